@@ -1,0 +1,52 @@
+# install: environment in .venv · demo: see it work · test: the whole suite · lint · bench
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+
+.DEFAULT_GOAL := help
+.PHONY: help install demo test lint bench clean
+
+help:
+	@echo "make install   environment in $(VENV)"
+	@echo "make demo      render a benchmark and a leaky corpus, audit them, show the verdict"
+	@echo "make test      lint and the whole suite"
+	@echo "make bench     measurements (minutes; writes bench/out and docs/figures)"
+
+$(BIN)/python:
+	$(PYTHON) -c 'import sys; sys.exit("heldout needs Python 3.11 or newer, this is " + sys.version.split()[0] + "; try: make PYTHON=python3.11") if sys.version_info < (3, 11) else None'
+	$(PYTHON) -m venv $(VENV)
+
+# The stamps are the memory of what is installed; a change of the lists installs again.
+$(VENV)/.core: pyproject.toml constraints.txt | $(BIN)/python
+	@echo "installing heldout into $(VENV)"
+	$(PIP) -e .
+	@touch $@
+
+$(VENV)/.dev: pyproject.toml constraints.txt | $(BIN)/python
+	@echo "installing heldout and what its suite needs into $(VENV) (about two minutes)"
+	$(PIP) -e '.[dev]'
+	@touch $@ $(VENV)/.core
+
+$(VENV)/.bench: pyproject.toml constraints.txt | $(BIN)/python
+	$(PIP) -e '.[bench,ray]'
+	@touch $@ $(VENV)/.core
+
+install: $(VENV)/.core
+
+demo: $(VENV)/.core
+	@$(BIN)/heldout demo --out heldout-demo
+
+test: $(VENV)/.dev lint
+	$(BIN)/python -m pytest
+
+lint: $(VENV)/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: $(VENV)/.bench
+	$(BIN)/python bench/memory.py
+
+clean:
+	rm -rf $(VENV) heldout-demo bench/out

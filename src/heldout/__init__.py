@@ -1,0 +1,57 @@
+"""heldout: is your vision–language benchmark still held out?"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from heldout.audit import audit_overlap, conclude
+    from heldout.benchmark import Benchmark, Example, read_benchmark
+    from heldout.benchmark.check import check
+    from heldout.corpus import Corpus, CorpusItem, open_corpus
+    from heldout.detect import Finding
+    from heldout.engine import open_engine
+    from heldout.store import Run
+    from heldout.verdict import Claim
+
+# Loaded on first use: `import heldout` stays instant, and workers load only what they run.
+_HOMES = {
+    "Benchmark": "heldout.benchmark",
+    "Claim": "heldout.verdict",
+    "Corpus": "heldout.corpus",
+    "CorpusItem": "heldout.corpus",
+    "Example": "heldout.benchmark",
+    "Finding": "heldout.detect",
+    "Run": "heldout.store",
+    "audit_overlap": "heldout.audit",
+    "check": "heldout.benchmark.check",
+    "conclude": "heldout.audit",
+    "open_corpus": "heldout.corpus",
+    "open_engine": "heldout.engine",
+    "read_benchmark": "heldout.benchmark",
+}
+
+__all__ = [
+    "Benchmark",
+    "Claim",
+    "Corpus",
+    "CorpusItem",
+    "Example",
+    "Finding",
+    "Run",
+    "audit_overlap",
+    "check",
+    "conclude",
+    "open_corpus",
+    "open_engine",
+    "read_benchmark",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'heldout' has no attribute '{name}'")
+    return getattr(importlib.import_module(_HOMES[name]), name)

@@ -1,0 +1,6 @@
+"""The whole journey: benchmark and corpora in, findings, claims and a report out."""
+
+from heldout.audit.demo import DemoResult, run_demo
+from heldout.audit.journey import Conclusion, audit_overlap, conclude
+
+__all__ = ["Conclusion", "DemoResult", "audit_overlap", "conclude", "run_demo"]

@@ -1,0 +1,89 @@
+"""check → overlap → findings → claims → report, into one run folder."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from heldout.benchmark import Benchmark
+from heldout.benchmark.check import check
+from heldout.corpus import Corpus
+from heldout.detect import Finding, exact_overlap
+from heldout.engine import Engine
+from heldout.overlap import scan
+from heldout.report import write_report
+from heldout.store import Run
+from heldout.verdict import Claim, overlap_claims
+
+
+@dataclass
+class Conclusion:
+    run: Run
+    findings: list[Finding]
+    claims: list[Claim]
+    report: Path
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "run": str(self.run.path),
+            "report": str(self.report),
+            "claims": [claim.model_dump(mode="json") for claim in self.claims],
+            "findings": [finding.model_dump(mode="json") for finding in self.findings],
+        }
+
+
+def audit_overlap(
+    benchmark: Benchmark,
+    corpora: Sequence[Corpus],
+    run: Run,
+    engine: Engine,
+    *,
+    quiet: bool = False,
+) -> Conclusion:
+    """Everything `heldout overlap` does. A killed call continues where it was when called again."""
+    with run.writing():
+        scan(benchmark, corpora, run, engine, quiet=quiet)
+        run.write_json("check.json", check(benchmark).model_dump(mode="json"))
+        return conclude(run)
+
+
+def conclude(run: Run) -> Conclusion:
+    """Findings, claims and report, recomputed from the run's tables alone."""
+    manifest = run.manifest()
+    items = _frame(run, "items")
+    matches = _frame(run, "matches")
+    benchmark = next(
+        key.partition(":")[2] for key in manifest["inputs"] if key.startswith("benchmark:")
+    )
+    findings: list[Finding] = []
+    claims: list[Claim] = []
+    for scanned in manifest["stages"].values():
+        found = exact_overlap(
+            items,
+            matches,
+            benchmark=benchmark,
+            corpus=scanned["corpus"],
+            corpus_images=scanned["counts"].get("images", 0),
+            corpus_answers=scanned["counts"].get("with_answer", 0),
+            seed=manifest["seed"],
+        )
+        findings += found
+        claims += overlap_claims(found, scanned)
+    run.write_json("findings.json", {
+        "schema_version": 1, "findings": [f.model_dump(mode="json") for f in findings]
+    })  # fmt: skip
+    run.write_json("claims.json", {
+        "schema_version": 1, "claims": [c.model_dump(mode="json") for c in claims]
+    })  # fmt: skip
+    report = write_report(run, findings, claims)
+    return Conclusion(run, findings, claims, report)
+
+
+def _frame(run: Run, name: str) -> pl.DataFrame:
+    frame = pl.from_arrow(run.read_table(name))
+    assert isinstance(frame, pl.DataFrame)
+    return frame

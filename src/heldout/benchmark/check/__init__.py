@@ -1,0 +1,62 @@
+"""The linter for benchmarks: most false alarms of contamination start in the benchmark itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from heldout.benchmark.benchmark import Benchmark
+from heldout.benchmark.check.choices import choice_rules
+from heldout.benchmark.check.content import label_rules, text_rules
+from heldout.benchmark.check.facts import benchmark_facts
+from heldout.benchmark.check.order import order_facts, order_rules
+from heldout.benchmark.check.pictures import picture_rules
+from heldout.benchmark.check.problem import CheckReport, OrderFact, Problem, SplitOverlap, problem
+from heldout.benchmark.check.splits import split_overlap, split_rules
+
+__all__ = ["CheckReport", "OrderFact", "Problem", "SplitOverlap", "check"]
+
+_RANK = {"error": 0, "warning": 1, "note": 2}
+
+
+def check(benchmark: Benchmark, split_of: Benchmark | None = None) -> CheckReport:
+    """Lint ``benchmark``; with ``split_of``, also report what it shares with that other split."""
+    order = order_facts(benchmark)
+    overlap = split_overlap(benchmark, split_of) if split_of is not None else None
+    problems = [
+        *_dropped_rows(benchmark),
+        *text_rules(benchmark),
+        *picture_rules(benchmark),
+        *label_rules(benchmark),
+        *choice_rules(benchmark),
+        *order_rules(benchmark, order),
+    ]
+    if split_of is not None and overlap is not None:
+        problems += split_rules(benchmark, split_of, overlap)
+    problems.sort(key=lambda found: _RANK[found.severity])
+    return CheckReport(
+        benchmark=benchmark.name,
+        source=benchmark.source,
+        reader=benchmark.reader,
+        fingerprint=benchmark.fingerprint,
+        facts=benchmark_facts(benchmark),
+        problems=problems,
+        order=order,
+        splits=overlap,
+        dropped=[
+            {"stage": d.stage, "id": d.id, "reason": d.reason, "detail": d.detail}
+            for d in benchmark.dropped
+        ],
+    )
+
+
+def _dropped_rows(benchmark: Benchmark) -> Iterator[Problem]:
+    if benchmark.dropped:
+        yield problem(
+            "dropped-rows",
+            "error",
+            f"{len(benchmark.dropped):,} rows could not be read and are not part of what was checked",
+            "see the reasons; the benchmark is shorter than its file",
+            [f"{d.id}: {d.reason} ({d.detail})" for d in benchmark.dropped],
+            len(benchmark) + len(benchmark.dropped),
+            "rows",
+        )

@@ -1,0 +1,222 @@
+"""Rules about the text of items: what is empty, constant, repeated or contradictory."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+
+from heldout.benchmark.benchmark import Benchmark
+from heldout.benchmark.check.problem import Problem, problem
+from heldout.benchmark.example import Example, canonical_value
+from heldout.benchmark.normal import normal
+from heldout.image import Digests
+
+_CONSTANT_FROM = 20  # fewer items may agree by accident
+_LINKS = ("twin_of", "original_id", "orig_id", "perturbed_from", "parent_id", "source_id")
+_TWIN_ID = re.compile(r"(.+?)[_-](?:twin|perturbed|perturb|counterfactual|edited|cf)$", re.I)
+
+
+def text_rules(benchmark: Benchmark) -> Iterator[Problem]:
+    yield from _empty(benchmark, "question", lambda example: example.question)
+    yield from _empty(benchmark, "answer", lambda example: example.answer)
+    yield from _constant(benchmark)
+    yield from _options(benchmark)
+    yield from _ids(benchmark)
+
+
+def label_rules(benchmark: Benchmark) -> Iterator[Problem]:
+    """Rules that compare items which show the same picture."""
+    yield from _repeats_and_contradictions(benchmark)
+    yield from _twins(benchmark)
+
+
+def picture_key(benchmark: Benchmark, example: Example) -> tuple[str, ...] | None:
+    """The pixels an item shows, or None if any of its pictures cannot be read."""
+    if not example.images:
+        return None
+    found = [benchmark.digests[ref] for ref in example.images]
+    return tuple(d.pixels for d in found) if all(isinstance(d, Digests) for d in found) else None  # type: ignore[union-attr]
+
+
+def _empty(
+    benchmark: Benchmark, field: str, get: Callable[[Example], str | None]
+) -> Iterator[Problem]:
+    empty = [example.id for example in benchmark if not (get(example) or "").strip()]
+    if not empty:
+        return
+    n = len(benchmark)
+    if len(empty) == n:
+        yield problem(
+            f"no-{field}s",
+            "warning",
+            f"no item has {'an' if field == 'answer' else 'a'} {field}",
+            f"fine for an image-only benchmark; otherwise name the column: --map {field}=COLUMN",
+            empty,
+            n,
+        )
+    else:
+        yield problem(
+            f"empty-{field}",
+            "error",
+            f"{len(empty):,} of {n:,} items have an empty {field}",
+            f"fill or remove them: a score over an empty {field} measures nothing",
+            empty,
+            n,
+        )
+
+
+def _constant(benchmark: Benchmark) -> Iterator[Problem]:
+    n = len(benchmark)
+    answers = [example.answer for example in benchmark if example.answer]
+    if len(answers) < _CONSTANT_FROM:
+        return
+    everyone = [example.id for example in benchmark]
+    if len({normal(answer) for answer in answers}) == 1:
+        yield problem(
+            "constant-answer",
+            "error",
+            f"every answer is '{answers[0]:.40}'",
+            "check the answer column (--map answer=COLUMN)",
+            everyone,
+            n,
+        )
+    elif len({len(answer) for answer in answers}) == 1:
+        yield problem(
+            "constant-answer-length",
+            "error",
+            f"every answer is {len(answers[0])} character(s) long, such as '{answers[0]:.20}'",
+            "if these are letters, map the options (--map options=A+B+C+D) so that answers are text; "
+            "likelihoods of constant-length answers and orders by answer length say nothing",
+            everyone,
+            n,
+        )
+    questions = [example.question for example in benchmark if example.question]
+    if len(questions) >= _CONSTANT_FROM and len({normal(q) for q in questions}) == 1:
+        yield problem(
+            "constant-question",
+            "warning",
+            f"every question is '{questions[0]:.60}'",
+            "fine for classification with one prompt; otherwise check --map question=COLUMN",
+            everyone,
+            n,
+        )
+
+
+def _options(benchmark: Benchmark) -> Iterator[Problem]:
+    choice = [example for example in benchmark if example.options]
+    outside = [e.id for e in choice if e.answer is not None and e.answer_index is None]
+    if outside:
+        yield problem(
+            "answer-not-in-options",
+            "error",
+            f"the answer of {len(outside):,} of {len(choice):,} multiple-choice items is not among "
+            f"their options",
+            "correct the key: nobody can be right on these items",
+            outside,
+            len(choice),
+        )
+    repeated = [e.id for e in choice if len({normal(o) for o in e.options}) < len(e.options)]
+    if repeated:
+        yield problem(
+            "repeated-option",
+            "warning",
+            f"{len(repeated):,} of {len(choice):,} multiple-choice items offer the same option twice",
+            "make the options distinct: with two equal options one right answer is graded wrong",
+            repeated,
+            len(choice),
+        )
+
+
+def _ids(benchmark: Benchmark) -> Iterator[Problem]:
+    repeated = [
+        e.id for e in benchmark if re.search(r"#\d+$", e.id) and _base(e.id) in _ids_of(benchmark)
+    ]
+    if repeated:
+        yield problem(
+            "duplicate-id",
+            "error",
+            f"{len(repeated):,} items repeat the id of an earlier item (read here as id#2, id#3, …)",
+            "make ids unique: results keyed by id would silently overwrite each other",
+            repeated,
+            len(benchmark),
+        )
+
+
+def _base(identifier: str) -> str:
+    return identifier.rsplit("#", 1)[0]
+
+
+def _ids_of(benchmark: Benchmark) -> set[str]:
+    return {example.id for example in benchmark}
+
+
+def _repeats_and_contradictions(benchmark: Benchmark) -> Iterator[Problem]:
+    groups: dict[tuple[object, ...], list[Example]] = defaultdict(list)
+    for example in benchmark:
+        pixels = picture_key(benchmark, example)
+        if pixels is None or not (example.question or example.answer):
+            continue
+        options = tuple(sorted(normal(option) for option in example.options))
+        groups[(pixels, normal(example.question), options)].append(example)
+    repeated, against = [], []
+    for (_, question, _), members in groups.items():
+        if len(members) < 2:
+            continue
+        answers = {normal(member.answer) for member in members}
+        if len(answers) < len(members):
+            repeated.append(" = ".join(member.id for member in members))
+        # Several captions of one picture are not a contradiction: there is no question to answer.
+        if question and len(answers) > 1:
+            told = ", ".join(f"{member.id}: {member.answer}" for member in members[:4])
+            against.append(f"{members[0].question} ({told})")
+    n = len(benchmark)
+    if repeated:
+        yield problem(
+            "duplicate-item",
+            "warning",
+            f"{len(repeated):,} questions are asked twice of the same picture with the same answer",
+            "remove the repeats: they count one item twice",
+            repeated,
+            n,
+        )
+    if against:
+        yield problem(
+            "contradictory-label",
+            "error",
+            f"{len(against):,} questions have different answers on the same picture",
+            "settle the answer, or accept all of them when grading: no model can be right on all",
+            against,
+            n,
+        )
+
+
+def _twins(benchmark: Benchmark) -> Iterator[Problem]:
+    by_id = {example.id: example for example in benchmark}
+    unchanged = []
+    twins = 0
+    for example in benchmark:
+        original = by_id.get(_original_of(example) or "")
+        if original is None or original is example:
+            continue
+        twins += 1
+        pixels = picture_key(benchmark, example)
+        if pixels is not None and pixels == picture_key(benchmark, original):
+            unchanged.append(f"{example.id} shows the picture of {original.id}")
+    if unchanged:
+        yield problem(
+            "twin-keeps-original-image",
+            "error",
+            f"{len(unchanged):,} of {twins:,} perturbed twins still point at the original's picture",
+            "point them at the perturbed picture: the twin test would compare an item with itself",
+            unchanged,
+            twins,
+        )
+
+
+def _original_of(example: Example) -> str | None:
+    for link in _LINKS:
+        if (value := canonical_value(example.metadata.get(link))) is not None:
+            return value
+    match = _TWIN_ID.fullmatch(example.id)
+    return match[1] if match else None

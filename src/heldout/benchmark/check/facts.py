@@ -1,0 +1,61 @@
+"""Facts about a benchmark that are neither good nor bad: sizes, clusters, languages, strata."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections import Counter
+from typing import Any
+
+import numpy as np
+
+from heldout.benchmark.benchmark import Benchmark
+from heldout.benchmark.example import canonical_value
+from heldout.benchmark.source import ALIASES
+from heldout.image import Digests
+
+_SCRIPTS = ("LATIN", "CJK", "HIRAGANA", "KATAKANA", "HANGUL", "CYRILLIC", "ARABIC", "HEBREW",
+            "DEVANAGARI", "GREEK", "THAI")  # fmt: skip
+
+
+def benchmark_facts(benchmark: Benchmark) -> dict[str, Any]:
+    sizes = np.array(list(benchmark.cluster_sizes().values()))
+    readable = [d for d in benchmark.digests.values() if isinstance(d, Digests)]
+    return {
+        "items": len(benchmark),
+        "images": len({d.pixels for d in readable}) + len(benchmark.images) - len(readable),
+        "images_readable": len(readable),
+        "clusters": len(sizes),
+        "cluster_key": benchmark.cluster_key,
+        "items_per_cluster": {
+            "mean": round(float(sizes.mean()), 2),
+            "max": int(sizes.max()),
+        },
+        "multiple_choice": sum(bool(example.options) for example in benchmark),
+        "scripts": dict(scripts(benchmark).most_common()),
+        "languages": _column(benchmark, ALIASES["lang"]),
+        "answer_types": _column(benchmark, ("answer_type",)),
+        "dropped": len(benchmark.dropped),
+    }
+
+
+def scripts(benchmark: Benchmark) -> Counter[str]:
+    """The writing system of each question: a language model of nothing, but it never guesses."""
+    return Counter(_script(example.question or example.answer or "") for example in benchmark)
+
+
+def _script(text: str) -> str:
+    counts: Counter[str] = Counter()
+    for character in text[:400]:
+        if character.isalpha():
+            name = unicodedata.name(character, "OTHER")
+            counts[next((script for script in _SCRIPTS if name.startswith(script)), "OTHER")] += 1
+    return counts.most_common(1)[0][0].lower() if counts else "none"
+
+
+def _column(benchmark: Benchmark, names: tuple[str, ...]) -> dict[str, int]:
+    for name in names:
+        values = Counter(canonical_value(example.metadata.get(name)) for example in benchmark)
+        values.pop(None, None)
+        if values:
+            return {str(key): count for key, count in values.most_common(12)}
+    return {}

@@ -1,0 +1,90 @@
+"""Rules about images: missing, unreadable, blank, or the same picture under several names."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+
+from heldout.benchmark.benchmark import Benchmark
+from heldout.benchmark.check.problem import Problem, problem
+from heldout.image import Digests, ImageError
+
+
+def picture_rules(benchmark: Benchmark) -> Iterator[Problem]:
+    n = len(benchmark.images)
+    if n == 0:
+        without = [example.id for example in benchmark]
+        yield problem(
+            "no-images",
+            "warning",
+            "no item has an image",
+            "name the column (--map image=COLUMN) or the folder (--images DIR)",
+            without,
+            len(benchmark),
+        )
+        return
+    yield from _unreadable(benchmark, n)
+    without = [example.id for example in benchmark if not example.images]
+    if without:
+        yield problem(
+            "item-without-image",
+            "warning",
+            f"{len(without):,} of {len(benchmark):,} items name no image",
+            "remove them or say that they are text-only",
+            without,
+            len(benchmark),
+        )
+    blank = [ref.name for ref, d in benchmark.digests.items() if isinstance(d, Digests) and d.blank]
+    if blank:
+        yield problem(
+            "blank-image",
+            "error",
+            f"{len(blank):,} of {n:,} images show a single flat colour",
+            "replace or remove them: a model cannot see anything there",
+            blank,
+            n,
+            "images",
+        )
+    yield from _copies(benchmark, n)
+
+
+def _unreadable(benchmark: Benchmark, n: int) -> Iterator[Problem]:
+    failures = [(ref, d) for ref, d in benchmark.digests.items() if isinstance(d, ImageError)]
+    reasons = Counter(error.reason for _, error in failures)
+    for reason, count in reasons.most_common():
+        affected = [f"{ref.name}: {e.detail}" for ref, e in failures if e.reason == reason]
+        yield problem(
+            "missing-image" if reason == "missing image" else "unreadable-image",
+            "error",
+            f"{count:,} of {n:,} images: {reason}",
+            "point at the folder with --images DIR"
+            if reason == "missing image"
+            else "replace them: every model is scored on what its own decoder makes of them",
+            affected,
+            n,
+            "images",
+        )
+
+
+def _copies(benchmark: Benchmark, n: int) -> Iterator[Problem]:
+    same: dict[str, list[str]] = defaultdict(list)
+    for ref, found in benchmark.digests.items():
+        if isinstance(found, Digests) and not found.blank:
+            same[found.pixels].append(ref.name)
+    # Inline images have a reference per row: only different names are different claims.
+    copies = [sorted(set(names)) for names in same.values() if len(set(names)) > 1]
+    named = [names for names in copies if all(_is_a_name(name) for name in names)]
+    if named:
+        yield problem(
+            "duplicate-image",
+            "warning",
+            f"{len(named):,} pictures are in the benchmark under more than one name",
+            "treat them as one cluster (heldout does): their items are not independent",
+            [" = ".join(names) for names in named],
+            n,
+            "images",
+        )
+
+
+def _is_a_name(name: str) -> bool:
+    return " row " not in name

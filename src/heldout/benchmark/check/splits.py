@@ -1,0 +1,115 @@
+"""Rules about two splits: what of this one is in the other one too."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+from heldout.benchmark.benchmark import Benchmark
+from heldout.benchmark.check.content import picture_key
+from heldout.benchmark.check.problem import Problem, SplitOverlap, problem
+from heldout.benchmark.normal import normal
+from heldout.image import Digests
+
+
+def split_overlap(benchmark: Benchmark, other: Benchmark) -> SplitOverlap:
+    """Images counted as distinct pictures, questions as items: two denominators, never mixed."""
+    theirs = [d for d in other.digests.values() if isinstance(d, Digests) and not d.blank]
+    their_bytes = {d.bytes for d in theirs}
+    their_pixels = {d.pixels for d in theirs}
+    ours = {d.pixels: d for d in benchmark.digests.values() if isinstance(d, Digests)}
+    our_bytes: dict[str, set[str]] = defaultdict(set)
+    for found in benchmark.digests.values():
+        if isinstance(found, Digests):
+            our_bytes[found.pixels].add(found.bytes)
+    shared = {pixels for pixels in ours if pixels in their_pixels}
+    asked = {
+        (picture_key(other, example), normal(example.question)): normal(example.answer)
+        for example in other
+    }
+    answered = {
+        (picture_key(other, example), normal(example.question), normal(example.answer))
+        for example in other
+    }
+    on_shared = repeated = with_answer = 0
+    for example in benchmark:
+        pixels = picture_key(benchmark, example)
+        if pixels is None:
+            continue
+        on_shared += any(part in shared for part in pixels)
+        question, answer = normal(example.question), normal(example.answer)
+        repeated += bool(question) and (pixels, question) in asked
+        with_answer += bool(question) and (pixels, question, answer) in answered
+    return SplitOverlap(
+        other=other.name,
+        images=len(ours),
+        images_same_bytes=sum(bool(our_bytes[p] & their_bytes) for p in ours),
+        images_same_pixels=len(shared),
+        questions=len(benchmark),
+        questions_on_shared_images=on_shared,
+        questions_repeated=repeated,
+        questions_repeated_with_answer=with_answer,
+    )
+
+
+def split_rules(benchmark: Benchmark, other: Benchmark, overlap: SplitOverlap) -> Iterator[Problem]:
+    shared = overlap.images_same_pixels
+    if shared:
+        pixels = {d.pixels for d in other.digests.values() if isinstance(d, Digests)}
+        names = [
+            ref.name
+            for ref, d in benchmark.digests.items()
+            if isinstance(d, Digests) and d.pixels in pixels and not d.blank
+        ]
+        every = "every one" if shared == overlap.images else f"{shared:,}"
+        verb = "is" if shared in (1, overlap.images) else "are"
+        found = problem(
+            "shared-images",
+            "error",
+            f"{every} of the {overlap.images:,} images ({shared / overlap.images:.1%}) {verb} also in "
+            f"{other.name}: {overlap.images_same_bytes:,} byte for byte, "
+            f"{shared - overlap.images_same_bytes:,} more pixel for pixel; "
+            f"{overlap.questions_on_shared_images:,} of {overlap.questions:,} questions are about them",
+            "split by image (or patient): a score on this split is not a held-out score",
+            names,
+            overlap.images,
+            "images",
+        )
+        yield found.model_copy(update={"count": shared})
+    if overlap.questions_repeated:
+        yield problem(
+            "shared-questions",
+            "error",
+            f"{overlap.questions_repeated:,} of {overlap.questions:,} questions are asked of the same "
+            f"picture in {other.name}, {overlap.questions_repeated_with_answer:,} with the same answer",
+            "remove them: the answer itself is in the other split",
+            [],
+            overlap.questions,
+        ).model_copy(update={"count": overlap.questions_repeated})
+    yield from _twins_of_other(benchmark, other)
+
+
+def _twins_of_other(benchmark: Benchmark, other: Benchmark) -> Iterator[Problem]:
+    """A perturbed set against its original: same id and question, new answer, but the old picture."""
+    originals = {example.id: example for example in other}
+    unchanged, twins = [], 0
+    for example in benchmark:
+        original = originals.get(example.id)
+        if original is None or normal(original.question) != normal(example.question):
+            continue
+        if normal(original.answer) == normal(example.answer):
+            continue
+        twins += 1
+        pixels = picture_key(benchmark, example)
+        if pixels is not None and pixels == picture_key(other, original):
+            unchanged.append(example.id)
+    if unchanged:
+        yield problem(
+            "twin-keeps-original-image",
+            "error",
+            f"{len(unchanged):,} of {twins:,} items whose answer differs from {other.name} still show "
+            f"the original's picture",
+            "point them at the perturbed picture: the twin test would compare an item with itself",
+            unchanged,
+            twins,
+        )

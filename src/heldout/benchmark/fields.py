@@ -1,0 +1,255 @@
+"""Which column is the question, which the answer: read off the columns, overridden by --map."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from heldout.benchmark.example import Example, canonical_value
+from heldout.benchmark.image_finder import ImageFinder
+from heldout.errors import InputError
+from heldout.image import ImageRef
+from heldout.image.location import split_list
+
+FIELDS = ("id", "image", "question", "options", "answer", "cluster")
+
+# What each field is called in the wild, compared without case; the first present wins.
+_NAMES: dict[str, tuple[str, ...]] = {
+    "id": ("id", "qid", "question_id", "questionid", "uid", "index", "idx", "pid", "sample_id"),
+    "image": (
+        "image", "images", "img", "image_path", "img_path", "image_name", "img_name", "image_file",
+        "figure_path", "filename", "file_name", "jpg", "png", "jpeg", "webp", "image_bytes",
+    ),
+    "question": ("question", "query", "prompt", "q", "instruction", "problem"),
+    "options": ("options", "choices", "candidates", "multi-choice options"),
+    "answer": (
+        "answer", "gt_answer", "gold_answer", "answers", "gold", "label", "target", "caption",
+        "captions",
+    ),
+    "cluster": ("cluster", "patient_id", "study_id", "case_id", "slide_id"),
+}  # fmt: skip
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_OPTION_LABEL = re.compile(r"\s*\(?([A-Z])\s*[:.)]\s*(.*)", re.DOTALL)
+_NUMBERED_IMAGE = re.compile(r"(?:image|img)[_ -]?(\d+)", re.IGNORECASE)
+_OPTION_COLUMN = re.compile(r"(?:option[_ -]?|choice[_ -]?)?([a-j])", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class FieldMap:
+    """Columns per field. ``answer_is`` says how the answer column refers to the options."""
+
+    columns: Mapping[str, tuple[str, ...]]
+    answer_is: str = "auto"  # "letter", "text", "index", or "auto" until rows were seen
+
+    @classmethod
+    def infer(
+        cls,
+        rows: Sequence[Mapping[str, Any]],
+        overrides: Mapping[str, str] | None = None,
+        answer_is: str = "auto",
+        where: str = "the data",
+    ) -> FieldMap:
+        """The map that fits the first ``rows`` of a file; ``overrides`` are the user's --map."""
+        present = list(dict.fromkeys(column for row in rows for column in row))
+        columns: dict[str, tuple[str, ...]] = {}
+        for field, value in (overrides or {}).items():
+            columns[field] = _override(field, value, present, where)
+        lowered = {column.lower(): column for column in reversed(present)}
+        for field in FIELDS:
+            if field in columns:
+                continue
+            named = [lowered[name] for name in _NAMES[field] if name in lowered]
+            if field == "image":
+                numbered = [c for c in present if _NUMBERED_IMAGE.fullmatch(c)]
+                numbered.sort(key=lambda c: int(_digits(c)))
+                columns[field] = tuple(numbered) if numbered else tuple(named[:1])
+            elif field == "options" and not named:
+                columns[field] = _option_columns(present)
+            else:
+                columns[field] = tuple(named[:1])
+        mapped = cls(columns, answer_is)
+        return (
+            replace(mapped, answer_is=mapped._answer_style(rows)) if answer_is == "auto" else mapped
+        )
+
+    def example(
+        self, row: Mapping[str, Any], number: int, origin: str, finder: ImageFinder
+    ) -> Example:
+        """The Example of one flat row; columns without a field stay as metadata."""
+        row = {key: _sound(value) for key, value in row.items()}
+        used = {column for columns in self.columns.values() for column in columns}
+        # Where a question has several accepted answers (captions), the first answers it.
+        used -= {c for c in self.columns.get("answer", ()) if _several(row.get(c))}
+        # A cluster column is also data: keep it visible in the metadata.
+        used -= set(self.columns.get("cluster", ()))
+        options = self._options(row)
+        answer, answer_index = self._answer(row, options)
+        images = tuple(
+            ref for column in self.columns["image"] for ref in finder.find(row.get(column), origin)
+        )
+        return Example(
+            id=_text(self._first(row, "id")) or str(number),
+            images=images,
+            question=_text(self._first(row, "question")),
+            options=options,
+            answer=answer,
+            answer_index=answer_index,
+            cluster=_text(self._first(row, "cluster")),
+            metadata={key: _named(value) for key, value in row.items() if key not in used},
+            origin=origin,
+        )
+
+    def _first(self, row: Mapping[str, Any], field: str) -> Any:
+        columns = self.columns.get(field, ())
+        return row.get(columns[0]) if columns else None
+
+    def _options(self, row: Mapping[str, Any]) -> tuple[str, ...]:
+        columns = self.columns.get("options", ())
+        if len(columns) > 1:  # one column per option: A, B, C, D; unused ones are empty
+            texts = [_text(row.get(column)) for column in columns]
+            while texts and texts[-1] is None:
+                texts.pop()
+            return _unlabelled([text or "" for text in texts])
+        value = row.get(columns[0]) if columns else None
+        if isinstance(value, dict):  # {"A": "CT", "B": "MRI"}
+            return tuple(
+                str(value[key]) for key in sorted(value, key=str) if value[key] is not None
+            )
+        if isinstance(value, str):
+            parts = split_list(value.strip())
+            return _unlabelled(parts) if len(parts) > 1 else ()
+        return (
+            _unlabelled([_option(part) for part in value])
+            if isinstance(value, list | tuple)
+            else ()
+        )
+
+    def _answer(
+        self, row: Mapping[str, Any], options: Sequence[str]
+    ) -> tuple[str | None, int | None]:
+        value = self._first(row, "answer")
+        if isinstance(value, list | tuple):  # several accepted answers, or one in a list
+            value = value[0] if value else None
+        text = _text(value)
+        if text is None or not options:
+            return text, None
+        styles = dict.fromkeys([self.answer_is, "text", "letter", "index"])
+        for style in styles:
+            index = _position(text, options, style)
+            if index is not None:
+                return options[index], index
+        return text, None
+
+    def _answer_style(self, rows: Iterable[Mapping[str, Any]]) -> str:
+        """Letters, option texts or positions? Decided over many rows, since one row can fit two."""
+        pairs = [
+            (text, options)
+            for row in rows
+            if (text := _text(self._first(row, "answer"))) and (options := self._options(row))
+        ]
+        fits = {
+            style: sum(_position(text, options, style) is not None for text, options in pairs)
+            for style in ("letter", "text", "index")
+        }
+        return max(fits, key=lambda style: fits[style]) if pairs else "text"
+
+
+def _position(text: str, options: Sequence[str], style: str) -> int | None:
+    stripped = text.strip()
+    if style == "text":
+        folded = [option.strip().casefold() for option in options]
+        return folded.index(stripped.casefold()) if stripped.casefold() in folded else None
+    if style == "letter":
+        match = re.fullmatch(r"\(?([A-Za-z])\)?[.:]?", stripped)
+        index = ord(match[1].upper()) - ord("A") if match else -1
+    elif style == "index":
+        short = len(stripped) < 4 and stripped.isdecimal() and stripped.isascii()
+        index = int(stripped) if short else -1
+    else:
+        return None
+    return index if 0 <= index < len(options) else None
+
+
+def _override(field: str, value: str, present: Sequence[str], where: str) -> tuple[str, ...]:
+    if field not in FIELDS:
+        raise InputError(f"--map {field}={value}: the fields are {', '.join(FIELDS)}")
+    columns = tuple(part.strip() for part in value.split("+"))
+    for column in columns:
+        if column not in present:
+            near = difflib.get_close_matches(column, present, n=1)
+            hint = f"; did you mean '{near[0]}'?" if near else ""
+            raise InputError(
+                f"--map {field}={value}: {where} has no column '{column}'{hint} "
+                f"It has: {', '.join(present)}"
+            )
+    return columns
+
+
+def _option_columns(present: Sequence[str]) -> tuple[str, ...]:
+    """Columns A, B, C, … (or option_a, …) that form an unbroken run from A, at least two."""
+    letters = {m[1].upper(): c for c in present if (m := _OPTION_COLUMN.fullmatch(c))}
+    run: list[str] = []
+    for letter in "ABCDEFGHIJ":
+        if letter not in letters:
+            break
+        run.append(letters[letter])
+    return tuple(run) if len(run) >= 2 else ()
+
+
+def _digits(column: str) -> str:
+    match = _NUMBERED_IMAGE.fullmatch(column)
+    return match[1] if match else "0"
+
+
+def _option(part: Any) -> str:
+    """The text of one option, also of {"letter": "A", "content": "CT"}."""
+    if isinstance(part, dict):
+        for key in ("content", "text", "value"):
+            if part.get(key) is not None:
+                return str(part[key])
+    return str(part)
+
+
+def _unlabelled(options: Sequence[str]) -> tuple[str, ...]:
+    """'A: CT', 'B: MRI' → 'CT', 'MRI'; only where every option carries its own letter."""
+    matches = [_OPTION_LABEL.fullmatch(option) for option in options]
+    if len(matches) < 2 or any(
+        match is None or ord(match[1]) - ord("A") != position or not match[2].strip()
+        for position, match in enumerate(matches)
+    ):
+        return tuple(options)
+    return tuple(match[2].strip() for match in matches if match is not None)
+
+
+def _several(value: Any) -> bool:
+    return isinstance(value, list | tuple) and len(value) > 1
+
+
+def _sound(value: Any) -> Any:
+    """Text without lone surrogates, which JSON can spell but no file can hold."""
+    if isinstance(value, str):
+        broken = not value.isascii() and _SURROGATE.search(value)
+        return _SURROGATE.sub("\ufffd", value) if broken else value
+    if isinstance(value, list):
+        return [_sound(part) for part in value]
+    if isinstance(value, dict):
+        return {_sound(key): _sound(part) for key, part in value.items()}
+    return value
+
+
+def _named(value: Any) -> Any:
+    """An image in a column that is not the question's: its name, never its place here."""
+    if isinstance(value, ImageRef):
+        return value.name
+    if isinstance(value, list):
+        return [_named(part) for part in value]
+    return value
+
+
+def _text(value: Any) -> str | None:
+    if isinstance(value, list | tuple):
+        value = value[0] if value else None
+    return canonical_value(value)

@@ -1,0 +1,208 @@
+"""Named benchmarks: where the hub has them and what their columns mean. Data, not code."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from heldout.benchmark.explode import joined_labels, listed_options, natural_bench
+from heldout.benchmark.readers import Row
+from heldout.benchmark.source import Source
+from heldout.errors import InputError
+from heldout.store import Dropped
+
+
+@dataclass(frozen=True)
+class Preset:
+    name: str
+    hub: str  # dataset name on the hub
+    split: str  # the split people report on
+    configs: tuple[str, ...] = ()  # all of them are read, in this order
+    mapping: Mapping[str, str] = field(default_factory=dict)
+    answer_is: str = "auto"
+    select: Mapping[str, str] = field(default_factory=dict)
+    #: rows that hold several items are taken apart before fields are mapped
+    explode: Callable[[Iterator[Row | Dropped]], Iterator[Row | Dropped]] | None = None
+    several: bool = False  # released as many tables that are one benchmark
+    about: str = ""
+
+    def selected(self, source: Source) -> Source:
+        chosen = {**self.select, "split": self.split, **source.selection}
+        return Source(source.location, MappingProxyType(chosen))
+
+    def fitting(self, columns: Collection[str]) -> dict[str, str]:
+        """The mapping as far as ``columns`` has it: the authors' own files may differ."""
+        return {
+            name: value
+            for name, value in self.mapping.items()
+            if all(part in columns for part in value.split("+"))
+        }
+
+
+_QUESTION = {"image": "image", "question": "question", "answer": "answer"}
+
+PRESETS: tuple[Preset, ...] = (
+    Preset(
+        "slake-en",
+        "mdwiratathya/SLAKE-vqa-english",
+        "test",
+        mapping=_QUESTION,
+        select={"lang": "en"},
+        about="SLAKE 1.0 (Liu et al. 2021), English questions; original: BoKelvin/SLAKE",
+    ),
+    Preset(
+        "pathvqa",
+        "flaviagiammarino/path-vqa",
+        "test",
+        mapping=_QUESTION,
+        about="PathVQA (He et al. 2020), pathology",
+    ),
+    Preset(
+        "vqa-rad",
+        "flaviagiammarino/vqa-rad",
+        "test",
+        mapping=_QUESTION,
+        about="VQA-RAD (Lau et al. 2018), radiology",
+    ),
+    Preset(
+        "omnimedvqa",
+        "foreverbeliever/OmniMedVQA",
+        "test",
+        mapping={
+            "id": "question_id",
+            "image": "image_path",
+            "question": "question",
+            "options": "option_A+option_B+option_C+option_D",
+            "answer": "gt_answer",
+        },
+        answer_is="text",
+        several=True,
+        about="OmniMedVQA (Hu et al. 2024); the hub has one zip: unpack it and give its folder",
+    ),
+    Preset(
+        "pmc-vqa",
+        "xmcmic/PMC-VQA",
+        "test",
+        mapping={
+            "image": "Figure_path",
+            "question": "Question",
+            "options": "Choice A+Choice B+Choice C+Choice D",
+            "answer": "Answer_label",
+        },
+        answer_is="letter",
+        about="PMC-VQA (Zhang et al. 2023), figures of open-access articles",
+    ),
+    Preset(
+        "mmmu-med",
+        "MMMU/MMMU",
+        "validation",
+        configs=(
+            "Basic_Medical_Science",
+            "Clinical_Medicine",
+            "Diagnostics_and_Laboratory_Medicine",
+            "Pharmacy",
+            "Public_Health",
+        ),
+        mapping={"id": "id", "question": "question", "options": "options", "answer": "answer"},
+        answer_is="letter",
+        several=True,
+        about="MMMU (Yue et al. 2024), Health & Medicine",
+    ),
+    Preset(
+        "medxpertqa-mm",
+        "TsinghuaC3I/MedXpertQA",
+        "test",
+        configs=("MM",),
+        mapping={
+            "id": "id",
+            "image": "images",
+            "question": "question",
+            "options": "options",
+            "answer": "label",
+        },
+        answer_is="letter",
+        about="MedXpertQA (Zuo et al. 2025), multimodal; its images are in images.zip",
+    ),
+    Preset(
+        "mmstar",
+        "Lin-Chen/MMStar",
+        "val",
+        mapping={"id": "index", **_QUESTION},
+        answer_is="letter",
+        explode=listed_options,
+        about="MMStar (Chen et al. 2024)",
+    ),
+    Preset(
+        "realworldqa",
+        "xai-org/RealworldQA",
+        "test",
+        mapping=_QUESTION,
+        explode=listed_options,
+        about="RealWorldQA (xAI 2024)",
+    ),
+    Preset(
+        "naturalbench",
+        "BaiqiL/NaturalBench",
+        "train",
+        mapping={"id": "id", "cluster": "Index", **_QUESTION},
+        explode=natural_bench,
+        about="NaturalBench (Li et al. 2024): two images and two questions make four items",
+    ),
+    Preset(
+        "coco",
+        "lmms-lab/COCO-Caption2017",
+        "val",
+        mapping={"id": "question_id", **_QUESTION},
+        about="COCO captions 2017 (Lin et al. 2014)",
+    ),
+    Preset(
+        "flickr30k",
+        "lmms-lab/flickr30k",
+        "test",
+        mapping={"id": "img_id", "image": "image", "answer": "caption"},
+        about="Flickr30k (Young et al. 2014)",
+    ),
+    Preset(
+        "imagenet",
+        "ILSVRC/imagenet-1k",
+        "validation",
+        mapping={"image": "image", "answer": "label"},
+        answer_is="text",
+        about="ImageNet-1k (Russakovsky et al. 2015)",
+    ),
+    Preset(
+        "openimages",
+        "vikhyatk/openimages-human-labels",
+        "train",
+        mapping={"id": "image_id", "image": "image", "answer": "answer"},
+        explode=joined_labels,
+        about="Open Images (Kuznetsova et al. 2020), human-verified labels",
+    ),
+    Preset(
+        "textcaps",
+        "lmms-lab/TextCaps",
+        "val",
+        mapping={
+            "id": "question_id",
+            "image": "image",
+            "question": "question",
+            "answer": "caption_str",
+        },
+        about="TextCaps (Sidorov et al. 2020)",
+    ),
+)
+
+
+def find_preset(name: str, by_name: bool = False) -> Preset | None:
+    """The preset called ``name``; an unknown one is an error only if the user asked ``by_name``."""
+    for preset in PRESETS:
+        if preset.name == name:
+            return preset
+    if not by_name:
+        return None
+    names = [preset.name for preset in PRESETS]
+    near = difflib.get_close_matches(name.lower(), names, n=3, cutoff=0.4)
+    hint = f"did you mean {' or '.join(near)}? " if near else ""
+    raise InputError(f"there is no preset '{name}'; {hint}There are: {', '.join(names)}")

@@ -1,0 +1,242 @@
+"""Read a benchmark: source → files → rows → Examples, streamed, with everything dropped kept."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from heldout.benchmark.benchmark import Benchmark
+from heldout.benchmark.example import Example, canonical_value
+from heldout.benchmark.fields import FieldMap
+from heldout.benchmark.hub import hub_name, hub_rows
+from heldout.benchmark.image_finder import ImageFinder
+from heldout.benchmark.locate import DataFile, locate
+from heldout.benchmark.presets import Preset, find_preset
+from heldout.benchmark.readers import Row
+from heldout.benchmark.source import ALIASES, Source, parse_source, split_of
+from heldout.errors import InputError
+from heldout.store import Dropped
+
+_LOOK_AHEAD = 200  # rows looked at before deciding what the columns mean
+
+
+def read_benchmark(
+    source: str | Path | Source,
+    *,
+    preset: str | None = None,
+    mapping: Mapping[str, str] | None = None,
+    images: str | Path | None = None,
+    reader: str | None = None,
+    name: str | None = None,
+) -> Benchmark:
+    """The benchmark at ``source``: a path, ``path#split=test,lang=en``, a preset, a hub name."""
+    chosen = parse_source(source)
+    examples: list[Example] = []
+    dropped: list[Dropped] = []
+    readers: set[str] = set()
+    for item in read_examples(
+        chosen, preset=preset, mapping=mapping, images=images, reader=reader, used=readers
+    ):
+        (examples if isinstance(item, Example) else dropped).append(item)  # type: ignore[arg-type]
+    if not examples:
+        why = (
+            f" {len(dropped)} rows were dropped, the first: {dropped[0].detail}" if dropped else ""
+        )
+        raise InputError(f"{chosen} holds no readable item.{why}")
+    settings = find_preset(preset or chosen.location, by_name=preset is not None)
+    return Benchmark(
+        name=name or _name(chosen, preset),
+        examples=_unique_ids(examples),
+        split=chosen.split or _split_of_source(chosen, settings),
+        source=str(chosen),
+        reader=", ".join(sorted(readers)),
+        dropped=tuple(dropped),
+    )
+
+
+def read_examples(
+    source: Source,
+    *,
+    preset: str | None = None,
+    mapping: Mapping[str, str] | None = None,
+    images: str | Path | None = None,
+    reader: str | None = None,
+    used: set[str] | None = None,
+) -> Iterator[Example | Dropped]:
+    """Examples of ``source`` one at a time; this is what a corpus reader streams too."""
+    settings = find_preset(preset or source.location, by_name=preset is not None)
+    wanted = settings.selected(source) if settings is not None else source
+    # What only the preset asks for does not apply where the data is laid out otherwise.
+    optional = frozenset(wanted.selection) - frozenset(source.selection)
+    by_preset = settings is not None and preset is None and not source.path.exists()
+    hub = settings.hub if settings is not None and by_preset else hub_name(source.location)
+    if hub is not None:
+        if used is not None:
+            used.add("hub")
+        configs = settings.configs if settings is not None and settings.hub == hub else ()
+        config = wanted.selection.get("config")
+        for part in (config,) if config else configs or (None,):
+            rows = hub_rows(hub, part, wanted.selection.get("split"))
+            where = f"{hub} {part}" if part else hub
+            chosen = _without(wanted, "split", "config")
+            yield from _examples(rows, settings, mapping, chosen, optional, Path(), images, where)
+        return
+    for file in locate(wanted, reader, several=settings is not None and settings.several):
+        if used is not None:
+            used.add(file.reader.name)
+        yield from _file_examples(file, settings, mapping, wanted, optional, images)
+
+
+def _file_examples(
+    file: DataFile,
+    settings: Preset | None,
+    mapping: Mapping[str, str] | None,
+    source: Source,
+    optional: frozenset[str],
+    images: str | Path | None,
+) -> Iterator[Example | Dropped]:
+    if images is not None and not Path(images).is_dir():
+        raise InputError(f"--images {images}: this folder does not exist")
+    rows = file.reader.rows(file.path)
+    root = file.path if file.path.is_dir() else file.path.parent
+    name = file.path.name
+    yield from _examples(rows, settings, mapping, source, optional, root, images, name, file.split)
+
+
+def _examples(
+    rows: Iterator[Row | Dropped],
+    settings: Preset | None,
+    mapping: Mapping[str, str] | None,
+    source: Source,
+    optional: frozenset[str],
+    root: Path,
+    images: str | Path | None,
+    where: str,
+    split: str | None = None,
+) -> Iterator[Example | Dropped]:
+    if settings is not None and settings.explode is not None:
+        rows = settings.explode(rows)
+    ahead = list(itertools.islice(rows, _LOOK_AHEAD))
+    seen = [row.values for row in ahead if isinstance(row, Row)]
+    if not seen:
+        yield from (row for row in ahead if isinstance(row, Dropped))
+        yield from (row for row in rows if isinstance(row, Dropped))
+        return
+    present = {column for row in seen for column in row}
+    overrides = {**(settings.fitting(present) if settings else {}), **(mapping or {})}
+    answer_is = settings.answer_is if settings else "auto"
+    fields = FieldMap.infer(seen, overrides, answer_is, where)
+    finder = ImageFinder(root, Path(images) if images else None, split)
+    keep = _RowFilter(source, optional, seen, split, where)
+    for row in itertools.chain(ahead, rows):
+        if isinstance(row, Dropped):
+            yield row
+        elif keep(row.values):
+            yield fields.example(row.values, row.number, f"{where} row {row.number}", finder)
+    keep.report()
+
+
+class _RowFilter:
+    """The ``#key=value`` part of a source, applied to rows; refuses keys and values nobody has."""
+
+    def __init__(
+        self,
+        source: Source,
+        optional: frozenset[str],
+        rows: list[dict[str, Any]],
+        split: str | None,
+        where: str,
+    ) -> None:
+        columns = list(dict.fromkeys(column for row in rows for column in row))
+        self.where = where
+        self.wanted: dict[str, str] = {}
+        self.seen: dict[str, Counter[str]] = {}
+        self.kept = 0
+        for key, value in source.selection.items():
+            column = next((name for name in ALIASES.get(key, (key,)) if name in columns), None)
+            if key == "split":
+                if split is not None and (column is None or not _speaks_of_splits(rows, column)):
+                    self._check_split(source, split, key in optional)
+                    continue  # the file itself is that split
+                if split is not None and split != source.split and key in optional:
+                    continue  # the user named a file: its split is theirs to choose
+            if column is None:
+                if key in optional:
+                    continue
+                raise InputError(
+                    f"{source}: {where} has no column '{key}'. It has: {', '.join(columns)}"
+                )
+            self.wanted[column] = value
+            self.seen[column] = Counter()
+
+    def _check_split(self, source: Source, split: str, optional: bool) -> None:
+        if not optional and split != source.split:
+            raise InputError(
+                f"{source}: {self.where} is the split '{split}' by its name, not '{source.split}'"
+            )
+
+    def __call__(self, row: Mapping[str, Any]) -> bool:
+        keep = True
+        for column, wanted in self.wanted.items():
+            value = canonical_value(row.get(column)) or ""
+            if len(self.seen[column]) < 50:
+                self.seen[column][value] += 1
+            same_split = column in ALIASES["split"] and _split(value) == _split(wanted)
+            keep = keep and (value == wanted or same_split)
+        self.kept += keep
+        return keep
+
+    def report(self) -> None:
+        if self.kept or not self.wanted:
+            return
+        column, wanted = next(iter(self.wanted.items()))
+        values = ", ".join(
+            f"{value or 'empty'} ({n})" for value, n in self.seen[column].most_common(8)
+        )
+        raise InputError(f"{self.where}: no row has {column} = {wanted}. It has: {values}")
+
+
+def _split_of_source(source: Source, settings: Preset | None) -> str | None:
+    if source.path.is_file() and (named := split_of(source.path.stem)):
+        return named
+    return settings.selected(source).split if settings else None
+
+
+def _split(value: str) -> str:
+    return split_of(value) or value.lower()
+
+
+def _speaks_of_splits(rows: list[dict[str, Any]], column: str) -> bool:
+    """Whether a column called 'split' holds train, val and test, and not something of its own."""
+    values = {canonical_value(row.get(column)) for row in rows} - {None}
+    return bool(values) and all(split_of(str(value)) for value in values)
+
+
+def _without(source: Source, *keys: str) -> Source:
+    kept = {key: value for key, value in source.selection.items() if key not in keys}
+    return Source(source.location, MappingProxyType(kept))
+
+
+def _unique_ids(examples: list[Example]) -> tuple[Example, ...]:
+    """A repeated id would make tables ambiguous: later ones become 'id#2'; check reports them."""
+    count: Counter[str] = Counter()
+    unique = []
+    for example in examples:
+        count[example.id] += 1
+        repeat = count[example.id]
+        unique.append(example if repeat == 1 else replace(example, id=f"{example.id}#{repeat}"))
+    return tuple(unique)
+
+
+def _name(source: Source, preset: str | None) -> str:
+    if preset:
+        return preset
+    path = source.path
+    stem = path.stem if path.is_file() else path.name
+    chosen = "-".join(source.selection.values())
+    return f"{stem or 'benchmark'}-{chosen}" if chosen else stem or "benchmark"

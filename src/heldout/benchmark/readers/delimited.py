@@ -1,0 +1,135 @@
+"""CSV and TSV, VLMEvalKit's among them: streamed by record, base64 images left in the file."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from heldout.benchmark.readers.base import Row, head
+from heldout.benchmark.readers.delimited_images import ImageFields
+from heldout.benchmark.readers.records import MAX_RECORD, Record, records
+from heldout.errors import InputError
+from heldout.store import Dropped
+
+DELIMITERS = ("\t", ",", ";")
+
+# The csv module refuses fields over 128 KiB; one base64 photograph is larger.
+csv.field_size_limit(max(csv.field_size_limit(), MAX_RECORD))
+
+
+class DelimitedReader:
+    name = "delimited"
+    suffixes = (".csv", ".tsv", ".tab")
+
+    def recognises(self, path: Path) -> bool:
+        start = head(path)
+        if start.startswith((b"\xff\xfe", b"\xfe\xff")):
+            return True  # UTF-16: reading it says what to do
+        first = start.split(b"\n", 1)[0]
+        return b"\0" not in first and len(_names(first, _delimiter(first))) >= 2
+
+    def rows(self, path: Path) -> Iterator[Row | Dropped]:
+        table = _Table.open(path)
+        images = ImageFields(path, table.columns, table.delimiter, table.references)
+        for number, record in enumerate(table.data(), 1):
+            where = f"{path.name} row {number}"
+            fields = _fields(record, table.delimiter)
+            problem = table.problem(record, fields)
+            if problem is not None:
+                reason, detail = problem
+                yield Dropped("read", where, reason, f"line {record.line}: {detail}")
+                continue
+            values: dict[str, Any] = dict(zip(table.columns, fields, strict=True))
+            yield Row(number, images.placed(values, record, where))
+
+
+@dataclass(frozen=True)
+class _Table:
+    path: Path
+    delimiter: str
+    columns: list[str]
+
+    @classmethod
+    def open(cls, path: Path) -> _Table:
+        start = head(path)
+        if start.startswith((b"\xff\xfe", b"\xfe\xff")):
+            raise InputError(f"{path} is UTF-16 text: save it as UTF-8 and try again")
+        delimiter = _delimiter(start.split(b"\n", 1)[0])
+        first = next(records(path, delimiter), None)
+        if first is None or first.problem or not first.data.strip():
+            raise InputError(f"{path}: expected a first line with the names of the columns")
+        names = _fields(first, delimiter)
+        if isinstance(names, str) or b"\0" in first.data:
+            raise InputError(f"{path}: the first line, with the names of the columns, is not text")
+        return cls(path, delimiter, _unique(names))
+
+    def data(self) -> Iterator[Record]:
+        """Every record after the first; empty lines are not records."""
+        everything = records(self.path, self.delimiter)
+        next(everything, None)
+        return (record for record in everything if record.problem or record.data.strip(b"\r\n"))
+
+    def problem(self, record: Record, fields: list[str] | str) -> tuple[str, str] | None:
+        if record.problem:
+            return record.problem, f"it begins {record.data[:80]!r}"
+        if b"\0" in record.data:
+            return "null byte", f"at byte {record.offset + record.data.index(0)}"
+        if isinstance(fields, str):
+            return "not a record", fields
+        if len(fields) != len(self.columns):
+            reason = "too many fields" if len(fields) > len(self.columns) else "too few fields"
+            return (
+                reason,
+                f"expected {len(self.columns)}, found {len(fields)}: {record.data[:80]!r}",
+            )
+        return None
+
+    def references(self, column: str, index: str) -> Iterator[tuple[str, str, Record, int]]:
+        """(index, image field, record, row number) of every good record: a second look."""
+        for number, record in enumerate(self.data(), 1):
+            fields = _fields(record, self.delimiter)
+            if self.problem(record, fields) is None:
+                yield (
+                    fields[self.columns.index(index)],
+                    fields[self.columns.index(column)],
+                    record,
+                    number,
+                )
+
+
+def _fields(record: Record, delimiter: str) -> list[str] | str:
+    """The fields of a record, or the sentence that says why it has none."""
+    if record.problem:
+        return record.problem
+    try:
+        return next(csv.reader(io.StringIO(record.text, newline=""), delimiter=delimiter), [])
+    except csv.Error as error:
+        return str(error)
+
+
+def _delimiter(line: bytes) -> str:
+    """The delimiter that makes most columns of the first line; the tab wins a draw."""
+    return max(DELIMITERS, key=lambda delimiter: len(_names(line, delimiter)))
+
+
+def _names(line: bytes, delimiter: str) -> list[str]:
+    text = line.decode("utf-8", errors="replace").rstrip("\r")
+    try:
+        return next(csv.reader([text], delimiter=delimiter), [])
+    except csv.Error:
+        return []
+
+
+def _unique(names: list[str]) -> list[str]:
+    """Column names; an empty one (a data frame's index) and a repeated one get a number."""
+    unique: list[str] = []
+    for position, name in enumerate(names, 1):
+        name = name.strip() or f"column {position}"
+        while name in unique:
+            name = f"{name}#{position}"
+        unique.append(name)
+    return unique

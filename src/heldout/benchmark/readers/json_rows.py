@@ -1,0 +1,146 @@
+"""JSON arrays and JSON Lines, streamed: a gigabyte of rows costs the memory of one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from heldout.benchmark.readers.base import Row, head
+from heldout.errors import InputError
+from heldout.store import Dropped
+
+_CHUNK = 1 << 20
+MAX_LINE = 64 << 20  # a longer line or element is not a row of anything
+
+
+class JsonReader:
+    """A top-level array of objects, an object of objects, or an object with one array of objects."""
+
+    name = "json"
+    suffixes = (".json",)
+
+    def recognises(self, path: Path) -> bool:
+        start = head(path).lstrip()
+        return start[:1] == b"[" or (start[:1] == b"{" and not JsonLinesReader().recognises(path))
+
+    def rows(self, path: Path) -> Iterator[Row | Dropped]:
+        if head(path).lstrip()[:1] == b"[":
+            yield from numbered(path, stream_array(path))
+            return
+        yield from numbered(path, _rows_of_object(path, load_object(path)))
+
+
+class JsonLinesReader:
+    """One JSON object per line; a line that is not one is dropped with its number."""
+
+    name = "jsonl"
+    suffixes = (".jsonl", ".ndjson", ".json")
+
+    def recognises(self, path: Path) -> bool:
+        lines = [line for line in head(path).split(b"\n")[:20] if line.strip()]
+        first = lines[0].strip() if lines else b""
+        if path.suffix.lower() == ".json":  # an object that goes on over lines is plain JSON
+            return len(lines) > 1 and all(line.strip().startswith(b"{") for line in lines[:2])
+        return first.startswith(b"{")
+
+    def rows(self, path: Path) -> Iterator[Row | Dropped]:
+        with path.open("rb") as file:
+            number = 0
+            while line := file.readline(MAX_LINE):
+                number += 1
+                row = json_line(line, path, number)
+                if row is not None:
+                    yield row
+
+
+def json_line(line: bytes, path: Path, number: int) -> Row | Dropped | None:
+    """One line of JSON Lines as a row, a reason, or None for an empty line."""
+    where = f"{path.name} line {number}"
+    if len(line) >= MAX_LINE:
+        return Dropped("read", where, "line too long", f"over {MAX_LINE:,} bytes")
+    line = line.strip().removeprefix(b"\xef\xbb\xbf")
+    if not line:
+        return None
+    try:
+        value = json.loads(line.decode("utf-8", errors="strict"))
+    except UnicodeDecodeError as error:
+        return Dropped("read", where, "not UTF-8", str(error))
+    except (json.JSONDecodeError, RecursionError) as error:
+        return Dropped("read", where, "not JSON", f"{error}: {line[:80]!r}")
+    if not isinstance(value, dict):
+        return Dropped("read", where, "not an object", f"expected {{…}}, found {line[:80]!r}")
+    return Row(number, value)
+
+
+def numbered(path: Path, values: Iterator[Any]) -> Iterator[Row | Dropped]:
+    for number, value in enumerate(values, 1):
+        if isinstance(value, Dropped):
+            yield value
+        elif isinstance(value, dict):
+            yield Row(number, value)
+        else:
+            where = f"{path.name} row {number}"
+            yield Dropped("read", where, "not an object", f"expected {{…}}, found {value!r:.80}")
+
+
+def stream_array(path: Path) -> Iterator[Any]:
+    """Elements of a top-level JSON array, parsed one at a time.
+
+    A file cut in the middle yields what is whole and then one Dropped that says where it ends.
+    """
+    decoder = json.JSONDecoder()
+    with path.open("r", encoding="utf-8-sig", errors="replace") as file:
+        buffer = file.read(_CHUNK).lstrip()[1:]  # past the opening bracket
+        count = 0
+        while True:
+            buffer = buffer.lstrip(" \t\r\n,")
+            if buffer.startswith("]"):
+                return
+            if buffer:
+                try:
+                    value, end = decoder.raw_decode(buffer)
+                    # A number or a word at the very end of the buffer may go on in the next chunk.
+                    if end < len(buffer) or isinstance(value, dict | list):
+                        yield value
+                        count += 1
+                        buffer = buffer[end:]
+                        continue
+                except json.JSONDecodeError:
+                    pass  # incomplete so far, or broken: more text will tell
+                except RecursionError:
+                    detail = f"element {count + 1} is nested too deeply"
+                    yield Dropped("read", f"{path.name} row {count + 1}", "not JSON", detail)
+                    return
+            more = file.read(max(_CHUNK, len(buffer)))  # doubling keeps re-parsing linear
+            if not more or len(buffer) > MAX_LINE:
+                if buffer.strip():
+                    detail = f"after {count:,} whole rows the file goes on with {buffer[:80]!r}"
+                else:
+                    detail = f"after {count:,} whole rows the file ends without ']'"
+                yield Dropped("read", f"{path.name} row {count + 1}", "broken or cut JSON", detail)
+                return
+            buffer += more
+
+
+def load_object(path: Path) -> dict[str, Any]:
+    try:
+        value = json.loads(path.read_text(encoding="utf-8-sig", errors="replace"))
+    except (json.JSONDecodeError, RecursionError) as error:
+        raise InputError(f"{path} is not JSON: {error}") from error
+    if not isinstance(value, dict):
+        raise InputError(f"{path}: expected a JSON object, found {type(value).__name__}")
+    return value
+
+
+def _rows_of_object(path: Path, value: dict[str, Any]) -> Iterator[Any]:
+    lists = {k: v for k, v in value.items() if isinstance(v, list) and v and isinstance(v[0], dict)}
+    if len(lists) == 1:
+        return iter(next(iter(lists.values())))
+    if value and all(isinstance(v, dict) for v in value.values()):  # {"17": {"question": …}}
+        return iter([{"id": key, **row} for key, row in value.items()])
+    raise InputError(
+        f"{path}: expected an array of objects, an object of objects or an object with one array of "
+        f"objects; found an object with keys {', '.join(list(value)[:8])}"
+    )

@@ -1,0 +1,76 @@
+"""``path#split=test,lang=en``: where a dataset is, and which of its rows are meant."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+
+from heldout.errors import InputError
+
+# What a selection key may be called in the data, most common first.
+ALIASES = {
+    "lang": ("lang", "q_lang", "language", "question_lang"),
+    "split": ("split", "subset_split", "partition"),
+}
+
+_SPLIT_WORDS = {
+    "train": "train", "training": "train", "trainset": "train",
+    "val": "val", "valid": "val", "validate": "val", "validation": "val", "valset": "val",
+    "dev": "val",
+    "test": "test", "testing": "test", "testset": "test", "testmini": "testmini",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Source:
+    location: str
+    selection: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+
+    @property
+    def path(self) -> Path:
+        return Path(self.location)
+
+    @property
+    def split(self) -> str | None:
+        split = self.selection.get("split")
+        return _SPLIT_WORDS.get(split.lower(), split) if split else None
+
+    @property
+    def filters(self) -> dict[str, str]:
+        """The selection less the split, which chooses files rather than rows where it can."""
+        return {key: value for key, value in self.selection.items() if key != "split"}
+
+    def __str__(self) -> str:
+        chosen = ",".join(f"{key}={value}" for key, value in self.selection.items())
+        return f"{self.location}#{chosen}" if chosen else self.location
+
+
+def parse_source(text: str | Path | Source) -> Source:
+    if isinstance(text, Source):
+        return text
+    text = str(text)
+    if Path(text).exists():  # a path may contain '#'
+        return Source(text)
+    location, mark, chosen = text.rpartition("#")
+    if not mark:
+        return Source(text)
+    selection: dict[str, str] = {}
+    for part in chosen.split(","):
+        key, equals, value = part.partition("=")
+        if not equals or not key.strip() or not value.strip():
+            raise InputError(
+                f"'{text}': after '#' comes key=value[,key=value], for example #split=test,lang=en; "
+                f"'{part}' is not that"
+            )
+        selection[key.strip()] = value.strip()
+    return Source(location, MappingProxyType(selection))
+
+
+def split_of(name: str) -> str | None:
+    """The split a file or folder name speaks of: 'official_test.json' → test, 'mevf_trainset' → train."""
+    words = re.split(r"[^a-z]+", name.lower())
+    found = {_SPLIT_WORDS[word] for word in words if word in _SPLIT_WORDS}
+    return found.pop() if len(found) == 1 else None

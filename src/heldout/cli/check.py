@@ -1,0 +1,49 @@
+"""heldout check: lint a benchmark."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from heldout.benchmark import read_benchmark
+from heldout.benchmark.check import check
+from heldout.cli.options import Images, Json, Map, Preset, Reader, parse_map
+from heldout.cli.show import identify, print_check, print_json
+
+EXAMPLE = "Example: heldout check data/vqa_rad#split=test --split-of data/vqa_rad#split=train"
+
+
+def check_command(
+    bench: Annotated[
+        str, typer.Argument(metavar="BENCH", help="A path, path#split=test,lang=en, or a preset.")
+    ],
+    split_of: Annotated[
+        str | None,
+        typer.Option("--split-of", metavar="BENCH", help="Another split: what do the two share?"),
+    ] = None,
+    mapping: Map = [],  # noqa: B006 - typer copies defaults
+    images: Images = None,
+    preset: Preset = None,
+    reader: Reader = None,
+    as_json: Json = False,
+) -> None:
+    """Lint a benchmark: most false alarms of contamination start there.
+
+    Exit code 1 if something was found that makes its scores wrong.
+    """
+    fields = parse_map(mapping)
+    benchmarks = []
+    for source in (bench, split_of):
+        if source is None:
+            continue
+        read = read_benchmark(source, preset=preset, mapping=fields, images=images, reader=reader)
+        identify(read, quiet=as_json)
+        benchmarks.append(read)
+    report = check(*benchmarks)
+    if as_json:
+        print_json({**report.model_dump(mode="json"), "ok": report.ok})
+    else:
+        print_check(report)
+    if not report.ok:
+        raise typer.Exit(1)

@@ -1,0 +1,74 @@
+"""heldout overlap: find a benchmark's images in corpora."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from heldout.audit import audit_overlap
+from heldout.benchmark import read_benchmark
+from heldout.cli.options import (
+    EngineName,
+    Images,
+    Json,
+    Map,
+    Preset,
+    Reader,
+    Workers,
+    parse_map,
+    parse_named,
+)
+from heldout.cli.show import console, identify, print_claims, print_json
+from heldout.corpus import open_corpus
+from heldout.engine import open_engine
+from heldout.store import Run
+
+EXAMPLE = (
+    "Example: heldout overlap data/slake#split=test,lang=en "
+    "--against zh=data/slake#split=train,lang=zh --out runs/slake"
+)
+
+
+def overlap_command(
+    bench: Annotated[
+        str, typer.Argument(metavar="BENCH", help="A path, path#split=test,lang=en, or a preset.")
+    ],
+    against: Annotated[
+        list[str],
+        typer.Option(
+            "--against", metavar="[NAME=]CORPUS", help="What it may have leaked into; repeatable."
+        ),
+    ],
+    out: Annotated[
+        Path, typer.Option("--out", metavar="RUN", help="Run folder; an unfinished one goes on.")
+    ],
+    engine: EngineName = "local",
+    workers: Workers = None,
+    mapping: Map = [],  # noqa: B006 - typer copies defaults
+    images: Images = None,
+    preset: Preset = None,
+    reader: Reader = None,
+    seed: Annotated[int, typer.Option("--seed", help="Seed of every random draw.")] = 0,
+    as_json: Json = False,
+) -> None:
+    """Find every image of a benchmark in corpora: byte for byte and pixel for pixel.
+
+    A killed run goes on where it was when the same command is given again.
+    """
+    benchmark = read_benchmark(
+        bench, preset=preset, mapping=parse_map(mapping), images=images, reader=reader
+    )
+    corpora = [
+        open_corpus(source, name=name) for name, source in (parse_named(text) for text in against)
+    ]
+    run = Run.create(out, seed=seed)
+    identify(benchmark, quiet=as_json)
+    with open_engine(engine, workers) as chosen:
+        conclusion = audit_overlap(benchmark, corpora, run, chosen, quiet=as_json)
+    if as_json:
+        print_json(conclusion.as_json())
+        return
+    print_claims(conclusion.claims)
+    console().print(f"\nreport: {conclusion.report}", soft_wrap=True)

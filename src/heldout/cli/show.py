@@ -1,0 +1,98 @@
+"""How results look in a terminal. Human text goes to standard output, complaints to standard error."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+
+from heldout.benchmark import Benchmark
+from heldout.benchmark.check import CheckReport
+from heldout.engine import progress
+from heldout.verdict import Claim
+
+COLOURS = {
+    "survives": "bold red",
+    "qualified": "yellow",
+    "clean": "green",
+    "error": "bold red",
+    "warning": "yellow",
+    "note": "cyan",
+}
+
+
+def console() -> Console:
+    # Numbers in sentences must not be re-coloured. Away from a terminal there is no width to fit.
+    wide = Console(highlight=False)
+    return wide if wide.is_terminal else Console(highlight=False, width=120)
+
+
+def complain(message: str) -> None:
+    told = f"[bold red]heldout:[/] {escape(message)}"
+    Console(stderr=True, highlight=False).print(told, soft_wrap=True)
+
+
+def identify(benchmark: Benchmark, *, quiet: bool) -> None:
+    """Read the benchmark's images where somebody can watch; later uses find them read."""
+    title = f"reading the images of {benchmark.name}"
+    with progress(title, len(benchmark.images), "images", disabled=quiet) as step:
+        benchmark.identify(step)
+
+
+def print_json(value: Any) -> None:
+    typer.echo(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+def print_check(report: CheckReport) -> None:
+    out = console()
+    facts = report.facts
+    per = facts["items_per_cluster"]
+    out.print(f"[bold]{escape(report.benchmark)}[/]  {escape(report.source)}", soft_wrap=True)
+    out.print(
+        f"{facts['items']:,} items on {facts['images']:,} images "
+        f"({per['mean']} per image, at most {per['max']}), read as {report.reader}, "
+        f"revision {report.fingerprint[:12]}"
+    )
+    told = {
+        "answer types": facts["answer_types"],
+        "languages": facts["languages"] or facts["scripts"],
+    }
+    for name, counts in told.items():
+        if counts:
+            listed = ", ".join(f"{escape(str(key))} {count:,}" for key, count in counts.items())
+            out.print(f"{name}: {listed}")
+    if not report.problems:
+        out.print("[green]nothing to complain about[/]")
+        return
+    table = Table(box=None, padding=(0, 2, 0, 0), show_header=False, pad_edge=False)
+    table.add_column(no_wrap=True)
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    out.print()
+    for problem in report.problems:
+        text = Text(problem.message)
+        text.append(f"\n→ {problem.advice}", style="dim")
+        if problem.examples and problem.rule != "structured-order":
+            shown = "; ".join(problem.examples[:3])
+            more = problem.count - min(3, len(problem.examples))
+            text.append(f"\n  e.g. {shown[:300]}" + (f"; {more:,} more" if more > 0 else ""), "dim")
+        table.add_row(Text(problem.severity, COLOURS[problem.severity]), problem.rule, text)
+    out.print(table)
+
+
+def print_claims(claims: list[Claim]) -> None:
+    out = console()
+    table = Table(box=None, padding=(0, 2, 0, 0), show_header=False, pad_edge=False)
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for claim in claims:
+        text = Text(claim.sentence)
+        text.append(f"\n{claim.why}.", style="dim")
+        text.append(f"\n→ {claim.next_step}.", style="dim")
+        table.add_row(Text(claim.status, COLOURS.get(claim.status, "dim")), text)
+    out.print(table)

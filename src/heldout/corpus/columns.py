@@ -1,0 +1,143 @@
+"""Which columns of a corpus row are text, question, answer, image, and what they say.
+
+A benchmark calls a caption its answer; for a corpus it is text. Everything else a column may be
+called is known to ``benchmark.fields`` and asked there.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from heldout.benchmark.example import canonical_value
+from heldout.benchmark.fields import FieldMap
+from heldout.errors import InputError
+
+_TEXT = ("text", "caption", "captions", "alt", "alt_text", "alttext", "description", "abstract")
+_TALK = ("conversations", "conversation", "messages", "texts", "dialog", "dialogue")
+_KEYS = ("key", "image_id", "img_id", "uid")  # ids of a corpus, where no id column is there
+_ASKING = ("human", "user")
+_ANSWERING = ("gpt", "assistant", "model", "bot")
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    text: str | None = None
+    question: str | None = None
+    answer: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """Columns of a row by what they mean; an empty tuple where there is none."""
+
+    id: tuple[str, ...]
+    image: tuple[str, ...]
+    question: tuple[str, ...]
+    answer: tuple[str, ...]
+    text: tuple[str, ...]
+    talk: tuple[str, ...]
+
+    @property
+    def wordless(self) -> bool:
+        return not (self.question or self.answer or self.text or self.talk)
+
+    def key(self, row: Mapping[str, Any]) -> str | None:
+        return _joined(row, self.id)
+
+    def words(self, row: Mapping[str, Any]) -> Words:
+        question, answer = _joined(row, self.question), _joined(row, self.answer)
+        text = _joined(row, self.text)
+        if self.talk and (turns := list(_turns(row.get(self.talk[0])))):
+            said = "\n".join(said for _, said in turns)
+            question = question or next((s for who, s in turns if who in _ASKING), None)
+            answer = answer or next((s for who, s in turns if who in _ANSWERING), None)
+            text = text or said
+        if question is None and text is None:
+            return Words(answer)  # an answer to nothing is a caption
+        if text is None:
+            text = "\n".join(part for part in (question, answer) if part) or None
+        return Words(text, question, answer)
+
+
+@functools.lru_cache(maxsize=512)
+def find_columns(
+    names: tuple[str, ...],
+    mapping: tuple[tuple[str, str], ...] = (),
+    where: str = "the corpus",
+) -> Columns:
+    """The meaning of the columns ``names``; ``mapping`` are the user's own field=column pairs."""
+    overrides = dict(mapping)
+    text = tuple(part.strip() for part in overrides.pop("text", "").split("+") if part.strip())
+    for column in text:
+        if column not in names:
+            raise InputError(
+                f"--map text={column}: {where} has no column '{column}'. It has: {', '.join(names)}"
+            )
+    fields = FieldMap.infer([dict.fromkeys(names)], overrides, "text", where).columns
+    lowered = {name.lower(): name for name in reversed(names)}
+    text = text or _first(lowered, _TEXT)
+    answer = fields["answer"]
+    if "answer" not in overrides and answer and answer[0].lower() in _TEXT:
+        answer = ()
+    return Columns(
+        id=fields["id"] or _first(lowered, _KEYS),
+        image=fields["image"],
+        question=fields["question"],
+        answer=answer,
+        text=text,
+        talk=_first(lowered, _TALK),
+    )
+
+
+def decode_words(data: bytes) -> str:
+    """Text in whatever encoding it came: UTF-8, UTF-16 with a mark, or Windows-1252."""
+    if data.startswith((b"\xff\xfe", b"\xfe\xff")):
+        return data.decode("utf-16", "replace")
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        return data.decode("cp1252", "replace")
+
+
+def _first(lowered: Mapping[str, str], wanted: Sequence[str]) -> tuple[str, ...]:
+    return next(((lowered[name],) for name in wanted if name in lowered), ())
+
+
+def _joined(row: Mapping[str, Any], columns: Sequence[str]) -> str | None:
+    parts: list[str] = []
+    for column in columns:
+        value = row.get(column)
+        for part in value if isinstance(value, list | tuple) else (value,):
+            if (text := canonical_value(part)) and (text := text.strip()):
+                parts.append(text)
+    return "\n".join(parts) or None
+
+
+def _turns(value: Any) -> Iterator[tuple[str, str]]:
+    """(speaker, words) of LLaVA conversations, chat messages or {user, assistant} pairs."""
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except (json.JSONDecodeError, RecursionError):
+            yield "", value
+            return
+    for turn in value if isinstance(value, list | tuple) else ():
+        if not isinstance(turn, Mapping):
+            continue
+        speaker = turn.get("from") or turn.get("role")
+        said = (
+            {str(speaker): turn.get("value") or turn.get("content")}
+            if speaker
+            else {who: turn[who] for who in (*_ASKING, *_ANSWERING) if who in turn}
+        )
+        for who, words in said.items():
+            if isinstance(words, list | tuple):  # [{"type": "text", "text": …}, {"type": "image"}]
+                words = " ".join(
+                    str(p["text"]) for p in words if isinstance(p, Mapping) and p.get("text")
+                )
+            if words and (text := str(words).replace("<image>", "").strip()):
+                yield who.lower(), text

@@ -1,0 +1,147 @@
+"""Embeddings as LAION ships them: img_emb/img_emb_0000.npy + metadata/metadata_0000.parquet.
+
+The n-th item of a shard belongs to the n-th row of its matrix, always. Where that cannot be true
+(the two files disagree) the whole shard is refused, because every row of it would be misattributed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from heldout.corpus.columns import find_columns
+from heldout.corpus.corpus import CorpusItem, Shard
+from heldout.corpus.kinds import readable
+from heldout.corpus.listing import digest, file_key
+from heldout.corpus.parquet_corpus import read_columns
+from heldout.corpus.parquet_rows import FAILURES, open_parquet, rows
+from heldout.errors import InputError
+from heldout.store import Dropped
+
+_NUMBER = re.compile(r"(\d+)$")
+_PLACES = ("img_emb", "image_embeddings", "")
+_METADATA_PLACES = ("metadata", "")
+
+
+@dataclass(slots=True)
+class LaionEmbeddings:
+    """One shard per .npy file; item ids are ``<file>/<row>``, counted from 0 as the matrix is."""
+
+    root: str
+    name: str
+    source: str
+    mapping: tuple[tuple[str, str], ...] = ()
+    reader: str = "embeddings"
+
+    def shards(self) -> Iterator[Shard]:
+        for index, path in enumerate(matrices(Path(self.root))):
+            log = _metadata_of(path, Path(self.root))
+            key = digest(file_key(path), file_key(log) if log else "none")
+            yield Shard(index, readable(path.name), key, (str(path), str(log) if log else None))
+
+    def count_shards(self) -> int | None:
+        return len(matrices(Path(self.root)))
+
+    def embeddings(self, shard: Shard) -> NDArray[np.generic]:
+        path = Path(shard.payload[0])
+        try:
+            # Unlike np.load this opens nothing but plain arrays: no pickle, whose loading runs code.
+            matrix: NDArray[np.generic] = np.lib.format.open_memmap(path, mode="r")
+        except (OSError, ValueError, EOFError, SyntaxError) as error:
+            raise InputError(f"{path}: not a readable .npy matrix ({error})") from error
+        if matrix.ndim != 2 or matrix.dtype.kind != "f":
+            raise InputError(
+                f"{path}: expected a matrix of floats, one row per image; "
+                f"found {matrix.dtype} of shape {matrix.shape}"
+            )
+        expected = self._metadata_rows(shard)
+        if expected is not None and expected != len(matrix):
+            raise InputError(
+                f"{path} has {len(matrix):,} rows but {shard.payload[1]} has {expected:,}: "
+                f"they do not belong together, and no row can be attributed"
+            )
+        return matrix
+
+    def read(self, shard: Shard) -> Iterator[CorpusItem | Dropped]:
+        try:
+            count = len(self.embeddings(shard))
+        except InputError as error:
+            yield Dropped("corpus", shard.id, "unusable embeddings", str(error))
+            return
+        done = 0
+        problem = None
+        try:
+            for item in self._described(shard):
+                yield item
+                done += 1
+        except FAILURES as error:
+            problem = f"{shard.payload[1]} after row {done:,}: {error}; later items have no text"
+        for row in range(done, count):  # a row without a description is still a row
+            yield CorpusItem(f"{shard.id}/{row}")
+        if problem:
+            yield Dropped("corpus", shard.id, "unreadable Parquet file", problem)
+
+    def _described(self, shard: Shard) -> Iterator[CorpusItem]:
+        log = shard.payload[1]
+        if log is None:
+            return
+        with open_parquet(log) as file:
+            columns = find_columns(tuple(file.schema_arrow.names), self.mapping, log)
+            groups = list(range(file.metadata.num_row_groups))
+            wanted = read_columns(file.schema_arrow, columns, {})
+            for number, row in enumerate(rows(file, groups, wanted)):
+                words = columns.words(row)
+                metadata = {key: value for key, value in row.items() if value is not None}
+                item = f"{shard.id}/{number}"
+                yield CorpusItem(item, None, words.text, words.question, words.answer, metadata)
+
+    def _metadata_rows(self, shard: Shard) -> int | None:
+        log = shard.payload[1]
+        if log is None:
+            return None
+        try:
+            return int(pq.read_metadata(log).num_rows)
+        except FAILURES as error:
+            raise InputError(f"{log}: not a readable Parquet file ({error})") from error
+
+
+def matrices(root: Path) -> list[Path]:
+    """The image embeddings below ``root`` in the order of their numbers."""
+    if root.is_file():
+        return [root]
+    for place in _PLACES:
+        found = [p for p in (root / place).glob("*.npy") if not p.name.startswith("text_emb")]
+        if found:
+            return sorted(found, key=lambda path: (_number(path), path.name))
+    return []
+
+
+def _number(path: Path) -> int:
+    match = _NUMBER.search(path.stem)
+    return int(match[1]) if match else -1
+
+
+def _metadata_of(matrix: Path, root: Path) -> Path | None:
+    """The Parquet file of the same number (or, without numbers, of the same name)."""
+    bases = dict.fromkeys(
+        (root if root.is_dir() else root.parent, matrix.parent, matrix.parent.parent)
+    )
+    number = _NUMBER.search(matrix.stem)
+    for base in bases:
+        for place in _METADATA_PLACES:
+            folder = base / place
+            names = [f"metadata_{number[1]}.parquet"] if number else []
+            for name in [
+                *names,
+                f"{matrix.stem}.parquet",
+                "metadata.parquet" if not number else "",
+            ]:
+                if name and (folder / name).is_file():
+                    return folder / name
+    return None

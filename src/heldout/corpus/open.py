@@ -1,0 +1,261 @@
+"""Open a corpus: look at what is there, and choose the reader that reads it."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+
+from heldout.benchmark import Source, parse_source
+from heldout.benchmark.fields import FieldMap
+from heldout.benchmark.presets import find_preset
+from heldout.benchmark.readers import Row, find_reader
+from heldout.corpus import parquet_corpus, webdataset, zip_corpus
+from heldout.corpus.captions import caption_files
+from heldout.corpus.corpus import Corpus
+from heldout.corpus.embeddings import LaionEmbeddings, matrices
+from heldout.corpus.file_set import FileSet, is_pattern
+from heldout.corpus.folder import FolderCorpus
+from heldout.corpus.img2dataset import Img2DatasetCorpus, is_img2dataset
+from heldout.corpus.kinds import IMAGE_ENDINGS
+from heldout.corpus.parquet_corpus import ParquetCorpus
+from heldout.corpus.table import TableCorpus
+from heldout.corpus.webdataset import WebDatasetCorpus
+from heldout.corpus.zip_corpus import ZipCorpus
+from heldout.errors import HeldoutError, InputError
+
+_LOOK = 2000  # entries of a folder that are looked at to tell what it is
+
+
+@dataclass(frozen=True)
+class Request:
+    """What the user asked for, as a reader receives it."""
+
+    source: Source
+    name: str
+    mapping: Mapping[str, str]
+    images: str | None
+
+    @property
+    def pairs(self) -> tuple[tuple[str, str], ...]:
+        return tuple(sorted(self.mapping.items()))
+
+
+@dataclass(frozen=True)
+class CorpusReader:
+    """One kind of corpus. A package adds its own by the entry point group ``heldout.corpora``."""
+
+    name: str
+    recognises: Callable[[Source], bool]
+    open: Callable[[Request], Corpus]
+
+
+def open_corpus(
+    source: str | Path | Source,
+    *,
+    name: str | None = None,
+    reader: str | None = None,
+    mapping: Mapping[str, str] | None = None,
+    images: str | Path | None = None,
+) -> Corpus:
+    """The corpus at ``source``: a path, a pattern of tars, or ``path#split=train,lang=zh``."""
+    chosen = parse_source(source)
+    request = Request(chosen, name or _name(chosen), mapping or {}, str(images) if images else None)
+    known = corpus_readers()
+    if reader is not None:
+        for candidate in known:
+            if candidate.name == reader:
+                return candidate.open(request)
+        names = ", ".join(candidate.name for candidate in known)
+        raise InputError(f"there is no corpus reader '{reader}'; there are: {names}")
+    there = chosen.path.exists() or is_pattern(chosen.location)
+    if not there and find_preset(chosen.location) is None:
+        raise InputError(
+            f"{chosen.location} does not exist: name a file, a folder or {{000..099}}.tar"
+        )
+    for candidate in known:
+        if candidate.recognises(chosen):
+            return candidate.open(request)
+    raise InputError(
+        f"{chosen.location}: no corpus reader recognises this. Expected a folder of images, tar or "
+        f"zip archives, Parquet, .npy embeddings, or a table (JSON, JSON Lines, CSV, TSV). Name a "
+        f"reader yourself: {', '.join(candidate.name for candidate in known)}"
+    )
+
+
+@functools.cache
+def corpus_readers() -> tuple[CorpusReader, ...]:
+    """Readers in the order they are asked: plug-ins, then the most specific first."""
+    plugins = [entry.load() for entry in metadata.entry_points(group="heldout.corpora")]
+    return (
+        *plugins,
+        CorpusReader("embeddings", _is_embeddings, _open_embeddings),
+        CorpusReader("img2dataset", lambda source: is_img2dataset(source.path), _open_img2dataset),
+        CorpusReader("webdataset", _holds(webdataset.ENDINGS), _open_webdataset),
+        CorpusReader("parquet", _holds(parquet_corpus.ENDINGS), _open_parquet),
+        CorpusReader("zip", _is_zip, _open_zip),
+        CorpusReader("table", _is_table, _open_table),
+        CorpusReader("folder", lambda source: source.path.is_dir(), _open_folder),
+    )
+
+
+def _holds(endings: tuple[str, ...]) -> Callable[[Source], bool]:
+    """True for a file or a pattern with such an ending, or a folder that holds one of them."""
+
+    def recognises(source: Source) -> bool:
+        if is_pattern(source.location) or source.path.is_file():
+            return source.location.lower().endswith(endings)
+        folders = [source.path, *_some(source.path, Path.is_dir, 20)]
+        return any(
+            _some(folder, lambda path: path.name.lower().endswith(endings), 1) for folder in folders
+        )
+
+    return recognises
+
+
+def _some(folder: Path, wanted: Callable[[Path], bool], count: int) -> list[Path]:
+    if not folder.is_dir():
+        return []
+    entries = itertools.islice(folder.iterdir(), _LOOK)
+    found = (path for path in entries if not path.name.startswith(".") and wanted(path))
+    return sorted(itertools.islice(found, count))
+
+
+def _is_zip(source: Source) -> bool:
+    # Beside a table that rows are selected from, a zip only holds the table's images.
+    return not source.selection and _holds(zip_corpus.ENDINGS)(source)
+
+
+def _is_embeddings(source: Source) -> bool:
+    if source.path.is_file():
+        return source.path.suffix == ".npy"
+    return source.path.is_dir() and bool(matrices(source.path))
+
+
+def _is_table(source: Source) -> bool:
+    path = source.path
+    if not path.exists() and not is_pattern(source.location):
+        return find_preset(source.location) is not None
+    if path.is_file():
+        return find_reader(path) is not None
+    if not path.is_dir() or source.selection:  # only rows can be selected
+        return path.is_dir()
+    # A file that lies beside an image of the same name describes it; others may be tables.
+    files = [file for file in _some(path, Path.is_file, _LOOK) if file.suffix not in IMAGE_ENDINGS]
+    candidates = itertools.islice((file for file in files if not _beside_an_image(file)), 50)
+    return any(_has_rows(file) for file in itertools.chain([path], candidates))
+
+
+def _beside_an_image(file: Path) -> bool:
+    return any(file.with_suffix(ending).exists() for ending in IMAGE_ENDINGS)
+
+
+def _has_rows(path: Path) -> bool:
+    """True if a benchmark reader finds rows with an image or a question in it."""
+    try:
+        reader = find_reader(path)
+        if reader is None or reader.name == "image-folder":  # a corpus lists folders in flat memory
+            return False
+        first = [
+            row.values for row in itertools.islice(reader.rows(path), 5) if isinstance(row, Row)
+        ]
+        columns = FieldMap.infer(first).columns if first else {}
+    except (HeldoutError, OSError, ValueError):
+        return False
+    return bool(columns.get("image") or columns.get("question"))
+
+
+def _open_embeddings(request: Request) -> Corpus:
+    _refuse_selection(request)
+    return LaionEmbeddings(
+        request.source.location, request.name, str(request.source), mapping=request.pairs
+    )
+
+
+def _open_img2dataset(request: Request) -> Corpus:
+    _refuse_selection(request)
+    root, name, source = request.source.location, request.name, str(request.source)
+    files = FileSet(root, webdataset.ENDINGS)
+    inner: WebDatasetCorpus | FolderCorpus = WebDatasetCorpus(files, name, source)
+    if next(files.files(), None) is None:
+        inner = FolderCorpus(root, name, source, skip=(".parquet",))
+    return Img2DatasetCorpus(inner, root, name, source)
+
+
+def _open_webdataset(request: Request) -> Corpus:
+    files = _files(request, webdataset.ENDINGS)
+    return WebDatasetCorpus(files, request.name, str(request.source))
+
+
+def _open_zip(request: Request) -> Corpus:
+    files = _files(request, zip_corpus.ENDINGS)
+    beside = [file for file in caption_files(files.root()) if _describes(file)]
+    captions = str(beside[0]) if beside else None
+    return ZipCorpus(files, request.name, str(request.source), captions, request.pairs)
+
+
+def _describes(path: Path) -> bool:
+    if path.suffix.lower() != ".parquet":
+        return _has_rows(path)
+    return parquet_corpus.names_images(path)
+
+
+def _open_parquet(request: Request) -> Corpus:
+    files = FileSet(request.source.location, parquet_corpus.ENDINGS)
+    filters = dict(request.source.selection)
+    split = request.source.split
+    by_split = FileSet(files.location, files.endings, split)
+    # A split is a matter of file names where they speak of it, else of a column.
+    if split is not None and next(by_split.files(), None) is not None:
+        files = by_split
+        filters.pop("split")
+    corpus = ParquetCorpus(
+        files, request.name, str(request.source), request.pairs, filters, request.images
+    )
+    corpus.check()
+    return corpus
+
+
+def _open_table(request: Request) -> Corpus:
+    return TableCorpus(
+        request.source.location,
+        request.name,
+        str(request.source),
+        selection=dict(request.source.selection),
+        mapping=dict(request.mapping),
+        images=request.images,
+    )
+
+
+def _open_folder(request: Request) -> Corpus:
+    _refuse_selection(request)
+    return FolderCorpus(request.source.location, request.name, str(request.source))
+
+
+def _files(request: Request, endings: tuple[str, ...]) -> FileSet:
+    """The files of a corpus whose only selection is the split that file names speak of."""
+    split = request.source.split
+    files = FileSet(request.source.location, endings, split)
+    unknown = set(request.source.selection) - {"split"}
+    if unknown or (split is not None and next(files.files(), None) is None):
+        _refuse_selection(request)
+    return files
+
+
+def _refuse_selection(request: Request) -> None:
+    if request.source.selection:
+        raise InputError(
+            f"{request.source}: it has no columns to select by; leave out the part after '#'"
+        )
+
+
+def _name(source: Source) -> str:
+    path = source.path
+    stem = path.name if path.is_dir() else path.name.partition(".")[0]
+    if is_pattern(source.location):
+        stem = FileSet(source.location, ()).root().name
+    parts = [stem or path.resolve().name or "corpus", *source.selection.values()]
+    return "-".join(parts)

@@ -1,0 +1,175 @@
+"""Parquet files: images as bytes, as the hub's {bytes, path} or as data URLs, with their text.
+
+A shard is a few row groups of one file, so that a large file is read by many workers. Batches are
+sized by the file's own row size: the memory of a reader does not depend on the file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from heldout.benchmark.example import canonical_value
+from heldout.benchmark.image_finder import ImageFinder
+from heldout.benchmark.source import ALIASES
+from heldout.corpus.columns import Columns, find_columns
+from heldout.corpus.corpus import CorpusItem, Shard
+from heldout.corpus.downloads import STATUS, not_downloaded
+from heldout.corpus.file_set import FileSet
+from heldout.corpus.kinds import readable
+from heldout.corpus.listing import digest, file_key
+from heldout.corpus.parquet_rows import FAILURES, open_parquet, row_group_spans, rows
+from heldout.errors import InputError
+from heldout.store import Dropped
+
+ENDINGS = (".parquet", ".pq")
+SHARD_BYTES = 64 << 20
+
+
+@dataclass(slots=True)
+class ParquetCorpus:
+    """Item ids are ``<file>/<id column or row number from 1>``, ``…/k`` for a further image."""
+
+    files: FileSet
+    name: str
+    source: str
+    mapping: tuple[tuple[str, str], ...] = ()
+    filters: dict[str, str] = field(default_factory=dict)
+    images: str | None = None
+    shard_bytes: int = SHARD_BYTES
+    reader: str = "parquet"
+
+    def shards(self) -> Iterator[Shard]:
+        index = 0
+        for name, path in self.files.files():
+            key = file_key(path, name)
+            for groups, first in row_group_spans(path, self.shard_bytes):
+                shard_id = (
+                    f"{readable(name)} row groups {groups[0]}-{groups[-1]}" if groups else name
+                )
+                payload = (readable(name), str(path), groups, first)
+                yield Shard(index, shard_id, digest(key, groups), payload)
+                index += 1
+
+    def count_shards(self) -> int | None:
+        return None  # that would open every file
+
+    def read(self, shard: Shard) -> Iterator[CorpusItem | Dropped]:
+        name, path, groups, number = shard.payload
+        try:
+            with open_parquet(path) as file:
+                columns = self.columns(file.schema_arrow, name)
+                wanted = self._wanted(file.schema_arrow.names, name)
+                if not groups:
+                    return
+                finder = ImageFinder(self.files.root(), Path(self.images) if self.images else None)
+                for row in rows(file, groups, read_columns(file.schema_arrow, columns, wanted)):
+                    number += 1
+                    if all(canonical_value(row.get(c)) == value for c, value in wanted.items()):
+                        yield from _items(row, name, number, columns, finder)
+        except InputError as error:
+            yield Dropped("corpus", shard.id, "no usable column", str(error))
+        except FAILURES as error:
+            yield Dropped(
+                "corpus", shard.id, "unreadable Parquet file", f"after row {number:,}: {error}"
+            )
+
+    def columns(self, schema: pa.Schema, where: str) -> Columns:
+        """What the columns mean; an InputError that lists them if none is an image or a text."""
+        found = find_columns(tuple(schema.names), self.mapping, where)
+        if not found.image:
+            images = tuple(column.name for column in schema if _holds_images(column.type))
+            found = Columns(found.id, images, found.question, found.answer, found.text, found.talk)
+        if not found.image and found.wordless:
+            raise InputError(
+                f"{where} has no column that looks like an image or a text. It has: "
+                f"{', '.join(schema.names)}. Name one with --map image=… or --map text=…"
+            )
+        return found
+
+    def check(self) -> None:
+        """Refuse a mapping or selection that does not fit the first readable file."""
+        for name, path in self.files.files():
+            try:
+                schema = pq.read_schema(path)
+            except FAILURES:
+                continue
+            self.columns(schema, name)
+            self._wanted(schema.names, name)
+            return
+
+    def _wanted(self, names: list[str], where: str) -> dict[str, str]:
+        """The selection as column = value."""
+        wanted = {}
+        for key, value in self.filters.items():
+            column = next((alias for alias in ALIASES.get(key, (key,)) if alias in names), None)
+            if column is None:
+                raise InputError(
+                    f"{self.source}: {where} has no column '{key}'. It has: {', '.join(names)}"
+                )
+            wanted[column] = value
+        return wanted
+
+
+def read_columns(schema: pa.Schema, columns: Columns, wanted: Mapping[str, str]) -> list[str]:
+    """The columns worth reading: those with a meaning, and plain values as metadata."""
+    named = {*columns.id, *columns.image, *columns.question, *columns.answer, *columns.text}
+    named |= {*columns.talk, *wanted}
+    return [c.name for c in schema if c.name in named or _is_plain(c.type)]
+
+
+def _items(
+    row: dict[str, Any], file: str, number: int, columns: Columns, finder: ImageFinder
+) -> Iterator[CorpusItem | Dropped]:
+    item = f"{file}/{columns.key(row) or number}"
+    words = columns.words(row)
+    origin = f"{file} row {number}"
+    refs = [ref for column in columns.image for ref in finder.find(row.get(column), origin)]
+    used = {*columns.image, *columns.talk}
+    metadata = {key: value for key, value in row.items() if key not in used and value is not None}
+    if not refs:
+        failed = not_downloaded(row, item) if STATUS in row else None
+        if failed is not None or (columns.image and words.text is None):
+            yield failed or Dropped("corpus", item, "empty row", f"{origin}: no image and no text")
+            return
+    for k, ref in enumerate(refs or [None]):
+        yield CorpusItem(
+            id=f"{item}/{k}" if k else item,
+            image=ref,
+            text=words.text,
+            question=words.question,
+            answer=words.answer,
+            metadata=metadata,
+        )
+
+
+def _holds_images(kind: Any) -> bool:
+    if pa.types.is_list(kind):
+        kind = kind.value_type
+    if pa.types.is_struct(kind):
+        return any(kind.field(i).name == "bytes" for i in range(kind.num_fields))
+    return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind))
+
+
+def _is_plain(kind: Any) -> bool:
+    types = pa.types
+    return bool(
+        types.is_string(kind)
+        or types.is_large_string(kind)
+        or types.is_integer(kind)
+        or types.is_floating(kind)
+        or types.is_boolean(kind)
+    )
+
+
+def names_images(path: Path) -> bool:
+    """True if a Parquet file has a column that names images, so that it can describe an archive."""
+    try:
+        return bool(find_columns(tuple(pq.read_schema(path).names)).image)
+    except FAILURES:
+        return False

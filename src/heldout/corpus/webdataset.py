@@ -1,0 +1,195 @@
+"""WebDataset: tars whose members share a key: ``000123.jpg``, ``000123.txt``, ``000123.json``.
+
+A sample is a run of neighbouring members with the same key: the path up to the first dot of the
+file name. An item's id is ``<tar>/<key>``; a sample with several images gives several items, each
+called ``<tar>/<key>.<rest>`` as its member is. Nothing is ever extracted.
+"""
+
+from __future__ import annotations
+
+import lzma
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from heldout.corpus.columns import Words, decode_words, find_columns
+from heldout.corpus.corpus import CorpusItem, Shard
+from heldout.corpus.file_set import FileSet
+from heldout.corpus.folder import MAX_TEXT, read_metadata
+from heldout.corpus.kinds import (
+    HEAD,
+    IMAGE_ENDINGS,
+    TEXT_ENDINGS,
+    ending,
+    looks_like_image,
+    readable,
+    unsafe,
+)
+from heldout.corpus.listing import file_key
+from heldout.corpus.tar_stream import FILE, FOLDER, TarCut, TarEntry, open_tar, tar_entries
+from heldout.image import MAX_BYTES, ImageRef, InlineBytes, TarMember
+from heldout.store import Dropped
+
+ENDINGS = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz")
+_MAX_MEMBERS = 256  # of one sample; file names full of dots would otherwise make one of a whole tar
+
+
+@dataclass(slots=True)
+class WebDatasetCorpus:
+    """One shard per tar. Images of a plain tar are references into it, small enough to keep."""
+
+    files: FileSet
+    name: str
+    source: str
+    reader: str = "webdataset"
+
+    def shards(self) -> Iterator[Shard]:
+        for index, (name, path) in enumerate(self.files.files()):
+            yield Shard(index, readable(name), file_key(path, name), str(path))
+
+    def count_shards(self) -> int | None:
+        return sum(1 for _ in self.files.files())
+
+    def read(self, shard: Shard) -> Iterator[CorpusItem | Dropped]:
+        path = Path(shard.payload)
+        try:
+            file, plain = open_tar(path)
+        except OSError as error:
+            yield Dropped("corpus", shard.id, "unreadable tar", f"{path}: {error.strerror}")
+            return
+        with file:
+            yield from _TarReader(path, shard.id, file, plain).items()
+
+
+@dataclass(slots=True)
+class _Sample:
+    key: str
+    images: list[tuple[str, ImageRef]] = field(default_factory=list)  # member name, image
+    text: bytes | None = None
+    metadata: bytes | None = None
+    members: list[str] = field(default_factory=list)
+    held: int = 0  # bytes in memory
+
+
+class _TarReader:
+    def __init__(self, path: Path, shard: str, file: BinaryIO, plain: bool) -> None:
+        self.path, self.shard, self.file, self.plain = path, shard, file, plain
+
+    def items(self) -> Iterator[CorpusItem | Dropped]:
+        sample: _Sample | None = None
+        length = self.path.stat().st_size if self.plain else None
+        try:
+            for entry in tar_entries(self.file, length):
+                if entry.kind == FOLDER:
+                    continue
+                if (reason := _refused(entry)) is not None:
+                    yield Dropped("corpus", self._id(entry.name), *reason)
+                    continue
+                key = _key(entry.name)
+                full = sample is not None and (
+                    len(sample.members) >= _MAX_MEMBERS or sample.held > MAX_BYTES
+                )
+                if sample is not None and (sample.key != key or full):
+                    yield from self._finish(sample)
+                    sample = None
+                sample = sample or _Sample(key)
+                yield from self._add(sample, entry)
+        except TarCut as cut:
+            if sample is not None:
+                yield from self._finish(sample)
+            yield Dropped("corpus", self.shard, cut.reason, f"{self.path}: {cut.detail}")
+            return
+        except (EOFError, OSError, zlib.error, lzma.LZMAError) as error:
+            if sample is not None:
+                yield from self._finish(sample)
+            yield Dropped("corpus", self.shard, "tar cut short", f"{self.path}: {error}")
+            return
+        if sample is not None:
+            yield from self._finish(sample)
+
+    def _add(self, sample: _Sample, entry: TarEntry) -> Iterator[Dropped]:
+        end = ending(entry.name)
+        if end in TEXT_ENDINGS or end == ".json":
+            if entry.size > MAX_TEXT:
+                detail = f"{entry.size:,} bytes, the limit is {MAX_TEXT:,}"
+                yield Dropped("corpus", self._id(entry.name), "text too long", detail)
+                return
+            data = self._data(entry, entry.size)
+            sample.members.append(entry.name)
+            if end == ".json":
+                sample.metadata = data
+            else:
+                sample.text = data
+            return
+        data = b""
+        if not self.plain or end not in IMAGE_ENDINGS:
+            data = self._data(entry, HEAD if self.plain else entry.size)
+        sample.members.append(entry.name)  # only now: a member that is cut is not there
+        if end in IMAGE_ENDINGS or looks_like_image(data[:HEAD]):
+            where = f"{self.path}!{entry.name}"
+            location = (
+                TarMember(str(self.path), entry.name, entry.offset, entry.size)
+                if self.plain
+                else InlineBytes(data, where)
+            )
+            sample.held += 0 if self.plain else len(data)
+            sample.images.append((entry.name, ImageRef(entry.name, location)))
+
+    def _data(self, entry: TarEntry, size: int) -> bytes:
+        self.file.seek(entry.offset)
+        data = self.file.read(min(size, entry.size))
+        if len(data) < min(size, entry.size):
+            raise TarCut("tar cut short", f"inside {entry.name}")
+        return data
+
+    def _finish(self, sample: _Sample) -> Iterator[CorpusItem | Dropped]:
+        if not sample.members:
+            return
+        metadata: dict[str, Any] = {}
+        words = Words()
+        if sample.metadata is not None:
+            metadata, problem = read_metadata(sample.metadata)
+            if problem:
+                yield Dropped("corpus", self._id(f"{sample.key}.json"), *problem)
+            elif metadata:
+                words = find_columns(tuple(metadata)).words(metadata)
+        if sample.text is not None and (text := decode_words(sample.text).strip()):
+            words = Words(text, words.question, words.answer)
+        if not sample.images and words.text is None:
+            listed = ", ".join(name.rpartition("/")[2] for name in sample.members[:8])
+            yield Dropped(
+                "corpus", self._id(sample.key), "no image and no text", f"members: {listed}"
+            )
+            return
+        alone = len(sample.images) == 1 and len(sample.members) < _MAX_MEMBERS
+        pictures: list[tuple[str, ImageRef | None]] = [*sample.images]
+        for name, image in pictures or [(sample.key, None)]:
+            yield CorpusItem(
+                id=self._id(sample.key if alone or image is None else name),
+                image=image,
+                text=words.text,
+                question=words.question,
+                answer=words.answer,
+                metadata=metadata,
+            )
+
+    def _id(self, name: str) -> str:
+        return f"{self.shard}/{readable(name)}"
+
+
+def _refused(entry: TarEntry) -> tuple[str, str] | None:
+    if unsafe(entry.name):
+        return "member outside the archive", f"a {entry.kind} called {entry.name[:200]!r}"
+    if entry.kind != FILE:
+        return "not a regular file", f"a {entry.kind}"
+    if entry.size > MAX_BYTES:
+        return "image file too large", f"{entry.size:,} bytes, the limit is {MAX_BYTES:,}"
+    return None
+
+
+def _key(name: str) -> str:
+    folder, slash, base = name.rpartition("/")
+    dot = base.find(".", 1)
+    return folder + slash + (base[:dot] if dot > 0 else base)

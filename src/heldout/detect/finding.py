@@ -1,0 +1,62 @@
+"""Finding: what one detector says about one cell, with everything needed to judge it."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from heldout.stats import Interval
+
+
+class Strict(BaseModel):
+    """Written to a file people script against: an unknown field is a mistake."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Cell(Strict):
+    """What was tested: a benchmark against a corpus, or against a model."""
+
+    benchmark: str
+    corpus: str | None = None
+    model: str | None = None
+
+
+class Statistic(Strict):
+    name: str
+    value: float
+
+
+class Effect(Strict):
+    """An effect size always travels with its interval."""
+
+    name: str
+    value: float
+    low: float
+    high: float
+    level: float
+    method: str
+
+    @classmethod
+    def of(cls, name: str, value: float, interval: Interval) -> Effect:
+        return cls(name=name, value=value, **interval._asdict())
+
+
+class Finding(Strict):
+    id: str
+    detector: str
+    cell: Cell
+    unit: str  # what n counts: images, questions
+    statistic: Statistic
+    effect: Effect
+    p: float | None  # None where nothing was sampled: identity is checked, not tested
+    p_adjusted: float | None = None
+    direction: Literal["seen", "not seen", "none"]  # higher = more likely seen, everywhere
+    n: int
+    clusters: int
+    minimum_detectable_effect: float  # the rate that would have been found with 95 % probability
+    blind_to: list[str] = Field(default_factory=list)  # what this detector cannot see, in words
+    seed: int
+    table: str  # the table it was computed from
+    details: dict[str, Any] = Field(default_factory=dict)

@@ -1,0 +1,149 @@
+"""Progress on standard error for long work: a bar on a terminal, a rare plain line elsewhere."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from typing import Protocol, TextIO
+
+from rich.console import Console
+from rich.progress import BarColumn, ProgressColumn, SpinnerColumn, TextColumn
+from rich.progress import Progress as Display
+from rich.progress import Task as Row
+from rich.text import Text
+
+APPEARS_AFTER_SECONDS = 2.0
+LINE_EVERY_SECONDS = 30.0
+
+
+class Step(Protocol):
+    def __call__(self, count: int = 1, **extra: int) -> None:
+        """``count`` more units are done; ``extra`` counts what was inside: ``items=4096``."""
+        ...
+
+
+@contextlib.contextmanager
+def progress(
+    title: str,
+    total: int | None = None,
+    unit: str = "items",
+    *,
+    done: int = 0,
+    disabled: bool = False,
+    file: TextIO | None = None,
+    appears_after: float = APPEARS_AFTER_SECONDS,
+    line_every: float = LINE_EVERY_SECONDS,
+) -> Iterator[Step]:
+    """Show how far the work in this block is; nothing at all when it ends within two seconds.
+
+    ``done`` units were finished by an earlier run: they count, but not towards the rate.
+    """
+    work = Progress(title, total, unit, done=done)
+    if disabled:
+        yield work.step
+        return
+    finished = threading.Event()
+    # A thread and not the steps shows it: the first step may itself take minutes.
+    show = threading.Thread(
+        target=_show,
+        args=(work, Console(file=file or sys.stderr), finished, appears_after, line_every),
+        daemon=True,
+    )
+    show.start()
+    try:
+        yield work.step
+    finally:
+        finished.set()
+        show.join()
+
+
+class Progress:
+    """How far a piece of work is, and how to say it."""
+
+    def __init__(self, title: str, total: int | None, unit: str, *, done: int = 0) -> None:
+        self.title = title
+        self.total = total
+        self.done = done
+        self._unit = unit
+        self._earlier = done
+        self._extra: dict[str, int] = {}
+        self._started = time.monotonic()
+        self._lock = threading.Lock()
+
+    def step(self, count: int = 1, **extra: int) -> None:
+        with self._lock:
+            self.done += count
+            for name, number in extra.items():
+                self._extra[name] = self._extra.get(name, 0) + number
+
+    def describe(self) -> str:
+        """Count, rate and time left: "12/100 shards · 49,152 items · 1,024 items/s · 1:28 left"."""
+        with self._lock:
+            elapsed = max(time.monotonic() - self._started, 1e-9)
+            new = self.done - self._earlier
+            of_total = f"/{self.total:,}" if self.total is not None else ""
+            parts = [f"{self.done:,}{of_total} {self._unit}"]
+            parts += [f"{number:,} {name}" for name, number in self._extra.items()]
+            # The finer count moves more evenly, so its rate says more.
+            name, number = next(iter(self._extra.items()), (self._unit, new))
+            if number:
+                rate = number / elapsed
+                parts.append(f"{rate:,.0f} {name}/s" if rate >= 10 else f"{rate:.2g} {name}/s")
+            if self.total is not None and new and self.done < self.total:
+                left = round((self.total - self.done) * elapsed / new)
+                parts.append(f"{_clock(left)} left")
+            return " · ".join(parts)
+
+
+class _Status(ProgressColumn):
+    """Everything after the bar, asked anew at every refresh so that the rate falls when we wait."""
+
+    def __init__(self, work: Progress) -> None:
+        super().__init__()
+        self._work = work
+
+    def render(self, task: Row) -> Text:
+        return Text(self._work.describe(), style="progress.remaining")
+
+
+# Two bars on one terminal would write over each other: the outermost one is shown.
+_terminal = threading.Lock()
+
+
+def _show(
+    work: Progress, console: Console, finished: threading.Event, after: float, every: float
+) -> None:
+    if finished.wait(after):
+        return
+    if console.is_terminal and not console.is_dumb_terminal:
+        if _terminal.acquire(blocking=False):
+            try:
+                _draw(work, console, finished)
+            finally:
+                _terminal.release()
+        return
+    while True:
+        console.file.write(f"{work.title}: {work.describe()}\n")
+        console.file.flush()
+        if finished.wait(every):
+            return
+
+
+def _draw(work: Progress, console: Console, finished: threading.Event) -> None:
+    title = TextColumn("{task.description}", markup=False)
+    # The bar goes when the work is done; what stays is what the command prints.
+    with Display(
+        SpinnerColumn(), title, BarColumn(), _Status(work), console=console, transient=True
+    ) as display:
+        row = display.add_task(work.title, total=work.total, completed=work.done)
+        while not finished.wait(0.1):
+            display.update(row, completed=work.done)
+
+
+def _clock(seconds: int) -> str:
+    minutes, seconds = divmod(seconds, 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02}"

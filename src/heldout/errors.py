@@ -1,0 +1,30 @@
+"""Errors a user can act on. Every message says what was expected and what to do."""
+
+from __future__ import annotations
+
+
+class HeldoutError(Exception):
+    """Base of the errors that are printed as a sentence, never as a traceback."""
+
+    exit_code = 2
+
+
+class InputError(HeldoutError):
+    """The user's file, row or argument is not what was expected (exit code 2)."""
+
+
+class PrerequisiteError(HeldoutError):
+    """Something that has to be installed is missing (exit code 3)."""
+
+    exit_code = 3
+
+
+def require(module: str, extra: str, why: str) -> None:
+    """Raise a PrerequisiteError with the exact install command unless ``module`` can be imported."""
+    import importlib.util
+
+    if importlib.util.find_spec(module) is None:
+        raise PrerequisiteError(
+            f"{why} needs the package '{module}', which is not installed. "
+            f"Install it with: pip install 'heldout[{extra}]'"
+        )

@@ -1,0 +1,36 @@
+"""Procedural visual worlds: a benchmark, a leaky corpus and exact twins from a seed."""
+
+from heldout.scenes.benchmark import WrittenBenchmark, write_benchmark
+from heldout.scenes.captions import caption
+from heldout.scenes.leaks import KINDS, Kind
+from heldout.scenes.leaky_corpus import Truth, WrittenCorpus, write_corpus
+from heldout.scenes.questions import Question, ask
+from heldout.scenes.render import render
+from heldout.scenes.world import (
+    ATTRIBUTES,
+    Background,
+    Scene,
+    SceneObject,
+    random_scene,
+    vary,
+)
+
+__all__ = [
+    "ATTRIBUTES",
+    "KINDS",
+    "Background",
+    "Kind",
+    "Question",
+    "Scene",
+    "SceneObject",
+    "Truth",
+    "WrittenBenchmark",
+    "WrittenCorpus",
+    "ask",
+    "caption",
+    "random_scene",
+    "render",
+    "vary",
+    "write_benchmark",
+    "write_corpus",
+]

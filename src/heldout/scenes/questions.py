@@ -1,0 +1,136 @@
+"""Questions about a scene: multiple choice, short open answers, yes or no; never ambiguous."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from heldout.scenes import probes
+from heldout.scenes.probes import EDGES, RELATIONS, YES_NO, Phrase, Probe
+from heldout.scenes.world import COLOURS, Scene, SceneObject, pick
+
+OPTIONS = 4
+# Asked of every picture in this mix, so that closed and open questions are both well represented.
+_FORMATS = ("choice", "yes/no", "open", "choice", "yes/no", "open")
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    question: str
+    options: tuple[str, ...]  # empty for open and for yes/no questions
+    answer: str
+    answer_type: str  # CLOSED or OPEN, as medical benchmarks call them
+    content_type: str
+    probe: Probe  # puts the same question to another scene
+
+
+def ask(scene: Scene, rng: np.random.Generator, count: int = 5) -> list[Question]:
+    """Up to ``count`` questions about different facts, of mixed formats and content types."""
+    candidates = list(_probes(scene, rng))
+    candidates = [candidates[index] for index in rng.permutation(len(candidates))]
+    asked: list[Question] = []
+    facts: set[tuple[str, str]] = set()
+    used: Counter[str] = Counter()
+    for style in itertools.islice(itertools.cycle(_FORMATS), count):
+        candidates.sort(key=lambda probe: used[probe.content_type])  # the least used type first
+        fitting = (
+            probe
+            for probe in candidates
+            if _suits(probe, style)
+            and (probe.content_type, probe.subject) not in facts
+            and probe.answer(scene) is not None
+        )
+        probe = next(fitting, None)
+        if probe is None:
+            continue
+        facts.add((probe.content_type, probe.subject))
+        used[probe.content_type] += 1
+        asked.append(_question(probe, scene, style, rng))
+    return asked
+
+
+def name(scene: Scene, item: SceneObject) -> Phrase:
+    """The shortest words that mean this object and no other."""
+    short = Phrase(shape=item.shape)
+    return short if short.only(scene) else Phrase(item.shape, item.colour)
+
+
+def _question(probe: Probe, scene: Scene, style: str, rng: np.random.Generator) -> Question:
+    answer = probe.answer(scene)
+    assert answer is not None  # ask() takes no other
+    options: tuple[str, ...] = ()
+    if style == "choice":
+        wrong = [choice for choice in probe.choices if choice != answer]
+        drawn = [wrong[index] for index in rng.permutation(len(wrong))[: OPTIONS - 1]]
+        shuffled = [answer, *drawn]
+        options = tuple(shuffled[index] for index in rng.permutation(len(shuffled)))
+    answer_type = "OPEN" if style == "open" else "CLOSED"
+    return Question(probe.text, options, answer, answer_type, probe.content_type, probe)
+
+
+def _suits(probe: Probe, style: str) -> bool:
+    if style == "yes/no":
+        return probe.choices == YES_NO
+    return probe.choices != YES_NO and (style == "choice" or probe.open_ended)
+
+
+def _probes(scene: Scene, rng: np.random.Generator) -> Iterator[Probe]:
+    """What could be asked here; yes/no probes are drawn so that both answers are as likely."""
+    yield from _single(scene)
+    yield from _paired(scene)
+    yield from _single_yes_no(scene, rng)
+    yield from _paired_yes_no(scene, rng)
+
+
+def _single(scene: Scene) -> Iterator[Probe]:
+    yield probes.CountOf(Phrase())
+    yield probes.Largest()
+    yield from (probes.Outermost(edge) for edge in EDGES)
+    for shape in dict.fromkeys(item.shape for item in scene.objects):
+        yield probes.CountOf(Phrase(shape=shape))
+        yield probes.ColourOf(Phrase(shape=shape))
+    for colour in dict.fromkeys(item.colour for item in scene.objects):
+        yield probes.CountOf(Phrase(colour=colour))
+        yield probes.ShapeOf(Phrase(colour=colour))
+    yield from (probes.TextureOf(name(scene, item)) for item in scene.objects)
+
+
+def _paired(scene: Scene) -> Iterator[Probe]:
+    for one, other in itertools.permutations(scene.objects, 2):
+        yield probes.Relation(name(scene, one), name(scene, other))
+
+
+def _single_yes_no(scene: Scene, rng: np.random.Generator) -> Iterator[Probe]:
+    present = {(item.shape, item.colour) for item in scene.objects}
+    # A hard "no": the shape is there and the colour is there, only not together.
+    absent = [
+        (one.shape, other.colour)
+        for one, other in itertools.permutations(scene.objects, 2)
+        if (one.shape, other.colour) not in present
+    ]
+    for item in scene.objects:
+        truth = rng.random() < 0.5
+        if truth or not absent:
+            yield probes.IsThere(Phrase(item.shape, item.colour))
+        else:
+            yield probes.IsThere(Phrase(*pick(rng, absent)))
+        wrong = [colour for colour in COLOURS if colour != item.colour]
+        colour = item.colour if rng.random() < 0.5 else pick(rng, wrong)
+        yield probes.IsColoured(Phrase(shape=item.shape), colour)
+
+
+def _paired_yes_no(scene: Scene, rng: np.random.Generator) -> Iterator[Probe]:
+    for one, other in itertools.combinations(scene.objects, 2):
+        if rng.random() < 0.5:
+            one, other = other, one  # either may be named first
+        first, second = name(scene, one), name(scene, other)
+        yield probes.IsLarger(first, second)
+        found = probes.relation(one, other)
+        if found is not None:
+            wrong = [relation for relation in RELATIONS if relation != found]
+            chosen = found if rng.random() < 0.5 else pick(rng, wrong)
+            yield probes.IsRelated(first, second, chosen)

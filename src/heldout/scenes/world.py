@@ -1,0 +1,178 @@
+"""The world: which objects there are, a random scene of them, and a scene with one thing changed.
+
+A scene is plain data. Whatever is rendered, asked or captioned is computed from it, so the answer
+to a question about a picture is known by construction, and so is the answer about its twin.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+import numpy as np
+
+Colour = tuple[int, int, int]
+Item = TypeVar("Item")
+
+SHAPES = (
+    "circle", "square", "triangle", "diamond", "hexagon",
+    "star", "heart", "cross", "ring", "crescent",
+)  # fmt: skip
+COLOURS: dict[str, Colour] = {
+    "red": (214, 64, 69),
+    "orange": (242, 134, 48),
+    "yellow": (246, 203, 62),
+    "green": (82, 161, 99),
+    "blue": (58, 120, 196),
+    "purple": (131, 88, 184),
+    "pink": (238, 136, 180),
+    "black": (52, 55, 66),
+}
+#: half the width of the circle an object lies in, as a share of the picture's side
+SIZES: dict[str, float] = {"small": 0.07, "medium": 0.1, "large": 0.14}
+TEXTURES = ("plain", "striped", "dotted", "checkered")
+BACKGROUNDS: dict[str, tuple[Colour, Colour]] = {  # from one end of the gradient to the other
+    "cream": ((253, 248, 235), (242, 228, 203)),
+    "sky": ((236, 246, 253), (200, 223, 241)),
+    "mint": ((238, 250, 242), (203, 231, 215)),
+    "lavender": ((246, 242, 252), (220, 211, 237)),
+    "peach": ((255, 244, 236), (249, 219, 201)),
+    "mist": ((247, 248, 249), (216, 221, 227)),
+}
+ATTRIBUTES = ("shape", "colour", "size", "texture", "position")
+MIN_OBJECTS, MAX_OBJECTS = 3, 7
+
+_GAP = 0.025  # between objects, and between an object and the frame
+_MOVE = 0.15  # a change of position shorter than this would be hard to see
+_TRIES = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Background:
+    tone: str
+    angle: float  # direction of the gradient
+    grain: int  # seed of the soft blotches; two backgrounds of one tone are still two pictures
+
+
+@dataclass(frozen=True, slots=True)
+class SceneObject:
+    shape: str
+    colour: str
+    size: str
+    texture: str
+    position: tuple[float, float]  # of the centre, as shares of width and height, from the top left
+
+    @property
+    def radius(self) -> float:
+        return SIZES[self.size]
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """Objects that do not overlap; no two share both shape and colour, so each can be named."""
+
+    background: Background
+    objects: tuple[SceneObject, ...]
+
+
+def random_scene(rng: np.random.Generator) -> Scene:
+    """A scene of three to seven objects."""
+    background = Background(
+        tone=pick(rng, tuple(BACKGROUNDS)),
+        angle=round(float(rng.uniform(0, 2 * math.pi)), 3),
+        grain=int(rng.integers(2**31)),
+    )
+    while True:
+        objects: list[SceneObject] = []
+        for _ in range(int(rng.integers(MIN_OBJECTS, MAX_OBJECTS + 1))):
+            if (placed := _new_object(rng, objects)) is not None:
+                objects.append(placed)
+        if len(objects) >= MIN_OBJECTS:
+            return Scene(background, tuple(objects))
+
+
+def vary(scene: Scene, rng: np.random.Generator, attribute: str | None = None) -> Scene:
+    """The scene with exactly one attribute of one object changed: its twin.
+
+    ``attribute`` is one of ATTRIBUTES, or None for any. A crowded scene may have no room for
+    another size or position; that is a ValueError, and cannot happen with None.
+    """
+    wanted = ATTRIBUTES if attribute is None else (attribute,)
+    for name in _shuffled(rng, wanted):
+        for index in rng.permutation(len(scene.objects)):
+            before, after = scene.objects[:index], scene.objects[index + 1 :]
+            changed = _changed(scene.objects[index], name, before + after, rng)
+            if changed is not None:
+                return replace(scene, objects=(*before, changed, *after))
+    raise ValueError(f"no object of this scene can change its {attribute}")
+
+
+def pick(rng: np.random.Generator, items: Sequence[Item]) -> Item:
+    return items[int(rng.integers(len(items)))]
+
+
+def _new_object(
+    rng: np.random.Generator, others: Sequence[SceneObject], repeat: float = 0.3
+) -> SceneObject | None:
+    # Without repeats, counting would always give one.
+    seen = [other.shape for other in others]
+    shape = pick(rng, seen) if seen and rng.random() < repeat else pick(rng, SHAPES)
+    colour = pick(rng, _free_colours(shape, others))
+    size, texture = pick(rng, tuple(SIZES)), pick(rng, (*TEXTURES, "plain"))
+    position = _free_position(rng, SIZES[size], others)
+    return None if position is None else SceneObject(shape, colour, size, texture, position)
+
+
+def _changed(
+    old: SceneObject, attribute: str, others: Sequence[SceneObject], rng: np.random.Generator
+) -> SceneObject | None:
+    if attribute == "position":
+        position = _free_position(rng, old.radius, others, away_from=old.position)
+        return None if position is None else replace(old, position=position)
+    if attribute == "size":
+        fitting = [s for s in SIZES if s != old.size and _fits(old.position, SIZES[s], others)]
+        return replace(old, size=pick(rng, fitting)) if fitting else None
+    if attribute == "texture":
+        return replace(old, texture=pick(rng, [t for t in TEXTURES if t != old.texture]))
+    if attribute == "colour":
+        colours = [c for c in _free_colours(old.shape, others) if c != old.colour]
+        return replace(old, colour=pick(rng, colours)) if colours else None
+    if attribute == "shape":
+        taken = {other.shape for other in others if other.colour == old.colour} | {old.shape}
+        return replace(old, shape=pick(rng, [s for s in SHAPES if s not in taken]))
+    raise ValueError(f"'{attribute}' is not an attribute of an object: {', '.join(ATTRIBUTES)}")
+
+
+def _free_colours(shape: str, others: Sequence[SceneObject]) -> list[str]:
+    taken = {other.colour for other in others if other.shape == shape}
+    return [colour for colour in COLOURS if colour not in taken]
+
+
+def _free_position(
+    rng: np.random.Generator,
+    radius: float,
+    others: Sequence[SceneObject],
+    away_from: tuple[float, float] | None = None,
+) -> tuple[float, float] | None:
+    low, high = radius + _GAP, 1 - radius - _GAP
+    for x, y in rng.uniform(low, high, size=(_TRIES, 2)).round(3).tolist():
+        if away_from is not None and math.dist((x, y), away_from) < _MOVE:
+            continue
+        if _fits((x, y), radius, others):
+            return x, y
+    return None
+
+
+def _fits(position: tuple[float, float], radius: float, others: Sequence[SceneObject]) -> bool:
+    # Rounding a position may cost half a thousandth of the gap.
+    edge = radius + _GAP - 0.001
+    inside = all(edge <= coordinate <= 1 - edge for coordinate in position)
+    return inside and all(
+        math.dist(position, other.position) >= radius + other.radius + _GAP for other in others
+    )
+
+
+def _shuffled(rng: np.random.Generator, items: Sequence[Item]) -> list[Item]:
+    return [items[index] for index in rng.permutation(len(items))]

@@ -1,0 +1,24 @@
+"""Dropped: one thing that was left out, and why. Nothing is ever left out without one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from heldout.store.schema import make_table
+
+
+@dataclass(frozen=True, slots=True)
+class Dropped:
+    stage: str  # where it was left out: benchmark, corpus, overlap, …
+    id: str  # what a person would search for: an item id, a file, a row
+    reason: str  # few, stable words, so that reasons can be counted
+    detail: str  # the facts of this case
+
+
+def dropped_table(dropped: Iterable[Dropped]) -> Any:
+    return make_table(
+        "dropped",
+        [{"stage": d.stage, "id": d.id, "reason": d.reason, "detail": d.detail} for d in dropped],
+    )

@@ -1,0 +1,146 @@
+"""Run: a folder that holds the inputs' identity, the tables, the findings and the claims."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import platform
+import sys
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from heldout.errors import InputError
+from heldout.store.atomic import write_json
+from heldout.store.lock import exclusive
+from heldout.store.schema import read_table, write_table
+from heldout.store.stage import Stage
+
+MANIFEST_VERSION = 1
+_PACKAGES = ("heldout", "numpy", "scipy", "polars", "pyarrow", "pillow", "ray", "datasets")
+
+
+class Run:
+    """A run folder. ``Run.create`` makes or continues one, ``Run.open`` reads a finished one."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @classmethod
+    def create(cls, path: str | Path, *, command: list[str] | None = None, seed: int = 0) -> Run:
+        run = cls(Path(path))
+        if run.path.exists() and not run.path.is_dir():
+            raise InputError(f"{path} is a file; --out needs the name of a folder")
+        if run.manifest_path.exists():
+            run.manifest()  # refuse a folder of another version before touching it
+            return run
+        if run.path.exists() and any(run.path.iterdir()):
+            raise InputError(
+                f"{path} is not empty and is not a run folder; choose another folder for --out"
+            )
+        run.path.mkdir(parents=True, exist_ok=True)
+        write_json(
+            run.manifest_path,
+            {
+                "manifest_version": MANIFEST_VERSION,
+                "created": _now(),
+                "command": command if command is not None else ["heldout", *sys.argv[1:]],
+                "seed": seed,
+                "python": platform.python_version(),
+                "platform": platform.platform(),
+                "packages": _versions(),
+                "inputs": {},
+                "stages": {},
+            },
+        )
+        return run
+
+    @classmethod
+    def open(cls, path: str | Path) -> Run:
+        run = cls(Path(path))
+        run.manifest()
+        return run
+
+    @property
+    def manifest_path(self) -> Path:
+        return self.path / "manifest.json"
+
+    def manifest(self) -> dict[str, Any]:
+        if not self.manifest_path.exists():
+            raise InputError(f"{self.path} is not a run folder: it has no manifest.json")
+        try:
+            manifest: dict[str, Any] = json.loads(self.manifest_path.read_text())
+        except json.JSONDecodeError as error:
+            raise InputError(f"{self.manifest_path} is not JSON: {error}") from error
+        version = manifest.get("manifest_version")
+        if version != MANIFEST_VERSION:
+            raise InputError(
+                f"{self.path} was written with manifest version {version}, "
+                f"this heldout reads {MANIFEST_VERSION}: use another --out"
+            )
+        return manifest
+
+    def update(self, section: str, entries: Mapping[str, Any]) -> None:
+        """Merge ``entries`` into one section of the manifest; safe beside other processes."""
+        with exclusive(self.path / ".manifest.lock"):
+            manifest = self.manifest()
+            manifest.setdefault(section, {}).update(entries)
+            manifest["updated"] = _now()
+            write_json(self.manifest_path, manifest)
+
+    def claim_input(self, role: str, name: str, identity: Mapping[str, Any]) -> None:
+        """Record an input; a run folder never mixes results of two revisions of one input."""
+        known = self.manifest()["inputs"].get(f"{role}:{name}")
+        if known is not None and known["fingerprint"] != identity["fingerprint"]:
+            raise InputError(
+                f"{self.path} holds results for {role} '{name}' with fingerprint "
+                f"{known['fingerprint'][:12]}, but it now reads {identity['fingerprint'][:12]}: its "
+                f"content or order changed. Choose another --out, or remove the folder to start over"
+            )
+        self.update("inputs", {f"{role}:{name}": dict(identity)})
+
+    @contextlib.contextmanager
+    def writing(self) -> Iterator[None]:
+        """Be the only process that works on this run."""
+        with exclusive(
+            self.path / ".writer.lock",
+            busy=f"{self.path} is being written by another process; wait for it or use another --out",
+        ):
+            yield
+
+    def stage(self, name: str, params: Mapping[str, Any]) -> Stage:
+        return Stage(self.path / "stages" / name, params)
+
+    def table_path(self, name: str) -> Path:
+        return self.path / "tables" / f"{name}.parquet"
+
+    def write_table(self, name: str, table: pa.Table) -> None:
+        write_table(self.table_path(name), table)
+
+    def read_table(self, name: str) -> pa.Table:
+        return read_table(self.table_path(name))
+
+    def write_json(self, name: str, value: Any) -> None:
+        write_json(self.path / name, value)
+
+    def read_json(self, name: str) -> Any:
+        path = self.path / name
+        if not path.exists():
+            raise InputError(f"{path} does not exist: has this run finished?")
+        return json.loads(path.read_text())
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def _versions() -> dict[str, str]:
+    found = {}
+    for package in _PACKAGES:
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            found[package] = metadata.version(package)
+    return found

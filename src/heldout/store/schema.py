@@ -1,0 +1,96 @@
+"""The tables of a run folder: one Arrow schema each, with a version people can script against."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from heldout.errors import InputError
+from heldout.store.atomic import replacing
+
+# Raise a table's version when a column is renamed, removed or changes meaning.
+VERSIONS = {"items": 1, "matches": 1, "dropped": 1, "thumbnails": 1}
+
+_COLUMNS: dict[str, list[tuple[str, pa.DataType]]] = {
+    # What was protected: the benchmark as it was read, one row per item, in release order.
+    # image_digests are of native pixels, empty where an image cannot be compared.
+    "items": [
+        ("benchmark_id", pa.string()),
+        ("position", pa.int64()),
+        ("cluster", pa.string()),
+        ("question", pa.string()),
+        ("options", pa.list_(pa.string())),
+        ("answer", pa.string()),
+        ("image_names", pa.list_(pa.string())),
+        ("image_digests", pa.list_(pa.string())),
+        ("metadata", pa.string()),
+    ],
+    "matches": [
+        ("benchmark_id", pa.string()),
+        ("image_index", pa.int32()),
+        ("corpus", pa.string()),
+        ("corpus_id", pa.string()),
+        ("method", pa.string()),
+        ("similarity", pa.float64()),
+        ("degree", pa.string()),
+        ("relation", pa.string()),
+        ("transform", pa.string()),
+        ("modality", pa.string()),
+        ("label_relation", pa.string()),
+        ("evidence", pa.string()),
+    ],
+    "dropped": [
+        ("stage", pa.string()),
+        ("id", pa.string()),
+        ("reason", pa.string()),
+        ("detail", pa.string()),
+    ],
+    # Small pictures of both sides of every match, so that the report is rebuilt offline.
+    "thumbnails": [
+        ("digest", pa.string()),
+        ("width", pa.int32()),
+        ("height", pa.int32()),
+        ("webp", pa.binary()),
+    ],
+}
+
+SCHEMAS: dict[str, pa.Schema] = {
+    name: pa.schema(columns, metadata={"heldout.table": f"{name}/{VERSIONS[name]}"})
+    for name, columns in _COLUMNS.items()
+}
+
+
+def make_table(name: str, rows: Iterable[Mapping[str, Any]]) -> pa.Table:
+    return pa.Table.from_pylist(list(rows), schema=SCHEMAS[name])
+
+
+def empty_table(name: str) -> pa.Table:
+    return SCHEMAS[name].empty_table()
+
+
+def write_table(path: Path, table: pa.Table) -> None:
+    with replacing(path) as temporary:
+        pq.write_table(table, temporary, compression="zstd")
+
+
+def read_table(path: Path) -> pa.Table:
+    """The table at ``path``, refused if another version of heldout gave its columns other meanings."""
+    if not path.exists():
+        raise InputError(f"{path} does not exist: has this run finished the stage that writes it?")
+    try:
+        table = pq.read_table(path)
+    except (pa.ArrowInvalid, OSError) as error:
+        raise InputError(f"{path} is not a readable Parquet file: {error}") from error
+    found = (table.schema.metadata or {}).get(b"heldout.table", b"").decode()
+    name = path.stem
+    expected = f"{name}/{VERSIONS[name]}" if name in VERSIONS else found
+    if found != expected:
+        raise InputError(
+            f"{path} has schema '{found or 'none'}', this heldout reads '{expected}': "
+            f"re-run the command that wrote it"
+        )
+    return table

@@ -1,0 +1,34 @@
+"""Claim: a sentence, the findings it rests on, the controls they went through, and a status."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from heldout.detect import Cell
+
+Status = Literal["survives", "qualified", "re-attributed", "collapses", "clean", "not testable"]
+
+
+class Control(BaseModel):
+    """One challenge to a finding and how it ended."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: str
+    outcome: Literal["passed", "failed", "missing"]
+    reason: str
+
+
+class Claim(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    id: str
+    cell: Cell
+    sentence: str
+    status: Status
+    why: str  # the reason trail in one sentence
+    findings: list[str]
+    controls: list[Control] = Field(default_factory=list)
+    next_step: str = ""  # what would settle it, or what to do about it

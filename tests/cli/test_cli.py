@@ -1,0 +1,180 @@
+"""The command line as a stranger meets it: output, JSON, exit codes, complaints."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+Picture = Callable[..., bytes]
+VERBS = ("check", "overlap", "report", "demo")
+
+
+def heldout(*arguments: str | Path, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "heldout", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        cwd=cwd,
+        env={**os.environ, "COLUMNS": "120"},
+        check=False,
+    )
+
+
+@pytest.fixture
+def bench(tmp_path: Path, picture: Picture) -> Path:
+    folder = tmp_path / "bench"
+    for split, numbers in (("test", range(6)), ("train", range(4, 12))):
+        rows = []
+        for number in numbers:
+            (folder / "images").mkdir(parents=True, exist_ok=True)
+            (folder / f"images/{number}.png").write_bytes(picture(number))
+            rows.append({
+                "id": f"{split}{number}", "image": f"{number}.png", "question": f"What is {number}?",
+                "answer": "a" * (number + 1),
+            })  # fmt: skip
+        (folder / f"{split}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return folder
+
+
+def test_every_verb_has_help_with_an_example() -> None:
+    top = heldout("--help")
+    assert top.returncode == 0
+    for verb in VERBS:
+        assert verb in top.stdout
+        told = heldout(verb, "--help")
+        assert told.returncode == 0
+        assert f"Example: heldout {verb}" in told.stdout
+    assert heldout("--version").stdout.startswith("heldout 0.")
+
+
+def test_check_prints_a_table_and_exits_by_what_it_found(bench: Path) -> None:
+    clean = heldout("check", f"{bench}#split=test")
+    assert clean.returncode == 0, clean.stderr
+    assert "6 items on 6 images" in clean.stdout
+    leaky = heldout("check", f"{bench}#split=test", "--split-of", f"{bench}#split=train")
+    assert leaky.returncode == 1
+    assert "2 of the 6 images (33.3%) are also in bench-train" in " ".join(leaky.stdout.split())
+
+
+def test_json_is_the_only_thing_on_standard_output(bench: Path, tmp_path: Path) -> None:
+    checked = heldout("check", f"{bench}#split=test", "--json")
+    assert json.loads(checked.stdout)["ok"] is True
+    scanned = heldout(
+        "overlap", f"{bench}#split=test", "--against", f"train={bench}#split=train",
+        "--out", tmp_path / "run", "--json",
+    )  # fmt: skip
+    assert scanned.returncode == 0, scanned.stderr
+    claim = json.loads(scanned.stdout)["claims"][0]
+    assert claim["cell"] == {"benchmark": "bench-test", "corpus": "train", "model": None}
+    assert claim["sentence"].startswith("2 of 6 images")
+
+
+def test_overlap_writes_a_run_that_report_rebuilds_offline(bench: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    done = heldout(
+        "overlap", f"{bench}#split=test", "--against", bench / "images", "--out", run
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "6 of 6 images" in " ".join(done.stdout.split())
+    assert str(run / "report.html") in done.stdout
+    first = (run / "report.html").read_text()
+    (run / "report.html").unlink()
+    (run / "findings.json").unlink()
+    bench.rename(tmp_path / "moved")  # nothing but the run folder is needed
+    again = heldout("report", run)
+    assert again.returncode == 0, again.stderr
+    assert (run / "report.html").read_text() == first
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["check", "nowhere.json"], "nowhere.json does not exist"),
+        (["check", "{bench}"], "several tables"),
+        (["check", "{bench}#split=dev"], "no split"),
+        (["check", "{bench}#split=test", "--map", "answer=gold"], "no column 'gold'"),
+        (["check", "{bench}#split=test", "--map", "answer"], "expected FIELD=COLUMN"),
+        (["check", "{bench}#split=test", "--reader", "jsonll"], "there is no reader 'jsonll'"),
+        (["check", "{bench}#split=test", "--images", "gone"], "gone: this folder does not exist"),
+        (["check", "{bench}#split=test", "--preset", "slakeen"], "slake-en"),
+        (["check", "{bench}#split=test", "--jsn"], "No such option"),
+        (["overlap", "{bench}#split=test", "--against", "gone", "--out", "run"], "gone"),
+        (["overlap", "{bench}#split=test", "--against", "{bench}", "--out", "{bench}"], "not a run"),
+        (["overlap", "{bench}#split=test", "--against", "{bench}/images", "--out", "run",
+          "--engine", "rai"], "local"),
+        (["report", "{bench}"], "not a run folder"),
+    ],
+)  # fmt: skip
+def test_bad_input_gets_a_sentence_and_exit_code_2(
+    bench: Path, tmp_path: Path, arguments: list[str], told: str
+) -> None:
+    answer = heldout(*(part.format(bench=bench) for part in arguments), cwd=tmp_path)
+    assert answer.returncode == 2, answer.stdout + answer.stderr
+    assert told in answer.stderr
+    assert "Traceback" not in answer.stderr
+    assert answer.stdout == ""
+
+
+def test_a_missing_package_names_its_install_command(bench: Path) -> None:
+    """Ray is hidden from the process, as on a machine without the extra."""
+    code = (
+        "import sys; sys.modules['ray'] = None\n"
+        "import importlib.util as u; real = u.find_spec\n"
+        "u.find_spec = lambda name, *a: None if name == 'ray' else real(name, *a)\n"
+        "from heldout.cli import main; main()"
+    )
+    answer = subprocess.run(
+        [sys.executable, "-c", code, "overlap", f"{bench}#split=test", "--against",
+         f"{bench}/images", "--out", f"{bench}/../run", "--engine", "ray"],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert answer.returncode == 3, answer.stderr
+    assert "pip install 'heldout[ray]'" in answer.stderr
+
+
+def test_hostile_names_are_text_everywhere(tmp_path: Path, picture: Picture) -> None:
+    folder = tmp_path / "bench"
+    folder.mkdir()
+    name = "<img src=x onerror=alert(1)>[bold].png"
+    (folder / name).write_bytes(picture(1))
+    row = {
+        "id": "</script><b>",
+        "image": name,
+        "question": "<script>alert(1)</script>",
+        "answer": "[/red]",
+    }
+    (folder / "test.jsonl").write_text(json.dumps(row) + "\n")
+    done = heldout("overlap", folder, "--against", folder / ".", "--out", tmp_path / "run")
+    assert done.returncode == 0, done.stderr
+    page = (tmp_path / "run/report.html").read_text()
+    assert "<script" not in page
+    assert "<img src=x" not in page
+    assert "&lt;script&gt;" in page
+    checked = heldout("check", folder)
+    assert "Traceback" not in checked.stderr
+
+
+def test_demo_is_right_about_what_it_planted_and_can_be_given_again(tmp_path: Path) -> None:
+    done = heldout("demo", "--out", tmp_path / "demo", "--json")
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    for row in told["planted"]:
+        expected = row["planted"] if row["group"] == "leak" else 0
+        assert row["found"] == expected, row
+    assert {row["group"] for row in told["planted"]} == {"leak", "blind spot", "decoy", "broken"}
+    assert told["claims"][0]["status"] == "survives"
+    report = Path(told["report"])
+    assert report.read_text().count('class="pair"') == sum(
+        row["planted"] for row in told["planted"] if row["group"] == "leak"
+    )
+    again = heldout("demo", "--out", tmp_path / "demo", "--json")
+    assert json.loads(again.stdout) == told
+    other = heldout("demo", "--out", tmp_path / "demo", "--seed", "5")
+    assert other.returncode == 2
+    assert "holds the demo of seed 0" in other.stderr

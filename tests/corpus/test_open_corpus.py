@@ -1,0 +1,125 @@
+"""Opening a corpus by looking, tables as corpora, real data."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import zipfile
+from importlib import metadata
+
+import pytest
+
+from heldout.corpus import CorpusItem, CorpusReader, corpus_readers, open_corpus
+from heldout.errors import InputError
+from heldout.image import byte_digest
+from heldout.store import Dropped
+
+
+def read_all(corpus):
+    return [found for shard in corpus.shards() for found in corpus.read(shard)]
+
+
+def test_a_table_is_a_corpus_of_questions_with_their_images(tmp_path, picture):
+    (tmp_path / "images").mkdir()
+    for k in range(2):
+        (tmp_path / "images" / f"{k}.png").write_bytes(picture(k))
+    rows = [
+        {"id": "q1", "image": ["0.png", "1.png"], "question": "Same?", "answer": "no"},
+        {"id": "q2", "image": "gone.png", "question": "Where?", "answer": "here"},
+        {"id": "q3", "question": "Text only?", "answer": "yes"},
+    ]
+    (tmp_path / "train.jsonl").write_text("\n".join(map(json.dumps, rows)) + "\nnot json\n")
+    for source in (tmp_path / "train.jsonl", tmp_path):
+        corpus = pickle.loads(pickle.dumps(open_corpus(source)))
+        assert corpus.reader == "table"
+        found = read_all(corpus)
+        ids = [item.id for item in found if isinstance(item, CorpusItem)]
+        assert ids == ["q1", "q1/1", "q2", "q3"]
+        assert found[1].image.read() == picture(1)
+        assert (found[0].question, found[0].answer) == ("Same?", "no")
+        assert found[0].text == "Same?\nno"
+        assert found[3].image is None
+        assert [item.reason for item in found if isinstance(item, Dropped)] == ["not JSON"]
+
+
+def test_captions_are_text_not_answers(tmp_path):
+    (tmp_path / "c.jsonl").write_text('{"image": "a.png", "caption": "A dog."}\n')
+    (item,) = read_all(open_corpus(tmp_path / "c.jsonl"))
+    assert (item.text, item.question, item.answer) == ("A dog.", None, None)
+
+
+def test_a_folder_of_images_with_notes_and_sidecars_stays_a_folder(tmp_path, picture):
+    for k in range(3):
+        (tmp_path / f"{k}.png").write_bytes(picture(k))
+        (tmp_path / f"{k}.json").write_text('[{"question": "What?", "image": "0.png"}]')
+    (tmp_path / "stats.json").write_text('{"count": 3}')
+    (tmp_path / "README.txt").write_text("three pictures")
+    assert open_corpus(tmp_path).reader == "folder"
+
+
+def test_a_selection_means_the_table_even_beside_a_zip(tmp_path, picture):
+    with zipfile.ZipFile(tmp_path / "images.zip", "w") as archive:
+        archive.writestr("a.png", picture(1))
+    rows = [{"id": lang, "question": "?", "answer": "!", "lang": lang} for lang in ("en", "zh")]
+    (tmp_path / "train.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    corpus = open_corpus(f"{tmp_path}#lang=zh")
+    assert [item.id for item in read_all(corpus)] == ["zh"]
+    assert open_corpus(tmp_path).reader == "zip"
+
+
+def test_what_nobody_reads_is_refused_with_the_choices(tmp_path):
+    (tmp_path / "x.exe").write_bytes(b"MZ")
+    with pytest.raises(InputError, match="webdataset"):
+        open_corpus(tmp_path / "x.exe")
+    with pytest.raises(InputError, match="does not exist"):
+        open_corpus(tmp_path / "nothing")
+    with pytest.raises(InputError, match="there are: .*parquet"):
+        open_corpus(tmp_path, reader="paquet")
+    with pytest.raises(InputError, match="no columns to select by"):
+        open_corpus(f"{tmp_path}#lang=en", reader="folder")
+
+
+def test_a_package_adds_its_own_reader(tmp_path, monkeypatch):
+    seen = []
+
+    def opened(request):
+        seen.append((request.source.location, request.name))
+        return open_corpus(request.source, reader="folder")
+
+    class Entry:
+        def load(self):
+            return CorpusReader("mine", lambda source: source.path.name == "own", opened)
+
+    monkeypatch.setattr(metadata, "entry_points", lambda group: [Entry()])
+    corpus_readers.cache_clear()
+    (tmp_path / "own").mkdir()
+    try:
+        assert corpus_readers()[0].name == "mine"
+        open_corpus(tmp_path / "own", name="called")
+    finally:
+        corpus_readers.cache_clear()
+    assert seen == [(str(tmp_path / "own"), "called")]
+
+
+def test_slake_rows_are_selected_by_split_and_language(shared_data):
+    corpus = open_corpus(f"{shared_data / 'slake'}#split=train,lang=zh")
+    assert corpus.reader == "table"
+    found = read_all(corpus)
+    assert all(item.metadata["q_lang"] == "zh" for item in found)
+    english = read_all(open_corpus(f"{shared_data / 'slake'}#split=test,lang=en"))
+    assert len(english) == 1061
+    # Known of SLAKE: 72 of the 96 English test images are Chinese training images.
+    test_images = {item.image.source for item in english}
+    assert len(test_images) == 96
+    assert len(test_images & {item.image.source for item in found}) == 72
+
+
+def test_vqa_rad_test_images_are_all_training_images(shared_data):
+    folder = shared_data / "vqa_rad"
+    train = read_all(open_corpus(folder / "mevf_trainset.json"))
+    test = read_all(open_corpus(folder / "mevf_testset.json"))
+    assert (len(train), len(test)) == (3064, 451)
+    seen = {byte_digest(image.read()) for image in {item.image for item in train}}
+    asked = {byte_digest(image.read()) for image in {item.image for item in test}}
+    assert (len(seen), len(asked)) == (314, 203)
+    assert asked <= seen

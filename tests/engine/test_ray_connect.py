@@ -1,0 +1,104 @@
+"""How RayEngine joins a cluster, leaves it, and what it says when there is none."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+
+import engine_tasks
+import psutil
+import pytest
+from engine_cluster import STORE_BYTES, RayCluster, free_port
+
+from heldout.engine import RayEngine
+from heldout.engine.ray_connect import import_ray
+from heldout.errors import InputError
+
+pytestmark = [pytest.mark.ray, pytest.mark.timeout(120)]
+
+
+@pytest.fixture
+def client_server() -> Iterator[str]:
+    """The address of a head node as people start it, with the server that clients talk to."""
+    port = free_port()
+    command = [sys.executable, "-m", "ray.scripts.scripts", "start", "--head", "--block"]
+    command += [f"--port={free_port()}", f"--ray-client-server-port={port}", "--num-cpus=1"]
+    command += ["--include-dashboard=false", f"--object-store-memory={STORE_BYTES}"]
+    import_ray()  # sets the environment in which no usage is reported
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as head:
+        try:
+            wait_for(port, head)
+            yield f"ray://127.0.0.1:{port}"
+        finally:
+            family = psutil.Process(head.pid).children(recursive=True)
+            head.kill()
+            for process in family:
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    process.kill()
+            psutil.wait_procs(family, timeout=10)
+
+
+def wait_for(port: int, head: subprocess.Popen[bytes]) -> None:
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline and head.poll() is None:
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port)):
+            return
+        time.sleep(0.2)
+    pytest.fail("the Ray client server did not start")
+
+
+def test_the_same_work_through_a_client_address(client_server: str) -> None:
+    code = (
+        "import sys\n"
+        "from heldout.engine import open_engine\n"
+        "with open_engine(sys.argv[1]) as engine:\n"
+        "    outcomes = list(engine.map(lambda n: 6 // n, [0, 1, 2, 3], ordered=True))\n"
+        "print([o.value for o in outcomes], outcomes[0].error)\n"
+    )
+    done = run([sys.executable, "-c", code, client_server])
+    assert done.stderr == ""
+    assert done.stdout == "[None, 6, 3, 2] ZeroDivisionError: integer division or modulo by zero\n"
+
+
+def run(command: list[str]) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command, capture_output=True, text=True, timeout=90)
+
+
+def test_a_connection_that_was_there_is_left_as_it_was(ray_cluster: RayCluster) -> None:
+    ray = import_ray()
+    ray.init(address=ray_cluster.address, log_to_driver=False, logging_level="ERROR")
+    try:
+        with RayEngine() as engine:
+            assert [o.value for o in engine.map(engine_tasks.square, [3])] == [9]
+        assert ray.is_initialized()
+        with pytest.raises(InputError, match="already connected to Ray at"):
+            RayEngine("127.0.0.1:1")
+    finally:
+        ray.shutdown()
+
+
+def test_a_cluster_started_for_a_run_ends_with_it_and_says_nothing() -> None:
+    code = (
+        "from heldout.engine import open_engine\n"
+        "import psutil, sys\n"
+        "with open_engine('ray', workers=1) as engine:\n"
+        "    assert [o.value for o in engine.map(lambda n: n + 1, [1])] == [2]\n"
+        "    assert psutil.Process().children()\n"
+        "assert not psutil.Process().children(recursive=True), psutil.Process().children()\n"
+    )
+    done = run([sys.executable, "-c", code])
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_an_address_where_nobody_answers_is_an_input_error() -> None:
+    address = f"127.0.0.1:{free_port()}"
+    for form in (address, f"ray://{address}"):
+        with pytest.raises(InputError, match="no Ray cluster answers at"):
+            RayEngine(form)
+    for form in ("nonsense", "host:port", "ray://"):
+        with pytest.raises(InputError, match="is not the address of a Ray cluster"):
+            RayEngine(form)

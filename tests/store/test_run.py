@@ -1,0 +1,145 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from heldout.errors import InputError
+from heldout.store import Dropped, Run, ShardResult, Stage, dropped_table, make_table, read_table
+
+
+def test_a_run_is_created_once_and_continued(tmp_path: Path) -> None:
+    created = Run.create(tmp_path / "run", command=["heldout", "x"], seed=7).manifest()
+    again = Run.create(tmp_path / "run", command=["other"], seed=9).manifest()
+    assert again == created
+    assert again["seed"] == 7
+    assert again["command"] == ["heldout", "x"]
+
+
+def test_a_folder_of_other_things_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "photo.jpg").write_bytes(b"mine")
+    with pytest.raises(InputError, match="not empty and is not a run folder"):
+        Run.create(tmp_path)
+    assert (tmp_path / "photo.jpg").read_bytes() == b"mine"
+
+
+@pytest.mark.parametrize(
+    ("content", "told"), [("{broken", "not JSON"), ('{"manifest_version": 99}', "version 99")]
+)
+def test_a_manifest_of_another_time_is_refused(tmp_path: Path, content: str, told: str) -> None:
+    (tmp_path / "manifest.json").write_text(content)
+    with pytest.raises(InputError, match=told):
+        Run.create(tmp_path)
+
+
+def test_inputs_of_two_revisions_are_never_mixed(tmp_path: Path) -> None:
+    run = Run.create(tmp_path / "run")
+    run.claim_input("benchmark", "slake", {"fingerprint": "a" * 64})
+    run.claim_input("benchmark", "slake", {"fingerprint": "a" * 64})
+    with pytest.raises(InputError, match="content or order changed"):
+        run.claim_input("benchmark", "slake", {"fingerprint": "b" * 64})
+
+
+def test_manifest_updates_of_many_threads_are_all_kept(tmp_path: Path) -> None:
+    run = Run.create(tmp_path / "run")
+    threads = [
+        threading.Thread(target=run.update, args=("stages", {str(i): {"done": i}}))
+        for i in range(16)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(run.manifest()["stages"]) == 16
+
+
+def test_a_second_writer_is_told_who_writes(tmp_path: Path) -> None:
+    run = Run.create(tmp_path / "run")
+    code = (
+        "import sys, time; from heldout.store import Run\n"
+        f"run = Run.open({str(run.path)!r})\n"
+        "with run.writing():\n    print('held', flush=True); time.sleep(60)"
+    )
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline().strip() == "held"
+        with pytest.raises(InputError, match=f"process {other.pid}"), run.writing():
+            pass
+        other.kill()
+        other.wait()
+    with run.writing():  # the kernel gave the lock back
+        pass
+
+
+def test_tables_carry_a_version_and_another_version_is_refused(tmp_path: Path) -> None:
+    run = Run.create(tmp_path / "run")
+    run.write_table("dropped", dropped_table([Dropped("corpus", "x", "empty image", "0 bytes")]))
+    table = run.read_table("dropped")
+    assert table.schema.metadata[b"heldout.table"] == b"dropped/1"
+    assert table.to_pylist()[0]["reason"] == "empty image"
+    run.table_path("dropped").rename(run.table_path("matches"))
+    with pytest.raises(InputError, match="has schema 'dropped/1'"):
+        run.read_table("matches")
+    run.table_path("matches").write_bytes(b"not parquet")
+    with pytest.raises(InputError, match="not a readable Parquet"):
+        read_table(run.table_path("matches"))
+
+
+def _result(index: int) -> ShardResult:
+    rows = [{"stage": "s", "id": f"{index}-{k}", "reason": "r", "detail": ""} for k in range(3)]
+    return ShardResult({"dropped": make_table("dropped", rows)}, {"items": 3})
+
+
+def test_shards_merge_in_their_order_whatever_order_they_finish_in(tmp_path: Path) -> None:
+    merged = []
+    for order in ([0, 1, 2, 3], [3, 1, 0, 2]):
+        stage = Stage(tmp_path / str(order), {"p": 1})
+        for index in range(4):
+            assert stage.plan(index, f"key{index}")
+        for index in order:
+            stage.save(index, f"key{index}", _result(index))
+        target = tmp_path / f"{order}.parquet"
+        assert Stage.merge_all([stage], "dropped", target) == 12
+        assert stage.counts() == {"items": 12}
+        merged.append(target.read_bytes())
+    assert merged[0] == merged[1]
+
+
+def test_only_shards_whose_input_or_settings_changed_are_done_again(tmp_path: Path) -> None:
+    stage = Stage(tmp_path / "s", {"threshold": 1})
+    for index in range(3):
+        stage.plan(index, "old")
+        stage.save(index, "old", _result(index))
+    again = Stage(tmp_path / "s", {"threshold": 1})
+    assert [again.plan(0, "old"), again.plan(1, "new"), again.plan(2, "old")] == [
+        False,
+        True,
+        False,
+    ]
+    assert again.missing() == 1
+    assert all(Stage(tmp_path / "s", {"threshold": 2}).plan(i, "old") for i in range(3))
+    again.save(1, "new", _result(9))
+    again.sweep()
+    assert len(list((tmp_path / "s").iterdir())) == 3  # the stale shard is gone
+
+
+def test_saving_a_shard_twice_changes_nothing(tmp_path: Path) -> None:
+    first, second = Stage(tmp_path / "s", {}), Stage(tmp_path / "s", {})
+    for stage in (first, second):
+        stage.plan(0, "k")
+        stage.save(0, "k", _result(0))
+    assert Stage.merge_all([second], "dropped", tmp_path / "t.parquet") == 3
+
+
+def test_json_files_are_replaced_whole(tmp_path: Path) -> None:
+    run = Run.create(tmp_path / "run")
+    run.write_json("claims.json", {"claims": [1, 2]})
+    run.write_json("claims.json", {"claims": []})
+    assert json.loads((run.path / "claims.json").read_text()) == {"claims": []}
+    assert not list(run.path.glob(".*.tmp"))
+    with pytest.raises(InputError, match="does not exist"):
+        run.read_json("nothing.json")

@@ -1,0 +1,124 @@
+"""The house: a room imports only from rooms below it, and nothing names one person's machine."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+SOURCE = ROOT / "src" / "heldout"
+# Top to bottom, as in docs/architecture.md.
+ROOMS = ["cli", "audit", "report", "verdict", "detect", "overlap", "scenes", "corpus", "benchmark",
+         "engine", "image", "store", "stats"]  # fmt: skip
+LEAVES = {"errors"}  # importable from everywhere
+
+
+def _imports(path: Path) -> set[str]:
+    """Rooms of ours that a file imports, wherever in the file it does."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        names: list[str] = []
+        if isinstance(node, ast.ImportFrom) and node.module:
+            names = [node.module]
+        elif isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        for name in names:
+            parts = name.split(".")
+            if parts[0] == "heldout" and len(parts) > 1:
+                found.add(parts[1])
+    return found
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_a_room_imports_only_from_rooms_below_it(room: str) -> None:
+    allowed = {room, *ROOMS[ROOMS.index(room) + 1 :], *LEAVES}
+    if room == "stats":
+        allowed = {"stats"}
+    files = sorted((SOURCE / room).rglob("*.py"))
+    assert files
+    for path in files:
+        above = _imports(path) - allowed
+        assert not above, f"{path.relative_to(SOURCE)} imports from {', '.join(sorted(above))}"
+
+
+def test_every_room_is_in_the_list() -> None:
+    rooms = {path.parent.name for path in SOURCE.glob("*/__init__.py")}
+    assert rooms == set(ROOMS)
+
+
+def test_the_formats_page_lists_every_reader_in_its_order() -> None:
+    from heldout.benchmark.presets import PRESETS
+    from heldout.benchmark.readers import readers
+    from heldout.corpus import corpus_readers
+
+    page = (ROOT / "docs/formats.md").read_text()
+    benchmarks, corpora = page.split("## Corpora")
+    assert re.findall(r"^\| `([\w-]+)` \|", benchmarks, re.M) == [r.name for r in readers()]
+    assert set(re.findall(r"^\| `([\w-]+)` \|", corpora, re.M)) == {
+        r.name for r in corpus_readers()
+    }
+    for preset in PRESETS:
+        assert preset.name in benchmarks
+
+
+def test_the_check_page_lists_every_rule() -> None:
+    page = (ROOT / "docs/check.md").read_text()
+    listed = {
+        name
+        for row in re.findall(r"^\| (`.*?) \|", page, re.M)
+        for name in re.findall(r"`([\w-]+)`", row)
+    }
+    code = "".join(path.read_text() for path in (SOURCE / "benchmark/check").glob("*.py"))
+    for rule in listed:
+        # empty-question and no-questions are built from the field's name
+        assert f'"{rule}"' in code or rule.split("-")[0] in ("empty", "no"), rule
+    for rule in re.findall(r'problem\(\s*"([\w-]+)"', code):
+        assert rule in listed, rule
+
+
+def test_files_are_finished_in_one_sitting() -> None:
+    long = {
+        str(path.relative_to(SOURCE)): lines
+        for path in SOURCE.rglob("*.py")
+        if (lines := len(path.read_text().splitlines())) > 500
+    }
+    assert not long
+
+
+def test_no_machine_is_named_in_the_tree() -> None:
+    tracked = subprocess.run(
+        ["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=False
+    ).stdout.split()
+    if not tracked:
+        pytest.skip("not a git checkout")
+    machine = re.compile(r"(?<![\w.])/(?:work|root|home/\w+)/")
+    for name in tracked:
+        path = ROOT / name
+        if (
+            path.suffix in {".py", ".md", ".toml", ".txt", ".cff", ".j2", ".yaml"}
+            or not path.suffix
+        ):
+            if name == "tests/test_house.py" or not path.is_file():
+                continue
+            hit = machine.search(path.read_text(errors="replace"))
+            assert hit is None, f"{name}: {hit[0]}"
+
+
+def test_the_pinned_torch_pair_works_together() -> None:
+    torch = pytest.importorskip("torch", reason="torch is not installed on this platform's suite")
+    torchvision = pytest.importorskip("torchvision")
+    pins = dict(
+        line.split("==")
+        for line in (ROOT / "constraints.txt").read_text().splitlines()
+        if line.startswith("torch")
+    )
+    assert torch.__version__.split("+")[0] == pins["torch"]
+    assert torchvision.__version__.split("+")[0] == pins["torchvision"]
+    # A mismatched pair fails here: the compiled operator is not registered.
+    boxes = torch.tensor([[0.0, 0.0, 2.0, 2.0], [0.1, 0.0, 2.0, 2.0], [5.0, 5.0, 6.0, 6.0]])
+    kept = torchvision.ops.nms(boxes, torch.tensor([0.9, 0.8, 0.7]), 0.5)
+    assert kept.tolist() == [0, 2]
