@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import json
 import pickle
+import tarfile
 import zipfile
+from collections.abc import Callable
 from importlib import metadata
+from pathlib import Path
 
 import pytest
 
@@ -123,3 +127,21 @@ def test_vqa_rad_test_images_are_all_training_images(shared_data):
     asked = {byte_digest(image.read()) for image in {item.image for item in test}}
     assert (len(seen), len(asked)) == (314, 203)
     assert asked <= seen
+
+
+def test_images_beside_tars_are_not_forgotten(
+    tmp_path: Path, picture: Callable[..., bytes]
+) -> None:
+    with tarfile.open(tmp_path / "00000.tar", "w") as tar:
+        member = tarfile.TarInfo("000.png")
+        member.size = len(picture(1))
+        tar.addfile(member, io.BytesIO(picture(1)))
+    for number in range(3):
+        (tmp_path / f"loose{number}.png").write_bytes(picture(number))
+    corpus = open_corpus(tmp_path)
+    found = [item for shard in corpus.shards() for item in corpus.read(shard)]
+    assert [item.id for item in found] == ["00000.tar/000", "loose0.png"]
+    dropped = found[1]
+    assert isinstance(dropped, Dropped)
+    assert dropped.reason == "loose image beside archives"
+    assert dropped.detail.startswith("3 image files")

@@ -20,6 +20,7 @@ _TABLE_FOLDERS = ("annotations", "annotation", "qa_information", "open-access", 
 _EXTENSIONS = ("", ".jpg", ".png", ".jpeg", ".webp", ".JPG", ".JPEG", ".dcm")
 _MAX_DEPTH = 8  # lists in lists: no dataset nests its images deeper
 _BASE64 = re.compile(r"[A-Za-z0-9+/\s]{120,}={0,2}\s*", re.ASCII)
+_REMEMBERED = 50_000  # names; a training set of millions must not be kept
 
 
 class ImageFinder:
@@ -84,6 +85,8 @@ class ImageFinder:
         if text.startswith("data:") or _BASE64.fullmatch(text[:4096]):
             return (ImageRef(origin, EncodedText(text, origin)),)
         if text not in self._found:
+            if len(self._found) >= _REMEMBERED:
+                self._found.clear()
             self._found[text] = self._file(text)
         return (self._found[text],)
 

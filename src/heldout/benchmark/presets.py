@@ -5,7 +5,6 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
 
 from heldout.benchmark.explode import joined_labels, listed_options, natural_bench
 from heldout.benchmark.readers import Row
@@ -30,7 +29,7 @@ class Preset:
 
     def selected(self, source: Source) -> Source:
         chosen = {**self.select, "split": self.split, **source.selection}
-        return Source(source.location, MappingProxyType(chosen))
+        return Source(source.location, chosen)
 
     def fitting(self, columns: Collection[str]) -> dict[str, str]:
         """The mapping as far as ``columns`` has it: the authors' own files may differ."""

@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 from heldout.benchmark.benchmark import Benchmark
@@ -219,7 +218,7 @@ def _speaks_of_splits(rows: list[dict[str, Any]], column: str) -> bool:
 
 def _without(source: Source, *keys: str) -> Source:
     kept = {key: value for key, value in source.selection.items() if key not in keys}
-    return Source(source.location, MappingProxyType(kept))
+    return Source(source.location, kept)
 
 
 def _unique_ids(examples: list[Example]) -> tuple[Example, ...]:

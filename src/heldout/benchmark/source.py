@@ -6,7 +6,6 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import MappingProxyType
 
 from heldout.errors import InputError
 
@@ -27,7 +26,7 @@ _SPLIT_WORDS = {
 @dataclass(frozen=True)
 class Source:
     location: str
-    selection: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    selection: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def path(self) -> Path:
@@ -66,7 +65,7 @@ def parse_source(text: str | Path | Source) -> Source:
                 f"'{part}' is not that"
             )
         selection[key.strip()] = value.strip()
-    return Source(location, MappingProxyType(selection))
+    return Source(location, selection)
 
 
 def split_of(name: str) -> str | None:

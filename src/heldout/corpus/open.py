@@ -21,6 +21,7 @@ from heldout.corpus.file_set import FileSet, is_pattern
 from heldout.corpus.folder import FolderCorpus
 from heldout.corpus.img2dataset import Img2DatasetCorpus, is_img2dataset
 from heldout.corpus.kinds import IMAGE_ENDINGS
+from heldout.corpus.loose_images import with_loose_images
 from heldout.corpus.parquet_corpus import ParquetCorpus
 from heldout.corpus.table import TableCorpus
 from heldout.corpus.webdataset import WebDatasetCorpus
@@ -187,14 +188,16 @@ def _open_img2dataset(request: Request) -> Corpus:
 
 def _open_webdataset(request: Request) -> Corpus:
     files = _files(request, webdataset.ENDINGS)
-    return WebDatasetCorpus(files, request.name, str(request.source))
+    corpus = WebDatasetCorpus(files, request.name, str(request.source))
+    return with_loose_images(corpus, request.source.path)
 
 
 def _open_zip(request: Request) -> Corpus:
     files = _files(request, zip_corpus.ENDINGS)
     beside = [file for file in caption_files(files.root()) if _describes(file)]
     captions = str(beside[0]) if beside else None
-    return ZipCorpus(files, request.name, str(request.source), captions, request.pairs)
+    corpus = ZipCorpus(files, request.name, str(request.source), captions, request.pairs)
+    return with_loose_images(corpus, request.source.path)
 
 
 def _describes(path: Path) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from heldout.errors import InputError
 from heldout.store import Dropped
 
 _CHUNK = 1 << 20
+_SEPARATORS = re.compile(r"[ \t\r\n,]*")
 MAX_LINE = 64 << 20  # a longer line or element is not a row of anything
 
 
@@ -92,27 +94,29 @@ def stream_array(path: Path) -> Iterator[Any]:
     """
     decoder = json.JSONDecoder()
     with path.open("r", encoding="utf-8-sig", errors="replace") as file:
-        buffer = file.read(_CHUNK).lstrip()[1:]  # past the opening bracket
-        count = 0
+        buffer = file.read(_CHUNK).lstrip()
+        position, count = 1, 0  # past the opening bracket
         while True:
-            buffer = buffer.lstrip(" \t\r\n,")
-            if buffer.startswith("]"):
+            position = _SEPARATORS.match(buffer, position).end()  # type: ignore[union-attr]
+            if buffer.startswith("]", position):
                 return
-            if buffer:
+            if position < len(buffer):
                 try:
-                    value, end = decoder.raw_decode(buffer)
+                    value, end = decoder.raw_decode(buffer, position)
                     # A number or a word at the very end of the buffer may go on in the next chunk.
                     if end < len(buffer) or isinstance(value, dict | list):
                         yield value
                         count += 1
-                        buffer = buffer[end:]
+                        position = end
                         continue
-                except json.JSONDecodeError:
+                except (json.JSONDecodeError, ValueError):
                     pass  # incomplete so far, or broken: more text will tell
                 except RecursionError:
                     detail = f"element {count + 1} is nested too deeply"
                     yield Dropped("read", f"{path.name} row {count + 1}", "not JSON", detail)
                     return
+            buffer = buffer[position:]
+            position = 0
             more = file.read(max(_CHUNK, len(buffer)))  # doubling keeps re-parsing linear
             if not more or len(buffer) > MAX_LINE:
                 if buffer.strip():
