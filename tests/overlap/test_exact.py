@@ -118,7 +118,7 @@ def test_a_corpus_without_answers_makes_no_statement_about_them(
     run = Run.open(tmp_path / "run")
     units = [finding["unit"] for finding in run.read_json("findings.json")["findings"]]
     assert units == ["images", "questions"]
-    assert "carries no answers" in run.read_json("claims.json")["claims"][0]["sentence"]
+    assert "no answer fields" in run.read_json("claims.json")["claims"][0]["sentence"]
 
 
 def test_flat_pictures_match_nothing(tmp_path: Path) -> None:
@@ -126,12 +126,20 @@ def test_flat_pictures_match_nothing(tmp_path: Path) -> None:
     Image.new("RGB", (24, 16), "white").save(buffer, "PNG")
     benchmark = bench(("a", buffer.getvalue(), "q?", "x"))
     index, dropped = build_index(benchmark)
-    assert not index.by_pixels
+    assert not index.by_key
     assert [d.reason for d in dropped] == ["blank image"]
     corpus = write_tars(tmp_path / "c", [{"png": buffer.getvalue()}])
     assert audit(benchmark, corpus, tmp_path / "run").is_empty()
     claims = Run.open(tmp_path / "run").read_json("claims.json")["claims"]
     assert [claim["status"] for claim in claims] == ["not testable"]
+
+
+def test_bytes_that_nobody_can_decode_are_still_the_same_bytes(tmp_path: Path) -> None:
+    broken = b"\x89PNG\r\n\x1a\n" + b"not really" * 20
+    corpus = write_tars(tmp_path / "c", [{"png": broken}, {"png": b""}])
+    benchmark = bench(("a", broken, "q?", "x"), ("b", b"", "q?", "x"))
+    rows = audit(benchmark, corpus, tmp_path / "run").to_dicts()
+    assert [(row["benchmark_id"], row["method"]) for row in rows] == [("a", "bytes")]
 
 
 def test_exact_matching_misses_a_lossy_copy(tmp_path: Path, picture: Picture) -> None:
@@ -141,7 +149,7 @@ def test_exact_matching_misses_a_lossy_copy(tmp_path: Path, picture: Picture) ->
     assert audit(bench(("a", picture(1), "q?", "x")), corpus, tmp_path / "run").is_empty()
     claim = Run.open(tmp_path / "run").read_json("claims.json")["claims"][0]
     assert claim["status"] == "clean"
-    assert "blind to re-encoded" in claim["why"]
+    assert "not looked for: re-encoded" in claim["why"]
 
 
 def test_broken_corpus_images_are_dropped_with_a_reason(tmp_path: Path, picture: Picture) -> None:
@@ -154,9 +162,9 @@ def test_broken_corpus_images_are_dropped_with_a_reason(tmp_path: Path, picture:
     assert {row["id"] for row in dropped} == {f"00000.tar/00000{i}" for i in (1, 2, 3)}
     claim = run.read_json("claims.json")["claims"][0]
     assert claim["status"] == "survives"
-    coverage = next(c for c in claim["controls"] if c["name"] == "coverage")
+    coverage = next(c for c in claim["controls"] if c["name"] == "corpus coverage")
     assert coverage["outcome"] == "failed"
-    assert "3 dropped" in coverage["reason"]
+    assert "3 items were lost (75.00%)" in coverage["reason"]
 
 
 def test_findings_give_each_denominator_its_own_rate(tmp_path: Path, picture: Picture) -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from heldout.stats import order_grouping, order_trend
+from heldout.stats import holm, order_grouping, order_trend
 
 
 def test_moments_are_those_of_all_permutations() -> None:
@@ -27,26 +27,51 @@ def test_strength_is_one_when_fully_grouped_and_about_zero_when_shuffled() -> No
     assert abs(order_grouping(shuffled).strength) < 0.05
 
 
-@pytest.mark.parametrize(("kinds", "size"), [(2, 60), (5, 20), (30, 5), (150, 2)])
-def test_a_random_order_is_called_grouped_no_more_often_than_promised(
-    kinds: int, size: int
-) -> None:
+NULLS = {
+    "two equal kinds": np.repeat([0, 1], [60, 60]),
+    "many small groups": np.repeat(np.arange(30), 5),
+    "pairs": np.repeat(np.arange(60), 2),
+    "one rare kind": np.repeat([0, 1], [97, 3]),
+    "one very rare kind": np.repeat([0, 1], [198, 2]),
+}
+
+
+@pytest.mark.parametrize("name", NULLS)
+def test_a_random_order_is_called_grouped_no_more_often_than_promised(name: str) -> None:
     rng = np.random.default_rng(1)
-    labels = np.repeat(np.arange(kinds), size)
-    rounds = 1000
-    rejected = sum(order_grouping(list(rng.permutation(labels))).p < 0.05 for _ in range(rounds))
-    assert rejected <= stats.binom.isf(0.005, rounds, 0.05)
-    if kinds <= 5:  # many equal neighbours: the approximation is close on both sides
-        assert rejected >= stats.binom.ppf(0.005, rounds, 0.05)
+    labels = NULLS[name]
+    rounds = 250
+    found = [order_grouping(list(rng.permutation(labels)), draws=299).p for _ in range(rounds)]
+    for level in (0.05, 0.01):
+        assert sum(p <= level for p in found) <= stats.binom.isf(0.005, rounds, level)
 
 
-def test_a_random_order_has_a_trend_as_often_as_promised() -> None:
+def test_a_trend_over_clusters_is_called_no_more_often_than_promised() -> None:
+    """Images in random order whose ten questions are alike: per item this fires far too often."""
     rng = np.random.default_rng(3)
-    values = rng.integers(0, 12, 200)
-    rounds = 1000
-    rejected = sum(order_trend(rng.permutation(values)).p < 0.05 for _ in range(rounds))
-    low, high = stats.binom.interval(0.99, rounds, 0.05)
-    assert low <= rejected <= high
+    rounds = 200
+    by_cluster = by_item = 0
+    for _ in range(rounds):
+        level = np.repeat(rng.normal(size=30), 10)
+        values = level + rng.normal(size=300)
+        clusters = [str(i // 10) for i in range(300)]
+        by_cluster += order_trend(values, clusters, draws=199).p <= 0.05
+        by_item += order_trend(values, draws=199).p <= 0.05
+    assert by_cluster <= stats.binom.isf(0.005, rounds, 0.05)
+    assert by_item > 2 * by_cluster + 20
+
+
+def test_a_trend_across_scattered_clusters_is_still_seen() -> None:
+    """Every image occurs in the first and in the last block: its mean position says nothing."""
+    values = [1.0] * 60 + [2.0] * 60
+    clusters = [str(i % 60) for i in range(120)]
+    assert order_trend(values, clusters).p < 0.01
+
+
+def test_holm_controls_the_family() -> None:
+    assert holm([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
+    assert holm([0.5, 0.9]) == pytest.approx([1.0, 1.0])
+    assert holm([]) == []
 
 
 def test_power_grows_with_how_much_of_the_order_is_grouped() -> None:
@@ -54,12 +79,12 @@ def test_power_grows_with_how_much_of_the_order_is_grouped() -> None:
     rates = []
     for grouped in (0.0, 0.1, 0.3):
         hits = 0
-        for _ in range(150):
+        for _ in range(60):
             labels = np.repeat(np.arange(40), 5)
             loose = rng.random(len(labels)) > grouped
             labels[loose] = rng.permutation(labels[loose])
-            hits += order_grouping(list(labels)).p < 0.05
-        rates.append(hits / 150)
+            hits += order_grouping(list(labels), draws=199).p < 0.05
+        rates.append(hits / 60)
     assert rates[0] < 0.12
     assert rates == sorted(rates)
     assert rates[2] > 0.95

@@ -6,6 +6,7 @@ import sys
 import threading
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
 from heldout.errors import InputError
@@ -14,10 +15,22 @@ from heldout.store import Dropped, Run, ShardResult, Stage, dropped_table, make_
 
 def test_a_run_is_created_once_and_continued(tmp_path: Path) -> None:
     created = Run.create(tmp_path / "run", command=["heldout", "x"], seed=7).manifest()
-    again = Run.create(tmp_path / "run", command=["other"], seed=9).manifest()
-    assert again == created
-    assert again["seed"] == 7
-    assert again["command"] == ["heldout", "x"]
+    assert Run.create(tmp_path / "run", command=["heldout", "x"], seed=7).manifest() == created
+    again = Run.create(tmp_path / "run", command=["other"], seed=7).manifest()
+    assert again["commands"] == [["heldout", "x"], ["other"]]
+    with pytest.raises(InputError, match="made with seed 7, not 9"):
+        Run.create(tmp_path / "run", seed=9)
+
+
+def test_a_first_write_that_was_killed_leaves_a_usable_folder(tmp_path: Path) -> None:
+    (tmp_path / ".manifest.json.abc.tmp").write_text("{")
+    assert Run.create(tmp_path).manifest()["seed"] == 0
+
+
+def test_an_out_folder_that_cannot_be_made_is_a_sentence(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(InputError, match="cannot be written"):
+        Run.create(tmp_path / "file" / "run")
 
 
 def test_a_folder_of_other_things_is_refused(tmp_path: Path) -> None:
@@ -38,10 +51,12 @@ def test_a_manifest_of_another_time_is_refused(tmp_path: Path, content: str, tol
 
 def test_inputs_of_two_revisions_are_never_mixed(tmp_path: Path) -> None:
     run = Run.create(tmp_path / "run")
-    run.claim_input("benchmark", "slake", {"fingerprint": "a" * 64})
-    run.claim_input("benchmark", "slake", {"fingerprint": "a" * 64})
+    run.claim_benchmark({"name": "slake", "fingerprint": "a" * 64})
+    run.claim_benchmark({"name": "slake", "fingerprint": "a" * 64})
     with pytest.raises(InputError, match="content or order changed"):
-        run.claim_input("benchmark", "slake", {"fingerprint": "b" * 64})
+        run.claim_benchmark({"name": "slake", "fingerprint": "b" * 64})
+    with pytest.raises(InputError, match="is about the benchmark 'slake', not 'pathvqa'"):
+        run.claim_benchmark({"name": "pathvqa", "fingerprint": "a" * 64})
 
 
 def test_manifest_updates_of_many_threads_are_all_kept(tmp_path: Path) -> None:
@@ -101,7 +116,7 @@ def test_shards_merge_in_their_order_whatever_order_they_finish_in(tmp_path: Pat
         for index in range(4):
             assert stage.plan(index, f"key{index}")
         for index in order:
-            stage.save(index, f"key{index}", _result(index))
+            stage.save(index, _result(index))
         target = tmp_path / f"{order}.parquet"
         assert Stage.merge_all([stage], "dropped", target) == 12
         assert stage.counts() == {"items": 12}
@@ -109,30 +124,64 @@ def test_shards_merge_in_their_order_whatever_order_they_finish_in(tmp_path: Pat
     assert merged[0] == merged[1]
 
 
+def _finish(folder: Path, keys: list[str], params: dict[str, int] | None = None) -> list[str]:
+    """Plan and finish a stage; the keys that had to be worked on."""
+    stage = Stage(folder, params or {})
+    to_do = [index for index, key in enumerate(keys) if stage.plan(index, key)]
+    for index in to_do:
+        stage.save(index, _result(index))
+    stage.sweep()
+    return [keys[index] for index in to_do]
+
+
 def test_only_shards_whose_input_or_settings_changed_are_done_again(tmp_path: Path) -> None:
-    stage = Stage(tmp_path / "s", {"threshold": 1})
-    for index in range(3):
-        stage.plan(index, "old")
-        stage.save(index, "old", _result(index))
-    again = Stage(tmp_path / "s", {"threshold": 1})
-    assert [again.plan(0, "old"), again.plan(1, "new"), again.plan(2, "old")] == [
-        False,
-        True,
-        False,
+    assert _finish(tmp_path / "s", ["a", "b", "c", "d"]) == ["a", "b", "c", "d"]
+    assert _finish(tmp_path / "s", ["a", "b", "c", "d"]) == []
+    assert _finish(tmp_path / "s", ["a", "B", "c", "d"]) == ["B"]
+    assert _finish(tmp_path / "s", ["a", "c", "d"]) == []  # one is gone, the others only moved up
+    assert _finish(tmp_path / "s", ["a", "new", "c", "d"]) == ["new"]
+    assert len(list((tmp_path / "s").iterdir())) == 4  # stale shards are swept
+    assert _finish(tmp_path / "s", ["a"], {"threshold": 2}) == ["a"]
+
+
+def test_equal_shards_are_two_shards(tmp_path: Path) -> None:
+    _finish(tmp_path / "s", ["a", "same", "same"])
+    stage = Stage(tmp_path / "s", {})
+    assert not any([stage.plan(0, "a"), stage.plan(1, "same"), stage.plan(2, "same")])
+    assert Stage.merge_all([stage], "dropped", tmp_path / "t.parquet") == 9
+
+
+def test_a_shard_with_something_missing_is_tried_again(tmp_path: Path) -> None:
+    stage = Stage(tmp_path / "s", {})
+    stage.plan(0, "a")
+    stage.save(0, ShardResult({}, {"items": 3, "missing": 2}))
+    again = Stage(tmp_path / "s", {})
+    assert again.plan(0, "a")
+    again.save(0, _result(0))
+    assert again.counts() == {"items": 3}
+
+
+def test_a_shard_folder_without_its_counts_is_unfinished(tmp_path: Path) -> None:
+    _finish(tmp_path / "s", ["a", "b"])
+    broken = next(iter((tmp_path / "s").iterdir()))
+    (broken / "counts.json").unlink()
+    assert len(_finish(tmp_path / "s", ["a", "b"])) == 1
+
+
+def test_merging_puts_the_first_table_first_and_keeps_one_row_per_value(tmp_path: Path) -> None:
+    stage = Stage(tmp_path / "s", {})
+    for index in range(2):
+        stage.plan(index, str(index))
+        stage.save(index, _result(0))  # the same three ids twice
+    first = dropped_table([Dropped("s", "0-1", "first", "")])
+    target = tmp_path / "t.parquet"
+    assert Stage.merge_all([stage], "dropped", target, first=first, unique="id") == 3
+    rows = pq.read_table(target).to_pylist()
+    assert [(row["id"], row["reason"]) for row in rows] == [
+        ("0-1", "first"),
+        ("0-0", "r"),
+        ("0-2", "r"),
     ]
-    assert again.missing() == 1
-    assert all(Stage(tmp_path / "s", {"threshold": 2}).plan(i, "old") for i in range(3))
-    again.save(1, "new", _result(9))
-    again.sweep()
-    assert len(list((tmp_path / "s").iterdir())) == 3  # the stale shard is gone
-
-
-def test_saving_a_shard_twice_changes_nothing(tmp_path: Path) -> None:
-    first, second = Stage(tmp_path / "s", {}), Stage(tmp_path / "s", {})
-    for stage in (first, second):
-        stage.plan(0, "k")
-        stage.save(0, "k", _result(0))
-    assert Stage.merge_all([second], "dropped", tmp_path / "t.parquet") == 3
 
 
 def test_json_files_are_replaced_whole(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from heldout.benchmark.check import check
 from heldout.corpus import Corpus
 from heldout.detect import Finding, exact_overlap
 from heldout.engine import Engine
+from heldout.errors import InputError
 from heldout.overlap import scan
 from heldout.report import write_report
 from heldout.store import Run
@@ -56,9 +57,9 @@ def conclude(run: Run) -> Conclusion:
     manifest = run.manifest()
     items = _frame(run, "items")
     matches = _frame(run, "matches")
-    benchmark = next(
-        key.partition(":")[2] for key in manifest["inputs"] if key.startswith("benchmark:")
-    )
+    if not manifest["stages"]:
+        raise InputError(f"{run.path} has no finished scan yet: run heldout overlap again")
+    benchmark = manifest["inputs"]["benchmark"]["name"]
     findings: list[Finding] = []
     claims: list[Claim] = []
     for scanned in manifest["stages"].values():
@@ -69,7 +70,6 @@ def conclude(run: Run) -> Conclusion:
             corpus=scanned["corpus"],
             corpus_images=scanned["counts"].get("images", 0),
             corpus_answers=scanned["counts"].get("with_answer", 0),
-            seed=manifest["seed"],
         )
         findings += found
         claims += overlap_claims(found, scanned)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from heldout.benchmark.example import Example, canonical_metadata
+from heldout.benchmark.example import Example, canonical_metadata, canonical_text
 from heldout.image import Digests, ImageError, ImageRef, byte_digest, digest_image
 from heldout.store import Dropped
 
@@ -24,6 +24,7 @@ class Benchmark:
     source: str = ""
     reader: str = ""
     dropped: tuple[Dropped, ...] = ()
+    repeated_ids: tuple[str, ...] = ()  # items whose id occurred before, as they are called now
 
     def __len__(self) -> int:
         return len(self.examples)
@@ -62,11 +63,11 @@ class Benchmark:
         hasher = hashlib.sha256(b"heldout-benchmark-1\n")
         for example in self.examples:
             content = [
-                example.id,
+                canonical_text(example.id),
                 [self._content(ref) for ref in example.images],
                 example.question,
                 list(example.options),
-                example.answer,
+                canonical_text(example.answer),
                 example.answer_index,
                 example.cluster,
                 canonical_metadata(example.metadata),
@@ -76,11 +77,32 @@ class Benchmark:
 
     @functools.cached_property
     def clusters(self) -> tuple[str, ...]:
-        """For every item the group it shares an image, a patient or a slide with."""
-        return tuple(example.cluster or self._image_cluster(example) for example in self.examples)
+        """For every item the group it belongs to: items that share a picture or a patient.
+
+        Any shared picture joins two items, not the first one alone, and so does an equal value of
+        the cluster column; a row whose value is empty stays with the pictures it shows.
+        """
+        parent: dict[str, str] = {}
+
+        def root(key: str) -> str:
+            while parent.setdefault(key, key) != key:
+                parent[key] = key = parent[parent[key]]
+            return key
+
+        keys = []
+        for example in self.examples:
+            own = [self._picture(ref) for ref in example.images]
+            if example.cluster:
+                own.append(f"cluster:{example.cluster}")
+            own = own or [f"item:{example.id}"]
+            for other in own[1:]:
+                parent[root(other)] = root(own[0])
+            keys.append(own[0])
+        return tuple(root(key) for key in keys)
 
     @property
     def cluster_key(self) -> str:
+        """What makes a cluster: "image", or "column" where the benchmark names patients or slides."""
         return "column" if any(example.cluster for example in self.examples) else "image"
 
     def cluster_sizes(self) -> Counter[str]:
@@ -93,14 +115,13 @@ class Benchmark:
         try:
             return byte_digest(ref.read())  # undecodable bytes are content too
         except ImageError:
-            return f"missing:{ref.name}"
+            raw = getattr(ref.location, "raw", None)  # inline text that is not even base64
+            return byte_digest(raw()) if raw is not None else f"missing:{ref.name}"
 
-    def _image_cluster(self, example: Example) -> str:
-        """Items that show the same pixels belong together, whatever their files are called."""
-        if not example.images:
-            return f"item:{example.id}"
-        found = self.digests[example.images[0]]
-        return found.pixels if isinstance(found, Digests) else f"image:{example.images[0].name}"
+    def _picture(self, ref: ImageRef) -> str:
+        """Two references show one picture if their pixels are equal, whatever they are called."""
+        found = self.digests[ref]
+        return found.pixels if isinstance(found, Digests) else f"image:{ref.name}"
 
 
 def _identify(ref: ImageRef) -> Digests | ImageError:

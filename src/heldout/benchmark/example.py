@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from heldout.image import ImageRef
+
+_WHOLE = re.compile(r"-?\d+\.0+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,17 +31,39 @@ class Example:
 def canonical_metadata(metadata: Mapping[str, Any]) -> dict[str, str]:
     """Metadata as text that is the same whether it came from JSON, CSV or Parquet."""
     return {
-        key: text
-        for key in sorted(metadata)
-        if (text := canonical_value(metadata[key])) is not None
+        key: text for key in sorted(metadata) if (text := canonical_text(metadata[key])) is not None
     }
 
 
 def canonical_value(value: Any) -> str | None:
+    """A cell as text, None where it is empty; a whole number is written without a point."""
     if value is None or value == "" or (isinstance(value, float) and math.isnan(value)):
         return None
     if isinstance(value, float) and value.is_integer():
         return str(int(value))
     if isinstance(value, list | tuple | dict):
-        return json.dumps(value, sort_keys=True, ensure_ascii=False, default=str)
+        return json.dumps(_without_none(value), sort_keys=True, ensure_ascii=False, default=str)
     return str(value)
+
+
+def canonical_text(value: Any) -> str | None:
+    """``canonical_value``, seeing through what a text format had to write as text."""
+    if isinstance(value, str):
+        if _WHOLE.fullmatch(value):
+            return value.partition(".")[0]
+        if value[:1] in "[{" and value[-1:] in "]}":
+            for parse in (json.loads, ast.literal_eval):
+                try:
+                    return canonical_value(parse(value))
+                except (ValueError, SyntaxError, MemoryError, RecursionError, TypeError):
+                    continue
+    return canonical_value(value)
+
+
+def _without_none(value: Any) -> Any:
+    """Parquet fills every key of a struct; a key without a value is a key that is not there."""
+    if isinstance(value, dict):
+        return {k: _without_none(v) for k, v in value.items() if v is not None}
+    if isinstance(value, list | tuple):
+        return [_without_none(part) for part in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value

@@ -81,11 +81,12 @@ class FieldMap:
         """The Example of one flat row; columns without a field stay as metadata."""
         row = {key: _sound(value) for key, value in row.items()}
         used = {column for columns in self.columns.values() for column in columns}
-        # Where a question has several accepted answers (captions), the first answers it.
-        used -= {c for c in self.columns.get("answer", ()) if _several(row.get(c))}
+        # Of several accepted answers (captions) or phrasings the first one counts; none is lost.
+        listed = (*self.columns.get("answer", ()), *self.columns.get("question", ()))
+        used -= {column for column in listed if _several(row.get(column))}
         # A cluster column is also data: keep it visible in the metadata.
         used -= set(self.columns.get("cluster", ()))
-        options = self._options(row)
+        options = self.options(row)
         answer, answer_index = self._answer(row, options)
         images = tuple(
             ref for column in self.columns["image"] for ref in finder.find(row.get(column), origin)
@@ -102,11 +103,16 @@ class FieldMap:
             origin=origin,
         )
 
+    def answer(self, row: Mapping[str, Any]) -> str | None:
+        """The answer's text, a letter or a position replaced by the option it stands for."""
+        return self._answer(row, self.options(row))[0]
+
     def _first(self, row: Mapping[str, Any], field: str) -> Any:
         columns = self.columns.get(field, ())
         return row.get(columns[0]) if columns else None
 
-    def _options(self, row: Mapping[str, Any]) -> tuple[str, ...]:
+    def options(self, row: Mapping[str, Any]) -> tuple[str, ...]:
+        """The texts one row lets choose from."""
         columns = self.columns.get("options", ())
         if len(columns) > 1:  # one column per option: A, B, C, D; unused ones are empty
             texts = [_text(row.get(column)) for column in columns]
@@ -148,7 +154,7 @@ class FieldMap:
         pairs = [
             (text, options)
             for row in rows
-            if (text := _text(self._first(row, "answer"))) and (options := self._options(row))
+            if (text := _text(self._first(row, "answer"))) and (options := self.options(row))
         ]
         fits = {
             style: sum(_position(text, options, style) is not None for text, options in pairs)

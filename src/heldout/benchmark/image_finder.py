@@ -24,14 +24,15 @@ _REMEMBERED = 50_000  # names; a training set of millions must not be kept
 
 
 class ImageFinder:
-    """Looks below ``root`` (the data file's folder) and ``images`` (what the user pointed at)."""
+    """Looks below ``root`` (the data file's folder), or only below ``images`` if the user named it.
+
+    A file of the same name elsewhere may be another picture: who says where to look means it.
+    """
 
     def __init__(self, root: Path, images: Path | None = None, split: str | None = None) -> None:
-        self.root = root
-        self.bases = [images] if images else []
-        self.bases.append(root)
-        place = root
-        while place.name.lower() in _TABLE_FOLDERS:
+        self.bases = [images or root]
+        place = self.bases[0]
+        while images is None and place.name.lower() in _TABLE_FOLDERS:
             place = place.parent
             self.bases.append(place)
         names = list(_FOLDERS)
@@ -101,7 +102,7 @@ class ImageFinder:
                 if not _is_file(path):
                     continue
                 if not self._inside(path):
-                    detail = f"{name} points outside {self.root}"
+                    detail = f"{name} points outside {self.bases[0]}"
                     return ImageRef(name, Nowhere("image outside the dataset folder", detail))
                 return ImageRef(name, FileOnDisk(str(path)))
         folder = self.bases[0]

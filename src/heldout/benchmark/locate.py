@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import difflib
 import re
+import stat
 from dataclasses import dataclass
 from pathlib import Path
 
 from heldout.benchmark.readers import Reader, find_reader, readers
 from heldout.benchmark.readers.arrow import split_folders
 from heldout.benchmark.readers.image_folder import split_images
-from heldout.benchmark.source import Source, split_of
+from heldout.benchmark.source import ALIASES, Source, split_of
 from heldout.errors import InputError
 
+_KERNEL = (Path("/proc"), Path("/sys"))  # files that are not data: some wait, some never end
+_SPECIAL = (
+    (stat.S_ISFIFO, "a pipe"),
+    (stat.S_ISCHR, "a device"),
+    (stat.S_ISBLK, "a device"),
+    (stat.S_ISSOCK, "a socket"),
+)
 _PART = re.compile(r"[-_]?\d{3,}([-_]of[-_]\d+)?$")
 
 
@@ -30,19 +39,71 @@ def locate(
     ``several``: the benchmark is released as many tables, and all of them are meant.
     """
     path = source.path
-    if not path.exists():
-        raise InputError(f"{path} does not exist (and is not the name of a preset)")
-    if path.is_file() or (reader_name is None and find_reader(path)) or reader_name:
-        reader = find_reader(path, reader_name)
-        if reader is None:
-            known = ", ".join(sorted(r.name for r in readers()))
-            raise InputError(f"{path}: no reader recognises this file. Readers: {known}")
+    try:
+        if not path.exists():
+            raise InputError(f"{path} does not exist (and is not the name of a preset)")
+        refuse_special(path)
+        return _located(source, reader_name, several)
+    except OSError as error:
+        raise unreadable(path, error) from error
+
+
+def unreadable(path: Path, error: OSError) -> InputError:
+    """The sentence for a file or a folder that the system does not let us read."""
+    named = str(error.filename or "")
+    at = f" (at {named})" if named and named != str(path) else ""
+    return InputError(f"{path}: cannot be read: {error.strerror or error}{at}")
+
+
+def refuse_special(path: Path) -> None:
+    """An InputError for what is neither a file nor a folder: reading it may never end."""
+    try:
+        mode = path.stat().st_mode
+        resolved = path.resolve()
+    except OSError as error:
+        raise unreadable(path, error) from error
+    kind = next((name for is_kind, name in _SPECIAL if is_kind(mode)), None)
+    if any(resolved.is_relative_to(folder) for folder in _KERNEL):
+        kind = "a file of the system's kernel"
+    if kind is not None:
+        raise InputError(
+            f"{path} is {kind}; expected a file or a folder: write the data to a file first"
+        )
+
+
+def _located(source: Source, reader_name: str | None, several: bool) -> list[DataFile]:
+    path = source.path
+    if reader_name is not None:
+        return _named_reader(source, reader_name, several)
+    if reader := find_reader(path):
         return [DataFile(path, reader, split_of(path.stem))]
+    if path.is_file():
+        known = ", ".join(sorted(r.name for r in readers()))
+        raise InputError(f"{path}: no reader recognises this file. Readers: {known}")
     if folders := split_folders(path) or split_images(path):
         return [_split_folder(source, folders)]
     files = _data_files(path)
     if not files:
         raise InputError(f"{path}: no data file was found in this folder or in its data/ folder")
+    return _choose(files, source, several)
+
+
+def _named_reader(source: Source, name: str, several: bool) -> list[DataFile]:
+    """What the reader the user named can read of a source."""
+    path = source.path
+    reader = find_reader(path, name)
+    assert reader is not None  # an unknown name was refused
+    reads_folders, reads_files = "" in reader.suffixes, set(reader.suffixes) != {""}
+    if reads_folders if path.is_dir() else reads_files:
+        return [DataFile(path, reader, split_of(path.stem))]
+    if path.is_file():
+        raise InputError(
+            f"{path} is a file, but the reader '{name}' reads folders: name its folder"
+        )
+    files = _data_files(path, reader)
+    if not files:
+        endings = ", ".join(sorted(reader.suffixes))
+        raise InputError(f"{path}: the reader '{name}' finds no file of its own here ({endings})")
     return _choose(files, source, several)
 
 
@@ -68,13 +129,19 @@ def _split_folder(source: Source, folders: dict[str, Path]) -> DataFile:
     return DataFile(folder, reader, split_of(name) or name)
 
 
-def _data_files(folder: Path) -> list[DataFile]:
+def _data_files(folder: Path, only: Reader | None = None) -> list[DataFile]:
     """Recognised files in ``folder`` and in ``folder/data`` and other one-level folders."""
     found: list[DataFile] = []
     folders = [folder, *sorted(p for p in folder.iterdir() if p.is_dir())]
     for place in folders:
         for path in sorted(place.iterdir()):
-            if path.is_file() and not path.name.startswith(".") and (reader := find_reader(path)):
+            if not path.is_file() or path.name.startswith("."):
+                continue
+            if only is None:
+                reader = find_reader(path)
+            else:
+                reader = only if path.suffix.lower() in only.suffixes else None
+            if reader is not None:
                 # A split named by the folder (test/0001.parquet) counts as much as by the file.
                 split = split_of(path.stem) or (split_of(place.name) if place != folder else None)
                 found.append(DataFile(path, reader, split))
@@ -100,8 +167,19 @@ def _choose(files: list[DataFile], source: Source, several: bool) -> list[DataFi
     if not chosen:
         raise InputError(f"{source.location} has no split '{wanted}'. It has: {listed}")
     raise InputError(
-        f"{source.location} holds several tables: {listed}. Choose with '#split=…' or name the file"
+        f"{source.location} holds several tables: {listed}. {_unknown_keys(source)}"
+        f"Choose with '#split=…' or name the file"
     )
+
+
+def _unknown_keys(source: Source) -> str:
+    """A sentence about keys that choose no table, such as a mistyped 'split'."""
+    unknown = [key for key in source.selection if key not in ALIASES]
+    if not unknown:
+        return ""
+    near = difflib.get_close_matches(unknown[0], list(ALIASES), n=1)
+    hint = f"; did you mean '{near[0]}'?" if near else ", only rows."
+    return f"'{unknown[0]}' chooses no table{hint} "
 
 
 def _stem(file: DataFile) -> str:

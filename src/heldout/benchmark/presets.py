@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from heldout.benchmark.explode import joined_labels, listed_options, natural_bench
+from heldout.benchmark.fields import FieldMap
 from heldout.benchmark.readers import Row
-from heldout.benchmark.source import Source
+from heldout.benchmark.source import ALIASES, Source
 from heldout.errors import InputError
 from heldout.store import Dropped
 
@@ -38,6 +40,32 @@ class Preset:
             for name, value in self.mapping.items()
             if all(part in columns for part in value.split("+"))
         }
+
+    def refuse(self, rows: Sequence[Mapping[str, Any]], fields: FieldMap, where: str) -> None:
+        """An InputError if ``rows`` are clearly not this benchmark, in any layout it is known in."""
+        filled = (
+            name for row in rows for name, value in row.items() if value not in (None, "", [])
+        )
+        columns = list(dict.fromkeys(filled))
+        fitting = self.fitting(columns)
+        problem = None
+        if self.mapping and not fitting:
+            problem = f"one of the columns {', '.join(dict.fromkeys(self.mapping.values()))}"
+        for key in self.select:
+            names = ALIASES.get(key, (key,))
+            # The hub's copy holds the selected rows alone, and then it has all of the columns.
+            if len(fitting) < len(self.mapping) and not any(name in columns for name in names):
+                problem = f"a column {' or '.join(names)}, of which it takes '{self.select[key]}'"
+        chosen = self.answer_is == "letter" or "options" in self.mapping
+        if problem is None and chosen and not any(fields.options(row) for row in rows):
+            problem = "options to choose from" + (
+                ", with letters as answers" if self.answer_is == "letter" else ""
+            )
+        if problem is not None:
+            raise InputError(
+                f"{where} does not look like {self.name} ({self.about}): the preset expects "
+                f"{problem}. It has: {', '.join(columns)}. Leave out --preset to read it as it is"
+            )
 
 
 _QUESTION = {"image": "image", "question": "question", "answer": "answer"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from heldout.benchmark.example import Example, canonical_value
 from heldout.benchmark.fields import FieldMap
 from heldout.benchmark.hub import hub_name, hub_rows
 from heldout.benchmark.image_finder import ImageFinder
-from heldout.benchmark.locate import DataFile, locate
+from heldout.benchmark.locate import DataFile, locate, unreadable
 from heldout.benchmark.presets import Preset, find_preset
 from heldout.benchmark.readers import Row
 from heldout.benchmark.source import ALIASES, Source, parse_source, split_of
@@ -48,9 +48,11 @@ def read_benchmark(
         )
         raise InputError(f"{chosen} holds no readable item.{why}")
     settings = find_preset(preset or chosen.location, by_name=preset is not None)
+    unique, repeated = _unique_ids(examples)
     return Benchmark(
         name=name or _name(chosen, preset),
-        examples=_unique_ids(examples),
+        examples=unique,
+        repeated_ids=repeated,
         split=chosen.split or _split_of_source(chosen, settings),
         source=str(chosen),
         reader=", ".join(sorted(readers)),
@@ -83,41 +85,48 @@ def read_examples(
             rows = hub_rows(hub, part, wanted.selection.get("split"))
             where = f"{hub} {part}" if part else hub
             chosen = _without(wanted, "split", "config")
-            yield from _examples(rows, settings, mapping, chosen, optional, Path(), images, where)
+            asked = _Asked(chosen, optional, settings, False, mapping or {}, images)
+            yield from _examples(rows, asked, Path(), where)
         return
+    asked = _Asked(wanted, optional, settings, preset is not None, mapping or {}, images)
     for file in locate(wanted, reader, several=settings is not None and settings.several):
         if used is not None:
             used.add(file.reader.name)
-        yield from _file_examples(file, settings, mapping, wanted, optional, images)
+        try:
+            yield from _file_examples(file, asked)
+        except OSError as error:  # a disk that fails, a file that may not be opened
+            raise unreadable(file.path, error) from error
 
 
-def _file_examples(
-    file: DataFile,
-    settings: Preset | None,
-    mapping: Mapping[str, str] | None,
-    source: Source,
-    optional: frozenset[str],
-    images: str | Path | None,
-) -> Iterator[Example | Dropped]:
-    if images is not None and not Path(images).is_dir():
-        raise InputError(f"--images {images}: this folder does not exist")
+@dataclass(frozen=True)
+class _Asked:
+    """What the user wants of the rows of every file."""
+
+    source: Source
+    optional: frozenset[str]  # keys of the selection that only the preset asks for
+    settings: Preset | None
+    named: bool  # the user named the preset, and did not mean a folder that is called like one
+    mapping: Mapping[str, str]
+    images: str | Path | None
+
+
+def _file_examples(file: DataFile, asked: _Asked) -> Iterator[Example | Dropped]:
+    if asked.images is not None and not Path(asked.images).is_dir():
+        raise InputError(f"--images {asked.images}: this folder does not exist")
     rows = file.reader.rows(file.path)
     root = file.path if file.path.is_dir() else file.path.parent
     name = file.path.name
-    yield from _examples(rows, settings, mapping, source, optional, root, images, name, file.split)
+    yield from _examples(rows, asked, root, name, file.split)
 
 
 def _examples(
     rows: Iterator[Row | Dropped],
-    settings: Preset | None,
-    mapping: Mapping[str, str] | None,
-    source: Source,
-    optional: frozenset[str],
+    asked: _Asked,
     root: Path,
-    images: str | Path | None,
     where: str,
     split: str | None = None,
 ) -> Iterator[Example | Dropped]:
+    settings = asked.settings
     if settings is not None and settings.explode is not None:
         rows = settings.explode(rows)
     ahead = list(itertools.islice(rows, _LOOK_AHEAD))
@@ -127,11 +136,13 @@ def _examples(
         yield from (row for row in rows if isinstance(row, Dropped))
         return
     present = {column for row in seen for column in row}
-    overrides = {**(settings.fitting(present) if settings else {}), **(mapping or {})}
+    overrides = {**(settings.fitting(present) if settings else {}), **asked.mapping}
     answer_is = settings.answer_is if settings else "auto"
     fields = FieldMap.infer(seen, overrides, answer_is, where)
-    finder = ImageFinder(root, Path(images) if images else None, split)
-    keep = _RowFilter(source, optional, seen, split, where)
+    if settings is not None and asked.named:
+        settings.refuse(seen, fields, where)
+    finder = ImageFinder(root, Path(asked.images) if asked.images else None, split)
+    keep = _RowFilter(asked.source, asked.optional, seen, split, where)
     for row in itertools.chain(ahead, rows):
         if isinstance(row, Dropped):
             yield row
@@ -221,15 +232,22 @@ def _without(source: Source, *keys: str) -> Source:
     return Source(source.location, kept)
 
 
-def _unique_ids(examples: list[Example]) -> tuple[Example, ...]:
-    """A repeated id would make tables ambiguous: later ones become 'id#2'; check reports them."""
-    count: Counter[str] = Counter()
-    unique = []
+def _unique_ids(examples: list[Example]) -> tuple[tuple[Example, ...], tuple[str, ...]]:
+    """A repeated id would make tables ambiguous: later ones become 'id#2'. Also which those are."""
+    taken = {example.id for example in examples}
+    seen: set[str] = set()
+    unique, repeated = [], []
     for example in examples:
-        count[example.id] += 1
-        repeat = count[example.id]
-        unique.append(example if repeat == 1 else replace(example, id=f"{example.id}#{repeat}"))
-    return tuple(unique)
+        identifier = example.id
+        if identifier in seen:
+            repeat = 2
+            while (identifier := f"{example.id}#{repeat}") in taken:
+                repeat += 1
+            taken.add(identifier)
+            repeated.append(identifier)
+        seen.add(identifier)
+        unique.append(replace(example, id=identifier) if identifier != example.id else example)
+    return tuple(unique), tuple(repeated)
 
 
 def _name(source: Source, preset: str | None) -> str:

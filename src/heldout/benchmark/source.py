@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -51,7 +52,9 @@ def parse_source(text: str | Path | Source) -> Source:
     if isinstance(text, Source):
         return text
     text = str(text)
-    if Path(text).exists():  # a path may contain '#'
+    if not text.strip():
+        raise InputError("empty path: name a file, a folder or a dataset ('.' is this folder)")
+    if _exists(text):  # a path may contain '#'
         return Source(text)
     location, mark, chosen = text.rpartition("#")
     if not mark:
@@ -65,7 +68,19 @@ def parse_source(text: str | Path | Source) -> Source:
                 f"'{part}' is not that"
             )
         selection[key.strip()] = value.strip()
+    if not location.strip():
+        raise InputError(f"'{text}': empty path: name a file, a folder or a dataset before '#'")
+    _exists(location)
     return Source(location, selection)
+
+
+def _exists(text: str) -> bool:
+    try:
+        return Path(text).exists()
+    except OSError as error:  # a name too long, a folder above that may not be entered
+        if error.errno == errno.ENAMETOOLONG and "#" in text:
+            return False
+        raise InputError(f"{text:.200}: cannot be opened: {error.strerror}") from error
 
 
 def split_of(name: str) -> str | None:

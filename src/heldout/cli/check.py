@@ -33,13 +33,13 @@ def check_command(
     Exit code 1 if something was found that makes its scores wrong.
     """
     fields = parse_map(mapping)
-    benchmarks = []
-    for source in (bench, split_of):
-        if source is None:
-            continue
-        read = read_benchmark(source, preset=preset, mapping=fields, images=images, reader=reader)
-        identify(read, quiet=as_json)
-        benchmarks.append(read)
+    benchmarks = [
+        read_benchmark(source, preset=preset, mapping=fields, images=images, reader=reader)
+        for source in (bench, split_of)
+        if source is not None
+    ]
+    for benchmark in benchmarks:  # only now: a wrong --split-of is noticed before the long part
+        identify(benchmark, quiet=as_json)
     report = check(*benchmarks)
     if as_json:
         print_json({**report.model_dump(mode="json"), "ok": report.ok})

@@ -26,6 +26,11 @@ COLOURS = {
 }
 
 
+def plain(text: str) -> str:
+    """Somebody else's text without control characters: an id must not move the cursor."""
+    return "".join(c if c.isprintable() or c == "\n" else "\N{REPLACEMENT CHARACTER}" for c in text)
+
+
 def console() -> Console:
     # Numbers in sentences must not be re-coloured. Away from a terminal there is no width to fit.
     wide = Console(highlight=False)
@@ -33,7 +38,7 @@ def console() -> Console:
 
 
 def complain(message: str) -> None:
-    told = f"[bold red]heldout:[/] {escape(message)}"
+    told = f"[bold red]heldout:[/] {escape(plain(message))}"
     Console(stderr=True, highlight=False).print(told, soft_wrap=True)
 
 
@@ -51,12 +56,14 @@ def print_json(value: Any) -> None:
 def print_check(report: CheckReport) -> None:
     out = console()
     facts = report.facts
-    per = facts["items_per_cluster"]
-    out.print(f"[bold]{escape(report.benchmark)}[/]  {escape(report.source)}", soft_wrap=True)
+    per = facts["items_per_image"]
+    title = f"[bold]{escape(plain(report.benchmark))}[/]  {escape(plain(report.source))}"
+    out.print(title, soft_wrap=True)
     out.print(
         f"{facts['items']:,} items on {facts['images']:,} images "
-        f"({per['mean']} per image, at most {per['max']}), read as {report.reader}, "
-        f"revision {report.fingerprint[:12]}"
+        f"({per['mean']} per image, at most {per['max']})"
+        + (f" in {facts['clusters']:,} clusters" if facts["cluster_key"] != "image" else "")
+        + f", read as {report.reader}, revision {report.fingerprint[:12]}"
     )
     told = {
         "answer types": facts["answer_types"],
@@ -75,10 +82,10 @@ def print_check(report: CheckReport) -> None:
     table.add_column(overflow="fold")
     out.print()
     for problem in report.problems:
-        text = Text(problem.message)
-        text.append(f"\n→ {problem.advice}", style="dim")
+        text = Text(plain(problem.message))
+        text.append(f"\n→ {plain(problem.advice)}", style="dim")
         if problem.examples and problem.rule != "structured-order":
-            shown = "; ".join(problem.examples[:3])
+            shown = plain("; ".join(problem.examples[:3]))
             more = problem.count - min(3, len(problem.examples))
             text.append(f"\n  e.g. {shown[:300]}" + (f"; {more:,} more" if more > 0 else ""), "dim")
         table.add_row(Text(problem.severity, COLOURS[problem.severity]), problem.rule, text)
@@ -91,8 +98,8 @@ def print_claims(claims: list[Claim]) -> None:
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
     for claim in claims:
-        text = Text(claim.sentence)
-        text.append(f"\n{claim.why}.", style="dim")
+        text = Text(plain(claim.sentence))
+        text.append(f"\n{plain(claim.why)}.", style="dim")
         text.append(f"\n→ {claim.next_step}.", style="dim")
         table.add_row(Text(claim.status, COLOURS.get(claim.status, "dim")), text)
     out.print(table)

@@ -42,16 +42,20 @@ class Captions:
     def find(self, *names: str) -> tuple[Words, dict[str, Any]]:
         """What is said about the first of ``names`` that is known."""
         for name in names:
-            query = "SELECT text, question, answer, metadata FROM captions WHERE name = ?"
+            query = "SELECT text, asked, metadata FROM captions WHERE name = ?"
             found = self._connection.execute(query, (name,)).fetchone()
             if found is not None:
-                return Words(*found[:3]), json.loads(found[3])
+                asked = [(q, a) for q, a in map(json.loads, (found[1] or "").splitlines())]
+                question, answer = asked[0] if asked else (None, None)
+                words = Words(found[0], question, answer, tuple(asked[1:]))
+                return words, json.loads(found[2])
         return Words(), {}
 
     def dropped(self) -> Iterator[Dropped]:
         """Rows of the caption file that could not be read."""
-        for fields in self._connection.execute("SELECT id, reason, detail FROM dropped"):
-            yield Dropped("corpus", *fields)
+        rows = self._connection.execute("SELECT id, reason, detail FROM dropped")
+        for identifier, reason, detail in rows:
+            yield Dropped("corpus", identifier, reason, detail, scope="words")
 
     def close(self) -> None:
         self._connection.close()
@@ -82,7 +86,7 @@ def _build(path: Path, mapping: tuple[tuple[str, str], ...], target: Path) -> No
     try:
         connection.executescript(
             "PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF; PRAGMA cache_size = -32768;"
-            "CREATE TABLE captions (name TEXT PRIMARY KEY, text, question, answer, metadata)"
+            "CREATE TABLE captions (name TEXT PRIMARY KEY, text, asked, metadata)"
             " WITHOUT ROWID; CREATE TABLE dropped (id, reason, detail);"
         )
         with connection:
@@ -99,13 +103,21 @@ def _build(path: Path, mapping: tuple[tuple[str, str], ...], target: Path) -> No
                 used = {*columns.image, *columns.text, *columns.talk}
                 rest = {key: value for key, value in row.items() if key not in used}
                 connection.execute(
-                    # Several rows about one image (questions on it, sub-captions) are one text.
-                    "INSERT INTO captions VALUES (?, ?, ?, ?, ?) ON CONFLICT (name) DO UPDATE SET"
-                    " text = coalesce(text || char(10), '') || coalesce(excluded.text, '')",
-                    (name, words.text, words.question, words.answer, json.dumps(rest, default=str)),
+                    # Several rows about one image: their texts are joined, and so are the
+                    # questions asked of it, one [question, answer] per line.
+                    "INSERT INTO captions VALUES (?, ?, ?, ?) ON CONFLICT (name) DO UPDATE SET"
+                    " text = coalesce(text || char(10), '') || coalesce(excluded.text, ''),"
+                    " asked = coalesce(asked || char(10), '') || coalesce(excluded.asked, '')",
+                    (name, words.text, _asked(words), json.dumps(rest, default=str)),
                 )
     finally:
         connection.close()
+
+
+def _asked(words: Words) -> str | None:
+    pairs = [(words.question, words.answer), *words.also]
+    lines = [json.dumps(pair) for pair in pairs if pair[0] or pair[1]]
+    return "\n".join(lines) or None
 
 
 def _rows(path: Path) -> Iterator[dict[str, Any] | Dropped]:
@@ -116,14 +128,16 @@ def _rows(path: Path) -> Iterator[dict[str, Any] | Dropped]:
                 groups = list(range(file.metadata.num_row_groups))
                 yield from rows(file, groups, read_columns(file.schema_arrow, columns, {}))
         except FAILURES as error:
-            yield Dropped("corpus", path.name, "unreadable Parquet file", str(error))
+            yield Dropped("corpus", path.name, "unreadable Parquet file", str(error), scope="words")
         return
     reader = find_reader(path)
     if reader is None:
-        yield Dropped("corpus", path.name, "unreadable caption file", "no reader recognises it")
+        yield Dropped(
+            "corpus", path.name, "unreadable caption file", "no reader recognises it", scope="words"
+        )
         return
     try:
         for row in reader.rows(path):
             yield row.values if isinstance(row, Row) else row
     except InputError as error:
-        yield Dropped("corpus", path.name, "unreadable caption file", str(error))
+        yield Dropped("corpus", path.name, "unreadable caption file", str(error), scope="words")

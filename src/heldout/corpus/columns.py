@@ -28,6 +28,7 @@ class Words:
     text: str | None = None
     question: str | None = None
     answer: str | None = None
+    also: tuple[tuple[str | None, str], ...] = ()  # later turns, and other accepted answers
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +41,7 @@ class Columns:
     answer: tuple[str, ...]
     text: tuple[str, ...]
     talk: tuple[str, ...]
+    options: tuple[str, ...] = ()
 
     @property
     def wordless(self) -> bool:
@@ -49,18 +51,32 @@ class Columns:
         return _joined(row, self.id)
 
     def words(self, row: Mapping[str, Any]) -> Words:
-        question, answer = _joined(row, self.question), _joined(row, self.answer)
-        text = _joined(row, self.text)
+        question, text = _joined(row, self.question), _joined(row, self.text)
+        answers = self._answers(row)
+        asked: list[tuple[str | None, str]] = [(question, answer) for answer in answers]
         if self.talk and (turns := list(_turns(row.get(self.talk[0])))):
-            said = "\n".join(said for _, said in turns)
+            asked += _exchanges(turns)
             question = question or next((s for who, s in turns if who in _ASKING), None)
-            answer = answer or next((s for who, s in turns if who in _ANSWERING), None)
-            text = text or said
+            text = text or "\n".join(said for _, said in turns)
         if question is None and text is None:
-            return Words(answer)  # an answer to nothing is a caption
+            return Words("\n".join(answers) or None)  # an answer to nothing is a caption
         if text is None:
-            text = "\n".join(part for part in (question, answer) if part) or None
-        return Words(text, question, answer)
+            text = "\n".join(part for part in (question, *answers) if part) or None
+        if not asked:
+            return Words(text, question)
+        return Words(text, asked[0][0] or question, asked[0][1], tuple(asked[1:]))
+
+    def _answers(self, row: Mapping[str, Any]) -> list[str]:
+        """Accepted answers; a letter or a position is replaced by the option it stands for."""
+        found: list[str] = []
+        for column in self.answer:
+            value = row.get(column)
+            for part in value if isinstance(value, list | tuple) else (value,):
+                fields = FieldMap({"options": self.options, "answer": (column,)}, "letter")
+                text = fields.answer({**row, column: part})
+                if text and text.strip():
+                    found.append(text.strip())
+        return list(dict.fromkeys(found))
 
 
 @functools.lru_cache(maxsize=512)
@@ -90,6 +106,7 @@ def find_columns(
         answer=answer,
         text=text,
         talk=_first(lowered, _TALK),
+        options=fields["options"],
     )
 
 
@@ -117,12 +134,22 @@ def _joined(row: Mapping[str, Any], columns: Sequence[str]) -> str | None:
     return "\n".join(parts) or None
 
 
+def _exchanges(turns: Sequence[tuple[str, str]]) -> Iterator[tuple[str | None, str]]:
+    """Each answer with the question right before it."""
+    question = None
+    for who, said in turns:
+        if who in _ASKING:
+            question = said
+        elif who in _ANSWERING:
+            yield question, said
+
+
 def _turns(value: Any) -> Iterator[tuple[str, str]]:
     """(speaker, words) of LLaVA conversations, chat messages or {user, assistant} pairs."""
     if isinstance(value, str):
         try:
             value = json.loads(value)
-        except (json.JSONDecodeError, RecursionError):
+        except (ValueError, RecursionError):
             yield "", value
             return
     for turn in value if isinstance(value, list | tuple) else ():

@@ -35,7 +35,10 @@ class Shard:
 
 @dataclass(frozen=True, slots=True)
 class CorpusItem:
-    """One item: an image, a text, or both. Structured text keeps its question and answer apart."""
+    """One item: an image, a text, or both. Structured text keeps its question and answer apart.
+
+    ``also`` holds further pairs: later turns of a conversation, other accepted answers.
+    """
 
     id: str
     image: ImageRef | None = None
@@ -43,6 +46,7 @@ class CorpusItem:
     question: str | None = None
     answer: str | None = None
     metadata: Mapping[str, Any] = field(default_factory=dict)
+    also: tuple[tuple[str | None, str], ...] = ()
 
 
 @runtime_checkable

@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 
 from heldout.corpus.columns import find_columns
 from heldout.corpus.corpus import CorpusItem, Shard
-from heldout.corpus.kinds import readable
 from heldout.corpus.listing import digest, file_key
 from heldout.corpus.parquet_corpus import read_columns
 from heldout.corpus.parquet_rows import FAILURES, open_parquet, rows
 from heldout.errors import InputError
+from heldout.image.kinds import readable
 from heldout.store import Dropped
 
 _NUMBER = re.compile(r"(\d+)$")
@@ -72,7 +72,7 @@ class LaionEmbeddings:
         try:
             count = len(self.embeddings(shard))
         except InputError as error:
-            yield Dropped("corpus", shard.id, "unusable embeddings", str(error))
+            yield Dropped("corpus", shard.id, "unusable embeddings", str(error), scope="many")
             return
         done = 0
         problem = None
@@ -85,7 +85,7 @@ class LaionEmbeddings:
         for row in range(done, count):  # a row without a description is still a row
             yield CorpusItem(f"{shard.id}/{row}")
         if problem:
-            yield Dropped("corpus", shard.id, "unreadable Parquet file", problem)
+            yield Dropped("corpus", shard.id, "unreadable Parquet file", problem, scope="words")
 
     def _described(self, shard: Shard) -> Iterator[CorpusItem]:
         log = shard.payload[1]
@@ -99,7 +99,9 @@ class LaionEmbeddings:
                 words = columns.words(row)
                 metadata = {key: value for key, value in row.items() if value is not None}
                 item = f"{shard.id}/{number}"
-                yield CorpusItem(item, None, words.text, words.question, words.answer, metadata)
+                yield CorpusItem(
+                    item, None, words.text, words.question, words.answer, metadata, words.also
+                )
 
     def _metadata_rows(self, shard: Shard) -> int | None:
         log = shard.payload[1]

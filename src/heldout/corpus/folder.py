@@ -9,20 +9,20 @@ import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from heldout.corpus.columns import Words, decode_words, find_columns
 from heldout.corpus.corpus import CorpusItem, Shard
-from heldout.corpus.kinds import (
+from heldout.corpus.listing import HIDDEN, RUN_FOLDER, UNREADABLE, Entry, walk
+from heldout.image import FileOnDisk, ImageRef
+from heldout.image.kinds import (
     HEAD,
     IMAGE_ENDINGS,
-    SIDECAR_ENDINGS,
     ending,
+    is_sidecar,
     looks_like_image,
     readable,
 )
-from heldout.corpus.listing import HIDDEN, UNREADABLE, Entry, walk
-from heldout.image import FileOnDisk, ImageRef
 from heldout.store import Dropped
 
 FILES_PER_SHARD = 4096
@@ -42,12 +42,16 @@ class FolderCorpus:
 
     def shards(self) -> Iterator[Shard]:
         names: list[str] = []
+        runs: list[str] = []  # not in the key: a run that was started since changes no shard
         hasher = hashlib.sha256()
         index = 0
         # A sidecar that precedes its image ("a.json" before "a.png") belongs to the image's shard.
         waiting: list[Entry] = []
         for entry in walk(Path(self.root)):
             if ending(entry.name) in self.skip:
+                continue
+            if entry.kind == RUN_FOLDER:
+                runs.append(entry.name)
                 continue
             if _is_sidecar(entry):
                 if waiting and _stem(waiting[0].name) != _stem(entry.name):
@@ -60,36 +64,42 @@ class FolderCorpus:
                 _update(hasher, waiting)
                 waiting = []
             if len(names) == self.files_per_shard:
-                yield _shard(index, names, hasher)
-                index, names, hasher = index + 1, [], hashlib.sha256()
+                yield _shard(index, names, hasher, runs)
+                index, names, runs, hasher = index + 1, [], [], hashlib.sha256()
             _update(hasher, [*waiting, entry])
             waiting = []
             mark = "/" if entry.kind in (HIDDEN, UNREADABLE) else ""
             names.append(entry.name + mark)
         if names:
             _update(hasher, waiting)
-            yield _shard(index, names, hasher)
+            yield _shard(index, names, hasher, runs)
 
     def count_shards(self) -> int | None:
         return None  # counting would list every file
 
     def read(self, shard: Shard) -> Iterator[CorpusItem | Dropped]:
         inside = os.path.realpath(self.root)
-        for name in shard.payload:
+        names, runs = shard.payload
+        for name in runs:
+            detail = "written by heldout; it is not part of the corpus"
+            yield Dropped("corpus", readable(name), "run folder", detail, scope="words")
+        for name in names:
             path = f"{self.root}/{name}"
             reason = _refused(path, inside)
             if reason is not None:
-                yield Dropped("corpus", readable(name), *reason)
+                scope: Literal["item", "many"] = "many" if name.endswith("/") else "item"
+                yield Dropped("corpus", readable(name), *reason, scope=scope)
                 continue
             words, metadata, problem = self._beside(path)
             if problem:
-                yield Dropped("corpus", readable(name), *problem)
+                yield Dropped("corpus", readable(name), *problem, scope="words")
             yield CorpusItem(
                 id=readable(name),
                 image=ImageRef(readable(name), FileOnDisk(path)),
                 text=words.text,
                 question=words.question,
                 answer=words.answer,
+                also=words.also,
                 metadata=metadata,
             )
 
@@ -104,7 +114,7 @@ class FolderCorpus:
         words = find_columns(tuple(metadata)).words(metadata) if metadata else Words()
         caption = _sidecar(f"{stem}.txt")
         if caption is not None and (text := decode_words(caption).strip()):
-            words = Words(text, words.question, words.answer)
+            words = Words(text, words.question, words.answer, words.also)
         return words, metadata, problem
 
 
@@ -163,7 +173,7 @@ def _refused(path: str, inside: str) -> tuple[str, str] | None:
 
 
 def _is_sidecar(entry: Entry) -> bool:
-    return entry.kind not in (HIDDEN, UNREADABLE) and ending(entry.name) in SIDECAR_ENDINGS
+    return entry.kind not in (HIDDEN, UNREADABLE) and is_sidecar(entry.name)
 
 
 def _stem(name: str) -> str:
@@ -177,5 +187,6 @@ def _update(hasher: Any, entries: list[Entry]) -> None:
         hasher.update(line.encode("utf-8", "surrogatepass"))
 
 
-def _shard(index: int, names: list[str], hasher: Any) -> Shard:
-    return Shard(index, f"{index:06d} {readable(names[0])}", hasher.hexdigest(), tuple(names))
+def _shard(index: int, names: list[str], hasher: Any, runs: list[str]) -> Shard:
+    payload = (tuple(names), tuple(runs))
+    return Shard(index, f"{index:06d} {readable(names[0])}", hasher.hexdigest(), payload)

@@ -15,10 +15,10 @@ import pyarrow.parquet as pq
 from heldout.corpus.corpus import CorpusItem, Shard
 from heldout.corpus.downloads import STATUS, not_downloaded
 from heldout.corpus.folder import FolderCorpus
-from heldout.corpus.kinds import readable
 from heldout.corpus.listing import file_key
 from heldout.corpus.parquet_rows import FAILURES, open_parquet, rows
 from heldout.corpus.webdataset import WebDatasetCorpus
+from heldout.image.kinds import readable
 from heldout.store import Dropped
 
 _LOGGED = (STATUS, "error_message", "url", "key")
@@ -68,7 +68,7 @@ class Img2DatasetCorpus:
                         yield failed
         except FAILURES as error:
             detail = f"after row {number:,}: {error}; failed downloads are not listed"
-            yield Dropped("corpus", path.name, "unreadable Parquet file", detail)
+            yield Dropped("corpus", path.name, "unreadable Parquet file", detail, scope="words")
 
 
 def is_img2dataset(folder: Path) -> bool:

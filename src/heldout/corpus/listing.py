@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import heapq
 import os
+import stat
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -19,6 +20,8 @@ RUN = 20_000  # names sorted in memory at once
 _CHUNK = 1 << 14  # read per run while merging
 
 FILE, LINK, HIDDEN, UNREADABLE, SPECIAL = "file", "link", "hidden", "unreadable", "special"
+RUN_FOLDER = "run folder"  # what heldout itself wrote, perhaps while this corpus is read
+_MANIFEST = 1 << 16  # bytes of a manifest that are looked at
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +47,8 @@ def walk(root: Path) -> Iterator[Entry]:
             mark, name = marked[-1], levels[-1].prefix + marked[:-2]
             if mark == "d" and marked.startswith("."):
                 yield Entry(name, HIDDEN, 0, 0)
+            elif mark == "d" and is_run_folder(f"{base}/{name}"):
+                yield Entry(name, RUN_FOLDER, 0, 0)
             elif mark == "d":
                 try:
                     levels.append(_Level(f"{base}/{name}", f"{name}/"))
@@ -54,6 +59,18 @@ def walk(root: Path) -> Iterator[Entry]:
     finally:  # the caller may stop in the middle
         for level in levels:
             level.close()
+
+
+def is_run_folder(folder: str) -> bool:
+    """True for the folder of a heldout run: it holds thumbnails of what was scanned, not a corpus."""
+    try:
+        path = f"{folder}/manifest.json"
+        if not stat.S_ISREG(os.lstat(path).st_mode):
+            return False
+        with Path(path).open("rb") as file:
+            return b'"manifest_version"' in file.read(_MANIFEST)
+    except OSError:
+        return False
 
 
 def file_key(path: Path, name: str = "") -> str:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from heldout.corpus.corpus import Corpus, CorpusItem, Shard
-from heldout.corpus.kinds import IMAGE_ENDINGS, ending, readable
 from heldout.corpus.listing import walk
+from heldout.image.kinds import IMAGE_ENDINGS, ending, readable
 from heldout.store import Dropped
 
 
@@ -36,7 +36,9 @@ class WithLooseImages:
                 f"{self.loose:,} image files lie beside the archives and are not read; "
                 f"move them into a folder of their own and scan it with another --against"
             )
-            yield Dropped("corpus", self.example, "loose image beside archives", detail)
+            yield Dropped(
+                "corpus", self.example, "loose image beside archives", detail, scope="many"
+            )
 
 
 def with_loose_images(corpus: Corpus, folder: Path) -> Corpus:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from heldout.benchmark import Source, parse_source
 from heldout.benchmark.fields import FieldMap
+from heldout.benchmark.locate import refuse_special, unreadable
 from heldout.benchmark.presets import find_preset
 from heldout.benchmark.readers import Row, find_reader
 from heldout.corpus import parquet_corpus, webdataset, zip_corpus
@@ -20,13 +21,14 @@ from heldout.corpus.embeddings import LaionEmbeddings, matrices
 from heldout.corpus.file_set import FileSet, is_pattern
 from heldout.corpus.folder import FolderCorpus
 from heldout.corpus.img2dataset import Img2DatasetCorpus, is_img2dataset
-from heldout.corpus.kinds import IMAGE_ENDINGS
+from heldout.corpus.listing import is_run_folder
 from heldout.corpus.loose_images import with_loose_images
 from heldout.corpus.parquet_corpus import ParquetCorpus
 from heldout.corpus.table import TableCorpus
 from heldout.corpus.webdataset import WebDatasetCorpus
 from heldout.corpus.zip_corpus import ZipCorpus
 from heldout.errors import HeldoutError, InputError
+from heldout.image.kinds import IMAGE_ENDINGS
 
 _LOOK = 2000  # entries of a folder that are looked at to tell what it is
 
@@ -64,6 +66,23 @@ def open_corpus(
 ) -> Corpus:
     """The corpus at ``source``: a path, a pattern of tars, or ``path#split=train,lang=zh``."""
     chosen = parse_source(source)
+    if images is not None and not Path(images).is_dir():
+        raise InputError(f"--images {images}: this folder does not exist")
+    try:
+        return _open(chosen, name, reader, mapping, images)
+    except OSError as error:
+        raise unreadable(chosen.path, error) from error
+
+
+def _open(
+    chosen: Source,
+    name: str | None,
+    reader: str | None,
+    mapping: Mapping[str, str] | None,
+    images: str | Path | None,
+) -> Corpus:
+    if chosen.path.exists():
+        refuse_special(chosen.path)
     request = Request(chosen, name or _name(chosen), mapping or {}, str(images) if images else None)
     known = corpus_readers()
     if reader is not None:
@@ -109,12 +128,16 @@ def _holds(endings: tuple[str, ...]) -> Callable[[Source], bool]:
     def recognises(source: Source) -> bool:
         if is_pattern(source.location) or source.path.is_file():
             return source.location.lower().endswith(endings)
-        folders = [source.path, *_some(source.path, Path.is_dir, 20)]
+        folders = [source.path, *_some(source.path, _may_hold_data, 20)]
         return any(
             _some(folder, lambda path: path.name.lower().endswith(endings), 1) for folder in folders
         )
 
     return recognises
+
+
+def _may_hold_data(path: Path) -> bool:
+    return path.is_dir() and not is_run_folder(str(path))
 
 
 def _some(folder: Path, wanted: Callable[[Path], bool], count: int) -> list[Path]:

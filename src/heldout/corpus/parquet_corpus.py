@@ -6,8 +6,9 @@ sized by the file's own row size: the memory of a reader does not depend on the 
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,19 +17,22 @@ import pyarrow.parquet as pq
 
 from heldout.benchmark.example import canonical_value
 from heldout.benchmark.image_finder import ImageFinder
+from heldout.benchmark.readers.arrow import ColumnKinds
 from heldout.benchmark.source import ALIASES
 from heldout.corpus.columns import Columns, find_columns
 from heldout.corpus.corpus import CorpusItem, Shard
 from heldout.corpus.downloads import STATUS, not_downloaded
 from heldout.corpus.file_set import FileSet
-from heldout.corpus.kinds import readable
 from heldout.corpus.listing import digest, file_key
 from heldout.corpus.parquet_rows import FAILURES, open_parquet, row_group_spans, rows
+from heldout.corpus.unique import unique_ids
 from heldout.errors import InputError
+from heldout.image.kinds import readable
 from heldout.store import Dropped
 
 ENDINGS = (".parquet", ".pq")
 SHARD_BYTES = 64 << 20
+_LOOK = 256  # files that are opened to see whether the corpus has images
 
 
 @dataclass(slots=True)
@@ -43,6 +47,7 @@ class ParquetCorpus:
     images: str | None = None
     shard_bytes: int = SHARD_BYTES
     reader: str = "parquet"
+    pictured: str | None = None  # a file that has an image column; others without it are incomplete
 
     def shards(self) -> Iterator[Shard]:
         index = 0
@@ -60,6 +65,9 @@ class ParquetCorpus:
         return None  # that would open every file
 
     def read(self, shard: Shard) -> Iterator[CorpusItem | Dropped]:
+        return unique_ids(self._items(shard))
+
+    def _items(self, shard: Shard) -> Iterator[CorpusItem | Dropped]:
         name, path, groups, number = shard.payload
         try:
             with open_parquet(path) as file:
@@ -67,24 +75,28 @@ class ParquetCorpus:
                 wanted = self._wanted(file.schema_arrow.names, name)
                 if not groups:
                     return
+                if self.pictured is not None and not columns.image and number == 0:
+                    detail = f"no image column, unlike {self.pictured}; its words are read"
+                    yield Dropped("corpus", name, "no image column", detail, scope="many")
                 finder = ImageFinder(self.files.root(), Path(self.images) if self.images else None)
+                kinds = ColumnKinds.of(file.schema_arrow)
                 for row in rows(file, groups, read_columns(file.schema_arrow, columns, wanted)):
                     number += 1
+                    row = kinds.named(row)
                     if all(canonical_value(row.get(c)) == value for c, value in wanted.items()):
                         yield from _items(row, name, number, columns, finder)
         except InputError as error:
-            yield Dropped("corpus", shard.id, "no usable column", str(error))
+            yield Dropped("corpus", shard.id, "no usable column", str(error), scope="many")
         except FAILURES as error:
-            yield Dropped(
-                "corpus", shard.id, "unreadable Parquet file", f"after row {number:,}: {error}"
-            )
+            detail = f"after row {number:,}: {error}"
+            yield Dropped("corpus", shard.id, "unreadable Parquet file", detail, scope="many")
 
     def columns(self, schema: pa.Schema, where: str) -> Columns:
         """What the columns mean; an InputError that lists them if none is an image or a text."""
         found = find_columns(tuple(schema.names), self.mapping, where)
         if not found.image:
             images = tuple(column.name for column in schema if _holds_images(column.type))
-            found = Columns(found.id, images, found.question, found.answer, found.text, found.talk)
+            found = replace(found, image=images)
         if not found.image and found.wordless:
             raise InputError(
                 f"{where} has no column that looks like an image or a text. It has: "
@@ -93,15 +105,24 @@ class ParquetCorpus:
         return found
 
     def check(self) -> None:
-        """Refuse a mapping or selection that does not fit the first readable file."""
-        for name, path in self.files.files():
+        """Refuse what does not fit the first readable file, and find one that holds images."""
+        checked = False
+        for name, path in itertools.islice(self.files.files(), _LOOK):
             try:
                 schema = pq.read_schema(path)
+                columns = self.columns(schema, name)
+                if not checked:
+                    self._wanted(schema.names, name)
             except FAILURES:
                 continue
-            self.columns(schema, name)
-            self._wanted(schema.names, name)
-            return
+            except InputError:
+                if checked:  # reading that file says so
+                    continue
+                raise
+            checked = True
+            if columns.image:
+                self.pictured = readable(name)
+                return
 
     def _wanted(self, names: list[str], where: str) -> dict[str, str]:
         """The selection as column = value."""
@@ -119,7 +140,7 @@ class ParquetCorpus:
 def read_columns(schema: pa.Schema, columns: Columns, wanted: Mapping[str, str]) -> list[str]:
     """The columns worth reading: those with a meaning, and plain values as metadata."""
     named = {*columns.id, *columns.image, *columns.question, *columns.answer, *columns.text}
-    named |= {*columns.talk, *wanted}
+    named |= {*columns.talk, *columns.options, *wanted}
     return [c.name for c in schema if c.name in named or _is_plain(c.type)]
 
 
@@ -144,6 +165,7 @@ def _items(
             text=words.text,
             question=words.question,
             answer=words.answer,
+            also=words.also,
             metadata=metadata,
         )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,9 +11,10 @@ from typing import Any
 from heldout.benchmark import Example, Source, read_examples
 from heldout.benchmark.locate import locate
 from heldout.corpus.corpus import CorpusItem, Shard
-from heldout.corpus.kinds import readable
 from heldout.corpus.listing import digest, file_key
+from heldout.corpus.unique import unique_ids
 from heldout.errors import InputError
+from heldout.image.kinds import readable
 from heldout.store import Dropped
 
 
@@ -46,6 +48,9 @@ class TableCorpus:
         return sum(1 for _ in self.shards())
 
     def read(self, shard: Shard) -> Iterator[CorpusItem | Dropped]:
+        return unique_ids(self._items(shard))
+
+    def _items(self, shard: Shard) -> Iterator[CorpusItem | Dropped]:
         location, prefix = shard.payload
         examples = read_examples(
             self._source(location),
@@ -56,16 +61,15 @@ class TableCorpus:
         try:
             for example in examples:
                 if isinstance(example, Dropped):
-                    yield Dropped("corpus", prefix + example.id, example.reason, example.detail)
+                    yield dataclasses.replace(example, stage="corpus", id=prefix + example.id)
                 else:
                     yield from _items(example, prefix)
         except InputError as error:
             if shard.index == 0:  # a wrong selection or mapping is the user's to correct
                 raise
-            yield Dropped("corpus", shard.id, "unreadable table", str(error))
+            yield Dropped("corpus", shard.id, "unreadable table", str(error), scope="many")
 
     def _source(self, location: str) -> Source:
-        # A plain dict travels between processes; the proxy that parse_source makes does not.
         return Source(location, dict(self.selection))
 
 

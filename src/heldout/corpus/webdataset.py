@@ -18,7 +18,11 @@ from heldout.corpus.columns import Words, decode_words, find_columns
 from heldout.corpus.corpus import CorpusItem, Shard
 from heldout.corpus.file_set import FileSet
 from heldout.corpus.folder import MAX_TEXT, read_metadata
-from heldout.corpus.kinds import (
+from heldout.corpus.listing import file_key
+from heldout.corpus.tar_stream import FILE, FOLDER, TarCut, TarEntry, open_tar, tar_entries
+from heldout.corpus.unique import unique_ids
+from heldout.image import MAX_BYTES, ImageRef, InlineBytes, TarMember
+from heldout.image.kinds import (
     HEAD,
     IMAGE_ENDINGS,
     TEXT_ENDINGS,
@@ -27,9 +31,6 @@ from heldout.corpus.kinds import (
     readable,
     unsafe,
 )
-from heldout.corpus.listing import file_key
-from heldout.corpus.tar_stream import FILE, FOLDER, TarCut, TarEntry, open_tar, tar_entries
-from heldout.image import MAX_BYTES, ImageRef, InlineBytes, TarMember
 from heldout.store import Dropped
 
 ENDINGS = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz")
@@ -57,10 +58,12 @@ class WebDatasetCorpus:
         try:
             file, plain = open_tar(path)
         except OSError as error:
-            yield Dropped("corpus", shard.id, "unreadable tar", f"{path}: {error.strerror}")
+            yield Dropped(
+                "corpus", shard.id, "unreadable tar", f"{path}: {error.strerror}", scope="many"
+            )
             return
         with file:
-            yield from _TarReader(path, shard.id, file, plain).items()
+            yield from unique_ids(_TarReader(path, shard.id, file, plain).items())
 
 
 @dataclass(slots=True)
@@ -99,12 +102,14 @@ class _TarReader:
         except TarCut as cut:
             if sample is not None:
                 yield from self._finish(sample)
-            yield Dropped("corpus", self.shard, cut.reason, f"{self.path}: {cut.detail}")
+            detail = f"{self.path}: {cut.detail}"
+            yield Dropped("corpus", self.shard, cut.reason, detail, scope="many")
             return
         except (EOFError, OSError, zlib.error, lzma.LZMAError) as error:
             if sample is not None:
                 yield from self._finish(sample)
-            yield Dropped("corpus", self.shard, "tar cut short", f"{self.path}: {error}")
+            detail = f"{self.path}: {error}"
+            yield Dropped("corpus", self.shard, "tar cut short", detail, scope="many")
             return
         if sample is not None:
             yield from self._finish(sample)
@@ -114,7 +119,9 @@ class _TarReader:
         if end in TEXT_ENDINGS or end == ".json":
             if entry.size > MAX_TEXT:
                 detail = f"{entry.size:,} bytes, the limit is {MAX_TEXT:,}"
-                yield Dropped("corpus", self._id(entry.name), "text too long", detail)
+                yield Dropped(
+                    "corpus", self._id(entry.name), "text too long", detail, scope="words"
+                )
                 return
             data = self._data(entry, entry.size)
             sample.members.append(entry.name)
@@ -152,11 +159,11 @@ class _TarReader:
         if sample.metadata is not None:
             metadata, problem = read_metadata(sample.metadata)
             if problem:
-                yield Dropped("corpus", self._id(f"{sample.key}.json"), *problem)
+                yield Dropped("corpus", self._id(f"{sample.key}.json"), *problem, scope="words")
             elif metadata:
                 words = find_columns(tuple(metadata)).words(metadata)
         if sample.text is not None and (text := decode_words(sample.text).strip()):
-            words = Words(text, words.question, words.answer)
+            words = Words(text, words.question, words.answer, words.also)
         if not sample.images and words.text is None:
             listed = ", ".join(name.rpartition("/")[2] for name in sample.members[:8])
             yield Dropped(
@@ -172,6 +179,7 @@ class _TarReader:
                 text=words.text,
                 question=words.question,
                 answer=words.answer,
+                also=words.also,
                 metadata=metadata,
             )
 

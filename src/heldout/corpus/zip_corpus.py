@@ -17,16 +17,8 @@ from heldout.corpus.captions import Captions
 from heldout.corpus.columns import Words
 from heldout.corpus.corpus import CorpusItem, Shard
 from heldout.corpus.file_set import FileSet
-from heldout.corpus.kinds import (
-    HEAD,
-    IMAGE_ENDINGS,
-    SIDECAR_ENDINGS,
-    ending,
-    looks_like_image,
-    readable,
-    unsafe,
-)
 from heldout.corpus.listing import digest, file_key
+from heldout.corpus.unique import unique_ids
 from heldout.corpus.zip_directory import (
     DEFLATED,
     STORED,
@@ -39,6 +31,15 @@ from heldout.corpus.zip_directory import (
     zip_spans,
 )
 from heldout.image import MAX_BYTES, ImageRef
+from heldout.image.kinds import (
+    HEAD,
+    IMAGE_ENDINGS,
+    ending,
+    is_sidecar,
+    looks_like_image,
+    readable,
+    unsafe,
+)
 from heldout.store import Dropped
 
 ENDINGS = (".zip",)
@@ -79,9 +80,12 @@ class ZipCorpus:
         return None  # that would read the directory
 
     def read(self, shard: Shard) -> Iterator[CorpusItem | Dropped]:
+        return unique_ids(self._items(shard))
+
+    def _items(self, shard: Shard) -> Iterator[CorpusItem | Dropped]:
         name, path, span = shard.payload
         if not isinstance(span, ZipSpan):
-            yield Dropped("corpus", shard.id, "unreadable zip", span)
+            yield Dropped("corpus", shard.id, "unreadable zip", span, scope="many")
             return
         with contextlib.ExitStack() as stack:
             captions = None
@@ -96,7 +100,7 @@ class ZipCorpus:
                     if not entry.name.endswith("/"):
                         yield from self._item(name, path, entry, file, captions)
             except (ZipError, OSError) as error:
-                yield Dropped("corpus", shard.id, "unreadable zip", str(error))
+                yield Dropped("corpus", shard.id, "unreadable zip", str(error), scope="many")
 
     def _item(
         self, name: str, path: str, entry: ZipEntry, file: BinaryIO, captions: Captions | None
@@ -105,9 +109,9 @@ class ZipCorpus:
         if (reason := _refused(entry)) is not None:
             yield Dropped("corpus", item, *reason)
             return
-        end = ending(entry.name)
-        if end in SIDECAR_ENDINGS:
+        if is_sidecar(entry.name):
             return
+        end = ending(entry.name)
         if end not in IMAGE_ENDINGS and not looks_like_image(head := read_head(file, entry, HEAD)):
             detail = f"ending '{end}', first bytes {head[:16]!r}"
             yield Dropped("corpus", item, "not an image", detail)
@@ -119,6 +123,7 @@ class ZipCorpus:
             text=words.text,
             question=words.question,
             answer=words.answer,
+            also=words.also,
             metadata=metadata,
         )
 

@@ -30,100 +30,120 @@ def exact_overlap(
     corpus: str,
     corpus_images: int,
     corpus_answers: int,
-    seed: int = 0,
 ) -> list[Finding]:
-    """``items`` and ``matches`` are the run's tables; only images that can be compared count."""
-    cell = Cell(benchmark=benchmark, corpus=corpus)
-    # A picture is what it shows: count distinct digests, not file names.
-    digests = items.select(pl.col("image_digests").explode()).to_series()
-    comparable = {digest for digest in digests if digest}
-    testable = items.filter(pl.col("image_digests").list.eval(pl.element() != "").list.any())
+    """``items`` and ``matches`` are the run's tables; what cannot be compared is no denominator."""
     hits = matches.filter(
         (pl.col("corpus") == corpus) & pl.col("method").is_in(["bytes", "pixels"])
     )
-    leaked_images = _leaked_images(hits) & comparable
-    leaked = set(hits["benchmark_id"])
-    with_answer = set(hits.filter(pl.col("modality") == "full")["benchmark_id"])
-    ids, clusters = testable["benchmark_id"].to_list(), testable["cluster"].to_list()
     common: dict[str, Any] = {
         "detector": NAME,
-        "cell": cell,
+        "cell": Cell(benchmark=benchmark, corpus=corpus),
         "p": None,
         "blind_to": BLIND_TO,
-        "seed": seed,
+        "seed": None,
         "table": "matches",
     }
-    details = {
-        "corpus_images_compared": corpus_images,
-        "copies": len(hits),
-        "by_method": _count(hits, "method"),
-        "by_modality": _count(hits, "modality"),
-        "by_label_relation": _count(hits, "label_relation"),
-    }
-    n, found = len(comparable), len(leaked_images)
-    images = Finding(
-        id=f"{NAME}/{corpus}/images",
-        unit="images",
-        statistic=Statistic(name="leaked images", value=found),
-        effect=Effect.of("leak rate per image", _rate(found, n), binomial_interval(found, n)),
-        direction="seen" if found else "none",
-        n=n,
-        clusters=n,
-        minimum_detectable_effect=_detectable(n),
-        details=details,
-        **common,
-    )
+    leaked = set(hits["benchmark_id"])
     findings = [
-        images,
-        _per_question(f"{NAME}/{corpus}/questions", "questions", leaked, ids, clusters, common),
+        _images(items, hits, corpus, corpus_images, common),
+        _questions("questions", f"{NAME}/{corpus}/questions", items, leaked, leaked, common),
     ]
     if corpus_answers:
-        name = f"{NAME}/{corpus}/answers"
-        unit = "questions with their answer"
-        findings.append(_per_question(name, unit, with_answer, ids, clusters, common))
+        answered = set(hits.filter(pl.col("modality") == "full")["benchmark_id"])
+        unit, name = "questions with their answer", f"{NAME}/{corpus}/answers"
+        findings.append(_questions(unit, name, items, leaked, answered, common))
     return findings
 
 
-def _per_question(
-    identifier: str,
+def _images(
+    items: pl.DataFrame, hits: pl.DataFrame, corpus: str, corpus_images: int, common: dict[str, Any]
+) -> Finding:
+    # A picture is what it shows: one row per distinct digest, in the cluster of its first item.
+    shown = (
+        items.select("cluster", pl.col("image_digests").alias("digest"))
+        .explode("digest")
+        .filter(pl.col("digest").is_not_null())
+    )
+    pictures = shown.filter(pl.col("digest") != "").unique(
+        "digest", keep="first", maintain_order=True
+    )
+    leaked = _leaked_pictures(hits)
+    hit = [float(digest in leaked) for digest in pictures["digest"]]
+    return _finding(
+        f"{NAME}/{corpus}/images",
+        "images",
+        "leak rate per image",
+        hit,
+        pictures["cluster"].to_list(),
+        {
+            "corpus_images_compared": corpus_images,
+            "images_not_comparable": int((shown["digest"] == "").sum()),
+            "copies": len(hits),
+            "by_method": _count(hits, "method"),
+            "by_modality": _count(hits, "modality"),
+            "by_label_relation": _count(hits, "label_relation"),
+        },
+        common,
+    )
+
+
+def _questions(
     unit: str,
+    name: str,
+    items: pl.DataFrame,
     leaked: Collection[str],
-    ids: Sequence[str],
-    clusters: Sequence[str],
+    counted: Collection[str],
     common: dict[str, Any],
 ) -> Finding:
-    hits = [float(one in leaked) for one in ids]
-    found = int(sum(hits))
-    interval = cluster_rate_interval(hits, clusters, seed=common["seed"])
-    groups = len(set(clusters))
+    """A question without a leaked image counts as not leaked only if all its images were compared."""
+    digests = pl.col("image_digests")
+    whole = (digests.list.len() > 0) & ~digests.list.contains("")
+    tested = items.filter(whole | pl.col("benchmark_id").is_in(list(leaked)))
+    hit = [float(one in counted) for one in tested["benchmark_id"]]
+    clusters = tested["cluster"].to_list()
+    return _finding(name, unit, "leak rate per question", hit, clusters, {}, common)
+
+
+def _finding(
+    identifier: str,
+    unit: str,
+    effect: str,
+    hits: Sequence[float],
+    clusters: Sequence[str],
+    details: dict[str, Any],
+    common: dict[str, Any],
+) -> Finding:
+    n, found, groups = len(hits), int(sum(hits)), len(set(clusters))
+    interval = binomial_interval(found, n) if groups == n else cluster_rate_interval(hits, clusters)
     return Finding(
         id=identifier,
         unit=unit,
         statistic=Statistic(name=f"leaked {unit}", value=found),
-        effect=Effect.of("leak rate per question", _rate(found, len(ids)), interval),
+        effect=Effect.of(effect, found / n if n else 0.0, interval),
         direction="seen" if found else "none",
-        n=len(ids),
+        n=n,
         clusters=groups,
         minimum_detectable_effect=_detectable(groups),
+        details=details,
         **common,
     )
 
 
-def _leaked_images(hits: pl.DataFrame) -> set[str]:
+def _leaked_pictures(hits: pl.DataFrame) -> set[str]:
     if hits.is_empty():
         return set()
-    image = pl.col("evidence").str.json_path_match("$.benchmark_pixels")
-    return set(hits.select(image).to_series())
+    return set(
+        hits.select(pl.col("evidence").str.json_path_match("$.benchmark_pixels")).to_series()
+    )
 
 
 def _count(hits: pl.DataFrame, column: str) -> dict[str, int]:
     return {str(key): count for key, count in hits[column].value_counts(sort=True).iter_rows()}
 
 
-def _rate(found: int, n: int) -> float:
-    return found / n if n else 0.0
+def _detectable(clusters: int) -> float:
+    """The rate of leaking clusters at which at least one shows, 19 times out of 20.
 
-
-def _detectable(n: int) -> float:
-    """The leak rate at which at least one of n units would have been found 19 times out of 20."""
-    return float(1.0 - 0.05 ** (1.0 / n)) if n else 1.0
+    It speaks of benchmarks drawn like this one. In this benchmark every exact copy is found.
+    """
+    return float(1.0 - 0.05 ** (1.0 / clusters)) if clusters else 1.0

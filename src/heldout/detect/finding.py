@@ -55,8 +55,9 @@ class Finding(Strict):
     direction: Literal["seen", "not seen", "none"]  # higher = more likely seen, everywhere
     n: int
     clusters: int
-    minimum_detectable_effect: float  # the rate that would have been found with 95 % probability
+    #: the rate, in benchmarks drawn like this one, that would have shown 19 times out of 20
+    minimum_detectable_effect: float
     blind_to: list[str] = Field(default_factory=list)  # what this detector cannot see, in words
-    seed: int
+    seed: int | None  # None where nothing was drawn at random
     table: str  # the table it was computed from
     details: dict[str, Any] = Field(default_factory=dict)

@@ -1,6 +1,6 @@
 """One picture: where its bytes are, how to decode them safely, what identifies it."""
 
-from heldout.image.decode import MAX_BYTES, MAX_PIXELS, ImageError, decode, native_size, to_rgb
+from heldout.image.decode import decode, native_size, to_rgb
 from heldout.image.digest import Digests, byte_digest, digest_bytes, digest_image, pixel_digest
 from heldout.image.location import (
     ArrowCell,
@@ -13,6 +13,7 @@ from heldout.image.location import (
     TarMember,
     TextField,
 )
+from heldout.image.problem import MAX_BYTES, MAX_PIXELS, ImageError
 from heldout.image.reference import ImageRef
 
 __all__ = [

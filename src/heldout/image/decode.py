@@ -2,24 +2,24 @@
 
 "Native" means the pixels as a viewer shows them at full resolution: EXIF rotation applied, palettes
 expanded, an alpha channel that hides nothing dropped. Bit depth and colour model are kept (16-bit
-stays 16-bit, CMYK stays CMYK), because a digest of a converted copy identifies the converter.
+stays 16-bit, CMYK stays CMYK), because a digest of a converted copy identifies the converter. Colours
+of more than 8 bits are shown in 8, and the image says so (``REDUCED``).
 """
 
 from __future__ import annotations
 
 import contextlib
 import functools
+import hashlib
 import io
 import warnings
 
 import numpy as np
 from PIL import Image, ImageOps, UnidentifiedImageError
 
-from heldout.errors import HeldoutError, require
-
-# Pillow's own "this is an attack" limit (twice its warning limit), made ours so that it is stable.
-MAX_PIXELS = 178_956_970
-MAX_BYTES = 512 * 1024 * 1024
+from heldout.image.depth import is_reduced
+from heldout.image.dicom import decode_dicom, dicom_size, is_dicom
+from heldout.image.problem import MAX_BYTES, MAX_PIXELS, ImageError
 
 # Only raster formats that decode in process. EPS would start Ghostscript on untrusted input.
 FORMATS = (
@@ -28,26 +28,23 @@ FORMATS = (
 )  # fmt: skip
 
 
-class ImageError(HeldoutError):
-    """An image that cannot be used: ``reason`` in few stable words, ``detail`` the facts."""
-
-    def __init__(self, reason: str, detail: str) -> None:
-        super().__init__(f"{reason}: {detail}")
-        self.reason = reason
-        self.detail = detail
-
-    def __reduce__(self) -> tuple[type[ImageError], tuple[str, str]]:
-        return ImageError, (self.reason, self.detail)  # survives the trip between processes
+# Under this key of a decoded image's ``info`` stands the digest of its file, where decoding lost bits.
+REDUCED = "heldout reduced"
 
 
 def decode(data: bytes, *, max_pixels: int = MAX_PIXELS) -> Image.Image:
     """Native pixels of the first frame of ``data``; raises ImageError on anything else."""
-    if _is_dicom(data):
-        return _decode_dicom(data, max_pixels)
+    if is_dicom(data):
+        return decode_dicom(data, max_pixels)
     image = _open(data, max_pixels)
     try:
+        reduced = is_reduced(image, data)
         image.load()
-        return _native(image)
+        image = _native(image)
+        image.info.pop(REDUCED, None)  # a file may carry any text under any key
+        if reduced:
+            image.info[REDUCED] = hashlib.sha256(data).hexdigest()
+        return image
     except ImageError:
         raise
     except Exception as error:  # any decoder may fail in its own way on hostile bytes
@@ -56,8 +53,8 @@ def decode(data: bytes, *, max_pixels: int = MAX_PIXELS) -> Image.Image:
 
 def native_size(data: bytes, *, max_pixels: int = MAX_PIXELS) -> tuple[int, int]:
     """Width and height as ``decode`` would return them, from the header alone."""
-    if _is_dicom(data):
-        return _decode_dicom(data, max_pixels).size
+    if is_dicom(data):
+        return dicom_size(data, max_pixels)
     image = _open(data, max_pixels)
     try:
         quarter_turn = image.getexif().get(0x0112, 1) in (5, 6, 7, 8)
@@ -137,35 +134,3 @@ def _explain(error: Exception, size: int, head: bytes = b"") -> ImageError:
     if "truncated" in lowered or "broken data stream" in lowered or "unexpected end" in lowered:
         return ImageError("truncated image", text)
     return ImageError("unreadable image", f"{type(error).__name__}: {text}")
-
-
-def _is_dicom(data: bytes) -> bool:
-    return len(data) > 132 and data[128:132] == b"DICM"
-
-
-def _decode_dicom(data: bytes, max_pixels: int) -> Image.Image:
-    """Greys as a radiologist sees them: modality LUT, stored window, MONOCHROME1 inverted."""
-    require("pydicom", "dicom", "reading a DICOM image")
-    import pydicom
-    from pydicom.pixels import apply_modality_lut, apply_voi_lut
-
-    try:
-        dataset = pydicom.dcmread(io.BytesIO(data))
-        rows, columns = int(dataset.Rows), int(dataset.Columns)
-        if rows * columns > max_pixels:
-            raise ImageError("decompression bomb", f"DICOM of {columns} x {rows} pixels")
-        pixels = dataset.pixel_array
-        if int(getattr(dataset, "NumberOfFrames", 1) or 1) > 1:
-            pixels = pixels[0]
-        if pixels.ndim == 3:
-            return Image.fromarray(np.ascontiguousarray(pixels[..., :3]).astype(np.uint8))
-        shown = apply_voi_lut(apply_modality_lut(pixels, dataset), dataset).astype(np.float64)
-    except ImageError:
-        raise
-    except Exception as error:
-        raise ImageError("unreadable DICOM", f"{type(error).__name__}: {error}") from error
-    low, high = float(shown.min()), float(shown.max())
-    grey = (shown - low) / (high - low) * 255.0 if high > low else np.zeros_like(shown)
-    if getattr(dataset, "PhotometricInterpretation", "") == "MONOCHROME1":
-        grey = 255.0 - grey
-    return Image.fromarray(np.clip(np.rint(grey), 0, 255).astype(np.uint8))

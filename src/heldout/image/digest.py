@@ -5,13 +5,17 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 
+import numpy as np
 from PIL import Image
 
-from heldout.image.decode import MAX_PIXELS, decode
+from heldout.image.decode import REDUCED, decode
+from heldout.image.problem import MAX_PIXELS
 from heldout.image.reference import ImageRef
 
-# An image whose every channel spans at most this many levels shows nothing that could identify it.
+# An image whose every channel spans at most this many levels, and in which hardly a pixel differs from
+# the others, shows nothing that could identify it. A label map spans few levels and shows a lot.
 BLANK_RANGE = 3
+BLANK_SHARE = 0.01
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,17 +36,31 @@ def byte_digest(data: bytes) -> str:
 
 
 def pixel_digest(image: Image.Image) -> str:
-    """SHA-256 of mode, shape and native pixels: equal for a PNG and a lossless WebP of one picture."""
+    """SHA-256 of mode, shape and native pixels: equal for a PNG and a lossless WebP of one picture.
+
+    Where decoding lost bits (16-bit colours), the file's own digest joins in: two pictures that
+    differ only in what was lost are two, and only the same file is the same.
+    """
     hasher = hashlib.sha256(f"{image.mode} {image.width}x{image.height}\n".encode())
+    hasher.update(str(image.info.get(REDUCED, "")).encode())
     hasher.update(image.tobytes())
     return hasher.hexdigest()
 
 
 def is_blank(image: Image.Image) -> bool:
+    """True if the image is flat but for a speck: narrow in every channel and nearly of one colour."""
     extrema = image.getextrema()
     bands = [extrema] if isinstance(extrema[0], int | float) else list(extrema)
-    scale = 256 if image.mode.startswith("I") else 1  # 16-bit greys: the same share of the range
-    return all(high - low <= BLANK_RANGE * scale for low, high in bands)
+    if image.mode == "F":
+        return all(not high > low for low, high in bands)
+    if any(high - low > BLANK_RANGE for low, high in bands):
+        return False
+    # At most four levels a channel: two bits each tell every colour apart.
+    levels = np.asarray(image, dtype=np.int64).reshape(image.width * image.height, len(bands))
+    codes = np.zeros(len(levels), dtype=np.int64)
+    for channel, (low, _) in enumerate(bands):
+        codes = codes * (BLANK_RANGE + 1) + levels[:, channel] - int(low)
+    return bool(len(codes) - np.bincount(codes).max() < BLANK_SHARE * len(codes))
 
 
 def digest_bytes(data: bytes, *, max_pixels: int = MAX_PIXELS) -> Digests:

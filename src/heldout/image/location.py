@@ -11,12 +11,13 @@ import binascii
 import csv
 import functools
 import io
+import stat
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import unquote_to_bytes
 
-from heldout.image.decode import MAX_BYTES, ImageError
+from heldout.image.problem import MAX_BYTES, ImageError
 
 # A base64 image is one field; the csv module's default limit is 128 KiB.
 csv.field_size_limit(max(csv.field_size_limit(), MAX_BYTES))
@@ -35,9 +36,12 @@ class FileOnDisk:
     def read(self) -> bytes:
         try:
             path = Path(self.path)
-            size = path.stat().st_size
-            if size > MAX_BYTES:
-                raise ImageError("image file too large", f"{self.describe()}: {size:,} bytes")
+            facts = path.stat()
+            if not stat.S_ISREG(facts.st_mode):  # a pipe would wait for its writer
+                raise ImageError("not a regular file", self.describe())
+            if facts.st_size > MAX_BYTES:
+                detail = f"{self.describe()}: {facts.st_size:,} bytes"
+                raise ImageError("image file too large", detail)
             return path.read_bytes()
         except OSError as error:
             raise ImageError("missing image", f"{self.describe()}: {error.strerror}") from error
@@ -71,6 +75,9 @@ class EncodedText:
 
     def read(self) -> bytes:
         return decode_text(self.text, self.where)
+
+    def raw(self) -> bytes:
+        return self.text.encode("utf-8", "surrogatepass")
 
     def describe(self) -> str:
         return self.where
@@ -165,6 +172,12 @@ class TextField:
     )  # position in a JSON/Python list of base64 strings; -1 when the field is one image
 
     def read(self) -> bytes:
+        return decode_text(self._field(), self.describe())
+
+    def raw(self) -> bytes:
+        return self._field().encode("utf-8", "surrogatepass")
+
+    def _field(self) -> str:
         try:
             text = _read_span(self.path, self.offset, self.length).decode(self.encoding)
             record = next(csv.reader(io.StringIO(text, newline=""), delimiter=self.delimiter))
@@ -175,7 +188,7 @@ class TextField:
             raise ImageError(
                 "missing image", f"{self.describe()}: the file changed: {error}"
             ) from error
-        return decode_text(value, self.describe())
+        return value
 
     def describe(self) -> str:
         return f"{self.path} byte {self.offset} field {self.field + 1}"

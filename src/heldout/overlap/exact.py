@@ -7,10 +7,11 @@ if the benchmark holds a picture of its size; every other image cannot have the 
 from __future__ import annotations
 
 import json
-from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
+
+from PIL import Image
 
 from heldout.benchmark import Benchmark
 from heldout.benchmark.normal import normal
@@ -18,6 +19,7 @@ from heldout.corpus import Corpus, CorpusItem, Shard
 from heldout.image import (
     Digests,
     ImageError,
+    ImageRef,
     byte_digest,
     decode,
     native_size,
@@ -28,6 +30,12 @@ from heldout.overlap.thumbnails import thumbnail
 from heldout.store import Dropped, ShardResult, dropped_table, make_table
 
 STAGE = "overlap"
+BYTES_ONLY = "bytes:"  # the key of a picture that nobody can decode
+COUNTS = (
+    "items", "images", "decoded", "with_answer", "dropped",
+    "lost_items", "lost_containers",  # what could not be compared: single items, whole archives
+    "missing",  # of the lost items, those that may be there the next time
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,11 +51,17 @@ class Place:
 
 @dataclass
 class ExactIndex:
-    """Digests of every benchmark image that identifies anything, and where it is shown."""
+    """Every benchmark picture that identifies anything, and the items that show it."""
 
-    by_pixels: dict[str, list[Place]] = field(default_factory=lambda: defaultdict(list))
-    pixels_of_bytes: dict[str, str] = field(default_factory=dict)
+    by_key: dict[str, list[Place]] = field(default_factory=dict)
+    key_of_bytes: dict[str, str] = field(default_factory=dict)
     sizes: set[tuple[int, int]] = field(default_factory=set)
+
+    def add(self, key: str, size: tuple[int, int] | None, place: Place) -> None:
+        self.by_key.setdefault(key, []).append(place)
+        self.key_of_bytes[place.bytes] = key
+        if size is not None:
+            self.sizes.add(size)
 
 
 def build_index(benchmark: Benchmark) -> tuple[ExactIndex, list[Dropped]]:
@@ -55,6 +69,7 @@ def build_index(benchmark: Benchmark) -> tuple[ExactIndex, list[Dropped]]:
     index = ExactIndex()
     dropped = []
     for example in benchmark:
+        question, answer = normal(example.question), normal(example.answer)
         for position, ref in enumerate(example.images):
             found = benchmark.digests[ref]
             if isinstance(found, ImageError):
@@ -62,12 +77,24 @@ def build_index(benchmark: Benchmark) -> tuple[ExactIndex, list[Dropped]]:
             elif found.blank:
                 detail = f"{ref.name}: a flat picture equals every other flat picture"
                 dropped.append(Dropped(STAGE, example.id, "blank image", detail))
-            else:
-                _add(index, found, Place(
-                    example.id, position, found.bytes, normal(example.question), normal(example.answer)
-                ))  # fmt: skip
-    index.by_pixels = dict(index.by_pixels)
+            key = picture_key(benchmark, ref)
+            if key:
+                size = (found.width, found.height) if isinstance(found, Digests) else None
+                own = key.removeprefix(BYTES_ONLY) if size is None else found.bytes  # type: ignore[union-attr]
+                index.add(key, size, Place(example.id, position, own, question, answer))
     return index, dropped
+
+
+def picture_key(benchmark: Benchmark, ref: ImageRef) -> str:
+    """What a picture is matched by: its pixels; its bytes if nobody can decode it; "" if nothing."""
+    found = benchmark.digests[ref]
+    if isinstance(found, Digests):
+        return "" if found.blank else found.pixels
+    try:
+        data = ref.read()
+    except ImageError:
+        return ""
+    return BYTES_ONLY + byte_digest(data) if data else ""
 
 
 def scan_shard(index: ExactIndex, corpus: Corpus, shard: Shard) -> ShardResult:
@@ -75,10 +102,12 @@ def scan_shard(index: ExactIndex, corpus: Corpus, shard: Shard) -> ShardResult:
     matches: list[dict[str, Any]] = []
     thumbnails: dict[str, dict[str, Any]] = {}
     dropped: list[Dropped] = []
-    counts = {"items": 0, "images": 0, "decoded": 0, "with_answer": 0, "dropped": 0}
+    counts = dict.fromkeys(COUNTS, 0)
     for item in corpus.read(shard):
         if isinstance(item, Dropped):
             dropped.append(item)
+            counts["lost_items"] += item.scope == "item"
+            counts["lost_containers"] += item.scope == "many"
             continue
         counts["items"] += 1
         counts["with_answer"] += bool(item.answer)
@@ -86,18 +115,20 @@ def scan_shard(index: ExactIndex, corpus: Corpus, shard: Shard) -> ShardResult:
             continue
         try:
             data = item.image.read()
-            pixels, decoded = _same_picture(index, data)
+            own = byte_digest(data)
+            key, image = _same_picture(index, data, own)
         except ImageError as error:
             detail = f"{item.image.source}: {error.detail}"
             dropped.append(Dropped("corpus", item.id, error.reason, detail))
+            counts["lost_items"] += 1
+            counts["missing"] += error.reason == "missing image"
             continue
         counts["images"] += 1
-        counts["decoded"] += decoded
-        if pixels is not None:
-            own = byte_digest(data)
-            matches += _matches(index.by_pixels[pixels], corpus.name, item, own, pixels)
-            if own not in thumbnails:
-                thumbnails[own] = thumbnail(own, decode(data))
+        counts["decoded"] += image is not None
+        if key is not None:
+            matches += _matches(index.by_key[key], corpus.name, item, own, key)
+            if own not in thumbnails and not key.startswith(BYTES_ONLY):
+                thumbnails[own] = thumbnail(own, image or decode(data))
     counts["dropped"] = len(dropped)
     return ShardResult(
         tables={
@@ -109,31 +140,28 @@ def scan_shard(index: ExactIndex, corpus: Corpus, shard: Shard) -> ShardResult:
     )
 
 
-def _add(index: ExactIndex, found: Digests, place: Place) -> None:
-    index.by_pixels[found.pixels].append(place)
-    index.pixels_of_bytes[found.bytes] = found.pixels
-    index.sizes.add((found.width, found.height))
-
-
-def _same_picture(index: ExactIndex, data: bytes) -> tuple[str | None, bool]:
-    """The pixel digest of the benchmark picture that ``data`` shows, if any; was it decoded?"""
-    known = index.pixels_of_bytes.get(byte_digest(data))
+def _same_picture(
+    index: ExactIndex, data: bytes, own: str
+) -> tuple[str | None, Image.Image | None]:
+    """The key of the benchmark picture that ``data`` shows, if any, and ``data`` if decoded."""
+    known = index.key_of_bytes.get(own)
     if known is not None:
-        return known, False
+        return known, None
     if native_size(data) not in index.sizes:
-        return None, False
-    pixels = pixel_digest(decode(data))
-    return (pixels if pixels in index.by_pixels else None), True
+        return None, None
+    image = decode(data)
+    pixels = pixel_digest(image)
+    return (pixels if pixels in index.by_key else None), image
 
 
 def _matches(
-    places: list[Place], corpus: str, item: CorpusItem, own: str, pixels: str
+    places: list[Place], corpus: str, item: CorpusItem, own: str, key: str
 ) -> Iterator[dict[str, Any]]:
     for place in places:
         text: TextRelation = relate_text(place.question, place.answer, item)
         evidence = {
             "benchmark_image": place.bytes,
-            "benchmark_pixels": pixels,
+            "benchmark_pixels": key,
             "corpus_image": own,
             "corpus_source": item.image.source if item.image else "",
             "corpus_text": (item.text or "")[:500],

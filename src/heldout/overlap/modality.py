@@ -6,6 +6,7 @@ A free caption is text nobody has compared yet, so it stays *image only*.
 
 from __future__ import annotations
 
+import re
 from typing import NamedTuple
 
 from heldout.benchmark.normal import normal
@@ -15,24 +16,40 @@ IMAGE_ONLY = "image only"
 IMAGE_AND_QUESTION = "image and question"
 FULL = "full"  # image, question and answer
 
+# A bare letter or position stands for an option nobody can see here: it contradicts nothing.
+_POINTER = re.compile(r"\(?[a-j]\)?|\d{1,2}")
+_LABEL_WORDS = 4  # longer answers without a question are captions, and captions differ
+
 
 class TextRelation(NamedTuple):
     modality: str
     label_relation: str  # same, different, unknown
 
 
+_RANK = {FULL: 2, IMAGE_AND_QUESTION: 1, IMAGE_ONLY: 0}
+
+
 def relate_text(question: str, answer: str, item: CorpusItem) -> TextRelation:
-    """``question`` and ``answer`` are the benchmark item's, normalised."""
-    theirs = normal(item.answer)
-    if question:
-        if normal(item.question) != question:
-            return TextRelation(IMAGE_ONLY, "unknown")
-        if not theirs or not answer:
-            return TextRelation(IMAGE_AND_QUESTION, "unknown")
-        if theirs == answer:
-            return TextRelation(FULL, "same")
-        return TextRelation(IMAGE_AND_QUESTION, "different")
-    # Without a question (classification, captions) the label itself is what can leak.
-    if not theirs or not answer:
+    """``question`` and ``answer`` are the benchmark item's, normalised.
+
+    A corpus item can carry several questions and several accepted answers: the gravest leak counts.
+    """
+    pairs = [(item.question, item.answer), *item.also]
+    found = [_relate(question, answer, normal(q), normal(a)) for q, a in pairs]
+    return max(found, key=lambda one: (_RANK[one.modality], one.label_relation == "same"))
+
+
+def _relate(question: str, answer: str, their_question: str, theirs: str) -> TextRelation:
+    if question != their_question:
         return TextRelation(IMAGE_ONLY, "unknown")
-    return TextRelation(FULL, "same") if theirs == answer else TextRelation(IMAGE_ONLY, "different")
+    seen = IMAGE_AND_QUESTION if question else IMAGE_ONLY
+    if not theirs or not answer:
+        return TextRelation(seen, "unknown")
+    if theirs == answer:
+        return TextRelation(FULL, "same")
+    if _POINTER.fullmatch(theirs) and not _POINTER.fullmatch(answer):
+        return TextRelation(seen, "unknown")
+    # Without a question (classification, captions) the label itself is what can leak.
+    if not question and max(len(answer.split()), len(theirs.split())) > _LABEL_WORDS:
+        return TextRelation(seen, "unknown")
+    return TextRelation(seen, "different")

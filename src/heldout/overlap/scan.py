@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import hashlib
 import json
@@ -12,15 +13,23 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
+from heldout import __version__
 from heldout.benchmark import Benchmark
 from heldout.benchmark.example import canonical_metadata
 from heldout.corpus import Corpus, Shard, corpus_fingerprint
 from heldout.engine import Engine, progress
 from heldout.errors import InputError
 from heldout.image import Digests, ImageRef
-from heldout.overlap.exact import STAGE, ExactIndex, build_index, scan_shard
+from heldout.overlap.exact import (
+    COUNTS,
+    STAGE,
+    ExactIndex,
+    build_index,
+    picture_key,
+    scan_shard,
+)
 from heldout.overlap.thumbnails import thumbnail
-from heldout.store import Dropped, Run, ShardResult, Stage, dropped_table, make_table
+from heldout.store import Dropped, Run, Stage, dropped_table, make_table
 
 METHODS = ("bytes", "pixels")
 
@@ -32,9 +41,10 @@ class Scanned:
     corpus: str
     source: str
     reader: str
-    shards: int
-    reused: int
-    counts: dict[str, int] = field(default_factory=dict)
+    fingerprint: str = ""
+    shards: int = 0
+    reused: int = 0
+    counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(COUNTS, 0))
     failed: dict[str, str] = field(default_factory=dict)
 
 
@@ -46,32 +56,47 @@ def scan(
     *,
     quiet: bool = False,
 ) -> list[Scanned]:
-    """Write the tables items, matches, thumbnails and dropped of ``run``. Call inside run.writing()."""
+    """Write the tables items, matches, thumbnails and dropped of ``run``. Call inside run.writing().
+
+    The tables and the manifest speak of exactly these corpora; finished shards of others stay in
+    the run folder for the day they are asked for again.
+    """
     names = [corpus.name for corpus in corpora]
     if len(set(names)) < len(names):
         raise InputError(f"two corpora have the same name: {', '.join(names)}; name them name=path")
     index, unusable = build_index(benchmark)
-    run.claim_input("benchmark", benchmark.name, _identity(benchmark))
-    run.write_table("items", items_table(benchmark))
+    run.claim_benchmark(_identity(benchmark))
     scanned, stages = [], []
     for corpus in corpora:
-        stage = run.stage(f"{STAGE}/{_folder(corpus.name)}", {
-            "benchmark": benchmark.fingerprint, "methods": METHODS,
-        })  # fmt: skip
+        stage = run.stage(f"{STAGE}/{_folder(corpus.name)}", _settings(benchmark, corpus))
         scanned.append(_scan_corpus(index, corpus, stage, engine, quiet))
         stages.append(stage)
+    run.write_table("items", items_table(benchmark))
     _collect(run, benchmark, stages, [*benchmark.dropped, *unusable], scanned)
-    for corpus, result in zip(corpora, scanned, strict=True):
-        identity = {"fingerprint": corpus_fingerprint(corpus), "source": corpus.source}
-        run.update("inputs", {f"corpus:{corpus.name}": {**identity, "reader": corpus.reader}})
-        run.update("stages", {f"{STAGE}:{corpus.name}": vars(result)})
+    run.update("stages", {f"{STAGE}:{one.corpus}": vars(one) for one in scanned}, replace=True)
     return scanned
+
+
+def _settings(benchmark: Benchmark, corpus: Corpus) -> dict[str, Any]:
+    """Everything but the shards' own input that shapes a result; a change makes all shards new."""
+    how = (
+        {one.name: repr(getattr(corpus, one.name)) for one in dataclasses.fields(corpus)}
+        if dataclasses.is_dataclass(corpus)
+        else {"source": corpus.source}
+    )
+    return {
+        "heldout": __version__,
+        "benchmark": benchmark.fingerprint,
+        "methods": METHODS,
+        "reader": corpus.reader,
+        "corpus": how,
+    }
 
 
 def _scan_corpus(
     index: ExactIndex, corpus: Corpus, stage: Stage, engine: Engine, quiet: bool
 ) -> Scanned:
-    result = Scanned(corpus.name, corpus.source, corpus.reader, 0, 0)
+    result = Scanned(corpus.name, corpus.source, corpus.reader, corpus_fingerprint(corpus))
     title = f"scanning {corpus.name}"
     with progress(title, corpus.count_shards(), "shards", disabled=quiet) as step:
 
@@ -90,11 +115,11 @@ def _scan_corpus(
                 result.failed[shard.id] = outcome.error or "no result"
                 step()
                 continue
-            stage.save(shard.index, shard.key, found)
+            stage.save(shard.index, found)
             step(items=found.counts["items"])
     if result.shards == 0:
         raise InputError(f"{corpus.source}: nothing to read was found in this corpus")
-    result.counts = stage.counts()
+    result.counts |= stage.counts()
     return result
 
 
@@ -111,18 +136,19 @@ def _collect(
         for result in scanned
         for shard, error in result.failed.items()
     ]
-    # The benchmark's own tables are one more, first shard, so that one merge joins everything.
-    own = Stage(run.path / "stages" / "benchmark", {"fingerprint": benchmark.fingerprint})
-    matched = _matched_digests(stages)
-    own_tables = {
-        "dropped": dropped_table([*dropped, *failed]),
-        "thumbnails": make_table("thumbnails", _benchmark_thumbnails(benchmark, matched)),
-    }
-    own.plan(0, key := f"{len(matched)} {len(failed)} {_hash(sorted(matched))}")
-    own.save(0, key, ShardResult(own_tables))
-    for name, unique in (("matches", None), ("dropped", None), ("thumbnails", "digest")):
-        Stage.merge_all([own, *stages], name, run.table_path(name), unique=unique)
-    for stage in [own, *stages]:
+    thumbnails = _benchmark_thumbnails(benchmark, _matched_digests(stages))
+    Stage.merge_all(stages, "matches", run.table_path("matches"))
+    Stage.merge_all(
+        stages, "dropped", run.table_path("dropped"), first=dropped_table([*dropped, *failed])
+    )
+    Stage.merge_all(
+        stages,
+        "thumbnails",
+        run.table_path("thumbnails"),
+        first=make_table("thumbnails", thumbnails),
+        unique="digest",
+    )
+    for stage in stages:
         stage.sweep()
 
 
@@ -145,9 +171,7 @@ def _benchmark_thumbnails(benchmark: Benchmark, wanted: set[str]) -> Iterator[di
 
 def items_table(benchmark: Benchmark) -> Any:
     def digests(refs: Sequence[ImageRef]) -> list[str]:
-        """Pixel digests; empty where a picture is unreadable or flat and cannot be compared."""
-        found = (benchmark.digests[ref] for ref in refs)
-        return [d.pixels if isinstance(d, Digests) and not d.blank else "" for d in found]
+        return [picture_key(benchmark, ref) for ref in refs]
 
     return make_table(
         "items",
@@ -172,6 +196,7 @@ def items_table(benchmark: Benchmark) -> Any:
 
 def _identity(benchmark: Benchmark) -> dict[str, Any]:
     return {
+        "name": benchmark.name,
         "fingerprint": benchmark.fingerprint,
         "source": benchmark.source,
         "reader": benchmark.reader,

@@ -31,7 +31,7 @@ def write_report(run: Run, findings: Sequence[Finding], claims: Sequence[Claim])
     gallery, pairs = pairs_shown(run)
     checked = run.read_json("check.json") if (run.path / "check.json").exists() else None
     page = environment.get_template("report.html.j2").render(
-        benchmark=_benchmark(manifest),
+        benchmark=manifest["inputs"]["benchmark"],
         headline=_headline(claims),
         claims=sorted(claims, key=lambda claim: _STRENGTH.index(claim.status)),
         findings={finding.id: finding for finding in findings},
@@ -41,19 +41,11 @@ def write_report(run: Run, findings: Sequence[Finding], claims: Sequence[Claim])
         dropped=_dropped(run),
         scans=list(manifest["stages"].values()),
         manifest=manifest,
-        command=shlex.join(manifest["command"]),
+        command=shlex.join(manifest["commands"][-1]),
     )
     path = run.path / "report.html"
     write_atomic(path, page)
     return path
-
-
-def _benchmark(manifest: dict[str, Any]) -> dict[str, Any]:
-    for key, identity in manifest["inputs"].items():
-        role, _, name = key.partition(":")
-        if role == "benchmark":
-            return {"name": name, **identity}
-    return {"name": "benchmark", "items": 0, "fingerprint": "", "source": "", "reader": ""}
 
 
 def _headline(claims: Sequence[Claim]) -> tuple[str, str]:

@@ -1,6 +1,6 @@
 """Statistics the audit rests on: NumPy and SciPy only, nothing of ours."""
 
-from heldout.stats.grouping import Grouping, order_grouping, order_trend
+from heldout.stats.grouping import Grouping, holm, order_grouping, order_trend
 from heldout.stats.intervals import (
     Interval,
     MeanTest,
@@ -16,6 +16,7 @@ __all__ = [
     "binomial_interval",
     "cluster_mean_test",
     "cluster_rate_interval",
+    "holm",
     "order_grouping",
     "order_trend",
 ]

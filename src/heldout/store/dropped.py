@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from heldout.store.schema import make_table
 
@@ -15,6 +15,8 @@ class Dropped:
     id: str  # what a person would search for: an item id, a file, a row
     reason: str  # few, stable words, so that reasons can be counted
     detail: str  # the facts of this case
+    #: what is lost: one item, nobody knows how many (a cut archive), or words beside a kept image
+    scope: Literal["item", "many", "words"] = "item"
 
 
 def dropped_table(dropped: Iterable[Dropped]) -> Any:

@@ -35,29 +35,44 @@ class Run:
         run = cls(Path(path))
         if run.path.exists() and not run.path.is_dir():
             raise InputError(f"{path} is a file; --out needs the name of a folder")
-        if run.manifest_path.exists():
-            run.manifest()  # refuse a folder of another version before touching it
-            return run
-        if run.path.exists() and any(run.path.iterdir()):
-            raise InputError(
-                f"{path} is not empty and is not a run folder; choose another folder for --out"
-            )
-        run.path.mkdir(parents=True, exist_ok=True)
-        write_json(
-            run.manifest_path,
-            {
-                "manifest_version": MANIFEST_VERSION,
-                "created": _now(),
-                "command": command if command is not None else ["heldout", *sys.argv[1:]],
-                "seed": seed,
-                "python": platform.python_version(),
-                "platform": platform.platform(),
-                "packages": _versions(),
-                "inputs": {},
-                "stages": {},
-            },
-        )
+        command = command if command is not None else ["heldout", *sys.argv[1:]]
+        try:
+            run.path.mkdir(parents=True, exist_ok=True)
+            with exclusive(run.path / ".manifest.lock"):
+                run._create_or_continue(command, seed)
+        except OSError as error:
+            raise InputError(f"--out {path} cannot be written: {error.strerror}") from error
         return run
+
+    def _create_or_continue(self, command: list[str], seed: int) -> None:
+        if self.manifest_path.exists():
+            manifest = self.manifest()
+            if manifest["seed"] != seed:
+                raise InputError(
+                    f"{self.path} was made with seed {manifest['seed']}, not {seed}: "
+                    f"use another --out or the same --seed"
+                )
+            if manifest["commands"][-1] != command:
+                manifest["commands"].append(command)
+                write_json(self.manifest_path, manifest)
+            return
+        # Files with a leading dot are ours (a lock) or were ours (a first write that was killed).
+        if any(not entry.name.startswith(".") for entry in self.path.iterdir()):
+            raise InputError(
+                f"{self.path} is not empty and is not a run folder; choose another folder for --out"
+            )
+        manifest = {
+            "manifest_version": MANIFEST_VERSION,
+            "created": _now(),
+            "commands": [command],
+            "seed": seed,
+            "python": platform.python_version(),
+            "platform": platform.platform(),
+            "packages": _versions(),
+            "inputs": {},
+            "stages": {},
+        }
+        write_json(self.manifest_path, manifest)
 
     @classmethod
     def open(cls, path: str | Path) -> Run:
@@ -84,24 +99,30 @@ class Run:
             )
         return manifest
 
-    def update(self, section: str, entries: Mapping[str, Any]) -> None:
-        """Merge ``entries`` into one section of the manifest; safe beside other processes."""
+    def update(self, section: str, entries: Mapping[str, Any], *, replace: bool = False) -> None:
+        """Merge ``entries`` into one section of the manifest, or make them all that is in it."""
         with exclusive(self.path / ".manifest.lock"):
             manifest = self.manifest()
-            manifest.setdefault(section, {}).update(entries)
+            kept = {} if replace else manifest.get(section, {})
+            manifest[section] = {**kept, **entries}
             manifest["updated"] = _now()
             write_json(self.manifest_path, manifest)
 
-    def claim_input(self, role: str, name: str, identity: Mapping[str, Any]) -> None:
-        """Record an input; a run folder never mixes results of two revisions of one input."""
-        known = self.manifest()["inputs"].get(f"{role}:{name}")
+    def claim_benchmark(self, identity: Mapping[str, Any]) -> None:
+        """Say what this run is about: one revision of one benchmark, from the first call on."""
+        known = self.manifest()["inputs"].get("benchmark")
+        if known is not None and known["name"] != identity["name"]:
+            raise InputError(
+                f"{self.path} is about the benchmark '{known['name']}', not '{identity['name']}': "
+                f"a run folder holds one benchmark, use another --out"
+            )
         if known is not None and known["fingerprint"] != identity["fingerprint"]:
             raise InputError(
-                f"{self.path} holds results for {role} '{name}' with fingerprint "
+                f"{self.path} holds results for '{known['name']}' with fingerprint "
                 f"{known['fingerprint'][:12]}, but it now reads {identity['fingerprint'][:12]}: its "
                 f"content or order changed. Choose another --out, or remove the folder to start over"
             )
-        self.update("inputs", {f"{role}:{name}": dict(identity)})
+        self.update("inputs", {"benchmark": dict(identity)})
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[None]:

@@ -17,7 +17,8 @@ VERSIONS = {"items": 1, "matches": 1, "dropped": 1, "thumbnails": 1}
 
 _COLUMNS: dict[str, list[tuple[str, pa.DataType]]] = {
     # What was protected: the benchmark as it was read, one row per item, in release order.
-    # image_digests are of native pixels, empty where an image cannot be compared.
+    # image_digests are of native pixels ("bytes:…" where nobody can decode an image), empty where
+    # an image cannot be compared at all.
     "items": [
         ("benchmark_id", pa.string()),
         ("position", pa.int64()),

@@ -1,8 +1,8 @@
 """A stage: work over many shards, each finished shard written once and for good.
 
 A shard's tables are written into a hidden folder which is then renamed: the rename is the marker.
-The folder's name carries the shard's position and a key of its input, so a shard whose input has
-changed is a different shard, and shards of any order or number of workers merge the same way.
+The folder's name is a digest of the shard's input and of the settings, so a shard whose input has
+changed is a different shard, and one that only moved up or down the list is not done again.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ import pyarrow.parquet as pq
 from heldout.store.atomic import replacing
 from heldout.store.schema import SCHEMAS
 
+_COUNTS = "counts.json"
+
 
 @dataclass
 class ShardResult:
@@ -38,62 +40,84 @@ class Stage:
         self.folder = folder
         self.folder.mkdir(parents=True, exist_ok=True)
         self._salt = json.dumps(params, sort_keys=True, default=str)
-        self._planned: list[str] = []
-        self._finished = {entry.name for entry in os.scandir(folder) if entry.name[0] != "."}
+        self._planned: dict[int, str] = {}  # folder names by shard index, in shard order
+        self._taken: set[str] = set()
+        self._finished = {
+            entry.name
+            for entry in os.scandir(folder)
+            if entry.name[0] != "." and Path(entry.path, _COUNTS).exists()
+        }
 
     def plan(self, index: int, key: str) -> bool:
-        """Make shard ``index`` (whose input has ``key``) part of this stage; True if still to do."""
-        name = self._name(index, key)
-        self._planned.append(name)
-        return name not in self._finished
+        """Make shard ``index``, whose input has ``key``, part of this stage; True if it is to do."""
+        # The first shard may speak for its corpus as a whole, so it is never just any shard.
+        text = f"{self._salt}\n{index == 0}\n{key}"
+        name = digest = hashlib.sha256(text.encode()).hexdigest()[:24]
+        repeat = 1
+        while name in self._taken:  # equal input twice is two shards
+            repeat += 1
+            name = f"{digest}-{repeat}"
+        self._taken.add(name)
+        self._planned[index] = name
+        if name not in self._finished:
+            return True
+        counts = json.loads((self.folder / name / _COUNTS).read_text())
+        if counts.get("missing"):  # what was missing then may be there now
+            self._finished.discard(name)
+            return True
+        return False
 
-    def save(self, index: int, key: str, result: ShardResult) -> None:
-        name = self._name(index, key)
+    def save(self, index: int, result: ShardResult) -> None:
+        """Keep a planned shard's result: from the rename on, no kill can take it away."""
+        name = self._planned[index]
+        target = self.folder / name
         temporary = self.folder / f".{name}.{os.getpid()}.tmp"
         shutil.rmtree(temporary, ignore_errors=True)
         temporary.mkdir()
         for table_name, table in result.tables.items():
             if table.num_rows:
-                pq.write_table(table, temporary / f"{table_name}.parquet", compression="zstd")
-        (temporary / "counts.json").write_text(json.dumps(result.counts))
-        try:
-            temporary.rename(self.folder / name)
-        except OSError:
-            # Somebody else finished the same shard: the same input gave the same result.
-            shutil.rmtree(temporary, ignore_errors=True)
-            if not (self.folder / name).exists():
-                raise
+                path = temporary / f"{table_name}.parquet"
+                pq.write_table(table, path, compression="zstd")
+                _sync(path)
+        (temporary / _COUNTS).write_text(json.dumps(result.counts))
+        _sync(temporary / _COUNTS)
+        if target.exists():  # done before, but with something missing or half on disk
+            stale = self.folder / f".{name}.{os.getpid()}.old"
+            target.rename(stale)
+            shutil.rmtree(stale, ignore_errors=True)
+        temporary.rename(target)
         self._finished.add(name)
-
-    def missing(self) -> int:
-        """How many planned shards have no result yet."""
-        return sum(name not in self._finished for name in self._planned)
 
     def counts(self) -> dict[str, int]:
         """Counts summed over the planned and finished shards."""
         total: dict[str, int] = {}
-        for name in self._planned:
+        for name in self._planned.values():
             if name in self._finished:
-                for key, value in json.loads(
-                    (self.folder / name / "counts.json").read_text()
-                ).items():
+                for key, value in json.loads((self.folder / name / _COUNTS).read_text()).items():
                     total[key] = total.get(key, 0) + value
         return total
 
     def parts(self, table_name: str) -> Iterator[Path]:
         """The finished shards' files of one table, in shard order."""
-        for name in sorted(self._planned):
+        for index in sorted(self._planned):
+            name = self._planned[index]
             part = self.folder / name / f"{table_name}.parquet"
-            if part.exists():
+            if name in self._finished and part.exists():
                 yield part
 
     @staticmethod
     def merge_all(
-        stages: Sequence[Stage], table_name: str, target: Path, *, unique: str | None = None
+        stages: Sequence[Stage],
+        table_name: str,
+        target: Path,
+        *,
+        first: pa.Table | None = None,
+        unique: str | None = None,
     ) -> int:
         """Join one table of all planned shards of ``stages`` into ``target``; returns its rows.
 
-        ``unique`` names a column of which only the first row per value is kept.
+        ``first`` comes before the shards; ``unique`` names a column of which only the first row
+        per value is kept.
         """
         seen: set[str] = set()
         rows = 0
@@ -102,8 +126,7 @@ class Stage:
             replacing(target) as temporary,
             pq.ParquetWriter(temporary, schema, compression="zstd") as writer,
         ):
-            for part in (part for stage in stages for part in stage.parts(table_name)):
-                table = pq.read_table(part, schema=schema)
+            for table in _tables(stages, table_name, first):
                 if unique is not None:
                     new = []
                     for value in table.column(unique).to_pylist():
@@ -117,11 +140,19 @@ class Stage:
 
     def sweep(self) -> None:
         """Remove half-written folders of dead processes and shards that are no longer planned."""
-        planned = set(self._planned)
         for entry in os.scandir(self.folder):
-            if entry.name not in planned:
+            if entry.name not in self._taken:
                 shutil.rmtree(entry.path, ignore_errors=True)
 
-    def _name(self, index: int, key: str) -> str:
-        digest = hashlib.sha256(f"{self._salt}\n{key}".encode()).hexdigest()[:16]
-        return f"{index:08d}-{digest}"
+
+def _tables(stages: Sequence[Stage], table_name: str, first: pa.Table | None) -> Iterator[pa.Table]:
+    if first is not None:
+        yield first
+    for stage in stages:
+        for part in stage.parts(table_name):
+            yield pq.read_table(part, schema=SCHEMAS[table_name])
+
+
+def _sync(path: Path) -> None:
+    with path.open("rb") as file:
+        os.fsync(file.fileno())

@@ -1,12 +1,14 @@
 """Claims about exact overlap: what the counts are worth, and what they cannot say.
 
-| leaked images | controls                          | status       |
-|---------------|-----------------------------------|--------------|
-| any           | identity and coverage passed      | survives     |
-| any           | coverage failed                   | survives (a lower bound) |
-| none          | coverage passed                   | clean, for exact copies  |
-| none          | coverage failed                   | qualified    |
-| –             | nothing could be compared         | not testable |
+| leaked images | benchmark and corpus were read   | status                        |
+|---------------|----------------------------------|-------------------------------|
+| any           | all of it                        | survives                      |
+| any           | in part                          | survives, as a lower bound    |
+| none          | all of it                        | clean, as to exact copies     |
+| none          | in part                          | qualified                     |
+| –             | nothing could be compared        | not testable                  |
+
+Equal digests need no control of their own: they are compared, not inferred.
 """
 
 from __future__ import annotations
@@ -17,24 +19,23 @@ from typing import Any
 from heldout.detect import Finding
 from heldout.verdict.claim import Claim, Control, Status
 
-# Unread corpus items above this share make "none found" a statement about the readable part only.
-COVERAGE = 0.01
+# Above this share of unread images, "none found" is a statement about the readable part only.
+UNREAD = 0.01
 
 
 def overlap_claims(findings: Sequence[Finding], scanned: Mapping[str, Any]) -> list[Claim]:
     """One claim per corpus; ``scanned`` is the manifest's record of that corpus' scan."""
     images, questions, *rest = findings
     answers = rest[0] if rest else None
-    cell = images.cell
-    controls = [_identity(images), _coverage(scanned)]
-    status, why = _status(images, controls)
+    controls = [_benchmark_coverage(images), _corpus_coverage(scanned)]
+    status = _status(images, controls)
     return [
         Claim(
-            id=f"overlap/{cell.corpus}",
-            cell=cell,
-            sentence=_sentence(images, questions, answers),
+            id=f"overlap/{images.cell.corpus}",
+            cell=images.cell,
+            sentence=_sentence(status, images, questions, answers),
             status=status,
-            why=why,
+            why=_why(status, images, controls),
             findings=[finding.id for finding in findings],
             controls=controls,
             next_step=_next_step(status, answers),
@@ -42,55 +43,71 @@ def overlap_claims(findings: Sequence[Finding], scanned: Mapping[str, Any]) -> l
     ]
 
 
-def _identity(images: Finding) -> Control:
-    methods = images.details["by_method"]
-    told = ", ".join(f"{count:,} by {method}" for method, count in methods.items()) or "no match"
-    reason = (
-        f"matches rest on SHA-256 of original bytes or of native pixels ({told}); flat pictures, "
-        f"which all look alike, are kept out"
+def _benchmark_coverage(images: Finding) -> Control:
+    lost = int(images.details["images_not_comparable"])
+    told = f"{images.n:,} pictures of the benchmark could be compared"
+    if lost:
+        told += f", {lost:,} could not (missing, unreadable or flat)"
+    share = lost / (lost + images.n) if lost + images.n else 1.0
+    return Control(
+        name="benchmark coverage", outcome="failed" if share > UNREAD else "passed", reason=told
     )
-    return Control(name="identity", outcome="passed", reason=reason)
 
 
-def _coverage(scanned: Mapping[str, Any]) -> Control:
+def _corpus_coverage(scanned: Mapping[str, Any]) -> Control:
     counts, failed = scanned["counts"], scanned["failed"]
-    dropped, read = counts.get("dropped", 0), counts.get("items", 0)
-    total = dropped + read
-    share = dropped / total if total else 1.0
-    told = f"{read:,} corpus items read, {dropped:,} dropped with a reason ({share:.2%})"
+    compared, lost, archives = counts["images"], counts["lost_items"], counts["lost_containers"]
+    share = lost / (lost + compared) if lost + compared else 1.0
+    told = (
+        f"{compared:,} images of the corpus were compared, {lost:,} items were lost ({share:.2%})"
+    )
+    if archives:
+        told += f", and {archives:,} archives, files or folders in whole or in part"
     if failed:
-        told += f", {len(failed)} of {scanned['shards']} shards failed"
-    outcome = "failed" if failed or share > COVERAGE else "passed"
-    return Control(name="coverage", outcome=outcome, reason=told)  # type: ignore[arg-type]
+        told += f"; {len(failed)} of {scanned['shards']} shards failed"
+    bad = bool(failed or archives or share > UNREAD)
+    return Control(name="corpus coverage", outcome="failed" if bad else "passed", reason=told)
 
 
-def _status(images: Finding, controls: Sequence[Control]) -> tuple[Status, str]:
-    covered = all(control.outcome == "passed" for control in controls)
-    if images.n == 0:
-        return "not testable", "no image of the benchmark could be read"
-    if images.details["corpus_images_compared"] == 0:
-        return "not testable", "no image of the corpus could be read"
+def _status(images: Finding, controls: Sequence[Control]) -> Status:
+    if images.n == 0 or images.details["corpus_images_compared"] == 0:
+        return "not testable"
     if images.statistic.value > 0:
-        why = "identical bytes or pixels are the same image; no control speaks against it"
-        return (
-            "survives",
-            why
-            if covered
-            else f"{why}, and parts of the corpus are unread: at least this much leaked",
-        )
-    bound = images.effect.high
-    why = f"no exact copy among {images.n:,} images (95 % upper limit of the rate {bound:.1%})"
-    if not covered:
-        return "qualified", f"{why}, but part of the corpus could not be read"
-    return "clean", f"{why}; blind to {'; '.join(images.blind_to)}"
+        return "survives"
+    covered = all(control.outcome == "passed" for control in controls)
+    return "clean" if covered else "qualified"
 
 
-def _sentence(images: Finding, questions: Finding, answers: Finding | None) -> str:
+def _why(status: Status, images: Finding, controls: Sequence[Control]) -> str:
+    failed = "; ".join(control.reason for control in controls if control.outcome == "failed")
+    compared = images.details["corpus_images_compared"]
+    if status == "not testable":
+        return failed or "nothing could be compared"
+    if status == "survives":
+        why = "equal bytes or equal native pixels are the same image"
+        return f"{why}; this is a lower bound, because {failed}" if failed else why
+    if status == "qualified":
+        return failed
+    return (
+        f"every one of {images.n:,} pictures was compared with {compared:,} images of the corpus; "
+        f"not looked for: {'; '.join(images.blind_to)}"
+    )
+
+
+def _sentence(status: Status, images: Finding, questions: Finding, answers: Finding | None) -> str:
     benchmark, corpus = images.cell.benchmark, images.cell.corpus
-    if images.statistic.value == 0:
+    compared = int(images.details["corpus_images_compared"])
+    if status == "not testable":
+        return f"{benchmark} and {corpus} could not be compared."
+    if status == "qualified":
+        return (
+            f"No exact copy was found among the {images.n:,} images of {benchmark} and the "
+            f"{compared:,} of {corpus} that could be read; parts of them could not."
+        )
+    if status == "clean":
         return f"No image of {benchmark} is in {corpus} as an exact copy."
     effect = images.effect
-    told = "the corpus carries no answers that could have leaked with them"
+    told = "answers were not compared, since the corpus has no answer fields"
     if answers is not None:
         told = f"{int(answers.statistic.value):,} of them leaked together with their answer"
     return (
@@ -107,7 +124,7 @@ def _next_step(status: Status, answers: Finding | None) -> str:
     if status == "survives":
         return "report the score with and without the leaked images"
     if status == "qualified":
-        return "make the dropped part of the corpus readable (see the dropped table) and run again"
+        return "make readable what was lost (see the dropped table) and run the same command again"
     if status == "not testable":
         return "run heldout check on the benchmark, and look at the dropped table"
     return "exact copies are the narrowest kind of leak: near-duplicates were not looked for"

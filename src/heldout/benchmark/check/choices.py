@@ -41,7 +41,7 @@ def _letters(benchmark: Benchmark) -> Iterator[Problem]:
         hits = [float(index == position) for _, _, _, index in chosen]
         chances = [1.0 / n if position < n else 0.0 for _, _, n, _ in chosen]
         test = cluster_mean_test(np.subtract(hits, chances), clusters)
-        if test.z > 0 and (best is None or test.p < best[0]):
+        if test.t > 0 and (best is None or test.p < best[0]):
             best = test.p, position, hits, chances
     if best is None:
         return

@@ -129,9 +129,7 @@ def _options(benchmark: Benchmark) -> Iterator[Problem]:
 
 
 def _ids(benchmark: Benchmark) -> Iterator[Problem]:
-    repeated = [
-        e.id for e in benchmark if re.search(r"#\d+$", e.id) and _base(e.id) in _ids_of(benchmark)
-    ]
+    repeated = list(benchmark.repeated_ids)
     if repeated:
         yield problem(
             "duplicate-id",
@@ -141,14 +139,6 @@ def _ids(benchmark: Benchmark) -> Iterator[Problem]:
             repeated,
             len(benchmark),
         )
-
-
-def _base(identifier: str) -> str:
-    return identifier.rsplit("#", 1)[0]
-
-
-def _ids_of(benchmark: Benchmark) -> set[str]:
-    return {example.id for example in benchmark}
 
 
 def _repeats_and_contradictions(benchmark: Benchmark) -> Iterator[Problem]:

@@ -24,18 +24,29 @@ def benchmark_facts(benchmark: Benchmark) -> dict[str, Any]:
         "items": len(benchmark),
         "images": len({d.pixels for d in readable}) + len(benchmark.images) - len(readable),
         "images_readable": len(readable),
+        "items_per_image": _per_image(benchmark),
         "clusters": len(sizes),
         "cluster_key": benchmark.cluster_key,
-        "items_per_cluster": {
-            "mean": round(float(sizes.mean()), 2),
-            "max": int(sizes.max()),
-        },
+        "items_per_cluster": {"mean": round(float(sizes.mean()), 2), "max": int(sizes.max())},
         "multiple_choice": sum(bool(example.options) for example in benchmark),
         "scripts": dict(scripts(benchmark).most_common()),
         "languages": _column(benchmark, ALIASES["lang"]),
         "answer_types": _column(benchmark, ("answer_type",)),
         "dropped": len(benchmark.dropped),
     }
+
+
+def _per_image(benchmark: Benchmark) -> dict[str, float]:
+    """How many items show one picture: the cluster structure every interval has to respect."""
+    shown: Counter[str] = Counter()
+    for example in benchmark:
+        pictures = {
+            found.pixels if isinstance(found := benchmark.digests[ref], Digests) else ref.name
+            for ref in example.images
+        }
+        shown.update(pictures)
+    mean = sum(shown.values()) / len(shown) if shown else 0.0
+    return {"mean": round(mean, 2), "max": max(shown.values(), default=0)}
 
 
 def scripts(benchmark: Benchmark) -> Counter[str]:

@@ -7,7 +7,16 @@ from collections.abc import Iterator
 
 from heldout.benchmark.benchmark import Benchmark
 from heldout.benchmark.check.problem import Problem, problem
-from heldout.image import Digests, ImageError
+from heldout.image import (
+    ArrowCell,
+    Digests,
+    EncodedText,
+    ImageError,
+    ParquetCell,
+    TextField,
+)
+
+_INLINE = (ArrowCell, EncodedText, ParquetCell, TextField)
 
 
 def picture_rules(benchmark: Benchmark) -> Iterator[Problem]:
@@ -67,13 +76,12 @@ def _unreadable(benchmark: Benchmark, n: int) -> Iterator[Problem]:
 
 
 def _copies(benchmark: Benchmark, n: int) -> Iterator[Problem]:
-    same: dict[str, list[str]] = defaultdict(list)
+    same: dict[str, set[str]] = defaultdict(set)
     for ref, found in benchmark.digests.items():
-        if isinstance(found, Digests) and not found.blank:
-            same[found.pixels].append(ref.name)
-    # Inline images have a reference per row: only different names are different claims.
-    copies = [sorted(set(names)) for names in same.values() if len(set(names)) > 1]
-    named = [names for names in copies if all(_is_a_name(name) for name in names)]
+        # Inline images come once per row and have no name of their own to disagree about.
+        if isinstance(found, Digests) and not found.blank and not isinstance(ref.location, _INLINE):
+            same[found.pixels].add(ref.name)
+    named = [sorted(names) for names in same.values() if len(names) > 1]
     if named:
         yield problem(
             "duplicate-image",
@@ -84,7 +92,3 @@ def _copies(benchmark: Benchmark, n: int) -> Iterator[Problem]:
             n,
             "images",
         )
-
-
-def _is_a_name(name: str) -> bool:
-    return " row " not in name

@@ -7,7 +7,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, Field
 
 Severity = Literal["error", "warning", "note"]
-EXAMPLES_KEPT = 5
+EXAMPLES_KEPT = 1000  # a JSON reader wants all of them; a table shows three
 
 
 class Problem(BaseModel):
@@ -30,7 +30,8 @@ class OrderFact(BaseModel):
     kind: Literal["grouping", "trend"]
     strength: float
     z: float
-    p: float
+    p: float  # from random orders, two-sided, add-one
+    p_adjusted: float  # Holm, over all properties of this benchmark
 
 
 class SplitOverlap(BaseModel):
@@ -38,6 +39,7 @@ class SplitOverlap(BaseModel):
 
     other: str
     images: int  # distinct images of this split that could be compared
+    images_not_compared: int  # missing, unreadable or flat
     images_same_bytes: int
     images_same_pixels: int  # byte-identical ones included
     questions: int

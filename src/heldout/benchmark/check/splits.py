@@ -13,37 +13,33 @@ from heldout.image import Digests
 
 
 def split_overlap(benchmark: Benchmark, other: Benchmark) -> SplitOverlap:
-    """Images counted as distinct pictures, questions as items: two denominators, never mixed."""
-    theirs = [d for d in other.digests.values() if isinstance(d, Digests) and not d.blank]
-    their_bytes = {d.bytes for d in theirs}
-    their_pixels = {d.pixels for d in theirs}
-    ours = {d.pixels: d for d in benchmark.digests.values() if isinstance(d, Digests)}
-    our_bytes: dict[str, set[str]] = defaultdict(set)
-    for found in benchmark.digests.values():
-        if isinstance(found, Digests):
-            our_bytes[found.pixels].add(found.bytes)
-    shared = {pixels for pixels in ours if pixels in their_pixels}
-    asked = {
-        (picture_key(other, example), normal(example.question)): normal(example.answer)
-        for example in other
-    }
-    answered = {
-        (picture_key(other, example), normal(example.question), normal(example.answer))
-        for example in other
-    }
+    """Images counted as distinct pictures, questions as items: two denominators, never mixed.
+
+    Flat and unreadable pictures identify nothing and are left out on both sides.
+    """
+    ours, theirs = _pictures(benchmark), _pictures(other)
+    their_bytes = {one for files in theirs.values() for one in files}
+    shared = ours.keys() & theirs.keys()
+    asked: set[tuple[object, str]] = set()
+    answered: set[tuple[object, str, str]] = set()
+    for example in other:
+        key = picture_key(other, example)
+        asked.add((key, normal(example.question)))
+        answered.add((key, normal(example.question), normal(example.answer)))
     on_shared = repeated = with_answer = 0
     for example in benchmark:
         pixels = picture_key(benchmark, example)
-        if pixels is None:
+        if pixels is None or not any(part in shared for part in pixels):
             continue
-        on_shared += any(part in shared for part in pixels)
+        on_shared += 1
         question, answer = normal(example.question), normal(example.answer)
         repeated += bool(question) and (pixels, question) in asked
         with_answer += bool(question) and (pixels, question, answer) in answered
     return SplitOverlap(
         other=other.name,
         images=len(ours),
-        images_same_bytes=sum(bool(our_bytes[p] & their_bytes) for p in ours),
+        images_not_compared=len(benchmark.images) - _usable(benchmark),
+        images_same_bytes=sum(bool(files & their_bytes) for files in ours.values()),
         images_same_pixels=len(shared),
         questions=len(benchmark),
         questions_on_shared_images=on_shared,
@@ -52,24 +48,40 @@ def split_overlap(benchmark: Benchmark, other: Benchmark) -> SplitOverlap:
     )
 
 
+def _pictures(benchmark: Benchmark) -> dict[str, set[str]]:
+    """The files (by byte digest) of every picture (by pixel digest) that identifies anything."""
+    files: dict[str, set[str]] = defaultdict(set)
+    for found in benchmark.digests.values():
+        if isinstance(found, Digests) and not found.blank:
+            files[found.pixels].add(found.bytes)
+    return files
+
+
+def _usable(benchmark: Benchmark) -> int:
+    return sum(isinstance(d, Digests) and not d.blank for d in benchmark.digests.values())
+
+
 def split_rules(benchmark: Benchmark, other: Benchmark, overlap: SplitOverlap) -> Iterator[Problem]:
     shared = overlap.images_same_pixels
     if shared:
+        lost = overlap.images_not_compared
         pixels = {d.pixels for d in other.digests.values() if isinstance(d, Digests)}
         names = [
             ref.name
             for ref, d in benchmark.digests.items()
             if isinstance(d, Digests) and d.pixels in pixels and not d.blank
         ]
-        every = "every one" if shared == overlap.images else f"{shared:,}"
-        verb = "is" if shared in (1, overlap.images) else "are"
+        complete = shared == overlap.images and shared > 1
+        every = "every one" if complete else f"{shared:,}"
+        verb = "is" if shared == 1 or complete else "are"
         found = problem(
             "shared-images",
             "error",
             f"{every} of the {overlap.images:,} images ({shared / overlap.images:.1%}) {verb} also in "
             f"{other.name}: {overlap.images_same_bytes:,} byte for byte, "
             f"{shared - overlap.images_same_bytes:,} more pixel for pixel; "
-            f"{overlap.questions_on_shared_images:,} of {overlap.questions:,} questions are about them",
+            f"{overlap.questions_on_shared_images:,} of {overlap.questions:,} questions are about them"
+            + (f" ({lost:,} images could not be compared)" if lost else ""),
             "split by image (or patient): a score on this split is not a held-out score",
             names,
             overlap.images,

@@ -27,8 +27,8 @@ class DelimitedReader:
 
     def recognises(self, path: Path) -> bool:
         start = head(path)
-        if start.startswith((b"\xff\xfe", b"\xfe\xff")):
-            return True  # UTF-16: reading it says what to do
+        if start.startswith((b"\xff\xfe", b"\xfe\xff")) or _only_returns(start):
+            return True  # UTF-16, or a Macintosh's lines: reading it says what to do
         first = start.split(b"\n", 1)[0]
         return b"\0" not in first and len(_names(first, _delimiter(first))) >= 2
 
@@ -58,6 +58,11 @@ class _Table:
         start = head(path)
         if start.startswith((b"\xff\xfe", b"\xfe\xff")):
             raise InputError(f"{path} is UTF-16 text: save it as UTF-8 and try again")
+        if _only_returns(start):
+            raise InputError(
+                f"{path} ends its lines with carriage returns alone, as old Macintosh programs did: "
+                f"convert it with: tr '\\r' '\\n' < {path.name} > converted{path.suffix}"
+            )
         delimiter = _delimiter(start.split(b"\n", 1)[0])
         first = next(records(path, delimiter), None)
         if first is None or first.problem or not first.data.strip():
@@ -99,6 +104,11 @@ class _Table:
                     record,
                     number,
                 )
+
+
+def _only_returns(start: bytes) -> bool:
+    first, mark, _ = start.partition(b"\r")
+    return bool(mark) and b"\n" not in start and len(_names(first, _delimiter(first))) >= 2
 
 
 def _fields(record: Record, delimiter: str) -> list[str] | str:

@@ -10,15 +10,18 @@ from pathlib import Path
 from heldout.benchmark.readers.base import Row
 from heldout.benchmark.readers.pipes import PipesReader
 from heldout.benchmark.source import split_of
+from heldout.image import FileOnDisk, ImageRef
+from heldout.image.kinds import (
+    HEAD,
+    IMAGE_ENDINGS,
+    ending,
+    is_sidecar,
+    looks_like_image,
+    readable,
+)
 from heldout.store import Dropped
 
-EXTENSIONS = frozenset({
-    ".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff", ".jp2", ".avif", ".ppm",
-    ".pgm", ".dcm",
-})  # fmt: skip
 _DATA = (".json", ".jsonl", ".ndjson", ".parquet", ".pq", ".csv", ".tsv", ".tab", ".arrow")
-_SIDECARS = (".md", ".txt", ".rst", ".html", ".pdf", ".yaml", ".yml", ".xml", ".bib", ".cff")
-_SIDECAR_NAMES = ("readme", "license", "licence", "copying", "notice", "thumbs.db", "desktop.ini")
 _NOT_CLASSES = ("images", "image", "imgs", "img", "data", "pictures", "photos")
 _LOOK = 200  # entries of a class folder that are looked at: recognising must stay cheap
 
@@ -34,26 +37,23 @@ class ImageFolderReader:
     def rows(self, path: Path) -> Iterator[Row | Dropped]:
         number = 0
         for file in _walk(path):
-            relative = file.relative_to(path).as_posix()
-            try:
-                relative.encode()
-            except UnicodeEncodeError:
-                name = os.fsencode(relative).decode("utf-8", errors="replace")
-                yield Dropped("read", name, "file name is not UTF-8", repr(os.fsencode(relative)))
+            if isinstance(file, Dropped):
+                where = Path(file.id).relative_to(path).as_posix()
+                yield Dropped("read", readable(where), file.reason, file.detail, file.scope)
                 continue
-            if file.is_dir():
-                yield Dropped("read", relative, "link to a folder", f"to {file.resolve()}")
+            if is_sidecar(file.name):
                 continue
-            if file.suffix.lower() not in EXTENSIONS:
-                if not _is_sidecar(file.name):
-                    detail = f"'{file.suffix}' is not the ending of an image"
-                    yield Dropped("read", relative, "not an image file", detail)
+            name = readable(file.relative_to(path).as_posix())
+            if (reason := _refused(file)) is not None:
+                yield Dropped("read", name, *reason)
                 continue
             number += 1
-            parts = relative.split("/")
+            parts = name.split("/")
             named = len(parts) > 1 and parts[0].lower() not in _NOT_CLASSES
             label = {"label": parts[0]} if named else {}
-            yield Row(number, {"id": relative, "image": relative, **label})
+            # A link may lead out of the folder: its name is looked up, and refused, like any other.
+            image = name if file.is_symlink() else ImageRef(name, FileOnDisk(str(file)))
+            yield Row(number, {"id": name, "image": image, **label})
 
 
 def split_images(folder: Path) -> dict[str, Path]:
@@ -73,7 +73,10 @@ def _has_images(folder: Path) -> bool:
     found = False
     for entry in _entries(folder):
         if entry.is_dir():
-            children = list(itertools.islice(_entries(entry), _LOOK))
+            try:
+                children = list(itertools.islice(_entries(entry), _LOOK))
+            except OSError:
+                continue  # reading says which folder it was
             if any(_is_data(child) for child in children):
                 return False
             found = found or any(_is_image(child) for child in children)
@@ -94,7 +97,33 @@ def _entries(folder: Path) -> Iterator[Path]:
 
 
 def _is_image(path: Path) -> bool:
-    return path.suffix.lower() in EXTENSIONS and path.is_file()
+    end = ending(path.name)
+    return path.is_file() and (end in IMAGE_ENDINGS or (not end and looks_like_image(_head(path))))
+
+
+def _head(path: Path) -> bytes:
+    try:
+        with path.open("rb") as file:
+            return file.read(HEAD)
+    except OSError:
+        return b""
+
+
+def _refused(file: Path) -> tuple[str, str] | None:
+    """Why an entry that is no folder and no sidecar is no item either, or None if it is one."""
+    try:
+        if file.is_dir():
+            return "link to a folder", readable(f"to {file.resolve()}; its files are read there")
+        if not file.is_file() and not file.is_symlink():
+            return "not a regular file", "expected an image file"
+    except (OSError, RuntimeError) as error:
+        return "unreadable file", str(error)
+    if ending(file.name) in IMAGE_ENDINGS:
+        return None
+    start = _head(file) if file.is_file() else b""
+    if looks_like_image(start):
+        return None
+    return "not an image", f"ending '{ending(file.name)}', first bytes {start[:16]!r}"
 
 
 def _is_data(path: Path) -> bool:
@@ -104,19 +133,20 @@ def _is_data(path: Path) -> bool:
     return suffix in _DATA and path.is_file()
 
 
-def _is_sidecar(name: str) -> bool:
-    lowered = name.lower()
-    return lowered.endswith(_SIDECARS) or lowered.split(".")[0] in _SIDECAR_NAMES or (
-        lowered in _SIDECAR_NAMES
-    )  # fmt: skip
-
-
-def _walk(folder: Path) -> Iterator[Path]:
-    """Every file below, in one stable order, hidden ones left alone."""
-    entries = sorted(_entries(folder), key=lambda entry: os.fsencode(entry.name))
-    for entry in entries:
+def _walk(folder: Path) -> Iterator[Path | Dropped]:
+    """Every file below in one stable order, and the folders that are not entered."""
+    try:
+        with os.scandir(folder) as found:
+            names = sorted((entry.name for entry in found), key=os.fsencode)
+    except OSError as error:
+        yield Dropped("read", str(folder), "unreadable folder", str(error.strerror), "many")
+        return
+    for name in names:
+        entry = folder / name
         # A link to a folder above would never end: it is listed, not entered.
-        if entry.is_dir() and not entry.is_symlink():
-            yield from _walk(entry)
-        else:
+        if entry.is_symlink() or not entry.is_dir():
             yield entry
+        elif name.startswith("."):
+            yield Dropped("read", str(entry), "hidden folder", "not walked", "many")
+        else:
+            yield from _walk(entry)

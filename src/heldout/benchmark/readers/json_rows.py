@@ -71,6 +71,8 @@ def json_line(line: bytes, path: Path, number: int) -> Row | Dropped | None:
         return Dropped("read", where, "not UTF-8", str(error))
     except (json.JSONDecodeError, RecursionError) as error:
         return Dropped("read", where, "not JSON", f"{error}: {line[:80]!r}")
+    except ValueError as error:
+        return Dropped("read", where, "number too long", f"{error}: {line[:80]!r}")
     if not isinstance(value, dict):
         return Dropped("read", where, "not an object", f"expected {{…}}, found {line[:80]!r}")
     return Row(number, value)
@@ -109,11 +111,21 @@ def stream_array(path: Path) -> Iterator[Any]:
                         count += 1
                         position = end
                         continue
-                except (json.JSONDecodeError, ValueError):
+                except json.JSONDecodeError:
                     pass  # incomplete so far, or broken: more text will tell
+                except ValueError as error:
+                    after = _end_of_value(buffer, position)
+                    if after is not None:
+                        where = f"{path.name} row {count + 1}"
+                        yield Dropped("read", where, "number too long", str(error))
+                        count += 1
+                        position = after
+                        continue
                 except RecursionError:
                     detail = f"element {count + 1} is nested too deeply"
-                    yield Dropped("read", f"{path.name} row {count + 1}", "not JSON", detail)
+                    yield Dropped(
+                        "read", f"{path.name} row {count + 1}", "not JSON", detail, scope="many"
+                    )
                     return
             buffer = buffer[position:]
             position = 0
@@ -123,16 +135,30 @@ def stream_array(path: Path) -> Iterator[Any]:
                     detail = f"after {count:,} whole rows the file goes on with {buffer[:80]!r}"
                 else:
                     detail = f"after {count:,} whole rows the file ends without ']'"
-                yield Dropped("read", f"{path.name} row {count + 1}", "broken or cut JSON", detail)
+                yield Dropped(
+                    "read",
+                    f"{path.name} row {count + 1}",
+                    "broken or cut JSON",
+                    detail,
+                    scope="many",
+                )
                 return
             buffer += more
+
+
+def _end_of_value(buffer: str, position: int) -> int | None:
+    """Where an element ends whose integers Python will not read; None if it goes on."""
+    try:
+        return json.JSONDecoder(parse_int=str).raw_decode(buffer, position)[1]
+    except (json.JSONDecodeError, RecursionError):
+        return None
 
 
 def load_object(path: Path) -> dict[str, Any]:
     try:
         value = json.loads(path.read_text(encoding="utf-8-sig", errors="replace"))
-    except (json.JSONDecodeError, RecursionError) as error:
-        raise InputError(f"{path} is not JSON: {error}") from error
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{path} is not JSON that can be read: {error}") from error
     if not isinstance(value, dict):
         raise InputError(f"{path}: expected a JSON object, found {type(value).__name__}")
     return value

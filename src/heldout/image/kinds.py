@@ -10,9 +10,13 @@ IMAGE_ENDINGS = frozenset({
 TEXT_ENDINGS = frozenset({".txt", ".caption", ".text", ".cap"})
 # Files that lie beside images and are never images themselves.
 SIDECAR_ENDINGS = TEXT_ENDINGS | {
-    ".json", ".jsonl", ".md", ".csv", ".tsv", ".xml", ".yaml", ".yml", ".html", ".log", ".rst",
-    ".license", ".sha256", ".md5",
+    ".json", ".jsonl", ".md", ".csv", ".tsv", ".xml", ".nxml", ".yaml", ".yml", ".html", ".log",
+    ".rst", ".license", ".sha256", ".md5", ".bib", ".cff",
 }  # fmt: skip
+_SIDECAR_NAMES = frozenset({
+    "readme", "license", "licence", "copying", "notice", "thumbs.db", "desktop.ini", ".ds_store",
+    ".directory", ".gitattributes", ".gitignore", ".gitkeep",
+})  # fmt: skip
 HEAD = 140  # enough for every signature below; DICOM's stands at byte 128
 
 _SIGNATURES = (
@@ -26,6 +30,11 @@ def ending(name: str) -> str:
     base = name.rpartition("/")[2]
     dot = base.rfind(".")
     return base[dot:].lower() if dot > 0 else ""
+
+
+def is_sidecar(name: str) -> bool:
+    """True for what lies beside images and holds none: captions, a README, a file of the desktop."""
+    return ending(name) in SIDECAR_ENDINGS or name.rpartition("/")[2].lower() in _SIDECAR_NAMES
 
 
 def looks_like_image(head: bytes) -> bool:

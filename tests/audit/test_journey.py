@@ -1,0 +1,163 @@
+"""Whole audits, and what a run folder says when it is used again in another way."""
+
+from __future__ import annotations
+
+import io
+import json
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from heldout.audit import audit_overlap
+from heldout.benchmark import read_benchmark
+from heldout.corpus import open_corpus
+from heldout.engine import LocalEngine
+from heldout.errors import InputError
+from heldout.store import Run
+
+Picture = Callable[..., bytes]
+
+
+@pytest.fixture
+def bench(tmp_path: Path, picture: Picture) -> Path:
+    folder = tmp_path / "bench"
+    (folder / "images").mkdir(parents=True)
+    rows = []
+    for number in range(6):
+        (folder / f"images/{number}.png").write_bytes(picture(number))
+        rows.append({"id": str(number), "image": f"{number}.png", "question": "What is it?",
+                     "answer": "a" * (number + 1), "lang": "en" if number % 2 else "zh"})  # fmt: skip
+    (folder / "test.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return folder
+
+
+def audit(bench: Path, run: Path, *against: str) -> list[tuple[str, str]]:
+    corpora = []
+    for text in against:
+        name, _, source = text.partition("=")
+        corpora.append(open_corpus(source, name=name))
+    with LocalEngine(1) as engine:
+        found = audit_overlap(read_benchmark(bench), corpora, Run.create(run), engine, quiet=True)
+    return [(claim.cell.corpus or "", claim.status) for claim in found.claims]
+
+
+def write_tar(path: Path, images: list[bytes]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tarfile.open(path, "w") as tar:
+        for number, data in enumerate(images):
+            member = tarfile.TarInfo(f"{number:04d}.png")
+            member.size = len(data)
+            tar.addfile(member, io.BytesIO(data))
+
+
+def test_a_run_speaks_of_the_corpora_of_its_last_call(
+    bench: Path, tmp_path: Path, picture: Picture
+) -> None:
+    write_tar(tmp_path / "leaky/0.tar", [picture(i) for i in range(3)])
+    write_tar(tmp_path / "other/0.tar", [picture(50 + i) for i in range(3)])
+    run, leaky, other = tmp_path / "run", f"leaky={tmp_path}/leaky", f"other={tmp_path}/other"
+    assert audit(bench, run, leaky) == [("leaky", "survives")]
+    assert audit(bench, run, other) == [("other", "clean")]
+    assert audit(bench, run, leaky, other) == [("leaky", "survives"), ("other", "clean")]
+    stages = Run.open(run).manifest()["stages"]
+    assert [stage["reused"] for stage in stages.values()] == [1, 1]  # nothing was scanned again
+
+
+def test_one_run_folder_holds_one_benchmark(bench: Path, tmp_path: Path, picture: Picture) -> None:
+    write_tar(tmp_path / "c/0.tar", [picture(1)])
+    audit(bench, tmp_path / "run", f"c={tmp_path}/c")
+    bench.rename(tmp_path / "renamed")
+    with pytest.raises(InputError, match="is about the benchmark 'bench', not 'renamed'"):
+        audit(tmp_path / "renamed", tmp_path / "run", f"c={tmp_path}/c")
+
+
+def test_a_cut_archive_withholds_clean(bench: Path, tmp_path: Path, picture: Picture) -> None:
+    """The leak lies in the part that is gone: one lost tar is not one lost item."""
+    path = tmp_path / "c/0.tar"
+    write_tar(path, [picture(100 + i) for i in range(300)] + [picture(0)])
+    assert audit(bench, tmp_path / "whole", f"c={path.parent}") == [("c", "survives")]
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    assert audit(bench, tmp_path / "cut", f"c={path.parent}") == [("c", "qualified")]
+
+
+def test_another_selection_of_a_table_is_not_the_old_result(bench: Path, tmp_path: Path) -> None:
+    run, table = tmp_path / "run", bench / "test.jsonl"
+    rows = [json.loads(line) for line in table.read_text().splitlines()]
+    for row in rows:
+        row["image"] = row["image"] if row["lang"] == "en" else "none.png"
+    (bench / "other").mkdir()
+    corpus = bench / "train.jsonl"
+    corpus.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert audit(table, run, f"c={corpus}#lang=zh") == [("c", "not testable")]
+    assert audit(table, run, f"c={corpus}#lang=en") == [("c", "survives")]
+
+
+def test_images_that_were_missing_are_looked_for_again(
+    bench: Path, tmp_path: Path, picture: Picture
+) -> None:
+    corpus = tmp_path / "c"
+    corpus.mkdir()
+    (corpus / "train.jsonl").write_text(
+        '{"id": 1, "image": "a.png", "question": "q", "answer": "b"}\n'
+    )
+    assert audit(bench, tmp_path / "run", f"c={corpus}") == [("c", "not testable")]
+    (corpus / "a.png").write_bytes(picture(3))
+    assert audit(bench, tmp_path / "run", f"c={corpus}") == [("c", "survives")]
+
+
+@pytest.mark.parametrize(
+    "answers",
+    [
+        {"answer": "B", "options": ["x", "CT"]},  # letters
+        {"answer": ["CT", "a CT scan"]},  # several accepted
+        {"answer": 1, "options": ["x", "CT"]},  # positions
+    ],
+)
+def test_a_benchmark_compared_with_itself_agrees_with_its_own_answers(
+    tmp_path: Path, picture: Picture, answers: dict[str, Any]
+) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    rows = [
+        {"id": str(i), "image": {"bytes": picture(i), "path": None}, "question": f"q{i}", **answers}
+        for i in range(4)
+    ]
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "test.parquet")
+    audit(tmp_path / "test.parquet", tmp_path / "run", f"self={tmp_path}/test.parquet")
+    matches = Run.open(tmp_path / "run").read_table("matches").to_pylist()
+    assert [(m["modality"], m["label_relation"]) for m in matches] == [("full", "same")] * 4
+
+
+def test_a_corpus_of_which_every_shard_fails_gets_a_report(
+    bench: Path, tmp_path: Path, picture: Picture
+) -> None:
+    write_tar(tmp_path / "c/0.tar", [picture(0)])
+    corpus = open_corpus(tmp_path / "c", name="c")
+    (tmp_path / "c/0.tar").chmod(0)
+    corpus = _Failing(corpus)
+    run = Run.create(tmp_path / "run")
+    with LocalEngine(1) as engine:
+        found = audit_overlap(read_benchmark(bench), [corpus], run, engine, quiet=True)
+    assert found.claims[0].status == "not testable"
+    assert found.report.exists()
+    assert [row["reason"] for row in run.read_table("dropped").to_pylist()] == ["shard failed"]
+
+
+class _Failing:
+    """A corpus whose reader has a bug: every shard raises."""
+
+    def __init__(self, inner: Any) -> None:
+        self.inner, self.name, self.source, self.reader = inner, inner.name, inner.source, "bad"
+
+    def shards(self) -> Any:
+        return self.inner.shards()
+
+    def count_shards(self) -> int | None:
+        return 1
+
+    def read(self, shard: Any) -> Any:
+        raise RuntimeError("a bug")

@@ -1,0 +1,106 @@
+"""The table at the top of overlap_claims.py, row by row."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from heldout.detect import Cell, Effect, Finding, Statistic
+from heldout.stats import binomial_interval
+from heldout.verdict import Claim, overlap_claims
+
+
+def finding(unit: str, found: int, n: int, **details: Any) -> Finding:
+    return Finding(
+        id=f"exact-overlap/web/{unit}",
+        detector="exact-overlap",
+        cell=Cell(benchmark="bench", corpus="web"),
+        unit=unit,
+        statistic=Statistic(name="leaked", value=found),
+        effect=Effect.of("rate", found / n if n else 0.0, binomial_interval(found, n)),
+        p=None,
+        direction="seen" if found else "none",
+        n=n,
+        clusters=n,
+        minimum_detectable_effect=0.1,
+        blind_to=["resized copies"],
+        seed=None,
+        table="matches",
+        details=details,
+    )
+
+
+def claim(
+    *,
+    leaked: int = 0,
+    images: int = 100,
+    unusable: int = 0,
+    compared: int = 1000,
+    lost: int = 0,
+    archives: int = 0,
+    failed: int = 0,
+    answers: int | None = None,
+) -> Claim:
+    findings = [
+        finding(
+            "images",
+            leaked,
+            images,
+            corpus_images_compared=compared,
+            images_not_comparable=unusable,
+        ),
+        finding("questions", leaked * 2, images * 2),
+    ]
+    if answers is not None:
+        findings.append(finding("questions with their answer", answers, images * 2))
+    counts = {"images": compared, "lost_items": lost, "lost_containers": archives}
+    scanned = {"counts": counts, "shards": 5, "failed": {str(i): "x" for i in range(failed)}}
+    (found,) = overlap_claims(findings, scanned)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("case", "status"),
+    [
+        ({}, "clean"),
+        ({"lost": 10}, "clean"),  # 0.99 %
+        ({"lost": 11}, "qualified"),
+        ({"archives": 1}, "qualified"),  # nobody knows how much was in it
+        ({"failed": 1}, "qualified"),
+        ({"unusable": 1}, "clean"),
+        ({"unusable": 2}, "qualified"),
+        ({"images": 1, "unusable": 99}, "qualified"),
+        ({"images": 0, "unusable": 100}, "not testable"),
+        ({"compared": 0}, "not testable"),
+        ({"leaked": 1}, "survives"),
+        ({"leaked": 1, "archives": 3}, "survives"),
+    ],
+)
+def test_status(case: dict[str, int], status: str) -> None:
+    assert claim(**case).status == status
+
+
+def test_only_a_clean_claim_says_that_no_image_is_in_the_corpus() -> None:
+    flat = "No image of bench is in web as an exact copy."
+    assert claim().sentence == flat
+    assert claim(archives=1).sentence.startswith("No exact copy was found among the 100 images")
+    assert "parts of them could not" in claim(archives=1).sentence
+    assert claim(compared=0).sentence == "bench and web could not be compared."
+
+
+def test_a_leak_in_a_half_read_corpus_is_a_lower_bound() -> None:
+    assert "lower bound" not in claim(leaked=3).why
+    assert "lower bound" in claim(leaked=3, archives=1).why
+    assert "1 archives" in claim(leaked=3, archives=1).why
+
+
+def test_answers_are_spoken_of_only_where_they_were_compared() -> None:
+    assert "answers were not compared" in claim(leaked=3).sentence
+    assert "2 of them leaked together with their answer" in claim(leaked=3, answers=2).sentence
+    assert "those with their answer first" in claim(leaked=3, answers=2).next_step
+
+
+def test_a_clean_claim_says_what_was_not_looked_for() -> None:
+    assert "not looked for: resized copies" in claim().why
+    assert "1,000 images of the corpus" in claim().why
