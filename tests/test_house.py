@@ -12,7 +12,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 SOURCE = ROOT / "src" / "heldout"
 # Top to bottom, as in docs/architecture.md.
-ROOMS = ["cli", "audit", "report", "verdict", "detect", "overlap", "scenes", "corpus", "benchmark",
+ROOMS = ["cli", "audit", "lab", "report", "verdict", "detect", "overlap", "scenes", "corpus", "benchmark",
          "engine", "image", "store", "stats"]  # fmt: skip
 LEAVES = {"errors"}  # importable from everywhere
 

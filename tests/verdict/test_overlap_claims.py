@@ -13,8 +13,8 @@ from heldout.verdict import Claim, overlap_claims
 
 def finding(unit: str, found: int, n: int, **details: Any) -> Finding:
     return Finding(
-        id=f"exact-overlap/web/{unit}",
-        detector="exact-overlap",
+        id=f"image-overlap/web/{unit}",
+        detector="image-overlap",
         cell=Cell(benchmark="bench", corpus="web"),
         unit=unit,
         statistic=Statistic(name="leaked", value=found),
@@ -24,7 +24,7 @@ def finding(unit: str, found: int, n: int, **details: Any) -> Finding:
         n=n,
         clusters=n,
         minimum_detectable_effect=0.1,
-        blind_to=["resized copies"],
+        blind_to=["re-encoded or resized copies"],
         seed=None,
         table="matches",
         details=details,
@@ -49,6 +49,9 @@ def claim(
             images,
             corpus_images_compared=compared,
             images_not_comparable=unusable,
+            by_method={"bytes": leaked},
+            copies=leaked,
+            by_relation={},
         ),
         finding("questions", leaked * 2, images * 2),
     ]
@@ -102,5 +105,5 @@ def test_answers_are_spoken_of_only_where_they_were_compared() -> None:
 
 
 def test_a_clean_claim_says_what_was_not_looked_for() -> None:
-    assert "not looked for: resized copies" in claim().why
+    assert "not looked for: re-encoded or resized copies" in claim().why
     assert "1,000 images of the corpus" in claim().why

@@ -12,10 +12,10 @@ import polars as pl
 from heldout.benchmark import Benchmark
 from heldout.benchmark.check import check
 from heldout.corpus import Corpus
-from heldout.detect import Finding, exact_overlap
+from heldout.detect import Finding, image_overlap
 from heldout.engine import Engine
 from heldout.errors import InputError
-from heldout.overlap import scan
+from heldout.overlap import NearSearch, scan
 from heldout.report import write_report
 from heldout.store import Run
 from heldout.verdict import Claim, overlap_claims
@@ -43,11 +43,12 @@ def audit_overlap(
     run: Run,
     engine: Engine,
     *,
+    near: NearSearch | None = None,
     quiet: bool = False,
 ) -> Conclusion:
     """Everything `heldout overlap` does. A killed call continues where it was when called again."""
     with run.writing():
-        scan(benchmark, corpora, run, engine, quiet=quiet)
+        scan(benchmark, corpora, run, engine, near=near, quiet=quiet)
         run.write_json("check.json", check(benchmark).model_dump(mode="json"))
         return conclude(run)
 
@@ -63,13 +64,14 @@ def conclude(run: Run) -> Conclusion:
     findings: list[Finding] = []
     claims: list[Claim] = []
     for scanned in manifest["stages"].values():
-        found = exact_overlap(
+        found = image_overlap(
             items,
             matches,
             benchmark=benchmark,
             corpus=scanned["corpus"],
             corpus_images=scanned["counts"].get("images", 0),
             corpus_answers=scanned["counts"].get("with_answer", 0),
+            nearest=scanned["nearest"],
         )
         findings += found
         claims += overlap_claims(found, scanned)

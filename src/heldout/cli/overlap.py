@@ -23,6 +23,9 @@ from heldout.cli.options import (
 from heldout.cli.show import console, identify, print_claims, print_json
 from heldout.corpus import open_corpus
 from heldout.engine import open_engine
+from heldout.errors import require
+from heldout.overlap import NearSearch
+from heldout.overlap.neighbours import NEAREST
 from heldout.store import Run
 
 EXAMPLE = (
@@ -44,6 +47,18 @@ def overlap_command(
     out: Annotated[
         Path, typer.Option("--out", metavar="RUN", help="Run folder; an unfinished one goes on.")
     ],
+    encoder: Annotated[
+        str | None,
+        typer.Option(
+            "--encoder",
+            metavar="E",
+            help="Also look for transformed copies among near neighbours: pixels (no weights), "
+            "onnx:FILE, torchscript:FILE, transformers:NAME, open_clip:MODEL/TAG.",
+        ),
+    ] = None,
+    nearest: Annotated[
+        int, typer.Option("--nearest", min=1, help="Neighbours of each picture to verify.")
+    ] = NEAREST,
     engine: EngineName = "local",
     workers: Workers = None,
     mapping: Map = [],  # noqa: B006 - typer copies defaults
@@ -53,7 +68,7 @@ def overlap_command(
     seed: Annotated[int, typer.Option("--seed", help="Seed of every random draw.")] = 0,
     as_json: Json = False,
 ) -> None:
-    """Find every image of a benchmark in corpora: byte for byte and pixel for pixel.
+    """Find every image of a benchmark in corpora: exact copies, and with --encoder transformed ones.
 
     A killed run goes on where it was when the same command is given again.
     """
@@ -65,8 +80,12 @@ def overlap_command(
     ]
     run = Run.create(out, seed=seed)
     identify(benchmark, quiet=as_json)
+    near = None
+    if encoder is not None:
+        require("cv2", "vision", "telling copies from look-alikes")
+        near = NearSearch(encoder, nearest)
     with open_engine(engine, workers) as chosen:
-        conclusion = audit_overlap(benchmark, corpora, run, chosen, quiet=as_json)
+        conclusion = audit_overlap(benchmark, corpora, run, chosen, near=near, quiet=as_json)
     if as_json:
         print_json(conclusion.as_json())
         return

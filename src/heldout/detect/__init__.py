@@ -1,6 +1,6 @@
 """Detectors: tables in, Finding out."""
 
-from heldout.detect.exact_overlap import exact_overlap
 from heldout.detect.finding import Cell, Effect, Finding, Statistic
+from heldout.detect.image_overlap import image_overlap
 
-__all__ = ["Cell", "Effect", "Finding", "Statistic", "exact_overlap"]
+__all__ = ["Cell", "Effect", "Finding", "Statistic", "image_overlap"]

@@ -28,6 +28,7 @@ from heldout.overlap.exact import (
     picture_key,
     scan_shard,
 )
+from heldout.overlap.near import NearSearch, near_index, search_near
 from heldout.overlap.thumbnails import thumbnail
 from heldout.store import Dropped, Run, Stage, dropped_table, make_table
 
@@ -46,6 +47,8 @@ class Scanned:
     reused: int = 0
     counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(COUNTS, 0))
     failed: dict[str, str] = field(default_factory=dict)
+    encoder: str | None = None  # identity of the encoder whose neighbours were verified
+    nearest: int = 0
 
 
 def scan(
@@ -54,6 +57,7 @@ def scan(
     run: Run,
     engine: Engine,
     *,
+    near: NearSearch | None = None,
     quiet: bool = False,
 ) -> list[Scanned]:
     """Write the tables items, matches, thumbnails and dropped of ``run``. Call inside run.writing().
@@ -66,11 +70,23 @@ def scan(
         raise InputError(f"two corpora have the same name: {', '.join(names)}; name them name=path")
     index, unusable = build_index(benchmark)
     run.claim_benchmark(_identity(benchmark))
+    neighbours = near_index(benchmark, near) if near is not None else None
     scanned, stages = [], []
     for corpus in corpora:
-        stage = run.stage(f"{STAGE}/{_folder(corpus.name)}", _settings(benchmark, corpus))
-        scanned.append(_scan_corpus(index, corpus, stage, engine, quiet))
+        folder, settings = _folder(corpus.name), _settings(benchmark, corpus)
+        stage = run.stage(f"{STAGE}/{folder}", settings)
+        result = _scan_corpus(index, corpus, stage, engine, quiet)
         stages.append(stage)
+        if near is not None and neighbours is not None:
+            found = search_near(
+                benchmark, neighbours, index, near, corpus, run, folder, settings, engine, quiet
+            )
+            stages.append(found.stage)
+            result.encoder = neighbours.identity
+            result.nearest = near.nearest
+            result.counts |= found.counts
+            result.failed |= found.failed
+        scanned.append(result)
     run.write_table("items", items_table(benchmark))
     _collect(run, benchmark, stages, [*benchmark.dropped, *unusable], scanned)
     run.update("stages", {f"{STAGE}:{one.corpus}": vars(one) for one in scanned}, replace=True)

@@ -12,6 +12,7 @@ from heldout.store import Run
 
 SHOWN = 60
 _WORST = {"full": 0, "image and question": 1, "image only": 2}
+_SUREST = {"same image": 0, "transformed copy": 1, "undecided": 2, "same view, other subject": 3}
 
 
 def pairs_shown(run: Run, limit: int = SHOWN) -> tuple[list[dict[str, Any]], int]:
@@ -20,11 +21,15 @@ def pairs_shown(run: Run, limit: int = SHOWN) -> tuple[list[dict[str, Any]], int
     assert isinstance(matches, pl.DataFrame)
     if matches.is_empty():
         return [], 0
+    matches = matches.filter(pl.col("relation") != "unrelated")
+    if matches.is_empty():
+        return [], 0
     # One pair of pictures can carry many questions: group them, the worst leak decides the order.
     picture = pl.col("evidence").str.json_path_match("$.benchmark_pixels").alias("picture")
     severity = pl.col("modality").replace_strict(_WORST, default=3, return_dtype=pl.Int32)
+    sureness = pl.col("relation").replace_strict(_SUREST, default=4, return_dtype=pl.Int32)
     grouped = (
-        matches.with_columns(picture, severity.alias("severity"))
+        matches.with_columns(picture, (4 * sureness + severity).alias("severity"))
         .group_by("picture", "corpus", "corpus_id", maintain_order=True)
         .agg(pl.all().sort_by("severity", maintain_order=True))
         .sort(pl.col("severity").list.first(), maintain_order=True)
@@ -32,9 +37,11 @@ def pairs_shown(run: Run, limit: int = SHOWN) -> tuple[list[dict[str, Any]], int
     shown = list(grouped.head(limit).iter_rows(named=True))
     items = _items(run, {one for pair in shown for one in pair["benchmark_id"]})
     pairs = [_pair(pair, items) for pair in shown]
-    pictures = _pictures(run, {pair[side] for pair in pairs for side in ("left", "right")})
+    sides = ("left", "right", "panel")
+    pictures = _pictures(run, {pair[side] for pair in pairs for side in sides if pair[side]})
     for pair in pairs:
-        pair["left"], pair["right"] = pictures.get(pair["left"]), pictures.get(pair["right"])
+        for side in sides:
+            pair[side] = pictures.get(pair[side])
     return pairs, len(grouped)
 
 
@@ -56,6 +63,9 @@ def _pair(group: dict[str, Any], items: dict[str, dict[str, Any]]) -> dict[str, 
         "label_relation": group["label_relation"][0],
         "left": evidence["benchmark_image"],
         "right": evidence["corpus_image"],
+        "panel": evidence.get("panel"),
+        "similarity": group["similarity"][0],
+        "correlation": (evidence.get("registration") or {}).get("detail"),
         "image": items[group["benchmark_id"][0]]["image_names"][group["image_index"][0]],
         "corpus_text": evidence["corpus_text"],
         "corpus_question": evidence["corpus_question"],

@@ -8,6 +8,7 @@ from heldout.stats.intervals import (
     cluster_mean_test,
     cluster_rate_interval,
 )
+from heldout.stats.quantile import exceedance, excess_p, upper_quantile
 
 __all__ = [
     "Grouping",
@@ -16,7 +17,10 @@ __all__ = [
     "binomial_interval",
     "cluster_mean_test",
     "cluster_rate_interval",
+    "exceedance",
+    "excess_p",
     "holm",
     "order_grouping",
     "order_trend",
+    "upper_quantile",
 ]

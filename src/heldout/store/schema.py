@@ -13,7 +13,7 @@ from heldout.errors import InputError
 from heldout.store.atomic import replacing
 
 # Raise a table's version when a column is renamed, removed or changes meaning.
-VERSIONS = {"items": 1, "matches": 1, "dropped": 1, "thumbnails": 1}
+VERSIONS = {"items": 1, "matches": 1, "dropped": 1, "thumbnails": 1, "candidates": 1}
 
 _COLUMNS: dict[str, list[tuple[str, pa.DataType]]] = {
     # What was protected: the benchmark as it was read, one row per item, in release order.
@@ -43,6 +43,14 @@ _COLUMNS: dict[str, list[tuple[str, pa.DataType]]] = {
         ("modality", pa.string()),
         ("label_relation", pa.string()),
         ("evidence", pa.string()),
+    ],
+    # Near neighbours before anybody decided what they are: kept with the shards, not published.
+    "candidates": [
+        ("picture", pa.string()),
+        ("corpus_id", pa.string()),
+        ("shard", pa.int64()),
+        ("similarity", pa.float64()),
+        ("view", pa.string()),
     ],
     "dropped": [
         ("stage", pa.string()),

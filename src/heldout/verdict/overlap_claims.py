@@ -1,10 +1,10 @@
-"""Claims about exact overlap: what the counts are worth, and what they cannot say.
+"""Claims about image overlap: what the counts are worth, and what they cannot say.
 
 | leaked images | benchmark and corpus were read   | status                        |
 |---------------|----------------------------------|-------------------------------|
 | any           | all of it                        | survives                      |
 | any           | in part                          | survives, as a lower bound    |
-| none          | all of it                        | clean, as to exact copies     |
+| none          | all of it                        | clean, as to what was searched|
 | none          | in part                          | qualified                     |
 | –             | nothing could be compared        | not testable                  |
 
@@ -84,7 +84,9 @@ def _why(status: Status, images: Finding, controls: Sequence[Control]) -> str:
     if status == "not testable":
         return failed or "nothing could be compared"
     if status == "survives":
-        why = "equal bytes or equal native pixels are the same image"
+        why = "equal bytes or pixels are the same image"
+        if _verified(images):
+            why += ", and aligned pixels that agree in their detail make a transformed copy"
         return f"{why}; this is a lower bound, because {failed}" if failed else why
     if status == "qualified":
         return failed
@@ -101,20 +103,51 @@ def _sentence(status: Status, images: Finding, questions: Finding, answers: Find
         return f"{benchmark} and {corpus} could not be compared."
     if status == "qualified":
         return (
-            f"No exact copy was found among the {images.n:,} images of {benchmark} and the "
+            f"No {_kind(images)} was found among the {images.n:,} images of {benchmark} and the "
             f"{compared:,} of {corpus} that could be read; parts of them could not."
         )
     if status == "clean":
-        return f"No image of {benchmark} is in {corpus} as an exact copy."
+        return f"No image of {benchmark} is in {corpus} as {_an(_kind(images))}." + _similar(images)
     effect = images.effect
     told = "answers were not compared, since the corpus has no answer fields"
     if answers is not None:
         told = f"{int(answers.statistic.value):,} of them leaked together with their answer"
     return (
         f"{int(images.statistic.value):,} of {images.n:,} images of {benchmark} "
-        f"({effect.value:.1%} [{effect.low:.1%}, {effect.high:.1%}]) are in {corpus} as exact copies; "
+        f"({effect.value:.1%} [{effect.low:.1%}, {effect.high:.1%}]) are in {corpus} as {_copies(images)}; "
         f"they carry {int(questions.statistic.value):,} of {questions.n:,} questions "
-        f"({questions.effect.value:.1%}); {told}."
+        f"({questions.effect.value:.1%}); {told}." + _similar(images)
+    )
+
+
+def _verified(images: Finding) -> bool:
+    return not any("re-encoded" in unseen for unseen in images.blind_to)
+
+
+def _kind(images: Finding) -> str:
+    return "copy" if _verified(images) else "exact copy"
+
+
+def _an(kind: str) -> str:
+    return f"an {kind}" if kind[0] in "aeiou" else f"a {kind}"
+
+
+def _copies(images: Finding) -> str:
+    if not _verified(images):
+        return "exact copies"
+    methods = images.details["by_method"]
+    exact = sum(count for method, count in methods.items() if method in ("bytes", "pixels"))
+    rest = images.details["copies"] - exact
+    return f"copies ({exact:,} exact and {rest:,} transformed matches)" if rest else "exact copies"
+
+
+def _similar(images: Finding) -> str:
+    """Source overlap: a neighbour of the same view is not a copy, and is never counted as one."""
+    others = images.details["by_relation"].get("same view, other subject", 0)
+    return (
+        f" {others:,} pictures have a neighbour of the same view but another subject."
+        if others
+        else ""
     )
 
 
@@ -127,4 +160,4 @@ def _next_step(status: Status, answers: Finding | None) -> str:
         return "make readable what was lost (see the dropped table) and run the same command again"
     if status == "not testable":
         return "run heldout check on the benchmark, and look at the dropped table"
-    return "exact copies are the narrowest kind of leak: near-duplicates were not looked for"
+    return "this speaks of images only, and of the kinds of copies that were looked for"

@@ -1,4 +1,4 @@
-"""exact-overlap: how much of a benchmark is in a corpus byte for byte or pixel for pixel.
+"""image-overlap: how much of a benchmark is in a corpus, as exact or as verified transformed copies.
 
 One finding per denominator: images, questions about leaked images, and, where the corpus carries
 answers, questions that leaked together with theirs. They are never mixed.
@@ -14,15 +14,17 @@ import polars as pl
 from heldout.detect.finding import Cell, Effect, Finding, Statistic
 from heldout.stats import binomial_interval, cluster_rate_interval
 
-NAME = "exact-overlap"
-BLIND_TO = [
+NAME = "image-overlap"
+COPIES = ("same image", "transformed copy")
+TEXT = "leaked text without its image"
+EXACT_IS_BLIND_TO = [
     "re-encoded (lossy), resized, cropped, rotated, flipped or recoloured copies",
     "copies inside compound figures",
-    "leaked text without its image",
+    TEXT,
 ]
 
 
-def exact_overlap(
+def image_overlap(
     items: pl.DataFrame,
     matches: pl.DataFrame,
     *,
@@ -30,22 +32,26 @@ def exact_overlap(
     corpus: str,
     corpus_images: int,
     corpus_answers: int,
+    nearest: int = 0,
 ) -> list[Finding]:
-    """``items`` and ``matches`` are the run's tables; what cannot be compared is no denominator."""
-    hits = matches.filter(
-        (pl.col("corpus") == corpus) & pl.col("method").is_in(["bytes", "pixels"])
-    )
+    """``items`` and ``matches`` are the run's tables; what cannot be compared is no denominator.
+
+    ``nearest`` neighbours of every picture were verified; 0 if only exact copies were looked for.
+    """
+    here = matches.filter(pl.col("corpus") == corpus)
+    hits = here.filter(pl.col("relation").is_in(COPIES))
+    unseen = f"copies that are not among the {nearest} nearest neighbours of their picture"
     common: dict[str, Any] = {
         "detector": NAME,
         "cell": Cell(benchmark=benchmark, corpus=corpus),
         "p": None,
-        "blind_to": BLIND_TO,
+        "blind_to": [unseen, TEXT] if nearest else EXACT_IS_BLIND_TO,
         "seed": None,
         "table": "matches",
     }
     leaked = set(hits["benchmark_id"])
     findings = [
-        _images(items, hits, corpus, corpus_images, common),
+        _images(items, hits, here, corpus_images, common),
         _questions("questions", f"{NAME}/{corpus}/questions", items, leaked, leaked, common),
     ]
     if corpus_answers:
@@ -56,8 +62,13 @@ def exact_overlap(
 
 
 def _images(
-    items: pl.DataFrame, hits: pl.DataFrame, corpus: str, corpus_images: int, common: dict[str, Any]
+    items: pl.DataFrame,
+    hits: pl.DataFrame,
+    here: pl.DataFrame,
+    corpus_images: int,
+    common: dict[str, Any],
 ) -> Finding:
+    corpus = common["cell"].corpus
     # A picture is what it shows: one row per distinct digest, in the cluster of its first item.
     shown = (
         items.select("cluster", pl.col("image_digests").alias("digest"))
@@ -80,6 +91,8 @@ def _images(
             "images_not_comparable": int((shown["digest"] == "").sum()),
             "copies": len(hits),
             "by_method": _count(hits, "method"),
+            "by_transform": _count(hits, "transform"),
+            "by_relation": _pictures_by_relation(here),
             "by_modality": _count(hits, "modality"),
             "by_label_relation": _count(hits, "label_relation"),
         },
@@ -135,6 +148,15 @@ def _leaked_pictures(hits: pl.DataFrame) -> set[str]:
     return set(
         hits.select(pl.col("evidence").str.json_path_match("$.benchmark_pixels")).to_series()
     )
+
+
+def _pictures_by_relation(here: pl.DataFrame) -> dict[str, int]:
+    """How many pictures have at least one match of each relation."""
+    if here.is_empty():
+        return {}
+    picture = pl.col("evidence").str.json_path_match("$.benchmark_pixels")
+    counted = here.group_by("relation").agg(picture.n_unique()).sort("relation")
+    return {str(relation): count for relation, count in counted.iter_rows()}
 
 
 def _count(hits: pl.DataFrame, column: str) -> dict[str, int]:

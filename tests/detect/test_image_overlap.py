@@ -6,7 +6,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from heldout.detect import Finding, exact_overlap
+from heldout.detect import Finding, image_overlap
 from heldout.stats import binomial_interval
 from heldout.store import make_table
 
@@ -28,10 +28,11 @@ def findings(
     ])  # fmt: skip
     matches = frame("matches", [
         {"benchmark_id": i, "corpus": "web", "method": "bytes", "modality": m,
+         "relation": "same image", "transform": "none",
          "label_relation": "unknown", "evidence": json.dumps({"benchmark_pixels": d})}
         for i, d, m in leaked
     ])  # fmt: skip
-    found = exact_overlap(
+    found = image_overlap(
         table, matches, benchmark="b", corpus="web", corpus_images=9, corpus_answers=answers
     )
     return {one.unit: one for one in found}

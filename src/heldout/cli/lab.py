@@ -1,0 +1,95 @@
+"""heldout lab: experiments on copies we planted ourselves."""
+
+from __future__ import annotations
+
+import functools
+import shlex
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from heldout.benchmark import read_benchmark
+from heldout.cli.options import EngineName, Images, Json, Workers
+from heldout.cli.show import console, print_json
+from heldout.engine import open_engine
+from heldout.errors import InputError, require
+from heldout.lab import (
+    TRANSFORMS,
+    Plan,
+    collect,
+    judge_by_registration,
+    study_transforms,
+    write_studies,
+)
+from heldout.overlap.encoders import open_encoder, views
+
+EXAMPLE = (
+    "Example: heldout lab transforms data/vqa_rad#split=test --queries 60 --out runs/transforms"
+)
+
+app = typer.Typer(help="Experiments on copies we planted ourselves.", no_args_is_help=True)
+
+
+class Side(StrEnum):
+    query = "query"
+    corpus = "corpus"
+
+
+@app.command("transforms", epilog=EXAMPLE)
+def transforms_command(
+    bench: Annotated[str, typer.Argument(metavar="BENCH", help="Pictures to plant copies of.")],
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder for page and tables.")],
+    encoder: Annotated[
+        list[str], typer.Option("--encoder", metavar="E", help="Repeatable; default: pixels.")
+    ] = ["pixels"],  # noqa: B006 - typer copies defaults
+    queries: Annotated[
+        int | None, typer.Option("--queries", min=1, help="Pictures to query with; default: all.")
+    ] = None,
+    side: Annotated[
+        Side, typer.Option("--side", help="Transform the query (as published) or the corpus' copy.")
+    ] = Side.corpus,
+    only: Annotated[
+        list[str], typer.Option("--transform", metavar="NAME", help="Only these; repeatable.")
+    ] = [],  # noqa: B006 - typer copies defaults
+    verify: Annotated[
+        bool, typer.Option("--verify", help="Also let registration judge the nearest (slower).")
+    ] = False,
+    images: Images = None,
+    engine: EngineName = "local",
+    workers: Workers = None,
+    seed: Annotated[int, typer.Option("--seed", help="Seed of every random draw.")] = 0,
+    as_json: Json = False,
+) -> None:
+    """How well are copies found after a flip, a crop, noise …? R@1, ROC and rates, per transform."""
+    if out.exists() and not out.is_dir():
+        raise InputError(f"--out {out} is a file; it needs the name of a folder")
+    judge = None
+    if verify:
+        require("cv2", "vision", "judging pairs by registration")
+        from heldout.overlap.registration import cheap_features, register
+
+        judge = judge_by_registration(register, prepare=cheap_features)
+    plan = Plan(transforms=only or tuple(TRANSFORMS), queries=queries, side=side.value, seed=seed)
+    collection = collect(read_benchmark(bench, images=images))
+    with open_engine(engine, workers) as chosen:
+        studies = [
+            study_transforms(
+                collection,
+                open_encoder(spec),
+                plan,
+                views=functools.partial(views, thorough=spec == "pixels"),
+                judge=judge,
+                engine=chosen,
+                quiet=as_json,
+            )
+            for spec in encoder
+        ]
+    paths = write_studies(studies, out, command=shlex.join(["heldout", *sys.argv[1:]]))
+    if as_json:
+        print_json([study.model_dump(mode="json") for study in studies])
+        return
+    console().print(paths[0].read_text(), markup=False)
+    console().print(f"page: {paths[0]}", soft_wrap=True)

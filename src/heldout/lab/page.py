@@ -1,0 +1,214 @@
+"""Studies as people read them: a Markdown page, one CSV row per number, JSON for scripts."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from heldout.errors import InputError
+from heldout.lab.charts import recall_radar, roc_figure, short_name, study_label
+from heldout.lab.result import Estimate, Measured, Rate, Study
+from heldout.store import write_atomic, write_json
+
+Cell = Callable[[Study, Measured], str]
+
+
+def write_studies(studies: Sequence[Study], folder: Path, *, command: str = "") -> list[Path]:
+    """``transforms.md``, its figures, ``transforms.csv`` and ``transforms.json`` in ``folder``."""
+    if not studies:
+        raise InputError("there is no study to write")
+    figures = {"transforms-recall.svg": recall_radar(studies)}
+    figures |= {_roc_name(index): roc_figure(study) for index, study in enumerate(studies)}
+    for name, figure in figures.items():
+        write_atomic(folder / "figures" / name, figure)
+    paths = [folder / f"transforms.{suffix}" for suffix in ("md", "csv", "json")]
+    write_atomic(paths[0], study_page(studies, command=command))
+    write_atomic(paths[1], study_csv(studies))
+    write_json(paths[2], [study.model_dump(mode="json") for study in studies])
+    return [*paths, *(folder / "figures" / name for name in figures)]
+
+
+def _roc_name(index: int) -> str:
+    return f"transforms-roc-{index + 1}.svg"
+
+
+def study_csv(studies: Sequence[Study]) -> str:
+    """Long form: collection, encoder, transform, measure, value, low, high, hits, n, method."""
+    buffer = io.StringIO()
+    table = csv.writer(buffer, lineterminator="\n")
+    table.writerow(["collection", "side", "encoder", "views", "judge", "transform", "measure",
+                    "value", "low", "high", "hits", "n", "method"])  # fmt: skip
+    for study in studies:
+        for entry in [*study.pools, *study.transforms]:
+            for measure, found in _numbers(entry):
+                counts = [found.hits, found.n] if isinstance(found, Rate) else ["", ""]
+                table.writerow([study.collection, study.side, study.encoder, study.views,
+                                study.judge or "", entry.name,
+                                measure, _or_empty(found.value), found.low, found.high, *counts,
+                                found.method])  # fmt: skip
+    return buffer.getvalue()
+
+
+def study_page(studies: Sequence[Study], *, command: str = "") -> str:
+    """What was done, one table per measure with a column per encoder, what to look at."""
+    lines = ["# Finding pictures again after a transform", ""]
+    lines += [
+        "Pictures of a collection are looked for in it. Either the query is transformed, as in the",
+        "seed's study, or the copy in the corpus is, as in an audit. R@1 is the share of queries whose",
+        "copy is more similar than every other picture of the collection (a tie is a miss),",
+        "AUC is over all pairs of a query and a picture (ties count half), TPR is the share of",
+        "queries whose copy reaches a threshold. Brackets are 95 % intervals: exact over",
+        "pictures, by picture (or patient, where the benchmark names one) where transforms are pooled.",
+        "",
+    ]
+    if command:
+        lines += ["```", command, "```", ""]
+    lines += _setting(studies)
+    lines += ["![R@1 of every transform and encoder](figures/transforms-recall.svg)", ""]
+    lines += _measures(studies)
+    for index, study in enumerate(studies):
+        lines += _thresholds(study)
+        lines += [f"![ROC curves](figures/{_roc_name(index)})", ""]
+        lines += _pairs("Different pictures the judge accepted", study, accepted=True)
+        lines += _pairs("Most similar different pictures", study, accepted=False)
+    lines += ["## The transforms", "", "| transform | family | what it does |", "|---|---|---|"]
+    described = {entry.name: entry for study in studies for entry in study.transforms}
+    lines += [f"| {e.name} | {e.family} | {e.description} |" for e in described.values()]
+    return "\n".join(lines) + "\n"
+
+
+def _setting(studies: Sequence[Study]) -> list[str]:
+    lines = [
+        "| collection | transformed | encoder | views | judge | pictures | copies left out | unusable "
+        "| kept for figures | queries | clusters | seed |",
+        "|---|---|---|--:|---|--:|--:|--:|--:|--:|--:|--:|",
+    ]
+    for s in studies:
+        judge = f"{s.judge}, shortlist of {s.shortlist}" if s.judge else "none"
+        lines.append(
+            f"| {s.collection} | {s.side} | {_safe(s.encoder)} | {s.views} | {judge} | {s.pictures} "
+            f"| {s.duplicates} | {s.unusable} | {s.strangers} | {s.queries} | {s.clusters} | {s.seed} |"
+        )
+    return [*lines, ""]
+
+
+def _measures(studies: Sequence[Study]) -> list[str]:
+    lines: list[str] = []
+    tables: list[tuple[str, Cell]] = [
+        ("R@1", lambda _, entry: _shown(entry.recall_at_1)),
+        ("AUC", lambda _, entry: _shown(entry.auc, digits=5)),
+    ]
+    if any(study.judge for study in studies):
+        tables += [
+            ("Cascade: found (shortlisted and accepted)", _of_cascade("found")),
+            ("Cascade: accepted by the judge, shortlisted or not", _of_cascade("accepted")),
+            ("Cascade: different pictures accepted, of pairs judged", _of_cascade("false_alarms")),
+        ]
+    for title, cell in tables:
+        lines += [f"## {title}", ""]
+        lines += _table(studies, cell)
+    return lines
+
+
+def _table(studies: Sequence[Study], cell: Cell) -> list[str]:
+    names = list(
+        dict.fromkeys(e.name for study in studies for e in [*study.transforms, *study.pools])
+    )
+    heads = [_safe(study_label(study, studies)) for study in studies]
+    lines = [f"| transform | queries | {' | '.join(heads)} |", "|---|--:|" + "--:|" * len(heads)]
+    for name in names:
+        row, counts = [], []
+        for study in studies:
+            found = [e for e in [*study.transforms, *study.pools] if e.name == name]
+            row.append(cell(study, found[0]) if found else "")
+            counts += [str(e.queries) for e in found]
+        label = (
+            f"*{name} pooled*"
+            if any(name == e.name for study in studies for e in study.pools)
+            else name
+        )
+        kept = _kept(studies, name)
+        lines.append(f"| {label}{kept} | {'/'.join(dict.fromkeys(counts))} | {' | '.join(row)} |")
+    return [*lines, ""]
+
+
+def _kept(studies: Sequence[Study], name: str) -> str:
+    shares = {
+        f"{entry.area_kept:.0%}"
+        for study in studies
+        for entry in study.transforms
+        if entry.name == name and entry.area_kept is not None
+    }
+    return f" (keeps {'/'.join(sorted(shares))} of the area)" if shares else ""
+
+
+def _thresholds(study: Study) -> list[str]:
+    """TPR at every threshold; the FPR of the same queries beside it."""
+    known = [threshold for threshold in study.thresholds if threshold.value is not None]
+    lines = [f"## Operating thresholds: {study.collection}, {short_name(study)}", ""]
+    lines += [f"{t.name}: not given, {t.reason}." for t in study.thresholds if t.value is None]
+    if not known:
+        return [*lines, ""]
+    heads = [f"{threshold.name} (≥ {threshold.value:g})" for threshold in known]
+    lines += ["", f"| TPR · FPR | {' | '.join(heads)} |", "|---|" + "--:|" * len(heads)]
+    for entry in [*study.transforms, *study.pools]:
+        cells = [
+            f"{_shown(point.tpr)} · {point.false_pairs:,}/{point.pairs:,}"
+            for point in entry.operating
+        ]
+        lines.append(f"| {entry.name} | {' | '.join(cells)} |")
+    return [*lines, ""]
+
+
+def _pairs(title: str, study: Study, *, accepted: bool) -> list[str]:
+    pairs = study.wrongly_accepted if accepted else study.closest
+    if not pairs:
+        return []
+    lines = [f"## {title}: {study.collection}, {short_name(study)}", ""]
+    lines += ["Look at them: a copy that slipped in would count as an error.", ""]
+    lines += ["| one | other | similarity |", "|---|---|--:|"]
+    lines += [f"| {_safe(p.one)} | {_safe(p.other)} | {p.similarity:.5f} |" for p in pairs]
+    return [*lines, ""]
+
+
+def _numbers(entry: Measured) -> Iterator[tuple[str, Rate | Estimate]]:
+    yield "R@1", entry.recall_at_1
+    yield "AUC", entry.auc
+    for point in entry.operating:
+        yield f"TPR at {point.threshold}", point.tpr
+        bounds = (point.fpr_low, point.fpr_high)
+        if point.fpr is not None and bounds[0] is not None and bounds[1] is not None:
+            yield (
+                f"FPR at {point.threshold}",
+                Rate(hits=point.false_pairs, n=point.pairs, value=point.fpr, low=bounds[0],
+                     high=bounds[1], level=0.95, method="by query"),
+            )  # fmt: skip
+    if entry.verified is not None:
+        for name in ("shortlisted", "accepted", "found", "false_alarms"):
+            yield f"cascade {name.replace('_', ' ')}", getattr(entry.verified, name)
+
+
+def _of_cascade(name: str) -> Cell:
+    def cell(_: Study, entry: Measured) -> str:
+        if entry.verified is None:
+            return ""
+        found: Rate = getattr(entry.verified, name)
+        return f"{found.hits}/{found.n}" if name == "false_alarms" else _shown(found)
+
+    return cell
+
+
+def _shown(found: Rate | Estimate, digits: int = 3) -> str:
+    if found.value is None:
+        return "–"
+    return f"{found.value:.{digits}f} [{found.low:.{digits}f}, {found.high:.{digits}f}]"
+
+
+def _safe(name: str) -> str:
+    return name.replace("|", "\\|").replace("\n", " ")
+
+
+def _or_empty(value: float | None) -> float | str:
+    return "" if value is None else value

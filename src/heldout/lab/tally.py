@@ -1,0 +1,140 @@
+"""One pass over the collection: what every query, under every transform, is similar to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from heldout.lab.curve import (
+    BINS,
+    Counts,
+    Curve,
+    bin_of_threshold,
+    bins_of,
+    micro,
+)
+from heldout.lab.queries import Queries
+
+_OWN = np.int32(-2_000_000)  # below every similarity: a query's own picture is not among the others
+_AT_ONCE = 4_000_000  # similarities held in memory
+_PLACES = np.int64(1 << 40)  # more than a collection has pictures
+
+
+@dataclass
+class Tally:
+    """Arrays over queries × transforms, unless said otherwise; entries not ``made`` hold nothing.
+
+    A pool is a set of transforms whose pairs are counted together, as the seed's ``trans``.
+    """
+
+    made: NDArray[np.bool_]
+    pools: list[list[int]]  # columns of every pool
+    own: NDArray[np.int32]  # similarity of query and copy, in millionths
+    above: NDArray[np.int64]  # other pictures more similar than the copy
+    level: NDArray[np.int64]  # other pictures exactly as similar
+    nearest: NDArray[np.int64]  # … × depth: keys of the most similar others, best first
+    negatives: Counts  # transforms × bins
+    placed: Counts  # queries × pools: copies above each negative pair, twice, summed; ties once
+    false: NDArray[np.int64]  # … × thresholds: negative pairs at or above each
+
+    def curve(self, columns: Sequence[int]) -> Curve:
+        chosen = np.zeros_like(self.made)
+        chosen[:, list(columns)] = True
+        return Curve(
+            np.bincount(bins_of(self.own[chosen & self.made]), minlength=BINS),
+            self.negatives[list(columns)].sum(axis=0),
+        )
+
+    def others(self) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """Positions and similarities of the most similar others; position -1 where there is none."""
+        similarity, place = np.divmod(self.nearest, _PLACES)
+        return (
+            np.where(self.nearest < 0, -1, _PLACES - 1 - place),
+            np.where(self.nearest < 0, np.nan, similarity / 1e6 - 1.0),
+        )
+
+
+def tally(
+    queries: Queries,
+    blocks: Iterable[tuple[int, NDArray[np.float32]]],
+    pools: list[list[int]],
+    thresholds: Mapping[str, float],
+    depth: int,
+) -> Tally:
+    """Compare all queries with their copies, and with ``blocks`` of the collection, in one pass."""
+    count, columns = queries.made.shape
+    own = np.zeros((count, columns), np.int32)
+    for column in range(columns):
+        rows, copies = queries.seen(column).astype(np.float64), queries.copy(column)
+        own[:, column] = micro(np.einsum("qvd,qd->qv", rows, copies).max(axis=1))
+    found = Tally(
+        queries.made, pools, own,
+        above=np.zeros((count, columns), np.int64),
+        level=np.zeros((count, columns), np.int64),
+        nearest=np.full((count, columns, depth), -1, np.int64),
+        negatives=np.zeros((columns, BINS), np.int64),
+        placed=np.zeros((count, len(pools)), np.int64),
+        false=np.zeros((count, columns, len(thresholds)), np.int64),
+    )  # fmt: skip
+    compare = _Compare(found, queries, [bin_of_threshold(value) for value in thresholds.values()])
+    for start, block in blocks:
+        wide = block.astype(np.float64)  # float64 sums do not depend on how the work was blocked
+        step = max(1, _AT_ONCE // (queries.rows.shape[2] * len(block)))
+        for column in range(columns):
+            made = np.flatnonzero(queries.made[:, column])
+            for first in range(0, len(made), step):
+                compare.add(column, made[first : first + step], start, wide)
+    return found
+
+
+class _Compare:
+    """Adds the pairs of some queries and a block of the collection to a tally."""
+
+    def __init__(self, found: Tally, queries: Queries, limits: list[int]) -> None:
+        self.found, self.queries, self.limits = found, queries, limits
+        self.positions = np.asarray(queries.positions)
+        # Twice the number of a pool's copies above each bin, ties once: whole numbers, so that the
+        # sum is the same in any order. Copies have to be known before the pass for this.
+        self.tables = [np.append(_above(found.curve(pool).positives), 0) for pool in found.pools]
+
+    def add(
+        self, column: int, made: NDArray[np.int64], start: int, block: NDArray[np.float64]
+    ) -> None:
+        found = self.found
+        rows = self.queries.seen(column)[made].astype(np.float64)
+        similar = rows.reshape(-1, rows.shape[2]) @ block.T
+        values = micro(similar.reshape(len(made), rows.shape[1], -1).max(axis=1))
+        places = self.positions[made] - start
+        mine = np.flatnonzero((places >= 0) & (places < len(block)))
+        own = (mine, places[mine])
+        values[own] = _OWN
+        found.above[made, column] += (values > found.own[made, column, None]).sum(axis=1)
+        found.level[made, column] += (values == found.own[made, column, None]).sum(axis=1)
+        found.nearest[made, column] = _nearest(found.nearest[made, column], values, start)
+        bins = bins_of(values)
+        for index, limit in enumerate(self.limits):
+            found.false[made, column, index] += (bins >= limit).sum(axis=1)
+        bins[own] = BINS  # one past the end: looked up as nothing, counted and cut off
+        found.negatives[column] += np.bincount(bins.ravel(), minlength=BINS + 1)[:BINS]
+        for pool, (members, table) in enumerate(zip(found.pools, self.tables, strict=True)):
+            if column in members:
+                found.placed[made, pool] += table[bins].sum(axis=1)
+
+
+def _above(histogram: Counts) -> Counts:
+    return 2 * (int(histogram.sum()) - np.cumsum(histogram)) + histogram
+
+
+def _nearest(known: NDArray[np.int64], values: NDArray[np.int32], start: int) -> NDArray[np.int64]:
+    """The best keys of both. A key orders by similarity, then by place in the collection."""
+    depth = known.shape[1]
+    if depth == 0:
+        return known
+    place = _PLACES - 1 - (start + np.arange(values.shape[1], dtype=np.int64))
+    keys = (values.astype(np.int64) + 1_000_000) * _PLACES + place
+    both = np.concatenate([known, np.where(values == _OWN, -1, keys)], axis=1)
+    best: NDArray[np.int64] = -np.sort(np.partition(-both, depth - 1, axis=1)[:, :depth], axis=1)
+    return best

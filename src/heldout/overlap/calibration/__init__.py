@@ -1,0 +1,49 @@
+"""What a similarity is worth: nulls, thresholds, sweeps, controls, degrees, hubs and matrices."""
+
+from heldout.overlap.calibration.degrees import (
+    DEGREES,
+    Degrees,
+    Graded,
+    calibrated_degrees,
+    degree,
+    degrees_of,
+)
+from heldout.overlap.calibration.hubs import Hub, HubReport, hub_report
+from heldout.overlap.calibration.matrices import Audited, leakage_matrix
+from heldout.overlap.calibration.null import Null, null_similarities, reference_null
+from heldout.overlap.calibration.sweep import (
+    ALPHAS,
+    Control,
+    Rate,
+    Sweep,
+    SweepPoint,
+    alpha_sweep,
+    negative_control,
+)
+from heldout.overlap.calibration.threshold import Threshold, threshold
+
+__all__ = [
+    "ALPHAS",
+    "DEGREES",
+    "Audited",
+    "Control",
+    "Degrees",
+    "Graded",
+    "Hub",
+    "HubReport",
+    "Null",
+    "Rate",
+    "Sweep",
+    "SweepPoint",
+    "Threshold",
+    "alpha_sweep",
+    "calibrated_degrees",
+    "degree",
+    "degrees_of",
+    "hub_report",
+    "leakage_matrix",
+    "negative_control",
+    "null_similarities",
+    "reference_null",
+    "threshold",
+]

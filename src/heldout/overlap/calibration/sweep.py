@@ -1,0 +1,129 @@
+"""Flag fraction against α, per image and per question, and what the negative controls say."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from heldout.errors import InputError
+from heldout.overlap.calibration.null import Null
+from heldout.overlap.calibration.threshold import Threshold, threshold
+from heldout.stats.intervals import Interval, binomial_interval, cluster_rate_interval
+from heldout.stats.quantile import draws_needed
+
+# Two orders of magnitude, four steps each.
+ALPHAS: tuple[float, ...] = tuple(float(f"{alpha:.4g}") for alpha in np.logspace(-3, -1, 9))
+
+
+class Rate(NamedTuple):
+    """So many of so many, of one unit: rates of images and of questions are different numbers."""
+
+    unit: Literal["images", "questions"]
+    flagged: int
+    n: int
+    interval: Interval
+
+    @property
+    def value(self) -> float:
+        return self.flagged / self.n if self.n else 0.0
+
+
+class SweepPoint(NamedTuple):
+    threshold: Threshold
+    images: Rate
+    questions: Rate | None
+    images_at_ends: tuple[int, int]  # flagged at the upper and at the lower end of τ's interval
+    p: float  # of this many flagged images or more, were they as different as the null's
+
+
+class Sweep(NamedTuple):
+    points: tuple[SweepPoint, ...]
+    unresolved: tuple[tuple[float, int], ...]  # α and the null it would need
+
+
+class Control(NamedTuple):
+    """Pictures that cannot have leaked; what is flagged among them is a false alarm."""
+
+    name: str
+    domain: Literal["in domain", "out of domain"]
+    alpha: float
+    images: Rate
+    p: float
+    fires: bool  # more false alarms than α, beyond chance: the threshold does not fit this domain
+
+
+def alpha_sweep(
+    null: Null,
+    images: ArrayLike,
+    *,
+    encoder: str,
+    questions: ArrayLike | None = None,
+    clusters: Sequence[str] | None = None,
+    alphas: Sequence[float] = ALPHAS,
+    level: float = 0.95,
+) -> Sweep:
+    """The flag fraction at every α the null resolves; the others are listed with what they need.
+
+    ``images`` is the nearest similarity of every distinct benchmark image, ``questions`` that of
+    every question (the largest among the images it shows) with its cluster. α is what unrelated
+    images reach; questions that show several images reach more.
+    """
+    pictures = np.asarray(images, dtype=np.float64)
+    asked = None if questions is None else np.asarray(questions, dtype=np.float64)
+    if asked is not None and (clusters is None or len(clusters) != len(asked)):
+        raise InputError(
+            f"{len(asked):,} questions need one cluster each, got {len(clusters or ()):,}: questions "
+            f"that share an image are not independent"
+        )
+    points, unresolved = [], []
+    for alpha in sorted(alphas):
+        needed = draws_needed(alpha, null.design_effect)
+        if len(null) < needed:
+            unresolved.append((alpha, needed))
+            continue
+        tau = threshold(null, alpha, level=level)
+        flagged = tau.flags(pictures, encoder=encoder)
+        per_question = None
+        if asked is not None and clusters is not None:
+            hits = tau.flags(asked, encoder=encoder)
+            per_question = _question_rate(hits, clusters, level)
+        low, high = tau.interval.low, tau.interval.high
+        ends = (int((pictures > high).sum()), int((pictures > low).sum()))
+        p = tau.excess_p(int(flagged.sum()), len(flagged))
+        points.append(SweepPoint(tau, _image_rate(flagged, level), per_question, ends, p))
+    return Sweep(tuple(points), tuple(unresolved))
+
+
+def negative_control(
+    name: str,
+    domain: Literal["in domain", "out of domain"],
+    tau: Threshold,
+    images: ArrayLike,
+    *,
+    encoder: str,
+    level: float = 0.95,
+) -> Control:
+    """False alarms of τ among distinct images that are known not to be in the corpus.
+
+    An out-of-domain control bounds nonsense only: paintings are far from every radiograph at any
+    threshold. The in-domain one decides whether α means what it says.
+    """
+    flagged = tau.flags(images, encoder=encoder)
+    if len(flagged) == 0:
+        raise InputError(f"the negative control '{name}' has no images")
+    rate = _image_rate(flagged, level)
+    p = tau.excess_p(rate.flagged, rate.n)
+    return Control(name, domain, tau.alpha, rate, p, p < (1.0 - level) / 2.0)
+
+
+def _image_rate(flagged: NDArray[np.bool_], level: float) -> Rate:
+    found, n = int(flagged.sum()), len(flagged)
+    return Rate("images", found, n, binomial_interval(found, n, level))
+
+
+def _question_rate(hits: NDArray[np.bool_], clusters: Sequence[str], level: float) -> Rate:
+    interval = cluster_rate_interval(hits, clusters, level=level)
+    return Rate("questions", int(hits.sum()), len(hits), interval)

@@ -1,0 +1,65 @@
+"""fingerprint: everything that identifies one picture without a model, from one decoding."""
+
+from __future__ import annotations
+
+from collections.abc import Container
+from dataclasses import dataclass
+
+import numpy as np
+from PIL import Image
+
+from heldout.image import MAX_PIXELS, byte_digest, decode, pixel_digest
+from heldout.image.digest import BLANK_RANGE
+from heldout.overlap.fingerprints.grey import grey_image
+from heldout.overlap.fingerprints.pdq import hash_bytes, pdq_coefficients
+from heldout.overlap.fingerprints.phash import SIDE, is_ours, phash_of
+from heldout.overlap.fingerprints.stripes import reduce_rows
+
+# PDQ's own advice: below this quality a picture has too little texture for its hash to mean much.
+QUALITY_FLOOR = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Fingerprint:
+    """``usable`` says whether the two hashes may take part in a match at all."""
+
+    pdq: bytes  # before the field named bytes, which hides the type for those after it
+    phash: int
+    quality: int
+    usable: bool
+    bytes: str
+    pixels: str  # empty where the caller knew that no picture of this size is looked for
+    width: int
+    height: int
+
+
+def fingerprint(
+    data: bytes, *, sizes: Container[tuple[int, int]] | None = None, max_pixels: int = MAX_PIXELS
+) -> Fingerprint:
+    """Fingerprint of the first frame of ``data``; raises ImageError where ``decode`` does.
+
+    ``sizes`` are the native sizes that occur on the other side. Pictures of different size have
+    different pixels, so the digest of a picture of any other size is not taken.
+    """
+    return fingerprint_image(decode(data, max_pixels=max_pixels), byte_digest(data), sizes=sizes)
+
+
+def fingerprint_image(
+    image: Image.Image, digest: str, *, sizes: Container[tuple[int, int]] | None = None
+) -> Fingerprint:
+    """The same for a picture that is decoded already; ``digest`` is that of its file."""
+    grey = grey_image(image)
+    pixels = np.asarray(grey)
+    sums = np.empty((len(pixels), SIDE), np.float32) if is_ours(pixels) else None
+    coefficients, quality = pdq_coefficients(reduce_rows(pixels, sums))
+    flat = int(pixels.max()) - int(pixels.min()) <= BLANK_RANGE
+    return Fingerprint(
+        bytes=digest,
+        pixels=pixel_digest(image) if sizes is None or image.size in sizes else "",
+        width=image.width,
+        height=image.height,
+        phash=phash_of(grey, pixels, sums),
+        pdq=hash_bytes(coefficients),
+        quality=quality,
+        usable=quality >= QUALITY_FLOOR and not flat,
+    )

@@ -1,0 +1,246 @@
+"""Whether the detail of two aligned pictures is the same, window by window.
+
+Two radiographs of one view correlate highly whoever they show, and so do neighbouring slices of one
+study. What differs is the detail. One picture is explained by the other through one filter for the
+whole frame (a copy may be blurred, sharpened, softened by compression), white noise is allowed for,
+and what then remains unexplained in a window, as a share of the detail there, is its residual.
+A copy is explained nearly everywhere; a neighbouring slice is not wherever anatomy has moved on.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from heldout.overlap.registration.features import Floats
+from heldout.overlap.registration.frame import Frame
+
+BLURS = (0.0, 0.8, 1.6, 3.2)  # the filter is a mixture of these Gaussians
+SHADING = 6.4  # coarser than this is shading: tone curves and windows change it
+BAND = (1.6, 3.2)  # the detail that is compared, in pixels of the frame
+MARGIN = 13  # pixels left out at the outline, where the filters see beyond it
+FLAT = 0.035  # share of the contrast below which a window says nothing
+NOISE_SPREAD = 1.6  # noise power in one window against its mean
+QUANTILE = 80  # of the windows' residuals: a fifth may hold marks, arrows, letters
+SPREAD = 92
+WORST = 99
+STRONG = 24.0  # grey levels that no compression changes
+MARKS = 0.15  # share of the frame
+ONE_SIDED = 0.97
+ONE_COLOUR = 0.8
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """How well aligned pixels agree."""
+
+    correlation: float  # of greys
+    residual: float  # share of detail unexplained, in the window at QUANTILE
+    spread: float  # the same at SPREAD: what is left out may be marks, not a patient
+    worst: float  # the same at WORST
+    detail: float  # median over windows of the correlation of detail
+    windows: int  # windows (not overlapping) that hold detail
+    noise: float  # white noise one picture has over the other, as share of contrast
+    noisy_query: bool
+    sharpness: float  # fine detail of the candidate over the query's
+    marked: float  # share of the frame under opaque marks; 0 unless they were set aside
+    query_overlap: float
+    candidate_overlap: float
+
+
+NOTHING = Agreement(0.0, 1.0, 1.0, 1.0, 0.0, 0, 0.0, False, 1.0, 0.0, 0.0, 0.0)
+
+
+def compare(cv2: Any, frame: Frame, inverted: bool) -> Agreement:
+    """Explain each picture by the other and keep the better explanation."""
+    theirs = 255.0 - frame.candidate if inverted else frame.candidate
+    mask = _without_margin(cv2, frame.inside)
+    if mask.sum() < 256:
+        return replace(
+            NOTHING, query_overlap=frame.query_overlap, candidate_overlap=frame.candidate_overlap
+        )
+    forth = _explained(cv2, frame.query, theirs, mask)
+    back = _explained(cv2, theirs, frame.query, mask)
+    best = min(forth, back, key=lambda each: each.residual)
+    return Agreement(
+        correlation=_correlation(frame.query[frame.inside], theirs[frame.inside]),
+        residual=best.residual,
+        spread=best.spread,
+        worst=best.worst,
+        detail=best.detail,
+        windows=best.windows,
+        noise=best.noise,
+        noisy_query=best is forth,
+        sharpness=_sharpness(cv2, frame.query, theirs, mask),
+        marked=0.0,
+        query_overlap=frame.query_overlap,
+        candidate_overlap=frame.candidate_overlap,
+    )
+
+
+def without_marks(cv2: Any, frame: Frame, inverted: bool) -> Agreement | None:
+    """The comparison with opaque marks of one colour (a watermark, a label) set aside.
+
+    None unless what differs strongly is of one colour, lighter or darker throughout, and small.
+    Differences of anatomy have many greys and go both ways.
+    """
+    theirs = 255.0 - frame.candidate if inverted else frame.candidate
+    mask = _without_margin(cv2, frame.inside)
+    if mask.sum() < 256:
+        return None
+    gain, offset = _tone(theirs[mask], frame.query[mask])
+    fitted = (gain * theirs + offset).astype(np.float32)
+    difference = frame.query - fitted
+    strong = ((np.abs(difference) > STRONG) & mask).astype(np.uint8)
+    core = cv2.erode(strong, np.ones((3, 3), np.uint8)) > 0  # without softened rims
+    near = cv2.dilate(strong, np.ones((7, 7), np.uint8)) > 0
+    share = float(strong.sum()) / float(mask.sum())
+    if core.sum() < 8 or share > MARKS:
+        return None
+    lighter = float((difference[strong > 0] > 0).mean())
+    if ONE_SIDED > lighter > 1 - ONE_SIDED:
+        return None
+    for marked, clean in ((frame.query, fitted), (fitted, frame.query)):
+        colour = float(np.median(marked[core]))
+        if float((np.abs(marked[core] - colour) < 16).mean()) < ONE_COLOUR:
+            continue
+        cleaned = np.where(near, clean, marked).astype(np.float32)
+        found = _explained(cv2, cleaned, clean, mask)
+        return replace(
+            compare(cv2, frame, inverted),
+            residual=found.residual,
+            spread=found.spread,
+            detail=found.detail,
+            windows=found.windows,
+            marked=share,
+        )
+    return None
+
+
+@dataclass(frozen=True)
+class _Explanation:
+    residual: float
+    spread: float
+    worst: float
+    detail: float
+    windows: int
+    noise: float
+
+
+def _explained(cv2: Any, target: Floats, source: Floats, mask: NDArray[np.bool_]) -> _Explanation:
+    """How much of the target's detail one filter on the source leaves unexplained."""
+    wanted = target - _blur(cv2, target, SHADING)
+    shading = _blur(cv2, source, SHADING)
+    basis = [_blur(cv2, source, sigma) - shading for sigma in BLURS]
+    explained = _fitted(wanted, basis, mask)
+    window = max(9, (min(mask.shape) // 10) | 1)
+    share = _boxes(cv2, mask.astype(np.float32), window)
+    full = share > 0.5
+    left = (wanted - explained) * mask
+    finest = (left - _blur(cv2, left, 0.8)) * mask
+    bands = [_band(cv2, part) * mask for part in (wanted, explained, left)]
+    area = np.maximum(share, 1e-6)
+    wanted_power, explained_power, left_power, finest_power = (
+        _boxes(cv2, part * part, window) / area for part in (*bands, finest)
+    )
+    product = _boxes(cv2, bands[0] * bands[1], window) / area
+    contrast = max(float(target[mask].std()), 2.0)
+    floor = (FLAT * contrast) ** 2
+    signal = full & (explained_power > floor)
+    if signal.sum() < 8:
+        return _Explanation(1.0, 1.0, 1.0, 0.0, 0, 0.0)
+    # Noise is everywhere, moved anatomy is not: the quieter windows tell how much noise there is.
+    white, banded = _noise_gains(cv2)
+    noise = float(np.percentile(finest_power[signal], 30)) / white
+    allowed = NOISE_SPREAD * noise * banded
+    power = np.maximum(np.maximum(wanted_power - allowed, explained_power), floor)
+    chosen = full & (np.maximum(wanted_power - allowed, explained_power) > floor)
+    residual = (np.maximum(left_power - allowed, 0.0) / power)[chosen]
+    agreement = product / np.sqrt(
+        np.maximum(wanted_power, floor) * np.maximum(explained_power, floor)
+    )
+    return _Explanation(
+        residual=float(np.percentile(residual, QUANTILE)),
+        spread=float(np.percentile(residual, SPREAD)),
+        worst=float(np.percentile(residual, WORST)),
+        detail=float(np.median(agreement[chosen])),
+        windows=int(chosen.sum()) // 4,
+        noise=float(np.sqrt(noise)) / contrast,
+    )
+
+
+def _fitted(wanted: Floats, basis: list[Floats], mask: NDArray[np.bool_]) -> Floats:
+    """Least squares over every second pixel, then once more without the pixels that fit worst."""
+    some = mask[::2, ::2]
+    columns = np.stack([part[::2, ::2][some] for part in basis], axis=1).astype(np.float64)
+    values = wanted[::2, ::2][some].astype(np.float64)
+    weights = _solve(columns, values)
+    error = np.abs(values - columns @ weights)
+    kept = error <= np.percentile(error, 90)
+    weights = _solve(columns[kept], values[kept])
+    fitted = np.zeros_like(wanted)
+    for weight, part in zip(weights, basis, strict=True):
+        fitted += np.float32(weight) * part
+    return fitted
+
+
+def _solve(columns: NDArray[np.float64], values: NDArray[np.float64]) -> NDArray[np.float64]:
+    # A little ridge: the blurs of a smooth picture are nearly the same column.
+    normal = columns.T @ columns + 1e-3 * len(values) * np.eye(columns.shape[1])
+    return np.asarray(np.linalg.solve(normal, columns.T @ values))
+
+
+@cache
+def _noise_gains(cv2: Any) -> tuple[float, float]:
+    """Power of unit white noise in the finest band and in BAND."""
+    noise = np.random.default_rng(0).normal(size=(256, 256)).astype(np.float32)
+    return float((noise - _blur(cv2, noise, 0.8)).var()), float(_band(cv2, noise).var())
+
+
+def _without_margin(cv2: Any, inside: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    margin = min(MARGIN, (min(inside.shape) // 5) | 1)
+    square = np.ones((margin, margin), np.uint8)
+    return np.asarray(cv2.erode(inside.astype(np.uint8), square, borderValue=0) > 0)
+
+
+def _boxes(cv2: Any, values: Floats, window: int) -> Floats:
+    """Means over windows that overlap by half."""
+    step = max(1, window // 2)
+    return np.asarray(cv2.boxFilter(values, -1, (window, window))[step::step, step::step])
+
+
+def _blur(cv2: Any, values: Floats, sigma: float) -> Floats:
+    return np.asarray(cv2.GaussianBlur(values, (0, 0), sigma)) if sigma > 0 else values
+
+
+def _band(cv2: Any, values: Floats) -> Floats:
+    return _blur(cv2, values, BAND[0]) - _blur(cv2, values, BAND[1])
+
+
+def _sharpness(cv2: Any, query: Floats, candidate: Floats, mask: NDArray[np.bool_]) -> float:
+    def ratio(picture: Floats) -> float:
+        fine = picture - _blur(cv2, picture, 0.8)
+        coarse = _blur(cv2, picture, BAND[1]) - _blur(cv2, picture, SHADING)
+        return float(fine[mask].std()) / max(float(coarse[mask].std()), 1e-3)
+
+    return ratio(candidate) / max(ratio(query), 1e-3)
+
+
+def _tone(source: Floats, target: Floats) -> tuple[float, float]:
+    """Gain and offset, from the seven tenths that fit best."""
+    gain, offset = np.polyfit(source, target, 1)
+    error = np.abs(target - (gain * source + offset))
+    kept = error <= np.percentile(error, 70)
+    if kept.sum() > 64 and float(source[kept].std()) > 1.0:
+        gain, offset = np.polyfit(source[kept], target[kept], 1)
+    return float(gain), float(offset)
+
+
+def _correlation(a: Floats, b: Floats) -> float:
+    a, b = a - a.mean(), b - b.mean()
+    length = float(np.sqrt((a * a).sum() * (b * b).sum()))
+    return float((a * b).sum()) / length if length > 1e-6 else 0.0

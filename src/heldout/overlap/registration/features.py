@@ -1,0 +1,179 @@
+"""What registration needs of one picture, computed once: greys, an upright sketch, local features."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from heldout.errors import require
+from heldout.image import to_rgb
+from heldout.overlap.registration.panels import Box, panel_boxes
+
+SIDE = 768  # of the greys that aligned pixels are compared in
+LOCAL_SIDE = 512  # of the picture local features are found in
+LOCAL_COUNT = 600
+LOCAL_CONTRAST = 0.008  # radiographs are smooth: a fifth of OpenCV's default
+SKETCH_SIDE = 64
+SHADING_SIDE = 16
+COLOURED = 6.0  # mean distance of the channels above which a picture is coloured
+
+Floats = NDArray[np.float32]
+
+
+@dataclass(frozen=True, eq=False)
+class Features:
+    """One picture, ready to be compared with many; about a megabyte."""
+
+    size: tuple[int, int]  # native width and height
+    grey: NDArray[np.uint8]  # at most SIDE on a side
+    contrast: float  # standard deviation of ``grey``
+    tint: tuple[float, float, float]  # mean deviation of each channel from grey
+    sketches: Floats  # (8, SKETCH_SIDE²): detail of the whole frame in the eight poses, unit rows
+    shadings: Floats  # (8, SHADING_SIDE²): its coarse light and dark, likewise
+    points: Floats  # (n, 2), in pixels of ``grey``, strongest first
+    sizes: Floats  # (n,)
+    angles: Floats  # (n,), radians, clockwise as the y axis points down
+    descriptors: Floats  # (4, n, 32): parts that keep or change sign when mirrored or inverted
+    panels: tuple[tuple[Box, Features], ...] = ()  # of a compound figure; boxes in native pixels
+
+    @property
+    def coloured(self) -> bool:
+        return max(abs(part) for part in self.tint) > COLOURED
+
+    @property
+    def to_native(self) -> NDArray[np.float64]:
+        """3 x 3: pixels of ``grey`` to native pixels, centre to centre."""
+        across = self.size[0] / self.grey.shape[1]
+        down = self.size[1] / self.grey.shape[0]
+        return np.array(
+            [[across, 0, across / 2 - 0.5], [0, down, down / 2 - 0.5], [0, 0, 1]], np.float64
+        )
+
+
+def cheap_features(image: Image.Image) -> Features:
+    """Everything ``register`` has to know of one picture; keep it where one picture meets many."""
+    require("cv2", "vision", "registering two pictures")
+    import cv2
+
+    rgb = to_rgb(image)
+    whole = _features(cv2, rgb)
+    across, down = rgb.width / whole.grey.shape[1], rgb.height / whole.grey.shape[0]
+    panels = []
+    for left, top, right, bottom in panel_boxes(whole.grey):
+        box = (round(left * across), round(top * down), round(right * across), round(bottom * down))
+        panels.append((box, _features(cv2, rgb.crop(box))))
+    return replace(whole, panels=tuple(panels))
+
+
+def _features(cv2: Any, rgb: Image.Image) -> Features:
+    size = rgb.size
+    scale = min(1.0, SIDE / max(size))
+    if scale < 1.0:
+        target = (max(1, round(size[0] * scale)), max(1, round(size[1] * scale)))
+        rgb = rgb.resize(target, Image.Resampling.BOX, reducing_gap=2.0)
+    grey = np.asarray(rgb.convert("L"))
+    colours = np.asarray(rgb, dtype=np.float32).reshape(-1, 3).mean(axis=0)
+    tint = colours - colours.mean()
+    points, sizes, angles, descriptors = _local_features(cv2, grey)
+    return Features(
+        size=size,
+        grey=grey,
+        contrast=float(grey.std()),
+        tint=(float(tint[0]), float(tint[1]), float(tint[2])),
+        sketches=_sketches(cv2, grey),
+        shadings=_shadings(cv2, grey),
+        points=points,
+        sizes=sizes,
+        angles=angles,
+        descriptors=descriptors,
+    )
+
+
+def _local_features(cv2: Any, grey: NDArray[np.uint8]) -> tuple[Floats, Floats, Floats, Floats]:
+    """SIFT, square-rooted (Arandjelović and Zisserman 2012), the strongest LOCAL_COUNT."""
+    zoom = LOCAL_SIDE / max(grey.shape)
+    small = grey
+    if zoom < 1.0 or zoom > 1.5:  # tiny pictures are enlarged, or they have no features at all
+        zoom = min(zoom, 2.0)
+        way = cv2.INTER_AREA if zoom < 1.0 else cv2.INTER_CUBIC
+        small = cv2.resize(grey, None, fx=zoom, fy=zoom, interpolation=way)
+    else:
+        zoom = 1.0
+    # The precise upscale takes out a quarter-pixel shift that turned copies would double.
+    finder = cv2.SIFT_create(
+        nfeatures=LOCAL_COUNT, contrastThreshold=LOCAL_CONTRAST, enable_precise_upscale=True
+    )
+    found, raw = finder.detectAndCompute(_stretched(cv2, small), None)
+    if raw is None or not len(found):
+        empty = np.zeros(0, np.float32)
+        return np.zeros((0, 2), np.float32), empty, empty, np.zeros((4, 0, 32), np.float32)
+    strongest = np.argsort([-point.response for point in found], kind="stable")
+    found, raw = [found[index] for index in strongest], raw[strongest]
+    points = np.array([point.pt for point in found], np.float32)
+    # Pixel centres, not corners, are what a resize scales about.
+    points = (points + 0.5) / np.float32(zoom) - 0.5
+    sizes = np.array([point.size for point in found], np.float32) / np.float32(zoom)
+    angles = np.deg2rad(np.array([point.angle for point in found], np.float32))
+    total = np.maximum(raw.sum(axis=1, keepdims=True), 1e-6)
+    return points, sizes, angles, _parts(np.sqrt(raw / total, dtype=np.float32))
+
+
+def _parts(descriptors: Floats) -> Floats:
+    """Descriptors on axes that mirroring and inverting a picture keep or turn round.
+
+    A SIFT descriptor is 4 rows x 4 columns x 8 directions, relative to the feature's own direction.
+    Mirroring the picture reverses the rows and the sense of rotation. Inverting it turns every
+    gradient round, the feature's own too, so directions stay and the grid turns by 180°. Sums and
+    differences over the four variants (even; odd when mirrored; odd when inverted; odd in both)
+    make one product of matrices answer for all four.
+    """
+    grid = descriptors.reshape(-1, 4, 4, 8)
+    mirrored = grid[:, ::-1, :, (-np.arange(8)) % 8]
+    inverted, both = grid[:, ::-1, ::-1], mirrored[:, ::-1, ::-1]
+    half = np.s_[:, :2, :2]  # one of each four bins that the variants exchange
+    parts = [
+        (grid + mirror * mirrored + invert * inverted + mirror * invert * both)[half]
+        for invert in (1.0, -1.0)
+        for mirror in (1.0, -1.0)
+    ]
+    return np.ascontiguousarray(
+        np.stack(parts).reshape(4, len(descriptors), 32) * 0.5, dtype=np.float32
+    )
+
+
+def _stretched(cv2: Any, grey: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """Full contrast, so that a washed-out copy has the features of its original."""
+    low, high = np.percentile(grey[::4, ::4], (1.0, 99.0))
+    span = max(float(high - low), 8.0)
+    stretched: NDArray[np.uint8] = cv2.convertScaleAbs(
+        np.clip(grey.astype(np.float32) - low, 0, None), alpha=255.0 / span
+    )
+    return stretched
+
+
+def _sketches(cv2: Any, grey: NDArray[np.uint8]) -> Floats:
+    """The frame squeezed into a small square, without its coarse shading, in all eight poses."""
+    small = cv2.resize(grey, (SKETCH_SIDE, SKETCH_SIDE), interpolation=cv2.INTER_AREA)
+    small = small.astype(np.float32)
+    detail = small - cv2.GaussianBlur(small, (0, 0), 3.0)
+    return _eight_poses(detail)
+
+
+def _shadings(cv2: Any, grey: NDArray[np.uint8]) -> Floats:
+    small = cv2.resize(grey, (SHADING_SIDE, SHADING_SIDE), interpolation=cv2.INTER_AREA)
+    return _eight_poses(small.astype(np.float32))
+
+
+def _eight_poses(small: Floats) -> Floats:
+    rows = np.stack([pose_array(small, pose).ravel() for pose in range(8)])
+    rows -= rows.mean(axis=1, keepdims=True)
+    return np.asarray(rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-6))
+
+
+def pose_array(array: NDArray[Any], pose: int) -> NDArray[Any]:
+    """Pose 0-3: turned by 0, 90, 180, 270 degrees counter-clockwise; 4-7: mirrored, then turned."""
+    return np.ascontiguousarray(np.rot90(array[:, ::-1] if pose >= 4 else array, pose % 4))

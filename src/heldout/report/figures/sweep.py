@@ -1,0 +1,77 @@
+"""Flag fraction against α on logarithmic axes, with bands; where it leaves the diagonal is the news."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from markupsafe import Markup
+
+from heldout.report.figures.axes import Axes, Scale
+from heldout.report.figures.svg import (
+    CARD,
+    DASHES,
+    SERIES,
+    SOFT,
+    circle,
+    figure,
+    legend,
+    line,
+    path,
+    text,
+)
+
+
+class Series(NamedTuple):
+    """One denominator of one set: images and questions are two series, never one."""
+
+    name: str
+    alphas: Sequence[float]
+    rates: Sequence[float]
+    lows: Sequence[float]
+    highs: Sequence[float]
+
+
+def flag_fraction_chart(
+    series: Sequence[Series], *, title: str = "Flag fraction against α"
+) -> Markup:
+    """A rate of 0 has no place on a logarithmic axis: it is drawn hollow on the floor."""
+    alphas = [alpha for one in series for alpha in one.alphas] or [0.001, 0.1]
+    seen = [value for one in series for value in one.rates if value > 0]
+    floor = min([*seen, min(alphas)]) / 1.6
+    wide = max(alphas) / min(alphas) if max(alphas) > min(alphas) else 10.0
+    axes = Axes(
+        Scale(min(alphas) / wide**0.03, max(alphas) * wide**0.03, log=True),
+        Scale(floor, 1.0, log=True),
+        height=380,
+        percent=("y",),
+    )
+    marks = axes.frame(title, "α: share of different pictures that τ(α) flags", "share flagged")
+    ends = [axes.x_scale.low, axes.x_scale.high]
+    marks.append(path(axes.points(ends, ends), stroke=SOFT, width=1.5, dash="3 4"))
+    _, last = axes.points(ends, ends)
+    aside = text(last[0] - 6, last[1] + 56, "rate = α: chance", anchor="end", fill=SOFT, halo=True)
+    entries = []
+    for index, one in enumerate(series):
+        colour, dash = SERIES[index % len(SERIES)], DASHES[index % len(DASHES)]
+        band = [
+            *axes.points(one.alphas, one.highs),
+            *reversed(axes.points(one.alphas, one.lows)),
+        ]
+        if len(one.alphas) == 1:
+            (alpha,), (low,), (high,) = one.alphas, one.lows, one.highs
+            marks.append(
+                line(axes.x(alpha), axes.y(low), axes.x(alpha), axes.y(high), stroke=colour)
+            )
+        else:
+            marks.append(path(band, fill=colour, opacity=0.16, closed=True))
+        marks.append(path(axes.points(one.alphas, one.rates), stroke=colour, dash=dash))
+        for (x, y), rate in zip(axes.points(one.alphas, one.rates), one.rates, strict=True):
+            marks.append(circle(x, y, 3.2, fill=colour if rate > 0 else CARD, stroke=colour))
+        entries.append((one.name, colour, dash))
+    if any(rate == 0 for one in series for rate in one.rates):
+        x, y = axes.x(ends[1]) - 6, axes.height - axes.bottom - 8
+        marks.append(text(x, y, "hollow: none flagged", anchor="end", fill=SOFT, halo=True))
+    marks.append(aside)
+    marks += legend(entries, axes.left + 12, axes.top + 16)
+    return figure(title, axes.width, axes.height, marks)

@@ -1,0 +1,115 @@
+"""Near search end to end: transformed copies are found and named, look-alikes are not copies."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import pytest
+from PIL import Image, ImageOps
+
+from heldout.audit import Conclusion, audit_overlap
+from heldout.benchmark import Benchmark, Example
+from heldout.corpus import open_corpus
+from heldout.engine import LocalEngine
+from heldout.image import FileOnDisk, ImageRef
+from heldout.overlap import NearSearch
+from heldout.store import Run
+
+pytest.importorskip("cv2", reason="registration needs heldout[vision]")
+
+COPIES = ("same image", "transformed copy")
+
+
+def save(image: Image.Image, path: Path, **options: int) -> None:
+    buffer = io.BytesIO()
+    image.convert("L").save(buffer, "JPEG" if path.suffix == ".jpg" else "PNG", **options)
+    path.write_bytes(buffer.getvalue())
+
+
+@pytest.fixture(scope="module")
+def audited(
+    shared_data: Path, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Conclusion, Path, Benchmark]:
+    """Six radiographs, five of them in a corpus of other patients' under a transform each."""
+    images = sorted((shared_data / "slake/images").glob("*.jpg"))
+    chosen = [images[i] for i in (3, 60, 150, 240, 330, 420)]
+    corpus = tmp_path_factory.mktemp("corpus")
+    pictures = [Image.open(path).convert("L") for path in chosen]
+    width, height = pictures[3].size
+    save(ImageOps.mirror(pictures[0]), corpus / "flipped.png")
+    save(pictures[1].resize((256, 256)), corpus / "resized.png")
+    save(pictures[2], corpus / "jpeg.jpg", quality=40)
+    save(
+        pictures[3].crop((width // 12, height // 12, width * 11 // 12, height * 11 // 12)),
+        corpus / "crop.png",
+    )
+    save(ImageOps.invert(pictures[4]), corpus / "inverted.png")
+    (corpus / "exact.jpg").write_bytes(chosen[5].read_bytes())
+    for path in images[5:600:60]:  # other patients
+        save(Image.open(path), corpus / f"other-{path.stem}.png")
+    examples = tuple(
+        Example(path.stem, (ImageRef(path.name, FileOnDisk(str(path))),), "q?", answer="a")
+        for path in chosen
+    )
+    benchmark = Benchmark("radiographs", examples)
+    run = tmp_path_factory.mktemp("run") / "run"
+    return _audit(benchmark, corpus, run), corpus, benchmark
+
+
+def _audit(benchmark: Benchmark, corpus: Path, run: Path, workers: int = 1) -> Conclusion:
+    with LocalEngine(workers) as engine:
+        return audit_overlap(
+            benchmark,
+            [open_corpus(corpus, name="web")],
+            Run.create(run),
+            engine,
+            near=NearSearch("pixels", nearest=2),
+            quiet=True,
+        )
+
+
+def test_each_transformed_copy_is_found_and_no_look_alike_is(
+    audited: tuple[Conclusion, Path, Benchmark],
+) -> None:
+    conclusion, _, benchmark = audited
+    rows = conclusion.run.read_table("matches").to_pylist()
+    found = {(row["benchmark_id"], row["corpus_id"]) for row in rows if row["relation"] in COPIES}
+    ids = [example.id for example in benchmark]
+    files = ["flipped.png", "resized.png", "jpeg.jpg", "crop.png", "inverted.png", "exact.jpg"]
+    assert found == set(zip(ids, files, strict=True))
+    transform = {row["corpus_id"]: row["transform"] for row in rows if row["relation"] in COPIES}
+    assert "flipped" in transform["flipped.png"]
+    assert "resized" in transform["resized.png"]
+    assert "cropped" in transform["crop.png"]
+    assert "inverted" in transform["inverted.png"]
+
+
+def test_claim_and_report_tell_copies_from_look_alikes(
+    audited: tuple[Conclusion, Path, Benchmark],
+) -> None:
+    conclusion, _, _ = audited
+    (claim,) = conclusion.claims
+    assert claim.status == "survives"
+    assert claim.sentence.startswith("6 of 6 images of radiographs")
+    assert "1 exact and 5 transformed matches" in claim.sentence
+    page = conclusion.report.read_text()
+    assert "laid on each other" in page
+    assert page.count('class="panel"') >= 5
+    blind = next(f for f in conclusion.findings if f.unit == "images").blind_to
+    assert any("2 nearest neighbours" in words for words in blind)
+
+
+def test_a_second_run_repeats_nothing_and_workers_change_nothing(
+    audited: tuple[Conclusion, Path, Benchmark], tmp_path: Path
+) -> None:
+    conclusion, corpus, benchmark = audited
+    names = ("matches", "dropped", "thumbnails")
+    before = {name: conclusion.run.table_path(name).read_bytes() for name in names}
+    stages = {p: p.stat().st_ino for p in (conclusion.run.path / "stages").glob("*/*/*")}
+    _audit(benchmark, corpus, conclusion.run.path)
+    assert {p: p.stat().st_ino for p in (conclusion.run.path / "stages").glob("*/*/*")} == stages
+    other = _audit(benchmark, corpus, tmp_path / "other", workers=2)
+    for name in names:
+        assert conclusion.run.table_path(name).read_bytes() == before[name]
+        assert other.run.table_path(name).read_bytes() == before[name]

@@ -1,0 +1,157 @@
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+from jinja2 import Environment
+
+from heldout.report.figures import (
+    Curve,
+    OperatingPoint,
+    Series,
+    distance_histogram,
+    flag_fraction_chart,
+    heat_map,
+    radar_chart,
+    roc_chart,
+    standalone,
+)
+from heldout.report.figures.axes import Axes, Scale
+
+HOSTILE = '<script>alert("x")</script> & </svg>'
+
+
+def histogram(name: str) -> str:
+    rng = np.random.default_rng(0)
+    null = 1 - rng.gamma(4, 0.02, 2000)
+    near = 1 - rng.gamma(2, 0.02, 96)
+    return distance_histogram(
+        near, null, threshold=0.98, interval=(0.975, 0.985), alpha=0.01, name=name
+    )
+
+
+def sweep(name: str) -> str:
+    alphas = [0.001, 0.01, 0.1]
+    return flag_fraction_chart(
+        [Series(name, alphas, [0, 0.2, 0.6], [0, 0.1, 0.5], [0.03, 0.3, 0.7])]
+    )
+
+
+def heat(name: str) -> str:
+    return heat_map([name, "gcc"], ["coco", "flickr30k"], [[0.031, 0.0], [None, 1.0]], title=name)
+
+
+def radar(name: str) -> str:
+    return radar_chart([name, "flip", "crop"], {name: [1.0, 0.5, 0.0]}, title=name)
+
+
+def roc(name: str) -> str:
+    point = OperatingPoint(name, 1e-7, 0.16)
+    return roc_chart(
+        [Curve(name, [0, 1e-6, 1], [0.1, 0.9, 1], 0.98)], points=[point], smallest=1e-8
+    )
+
+
+FIGURES = [histogram, sweep, heat, radar, roc]
+
+
+@pytest.mark.parametrize("draw", FIGURES)
+def test_every_figure_is_well_formed_and_escapes_what_it_is_given(
+    draw: Callable[[str], str],
+) -> None:
+    drawn = draw(HOSTILE)
+    root = ElementTree.fromstring(drawn)
+    tags = {element.tag.rpartition("}")[2] for element in root.iter()}
+    assert tags <= {"svg", "title", "text", "line", "rect", "circle", "path"}
+    assert root.get("role") == "img"
+    assert root.get("aria-label")
+    assert "nan" not in drawn.lower().replace("noscan", "")
+    assert "inf" not in re.sub(r"<text.*?</text>", "", drawn)
+    assert any(HOSTILE[:12] in (element.text or "") for element in root.iter())
+
+
+@pytest.mark.parametrize("draw", FIGURES)
+def test_every_figure_takes_the_colours_of_its_page_and_fits_it(draw: Callable[[str], str]) -> None:
+    drawn = draw("a")
+    root = ElementTree.fromstring(drawn)
+    _, _, width, height = map(float, str(root.get("viewBox")).split())
+    for element in root.iter():
+        if element.tag.endswith("text"):
+            assert "fill:var(--" in str(element.get("style"))
+            x, y = float(str(element.get("x"))), float(str(element.get("y")))
+            reach = 6.6 * len(element.text or "") * float(str(element.get("font-size"))) / 12
+            left = {"start": 0.0, "middle": 0.5, "end": 1.0}[str(element.get("text-anchor"))]
+            assert 0 <= y <= height
+            if element.get("transform") is None:
+                assert x - left * reach >= -4
+                assert x + (1 - left) * reach <= width + 4
+    assert "http" not in drawn.replace("http://www.w3.org/2000/svg", "")
+
+
+def test_a_template_takes_a_figure_as_it_is_and_nothing_else() -> None:
+    page = Environment(autoescape=True).from_string("{{ figure }}{{ words }}")
+    shown = page.render(figure=radar("a"), words=HOSTILE)
+    assert shown.startswith("<svg")
+    assert "<script>" not in shown
+
+
+def test_standalone_brings_its_colours() -> None:
+    alone = standalone(heat("a"))
+    ElementTree.fromstring(alone)
+    assert "prefers-color-scheme:dark" in alone
+    for name in set(re.findall(r"var\((--\w+)", alone)):
+        assert f"{name}:" in alone
+
+
+def test_histogram_says_how_many_are_closer_than_the_threshold() -> None:
+    near = [0.999, 0.99, 0.95, 0.5]
+    drawn = distance_histogram(near, np.linspace(0.5, 0.97, 200), threshold=0.98, alpha=0.01)
+    assert "τ(0.01) = 0.0200" in drawn
+    assert "2 of 4 closer" in drawn
+
+
+def test_histogram_survives_copies_and_an_empty_set() -> None:
+    drawn = distance_histogram([1.0 + 1e-7] * 5, np.full(10, 0.9), threshold=0.95)
+    assert "5 of 5 closer" in drawn
+    ElementTree.fromstring(distance_histogram([], [0.9], threshold=0.95))
+
+
+def test_sweep_draws_nothing_flagged_as_hollow_on_the_floor() -> None:
+    drawn = sweep("a")
+    hollow = re.findall(r"<circle [^>]*fill:var\(--card", drawn)
+    assert len(hollow) == 1
+    assert "hollow: none flagged" in drawn
+
+
+def test_heat_map_tells_zero_from_not_scanned() -> None:
+    drawn = heat("laion")
+    assert "3.10 %" in drawn
+    assert "100.0 %" in drawn
+    assert drawn.count(">0<") == 1
+    assert drawn.count("not scanned") == 1
+
+
+def test_radar_wants_a_value_for_every_axis() -> None:
+    with pytest.raises(ValueError, match="3 axes need 3 values, got 2"):
+        radar_chart(["a", "b", "c"], {"clip": [1.0, 0.5]})
+
+
+def test_roc_shows_an_area_that_is_not_quite_one() -> None:
+    drawn = roc_chart(
+        [Curve("clip", [0, 1], [1, 1], 0.99999994), Curve("all", [0, 1], [1, 1], 1.0)]
+    )
+    assert "AUC 0.9999999" in drawn
+    assert "AUC 1.000" in drawn
+
+
+def test_scales_put_values_where_they_belong() -> None:
+    axes = Axes(Scale(0.001, 0.1, log=True), Scale(0.0, 1.0))
+    middle = (axes.left + axes.width - axes.right) / 2
+    assert axes.x(0.01) == pytest.approx(middle)
+    assert axes.y(2.0) == axes.top  # beyond the end stays at the end
+    assert Scale(0.0, 0.3).ticks() == pytest.approx([0, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3])
+    assert Scale(0.001, 0.1, log=True).ticks() == pytest.approx([0.001, 0.003, 0.01, 0.03, 0.1])
+    assert Scale(1e-8, 1.0, log=True).ticks()[-1] == 1.0
