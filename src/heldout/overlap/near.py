@@ -21,7 +21,7 @@ from heldout.overlap.neighbours import (
     neighbours_in,
     pictures_of,
 )
-from heldout.overlap.verify import VerifyTask, nearest_overall, verify_shard
+from heldout.overlap.verify import VerifyTask, nearest_overall, verify_shard, verify_tasks
 from heldout.store import Run, Stage
 
 
@@ -89,20 +89,19 @@ def search_near(
     with progress(f"verifying pairs of {corpus.name}", pairs, "pairs", disabled=quiet) as step:
 
         def to_verify() -> Iterator[VerifyTask]:
-            for number in sorted(by_shard):
-                found = tuple(by_shard[number])
-                key = hashlib.sha256(repr((shards[number].key, found)).encode()).hexdigest()
-                if verified.plan(number, key):
-                    yield VerifyTask(shards[number], found)
+            for task in verify_tasks(shards, by_shard):
+                key = hashlib.sha256(repr((task.shard.key, task.candidates)).encode()).hexdigest()
+                if verified.plan(task.index, key):
+                    yield task
                 else:
-                    step(len(found))
+                    step(len(task.candidates))
 
         judge = functools.partial(verify_shard, pictures, index.identity, corpus)
         for result in engine.map(judge, to_verify()):
             if result.value is None:
                 failed[result.task.shard.id] = result.error or "no result"
             else:
-                verified.save(result.task.shard.index, result.value)
+                verified.save(result.task.index, result.value)
             step(len(result.task.candidates))
     neighbours.sweep()
     return NearResult(verified, {**neighbours.counts(), **verified.counts()}, failed)

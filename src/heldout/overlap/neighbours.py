@@ -6,7 +6,7 @@ Embedding neighbours are candidates, never findings: ``verify`` decides which of
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,10 +14,11 @@ import numpy as np
 
 from heldout.benchmark import Benchmark
 from heldout.corpus import Corpus, Shard
-from heldout.image import ImageRef
+from heldout.image import ImageRef, to_rgb
 from heldout.overlap.encoders import embed_shard, open_encoder, views
 from heldout.overlap.exact import picture_key
 from heldout.overlap.join import Hits, JoinIndex
+from heldout.overlap.parts import parts, trimmed
 from heldout.store import ShardResult, dropped_table, make_table
 
 NEAREST = 5  # candidates per picture that are looked at, however far they are
@@ -49,7 +50,11 @@ def build_neighbour_index(benchmark: Benchmark, encoder: str, nearest: int) -> N
     thorough = encoder == "pixels"  # as many views as the encoder is cheap
     rows, pictures, names = [], [], []
     for key, ref in pictures_of(benchmark).items():
-        seen = views(ref.open(), thorough=thorough)
+        image = to_rgb(ref.open())
+        seen = views(image, thorough=thorough)
+        inside = trimmed(image)
+        if inside is not None:  # corpus pictures lose their frames, too
+            seen.append(("trimmed", inside))
         rows.append(opened.encode([picture for _, picture in seen]))
         pictures += [key] * len(seen)
         names += [name for name, _ in seen]
@@ -65,11 +70,11 @@ def _encoder(spec: str) -> Any:
 
 def neighbours_in(index: NeighbourIndex, corpus: Corpus, shard: Shard) -> ShardResult:
     """The nearest items of one shard to every picture, as a table of candidates."""
-    embedded = embed_shard(corpus, shard, _encoder(index.encoder))
+    embedded = embed_shard(corpus, shard, _encoder(index.encoder), parts=parts)
     hits = index.join.scan(embedded.rows)
     rows = [
-        {**best, "corpus_id": embedded.items[best.pop("position")].id, "shard": shard.index}
-        for best in best_views(index, hits)
+        {**best, "corpus_id": embedded.items[best.pop("item")].id, "shard": shard.index}
+        for best in best_views(index, hits, embedded.owners)
     ]
     return ShardResult(
         tables={
@@ -80,17 +85,19 @@ def neighbours_in(index: NeighbourIndex, corpus: Corpus, shard: Shard) -> ShardR
     )
 
 
-def best_views(index: NeighbourIndex, hits: Hits) -> Iterator[dict[str, Any]]:
-    """Of all views of a picture that met an item, the one that looks most like it."""
+def best_views(
+    index: NeighbourIndex, hits: Hits, owners: Sequence[int]
+) -> Iterator[dict[str, Any]]:
+    """Of all views of a picture and all parts of an item that met, the two most alike."""
     best: dict[tuple[str, int], tuple[float, int]] = {}
     for row, position, similarity in zip(hits.query, hits.position, hits.similarity, strict=True):
-        key = (index.pictures[row], int(position))
+        key = (index.pictures[row], owners[position])
         if key not in best or best[key] < (float(similarity), -int(row)):
             best[key] = (float(similarity), -int(row))
-    for (picture, position), (similarity, row) in sorted(best.items()):
+    for (picture, item), (similarity, row) in sorted(best.items()):
         yield {
             "picture": picture,
-            "position": position,
+            "item": item,
             "similarity": similarity,
             "view": index.views[-row],
         }

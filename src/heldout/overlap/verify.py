@@ -2,20 +2,33 @@
 
 from __future__ import annotations
 
+import functools
+import itertools
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from PIL import Image
+
 from heldout.corpus import Corpus, CorpusItem, Shard
 from heldout.image import ImageError, ImageRef, byte_digest, decode, pixel_digest
 from heldout.overlap.calibration import degree
 from heldout.overlap.exact import Place
 from heldout.overlap.modality import relate_text
-from heldout.overlap.registration import Registration, aligned_panel, cheap_features, register
+from heldout.overlap.recoloured import recoloured_in_part
+from heldout.overlap.registration import (
+    Features,
+    Registration,
+    aligned_panel,
+    cheap_features,
+    register,
+)
 from heldout.overlap.thumbnails import thumbnail
 from heldout.store import Dropped, ShardResult, dropped_table, make_table
+
+PAIRS = 64
 
 
 @dataclass(frozen=True)
@@ -28,8 +41,9 @@ class Candidate:
 
 @dataclass(frozen=True)
 class VerifyTask:
-    """The candidates of one shard, with everything a worker needs to judge them."""
+    """Some candidates of one shard; a shard with many is read by several workers."""
 
+    index: int
     shard: Shard
     candidates: tuple[Candidate, ...]
 
@@ -45,6 +59,26 @@ def nearest_overall(rows: Iterable[Mapping[str, Any]], nearest: int) -> dict[int
         for similarity, corpus_id, shard, view in sorted(found)[:nearest]:
             by_shard[shard].append(Candidate(picture, corpus_id, -similarity, view))
     return dict(by_shard)
+
+
+def verify_tasks(
+    shards: Mapping[int, Shard], by_shard: Mapping[int, list[Candidate]]
+) -> Iterator[VerifyTask]:
+    """Tasks of at most PAIRS pairs, the pairs of one corpus item together: it is decoded once."""
+    index = 0
+    for number in sorted(by_shard):
+        waiting: list[Candidate] = []
+        for _, group in itertools.groupby(
+            sorted(by_shard[number], key=lambda one: (one.corpus_id, one.picture)),
+            key=lambda one: one.corpus_id,
+        ):
+            waiting += group
+            if len(waiting) >= PAIRS:
+                yield VerifyTask(index, shards[number], tuple(waiting))
+                index, waiting = index + 1, []
+        if waiting:
+            yield VerifyTask(index, shards[number], tuple(waiting))
+            index += 1
 
 
 def verify_shard(
@@ -69,18 +103,17 @@ def verify_shard(
         except ImageError as error:
             dropped.append(Dropped("corpus", item.id, error.reason, error.detail))
             continue
-        own = byte_digest(data)
+        own, pixels = byte_digest(data), pixel_digest(image)
         theirs = cheap_features(image)
         for candidate in wanted.pop(item.id):
             ref, places = pictures[candidate.picture]
-            ours = ref.open()
-            if byte_digest(ref.read()) == own or pixel_digest(image) == candidate.picture:
+            if any(place.bytes == own for place in places) or pixels == candidate.picture:
                 continue  # an exact copy is in the table already
-            found = _in_doubt(register(ours, theirs))
+            found = _in_doubt(register(_features(ref), theirs), ref, image)
             panel = None
             if found.relation in _SHOWN:
                 panel = f"panel:{candidate.picture[:32]}:{own[:32]}"
-                thumbnails[panel] = thumbnail(panel, aligned_panel(ours, image, found))
+                thumbnails[panel] = thumbnail(panel, aligned_panel(ref.open(), image, found))
                 thumbnails.setdefault(own, thumbnail(own, image))
             matches += _rows(places, candidate, item, found, identity, corpus.name, own, panel)
     return ShardResult(
@@ -93,10 +126,17 @@ def verify_shard(
     )
 
 
-def _in_doubt(found: Registration) -> Registration:
+@functools.lru_cache(maxsize=256)
+def _features(ref: ImageRef) -> Features:
+    return cheap_features(ref.open())  # a picture meets many candidates
+
+
+def _in_doubt(found: Registration, ref: ImageRef, image: Image.Image) -> Registration:
     """A copy that was edited may show something else now: that is for people to decide."""
     if found.is_copy and "changed in part" in found.transform:
         return replace(found, relation="undecided")
+    if found.is_copy and recoloured_in_part(ref.open(), image, found):
+        return replace(found, relation="undecided", transform="recoloured in part")
     return found
 
 
