@@ -230,3 +230,16 @@ def test_vqa_rad_is_found_in_vqa_med(shared_data: Path, tmp_path: Path) -> None:
         found |= {(split, one) for one in matches["corpus_id"]}
     assert len([1 for split, _ in found if split == "train"]) == 32
     assert len([1 for split, _ in found if split == "val"]) == 6
+
+
+def test_slake_s_english_test_images_are_in_its_chinese_training_split(
+    shared_data: Path, tmp_path: Path
+) -> None:
+    benchmark = read_benchmark(f"{shared_data}/slake#split=test,lang=en")
+    with LocalEngine(1) as engine:
+        corpus = open_corpus(f"{shared_data}/slake#split=train,lang=zh", name="zh")
+        found = audit_overlap(benchmark, [corpus], Run.create(tmp_path / "run"), engine, quiet=True)
+    images = next(finding for finding in found.findings if finding.unit == "images")
+    assert (images.statistic.value, images.n) == (72, 96)
+    questions = next(finding for finding in found.findings if finding.unit == "questions")
+    assert (questions.statistic.value, questions.n) == (781, 1061)

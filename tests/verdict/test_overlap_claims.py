@@ -107,3 +107,21 @@ def test_answers_are_spoken_of_only_where_they_were_compared() -> None:
 def test_a_clean_claim_says_what_was_not_looked_for() -> None:
     assert "not looked for: re-encoded or resized copies" in claim().why
     assert "1,000 images of the corpus" in claim().why
+
+
+def test_source_overlap_is_told_apart_from_copies() -> None:
+    details = {
+        "corpus_images_compared": 9,
+        "images_not_comparable": 0,
+        "by_method": {"bytes": 2, "pixels-1": 3},
+        "copies": 5,
+        "by_relation": {"same view, other subject": 1},
+    }
+    images = finding("images", 4, 10, **details).model_copy(update={"blind_to": ["far copies"]})
+    counts = {"images": 9, "lost_items": 0, "lost_containers": 0}
+    scanned = {"counts": counts, "shards": 1, "failed": {}}
+    (found,) = overlap_claims([images, finding("questions", 4, 10)], scanned)
+    assert "as copies (2 exact and 3 transformed matches)" in found.sentence
+    assert found.sentence.endswith(
+        "1 picture has a neighbour of the same view but another subject."
+    )

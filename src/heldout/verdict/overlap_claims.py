@@ -144,11 +144,10 @@ def _copies(images: Finding) -> str:
 def _similar(images: Finding) -> str:
     """Source overlap: a neighbour of the same view is not a copy, and is never counted as one."""
     others = images.details["by_relation"].get("same view, other subject", 0)
-    return (
-        f" {others:,} pictures have a neighbour of the same view but another subject."
-        if others
-        else ""
-    )
+    if not others:
+        return ""
+    have = "picture has" if others == 1 else "pictures have"
+    return f" {others:,} {have} a neighbour of the same view but another subject."
 
 
 def _next_step(status: Status, answers: Finding | None) -> str:
