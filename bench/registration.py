@@ -35,7 +35,7 @@ DATA = Path(os.environ.get("HELDOUT_SHARED", ROOT.parent / "shared")) / "data"
 OUT = ROOT / "bench" / "out"
 PAGE = ROOT / "docs" / "registration.md"
 REQUIRED = 0.97
-SEED = 7
+SEED = 11  # not the draw the thresholds were set on
 
 
 def groups() -> dict[str, list[str]]:
@@ -284,6 +284,10 @@ $ .venv/bin/python bench/registration.py --images {images} --pairs {pairs}
 
 *Same image* is said of a whole upright frame in its own size with no change but compression;
 everything else that is a copy is a *transformed copy*, and the transform is named.
+
+The thresholds were set on another draw from the same three sources (copies of 40 pictures, 6,000
+pairs within SLAKE, 1,500 of VQA-RAD x VQA-Med), so the draws overlap by chance; no other
+modality than radiology was used, and photographs were only spot-checked (`../shared/data/copies`).
 
 ## Planted copies
 

@@ -232,12 +232,17 @@ def _sharpness(cv2: Any, query: Floats, candidate: Floats, mask: NDArray[np.bool
 
 def _tone(source: Floats, target: Floats) -> tuple[float, float]:
     """Gain and offset, from the seven tenths that fit best."""
-    gain, offset = np.polyfit(source, target, 1)
+    gain, offset = _line(source, target)
     error = np.abs(target - (gain * source + offset))
     kept = error <= np.percentile(error, 70)
-    if kept.sum() > 64 and float(source[kept].std()) > 1.0:
-        gain, offset = np.polyfit(source[kept], target[kept], 1)
-    return float(gain), float(offset)
+    return _line(source[kept], target[kept]) if float(source[kept].std()) > 1.0 else (gain, offset)
+
+
+def _line(source: Floats, target: Floats) -> tuple[float, float]:
+    middle, aim = float(source.mean()), float(target.mean())
+    power = float(((source - middle) ** 2).mean())
+    gain = float(((source - middle) * (target - aim)).mean()) / power if power > 1e-6 else 0.0
+    return gain, aim - gain * middle
 
 
 def _correlation(a: Floats, b: Floats) -> float:

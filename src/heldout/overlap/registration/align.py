@@ -100,7 +100,7 @@ def _aligned(cv2: Any, query: Features, candidate: Features) -> Alignment | None
     if best[2].residual >= CERTAIN and best[2].detail >= REFINABLE:
         best = min((best, *_refined(cv2, query, candidate, *best[:2])), key=lambda e: e[2].residual)
     hypothesis, frame, agreement = best
-    if agreement.residual >= CERTAIN and agreement.detail >= MARKABLE:
+    if max(agreement.residual, agreement.spread) >= CERTAIN and agreement.detail >= MARKABLE:
         cleaned = without_marks(cv2, frame, hypothesis.inverted)
         if cleaned is not None and cleaned.residual < CERTAIN:
             agreement = cleaned

@@ -15,6 +15,7 @@ UNDECIDED = "undecided"
 
 # Copies under every mild transform stay below 0.07, neighbouring slices of one study above 0.15.
 COPY_RESIDUAL = 0.11
+CERTAIN_RESIDUAL = 0.05
 DOUBTFUL_RESIDUAL = 0.22
 COPY_SPREAD = 0.4  # a scanner's table is the same in every slice; the patient must be, too
 COPY_DETAIL = 0.7
@@ -39,7 +40,11 @@ def relation(query: Features, candidate: Features, alignment: Alignment | None) 
             and overlap >= OVERLAP
             and agreement.spread <= COPY_SPREAD
             and agreement.detail >= COPY_DETAIL
-            and (alignment.inliers == 0 or alignment.inliers >= WITNESSES)
+            and (
+                alignment.inliers == 0
+                or alignment.inliers >= WITNESSES
+                or agreement.residual <= CERTAIN_RESIDUAL
+            )
         )
         if proven and agreement.residual <= COPY_RESIDUAL:
             return COPY
