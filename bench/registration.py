@@ -309,7 +309,8 @@ correlates most. Pairs of byte-identical files are left out.
 {table}
 
 Called a copy: {called} (sheets in `bench/out/registration/`; look before calling one an
-error). None of {total:,} would bound the rate at {bound:.5f} (95 %, exact).
+error). None of {total:,} would bound the rate at {bound:.5f} (95 %, exact, as if pairs
+were independent; they share pictures).
 
 {listing}
 
