@@ -289,6 +289,12 @@ The thresholds were set on another draw from the same three sources (copies of 4
 pairs within SLAKE, 1,500 of VQA-RAD x VQA-Med), so the draws overlap by chance; no other
 modality than radiology was used, and photographs were only spot-checked (`../shared/data/copies`).
 
+This is the second run of this size. The first (seed 7) found no false copy either, but missed
+watermarks (.525) and panels of 4 and 6 (.963); the code was changed for those and everything was
+drawn again with seed 11. Which noise has to be survived is our choice: 5 % of the range is marked as
+required, and at 10 %, the level of `heldout lab transforms`, recall is below .97. With 80 pictures a
+transform, the intervals reach below .97 even where every copy was found.
+
 ## Planted copies
 
 Copies of {images} real radiographs drawn from VQA-RAD, SLAKE and VQA-Med 2019. Found means *same image* or
