@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import socket
 import subprocess
 import sys
@@ -15,7 +16,7 @@ import pytest
 from engine_cluster import STORE_BYTES, RayCluster, free_port
 
 from heldout.engine import RayEngine
-from heldout.engine.ray_connect import import_ray
+from heldout.engine.ray_connect import connect, import_ray
 from heldout.errors import InputError
 
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(120)]
@@ -29,7 +30,10 @@ def client_server() -> Iterator[str]:
     command += [f"--port={free_port()}", f"--ray-client-server-port={port}", "--num-cpus=1"]
     command += ["--include-dashboard=false", f"--object-store-memory={STORE_BYTES}"]
     import_ray()  # sets the environment in which no usage is reported
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as head:
+    # Without this the head's client server runs gRPC's fork handlers, which now and then abort it.
+    env = {**os.environ, "GRPC_ENABLE_FORK_SUPPORT": "0"}
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    with subprocess.Popen(command, env=env, **quiet) as head:
         try:
             wait_for(port, head)
             yield f"ray://127.0.0.1:{port}"
@@ -66,6 +70,29 @@ def test_the_same_work_through_a_client_address(client_server: str) -> None:
 
 def run(command: list[str]) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=90)
+
+
+@pytest.mark.parametrize(("failures", "connected"), [(3, True), (4, False)])
+def test_a_client_server_that_dies_at_birth_is_asked_again(
+    failures: int, connected: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ray = import_ray()
+    born: list[int] = []
+
+    def init(**_: object) -> None:
+        born.append(len(born))
+        if len(born) <= failures:
+            raise ConnectionAbortedError("RuntimeError: Starting Ray client server failed.")
+
+    monkeypatch.setattr(ray, "init", init)
+    monkeypatch.setattr("heldout.engine.ray_connect._check_reachable", lambda _: None)
+    monkeypatch.setattr("heldout.engine.ray_connect.time.sleep", lambda _: None)
+    if connected:
+        assert connect("ray://127.0.0.1:10001", None, None)
+    else:
+        with pytest.raises(InputError, match="no Ray cluster lets this program in"):
+            connect("ray://127.0.0.1:10001", None, None)
+    assert len(born) == 4
 
 
 def test_a_connection_that_was_there_is_left_as_it_was(ray_cluster: RayCluster) -> None:

@@ -5,12 +5,16 @@ from __future__ import annotations
 import logging
 import os
 import socket
+import time
 from typing import Any
 from urllib.parse import urlsplit
 
 from heldout.errors import InputError, PrerequisiteError, require
 
 _CONNECT_SECONDS = 5.0
+# A cluster's client server forks a server for every client while its own gRPC threads run, and now
+# and then that child dies at birth ("Starting Ray client server failed"); the next one lives.
+_CLIENT_ATTEMPTS = 4
 _STORE_BYTES = 500_000_000  # of a cluster we start ourselves: tables and file names, not images
 
 
@@ -41,12 +45,22 @@ def connect(address: str | None, workers: int | None, object_store_memory: int |
         }
     elif address != "auto":
         _check_reachable(address)
-    try:
-        ray.init(address=address, **options)
-    except (ConnectionError, RuntimeError) as error:
-        ray.shutdown()  # half a connection would make the next attempt fail for another reason
-        raise _explain(address, error) from error
-    return True
+    for attempt in range(1, _CLIENT_ATTEMPTS + 1):
+        try:
+            ray.init(address=address, **options)
+            return True
+        except (ConnectionError, RuntimeError) as error:
+            ray.shutdown()  # half a connection would make the next attempt fail for another reason
+            if attempt == _CLIENT_ATTEMPTS or not _died_at_birth(error):
+                raise _explain(address, error) from error
+            time.sleep(attempt)
+    raise AssertionError("unreachable")
+
+
+def _died_at_birth(error: Exception) -> bool:
+    return isinstance(error, ConnectionAbortedError) and (
+        "Starting Ray client server failed" in str(error) or "Proxy failed to Connect" in str(error)
+    )
 
 
 def _explain(address: str, error: Exception) -> Exception:
