@@ -1,112 +1,89 @@
-"""Near search of one corpus: neighbours of every picture, shard by shard, then verified pair by pair."""
+"""Near search of one corpus: embedded once, joined shard by shard, its neighbours as candidates."""
 
 from __future__ import annotations
 
 import functools
-import hashlib
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
-
 from heldout.benchmark import Benchmark
-from heldout.corpus import Corpus, Shard
+from heldout.corpus import Corpus
 from heldout.engine import Engine, progress
-from heldout.overlap.exact import ExactIndex
-from heldout.overlap.neighbours import (
-    NEAREST,
-    NeighbourIndex,
-    build_neighbour_index,
-    neighbours_in,
-    pictures_of,
-)
-from heldout.overlap.verify import VerifyTask, nearest_overall, verify_shard, verify_tasks
+from heldout.overlap.embeddings import embed_benchmark, embed_corpus
+from heldout.overlap.encoders import Encoder, open_encoder
+from heldout.overlap.neighbours import NEAREST, NeighbourIndex, NeighbourTask, neighbours_in
 from heldout.store import Run, Stage
 
 
 @dataclass(frozen=True)
 class NearSearch:
-    """How to look beyond exact copies: with which encoder, and how many neighbours of a picture."""
+    """How to look beyond exact copies: with which encoder, and how many neighbours of a picture.
+
+    ``embeddings`` is a folder that several runs share; without one they lie in the run folder.
+    """
 
     encoder: str = "pixels"
     nearest: int = NEAREST
+    embeddings: Path | None = None
 
 
 @dataclass
-class NearResult:
-    """The stage that holds the verified pairs, and what became of the work."""
+class Neighbours:
+    """The stage that holds the candidates, and what became of the work."""
 
     stage: Stage
     counts: dict[str, int]
     failed: dict[str, str]
 
 
-def near_index(benchmark: Benchmark, near: NearSearch) -> NeighbourIndex:
-    return build_neighbour_index(benchmark, near.encoder, near.nearest)
+class NearSearcher:
+    """A near search with its benchmark's side done: ask it about one corpus after the other."""
 
+    def __init__(
+        self, near: NearSearch, benchmark: Benchmark, run: Run, engine: Engine, quiet: bool
+    ) -> None:
+        self.near, self.run, self.engine, self.quiet = near, run, engine, quiet
+        self.encoder: Encoder = open_encoder(near.encoder)
+        queries = embed_benchmark(benchmark, near.encoder, self.encoder, run, engine, quiet=quiet)
+        self.index = NeighbourIndex(queries, near.nearest)
 
-def search_near(
-    benchmark: Benchmark,
-    index: NeighbourIndex,
-    exact: ExactIndex,
-    near: NearSearch,
-    corpus: Corpus,
-    run: Run,
-    folder: str,
-    settings: dict[str, Any],
-    engine: Engine,
-    quiet: bool,
-) -> NearResult:
-    """Two stages over the corpus; each resumes on its own."""
-    settings = {**settings, "encoder": index.identity, "nearest": near.nearest}
-    failed: dict[str, str] = {}
-    neighbours = run.stage(f"neighbours/{folder}", settings)
-    shards: dict[int, Shard] = {}
-    with progress(
-        f"neighbours in {corpus.name}", corpus.count_shards(), "shards", disabled=quiet
-    ) as step:
+    def search(self, corpus: Corpus, folder: str, settings: dict[str, Any]) -> Neighbours:
+        """Two stages over the corpus: its rows, which outlive the question, and who is near."""
+        near, engine = self.near, self.engine
+        rows = embed_corpus(
+            corpus,
+            near.encoder,
+            self.encoder,
+            self.run,
+            engine,
+            place=near.embeddings,
+            quiet=self.quiet,
+        )
+        settings = {**settings, "encoder": self.encoder.identity, "nearest": near.nearest}
+        stage = self.run.stage(f"neighbours/{folder}", settings)
+        failed = dict(rows.failed)
+        title = f"neighbours in {corpus.name}"
+        with progress(title, len(rows.saved), "shards", disabled=self.quiet) as step:
 
-        def to_do() -> Iterator[Shard]:
-            for shard in corpus.shards():
-                shards[shard.index] = shard
-                if neighbours.plan(shard.index, shard.key):
-                    yield shard
+            def to_do() -> Iterator[NeighbourTask]:
+                for index, saved in rows.saved.items():
+                    if stage.plan(index, rows.shards[index].key):
+                        task = NeighbourTask(index, saved)
+                        # Only workers on this machine see its disk.
+                        seen = engine.name == "local"
+                        yield task if seen else replace(task, by_value=task.load())
+                    else:
+                        step()
+
+            judge = functools.partial(neighbours_in, self.index)
+            for outcome in engine.map(judge, to_do()):
+                if outcome.value is None:
+                    name = rows.shards[outcome.task.index].id
+                    failed[name] = outcome.error or "no result"
                 else:
-                    step()
-
-        for outcome in engine.map(functools.partial(neighbours_in, index, corpus), to_do()):
-            if outcome.value is None:
-                failed[outcome.task.id] = outcome.error or "no result"
-            else:
-                neighbours.save(outcome.task.index, outcome.value)
-            step()
-    verified = run.stage(f"verified/{folder}", settings)
-    by_shard = nearest_overall(_candidates(neighbours), near.nearest)
-    refs = pictures_of(benchmark)
-    pictures = {key: (ref, exact.by_key[key]) for key, ref in refs.items()}
-    pairs = sum(len(found) for found in by_shard.values())
-    with progress(f"verifying pairs of {corpus.name}", pairs, "pairs", disabled=quiet) as step:
-
-        def to_verify() -> Iterator[VerifyTask]:
-            for task in verify_tasks(shards, by_shard):
-                key = hashlib.sha256(repr((task.shard.key, task.candidates)).encode()).hexdigest()
-                if verified.plan(task.index, key):
-                    yield task
-                else:
-                    step(len(task.candidates))
-
-        judge = functools.partial(verify_shard, pictures, index.identity, corpus)
-        for result in engine.map(judge, to_verify()):
-            if result.value is None:
-                failed[result.task.shard.id] = result.error or "no result"
-            else:
-                verified.save(result.task.index, result.value)
-            step(len(result.task.candidates))
-    neighbours.sweep()
-    return NearResult(verified, {**neighbours.counts(), **verified.counts()}, failed)
-
-
-def _candidates(stage: Stage) -> Iterator[dict[str, Any]]:
-    for path in stage.parts("candidates"):
-        yield from pq.read_table(path).to_pylist()
+                    stage.save(outcome.task.index, outcome.value)
+                step()
+        counts = {**stage.counts(), "embedded_shards": rows.embedded}
+        return Neighbours(stage, counts, failed)

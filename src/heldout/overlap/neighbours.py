@@ -1,103 +1,154 @@
-"""Near neighbours: the benchmark's pictures, in many views, against every picture of a shard.
+"""Near neighbours: the benchmark's pictures, in many views, against every saved row of a shard.
 
 Embedding neighbours are candidates, never findings: ``verify`` decides which of them are copies.
 """
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from heldout.benchmark import Benchmark
-from heldout.corpus import Corpus, Shard
-from heldout.image import ImageRef, to_rgb
-from heldout.overlap.encoders import embed_shard, open_encoder, views
-from heldout.overlap.exact import picture_key
+from heldout.overlap.embeddings import Queries
+from heldout.overlap.encoders.saved import SavedShard
 from heldout.overlap.join import Hits, JoinIndex
-from heldout.overlap.parts import parts, trimmed
-from heldout.store import ShardResult, dropped_table, make_table
+from heldout.overlap.join.hits import select
+from heldout.store import Dropped, ShardResult, dropped_table, make_table
 
-NEAREST = 5  # candidates per picture that are looked at, however far they are
+NEAREST = 5  # pictures of the corpus that are looked at for each of ours, however far they are
+_ROWS = 1 << 16  # copied at a time, where only some rows of a matrix take part
+
+
+class NeighbourIndex:
+    """The queries of a near search. Small and picklable."""
+
+    def __init__(self, queries: Queries, nearest: int) -> None:
+        self.queries, self.nearest = queries, nearest
+        # One more than asked for: an exact copy is found already and must not take a place.
+        self.join = JoinIndex(queries.rows, k=nearest + 1)
+        self.names, self.numbers = np.unique(np.array(queries.pictures, str), return_inverse=True)
 
 
 @dataclass(frozen=True)
-class NeighbourIndex:
-    """The queries: one row per view of each picture. Small and picklable."""
+class Described:
+    """What a shard's rows are of. Items that show one picture are joined once, by their first row."""
 
-    encoder: str  # as the user named it; workers open it themselves
-    identity: str
-    join: JoinIndex
-    pictures: tuple[str, ...]  # per row, the key of its picture
-    views: tuple[str, ...]  # per row, what the view is called
+    ids: list[str]  # per item
+    digests: list[str]  # per item, "" where nobody knows
+    items: NDArray[np.int64]  # per row
+    parts: NDArray[np.int64]  # per row, 0 for whole pictures
+    first: NDArray[np.int64]  # per item, the first item of the same picture
 
-
-def pictures_of(benchmark: Benchmark) -> dict[str, ImageRef]:
-    """One reference per distinct picture that can be compared and decoded."""
-    found: dict[str, ImageRef] = {}
-    for ref in benchmark.images:
-        key = picture_key(benchmark, ref)
-        if key and ":" not in key:
-            found.setdefault(key, ref)
-    return found
+    def shown_by(self) -> dict[int, list[int]]:
+        found: dict[int, list[int]] = {}
+        for item, first in enumerate(self.first.tolist()):
+            found.setdefault(first, []).append(item)
+        return found
 
 
-def build_neighbour_index(benchmark: Benchmark, encoder: str, nearest: int) -> NeighbourIndex:
-    opened = open_encoder(encoder)
-    thorough = encoder == "pixels"  # as many views as the encoder is cheap
-    rows, pictures, names = [], [], []
-    for key, ref in pictures_of(benchmark).items():
-        image = to_rgb(ref.open())
-        seen = views(image, thorough=thorough)
-        inside = trimmed(image)
-        if inside is not None:  # corpus pictures lose their frames, too
-            seen.append(("trimmed", inside))
-        rows.append(opened.encode([picture for _, picture in seen]))
-        pictures += [key] * len(seen)
-        names += [name for name, _ in seen]
-    matrix = np.concatenate(rows) if rows else np.zeros((0, opened.dimension), np.float32)
-    join = JoinIndex(matrix, k=nearest)
-    return NeighbourIndex(encoder, opened.identity, join, tuple(pictures), tuple(names))
+@dataclass(frozen=True)
+class NeighbourTask:
+    """One shard's saved rows, or where the worker does not see this disk, what they say."""
+
+    index: int
+    saved: SavedShard
+    by_value: tuple[NDArray[Any], Described] | None = None
+
+    def load(self) -> tuple[NDArray[Any], Described]:
+        if self.by_value is not None:
+            return self.by_value
+        rows = self.saved.rows()
+        return rows, _described(self.saved, len(rows))
 
 
-@functools.lru_cache(maxsize=1)
-def _encoder(spec: str) -> Any:
-    return open_encoder(spec)  # once per worker, not once per shard
-
-
-def neighbours_in(index: NeighbourIndex, corpus: Corpus, shard: Shard) -> ShardResult:
-    """The nearest items of one shard to every picture, as a table of candidates."""
-    embedded = embed_shard(corpus, shard, _encoder(index.encoder), parts=parts)
-    hits = index.join.scan(embedded.rows)
-    rows = [
-        {**best, "corpus_id": embedded.items[best.pop("item")].id, "shard": shard.index}
-        for best in best_views(index, hits, embedded.owners)
+def neighbours_in(index: NeighbourIndex, task: NeighbourTask) -> ShardResult:
+    """The nearest pictures of one shard to every picture, as a table of candidates."""
+    rows, about = task.load()
+    leads = about.first[about.items] == about.items
+    whole, cut = (np.flatnonzero(leads & kind) for kind in (about.parts == 0, about.parts > 0))
+    found = [_scan(index.join, rows, whole)]
+    if len(cut):
+        # As many rows as the nearest pictures may have parts, so that none of them is crowded out.
+        most = int(np.bincount(about.items[cut]).max())
+        found.append(_scan(JoinIndex(index.queries.rows, k=(index.nearest + 1) * most), rows, cut))
+    unusable = [about.ids[about.items[row]] for hits in found for row in hits.unusable]
+    shown_by = about.shown_by()
+    candidates = [
+        {**best, "corpus_id": about.ids[item], "digest": about.digests[item], "shard": task.index}
+        for first, best in _best_pairs(index, about, found)
+        for item in shown_by[first]
     ]
     return ShardResult(
         tables={
-            "candidates": make_table("candidates", rows),
-            "dropped": dropped_table(embedded.dropped),
+            "candidates": make_table("candidates", candidates),
+            "dropped": dropped_table(
+                Dropped("overlap", one, "unusable embedding", "not a unit vector: not compared")
+                for one in unusable
+            ),
         },
-        counts={"embedded": len(embedded.items)},
+        counts={"embedded": len(about.ids)},
     )
 
 
-def best_views(
-    index: NeighbourIndex, hits: Hits, owners: Sequence[int]
-) -> Iterator[dict[str, Any]]:
-    """Of all views of a picture and all parts of an item that met, the two most alike."""
-    best: dict[tuple[str, int], tuple[float, int]] = {}
-    for row, position, similarity in zip(hits.query, hits.position, hits.similarity, strict=True):
-        key = (index.pictures[row], owners[position])
-        if key not in best or best[key] < (float(similarity), -int(row)):
-            best[key] = (float(similarity), -int(row))
-    for (picture, item), (similarity, row) in sorted(best.items()):
-        yield {
-            "picture": picture,
-            "item": item,
-            "similarity": similarity,
-            "view": index.views[-row],
-        }
+def _described(saved: SavedShard, rows: int) -> Described:
+    items, parts = saved.column("item", rows), saved.column("part", rows)
+    if (
+        items is None or parts is None
+    ):  # somebody else's rows: each is a picture, named by its place
+        everything = np.arange(rows)
+        return Described(
+            saved.ids(rows), [""] * rows, everything, np.zeros(rows, np.int64), everything
+        )
+    part, item = np.array(parts, np.int64), np.array(items, np.int64)
+    count = int((part == 0).sum())
+    digests = (saved.column("digest", rows) or [])[:count]
+    seen: dict[str, int] = {}
+    first = [seen.setdefault(digest, number) for number, digest in enumerate(digests)]
+    return Described(saved.ids(rows)[:count], digests, item, part, np.array(first, np.int64))
+
+
+def _scan(join: JoinIndex, rows: NDArray[Any], kept: NDArray[np.intp]) -> Hits:
+    if len(kept) == len(rows):
+        return join.scan(rows)
+    found = Hits.empty()
+    for start in range(0, len(kept), _ROWS):
+        some = kept[start : start + _ROWS]
+        hits = join.scan(rows[some], 0, join.floor_of(found))
+        moved = Hits(hits.query, some[hits.position], hits.similarity, some[hits.unusable])
+        found = select((found, moved), join.k, None)
+    return found
+
+
+def _best_pairs(
+    index: NeighbourIndex, about: Described, found: list[Hits]
+) -> Iterator[tuple[int, dict[str, Any]]]:
+    """(item, candidate): of all views of a picture and all parts of an item, the two most alike.
+
+    Per picture the ``nearest`` items, exact copies of it aside.
+    """
+    query = np.concatenate([hits.query for hits in found])
+    item = about.items[np.concatenate([hits.position for hits in found])]
+    similarity = np.concatenate([hits.similarity for hits in found])
+    picture = index.numbers[query]
+    order = np.lexsort((query, -similarity, item, picture))
+    pairs = np.stack([picture[order], item[order]])
+    best = order[np.r_[True, (np.diff(pairs) != 0).any(axis=0)]] if len(order) else order
+    taken: dict[int, int] = {}
+    for place in best[np.lexsort((item[best], -similarity[best], picture[best]))]:
+        number, owner = int(picture[place]), int(item[place])
+        name = str(index.names[number])
+        if about.digests[owner] == name or taken.get(number, 0) >= index.nearest:
+            continue
+        taken[number] = taken.get(number, 0) + 1
+        yield (
+            owner,
+            {
+                "picture": name,
+                "method": index.queries.identity,
+                "similarity": float(similarity[place]),
+                "view": index.queries.views[int(query[place])],
+            },
+        )

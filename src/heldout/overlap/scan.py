@@ -6,8 +6,7 @@ import dataclasses
 import functools
 import hashlib
 import json
-import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,16 +19,28 @@ from heldout.corpus import Corpus, Shard, corpus_fingerprint
 from heldout.engine import Engine, progress
 from heldout.errors import InputError
 from heldout.image import Digests, ImageRef
+from heldout.overlap.candidates import (
+    Candidate,
+    VerifyTask,
+    by_shard,
+    candidate_rows,
+    nearest_overall,
+    verify_tasks,
+)
+from heldout.overlap.embeddings.benchmark_rows import pictures_of
+from heldout.overlap.embeddings.folders import corpus_folder
 from heldout.overlap.exact import (
     COUNTS,
     STAGE,
     ExactIndex,
+    Place,
     build_index,
     picture_key,
     scan_shard,
 )
-from heldout.overlap.near import NearSearch, near_index, search_near
+from heldout.overlap.near import NearSearch, NearSearcher
 from heldout.overlap.thumbnails import thumbnail
+from heldout.overlap.verify import can_register, verify_shard
 from heldout.store import Dropped, Run, Stage, dropped_table, make_table
 
 METHODS = ("bytes", "pixels")
@@ -70,22 +81,26 @@ def scan(
         raise InputError(f"two corpora have the same name: {', '.join(names)}; name them name=path")
     index, unusable = build_index(benchmark)
     run.claim_benchmark(_identity(benchmark))
-    neighbours = near_index(benchmark, near) if near is not None else None
+    searcher = NearSearcher(near, benchmark, run, engine, quiet) if near is not None else None
+    pictures = {key: (ref, index.by_key[key]) for key, ref in pictures_of(benchmark).items()}
     scanned, stages = [], []
     for corpus in corpora:
-        folder, settings = _folder(corpus.name), _settings(benchmark, corpus)
+        folder, settings = corpus_folder(corpus.name), _settings(benchmark, corpus)
         stage = run.stage(f"{STAGE}/{folder}", settings)
         result = _scan_corpus(index, corpus, stage, engine, quiet)
         stages.append(stage)
-        if near is not None and neighbours is not None:
-            found = search_near(
-                benchmark, neighbours, index, near, corpus, run, folder, settings, engine, quiet
-            )
-            stages.append(found.stage)
-            result.encoder = neighbours.identity
+        candidates: list[Iterable[Mapping[str, Any]]] = []
+        if near is not None and searcher is not None:
+            found = searcher.search(corpus, folder, settings)
+            candidates.append(nearest_overall(candidate_rows(found.stage), near.nearest))
+            result.encoder = searcher.encoder.identity
             result.nearest = near.nearest
             result.counts |= found.counts
             result.failed |= found.failed
+            stages.append(found.stage)
+            verified = run.stage(f"verified/{folder}", {**settings, "register": can_register()})
+            _verify(pictures, corpus, by_shard(*candidates), verified, result, engine, quiet)
+            stages.append(verified)
         scanned.append(result)
     run.write_table("items", items_table(benchmark))
     _collect(run, benchmark, stages, [*benchmark.dropped, *unusable], scanned)
@@ -137,6 +152,38 @@ def _scan_corpus(
         raise InputError(f"{corpus.source}: nothing to read was found in this corpus")
     result.counts |= stage.counts()
     return result
+
+
+def _verify(
+    pictures: Mapping[str, tuple[ImageRef, list[Place]]],
+    corpus: Corpus,
+    candidates: Mapping[int, list[Candidate]],
+    stage: Stage,
+    result: Scanned,
+    engine: Engine,
+    quiet: bool,
+) -> None:
+    """Judge every candidate pair; the shards that hold one are read once more."""
+    shards = {shard.index: shard for shard in corpus.shards() if shard.index in candidates}
+    pairs = sum(len(found) for found in candidates.values())
+    with progress(f"verifying pairs of {corpus.name}", pairs, "pairs", disabled=quiet) as step:
+
+        def to_do() -> Iterator[VerifyTask]:
+            for task in verify_tasks(shards, candidates):
+                key = _hash([task.shard.key, repr(task.candidates)])
+                if stage.plan(task.index, key):
+                    yield task
+                else:
+                    step(len(task.candidates))
+
+        judge = functools.partial(verify_shard, pictures, can_register(), corpus)
+        for outcome in engine.map(judge, to_do()):
+            if outcome.value is None:
+                result.failed[outcome.task.shard.id] = outcome.error or "no result"
+            else:
+                stage.save(outcome.task.index, outcome.value)
+            step(len(outcome.task.candidates))
+    result.counts |= stage.counts()
 
 
 def _collect(
@@ -219,12 +266,6 @@ def _identity(benchmark: Benchmark) -> dict[str, Any]:
         "split": benchmark.split,
         "items": len(benchmark),
     }
-
-
-def _folder(name: str) -> str:
-    """A corpus name as a folder name; different names stay different."""
-    safe = re.sub(r"[^A-Za-z0-9._-]", "_", name).lstrip(".")[:80]
-    return safe if safe == name else f"{safe}-{_hash([name])[:8]}"
 
 
 def _hash(values: list[str]) -> str:

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import functools
-import itertools
+import importlib.util
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from PIL import Image
 
-from heldout.corpus import Corpus, CorpusItem, Shard
-from heldout.image import ImageError, ImageRef, byte_digest, decode, pixel_digest
+from heldout.corpus import Corpus, CorpusItem
+from heldout.image import ImageError, ImageRef, byte_digest, decode
 from heldout.overlap.calibration import degree
+from heldout.overlap.candidates import Candidate, VerifyTask
 from heldout.overlap.exact import Place
 from heldout.overlap.modality import relate_text
 from heldout.overlap.recoloured import recoloured_in_part
@@ -28,156 +29,166 @@ from heldout.overlap.registration import (
 from heldout.overlap.thumbnails import thumbnail
 from heldout.store import Dropped, ShardResult, dropped_table, make_table
 
-PAIRS = 64
+UNDECIDED = "undecided"
+NO_OPENCV = (
+    "registration needs the package 'cv2', which is not installed: pip install 'heldout[vision]', "
+    "then give the same command again"
+)
+NO_PICTURE = "the corpus holds an embedding of this picture, not the picture"
+_SHOWN = ("same image", "transformed copy", "same view, other subject", UNDECIDED)
+
+
+def can_register() -> bool:
+    return importlib.util.find_spec("cv2") is not None
 
 
 @dataclass(frozen=True)
-class Candidate:
-    picture: str
-    corpus_id: str
-    similarity: float
-    view: str
+class Judged:
+    """The verdict on one pair of pictures; ``unverified`` says why there is none."""
+
+    registration: Registration | None
+    own: str = ""  # digest of the corpus picture's file
+    panel: str | None = None
+    unverified: str | None = None
+
+    @property
+    def relation(self) -> str:
+        return self.registration.relation if self.registration else UNDECIDED
 
 
-@dataclass(frozen=True)
-class VerifyTask:
-    """Some candidates of one shard; a shard with many is read by several workers."""
+@dataclass
+class Verifier:
+    """Judges pairs of pictures, each pair of files once, and keeps what a report shows of them."""
 
-    index: int
-    shard: Shard
-    candidates: tuple[Candidate, ...]
+    pictures: Mapping[str, tuple[ImageRef, list[Place]]]
+    registered: bool
+    thumbnails: dict[str, dict[str, Any]] = field(default_factory=dict)
+    _judged: dict[tuple[str, str], Judged] = field(default_factory=dict)
 
+    def judge(self, item: CorpusItem, candidates: list[Candidate]) -> Iterator[Judged]:
+        if item.image is None:
+            yield from (Judged(None, unverified=NO_PICTURE) for _ in candidates)
+            return
+        data = item.image.read()
+        own = byte_digest(data)
+        image: Image.Image | None = None
+        theirs: Features | None = None
+        for candidate in candidates:
+            known = (candidate.picture, own)
+            if known not in self._judged:
+                image = image or decode(data)
+                if self.registered:
+                    theirs = theirs or cheap_features(image)
+                    self._judged[known] = self._registered(candidate.picture, own, image, theirs)
+                else:
+                    self._judged[known] = Judged(None, own, unverified=NO_OPENCV)
+                    self._show(own, image)
+            yield self._judged[known]
 
-def nearest_overall(rows: Iterable[Mapping[str, Any]], nearest: int) -> dict[int, list[Candidate]]:
-    """Per shard, the candidates that are among the ``nearest`` of their picture in the whole corpus."""
-    by_picture: dict[str, list[tuple[float, str, int, str]]] = defaultdict(list)
-    for row in rows:
-        entry = (-row["similarity"], row["corpus_id"], row["shard"], row["view"])
-        by_picture[row["picture"]].append(entry)
-    by_shard: dict[int, list[Candidate]] = defaultdict(list)
-    for picture, found in sorted(by_picture.items()):
-        for similarity, corpus_id, shard, view in sorted(found)[:nearest]:
-            by_shard[shard].append(Candidate(picture, corpus_id, -similarity, view))
-    return dict(by_shard)
+    def _registered(self, picture: str, own: str, image: Image.Image, theirs: Features) -> Judged:
+        ref, _ = self.pictures[picture]
+        found = _in_doubt(register(_features(ref), theirs), ref, image)
+        if found.relation not in _SHOWN:
+            return Judged(found, own)
+        panel = f"panel:{picture[:32]}:{own[:32]}"
+        self.thumbnails[panel] = thumbnail(panel, aligned_panel(_opened(ref), image, found))
+        self._show(own, image)
+        return Judged(found, own, panel)
 
-
-def verify_tasks(
-    shards: Mapping[int, Shard], by_shard: Mapping[int, list[Candidate]]
-) -> Iterator[VerifyTask]:
-    """Tasks of at most PAIRS pairs, the pairs of one corpus item together: it is decoded once."""
-    index = 0
-    for number in sorted(by_shard):
-        waiting: list[Candidate] = []
-        for _, group in itertools.groupby(
-            sorted(by_shard[number], key=lambda one: (one.corpus_id, one.picture)),
-            key=lambda one: one.corpus_id,
-        ):
-            waiting += group
-            if len(waiting) >= PAIRS:
-                yield VerifyTask(index, shards[number], tuple(waiting))
-                index, waiting = index + 1, []
-        if waiting:
-            yield VerifyTask(index, shards[number], tuple(waiting))
-            index += 1
+    def _show(self, own: str, image: Image.Image) -> None:
+        if own not in self.thumbnails:
+            self.thumbnails[own] = thumbnail(own, image)
 
 
 def verify_shard(
     pictures: Mapping[str, tuple[ImageRef, list[Place]]],
-    identity: str,
+    registered: bool,
     corpus: Corpus,
     task: VerifyTask,
 ) -> ShardResult:
-    """Registration of every candidate pair of one shard. Pure: the caller stores the result."""
+    """A verdict on every candidate pair of one task. Pure: the caller stores the result."""
     wanted: dict[str, list[Candidate]] = defaultdict(list)
     for candidate in task.candidates:
         wanted[candidate.corpus_id].append(candidate)
+    verifier = Verifier(pictures, registered)
     matches: list[dict[str, Any]] = []
-    thumbnails: dict[str, dict[str, Any]] = {}
     dropped: list[Dropped] = []
+    counts = {"pairs": len(task.candidates), "unverified_pairs": 0}
     for item in corpus.read(task.shard):
-        if isinstance(item, Dropped) or item.image is None or item.id not in wanted:
+        if isinstance(item, Dropped) or item.id not in wanted:
             continue
+        candidates = wanted.pop(item.id)
         try:
-            data = item.image.read()
-            image = decode(data)
+            for candidate, judged in zip(candidates, verifier.judge(item, candidates), strict=True):
+                counts["unverified_pairs"] += judged.unverified is not None
+                places = pictures[candidate.picture][1]
+                matches += _rows(places, candidate, item, judged, corpus.name)
         except ImageError as error:
             dropped.append(Dropped("corpus", item.id, error.reason, error.detail))
-            continue
-        own, pixels = byte_digest(data), pixel_digest(image)
-        theirs = cheap_features(image)
-        for candidate in wanted.pop(item.id):
-            ref, places = pictures[candidate.picture]
-            if any(place.bytes == own for place in places) or pixels == candidate.picture:
-                continue  # an exact copy is in the table already
-            found = _in_doubt(register(_features(ref), theirs), ref, image)
-            panel = None
-            if found.relation in _SHOWN:
-                panel = f"panel:{candidate.picture[:32]}:{own[:32]}"
-                thumbnails[panel] = thumbnail(panel, aligned_panel(ref.open(), image, found))
-                thumbnails.setdefault(own, thumbnail(own, image))
-            matches += _rows(places, candidate, item, found, identity, corpus.name, own, panel)
+        if not wanted:
+            break
     return ShardResult(
         tables={
             "matches": make_table("matches", matches),
-            "thumbnails": make_table("thumbnails", thumbnails.values()),
+            "thumbnails": make_table("thumbnails", verifier.thumbnails.values()),
             "dropped": dropped_table(dropped),
         },
-        counts={"pairs": len(task.candidates)},
+        counts=counts,
     )
 
 
 @functools.lru_cache(maxsize=256)
 def _features(ref: ImageRef) -> Features:
-    return cheap_features(ref.open())  # a picture meets many candidates
+    return cheap_features(_opened(ref))  # a picture meets many candidates
+
+
+@functools.lru_cache(maxsize=8)
+def _opened(ref: ImageRef) -> Image.Image:
+    return ref.open()
 
 
 def _in_doubt(found: Registration, ref: ImageRef, image: Image.Image) -> Registration:
     """A copy that was edited may show something else now: that is for people to decide."""
     if found.is_copy and "changed in part" in found.transform:
-        return replace(found, relation="undecided")
-    if found.is_copy and recoloured_in_part(ref.open(), image, found):
-        return replace(found, relation="undecided", transform="recoloured in part")
+        return replace(found, relation=UNDECIDED)
+    if found.is_copy and recoloured_in_part(_opened(ref), image, found):
+        return replace(found, relation=UNDECIDED, transform="recoloured in part")
     return found
 
 
-_SHOWN = ("same image", "transformed copy", "same view, other subject", "undecided")
-
-
 def _rows(
-    places: list[Place],
-    candidate: Candidate,
-    item: CorpusItem,
-    found: Registration,
-    identity: str,
-    corpus: str,
-    own: str,
-    panel: str | None,
+    places: list[Place], candidate: Candidate, item: CorpusItem, judged: Judged, corpus: str
 ) -> Iterator[dict[str, Any]]:
+    found = judged.registration
+    is_copy = found is not None and found.is_copy
+    first = candidate.found[0]
     for place in places:
         text = relate_text(place.question, place.answer, item)
         evidence = {
             "benchmark_image": place.bytes,
             "benchmark_pixels": candidate.picture,
-            "corpus_image": own,
+            "corpus_image": judged.own,
             "corpus_source": item.image.source if item.image else "",
             "corpus_text": (item.text or "")[:500],
             "corpus_question": (item.question or "")[:500],
             "corpus_answer": (item.answer or "")[:200],
-            "view": candidate.view,
-            "panel": panel,
-            "registration": found.as_json(),
+            "view": first.view,
+            "found_by": [one._asdict() for one in candidate.found],
+            "panel": judged.panel,
+            "registration": found.as_json() if found else None,
+            "unverified": judged.unverified,
         }
         yield {
             "benchmark_id": place.benchmark_id,
             "image_index": place.image_index,
             "corpus": corpus,
             "corpus_id": item.id,
-            "method": identity,
-            "similarity": candidate.similarity,
-            "degree": degree(candidate.similarity, identity).degree,
-            "relation": found.relation,
-            "transform": found.transform,
-            "modality": text.modality if found.is_copy else "none",
-            "label_relation": text.label_relation if found.is_copy else "unknown",
+            "method": first.method,
+            "similarity": first.similarity,
+            "degree": degree(first.similarity, first.method).degree,
+            "relation": judged.relation,
+            "transform": found.transform if found else "",
+            "modality": text.modality if is_copy else "none",
+            "label_relation": text.label_relation if is_copy else "unknown",
             "evidence": json.dumps(evidence, ensure_ascii=False),
         }

@@ -48,7 +48,9 @@ _COLUMNS: dict[str, list[tuple[str, pa.DataType]]] = {
     "candidates": [
         ("picture", pa.string()),
         ("corpus_id", pa.string()),
+        ("digest", pa.string()),
         ("shard", pa.int64()),
+        ("method", pa.string()),
         ("similarity", pa.float64()),
         ("view", pa.string()),
     ],

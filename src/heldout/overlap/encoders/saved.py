@@ -1,19 +1,22 @@
 """Embeddings on disk: written once, in LAION's layout, with the encoder that made them.
 
 ``img_emb/img_emb_0000.npy`` (float16, one row per picture), ``metadata/metadata_0000.parquet`` (the
-same rows: id and text) and ``encoder.json``. ``corpus.LaionEmbeddings`` reads the folder as it reads
-LAION's own, which lacks only the last file.
+same rows: id, pixel digest, text, which part of which item) and ``encoder.json``.
+``corpus.LaionEmbeddings`` reads the folder as it reads LAION's own, which lacks only the last file.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
 from heldout.errors import InputError
 from heldout.overlap.encoders.embed import Embedded
@@ -21,9 +24,11 @@ from heldout.overlap.encoders.encoder import require_same
 from heldout.store.atomic import replacing, write_json
 
 FORMAT = 1
+_WORDS = ("id", "image_path", "caption", "question", "answer", "digest")
 _SCHEMA = pa.schema(
-    [(name, pa.string()) for name in ("id", "image_path", "caption", "question", "answer")]
+    [*((name, pa.string()) for name in _WORDS), ("item", pa.int64()), ("part", pa.int32())]
 )
+_KEY, _COUNTS = b"heldout.shard", b"heldout.counts"
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,21 +39,113 @@ class SavedEmbeddings:
     dimension: int
 
 
-def save_shard(folder: Path, index: int, embedded: Embedded) -> None:
-    """Make shard ``index`` final. The matrix comes last: where it is, everything of it is."""
+@dataclass(frozen=True, slots=True)
+class SavedShard:
+    """One matrix with its descriptions: small, picklable, read where it is needed.
+
+    Where the embeddings themselves are the corpus, ``corpus_name`` is what it calls this file, and
+    its items are named by their row.
+    """
+
+    matrix: str
+    metadata: str | None
+    corpus_name: str | None = None
+
+    def rows(self) -> NDArray[np.float16]:
+        """Memory-mapped; one row per picture or part of one."""
+        return open_matrix(Path(self.matrix))
+
+    def column(self, name: str, rows: int) -> list[Any] | None:
+        """``rows`` values of one column; None where nobody wrote it (LAION's have no digest)."""
+        if self.metadata is None:
+            return None
+        try:
+            if name not in pq.read_schema(self.metadata).names:
+                return None
+            values: list[Any] = pq.read_table(self.metadata, columns=[name]).column(0).to_pylist()
+        except (pa.ArrowException, OSError) as error:
+            raise InputError(f"{self.metadata}: not a readable Parquet file ({error})") from error
+        if len(values) != rows:
+            raise InputError(
+                f"{self.matrix} has {rows:,} rows but {self.metadata} has {len(values):,}: they do "
+                f"not belong together; remove both and embed again"
+            )
+        return values
+
+    def ids(self, rows: int) -> list[str]:
+        """What the corpus calls the item of each row."""
+        known = self.column("id", rows) if self.corpus_name is None else None
+        name = self.corpus_name or Path(self.matrix).name
+        return known if known is not None else [f"{name}/{row}" for row in range(rows)]
+
+
+def open_matrix(path: Path) -> NDArray[Any]:
+    try:
+        # Unlike np.load this opens nothing but plain arrays: no pickle, whose loading runs code.
+        matrix: NDArray[Any] = np.lib.format.open_memmap(path, mode="r")
+    except (OSError, ValueError, EOFError, SyntaxError) as error:
+        raise InputError(f"{path}: not a readable .npy matrix ({error})") from error
+    if matrix.ndim != 2 or matrix.dtype.kind != "f":
+        raise InputError(
+            f"{path}: expected a matrix of floats, one row per picture; "
+            f"found {matrix.dtype} of shape {matrix.shape}"
+        )
+    return matrix
+
+
+def save_shard(
+    folder: Path,
+    number: int,
+    embedded: Embedded,
+    *,
+    key: str = "",
+    counts: dict[str, int] | None = None,
+) -> None:
+    """Make shard ``number`` final. The matrix comes last: where it is, everything of it is.
+
+    ``key`` says of which input; ``shard_counts`` gives ``counts`` back to whoever asks for that key.
+    """
     found = SavedEmbeddings(embedded.identity, int(embedded.rows.shape[1]))
+    claim_identity(folder, found)
+    matrix, metadata = _paths(folder, number)
+    described = _described(embedded).replace_schema_metadata(
+        {_KEY: key.encode(), _COUNTS: json.dumps(counts or {}).encode()}
+    )
+    # A shard that is written again is unfinished from here on: rows and descriptions change together.
+    matrix.unlink(missing_ok=True)
+    with replacing(metadata) as temporary:
+        pq.write_table(described, temporary, compression="zstd")
+    with replacing(matrix) as temporary, temporary.open("wb") as stream:
+        np.save(stream, embedded.rows.astype(np.float16, copy=False), allow_pickle=False)
+
+
+def saved_shard(folder: Path, number: int) -> SavedShard:
+    matrix, metadata = _paths(folder, number)
+    return SavedShard(str(matrix), str(metadata))
+
+
+def shard_counts(folder: Path, number: int, key: str) -> dict[str, int] | None:
+    """The counts that shard ``number`` was saved with; None unless it is finished and of ``key``."""
+    matrix, metadata = _paths(folder, number)
+    if not matrix.exists():
+        return None
+    try:
+        about = pq.read_schema(metadata).metadata or {}
+        if about.get(_KEY) != key.encode():
+            return None
+        counts: dict[str, int] = json.loads(about[_COUNTS])
+        return counts
+    except (pa.ArrowException, OSError, ValueError, KeyError):
+        return None  # half of a shard is none
+
+
+def claim_identity(folder: Path, found: SavedEmbeddings) -> None:
+    """Make ``folder`` that of one encoder, or raise InputError where it is another's."""
     earlier = read_identity(folder)
     if earlier is None:
         write_json(folder / "encoder.json", {"format": FORMAT, **_as_json(found)})
     else:
         require_same(earlier.identity, found.identity)
-    with replacing(folder / "metadata" / f"metadata_{index:04d}.parquet") as temporary:
-        pq.write_table(_metadata(embedded), temporary, compression="zstd")
-    with (
-        replacing(folder / "img_emb" / f"img_emb_{index:04d}.npy") as temporary,
-        temporary.open("wb") as stream,
-    ):
-        np.save(stream, embedded.rows.astype(np.float16, copy=False), allow_pickle=False)
 
 
 def read_identity(folder: Path) -> SavedEmbeddings | None:
@@ -67,19 +164,35 @@ def read_identity(folder: Path) -> SavedEmbeddings | None:
     return saved
 
 
+def _paths(folder: Path, number: int) -> tuple[Path, Path]:
+    return (
+        folder / "img_emb" / f"img_emb_{number:04d}.npy",
+        folder / "metadata" / f"metadata_{number:04d}.parquet",
+    )
+
+
 def _as_json(saved: SavedEmbeddings) -> dict[str, str | int]:
     return {"identity": saved.identity, "dimension": saved.dimension}
 
 
-def _metadata(embedded: Embedded) -> pa.Table:
-    rows = [
-        {
-            "id": item.id,
-            "image_path": item.image.source if item.image else None,
-            "caption": item.text,
-            "question": item.question,
-            "answer": item.answer,
-        }
-        for item in embedded.items
+def _described(embedded: Embedded) -> pa.Table:
+    """One description per row of the matrix, as LAION has it: a part is described as its picture."""
+    columns: list[Sequence[Any]] = [
+        [embedded.items[owner].id for owner in embedded.owners],
+        [_source(embedded, owner) for owner in embedded.owners],
+        [embedded.items[owner].text for owner in embedded.owners],
+        [embedded.items[owner].question for owner in embedded.owners],
+        [embedded.items[owner].answer for owner in embedded.owners],
+        [embedded.digests[owner] for owner in embedded.owners],
+        embedded.owners,
+        embedded.parts,
     ]
-    return pa.Table.from_pylist(rows, schema=_SCHEMA)
+    return pa.table(
+        [pa.array(values, kind) for values, kind in zip(columns, _SCHEMA.types, strict=True)],
+        schema=_SCHEMA,
+    )
+
+
+def _source(embedded: Embedded, owner: int) -> str | None:
+    image = embedded.items[owner].image
+    return image.source if image else None

@@ -1,0 +1,21 @@
+"""Embeddings of a corpus and of a benchmark, written once and read by whoever compares them."""
+
+from heldout.overlap.embeddings.benchmark_rows import (
+    BenchmarkEmbeddings,
+    Queries,
+    benchmark_pictures,
+    embed_benchmark,
+)
+from heldout.overlap.embeddings.corpus_rows import EmbeddedCorpus, embed_corpus
+from heldout.overlap.embeddings.whole_pictures import CorpusEmbeddings, whole_pictures
+
+__all__ = [
+    "BenchmarkEmbeddings",
+    "CorpusEmbeddings",
+    "EmbeddedCorpus",
+    "Queries",
+    "benchmark_pictures",
+    "embed_benchmark",
+    "embed_corpus",
+    "whole_pictures",
+]
