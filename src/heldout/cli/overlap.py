@@ -9,6 +9,14 @@ import typer
 
 from heldout.audit import audit_overlap
 from heldout.benchmark import read_benchmark
+from heldout.cli.calibration import (
+    ALPHA,
+    Alpha,
+    Controls,
+    NullSource,
+    SecondEncoder,
+    calibration_plan,
+)
 from heldout.cli.options import (
     EngineName,
     Images,
@@ -59,6 +67,10 @@ def overlap_command(
     nearest: Annotated[
         int, typer.Option("--nearest", min=1, help="Neighbours of each picture to verify.")
     ] = NEAREST,
+    alpha: Alpha = ALPHA,
+    null: NullSource = None,
+    control: Controls = [],  # noqa: B006 - typer copies defaults
+    second_encoder: SecondEncoder = [],  # noqa: B006 - typer copies defaults
     engine: EngineName = "local",
     workers: Workers = None,
     mapping: Map = [],  # noqa: B006 - typer copies defaults
@@ -78,6 +90,7 @@ def overlap_command(
     corpora = [
         open_corpus(source, name=name) for name, source in (parse_named(text) for text in against)
     ]
+    calibration = calibration_plan(encoder, alpha, null, control, second_encoder)
     run = Run.create(out, seed=seed)
     identify(benchmark, quiet=as_json)
     near = None
@@ -85,7 +98,9 @@ def overlap_command(
         require("cv2", "vision", "telling copies from look-alikes")
         near = NearSearch(encoder, nearest)
     with open_engine(engine, workers) as chosen:
-        conclusion = audit_overlap(benchmark, corpora, run, chosen, near=near, quiet=as_json)
+        conclusion = audit_overlap(
+            benchmark, corpora, run, chosen, near=near, calibration=calibration, quiet=as_json
+        )
     if as_json:
         print_json(conclusion.as_json())
         return
