@@ -2,5 +2,17 @@
 
 from heldout.detect.finding import Cell, Effect, Finding, Statistic
 from heldout.detect.image_overlap import image_overlap
+from heldout.detect.text_kinds import KINDS, count_kinds, text_kinds
+from heldout.detect.text_overlap import text_overlap
 
-__all__ = ["Cell", "Effect", "Finding", "Statistic", "image_overlap"]
+__all__ = [
+    "KINDS",
+    "Cell",
+    "Effect",
+    "Finding",
+    "Statistic",
+    "count_kinds",
+    "image_overlap",
+    "text_kinds",
+    "text_overlap",
+]
