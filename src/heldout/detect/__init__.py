@@ -3,5 +3,19 @@
 from heldout.detect.finding import Cell, Effect, Finding, Statistic
 from heldout.detect.image_nearness import adjust, image_nearness
 from heldout.detect.image_overlap import image_overlap
+from heldout.detect.text_kinds import KINDS, count_kinds, text_kinds
+from heldout.detect.text_overlap import text_overlap
 
-__all__ = ["Cell", "Effect", "Finding", "Statistic", "adjust", "image_nearness", "image_overlap"]
+__all__ = [
+    "KINDS",
+    "Cell",
+    "Effect",
+    "Finding",
+    "Statistic",
+    "adjust",
+    "count_kinds",
+    "image_nearness",
+    "image_overlap",
+    "text_kinds",
+    "text_overlap",
+]

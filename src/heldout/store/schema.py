@@ -13,7 +13,16 @@ from heldout.errors import InputError
 from heldout.store.atomic import replacing
 
 # Raise a table's version when a column is renamed, removed or changes meaning.
-VERSIONS = {"items": 1, "matches": 1, "dropped": 1, "thumbnails": 1, "candidates": 1, "nearest": 1}
+VERSIONS = {
+    "items": 1,
+    "matches": 1,
+    "dropped": 1,
+    "thumbnails": 1,
+    "candidates": 1,
+    "nearest": 1,
+    "text_matches": 1,
+    "text_queries": 1,
+}
 
 _COLUMNS: dict[str, list[tuple[str, pa.DataType]]] = {
     # What was protected: the benchmark as it was read, one row per item, in release order.
@@ -43,6 +52,31 @@ _COLUMNS: dict[str, list[tuple[str, pa.DataType]]] = {
         ("modality", pa.string()),
         ("label_relation", pa.string()),
         ("evidence", pa.string()),
+    ],
+    # Texts of benchmark items in corpus items, by every method that found them; the best per item.
+    "text_matches": [
+        ("benchmark_id", pa.string()),
+        ("corpus", pa.string()),
+        ("corpus_id", pa.string()),
+        ("method", pa.string()),
+        ("field", pa.string()),
+        ("corpus_field", pa.string()),
+        ("similarity", pa.float64()),
+        ("degree", pa.string()),
+        ("relation", pa.string()),
+        ("answer_relation", pa.string()),
+        ("evidence", pa.string()),
+    ],
+    # Per item and method how many pairs one shard holds, listed or not, and the nearest of them.
+    "text_queries": [
+        ("benchmark_id", pa.string()),
+        ("corpus", pa.string()),
+        ("method", pa.string()),
+        ("pairs", pa.int64()),
+        ("same_answer", pa.int64()),
+        ("other_answer", pa.int64()),
+        ("max_similarity", pa.float64()),
+        ("corpus_id", pa.string()),
     ],
     # Near neighbours before anybody decided what they are: kept with the shards, not published.
     "candidates": [
