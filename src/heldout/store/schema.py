@@ -22,6 +22,9 @@ VERSIONS = {
     "nearest": 1,
     "text_matches": 1,
     "text_queries": 1,
+    "scores": 1,
+    "order_joint": 1,
+    "order_neighbour": 1,
 }
 
 _COLUMNS: dict[str, list[tuple[str, pa.DataType]]] = {
@@ -111,6 +114,33 @@ _COLUMNS: dict[str, list[tuple[str, pa.DataType]]] = {
         ("width", pa.int32()),
         ("height", pa.int32()),
         ("webp", pa.binary()),
+    ],
+    # Log-probabilities of the answer's own tokens; mu and sigma are of log p over the whole
+    # vocabulary at that position (empty where a backend does not give them).
+    "scores": [
+        ("benchmark_id", pa.string()),
+        ("model", pa.string()),
+        ("tokens", pa.list_(pa.string())),
+        ("logprobs", pa.list_(pa.float64())),
+        ("mu", pa.list_(pa.float64())),
+        ("sigma", pa.list_(pa.float64())),
+        ("sum_logprob", pa.float64()),
+        ("n_tokens", pa.int32()),
+        ("span_ok", pa.bool_()),
+    ],
+    # A shard of consecutive items scored as one text: as released ("canonical") and shuffled ("0", …).
+    "order_joint": [
+        ("model", pa.string()),
+        ("shard", pa.int32()),
+        ("permutation", pa.string()),
+        ("logprob", pa.float64()),
+    ],
+    # An item scored after its released predecessor ("released"), and after another item (its id).
+    "order_neighbour": [
+        ("benchmark_id", pa.string()),
+        ("model", pa.string()),
+        ("condition", pa.string()),
+        ("logprob", pa.float64()),
     ],
 }
 
