@@ -27,8 +27,8 @@ def text(item: str, corpus_id: str, relation: str = "same item", **more: Any) ->
 
 
 def table(matches: list[dict[str, Any]], texts: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    columns = {name: pl.String for name in match("", "")}
-    words = {name: pl.String for name in text("", "")}
+    columns = dict.fromkeys(match("", ""), pl.String)
+    words = dict.fromkeys(text("", ""), pl.String)
     found = leaks(pl.DataFrame(matches, schema=columns), pl.DataFrame(texts, schema=words))
     return {row["benchmark_id"]: row for row in found.to_dicts()}
 
