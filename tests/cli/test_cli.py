@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -166,13 +167,14 @@ def test_demo_is_right_about_what_it_planted_and_can_be_given_again(tmp_path: Pa
     told = json.loads(done.stdout)
     for row in told["planted"]:
         expected = row["planted"] if row["group"] == "leak" else 0
+        if row["group"] == "blind spot":  # of exact matching: hashes see what keeps its frame
+            seen = row["kind"] in ("JPEG re-encoded", "resized", "flipped")
+            expected = row["planted"] if seen and find_spec("cv2") else 0
         assert row["found"] == expected, row
     assert {row["group"] for row in told["planted"]} == {"leak", "blind spot", "decoy", "broken"}
     assert told["claims"][0]["status"] == "survives"
     report = Path(told["report"])
-    assert report.read_text().count('class="pair"') == sum(
-        row["planted"] for row in told["planted"] if row["group"] == "leak"
-    )
+    assert report.read_text().count('class="pair"') >= sum(row["found"] for row in told["planted"])
     again = heldout("demo", "--out", tmp_path / "demo", "--json")
     assert json.loads(again.stdout) == told
     other = heldout("demo", "--out", tmp_path / "demo", "--seed", "5")

@@ -49,11 +49,10 @@ def bench(*examples: tuple[str, bytes, str, str]) -> Benchmark:
     )
 
 
-def audit(benchmark: Benchmark, corpus: Path, run: Path) -> pl.DataFrame:
+def audit(benchmark: Benchmark, corpus: Path, run: Path, hashes: bool = False) -> pl.DataFrame:
+    opened = open_corpus(corpus, name="c")
     with LocalEngine(1) as engine:
-        audit_overlap(
-            benchmark, [open_corpus(corpus, name="c")], Run.create(run), engine, quiet=True
-        )
+        audit_overlap(benchmark, [opened], Run.create(run), engine, quiet=True, hashes=hashes)
     frame = pl.from_arrow(Run.open(run).read_table("matches"))
     assert isinstance(frame, pl.DataFrame)
     return frame

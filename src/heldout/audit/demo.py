@@ -15,6 +15,7 @@ from heldout.audit.journey import Conclusion, audit_overlap
 from heldout.benchmark import read_benchmark
 from heldout.benchmark.check import CheckReport, check
 from heldout.corpus import open_corpus
+from heldout.detect.image_overlap import COPIES
 from heldout.engine import Engine
 from heldout.errors import InputError
 from heldout.scenes import write_benchmark, write_corpus
@@ -27,7 +28,7 @@ _GROUPS = ("leak", "blind spot", "decoy", "broken")
 
 @dataclass(frozen=True)
 class Planted:
-    """One kind of thing put into the corpus; ``found`` counts what the audit called the same image."""
+    """One kind of thing put into the corpus; ``found`` counts what the audit called a copy."""
 
     kind: str
     group: str  # leak, blind spot, decoy, broken
@@ -78,7 +79,9 @@ def _render(folder: Path, seed: int) -> Path:
 
 
 def _against_truth(run: Run, truth: Path) -> list[Planted]:
-    found = set(pl.from_arrow(run.read_table("matches"))["corpus_id"])  # type: ignore[index]
+    matches = pl.from_arrow(run.read_table("matches"))
+    assert isinstance(matches, pl.DataFrame)
+    found = set(matches.filter(pl.col("relation").is_in(COPIES))["corpus_id"])
     rows = [json.loads(line) for line in truth.read_text().splitlines()]
     planted = Counter((row["group"], row["kind"]) for row in rows)
     caught = Counter((row["group"], row["kind"]) for row in rows if row["corpus_id"] in found)

@@ -49,12 +49,13 @@ def audit_overlap(
     *,
     near: NearSearch | None = None,
     calibration: CalibrationPlan | None = None,
+    hashes: bool = True,
     quiet: bool = False,
 ) -> Conclusion:
     """Everything `heldout overlap` does. A killed call continues where it was when called again."""
     plan = calibration or CalibrationPlan()
     with run.writing():
-        scan(benchmark, corpora, run, engine, near=near, quiet=quiet)
+        scan(benchmark, corpora, run, engine, near=near, hashes=hashes, quiet=quiet)
         calibrate(benchmark, corpora, run, engine, near=near, plan=plan, quiet=quiet)
         run.write_json("check.json", check(benchmark).model_dump(mode="json"))
         return conclude(run)
@@ -79,6 +80,7 @@ def conclude(run: Run) -> Conclusion:
             corpus_images=scanned["counts"].get("images", 0),
             corpus_answers=scanned["counts"].get("with_answer", 0),
             nearest=scanned["nearest"],
+            hashes=scanned.get("hashes", False),
         )
         findings += found
         claims += overlap_claims(found, scanned)

@@ -46,14 +46,16 @@ def _show(result: DemoResult) -> None:
     table.add_column("what")
     table.add_column("in the corpus as")
     table.add_column("planted", justify="right")
-    table.add_column("called the same image", justify="right")
+    table.add_column("called a copy", justify="right")
     for row in result.planted:
         right = row.found == (row.planted if row.group == "leak" else 0)
         style = "green" if right else "bold red"
         found = Text(f"{row.found}", style if row.group != "blind spot" else "yellow")
         table.add_row(row.group, row.kind, str(row.planted), found)
     out.print(table)
-    out.print("blind spots are copies that exact matching cannot see; decoys must not be matched")
+    out.print(
+        "blind spots are copies with other pixels, of which hashes see some; decoys are no copies"
+    )
     out.rule("3  the verdict", align="left")
     print_claims(result.conclusion.claims)
     out.print(f"\nreport: {result.conclusion.report}", soft_wrap=True)

@@ -28,12 +28,13 @@ from heldout.cli.options import (
     parse_map,
     parse_named,
 )
-from heldout.cli.show import console, identify, print_claims, print_json
+from heldout.cli.show import complain, console, identify, print_claims, print_json
 from heldout.corpus import open_corpus
 from heldout.engine import open_engine
-from heldout.errors import require
+from heldout.errors import InputError, require
 from heldout.overlap import NearSearch
 from heldout.overlap.neighbours import NEAREST
+from heldout.overlap.verify import NO_OPENCV, can_register
 from heldout.store import Run
 
 EXAMPLE = (
@@ -71,6 +72,18 @@ def overlap_command(
     null: NullSource = None,
     control: Controls = [],  # noqa: B006 - typer copies defaults
     second_encoder: SecondEncoder = [],  # noqa: B006 - typer copies defaults
+    embeddings: Annotated[
+        Path | None,
+        typer.Option(
+            "--embeddings",
+            metavar="DIR",
+            help="Keep the corpora's embeddings here, where other runs find them (else in RUN).",
+        ),
+    ] = None,
+    exact: Annotated[
+        bool,
+        typer.Option("--exact", help="Only equal bytes and pixels: faster, and blind to the rest."),
+    ] = False,
     engine: EngineName = "local",
     workers: Workers = None,
     mapping: Map = [],  # noqa: B006 - typer copies defaults
@@ -80,10 +93,15 @@ def overlap_command(
     seed: Annotated[int, typer.Option("--seed", help="Seed of every random draw.")] = 0,
     as_json: Json = False,
 ) -> None:
-    """Find every image of a benchmark in corpora: exact copies, and with --encoder transformed ones.
+    """Find every image of a benchmark in corpora: exact copies, re-encoded, resized, grey, flipped and
+    turned ones, and with --encoder cropped, framed or compounded ones. Every copy is proven.
 
     A killed run goes on where it was when the same command is given again.
     """
+    if embeddings is not None and encoder is None:
+        raise InputError("--embeddings keeps what an --encoder makes: name one, or leave it out")
+    if exact and encoder is not None:
+        raise InputError("--exact looks for nothing an --encoder finds: leave out one of the two")
     benchmark = read_benchmark(
         bench, preset=preset, mapping=parse_map(mapping), images=images, reader=reader
     )
@@ -96,10 +114,19 @@ def overlap_command(
     near = None
     if encoder is not None:
         require("cv2", "vision", "telling copies from look-alikes")
-        near = NearSearch(encoder, nearest)
+        near = NearSearch(encoder, nearest, embeddings)
+    elif not exact and not can_register():
+        complain(f"pairs that look alike will be listed, not verified: {NO_OPENCV}")
     with open_engine(engine, workers) as chosen:
         conclusion = audit_overlap(
-            benchmark, corpora, run, chosen, near=near, calibration=calibration, quiet=as_json
+            benchmark,
+            corpora,
+            run,
+            chosen,
+            near=near,
+            hashes=not exact,
+            calibration=calibration,
+            quiet=as_json,
         )
     if as_json:
         print_json(conclusion.as_json())

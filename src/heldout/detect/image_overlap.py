@@ -17,6 +17,11 @@ from heldout.stats import binomial_interval, cluster_rate_interval
 NAME = "image-overlap"
 COPIES = ("same image", "transformed copy")
 TEXT = "leaked text without its image"
+HASHES_ARE_BLIND_TO = [
+    "copies cropped by more than a few per cent, framed, tilted or changed in part",
+    "copies inside compound figures",
+    TEXT,
+]
 EXACT_IS_BLIND_TO = [
     "re-encoded (lossy), resized, cropped, rotated, flipped or recoloured copies",
     "copies inside compound figures",
@@ -33,19 +38,22 @@ def image_overlap(
     corpus_images: int,
     corpus_answers: int,
     nearest: int = 0,
+    hashes: bool = False,
 ) -> list[Finding]:
     """``items`` and ``matches`` are the run's tables; what cannot be compared is no denominator.
 
-    ``nearest`` neighbours of every picture were verified; 0 if only exact copies were looked for.
+    ``nearest`` neighbours of every picture were verified, or with 0 what its ``hashes`` found; without
+    both only exact copies were looked for.
     """
     here = matches.filter(pl.col("corpus") == corpus)
     hits = here.filter(pl.col("relation").is_in(COPIES))
+    blind = HASHES_ARE_BLIND_TO if hashes else EXACT_IS_BLIND_TO
     unseen = f"copies that are not among the {nearest} nearest neighbours of their picture"
     common: dict[str, Any] = {
         "detector": NAME,
         "cell": Cell(benchmark=benchmark, corpus=corpus),
         "p": None,
-        "blind_to": [unseen, TEXT] if nearest else EXACT_IS_BLIND_TO,
+        "blind_to": [unseen, TEXT] if nearest else blind,
         "seed": None,
         "table": "matches",
     }

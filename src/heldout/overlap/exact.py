@@ -1,7 +1,8 @@
 """Exact copies: the same bytes, or the same native-resolution pixels in another file.
 
-The benchmark is indexed (it is small), the corpus is streamed (it is not). An image is decoded only
-if the benchmark holds a picture of its size; every other image cannot have the same pixels.
+The benchmark is indexed (it is small), the corpus is streamed (it is not). Perceptual hashes are taken
+in the same pass. Without them an image is decoded only if the benchmark holds a picture of its size;
+every other image cannot have the same pixels.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ from heldout.image import (
     native_size,
     pixel_digest,
 )
+from heldout.overlap.fingerprints import Fingerprint, fingerprint_image
+from heldout.overlap.hashes import HashedShard, HashIndex
 from heldout.overlap.modality import TextRelation, relate_text
 from heldout.overlap.thumbnails import thumbnail
 from heldout.store import Dropped, ShardResult, dropped_table, make_table
@@ -97,12 +100,15 @@ def picture_key(benchmark: Benchmark, ref: ImageRef) -> str:
     return BYTES_ONLY + byte_digest(data) if data else ""
 
 
-def scan_shard(index: ExactIndex, corpus: Corpus, shard: Shard) -> ShardResult:
-    """Every exact copy in one shard. Pure: the caller stores what is returned."""
+def scan_shard(
+    index: ExactIndex, hashes: HashIndex | None, corpus: Corpus, shard: Shard
+) -> ShardResult:
+    """Every exact copy in one shard, and what its hash finds alike. Pure: the caller stores it."""
     matches: list[dict[str, Any]] = []
     thumbnails: dict[str, dict[str, Any]] = {}
     dropped: list[Dropped] = []
     counts = dict.fromkeys(COUNTS, 0)
+    looked_at = _Looked(index, hashes)
     for item in corpus.read(shard):
         if isinstance(item, Dropped):
             dropped.append(item)
@@ -116,7 +122,7 @@ def scan_shard(index: ExactIndex, corpus: Corpus, shard: Shard) -> ShardResult:
         try:
             data = item.image.read()
             own = byte_digest(data)
-            key, image = _same_picture(index, data, own)
+            key, image = looked_at.same_picture(item.id, data, own)
         except ImageError as error:
             detail = f"{item.image.source}: {error.detail}"
             dropped.append(Dropped("corpus", item.id, error.reason, detail))
@@ -135,23 +141,51 @@ def scan_shard(index: ExactIndex, corpus: Corpus, shard: Shard) -> ShardResult:
             "matches": make_table("matches", matches),
             "thumbnails": make_table("thumbnails", thumbnails.values()),
             "dropped": dropped_table(dropped),
+            "candidates": make_table("candidates", looked_at.candidates(shard.index)),
         },
         counts=counts,
     )
 
 
-def _same_picture(
-    index: ExactIndex, data: bytes, own: str
-) -> tuple[str | None, Image.Image | None]:
-    """The key of the benchmark picture that ``data`` shows, if any, and ``data`` if decoded."""
-    known = index.key_of_bytes.get(own)
-    if known is not None:
-        return known, None
-    if native_size(data) not in index.sizes:
-        return None, None
-    image = decode(data)
-    pixels = pixel_digest(image)
-    return (pixels if pixels in index.by_key else None), image
+class _Looked:
+    """Looks at the pictures of one shard; a file that comes again is not decoded again."""
+
+    def __init__(self, index: ExactIndex, hashes: HashIndex | None) -> None:
+        self.index = index
+        self.hashed = HashedShard(hashes) if hashes is not None else None
+        self._known: dict[str, tuple[str | None, Fingerprint | None]] = {}
+
+    def same_picture(
+        self, item: str, data: bytes, own: str
+    ) -> tuple[str | None, Image.Image | None]:
+        """The key of the benchmark picture that ``data`` shows, if any, and ``data`` if decoded."""
+        image = None
+        if own not in self._known:
+            key, image, hashes = self._look(data, own)
+            self._known[own] = (key, hashes)
+        key, hashes = self._known[own]
+        if self.hashed is not None and hashes is not None:
+            self.hashed.add(item, hashes, key)
+        return key, image
+
+    def candidates(self, shard: int) -> list[dict[str, Any]]:
+        return self.hashed.candidates(shard) if self.hashed is not None else []
+
+    def _look(
+        self, data: bytes, own: str
+    ) -> tuple[str | None, Image.Image | None, Fingerprint | None]:
+        known = self.index.key_of_bytes.get(own)
+        if known is not None and (self.hashed is None or known.startswith(BYTES_ONLY)):
+            return known, None, None
+        if self.hashed is None:
+            if native_size(data) not in self.index.sizes:
+                return None, None, None
+            image = decode(data)
+            pixels = pixel_digest(image)
+            return (pixels if pixels in self.index.by_key else None), image, None
+        image = decode(data)
+        found = fingerprint_image(image, own, sizes=self.index.sizes)
+        return (found.pixels if found.pixels in self.index.by_key else known), image, found
 
 
 def _matches(

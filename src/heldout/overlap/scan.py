@@ -38,12 +38,13 @@ from heldout.overlap.exact import (
     picture_key,
     scan_shard,
 )
+from heldout.overlap.hashes import RADII, HashIndex, build_hash_index
 from heldout.overlap.near import NearSearch, NearSearcher
 from heldout.overlap.thumbnails import thumbnail
-from heldout.overlap.verify import can_register, verify_shard
+from heldout.overlap.verify import NO_OPENCV, NO_PICTURE, can_register, verify_shard
 from heldout.store import Dropped, Run, Stage, dropped_table, make_table
 
-METHODS = ("bytes", "pixels")
+DIGESTS = ("bytes", "pixels")
 
 
 @dataclass
@@ -58,6 +59,7 @@ class Scanned:
     reused: int = 0
     counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(COUNTS, 0))
     failed: dict[str, str] = field(default_factory=dict)
+    hashes: bool = False  # perceptual hashes were compared, too
     encoder: str | None = None  # identity of the encoder whose neighbours were verified
     nearest: int = 0
 
@@ -69,9 +71,12 @@ def scan(
     engine: Engine,
     *,
     near: NearSearch | None = None,
+    hashes: bool = True,
     quiet: bool = False,
 ) -> list[Scanned]:
     """Write the tables items, matches, thumbnails and dropped of ``run``. Call inside run.writing().
+
+    Without ``hashes`` only equal bytes and pixels are looked for, and few pictures are decoded.
 
     The tables and the manifest speak of exactly these corpora; finished shards of others stay in
     the run folder for the day they are asked for again.
@@ -79,27 +84,35 @@ def scan(
     names = [corpus.name for corpus in corpora]
     if len(set(names)) < len(names):
         raise InputError(f"two corpora have the same name: {', '.join(names)}; name them name=path")
+    if near is not None and not hashes:
+        raise InputError("an encoder decodes every picture: leave out --exact, or the encoder")
     index, unusable = build_index(benchmark)
     run.claim_benchmark(_identity(benchmark))
+    refs = pictures_of(benchmark)
+    pictures = {key: (ref, index.by_key[key]) for key, ref in refs.items()}
+    hashed = build_hash_index(refs) if hashes else None
     searcher = NearSearcher(near, benchmark, run, engine, quiet) if near is not None else None
-    pictures = {key: (ref, index.by_key[key]) for key, ref in pictures_of(benchmark).items()}
     scanned, stages = [], []
     for corpus in corpora:
         folder, settings = corpus_folder(corpus.name), _settings(benchmark, corpus)
-        stage = run.stage(f"{STAGE}/{folder}", settings)
-        result = _scan_corpus(index, corpus, stage, engine, quiet)
+        compared = {**settings, "methods": [*DIGESTS, *(sorted(RADII.items()) if hashes else ())]}
+        stage = run.stage(f"{STAGE}/{folder}", compared)
+        result = _scan_corpus(index, hashed, corpus, stage, engine, quiet)
+        result.hashes = hashes
         stages.append(stage)
-        candidates: list[Iterable[Mapping[str, Any]]] = []
-        if near is not None and searcher is not None:
+        candidates: list[Iterable[Mapping[str, Any]]] = [candidate_rows(stage)]
+        if searcher is not None:
             found = searcher.search(corpus, folder, settings)
-            candidates.append(nearest_overall(candidate_rows(found.stage), near.nearest))
-            result.encoder = searcher.encoder.identity
-            result.nearest = near.nearest
+            nearest = nearest_overall(candidate_rows(found.stage), searcher.near.nearest)
+            candidates.insert(0, nearest)
+            result.encoder, result.nearest = searcher.encoder.identity, searcher.near.nearest
             result.counts |= found.counts
             result.failed |= found.failed
             stages.append(found.stage)
+        if hashes:
             verified = run.stage(f"verified/{folder}", {**settings, "register": can_register()})
             _verify(pictures, corpus, by_shard(*candidates), verified, result, engine, quiet)
+            unusable += _unverified(result)
             stages.append(verified)
         scanned.append(result)
     run.write_table("items", items_table(benchmark))
@@ -118,14 +131,18 @@ def _settings(benchmark: Benchmark, corpus: Corpus) -> dict[str, Any]:
     return {
         "heldout": __version__,
         "benchmark": benchmark.fingerprint,
-        "methods": METHODS,
         "reader": corpus.reader,
         "corpus": how,
     }
 
 
 def _scan_corpus(
-    index: ExactIndex, corpus: Corpus, stage: Stage, engine: Engine, quiet: bool
+    index: ExactIndex,
+    hashes: HashIndex | None,
+    corpus: Corpus,
+    stage: Stage,
+    engine: Engine,
+    quiet: bool,
 ) -> Scanned:
     result = Scanned(corpus.name, corpus.source, corpus.reader, corpus_fingerprint(corpus))
     title = f"scanning {corpus.name}"
@@ -140,7 +157,7 @@ def _scan_corpus(
                     result.reused += 1
                     step()
 
-        for outcome in engine.map(functools.partial(scan_shard, index, corpus), to_do()):
+        for outcome in engine.map(functools.partial(scan_shard, index, hashes, corpus), to_do()):
             shard, found = outcome.task, outcome.value
             if found is None:
                 result.failed[shard.id] = outcome.error or "no result"
@@ -184,6 +201,14 @@ def _verify(
                 stage.save(outcome.task.index, outcome.value)
             step(len(outcome.task.candidates))
     result.counts |= stage.counts()
+
+
+def _unverified(result: Scanned) -> list[Dropped]:
+    pairs = result.counts.get("unverified_pairs", 0)
+    if not pairs:
+        return []
+    why = NO_PICTURE if can_register() else NO_OPENCV
+    return [Dropped(STAGE, result.corpus, "not verified", f"{pairs:,} candidate pairs: {why}")]
 
 
 def _collect(

@@ -65,7 +65,12 @@ def _corpus_coverage(scanned: Mapping[str, Any]) -> Control:
         told += f", and {archives:,} archives, files or folders in whole or in part"
     if failed:
         told += f"; {len(failed)} of {scanned['shards']} shards failed"
-    bad = bool(failed or archives or share > UNREAD)
+    unverified = counts.get("unverified_pairs", 0)
+    if unverified:
+        told += (
+            f"; {unverified:,} pairs that look alike could not be verified (see the dropped table)"
+        )
+    bad = bool(failed or archives or share > UNREAD or unverified)
     return Control(name="corpus coverage", outcome="failed" if bad else "passed", reason=told)
 
 

@@ -21,6 +21,7 @@ from PIL import Image
 from heldout.corpus import Corpus, CorpusItem, Shard
 from heldout.engine.cores import usable_cores
 from heldout.image import ImageError, ImageRef, byte_digest, decode, pixel_digest, to_rgb
+from heldout.image.digest import is_blank
 from heldout.overlap.encoders.encoder import Encoder, Floats
 from heldout.store import Dropped
 
@@ -134,6 +135,8 @@ class _Preparer:
             image = decode(data)
         except ImageError as error:
             return error
+        if is_blank(image):
+            return ImageError("blank image", "a flat picture is like every other flat picture")
         cut = self.parts(to_rgb(image)) if self.parts else [image]
         return _Ready(pixel_digest(image), [self.encoder.prepare(part) for part in cut])
 

@@ -1,0 +1,122 @@
+"""Perceptual hashes: re-encoded, resized, grey, flipped or turned copies, found without an encoder.
+
+The benchmark's pictures stand in the index in all eight poses (and for PDQ in the negative), the
+corpus passes by upright. What lies within the radius is a candidate for ``verify``, no finding.
+
+Radii: PDQ's authors advise 31 of 256 bits and a quality of at least 50. pHash has no such advice. Of
+122 radiographs under JPEG, resizing, grey, flips, quarter turns, noise, brightness and crops of 2 %,
+98 % lie within 6 of 64 bits of their copy, 92 % within 4 and all within 8; of pairs of different
+radiographs from different collections, 2 in 100,000 lie within 6 and 17 within 8 (docs/overlap.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from heldout.image import ImageRef
+from heldout.overlap.encoders.views import POSES, in_pose
+from heldout.overlap.fingerprints import Fingerprint, fingerprint_image, pdq_poses, phash
+from heldout.overlap.fingerprints.grey import grey_image
+from heldout.overlap.fingerprints.phash import SIDE
+from heldout.overlap.join.hamming import HammingIndex
+
+PDQ, PHASH = "pdq", "phash"
+RADII = {PDQ: 31, PHASH: 6}
+BYTES = {PDQ: 32, PHASH: 8}
+
+
+@dataclass(frozen=True)
+class HashIndex:
+    """Codes of the benchmark's pictures, by method. Small and picklable."""
+
+    joins: Mapping[str, HammingIndex]
+    pictures: Mapping[str, tuple[str, ...]]  # per code, the key of its picture
+    views: Mapping[str, tuple[str, ...]]  # per code, the pose it is of
+
+
+def build_hash_index(pictures: Mapping[str, ImageRef]) -> HashIndex:
+    """The index of ``pictures`` by key; those with too little texture for a hash are not in it."""
+    codes: dict[str, list[bytes]] = {PDQ: [], PHASH: []}
+    keys: dict[str, list[str]] = {PDQ: [], PHASH: []}
+    views: dict[str, list[str]] = {PDQ: [], PHASH: []}
+
+    def add(method: str, key: str, view: str, code: bytes) -> None:
+        codes[method].append(code)
+        keys[method].append(key)
+        views[method].append(view)
+
+    for key, ref in pictures.items():
+        image = ref.open()
+        if not fingerprint_image(image, "", sizes=()).usable:
+            continue
+        for pose, code in enumerate(pdq_poses(image)[0]):
+            add(PDQ, key, POSES[pose], code)
+            # Inversion turns every coefficient round, so it turns every bit round.
+            add(PDQ, key, f"{POSES[pose]}, inverted", bytes(255 - byte for byte in code))
+        small = grey_image(image).resize((SIDE, SIDE), Image.Resampling.LANCZOS)
+        for pose, name in enumerate(POSES):
+            add(PHASH, key, name, phash(in_pose(small, pose)).to_bytes(BYTES[PHASH], "big"))
+    return HashIndex(
+        {
+            method: HammingIndex(_matrix(codes[method], method), radius=RADII[method])
+            for method in RADII
+        },
+        {method: tuple(keys[method]) for method in RADII},
+        {method: tuple(views[method]) for method in RADII},
+    )
+
+
+@dataclass
+class HashedShard:
+    """The hashes of one shard's pictures, gathered one by one and joined as a block."""
+
+    index: HashIndex
+    ids: list[str] = field(default_factory=list)
+    digests: list[str] = field(default_factory=list)
+    exact: list[str | None] = field(default_factory=list)
+    codes: dict[str, list[bytes]] = field(default_factory=lambda: {PDQ: [], PHASH: []})
+
+    def add(self, item: str, found: Fingerprint, exact: str | None) -> None:
+        """``exact`` is the benchmark picture this one was found to equal: no candidate for it."""
+        if found.usable:
+            self.ids.append(item)
+            self.digests.append(found.pixels or found.bytes)
+            self.exact.append(exact)
+            self.codes[PDQ].append(found.pdq)
+            self.codes[PHASH].append(found.phash.to_bytes(BYTES[PHASH], "big"))
+
+    def candidates(self, shard: int) -> list[dict[str, Any]]:
+        """Per method, picture and item the pose in which they are nearest."""
+        rows = []
+        for method, join in self.index.joins.items():
+            hits = join.scan(_matrix(self.codes[method], method))
+            best: dict[tuple[str, int], tuple[float, int]] = {}
+            for query, position, similarity in zip(
+                hits.query.tolist(), hits.position.tolist(), hits.similarity.tolist(), strict=True
+            ):
+                pair = (self.index.pictures[method][query], position)
+                best[pair] = max(best.get(pair, (-1.0, 0)), (similarity, -query))
+            for (picture, position), (similarity, query) in sorted(best.items()):
+                if picture != self.exact[position]:
+                    rows.append(
+                        {
+                            "picture": picture,
+                            "corpus_id": self.ids[position],
+                            "digest": self.digests[position],
+                            "shard": shard,
+                            "method": method,
+                            "similarity": similarity,
+                            "view": self.index.views[method][-query],
+                        }
+                    )
+        return rows
+
+
+def _matrix(codes: list[bytes], method: str) -> NDArray[np.uint8]:
+    return np.frombuffer(b"".join(codes), np.uint8).reshape(-1, BYTES[method])
