@@ -14,11 +14,11 @@ import numpy as np
 
 from heldout.benchmark import Benchmark
 from heldout.corpus import Corpus, Shard
-from heldout.image import ImageRef, to_rgb
-from heldout.overlap.encoders import embed_shard, open_encoder, views
+from heldout.image import ImageRef
+from heldout.overlap.encoders import embed_shard, open_encoder
 from heldout.overlap.exact import picture_key
 from heldout.overlap.join import Hits, JoinIndex
-from heldout.overlap.parts import parts, trimmed
+from heldout.overlap.parts import parts
 from heldout.store import ShardResult, dropped_table, make_table
 
 NEAREST = 5  # candidates per picture that are looked at, however far they are
@@ -47,17 +47,12 @@ def pictures_of(benchmark: Benchmark) -> dict[str, ImageRef]:
 
 def build_neighbour_index(benchmark: Benchmark, encoder: str, nearest: int) -> NeighbourIndex:
     opened = open_encoder(encoder)
-    thorough = encoder == "pixels"  # as many views as the encoder is cheap
     rows, pictures, names = [], [], []
     for key, ref in pictures_of(benchmark).items():
-        image = to_rgb(ref.open())
-        seen = views(image, thorough=thorough)
-        inside = trimmed(image)
-        if inside is not None:  # corpus pictures lose their frames, too
-            seen.append(("trimmed", inside))
-        rows.append(opened.encode([picture for _, picture in seen]))
+        seen, encoded = opened.encode_views(ref.open())
+        rows.append(encoded)
         pictures += [key] * len(seen)
-        names += [name for name, _ in seen]
+        names += seen
     matrix = np.concatenate(rows) if rows else np.zeros((0, opened.dimension), np.float32)
     join = JoinIndex(matrix, k=nearest)
     return NeighbourIndex(encoder, opened.identity, join, tuple(pictures), tuple(names))
