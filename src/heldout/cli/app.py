@@ -7,7 +7,7 @@ import sys
 import typer
 
 from heldout import __version__
-from heldout.cli import check, demo, lab, matrix, overlap, report, sanitize
+from heldout.cli import check, demo, impact, lab, matrix, overlap, report, sanitize
 from heldout.cli.show import complain
 from heldout.errors import HeldoutError
 
@@ -24,6 +24,7 @@ app.command("overlap", epilog=overlap.EXAMPLE)(overlap.overlap_command)
 app.command("report", epilog=report.EXAMPLE)(report.report_command)
 app.command("matrix", epilog=matrix.EXAMPLE)(matrix.matrix_command)
 app.command("sanitize", epilog=sanitize.EXAMPLE)(sanitize.sanitize_command)
+app.command("impact", epilog=impact.EXAMPLE)(impact.impact_command)
 app.command("demo", epilog=demo.EXAMPLE)(demo.demo_command)
 app.add_typer(lab.app, name="lab")
 

@@ -50,7 +50,7 @@ def sanitize_command(
     ] = False,
     text: Annotated[
         bool,
-        typer.Option("--text", help="Also remove items whose question and answer leaked alone."),
+        typer.Option("--text", help="Also remove items whose text leaked without its image."),
     ] = False,
     weight: Annotated[
         float,

@@ -14,6 +14,8 @@ from heldout.store import Run
 COPIES = ("same image", "transformed copy")
 UNDECIDED = "undecided"
 _FULL = "full"
+# Relations of a text match that mean the same words, not merely the same subject.
+_SAME_WORDS = ("same item", "same question", "same caption", "edited")
 
 
 class Grade(IntEnum):
@@ -31,7 +33,7 @@ REASONS = {
     Grade.COPY: "image leaked",
     Grade.UNDECIDED: "undecided match",
     Grade.NEAR: "near-identical image",
-    Grade.TEXT: "question and answer leaked without the image",
+    Grade.TEXT: "text leaked without its image",
 }
 
 
@@ -79,10 +81,31 @@ def leaks_of(run: Run) -> dict[str, ItemLeaks]:
             found[row["benchmark_id"]].leaks.append(Leak(grade, row))
     if run.table_path("text_matches").exists():
         for row in run.read_table("text_matches").to_pylist():
-            if text_leaks(row):
-                whole = {**row, "modality": "text only", "label_relation": "same"}
-                found[row["benchmark_id"]].leaks.append(Leak(Grade.TEXT, whole))
-    return dict(found)
+            item = found[row["benchmark_id"]]
+            together = _with_image(row, item)
+            if together is not None:
+                item.leaks.append(together)
+            elif text_leaks(row):
+                told = {
+                    **row,
+                    "modality": "text only",
+                    "label_relation": row.get("answer_relation"),
+                }
+                item.leaks.append(Leak(Grade.TEXT, told))
+    return {identifier: item for identifier, item in found.items() if item.leaks}
+
+
+def _with_image(row: Mapping[str, Any], item: ItemLeaks) -> Leak | None:
+    """The full leak of an image whose corpus item asks the question in slightly other words."""
+    if row["relation"] not in _SAME_WORDS or row.get("answer_relation") != "same":
+        return None
+    place = str(row["corpus"]), str(row["corpus_id"])
+    for leak in item.leaks:
+        if leak.grade is Grade.COPY and leak.corpus_item == place:
+            method = f"{leak.row['method']} + text {row['method']}"
+            seen = {"modality": _FULL, "label_relation": "same", "method": method}
+            return Leak(Grade.FULL, {**leak.row, **seen})
+    return None
 
 
 def _image_grade(row: Mapping[str, Any]) -> Grade | None:
@@ -94,12 +117,13 @@ def _image_grade(row: Mapping[str, Any]) -> Grade | None:
 
 
 def text_leaks(row: Mapping[str, Any]) -> bool:
-    """Whether a text match shows the item's question together with its answer.
+    """Whether a text match is evidence by itself, which its table says as a hard degree.
 
-    A question alone proves nothing: "is the lung healthy?" is asked of every radiograph.
+    A common question alone proves nothing: "is the lung healthy?" is asked of every radiograph.
     """
-    fields = {part.strip() for part in str(row["field"]).replace("+", ",").split(",")}
-    return {"question", "answer"} <= fields or fields in ({"item"}, {"caption"})
+    if "degree" in row:
+        return bool(row["degree"] == "hard")
+    return row["relation"] in ("same item", "same caption")
 
 
 def evidence_of(row: Mapping[str, Any]) -> dict[str, Any]:

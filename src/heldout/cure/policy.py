@@ -26,7 +26,7 @@ class Policy:
     name: str = "same-image"
     strict: bool = False  # undecided matches count as copies
     whole_clusters: bool = False  # an item takes those along that share its image or patient
-    text: bool = False  # question and answer without the image count, too
+    text: bool = False  # text that leaked without its image counts, too
     weight: float = 0.5  # of a doubtful item, when down-weighting
 
     @property
