@@ -22,13 +22,14 @@ class EmbeddingPass:
         assert index.join is not None and index.search.encoder is not None
         self._index, self._join = index, index.join
         self._encoder = open_text_encoder(index.search.encoder)
+        self._fields = {name for k in index.embedded for name in COMPARABLE[index.entries[k].field]}
         self._nearest = index.search.nearest
         self._hits = Hits.empty()
         self._documents: dict[int, Document] = {}
         self._read = 0
 
     def read(self, documents: Sequence[Document]) -> None:
-        chosen = _whole(documents)
+        chosen = [document for document in documents if document.field in self._fields]
         rows = self._encoder.embed([mask(strict(document.text)) for document in chosen])
         known = np.flatnonzero(rows.any(axis=1))
         found = self._join.scan(rows[known], self._read, self._join.floor_of(self._hits))
@@ -75,13 +76,3 @@ class EmbeddingPass:
             entry, document = self._index.embedded[row], self._documents[position]
             if document.field in COMPARABLE[self._index.entries[entry].field]:
                 yield entry, document, min(1.0, similarity)
-
-
-def _whole(documents: Sequence[Document]) -> list[Document]:
-    """One text per item and question: with its options where there are any."""
-    chosen = []
-    for document, after in zip(documents, [*documents[1:], None], strict=True):
-        follows = after is not None and after.field == "question+options"
-        if document.field != "options" and not (document.field == "question" and follows):
-            chosen.append(document)
-    return chosen

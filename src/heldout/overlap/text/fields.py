@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +14,9 @@ from heldout.corpus import CorpusItem
 from heldout.overlap.text.normalise import options_key, options_text, strict
 
 LONGEST = 1_000_000  # characters of one text that are read; what follows is dropped with a reason
+
+_TEXT = ("text", "caption", "description", "abstract", "content", "body")
+_NUMBER = re.compile(r"(?:q(?:uestion)?\s*)?\(?\d{1,4}\s*[.):]\s+(?=\S)", re.IGNORECASE)
 
 # Which corpus field a benchmark field is compared with as a whole. Containment asks all of them.
 COMPARABLE: Mapping[str, tuple[str, ...]] = {
@@ -34,7 +38,7 @@ class ItemTexts:
 
 
 def item_texts(example: Example) -> ItemTexts:
-    question, answer = strict(example.question), strict(example.answer)
+    question, answer = unnumbered(strict(example.question)), strict(example.answer)
     options = options_text(example.options) if len(example.options) > 1 else ""
     fields = []
     if question:
@@ -75,7 +79,7 @@ def document_texts(item: CorpusItem) -> Iterator[Document]:
     asked: dict[str, list[str]] = {}
     for question, answer in ((item.question, item.answer), *item.also):
         if question:
-            asked.setdefault(question, []).append(normal(answer))
+            asked.setdefault(unnumbered(question), []).append(normal(answer))
     for question, answers in asked.items():
         known = tuple(dict.fromkeys(answer for answer in answers if answer))
         yield Document(item.id, "question", question, known, key, image)
@@ -84,9 +88,24 @@ def document_texts(item: CorpusItem) -> Iterator[Document]:
             yield Document(item.id, "question+options", both, known, key, image)
     if options:
         yield Document(item.id, "options", options_text(options), (), key, image)
-    # Readers put question and answer together as the text of an item that has no other.
+    for text in _free_texts(item):
+        yield Document(item.id, "text", text, (), "", image)
+
+
+def _free_texts(item: CorpusItem) -> Iterator[str]:
+    """Text that is not just the questions again: readers join those where an item has no other."""
     if item.text and not (item.question and item.question.strip() in item.text):
-        yield Document(item.id, "text", item.text, (), "", image)
+        yield item.text
+    for column in _TEXT:  # a table keeps columns that are no question and no answer as metadata
+        text = item.metadata.get(column)
+        if isinstance(text, str) and text.strip() and text != item.text:
+            yield text
+
+
+def unnumbered(question: str) -> str:
+    """A question without the number it had on its sheet: "12. What is …"."""
+    found = _NUMBER.match(question)
+    return question[found.end() :] if found else question
 
 
 def _options(metadata: Mapping[str, Any]) -> list[str]:

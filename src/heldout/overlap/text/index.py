@@ -141,19 +141,10 @@ def _entries(items: Sequence[ItemTexts], clusters: Sequence[str], rarity: Rarity
 def _with_embeddings(index: TextIndex) -> TextIndex:
     assert index.search.encoder is not None
     encoder = open_text_encoder(index.search.encoder)
-    # The published text of an item is its question with its options; the question alone is not
-    # looked for as well, or every item with options would be embedded twice.
-    chosen = [
-        k for k in index.whole if index.entries[k].field != "question" or not _has_options(index, k)
-    ]
-    rows = encoder.embed([mask(index.entries[k].text) for k in chosen])
+    rows = encoder.embed([mask(index.entries[k].text) for k in index.whole])
     known = np.flatnonzero(rows.any(axis=1)).tolist()
     join = JoinIndex(rows[known], k=index.search.nearest)
-    embedded = tuple(chosen[row] for row in known)
+    embedded = tuple(index.whole[row] for row in known)
     return TextIndex(
         **{**vars(index), "join": join, "embedded": embedded, "encoder_identity": encoder.identity}
     )
-
-
-def _has_options(index: TextIndex, entry: int) -> bool:
-    return all(index.items[item].options for item in index.entries[entry].items)

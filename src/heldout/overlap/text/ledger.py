@@ -37,6 +37,7 @@ class Tally:
     best_id: str = ""
     answers: Counter[str] = field(default_factory=Counter)  # of those the benchmark gives
     last: str = ""
+    entered: int = 0
     any: list[tuple[float, int, Pair]] = field(default_factory=list)  # a heap: least similar first
     by_answer: dict[str, list[Pair]] = field(default_factory=dict)
     by_image: dict[str, list[Pair]] = field(default_factory=dict)
@@ -60,7 +61,8 @@ class Ledger:
         if similarity > tally.best:
             tally.best, tally.best_id = similarity, document.corpus_id
         pair = Pair(document, similarity, evidence)
-        _keep(tally.any, pair, tally.pairs)
+        tally.entered += 1
+        _keep(tally.any, pair, tally.entered)
         for answer in document.answers:
             if answer in self._index.answers[entry]:
                 _append(tally.by_answer, answer, pair)

@@ -5,14 +5,18 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+from rapidfuzz.distance import Levenshtein
+
 from heldout.overlap.text.fields import Document, ItemTexts
 from heldout.overlap.text.index import Entry
+from heldout.overlap.text.normalise import mask
 from heldout.overlap.text.wording import EDITED, OTHER, RENUMBERED, SAME, compare_wording
 
 SAME_ITEM, SAME_QUESTION, SAME_CAPTION = "same item", "same question", "same caption"
 SAME_OPTIONS, CONTAINED, PARAPHRASE = "same options", "contained", "paraphrase candidate"
 SAME_SOURCE = "same source"
 WHOLE = 0.8  # containment from which on a text counts as being there
+TEMPLATE = 0.8  # edit similarity from which on another word makes another question
 _POINTER = re.compile(r"\(?[a-j]\)?|\d{1,2}")  # a letter stands for an option nobody can see
 
 
@@ -24,11 +28,20 @@ class TextRelation(NamedTuple):
 
 
 def relate(
-    method: str, entry: Entry, item: ItemTexts, document: Document, similarity: float
+    method: str,
+    entry: Entry,
+    item: ItemTexts,
+    document: Document,
+    similarity: float,
+    *,
+    template: bool = False,
 ) -> TextRelation:
+    """``template``: the n-gram pass saw that words between the shared runs are others."""
     answer = _answers(item.answer, document.answers)
     options = bool(item.options) and item.options == document.options
-    relation = _relation(method, entry, document, answer, options or not item.options)
+    whole = options or not item.options or not document.options  # unless other options are given
+    relation = _relation(method, entry, document, answer, whole)
+    relation = OTHER if template else relation
     parts = [entry.field] if entry.field != "question" or not options else ["question+options"]
     if answer == "same":
         parts.append("answer")
@@ -50,7 +63,9 @@ def _relation(method: str, entry: Entry, document: Document, answer: str, whole:
     if wording == RENUMBERED:
         return RENUMBERED
     if method == "embedding":
-        return PARAPHRASE
+        # Nearly the same letters, and yet another word: a template, not a paraphrase.
+        alike = Levenshtein.normalized_similarity(mask(entry.text), mask(document.text))
+        return OTHER if wording == OTHER and alike >= TEMPLATE else PARAPHRASE
     return wording  # edited, or another subject
 
 

@@ -68,7 +68,14 @@ def _row(
     index: TextIndex, corpus: str, method: str, number: int, item: int, pair: Pair
 ) -> dict[str, Any]:
     entry, document, texts = index.entries[number], pair.document, index.items[item]
-    found = relate(method, entry, texts, document, pair.similarity)
+    found = relate(
+        method,
+        entry,
+        texts,
+        document,
+        pair.similarity,
+        template=bool(pair.evidence.get("template")),
+    )
     evidence: dict[str, Any] = {
         **pair.evidence,
         "benchmark_text": entry.text[:SHOWN],

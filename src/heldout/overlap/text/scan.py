@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import dataclasses
 
+from rapidfuzz.distance import LCSseq
+
 from heldout.corpus import Corpus, CorpusItem, Shard
 from heldout.overlap.text.batch import WordBatch
 from heldout.overlap.text.embedding import EmbeddingPass
 from heldout.overlap.text.fields import COMPARABLE, LONGEST, Document, document_texts
 from heldout.overlap.text.index import TextIndex
 from heldout.overlap.text.ledger import Ledger
+from heldout.overlap.text.ngrams import RUN
 from heldout.overlap.text.normalise import loose, mask, strict
 from heldout.overlap.text.provenance import Source
 from heldout.overlap.text.rows import SHOWN, SourceHits, match_rows, query_rows
+from heldout.overlap.text.wording import same_words
 from heldout.store import Dropped, ShardResult, dropped_table, make_table
 
 STAGE = "text"
@@ -21,6 +25,9 @@ COUNTS = (
     "text_lost_items", "text_lost_containers",
 )  # fmt: skip
 _CHARACTERS, _DOCUMENTS = 2**18, 4096  # of one batch: fits the processor's cache
+_QUOTE = 2 * RUN  # words in a row that are a quotation, whatever became of the rest
+_FEW_WORDS = 5  # words whose loss does not yet mean that a quotation breaks off
+_SLACK = 3  # words more on either side, in case some were put in
 _MARKUP = 4  # a raw text may be so many times as long as what is left of it
 
 
@@ -115,10 +122,13 @@ class _Scan:
                 lines[found.document] = f" {loose(document.text)} "
             words = loose(self.index.entries[entry].text).split()
             stretch = " ".join(words[found.place : found.place + found.words])
-            if f" {stretch} " in lines[found.document]:
+            before, there, after = lines[found.document].partition(f" {stretch} ")
+            if there:
+                window = _around(before, stretch, after, found.place, len(words))
+                template = found.words < len(words) and _is_template(words, window, found.words)
                 self.ledger.add(
-                    "ngram", entry, document, found.containment,
-                    runs=found.runs, of=found.of, run_words=found.size, shared=stretch[:SHOWN],
+                    "ngram", entry, document, found.containment, runs=found.runs, of=found.of,
+                    run_words=found.size, template=template, shared=stretch[:SHOWN],
                 )  # fmt: skip
 
     def _edits(self, documents: list[Document]) -> None:
@@ -143,3 +153,19 @@ class _Scan:
         if wordless:
             detail = f"{wordless} of {self.counts['text_items']} items have no text"
             self.dropped.append(Dropped(STAGE, shard.id, "no text", detail, scope="words"))
+
+
+def _is_template(words: list[str], window: list[str], stretch: int) -> bool:
+    """The text stands there with another word in it; a long quotation that breaks off is none."""
+    lost = len(words) - LCSseq.similarity(words, window)
+    if stretch >= _QUOTE and lost > _FEW_WORDS:
+        return False
+    return not same_words(words, window, open_ended=True)
+
+
+def _around(before: str, stretch: str, after: str, place: int, words: int) -> list[str]:
+    """The words of a document where a text of so many words would stand, and a few more."""
+    rest = words - place - len(stretch.split()) + _SLACK
+    reach = 40 * (place + rest + _SLACK)  # characters: no need to part a page into its words
+    head = before[-reach:].split()[-(place + _SLACK) :]
+    return [*head, *stretch.split(), *after[:reach].split()[:rest]]

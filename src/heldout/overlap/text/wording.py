@@ -8,8 +8,9 @@ another one, a number, a "not" is another question.
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 
-from rapidfuzz.distance import Levenshtein
+from rapidfuzz.distance import OSA, Levenshtein
 
 from heldout.overlap.text.normalise import loose, same_numbers
 
@@ -26,6 +27,7 @@ _LITTLE = frozenset({
     "do", "does", "did", "can", "could", "please", "what", "which", "shown", "seen", "see", "image",
     "picture", "question", "answer", "following", "given", "their", "s",
 })  # fmt: skip
+_NEGATIONS = frozenset({"no", "not", "non", "none", "never", "neither", "nor", "without", "except"})
 _OFTEN = 1000  # characters of a pair below which it is worth remembering
 _ENDING = 3  # letters an ending may have: -s, -es, -ed, -ing
 
@@ -48,38 +50,66 @@ def _compare(one: str, other: str) -> str:
     ours, theirs = loose(one).split(), loose(other).split()
     if ours == theirs:
         return SAME if same_numbers(one, other) else RENUMBERED
-    for step in Levenshtein.opcodes(ours, theirs):
-        gone = ours[step.src_start : step.src_end]
-        new = theirs[step.dest_start : step.dest_end]
-        if step.tag != "equal" and not _harmless(gone, new):
-            return OTHER
+    if not same_words(ours, theirs):
+        return OTHER
     return EDITED if same_numbers(one, other) else RENUMBERED
 
 
+def same_words(ours: Sequence[str], theirs: Sequence[str], *, open_ended: bool = False) -> bool:
+    """Are all differences harmless? ``open_ended``: what ``theirs`` has before and after is none."""
+    blocks: list[tuple[list[str], list[str]]] = []
+    joined = False  # neighbouring edits are one block: "in the" for "inthe" is a change and a loss
+    for step in Levenshtein.opcodes(ours, theirs):
+        gone, new = ours[step.src_start : step.src_end], theirs[step.dest_start : step.dest_end]
+        outside = step.src_start == step.src_end and step.src_end in (0, len(ours))
+        if step.tag == "equal" or (open_ended and outside):
+            joined = False
+            continue
+        if joined:
+            blocks[-1][0].extend(gone)
+            blocks[-1][1].extend(new)
+        else:
+            blocks.append((list(gone), list(new)))
+        joined = True
+    return all(_harmless(gone, new) for gone, new in blocks)
+
+
 def _harmless(gone: list[str], new: list[str]) -> bool:
-    if "".join(gone) == "".join(new):  # "x-ray" and "xray", once the hyphen is a space
+    if _NEGATIONS.intersection(gone) != _NEGATIONS.intersection(new):
+        return False
+    if _one_word("".join(gone), "".join(new)):  # also "x ray" for "xray"
         return True
     kept = [word for word in gone if word not in _LITTLE]
     put = [word for word in new if word not in _LITTLE]
-    return len(kept) == len(put) and all(_one_word(a, b) for a, b in zip(kept, put, strict=True))
+    if len(kept) == len(put):
+        return all(_one_word(a, b) for a, b in zip(kept, put, strict=True))
+    return len(gone) == len(new) and all(_slip(a, b) for a, b in zip(gone, new, strict=True))
 
 
 def _one_word(one: str, other: str) -> bool:
-    """An ending apart, or one letter apart after the first: "asymptomatic" is not "symptomatic"."""
+    """An ending apart, or one slip after the first letter: "asymptomatic" is not "symptomatic"."""
     if one == other:
         return True
-    if min(len(one), len(other)) < 4 or one[0] != other[0]:
+    if min(len(one), len(other)) < 4:
         return False
-    shared = len(one) - len(one.removeprefix(_prefix(one, other)))
+    shared = _shared_start(one, other)
     if shared >= 4 and max(len(one), len(other)) - shared <= _ENDING:
         return True
-    return Levenshtein.distance(one, other) <= 1
+    swapped = one[:2] == other[1::-1]
+    return (one[0] == other[0] or swapped) and OSA.distance(one, other) <= 1
 
 
-def _prefix(one: str, other: str) -> str:
+def _slip(one: str, other: str) -> bool:
+    """One word, or a little one of which a slip left a word that means nothing: "te" for "the"."""
+    little = one in _LITTLE or other in _LITTLE
+    short = min(len(one), len(other)) >= 2 and max(len(one), len(other)) <= 3
+    return _one_word(one, other) or (little and short and OSA.distance(one, other) <= 1)
+
+
+def _shared_start(one: str, other: str) -> int:
     length = 0
     for a, b in zip(one, other, strict=False):
         if a != b:
             break
         length += 1
-    return one[:length]
+    return length
