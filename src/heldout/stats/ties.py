@@ -28,9 +28,7 @@ def tie_runs(values: ArrayLike, contents: Sequence[Hashable] | None = None) -> T
         return TieRuns(0, 0, len(numbers), -1)
     different = np.ones(len(numbers) - 1, dtype=bool)
     if contents is not None:
-        different = np.fromiter(
-            (a != b for a, b in pairwise(contents)), bool, len(different)
-        )
+        different = np.fromiter((a != b for a, b in pairwise(contents)), bool, len(different))
     tied = (numbers[1:] == numbers[:-1]) & different
     longest = run = 1
     for equal in tied:
