@@ -7,7 +7,18 @@ import sys
 import typer
 
 from heldout import __version__
-from heldout.cli import check, demo, impact, lab, matrix, overlap, report, sanitize
+from heldout.cli import (
+    check,
+    demo,
+    detect,
+    impact,
+    lab,
+    lab_confound,
+    matrix,
+    overlap,
+    report,
+    sanitize,
+)
 from heldout.cli.show import complain
 from heldout.errors import HeldoutError
 
@@ -26,6 +37,8 @@ app.command("matrix", epilog=matrix.EXAMPLE)(matrix.matrix_command)
 app.command("sanitize", epilog=sanitize.EXAMPLE)(sanitize.sanitize_command)
 app.command("impact", epilog=impact.EXAMPLE)(impact.impact_command)
 app.command("demo", epilog=demo.EXAMPLE)(demo.demo_command)
+app.command("detect", epilog=detect.EXAMPLE)(detect.detect_command)
+lab.app.command("confound", epilog=lab_confound.EXAMPLE)(lab_confound.confound_command)
 app.add_typer(lab.app, name="lab")
 
 

@@ -27,6 +27,7 @@ from numpy.typing import ArrayLike, NDArray
 Floats = NDArray[np.float64]
 #: null statistics of a fresh design of about this many evaluations, the observed one left out
 Design = Callable[[int, np.random.Generator], Floats]
+Shuffle = Callable[[Floats, np.random.Generator], Floats]
 
 PERMUTATIONS = 10_000
 FIRST = 1_000
@@ -56,13 +57,26 @@ def shuffle_test(
 ) -> Permuted:
     """Is ⟨values, places⟩ larger in size than if values had been dealt out to places by chance?"""
     x, y = _centred(values), _centred(places)
+    design = product_design(x, y, lambda one, rng: one[rng.permutation(len(one))])
+    return staged(float(x @ y), design, permutations=permutations, seed=seed, early=early)
+
+
+def product_design(left: Floats, right: Floats, shuffle: Shuffle) -> Design:
+    """Products of two pools; ``shuffle`` draws from a group under which the null does not change."""
+
+    def pool(values: Floats, rows: int, rng: np.random.Generator) -> Floats:
+        out = np.empty((rows, len(values)))
+        out[0] = values
+        for row in range(1, rows):
+            out[row] = shuffle(values, rng)
+        return out
 
     def design(count: int, rng: np.random.Generator) -> Floats:
         rows, columns = _sides(count)
-        left, right = _shuffled(x, rows, rng), _shuffled(y, columns, rng)
-        return np.asarray((left @ right.T).ravel()[1:], dtype=np.float64)
+        table = pool(left, rows, rng) @ pool(right, columns, rng).T
+        return np.asarray(table.ravel()[1:], dtype=np.float64)
 
-    return staged(float(x @ y), design, permutations=permutations, seed=seed, early=early)
+    return design
 
 
 def flip_test(
@@ -118,14 +132,6 @@ def _sides(count: int) -> tuple[int, int]:
     """Rows and columns of a table with at least ``count`` entries beside the observed one."""
     rows = int(np.ceil(np.sqrt(count + 1)))
     return rows, int(np.ceil((count + 1) / rows))
-
-
-def _shuffled(values: Floats, rows: int, rng: np.random.Generator) -> Floats:
-    out = np.empty((rows, len(values)))
-    out[0] = values
-    for row in range(1, rows):
-        out[row] = values[rng.permutation(len(values))]
-    return out
 
 
 def _centred(values: ArrayLike) -> Floats:
