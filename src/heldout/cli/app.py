@@ -11,6 +11,7 @@ from heldout.cli import (
     check,
     demo,
     detect,
+    gate,
     impact,
     lab,
     lab_confound,
@@ -35,6 +36,7 @@ app.command("overlap", epilog=overlap.EXAMPLE)(overlap.overlap_command)
 app.command("report", epilog=report.EXAMPLE)(report.report_command)
 app.command("matrix", epilog=matrix.EXAMPLE)(matrix.matrix_command)
 app.command("sanitize", epilog=sanitize.EXAMPLE)(sanitize.sanitize_command)
+app.command("gate", epilog=gate.EXAMPLE)(gate.gate_command)
 app.command("impact", epilog=impact.EXAMPLE)(impact.impact_command)
 app.command("demo", epilog=demo.EXAMPLE)(demo.demo_command)
 app.command("detect", epilog=detect.EXAMPLE)(detect.detect_command)

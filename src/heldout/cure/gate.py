@@ -40,6 +40,14 @@ class Gate:
     rows: int  # distinct training rows to remove
     files: dict[str, Path]
 
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "passed": self.passed,
+            "training_rows": self.rows,
+            "benchmarks": [{**vars(one), "problems": list(one.problems)} for one in self.protected],
+            "files": {name: str(path) for name, path in self.files.items()},
+        }
+
     def sentence(self) -> str:
         leaking = [one.benchmark for one in self.protected if one.leaked]
         unread = [problem for one in self.protected for problem in one.problems]

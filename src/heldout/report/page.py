@@ -15,6 +15,7 @@ from heldout.detect import Finding
 from heldout.overlap.calibration.calibration import Calibration
 from heldout.report.gallery import pairs_shown
 from heldout.report.nearness import agreement, nearness_sections, relation_counts
+from heldout.report.words import word_sections
 from heldout.store import Run, write_atomic
 from heldout.verdict import Claim
 
@@ -50,6 +51,9 @@ def write_report(
             calibrated, _names(items), manifest["inputs"]["benchmark"]["name"]
         ),
         agreement=agreement(calibrated),
+        words=word_sections(
+            manifest.get("text", {}), findings, items, matches, _frame_if_there(run, "text_matches")
+        ),
         gallery=gallery,
         pairs=pairs,
         checked=checked,
@@ -83,6 +87,10 @@ def _frame(run: Run, name: str) -> pl.DataFrame:
     frame = pl.from_arrow(run.read_table(name))
     assert isinstance(frame, pl.DataFrame)
     return frame
+
+
+def _frame_if_there(run: Run, name: str) -> pl.DataFrame | None:
+    return _frame(run, name) if run.table_path(name).exists() else None
 
 
 def _dropped(run: Run) -> list[dict[str, Any]]:

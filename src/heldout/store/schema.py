@@ -22,6 +22,7 @@ VERSIONS = {
     "nearest": 1,
     "text_matches": 1,
     "text_queries": 1,
+    "leaks": 1,
     "scores": 1,
     "order_joint": 1,
     "order_neighbour": 1,
@@ -69,6 +70,17 @@ _COLUMNS: dict[str, list[tuple[str, pa.DataType]]] = {
         ("relation", pa.string()),
         ("answer_relation", pa.string()),
         ("evidence", pa.string()),
+    ],
+    # What of each item leaked into each corpus, picture and words joined; image_hits and the others
+    # count corpus items.
+    "leaks": [
+        ("benchmark_id", pa.string()),
+        ("corpus", pa.string()),
+        ("modality", pa.string()),
+        ("label_relation", pa.string()),
+        ("image_hits", pa.int64()),
+        ("text_hits", pa.int64()),
+        ("source_hits", pa.int64()),
     ],
     # Per item and method how many pairs one shard holds, listed or not, and the nearest of them.
     "text_queries": [

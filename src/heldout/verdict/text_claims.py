@@ -31,8 +31,10 @@ def text_claim(
     cell = joined.cell
     control = _coverage(scanned)
     documents = int(scanned["counts"].get("text_documents", 0))
-    hard = max((int(one.details["hard"]) for one in findings), default=0)
-    evident = max((int(one.statistic.value) for one in findings), default=0)
+    # A shared source is a hint where to look: names of files and of articles repeat.
+    words = [one for one in findings if not one.id.endswith("/provenance")]
+    hard = max((int(one.details["hard"]) for one in words), default=0)
+    evident = max((int(one.statistic.value) for one in words), default=0)
     tested = max((one.n for one in findings), default=0)
     status = _status(tested, documents, hard, evident, control)
     return Claim(
@@ -99,22 +101,25 @@ def _sentence(
     told = ", ".join(
         f"{int(one.statistic.value):,} by {_METHODS[method]}"
         for method, one in by_method.items()
-        if one.statistic.value
+        if one.statistic.value and method != "provenance"
     )
+    sources = by_method.get("provenance")
+    named = int(sources.statistic.value) if sources else 0
+    source = f" {named:,} items name a source that {corpus} names, too." if named else ""
     if not told:
-        return f"No item of {benchmark} has its own words among what could be read of {corpus}."
+        read = f"No item of {benchmark} has its own words among what could be read of {corpus}."
+        return read + source
     modality = joined.details["by_modality"]
     return (
         f"Items of {benchmark} with their own words in {corpus}: {told}. Joined with the pictures: "
         f"{modality['full']:,} items leaked whole (picture, question and answer), "
         f"{modality['image and question']:,} with picture and question, "
         f"{modality['image only']:,} with the picture alone, {modality['text only']:,} with the "
-        f"words alone.{_common(kinds)}"
+        f"words alone.{source}{_common(kinds)}"
     )
 
 
 _METHODS = {
-    "provenance": "a shared source",
     "exact": "equal texts",
     "ngram": "runs of words",
     "edit": "small edits",

@@ -64,8 +64,7 @@ class _Scan:
         self.characters = 0
 
     def read(self, item: CorpusItem | Dropped) -> None:
-        if isinstance(item, Dropped):
-            self.dropped.append(item)
+        if isinstance(item, Dropped):  # listed by the scan of the pictures, which reads it, too
             self.counts["text_lost_items"] += item.scope == "item"
             self.counts["text_lost_containers"] += item.scope == "many"
             return
