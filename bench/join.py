@@ -134,9 +134,6 @@ def measure(path: Path, queries: Floats, cores: int, repeats: int) -> list[dict[
     flat = faiss.IndexFlatIP(corpus.shape[1])
     for first in range(0, len(corpus), 100_000):
         flat.add(corpus[first : first + 100_000].astype(np.float32))
-    memory = max(
-        2**22, corpus.nbytes // (8 * cores)
-    )  # several ranges per worker: they end together
     best: dict[str, float] = {}
     found: dict[str, Any] = {}
 
@@ -147,9 +144,9 @@ def measure(path: Path, queries: Floats, cores: int, repeats: int) -> list[dict[
     with open_engine("local", workers=cores) as engine:
 
         def ours(**options: Any) -> Hits:  # the index is built inside: planning counts
-            return join(JoinIndex(queries, **options), [path], engine=engine, memory=memory)
+            return join(JoinIndex(queries, **options), [path], engine=engine)
 
-        join(JoinIndex(queries[:8], k=1), [path], engine=engine, memory=memory)  # start workers
+        join(JoinIndex(queries[:8], k=1), [path], engine=engine)  # start workers
         for _ in range(repeats):
             take("threshold", lambda: ours(threshold=THRESHOLD))
             take("top-k", lambda: ours(k=K))

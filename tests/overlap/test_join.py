@@ -177,6 +177,51 @@ def test_workers_and_memory_change_nothing(tmp_path: Path) -> None:
         assert same(join(index, paths, engine=engine, memory=2**20), whole)
 
 
+@pytest.mark.parametrize("mode", MODES)
+def test_a_sorted_corpus_in_many_files_gives_the_same_bits(
+    mode: dict[str, Any], tmp_path: Path
+) -> None:
+    queries, corpus = embeddings(60, 1), embeddings(9000, 2)
+    corpus = corpus[np.argsort(corpus[:, 0].astype(np.float32))]
+    corpus[77], corpus[8000] = 0, np.nan
+    paths = [tmp_path / f"{number:02d}.npy" for number in range(70)]
+    for path, part in zip(paths, np.array_split(corpus, 70), strict=True):
+        np.save(path, np.asfortranarray(part) if path.name == "05.npy" else part)
+    np.save(tmp_path / "empty.npy", corpus[:0])
+    found = join(JoinIndex(queries, axes=14, **mode), [*paths, tmp_path / "empty.npy"])
+    assert found.unusable.tolist() == [77, 8000]
+    usable = np.delete(np.arange(9000), [77, 8000])
+    expected = brute_force(queries, corpus[usable], **mode)
+    assert np.array_equal(found.position, usable[expected.position])
+    assert np.array_equal(found.similarity, expected.similarity)
+
+
+def test_a_sample_gives_a_floor_that_is_not_above_the_nearest() -> None:
+    queries, corpus = embeddings(50, 1), embeddings(3000, 2)
+    index = JoinIndex(queries, k=3, axes=14)
+    floor = index.prepare(corpus[::3], 3000)
+    third = brute_force(queries, corpus, k=3).similarity.reshape(50, 3)[:, 2]
+    assert floor is not None
+    assert (floor <= third).all()
+    assert (floor > third - 0.5).all()
+    assert JoinIndex(queries, threshold=0.9, axes=14).prepare(corpus[::3], 3000) is None
+
+
+def test_double_precision_rows_are_read_as_single() -> None:
+    queries, corpus = embeddings(50, 1), embeddings(500, 2).astype(np.float32)
+    wide = corpus.astype(np.float64) * (1 + 1e-12)
+    index = JoinIndex(queries, k=3)
+    assert same(index.scan(wide), index.scan(wide.astype(np.float32)))
+
+
+def test_a_file_that_was_cut_short_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "cut.npy"
+    np.save(path, embeddings(3000, 2))
+    path.write_bytes(path.read_bytes()[:-4096])
+    with pytest.raises(InputError, match="cut.npy"):
+        join(JoinIndex(embeddings(45, 1), k=1), [path])
+
+
 def test_wrong_inputs_are_refused_with_a_sentence(tmp_path: Path) -> None:
     queries = embeddings(45, 1)
     with pytest.raises(InputError, match="k, a threshold"):

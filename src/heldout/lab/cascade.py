@@ -13,7 +13,7 @@ from PIL import Image
 
 from heldout.engine import Engine, progress
 from heldout.errors import HeldoutError
-from heldout.lab.collection import Collection
+from heldout.lab.collection import Collection, Item
 from heldout.lab.queries import QueryMaker, Side, as_published
 from heldout.lab.tally import Tally
 
@@ -85,22 +85,29 @@ def judge_shortlists(
     judge: Judge,
     engine: Engine | None = None,
     *,
+    shortlist: int,
     side: Side = "query",
     quiet: bool = False,
 ) -> Judged:
     """Judge every query against its own picture and against the most similar others.
 
     The own picture is judged even where the encoder would not have proposed it, so that the
-    judge's misses and the encoder's can be told apart.
+    judge's misses and the encoder's can be told apart. Of others, as many are judged as the tally
+    listed, which may be more than the shortlist holds.
     """
     places, similarities = counted.others()
-    depth = places.shape[2]
     shape = counted.made.shape
-    # Ties go against the query: as many others at its level may be listed before its own picture.
-    shortlisted = counted.made & (counted.above + counted.level < depth)
+    shortlisted = counted.among(shortlist)
     accepted = np.zeros(shape, np.bool_)
     others, false = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
     alarms: list[tuple[str, str, int, float]] = []
+
+    queried = {position: query for query, position in enumerate(positions)}
+
+    def again(position: int, place: int) -> bool:
+        """Two queries that list each other are one pair of pictures; the earlier one judges it."""
+        other = queried.get(place, len(positions))
+        return other < queried[position] and position in places[other, 0]
 
     def tasks() -> Iterator[_Task]:
         for query, position in enumerate(positions):
@@ -109,7 +116,9 @@ def judge_shortlists(
                 for column in np.flatnonzero(counted.made[query])
             ]
             if side == "corpus":  # one query under all transforms: its others are judged once
-                rows = [rows[0], *((column, []) for column, _ in rows[1:])]
+                column, listed = rows[0]
+                once = [place for place in listed if not again(position, place)]
+                rows = [(column, once), *((column, []) for column, _ in rows[1:])]
             yield _Task(query, position, rows)
 
     function = functools.partial(_judge_query, collection, maker, judge, side)
@@ -120,12 +129,11 @@ def judge_shortlists(
                 others[task.query, column] = len(listed)
                 false[task.query, column] = sum(answer.others)
                 name = collection.items[task.position].name
-                for rank, wrong in enumerate(answer.others):
+                for place, wrong in zip(listed, answer.others, strict=True):
                     if wrong:
+                        rank = int(np.flatnonzero(places[task.query, column] == place)[0])
                         similarity = float(similarities[task.query, column, rank])
-                        alarms.append(
-                            (name, maker.transforms[column].name, listed[rank], similarity)
-                        )
+                        alarms.append((name, maker.transforms[column].name, place, similarity))
             step()
     return Judged(shortlisted, accepted, others, false, sorted(alarms))
 
@@ -143,6 +151,11 @@ def _answers(
         yield outcome.task, outcome.value
 
 
+@functools.lru_cache(maxsize=512)
+def _prepared(judge: Judge, item: Item) -> Any:
+    return judge.prepared(as_published(item))  # queries that look alike have the same others
+
+
 def _judge_query(
     collection: Collection, maker: QueryMaker, judge: Judge, side: Side, task: _Task
 ) -> list[_Answer]:
@@ -150,9 +163,8 @@ def _judge_query(
     original = as_published(item)
     plain = judge.prepared(original)
 
-    @functools.lru_cache(maxsize=64)
     def candidate(position: int) -> Any:
-        return judge.prepared(as_published(collection.items[position]))
+        return _prepared(judge, collection.items[position])
 
     answers = []
     for column, listed in task.candidates:

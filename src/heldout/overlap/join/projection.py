@@ -16,10 +16,10 @@ from heldout.overlap.join.similarity import NORM_TOLERANCE, UNIT_ROUNDOFF, round
 
 # Costs per pair in units of one dimension of a matrix product, estimated from timings on one ARM
 # core (Neoverse N1, OpenBLAS); the choice only affects speed, never results.
-_LOOK = 4.0  # compare one bound and move on
-_FINISH = 6000.0  # gather one surviving pair and finish it
+_LOOK = 10.0  # write one bound, compare it and move on
+_FINISH = 7000.0  # gather one surviving pair and finish it
 _CHOICES = (14, 22, 30, 38, 46, 62, 78, 94, 126, 158, 190, 254)
-_SAMPLE_QUERIES = 512
+_FIT, _SAMPLE_QUERIES, _SAMPLE_ROWS = 1024, 256, 512
 _LONGEST = (1 + NORM_TOLERANCE) ** 2  # |q||x| of any usable pair
 
 
@@ -38,7 +38,7 @@ class Projection:
         """Axes along which queries and corpus rows differ most."""
         moments = np.zeros((queries.shape[1], queries.shape[1]))
         centres = []
-        for side in (queries[:: max(1, len(queries) // 2048)], sample):
+        for side in (_spread(queries, _FIT), _spread(sample, _FIT)):
             centre = side.mean(axis=0)
             moments += (side - centre).T @ (side - centre) / len(side)
             centres.append(centre)
@@ -93,6 +93,7 @@ class Projection:
         """How many axes cost least on this sample of rows; 0 when a plain product does."""
         width, count = self.basis.shape[1], len(self.queries)
         some = slice(None, None, max(1, count // _SAMPLE_QUERIES))
+        sample = _spread(sample, _SAMPLE_ROWS)
         squares = np.einsum("ij,ij->i", sample, sample)
         best, cheapest = 0, width + 1 + _LOOK
         rows = sample @ self.basis.T
@@ -114,6 +115,10 @@ class Projection:
             if cost < cheapest:
                 best, cheapest = axes, cost
         return best
+
+
+def _spread(rows: NDArray[np.float32], count: int) -> NDArray[np.float32]:
+    return rows[:: max(1, len(rows) // count)]
 
 
 def plain_margin(width: int) -> float:
