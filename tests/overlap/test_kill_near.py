@@ -53,15 +53,15 @@ def test_a_killed_near_search_resumes_and_gives_the_same_tables(
     goal = len(done(whole))
     moments = random.Random(3)
     finished = []
-    for strike in range(5):
+    for strike in range(4):
         before = done(killed)
         search = subprocess.Popen(
             command(near_data, killed), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
-        # Strike when a further fifth is done, so that every stage is met in its middle.
+        # Strike when a further quarter is done, so that every stage is met in its middle.
         deadline = time.monotonic() + 120
         while time.monotonic() < deadline and search.poll() is None:
-            if len(done(killed)) > max(len(before), strike * goal // 5):
+            if len(done(killed)) > max(len(before), strike * goal // 4):
                 break
             time.sleep(0.01)
         time.sleep(moments.uniform(0.0, 0.1))

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from heldout.corpus import Shard
 from heldout.store import Stage
 
-PAIRS = 64  # of one task
+PAIRS = 64  # pairs of pictures of one task; each task reads its shard once more
 
 
 class Found(NamedTuple):
@@ -82,7 +82,8 @@ def by_shard(*sources: Iterable[Mapping[str, Any]]) -> dict[int, list[Candidate]
 def verify_tasks(
     shards: Mapping[int, Shard], pairs: Mapping[int, list[Candidate]]
 ) -> Iterator[VerifyTask]:
-    """Tasks of about PAIRS pairs, those of one corpus picture together: it is decoded once.
+    """Tasks of about PAIRS pairs, those of one corpus picture together: it is judged once, however
+    many items show it.
 
     Corpus pictures that resemble the same picture of ours come one after the other, since a worker
     remembers what it computed of the last few hundred of ours.
@@ -94,13 +95,15 @@ def verify_tasks(
     index = 0
     for number in sorted(pairs):
         waiting: list[Candidate] = []
+        judged = 0
         ordered = sorted(pairs[number], key=lambda one: (shown(one), one.corpus_id, one.picture))
         groups = [list(group) for _, group in itertools.groupby(ordered, key=shown)]
         for group in sorted(groups, key=lambda group: min(one.picture for one in group)):
             waiting += group
-            if len(waiting) >= PAIRS:
+            judged += len({one.picture for one in group})
+            if judged >= PAIRS:
                 yield VerifyTask(index, shards[number], tuple(waiting))
-                index, waiting = index + 1, []
+                index, waiting, judged = index + 1, [], 0
         if waiting:
             yield VerifyTask(index, shards[number], tuple(waiting))
             index += 1
