@@ -82,6 +82,7 @@ def _row(
         "corpus_text": document.text[:SHOWN],
         "corpus_answers": [answer[:200] for answer in document.answers[:5]],
         "same_file_name": document.image in texts.names,
+        "pictured": document.pictured,
         "short": entry.short,
         "generic": entry.generic,
         "bits": entry.bits,
