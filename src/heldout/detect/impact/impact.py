@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -42,7 +42,7 @@ class Owed:
     measure: str
     value: float
     interval: Interval | None
-    error: float
+    error: float | None
     leaked: int
     leaked_clusters: int
 
@@ -56,7 +56,11 @@ class Impact:
     owed: list[Owed] = field(default_factory=list)
 
     def as_json(self) -> dict[str, Any]:
-        return asdict(self)
+        return {
+            **{name: getattr(self, name) for name in ("model", "metric", "items")},
+            "lines": [_plain(line) for line in self.lines],
+            "owed": [_plain(owed) for owed in self.owed],
+        }
 
 
 def measure_impact(
@@ -80,7 +84,7 @@ def measure_impact(
             result.lines.append(whole.line("leaked", kind, block.leaked))
             result.lines += [whole.line(part.name, kind, part.mask) for part in block.labels]
             result.lines.append(whole.random(kind, int(block.leaked.sum()), place))
-            owed = subset_difference(numbers, everything, block.clean, clusters, seed=seed)
+            owed = subset_difference(numbers, everything, block.clean, clusters)
             if owed is not None and block.leaked.any():
                 result.owed.append(Owed(
                     kind, measure, owed.value, owed.interval, owed.error, int(block.leaked.sum()),
@@ -98,13 +102,13 @@ class _Measured:
 
     def line(self, subset: str, leakage: str, mask: Mask) -> Line:
         count, groups = int(mask.sum()), _count(self.clusters, mask)
-        mean = subset_mean(self.values, mask, self.clusters, seed=self.seed)
+        mean = subset_mean(self.values, mask, self.clusters)
         if mean is None:
             return Line(subset, leakage, self.measure, 0, 0, None)
         gain = None
         if leakage:
             everything = np.ones_like(mask)
-            gain = subset_difference(self.values, mask, everything, self.clusters, seed=self.seed)
+            gain = subset_difference(self.values, mask, everything, self.clusters)
         return Line(
             subset, leakage, self.measure, count, groups, mean.value, self._interval(mean, mask),
             gain.value if gain is not None else None, gain.interval if gain is not None else None,
@@ -156,8 +160,16 @@ def impact_findings(impact: Impact, benchmark: str, seed: int) -> list[Finding]:
             table="matches",
         )
         for owed in impact.owed
-        if owed.interval is not None
+        if owed.interval is not None and owed.error is not None
     ]  # fmt: skip
+
+
+def _plain(record: Line | Owed) -> dict[str, Any]:
+    """As JSON has it: intervals with their names."""
+    return {
+        name: value._asdict() if isinstance(value, Interval) else value
+        for name, value in vars(record).items()
+    }
 
 
 def _direction(interval: Interval) -> Any:
