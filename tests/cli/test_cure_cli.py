@@ -106,6 +106,7 @@ def test_impact_prints_the_table_and_keeps_it(scanned: Path, heldout: Callable[.
     lines = [line.split() for line in done.stdout.splitlines()]
     leaked = next(line for line in lines if line[:1] == ["leaked"])
     assert leaked[1:5] == ["hard", "4", "2", "100.0"]
+    assert leaked[-3:] == ["+50.0", "[too", "few]"]
     assert "too few clusters leaked (2) for an interval" in done.stdout
     assert "left out: unknown item 1" in done.stdout
     kept = json.loads((scanned / "run/impact.json").read_text())

@@ -94,6 +94,18 @@ def test_intervals_cover(clusters: int, share: float, effect: float, binary: boo
     assert over < 0.035 * rounds
 
 
+def test_means_of_a_few_clusters_cover() -> None:
+    """A rate over 24 unequal clusters, as small as a clean split can get."""
+    rng = np.random.default_rng(6)
+    rounds, missed = 800, 0
+    for _ in range(rounds):
+        values, clusters, mask = world(rng, 24, 24, binary=True)
+        found = subset_mean(values, mask, clusters)
+        assert found is not None and found.interval is not None
+        missed += not found.interval.low <= 0.5 <= found.interval.high
+    assert missed < 0.09 * rounds
+
+
 def test_items_counted_one_by_one_would_not_cover() -> None:
     """The same data without clusters: what the clusters are for."""
     rng = np.random.default_rng(5)

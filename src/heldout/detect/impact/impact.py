@@ -15,6 +15,7 @@ from heldout.stats import Interval, cluster_rate_interval
 from heldout.stats.subset_means import Estimate, subset_difference, subset_mean
 
 DRAWS = 10  # random subsets, as published
+ENOUGH = 12  # clusters with a hit, and with a miss, from which on their spread is trusted
 NAME = "impact"
 
 
@@ -115,12 +116,17 @@ class _Measured:
         )  # fmt: skip
 
     def _interval(self, mean: Estimate, mask: Mask) -> Interval | None:
-        """Rates have an exact method of their own, which also holds at 0 and 100 %."""
+        """Rates near 0 and 100 %, where few clusters differ, have an exact method of their own."""
         chosen = self.values[mask]
         if not np.isin(chosen, (0.0, 1.0)).all():
             return mean.interval
         groups = [name for name, kept in zip(self.clusters, mask, strict=True) if kept]
-        return cluster_rate_interval(chosen, groups)
+        names = np.array(groups, dtype=object)
+        hit, missed = (len(set(names[chosen == value])) for value in (1.0, 0.0))
+        if mean.interval is None or min(hit, missed) < ENOUGH:
+            return cluster_rate_interval(chosen, groups)
+        low, high = max(mean.interval.low, 0.0), min(mean.interval.high, 1.0)
+        return mean.interval._replace(low=low, high=high)
 
     def random(self, leakage: str, size: int, place: int) -> Line:
         if size == 0:
