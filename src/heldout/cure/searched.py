@@ -27,22 +27,26 @@ def searched(run: Run) -> list[dict[str, Any]]:
 
 def what_was_not_searched(run: Run) -> Iterator[str]:
     stages = list(run.manifest()["stages"].values())
+    text = run.table_path("text_matches").exists()
     exact = [stage["corpus"] for stage in stages if not stage.get("encoder")]
     if exact:
         yield (
             f"in {', '.join(exact)} only exact copies were looked for: resized, cropped or "
             f"re-compressed ones may be left; scan with --encoder"
         )
-    if not run.table_path("text_matches").exists():
+    if not text:
         yield "questions and answers were compared only where their image leaked, word for word"
     for stage in stages:
-        problem = incomplete(stage)
+        problem = incomplete(stage, text=text)
         if problem:
             yield problem
 
 
-def incomplete(stage: Mapping[str, Any]) -> str:
-    """The sentence that says a corpus was not read in whole; empty where it was."""
+def incomplete(stage: Mapping[str, Any], *, text: bool) -> str:
+    """The sentence that says a corpus was not read in whole; empty where it was.
+
+    ``text``: words were compared, so that a corpus without images is compared all the same.
+    """
     counts, failed = stage["counts"], stage["failed"]
     compared, lost = counts.get("images", 0), counts.get("lost_items", 0)
     archives = counts.get("lost_containers", 0)
@@ -51,7 +55,7 @@ def incomplete(stage: Mapping[str, Any]) -> str:
         told.append(f"{len(failed)} of {stage['shards']} shards failed")
     if archives:
         told.append(f"{archives:,} archives, files or folders were lost in whole or in part")
-    if compared == 0 and not told:
+    if compared == 0 and not told and not (text and counts.get("items", 0)):
         told.append("no image could be compared")
     elif lost > LOST * (lost + compared):
         told.append(f"{lost:,} of {lost + compared:,} items could not be read")
