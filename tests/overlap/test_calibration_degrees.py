@@ -36,7 +36,7 @@ def test_degrees_of_clip_are_the_published_ones(similarity: float, expected: str
 @pytest.mark.parametrize(
     "encoder",
     [
-        "pixels",
+        "pixels",  # its measured identity is pixels-1: another version has to be measured anew
         "transformers:facebook/dinov2-base",
         "open_clip:ViT-B-16-SigLIP/webli",
         f"{CLIP}0",
@@ -187,3 +187,13 @@ def test_matrix_of_a_benchmark_without_comparable_images_has_no_rate() -> None:
     assert found["n"].to_list() == [0] * 6
     assert found["rate"].null_count() == 6
     assert leakage_matrix([]).columns == found.columns
+
+
+def test_degrees_of_pixels_are_its_own_and_of_its_measured_version() -> None:
+    from heldout.overlap.encoders import open_encoder
+
+    found = degrees_of(open_encoder("pixels").identity)
+    assert found is not None
+    assert (found.hard, found.soft) == (0.99, 0.95)
+    assert "slices of one study" in found.basis
+    assert degrees_of("pixels-2 | something else") is None

@@ -13,7 +13,7 @@ from heldout.errors import InputError
 from heldout.store.atomic import replacing
 
 # Raise a table's version when a column is renamed, removed or changes meaning.
-VERSIONS = {"items": 1, "matches": 1, "dropped": 1, "thumbnails": 1, "candidates": 1}
+VERSIONS = {"items": 1, "matches": 1, "dropped": 1, "thumbnails": 1, "candidates": 1, "nearest": 1}
 
 _COLUMNS: dict[str, list[tuple[str, pa.DataType]]] = {
     # What was protected: the benchmark as it was read, one row per item, in release order.
@@ -53,6 +53,17 @@ _COLUMNS: dict[str, list[tuple[str, pa.DataType]]] = {
         ("method", pa.string()),
         ("similarity", pa.float64()),
         ("view", pa.string()),
+    ],
+    # What calibration stands on: the nearest corpus picture of every picture of the benchmark, of the
+    # null and of the negative controls, upright and whole on both sides.
+    "nearest": [
+        ("corpus", pa.string()),
+        ("encoder", pa.string()),
+        ("role", pa.string()),
+        ("name", pa.string()),
+        ("picture", pa.string()),
+        ("neighbour", pa.string()),
+        ("similarity", pa.float64()),
     ],
     "dropped": [
         ("stage", pa.string()),

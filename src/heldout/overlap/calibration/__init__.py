@@ -10,7 +10,12 @@ from heldout.overlap.calibration.degrees import (
 )
 from heldout.overlap.calibration.hubs import Hub, HubReport, hub_report
 from heldout.overlap.calibration.matrices import Audited, leakage_matrix
-from heldout.overlap.calibration.null import Null, null_similarities, reference_null
+from heldout.overlap.calibration.null import (
+    Null,
+    null_similarities,
+    recorded_null,
+    reference_null,
+)
 from heldout.overlap.calibration.sweep import (
     ALPHAS,
     Control,
@@ -18,6 +23,7 @@ from heldout.overlap.calibration.sweep import (
     Sweep,
     SweepPoint,
     alpha_sweep,
+    flag_p,
     negative_control,
 )
 from heldout.overlap.calibration.threshold import Threshold, threshold
@@ -40,10 +46,12 @@ __all__ = [
     "calibrated_degrees",
     "degree",
     "degrees_of",
+    "flag_p",
     "hub_report",
     "leakage_matrix",
     "negative_control",
     "null_similarities",
+    "recorded_null",
     "reference_null",
     "threshold",
 ]

@@ -36,6 +36,12 @@ _FLICKR = (
     "other domains, radiographs above all, lie closer together: calibrate there"
 )
 
+_RADIOGRAPHS = (
+    "measured for pixels on radiographs (bench/degrees.py): 3,538 of 3,538 light copies lie above .99, "
+    "none of 456,462 pairs of different origin above .92; neighbouring slices of one study reach "
+    ".9994, so that a degree is no verdict"
+)
+
 # Encoder identity prefix → degrees. A line is added with the measurement it stands on, never by
 # analogy with another encoder.
 DEGREES: Mapping[str, Degrees] = MappingProxyType(
@@ -47,6 +53,7 @@ DEGREES: Mapping[str, Degrees] = MappingProxyType(
             "open_clip:ViT-B-32-quickgelu/openai",
         )
     }
+    | {"pixels-1": Degrees("pixels-1", 0.99, 0.95, _RADIOGRAPHS)}
 )
 
 

@@ -8,15 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from heldout.errors import InputError
-from heldout.overlap.calibration.leave_one_out import Rows, nearest_others
+from heldout.overlap.calibration.nearest import Rows, nearest_others
 
 SAMPLE = 5000
+ITSELF = "corpus against itself, leave-one-out, copies taken out"
 _TAIL = 0.1  # thresholds are taken from the closest tenth, so that is where dependence matters
 
 
@@ -32,6 +33,8 @@ class Null:
     copies: int = 0  # pictures left out because an earlier one is the same
     searched: int = 0  # corpus items every one of them was compared with
     seed: int = 0
+    #: per value the row it belongs to and the row it is nearest to, where those are known
+    links: NDArray[np.int64] | None = None
 
     def __len__(self) -> int:
         return len(self.similarities)
@@ -64,10 +67,38 @@ def null_similarities(
     labels = None if groups is None else np.asarray(groups, dtype=np.int64)
     if labels is not None and len(labels) != rows.count:
         raise InputError(f"groups has {len(labels):,} labels for {rows.count:,} embeddings")
+    taken = _sample(rows, sample, seed, duplicates, labels)
+    if len(taken.own) == 0:
+        raise InputError(
+            f"every one of {rows.count:,} corpus items is a copy of another at {duplicates:g}: "
+            f"nothing is left to calibrate on; raise duplicates or use a reference set"
+        )
+    return _null(
+        taken.similarity,
+        taken.own,
+        taken.neighbour,
+        encoder=encoder,
+        source=ITSELF,
+        duplicates=duplicates,
+        copies=taken.copies,
+        searched=rows.count,
+        seed=seed,
+    )
+
+
+class Taken(NamedTuple):
+    similarity: NDArray[np.float64]
+    own: NDArray[np.int64]
+    neighbour: NDArray[np.int64]
+    copies: int
+
+
+def _sample(
+    rows: Rows, sample: int, seed: int, duplicates: float, labels: NDArray[np.int64] | None
+) -> Taken:
+    """Rows drawn until ``sample`` of them are no copy of an earlier one, or none is left."""
     order = np.random.default_rng(seed).permutation(rows.count)
-    similarities: list[NDArray[np.float64]] = []
-    neighbours: list[NDArray[np.int64]] = []
-    own: list[NDArray[np.int64]] = []
+    parts = [(np.empty(0), np.empty(0, np.int64), np.empty(0, np.int64))]
     kept = copies = position = 0
     while kept < sample and position < rows.count:
         chosen = order[position : position + sample - kept]
@@ -76,26 +107,9 @@ def null_similarities(
         good = ~found.copy & np.isfinite(found.similarity)
         copies += int(found.copy.sum())
         kept += int(good.sum())
-        similarities.append(found.similarity[good])
-        neighbours.append(found.neighbour[good])
-        own.append(chosen[good])
-    if kept == 0:
-        raise InputError(
-            f"every one of {rows.count:,} corpus items is a copy of another at {duplicates:g}: "
-            f"nothing is left to calibrate on; raise duplicates or use a reference set"
-        )
-    values = np.concatenate(similarities)
-    design = _design_effect(values, np.concatenate(own), np.concatenate(neighbours))
-    return Null(
-        np.sort(values)[::-1],
-        encoder,
-        "corpus against itself, leave-one-out, copies taken out",
-        design,
-        duplicates,
-        copies,
-        rows.count,
-        seed,
-    )
+        parts.append((found.similarity[good], chosen[good], found.neighbour[good]))
+    similarity, own, neighbour = (np.concatenate(column) for column in zip(*parts, strict=True))
+    return Taken(similarity, own, neighbour, copies)
 
 
 def reference_null(
@@ -109,14 +123,50 @@ def reference_null(
     values = np.asarray(similarities, dtype=np.float64).ravel()
     if values.size == 0 or not np.isfinite(values).all():
         raise InputError(f"{source}: a null needs finite similarities, one per picture")
-    design = 1.0
-    if neighbours is not None:
-        _, links = np.unique(np.asarray(neighbours), return_inverse=True)
-        design = _design_effect(values, np.arange(len(values)), links + len(values))
-    return Null(np.sort(values)[::-1], encoder, source, design)
+    if neighbours is None:
+        return Null(np.sort(values)[::-1], encoder, source)
+    _, links = np.unique(np.asarray(neighbours), return_inverse=True)
+    own = np.arange(len(values))
+    return _null(values, own, links + len(values), encoder=encoder, source=source)
 
 
-def _design_effect(
+def recorded_null(
+    similarities: ArrayLike,
+    pictures: Sequence[str],
+    neighbours: Sequence[str],
+    *,
+    encoder: str,
+    source: str,
+    **facts: Any,
+) -> Null:
+    """The null that was written down: a corpus against itself names both sides of a link alike."""
+    values = np.asarray(similarities, dtype=np.float64)
+    if source != ITSELF:
+        return reference_null(values, encoder=encoder, source=source, neighbours=list(neighbours))
+    if not len(values):
+        raise InputError("a null needs at least one picture")
+    _, links = np.unique(np.array([*pictures, *neighbours], dtype=object), return_inverse=True)
+    own, other = links[: len(values)], links[len(values) :]
+    return _null(values, own, other, encoder=encoder, source=source, **facts)
+
+
+def _null(
+    values: NDArray[np.float64],
+    own: NDArray[np.int64],
+    neighbours: NDArray[np.int64],
+    **facts: Any,
+) -> Null:
+    links = np.stack([own, neighbours], axis=1)
+    order = np.argsort(-values, kind="stable")
+    return Null(
+        values[order],
+        design_effect=design_effect(values, own, neighbours),
+        links=links[order],
+        **facts,
+    )
+
+
+def design_effect(
     values: NDArray[np.float64], own: NDArray[np.int64], neighbours: NDArray[np.int64]
 ) -> float:
     """Mean size, as an item meets it, of the groups that nearest-neighbour links tie together.

@@ -36,7 +36,7 @@ class SweepPoint(NamedTuple):
     images: Rate
     questions: Rate | None
     images_at_ends: tuple[int, int]  # flagged at the upper and at the lower end of τ's interval
-    p: float  # of this many flagged images or more, were they as different as the null's
+    p: float  # two-sided: of this many flagged images, were they as different as the null's
 
 
 class Sweep(NamedTuple):
@@ -62,6 +62,8 @@ def alpha_sweep(
     encoder: str,
     questions: ArrayLike | None = None,
     clusters: Sequence[str] | None = None,
+    image_clusters: Sequence[str] | None = None,
+    design_effect: float = 1.0,
     alphas: Sequence[float] = ALPHAS,
     level: float = 0.95,
 ) -> Sweep:
@@ -69,7 +71,8 @@ def alpha_sweep(
 
     ``images`` is the nearest similarity of every distinct benchmark image, ``questions`` that of
     every question (the largest among the images it shows) with its cluster. α is what unrelated
-    images reach; questions that show several images reach more.
+    images reach; questions that show several images reach more. ``image_clusters`` says which images
+    belong together (a patient), ``design_effect`` how many of them are near for one common reason.
     """
     pictures = np.asarray(images, dtype=np.float64)
     asked = None if questions is None else np.asarray(questions, dtype=np.float64)
@@ -92,8 +95,9 @@ def alpha_sweep(
             per_question = _question_rate(hits, clusters, level)
         low, high = tau.interval.low, tau.interval.high
         ends = (int((pictures > high).sum()), int((pictures > low).sum()))
-        p = tau.excess_p(int(flagged.sum()), len(flagged))
-        points.append(SweepPoint(tau, _image_rate(flagged, level), per_question, ends, p))
+        p = flag_p(tau, int(flagged.sum()), len(flagged), design_effect)
+        per_image = _image_rate(flagged, level, image_clusters)
+        points.append(SweepPoint(tau, per_image, per_question, ends, p))
     return Sweep(tuple(points), tuple(unresolved))
 
 
@@ -119,8 +123,24 @@ def negative_control(
     return Control(name, domain, tau.alpha, rate, p, p < (1.0 - level) / 2.0)
 
 
-def _image_rate(flagged: NDArray[np.bool_], level: float) -> Rate:
+def flag_p(tau: Threshold, flagged: int, tested: int, design_effect: float = 1.0) -> float:
+    """Two-sided: so many flags, or so few, of pictures no nearer and no farther than the null's.
+
+    ``design_effect`` pictures that share their nearest neighbour are flagged together or not at all:
+    they count as one, rounded against the finding.
+    """
+    count, n = int(flagged / design_effect), max(1, round(tested / design_effect))
+    more = tau.excess_p(count, n)
+    fewer = 1.0 - tau.excess_p(count + 1, n) if count < n else 1.0
+    return min(1.0, 2.0 * min(more, fewer))
+
+
+def _image_rate(
+    flagged: NDArray[np.bool_], level: float, clusters: Sequence[str] | None = None
+) -> Rate:
     found, n = int(flagged.sum()), len(flagged)
+    if clusters is not None and len(set(clusters)) < n:
+        return Rate("images", found, n, cluster_rate_interval(flagged, clusters, level=level))
     return Rate("images", found, n, binomial_interval(found, n, level))
 
 

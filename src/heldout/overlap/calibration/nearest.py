@@ -1,4 +1,4 @@
-"""One pass over a corpus: for some of its rows, the nearest other row that is not a copy."""
+"""One pass over a corpus: the nearest row of some pictures, its own among them or from elsewhere."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from heldout.errors import InputError
+from heldout.overlap.encoders.encoder import unit
 
 _UNIT = 1e-2  # how far from length 1 rounding to fp16 may take a row
 
@@ -40,21 +41,21 @@ class Rows:
         for number in np.unique(shard):
             here = np.flatnonzero(shard == number)
             taken[here] = self.shards[number][wanted[here] - self.starts[number]]
-        taken /= np.linalg.norm(taken, axis=1, keepdims=True)
-        return taken
+        return unit(taken)
 
     def blocks(self, height: int) -> Iterator[tuple[int, NDArray[np.float32]]]:
         for start, shard in zip(self.starts.tolist(), self.shards, strict=True):
             for first in range(0, len(shard), height):
                 block = np.asarray(shard[first : first + height], dtype=np.float32)
                 norms = np.linalg.norm(block, axis=1)
-                wrong = ~(np.abs(norms - 1.0) <= _UNIT)  # catches what is not a number, too
+                # Catches what is not a number, too. A row of zeros is a picture that shows nothing.
+                wrong = ~((np.abs(norms - 1.0) <= _UNIT) | (norms == 0.0))
                 if wrong.any():
                     raise InputError(
                         f"embedding row {start + first + int(wrong.argmax()):,} does not have "
                         f"length 1: normalise embeddings before they are compared by cosine"
                     )
-                yield start + first, block / norms[:, None]
+                yield start + first, unit(block)
 
 
 class Nearest(NamedTuple):
@@ -92,8 +93,42 @@ def nearest_others(
             better = value > best[some]
             best[some] = np.where(better, value, best[some])
             neighbour[some] = np.where(better, positions[nearest], neighbour[some])
-    # Products of blocks round differently for blocks of different shape; this does not.
+    neighbour[~queries.any(axis=1)] = -1  # a picture that shows nothing is near to nobody
+    return Nearest(similarities_of(rows, queries, neighbour), neighbour, copy)
+
+
+def nearest_in(rows: Rows, queries: NDArray[Any]) -> Nearest:
+    """For every query (a picture of somewhere else) its nearest row; none of them is a copy.
+
+    Queries are rounded as stored rows are, so that both sides of a calibration are measured alike.
+    """
+    asked = unit(np.asarray(queries, dtype=np.float16).astype(np.float32))
+    best = np.full(len(asked), -np.inf)
+    neighbour = np.full(len(asked), -1, dtype=np.int64)
+    if rows.count and len(asked):
+        height = max(1, rows.block_bytes // (8 * asked.shape[1]))
+        width = max(1, rows.block_bytes // (8 * height))
+        for start, block in rows.blocks(height):
+            for first in range(0, len(asked), width):
+                some = slice(first, first + width)
+                near = asked[some] @ block.T
+                nearest = near.argmax(axis=1)
+                value = near[np.arange(len(near)), nearest].astype(np.float64)
+                better = value > best[some]
+                best[some] = np.where(better, value, best[some])
+                neighbour[some] = np.where(better, start + nearest, neighbour[some])
+    neighbour[~asked.any(axis=1)] = -1
+    similarity = similarities_of(rows, asked, neighbour)
+    return Nearest(similarity, neighbour, np.zeros(len(asked), dtype=bool))
+
+
+def similarities_of(
+    rows: Rows, queries: NDArray[np.float32], neighbour: NDArray[np.int64]
+) -> NDArray[np.float64]:
+    """Products of blocks round differently for blocks of different shape; this does not."""
+    found = np.full(len(queries), -np.inf)
     good = neighbour >= 0
-    partners = rows.take(neighbour[good]).astype(np.float64)
-    best[good] = np.einsum("ij,ij->i", queries[good].astype(np.float64), partners)
-    return Nearest(best, neighbour, copy)
+    if good.any():
+        partners = rows.take(neighbour[good]).astype(np.float64)
+        found[good] = np.einsum("ij,ij->i", queries[good].astype(np.float64), partners)
+    return found

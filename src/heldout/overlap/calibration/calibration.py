@@ -1,0 +1,254 @@
+"""Calibration: the measured neighbours of one benchmark and corpus, turned into thresholds and rates.
+
+Recomputed from the run's tables alone: the table *nearest* says what was measured, the manifest how.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from heldout.overlap.calibration.degrees import degrees_of
+from heldout.overlap.calibration.hubs import HubReport, hub_report
+from heldout.overlap.calibration.null import Null, design_effect, recorded_null
+from heldout.overlap.calibration.references import Domain
+from heldout.overlap.calibration.sweep import ALPHAS, Control, Sweep, alpha_sweep, negative_control
+from heldout.overlap.calibration.threshold import Threshold, threshold
+from heldout.stats.quantile import RESOLVED, draws_needed
+
+
+@dataclass(frozen=True, eq=False)
+class Nearest:
+    """The nearest corpus picture of every picture of one set."""
+
+    pictures: list[str]
+    neighbours: list[str]
+    similarities: NDArray[np.float64]
+
+    @classmethod
+    def of(cls, rows: pl.DataFrame) -> Nearest:
+        values = rows["similarity"].to_numpy().astype(np.float64)
+        return cls(rows["picture"].to_list(), rows["neighbour"].to_list(), values)
+
+    def __len__(self) -> int:
+        return len(self.pictures)
+
+
+@dataclass(frozen=True, eq=False)
+class ControlRun:
+    """One negative control: at the chosen α, and along the sweep for the figure."""
+
+    name: str
+    domain: Domain
+    nearest: Nearest
+    points: tuple[Control, ...]
+    at_alpha: Control | None
+
+
+@dataclass(frozen=True, eq=False)
+class Calibration:
+    corpus: str
+    encoder: str
+    asked: float  # the α that was asked for
+    benchmark: Nearest
+    clusters: dict[str, str]  # per picture
+    null: Null | None
+    tau: Threshold | None  # at ``asked``, or at the smallest α this null resolves
+    sweep: Sweep
+    controls: tuple[ControlRun, ...]
+    hubs: HubReport | None
+    design_effect: float  # of the benchmark's own pictures: how many share a neighbour
+    problem: str = ""
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def resolves(self) -> float | None:
+        """The smallest α this null could tell."""
+        if self.null is None or not len(self.null):
+            return None
+        return RESOLVED * self.null.design_effect / len(self.null)
+
+    def flagged(self) -> set[str]:
+        if self.tau is None:
+            return set()
+        hit = self.tau.flags(self.benchmark.similarities, encoder=self.encoder)
+        return {one for one, is_hit in zip(self.benchmark.pictures, hit, strict=True) if is_hit}
+
+
+def calibrations(
+    items: pl.DataFrame, nearest: pl.DataFrame, facts: Mapping[str, Any]
+) -> list[Calibration]:
+    """One per corpus that the manifest names; ``items`` and ``nearest`` are the run's tables."""
+    return [
+        _calibration(items, nearest.filter(pl.col("corpus") == one["corpus"]), one)
+        for one in facts.values()
+    ]
+
+
+def _calibration(items: pl.DataFrame, rows: pl.DataFrame, facts: Mapping[str, Any]) -> Calibration:
+    encoder, asked = str(facts["encoder"]), float(facts["alpha"])
+    benchmark = Nearest.of(rows.filter(pl.col("role") == "benchmark"))
+    clusters = _picture_clusters(items)
+    null, problem = _null(rows.filter(pl.col("role") == "null"), facts)
+    spread = 1.0
+    if len(benchmark):
+        own = np.arange(len(benchmark))
+        _, links = np.unique(np.array(benchmark.neighbours, dtype=object), return_inverse=True)
+        spread = design_effect(benchmark.similarities, own, links + len(benchmark))
+    tau = _threshold(null, asked)
+    sweep = Sweep((), ())
+    if null is not None and len(benchmark):
+        sweep = _sweep(null, asked, items, benchmark, clusters, spread)
+    elif not problem:
+        problem = "no picture of the benchmark could be embedded"
+    if null is not None and tau is None:
+        problem = _too_small(null, asked)
+    return Calibration(
+        corpus=str(facts["corpus"]),
+        encoder=encoder,
+        asked=asked,
+        benchmark=benchmark,
+        clusters=clusters,
+        null=null,
+        tau=tau if len(benchmark) else None,
+        sweep=sweep,
+        controls=tuple(_control(rows, one, encoder, tau, sweep) for one in facts["controls"]),
+        hubs=_hubs(benchmark, int(facts["corpus_pictures"])),
+        design_effect=spread,
+        problem=problem,
+        notes=_notes(null, tau, asked),
+    )
+
+
+def _null(rows: pl.DataFrame, facts: Mapping[str, Any]) -> tuple[Null | None, str]:
+    found, told = Nearest.of(rows), facts["null"]
+    counts = facts.get("counts", {})
+    if not len(found):
+        return None, str(facts["problem"]) or f"the null has no pictures: {told['source']}"
+    null = recorded_null(
+        found.similarities,
+        found.pictures,
+        found.neighbours,
+        encoder=str(facts["encoder"]),
+        source=str(told["source"]),
+        duplicates=float(told["duplicates"]),
+        copies=int(counts.get("null_copies", 0)),
+        searched=int(counts.get("null_searched", 0)),
+        seed=int(told["seed"]),
+    )
+    return null, ""
+
+
+def _threshold(null: Null | None, asked: float) -> Threshold | None:
+    """τ at the α that was asked for; the null alone decides whether a larger one takes its place."""
+    if null is None:
+        return None
+    for alpha in sorted({asked, *(one for one in ALPHAS if one > asked)}):
+        if len(null) >= draws_needed(alpha, null.design_effect):
+            return threshold(null, alpha)
+    return None
+
+
+def _sweep(
+    null: Null,
+    asked: float,
+    items: pl.DataFrame,
+    benchmark: Nearest,
+    clusters: Mapping[str, str],
+    spread: float,
+) -> Sweep:
+    questions, groups = _questions(items, benchmark)
+    return alpha_sweep(
+        null,
+        benchmark.similarities,
+        encoder=null.encoder,
+        questions=questions,
+        clusters=groups,
+        image_clusters=[clusters.get(one, one) for one in benchmark.pictures],
+        design_effect=spread,
+        alphas=sorted({asked, *ALPHAS}),
+    )
+
+
+def _questions(items: pl.DataFrame, benchmark: Nearest) -> tuple[list[float], list[str]]:
+    """The largest similarity among a question's pictures, where all of them were measured."""
+    known = dict(zip(benchmark.pictures, benchmark.similarities.tolist(), strict=True))
+    values, groups = [], []
+    for digests, cluster in items.select("image_digests", "cluster").iter_rows():
+        if digests and all(one in known for one in digests):
+            values.append(max(known[one] for one in digests))
+            groups.append(cluster)
+    return values, groups
+
+
+def _picture_clusters(items: pl.DataFrame) -> dict[str, str]:
+    shown = (
+        items.select("cluster", pl.col("image_digests").alias("digest"))
+        .explode("digest")
+        .filter(pl.col("digest").is_not_null() & (pl.col("digest") != ""))
+        .unique("digest", keep="first", maintain_order=True)
+    )
+    return dict(zip(shown["digest"].to_list(), shown["cluster"].to_list(), strict=True))
+
+
+def _control(
+    rows: pl.DataFrame,
+    facts: Mapping[str, Any],
+    encoder: str,
+    tau: Threshold | None,
+    sweep: Sweep,
+) -> ControlRun:
+    name, domain = facts["name"], facts["domain"]
+    mine = (pl.col("role") == "control") & (pl.col("name") == name)
+    found = Nearest.of(rows.filter(mine))
+
+    def at(one: Threshold) -> Control:
+        return negative_control(name, domain, one, found.similarities, encoder=encoder)
+
+    points = tuple(at(point.threshold) for point in sweep.points) if len(found) else ()
+    return ControlRun(name, domain, found, points, at(tau) if tau and len(found) else None)
+
+
+def _hubs(benchmark: Nearest, corpus_pictures: int) -> HubReport | None:
+    if not len(benchmark):
+        return None
+    least = max(corpus_pictures, len(set(benchmark.neighbours)))
+    return hub_report(
+        benchmark.pictures, benchmark.neighbours, benchmark.similarities, corpus_items=least
+    )
+
+
+def _too_small(null: Null, asked: float) -> str:
+    needed = draws_needed(max(asked, ALPHAS[-1]), null.design_effect)
+    return (
+        f"the null has {len(null):,} pictures and resolves no α below "
+        f"{RESOLVED * null.design_effect / len(null):.2g}; α = {max(asked, ALPHAS[-1]):g} needs "
+        f"{needed:,}: give a larger reference set with --null"
+    )
+
+
+def _notes(null: Null | None, tau: Threshold | None, asked: float) -> list[str]:
+    """What a reader must know before trusting τ."""
+    notes: list[str] = []
+    if null is None:
+        return notes
+    if tau is not None and tau.alpha != asked:
+        needed = draws_needed(asked, null.design_effect)
+        notes.append(
+            f"α = {asked:g} needs a null of {needed:,} pictures, this one has {len(null):,} (groups of "
+            f"{null.design_effect:.1f} count once): α = {tau.alpha:g} is used, the smallest of the "
+            f"sweep that it resolves"
+        )
+    known = degrees_of(null.encoder)
+    if known is not None and tau is not None and tau.value >= known.soft:
+        notes.append(
+            f"τ = {tau.value:.4f} lies above the soft degree ({known.soft:g}): the null's own "
+            f"pictures are nearly copies of each other (slices of one study, re-saved figures), so "
+            f"that little can be flagged; calibrate on a reference set with --null"
+        )
+    return notes

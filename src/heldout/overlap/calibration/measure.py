@@ -1,0 +1,237 @@
+"""Measure what calibration stands on: nearest neighbours of benchmark, null and controls.
+
+All of them are taken from one view (upright) of whole pictures, so that a benchmark picture that has
+nothing to do with the corpus is exchangeable with a picture of the null. The search for copies looks at
+many views and parts; those similarities are larger and belong to another null.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from heldout.corpus import Corpus, corpus_fingerprint
+from heldout.errors import InputError
+from heldout.overlap.calibration.nearest import Rows, nearest_in
+from heldout.overlap.calibration.null import ITSELF, SAMPLE, null_similarities
+from heldout.overlap.calibration.references import STAGE, ControlSet, embed_reference
+from heldout.overlap.encoders import Encoder, open_encoder, require_same
+from heldout.store import Dropped, Run, ShardResult, Stage, dropped_table, make_table
+
+ALPHA = 0.01
+# Above this, two rows show one picture saved twice: JPEG at 75 and a resize stay above .999 of
+# `pixels`, neighbouring slices of one CT reach .9994. What is a copy and lies below stays in the
+# null and raises its threshold, which errs towards fewer flags.
+COPY = 0.9995
+_BLOCK_BYTES = 64 << 20
+
+
+class CorpusPictures(Protocol):
+    """Whole corpus pictures as vectors; equal groups are equal pixels."""
+
+    @property
+    def identity(self) -> str: ...
+    @property
+    def rows(self) -> Sequence[NDArray[Any]]: ...
+    @property
+    def ids(self) -> Sequence[str]: ...
+    @property
+    def groups(self) -> NDArray[np.int64]: ...
+
+
+class BenchmarkPictures(Protocol):
+    @property
+    def identity(self) -> str: ...
+    @property
+    def rows(self) -> NDArray[Any]: ...
+    @property
+    def pictures(self) -> Sequence[str]: ...
+
+
+@dataclass(frozen=True)
+class CalibrationPlan:
+    """How to calibrate: the share of false alarms, the null, and what must not be flagged."""
+
+    alpha: float = ALPHA
+    null: Corpus | None = None  # a reference set; the corpus against itself without one
+    controls: tuple[ControlSet, ...] = ()
+    duplicates: float = COPY
+
+    def __post_init__(self) -> None:
+        if not 0.0 < self.alpha < 0.5:
+            raise InputError(f"--alpha is a share of false alarms below 0.5, not {self.alpha:g}")
+        names = [control.name for control in self.controls]
+        if len(set(names)) < len(names):
+            raise InputError(f"two controls have the same name: {', '.join(names)}")
+
+
+@dataclass
+class Measured:
+    """One corpus: the stage that holds its rows, and the facts that go to the manifest."""
+
+    stage: Stage
+    facts: dict[str, Any]
+
+
+def measure(
+    run: Run,
+    name: str,
+    fingerprint: str,
+    corpus: CorpusPictures,
+    benchmark: BenchmarkPictures,
+    plan: CalibrationPlan,
+    encoder: str,
+    *,
+    seed: int = 0,
+    quiet: bool = False,
+) -> Measured:
+    """Nearest neighbours in one corpus; each set is a finished piece that a second call reuses."""
+    require_same(corpus.identity, benchmark.identity)
+    folder = hashlib.sha256(name.encode()).hexdigest()[:16]
+    bench = hashlib.sha256("\n".join(benchmark.pictures).encode()).hexdigest()
+    settings = {
+        "corpus": fingerprint,
+        "items": len(corpus.ids),
+        "encoder": corpus.identity,
+        "duplicates": plan.duplicates,
+        "seed": seed,
+    }
+    stage = run.stage(f"{STAGE}/{folder}", settings)
+    work = _Work(name, corpus, plan.duplicates, seed)
+    if stage.plan(0, f"benchmark {bench}"):
+        found = nearest_in(work.rows, benchmark.rows)
+        stage.save(0, work.result("benchmark", "benchmark", benchmark.pictures, found))
+    facts: dict[str, Any] = {
+        "corpus": name,
+        "encoder": corpus.identity,
+        "alpha": plan.alpha,
+        "corpus_pictures": len(set(corpus.groups.tolist())),
+        "null": {"source": ITSELF, "duplicates": plan.duplicates, "seed": seed},
+        "controls": [],
+        "problem": "",
+    }
+    sets = [(control.corpus, "control", control.name) for control in plan.controls]
+    if plan.null is None:
+        if stage.plan(1, "null"):
+            try:
+                stage.save(1, work.itself())
+            except InputError as error:  # too few pictures: said, and the scan is kept
+                facts["problem"] = str(error)
+    else:
+        facts["null"]["source"] = f"pictures of {plan.null.name}, which are not in the corpus"
+        sets.insert(0, (plan.null, "null", plan.null.name))
+    opened: Encoder | None = None
+    for index, (source, role, label) in enumerate(sets, start=2):
+        key = json.dumps([role, label, source.source, corpus_fingerprint(source), bench])
+        if stage.plan(index, key):
+            opened = opened or open_encoder(encoder)
+            require_same(opened.identity, corpus.identity)
+            stage.save(index, work.reference(source, role, label, opened, benchmark, quiet))
+    facts["controls"] = [
+        {"name": one.name, "domain": one.domain, "source": one.corpus.source}
+        for one in plan.controls
+    ]
+    stage.sweep()
+    return Measured(stage, facts | {"counts": stage.counts()})
+
+
+@dataclass
+class _Work:
+    """What every set is compared with."""
+
+    name: str
+    corpus: CorpusPictures
+    duplicates: float
+    seed: int
+
+    @property
+    def rows(self) -> Rows:
+        return Rows.of(list(self.corpus.rows), _BLOCK_BYTES)
+
+    def itself(self) -> ShardResult:
+        null = null_similarities(
+            list(self.corpus.rows),
+            encoder=self.corpus.identity,
+            duplicates=self.duplicates,
+            groups=self.corpus.groups,
+            sample=SAMPLE,
+            seed=self.seed,
+        )
+        assert null.links is not None
+        ids = self.corpus.ids
+        entries = (
+            self.entry("null", "corpus", ids[own], other, value)
+            for (own, other), value in zip(null.links.tolist(), null.similarities, strict=True)
+        )
+        counts = {"null_copies": null.copies, "null_searched": null.searched}
+        return ShardResult(tables={"nearest": make_table("nearest", entries)}, counts=counts)
+
+    def reference(
+        self,
+        source: Corpus,
+        role: str,
+        label: str,
+        encoder: Encoder,
+        benchmark: BenchmarkPictures,
+        quiet: bool,
+    ) -> ShardResult:
+        """A set whose copies in this very corpus are taken out: they are no strangers to it."""
+        taken = embed_reference(source, encoder, benchmark=set(benchmark.pictures), quiet=quiet)
+        found = nearest_in(self.rows, taken.rows)
+        for place in np.flatnonzero(found.similarity >= self.duplicates):
+            copy = self.corpus.ids[found.neighbour[place]]
+            detail = f"{label} was given as clean, but this picture is '{copy}' of {self.name}"
+            taken.dropped.append(Dropped(STAGE, taken.ids[place], "is in the corpus", detail))
+        found.neighbour[found.similarity >= self.duplicates] = -1
+        result = self.result(role, label, taken.ids, found)
+        result.tables["dropped"] = dropped_table(taken.dropped)
+        return result
+
+    def result(self, role: str, label: str, pictures: Sequence[str], found: Any) -> ShardResult:
+        entries = [
+            self.entry(role, label, picture, int(neighbour), similarity)
+            for picture, neighbour, similarity in zip(
+                pictures, found.neighbour, found.similarity, strict=True
+            )
+            if neighbour >= 0
+        ]
+        return ShardResult(tables={"nearest": make_table("nearest", entries)}, counts={})
+
+    def entry(
+        self, role: str, label: str, picture: str, neighbour: int, similarity: float
+    ) -> dict[str, Any]:
+        return {
+            "corpus": self.name,
+            "encoder": self.corpus.identity,
+            "role": role,
+            "name": label,
+            "picture": picture,
+            "neighbour": self.corpus.ids[neighbour],
+            "similarity": float(similarity),
+        }
+
+
+def write_measured(run: Run, measured: Sequence[Measured]) -> None:
+    """The table, the manifest's section, and what was left out; none of them where nothing was."""
+    stages = [one.stage for one in measured]
+    Stage.merge_all(stages, "nearest", run.table_path("nearest"))
+    run.update(STAGE, {one.facts["corpus"]: one.facts for one in measured}, replace=True)
+    known = run.read_table("dropped")
+    parts = [known, *_dropped(stages)]
+    if len(parts) > 1:
+        run.write_table("dropped", pa.concat_tables(parts))
+
+
+def _dropped(stages: Sequence[Stage]) -> Iterator[pa.Table]:
+    import pyarrow.parquet as pq
+
+    for stage in stages:
+        for path in stage.parts("dropped"):
+            yield pq.read_table(path)

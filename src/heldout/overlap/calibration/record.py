@@ -1,0 +1,112 @@
+"""Calibrations as JSON: every number of the report's figures and tables, for scripts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from heldout.overlap.calibration.calibration import Calibration, ControlRun
+from heldout.overlap.calibration.hubs import HubReport
+from heldout.overlap.calibration.null import Null
+from heldout.overlap.calibration.sweep import Control, Rate, SweepPoint
+
+SCHEMA_VERSION = 1
+
+
+def calibration_record(found: Sequence[Calibration]) -> dict[str, Any]:
+    return {"schema_version": SCHEMA_VERSION, "calibrations": [_one(one) for one in found]}
+
+
+def _one(found: Calibration) -> dict[str, Any]:
+    return {
+        "corpus": found.corpus,
+        "encoder": found.encoder,
+        "alpha_asked": found.asked,
+        "problem": found.problem or None,
+        "notes": found.notes,
+        "null": None if found.null is None else _null(found.null, found.resolves),
+        "threshold": None if found.tau is None else found.tau.record(),
+        "benchmark": {"images": len(found.benchmark), "design_effect": found.design_effect},
+        "flagged": sorted(found.flagged()),
+        "sweep": [_point(point) for point in found.sweep.points],
+        "unresolved": [
+            {"alpha": alpha, "null_needed": needed} for alpha, needed in found.sweep.unresolved
+        ],
+        "controls": [_control(one) for one in found.controls],
+        "hubs": None if found.hubs is None else _hubs(found.hubs),
+    }
+
+
+def _null(null: Null, resolves: float | None) -> dict[str, Any]:
+    return {
+        "source": null.source,
+        "images": len(null),
+        "copies_taken_out": null.copies,
+        "searched": null.searched,
+        "duplicates_from": null.duplicates,
+        "design_effect": null.design_effect,
+        "smallest_alpha": resolves,
+        "seed": null.seed,
+    }
+
+
+def _point(point: SweepPoint) -> dict[str, Any]:
+    return {
+        "alpha": point.threshold.alpha,
+        "tau": point.threshold.value,
+        "tau_interval": point.threshold.interval._asdict(),
+        "images": _rate(point.images),
+        "questions": None if point.questions is None else _rate(point.questions),
+        "images_at_ends_of_tau": list(point.images_at_ends),
+        "p": point.p,
+    }
+
+
+def _rate(rate: Rate) -> dict[str, Any]:
+    return {
+        "flagged": rate.flagged,
+        "n": rate.n,
+        "rate": rate.value,
+        **rate.interval._asdict(),
+    }
+
+
+def _control(found: ControlRun) -> dict[str, Any]:
+    return {
+        "name": found.name,
+        "domain": found.domain,
+        "images": len(found.nearest),
+        "at_alpha": None if found.at_alpha is None else _control_point(found.at_alpha),
+        "sweep": [_control_point(point) for point in found.points],
+    }
+
+
+def _control_point(point: Control) -> dict[str, Any]:
+    return {
+        "alpha": point.alpha,
+        "images": _rate(point.images),
+        "p": point.p,
+        "fires": point.fires,
+    }
+
+
+def _hubs(report: HubReport) -> dict[str, Any]:
+    return {
+        "images": report.images,
+        "corpus_pictures": report.corpus_items,
+        "attracting": report.attracting,
+        "attracting_expected": report.attracting_expected,
+        "share_of_images_at_hubs": report.share,
+        "hubs": [
+            {
+                "corpus_id": hub.corpus_id,
+                "images": list(hub.images),
+                "count": hub.count,
+                "expected": hub.expected,
+                "p": hub.p,
+                "p_adjusted": hub.p_adjusted,
+                "similarity": hub.similarity,
+            }
+            for hub in report.hubs
+        ],
+    }
