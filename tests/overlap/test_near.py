@@ -89,7 +89,7 @@ def test_claim_and_report_tell_copies_from_look_alikes(
     audited: tuple[Conclusion, Path, Benchmark],
 ) -> None:
     conclusion, _, _ = audited
-    (claim,) = conclusion.claims
+    claim, _nearness = conclusion.claims
     assert claim.status == "survives"
     assert claim.sentence.startswith("6 of 6 images of radiographs")
     assert "1 exact and 5 transformed matches" in claim.sentence

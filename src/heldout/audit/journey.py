@@ -12,13 +12,17 @@ import polars as pl
 from heldout.benchmark import Benchmark
 from heldout.benchmark.check import check
 from heldout.corpus import Corpus
-from heldout.detect import Finding, image_overlap
+from heldout.detect import Finding, adjust, image_nearness, image_overlap
 from heldout.engine import Engine
 from heldout.errors import InputError
 from heldout.overlap import NearSearch, scan
+from heldout.overlap.calibrate import calibrate
+from heldout.overlap.calibration.calibration import Calibration, calibrations
+from heldout.overlap.calibration.measure import CalibrationPlan
+from heldout.overlap.calibration.record import calibration_record
 from heldout.report import write_report
 from heldout.store import Run
-from heldout.verdict import Claim, overlap_claims
+from heldout.verdict import Claim, nearness_claims, overlap_claims
 
 
 @dataclass
@@ -44,12 +48,15 @@ def audit_overlap(
     engine: Engine,
     *,
     near: NearSearch | None = None,
+    calibration: CalibrationPlan | None = None,
     quiet: bool = False,
     hashes: bool = True,
 ) -> Conclusion:
     """Everything `heldout overlap` does. A killed call continues where it was when called again."""
+    plan = calibration or CalibrationPlan()
     with run.writing():
         scan(benchmark, corpora, run, engine, near=near, hashes=hashes, quiet=quiet)
+        calibrate(benchmark, corpora, run, engine, near=near, plan=plan, quiet=quiet)
         run.write_json("check.json", check(benchmark).model_dump(mode="json"))
         return conclude(run)
 
@@ -77,14 +84,27 @@ def conclude(run: Run) -> Conclusion:
         )
         findings += found
         claims += overlap_claims(found, scanned)
+    calibrated = _calibrations(run, items)
+    nearness = [image_nearness(items, matches, one, benchmark=benchmark) for one in calibrated]
+    adjusted = iter(adjust([finding for found in nearness for finding in found]))
+    for one, found in zip(calibrated, nearness, strict=True):
+        mine = [next(adjusted) for _ in found]
+        findings += mine
+        claims += nearness_claims(mine, one, benchmark)
+    run.write_json("calibration.json", calibration_record(calibrated))
     run.write_json("findings.json", {
         "schema_version": 1, "findings": [f.model_dump(mode="json") for f in findings]
     })  # fmt: skip
     run.write_json("claims.json", {
         "schema_version": 1, "claims": [c.model_dump(mode="json") for c in claims]
     })  # fmt: skip
-    report = write_report(run, findings, claims)
+    report = write_report(run, findings, claims, calibrated)
     return Conclusion(run, findings, claims, report)
+
+
+def _calibrations(run: Run, items: pl.DataFrame) -> list[Calibration]:
+    facts = run.manifest().get("calibration", {})
+    return calibrations(items, _frame(run, "nearest"), facts) if facts else []
 
 
 def _frame(run: Run, name: str) -> pl.DataFrame:

@@ -9,6 +9,14 @@ import typer
 
 from heldout.audit import audit_overlap
 from heldout.benchmark import read_benchmark
+from heldout.cli.calibration import (
+    ALPHA,
+    Alpha,
+    Controls,
+    NullSource,
+    SecondEncoder,
+    calibration_plan,
+)
 from heldout.cli.options import (
     EngineName,
     Images,
@@ -72,6 +80,10 @@ def overlap_command(
         bool,
         typer.Option("--exact", help="Only equal bytes and pixels: faster, and blind to the rest."),
     ] = False,
+    alpha: Alpha = ALPHA,
+    null: NullSource = None,
+    control: Controls = [],  # noqa: B006 - typer copies defaults
+    second_encoder: SecondEncoder = [],  # noqa: B006 - typer copies defaults
     engine: EngineName = "local",
     workers: Workers = None,
     mapping: Map = [],  # noqa: B006 - typer copies defaults
@@ -96,6 +108,7 @@ def overlap_command(
     corpora = [
         open_corpus(source, name=name) for name, source in (parse_named(text) for text in against)
     ]
+    calibration = calibration_plan(encoder, alpha, null, control, second_encoder)
     run = Run.create(out, seed=seed)
     identify(benchmark, quiet=as_json)
     near = None
@@ -106,7 +119,14 @@ def overlap_command(
         complain(f"pairs that look alike will be listed, not verified: {NO_OPENCV}")
     with open_engine(engine, workers) as chosen:
         conclusion = audit_overlap(
-            benchmark, corpora, run, chosen, near=near, hashes=not exact, quiet=as_json
+            benchmark,
+            corpora,
+            run,
+            chosen,
+            near=near,
+            calibration=calibration,
+            hashes=not exact,
+            quiet=as_json,
         )
     if as_json:
         print_json(conclusion.as_json())

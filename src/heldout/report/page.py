@@ -8,17 +8,25 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from heldout.detect import Finding
+from heldout.overlap.calibration.calibration import Calibration
 from heldout.report.gallery import pairs_shown
+from heldout.report.nearness import agreement, nearness_sections, relation_counts
 from heldout.store import Run, write_atomic
 from heldout.verdict import Claim
 
 _STRENGTH = ["survives", "qualified", "re-attributed", "collapses", "not testable", "clean"]
 
 
-def write_report(run: Run, findings: Sequence[Finding], claims: Sequence[Claim]) -> Path:
+def write_report(
+    run: Run,
+    findings: Sequence[Finding],
+    claims: Sequence[Claim],
+    calibrated: Sequence[Calibration] = (),
+) -> Path:
     # Everything in a corpus is somebody else's text: autoescape has no exceptions here.
     environment = Environment(
         loader=PackageLoader("heldout.report"),
@@ -28,6 +36,8 @@ def write_report(run: Run, findings: Sequence[Finding], claims: Sequence[Claim])
         lstrip_blocks=True,
     )
     manifest = run.manifest()
+    items, matches = _frame(run, "items"), _frame(run, "matches")
+    near = [one for one in manifest["stages"].values() if one["nearest"]]
     gallery, pairs = pairs_shown(run)
     checked = run.read_json("check.json") if (run.path / "check.json").exists() else None
     page = environment.get_template("report.html.j2").render(
@@ -35,6 +45,11 @@ def write_report(run: Run, findings: Sequence[Finding], claims: Sequence[Claim])
         headline=_headline(claims),
         claims=sorted(claims, key=lambda claim: _STRENGTH.index(claim.status)),
         findings={finding.id: finding for finding in findings},
+        relations={one["corpus"]: relation_counts(items, matches, one["corpus"]) for one in near},
+        nearness=nearness_sections(
+            calibrated, _names(items), manifest["inputs"]["benchmark"]["name"]
+        ),
+        agreement=agreement(calibrated),
         gallery=gallery,
         pairs=pairs,
         checked=checked,
@@ -50,12 +65,24 @@ def write_report(run: Run, findings: Sequence[Finding], claims: Sequence[Claim])
 
 def _headline(claims: Sequence[Claim]) -> tuple[str, str]:
     """The answer to the question in the title, and the status that colours it."""
-    statuses = {claim.status for claim in claims}
+    # Nearness is not a leak and never answers the question, however strong it is.
+    statuses = {claim.status for claim in claims if not claim.id.startswith("nearness/")}
     if "survives" in statuses:
         return "No.", "survives"
     if statuses == {"clean"}:
         return "As far as exact copies go, yes.", "clean"
     return "It could not be settled.", "qualified"
+
+
+def _names(items: pl.DataFrame) -> dict[str, str]:
+    shown = items.select("image_digests", "image_names").explode("image_digests", "image_names")
+    return {digest: name for digest, name in shown.iter_rows() if digest}
+
+
+def _frame(run: Run, name: str) -> pl.DataFrame:
+    frame = pl.from_arrow(run.read_table(name))
+    assert isinstance(frame, pl.DataFrame)
+    return frame
 
 
 def _dropped(run: Run) -> list[dict[str, Any]]:

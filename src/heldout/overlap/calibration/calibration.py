@@ -54,6 +54,7 @@ class ControlRun:
 class Calibration:
     corpus: str
     encoder: str
+    first: bool  # by the encoder that candidates were searched with
     asked: float  # the α that was asked for
     benchmark: Nearest
     clusters: dict[str, str]  # per picture
@@ -65,6 +66,11 @@ class Calibration:
     design_effect: float  # of the benchmark's own pictures: how many share a neighbour
     problem: str = ""
     notes: list[str] = field(default_factory=list)
+
+    @property
+    def name(self) -> str:
+        """The corpus, and the encoder where it is not the search's own."""
+        return self.corpus if self.first else f"{self.corpus}/{self.encoder.split(' |')[0]}"
 
     @property
     def resolves(self) -> float | None:
@@ -83,14 +89,18 @@ class Calibration:
 def calibrations(
     items: pl.DataFrame, nearest: pl.DataFrame, facts: Mapping[str, Any]
 ) -> list[Calibration]:
-    """One per corpus that the manifest names; ``items`` and ``nearest`` are the run's tables."""
-    return [
-        _calibration(items, nearest.filter(pl.col("corpus") == one["corpus"]), one)
-        for one in facts.values()
-    ]
+    """One per corpus and encoder of the manifest; ``items`` and ``nearest`` are the run's tables."""
+    found: list[Calibration] = []
+    for one in facts.values():
+        mine = (pl.col("corpus") == one["corpus"]) & (pl.col("encoder") == one["encoder"])
+        first = not any(other.corpus == one["corpus"] for other in found)
+        found.append(_calibration(items, nearest.filter(mine), one, first))
+    return found
 
 
-def _calibration(items: pl.DataFrame, rows: pl.DataFrame, facts: Mapping[str, Any]) -> Calibration:
+def _calibration(
+    items: pl.DataFrame, rows: pl.DataFrame, facts: Mapping[str, Any], first: bool
+) -> Calibration:
     encoder, asked = str(facts["encoder"]), float(facts["alpha"])
     benchmark = Nearest.of(rows.filter(pl.col("role") == "benchmark"))
     clusters = _picture_clusters(items)
@@ -111,6 +121,7 @@ def _calibration(items: pl.DataFrame, rows: pl.DataFrame, facts: Mapping[str, An
     return Calibration(
         corpus=str(facts["corpus"]),
         encoder=encoder,
+        first=first,
         asked=asked,
         benchmark=benchmark,
         clusters=clusters,

@@ -22,7 +22,7 @@ from heldout.errors import InputError
 from heldout.overlap.calibration.nearest import Rows, nearest_in
 from heldout.overlap.calibration.null import ITSELF, SAMPLE, null_similarities
 from heldout.overlap.calibration.references import STAGE, ControlSet, embed_reference
-from heldout.overlap.encoders import Encoder, open_encoder, require_same
+from heldout.overlap.encoders import Encoder, require_same
 from heldout.store import Dropped, Run, ShardResult, Stage, dropped_table, make_table
 
 ALPHA = 0.01
@@ -62,6 +62,7 @@ class CalibrationPlan:
     alpha: float = ALPHA
     null: Corpus | None = None  # a reference set; the corpus against itself without one
     controls: tuple[ControlSet, ...] = ()
+    encoders: tuple[str, ...] = ()  # besides that of the search: do they agree?
     duplicates: float = COPY
 
     def __post_init__(self) -> None:
@@ -76,7 +77,7 @@ class CalibrationPlan:
 class Measured:
     """One corpus: the stage that holds its rows, and the facts that go to the manifest."""
 
-    stage: Stage
+    stage: Stage | None  # None where nothing could be measured
     facts: dict[str, Any]
 
 
@@ -87,14 +88,14 @@ def measure(
     corpus: CorpusPictures,
     benchmark: BenchmarkPictures,
     plan: CalibrationPlan,
-    encoder: str,
+    encoder: Encoder,
     *,
     seed: int = 0,
     quiet: bool = False,
 ) -> Measured:
     """Nearest neighbours in one corpus; each set is a finished piece that a second call reuses."""
     require_same(corpus.identity, benchmark.identity)
-    folder = hashlib.sha256(name.encode()).hexdigest()[:16]
+    folder = hashlib.sha256(f"{name}\n{corpus.identity}".encode()).hexdigest()[:16]
     bench = hashlib.sha256("\n".join(benchmark.pictures).encode()).hexdigest()
     settings = {
         "corpus": fingerprint,
@@ -108,15 +109,9 @@ def measure(
     if stage.plan(0, f"benchmark {bench}"):
         found = nearest_in(work.rows, benchmark.rows)
         stage.save(0, work.result("benchmark", "benchmark", benchmark.pictures, found))
-    facts: dict[str, Any] = {
-        "corpus": name,
-        "encoder": corpus.identity,
-        "alpha": plan.alpha,
-        "corpus_pictures": len(set(corpus.groups.tolist())),
-        "null": {"source": ITSELF, "duplicates": plan.duplicates, "seed": seed},
-        "controls": [],
-        "problem": "",
-    }
+    facts = _facts(name, corpus.identity, plan)
+    facts["corpus_pictures"] = len(set(corpus.groups.tolist()))
+    facts["null"]["seed"] = seed
     sets = [(control.corpus, "control", control.name) for control in plan.controls]
     if plan.null is None:
         if stage.plan(1, "null"):
@@ -125,21 +120,37 @@ def measure(
             except InputError as error:  # too few pictures: said, and the scan is kept
                 facts["problem"] = str(error)
     else:
-        facts["null"]["source"] = f"pictures of {plan.null.name}, which are not in the corpus"
         sets.insert(0, (plan.null, "null", plan.null.name))
-    opened: Encoder | None = None
     for index, (source, role, label) in enumerate(sets, start=2):
         key = json.dumps([role, label, source.source, corpus_fingerprint(source), bench])
         if stage.plan(index, key):
-            opened = opened or open_encoder(encoder)
-            require_same(opened.identity, corpus.identity)
-            stage.save(index, work.reference(source, role, label, opened, benchmark, quiet))
-    facts["controls"] = [
-        {"name": one.name, "domain": one.domain, "source": one.corpus.source}
-        for one in plan.controls
-    ]
+            stage.save(index, work.reference(source, role, label, encoder, benchmark, quiet))
     stage.sweep()
     return Measured(stage, facts | {"counts": stage.counts()})
+
+
+def failed(name: str, encoder: str, plan: CalibrationPlan, problem: str) -> Measured:
+    """A corpus of which nothing could be measured, and why."""
+    return Measured(None, _facts(name, encoder, plan) | {"problem": problem})
+
+
+def _facts(name: str, encoder: str, plan: CalibrationPlan) -> dict[str, Any]:
+    source = ITSELF
+    if plan.null is not None:
+        source = f"pictures of {plan.null.name}, which are not in the corpus"
+    return {
+        "corpus": name,
+        "encoder": encoder,
+        "alpha": plan.alpha,
+        "corpus_pictures": 0,
+        "null": {"source": source, "duplicates": plan.duplicates, "seed": 0},
+        "controls": [
+            {"name": one.name, "domain": one.domain, "source": one.corpus.source}
+            for one in plan.controls
+        ],
+        "counts": {},
+        "problem": "",
+    }
 
 
 @dataclass
@@ -220,9 +231,10 @@ class _Work:
 
 def write_measured(run: Run, measured: Sequence[Measured]) -> None:
     """The table, the manifest's section, and what was left out; none of them where nothing was."""
-    stages = [one.stage for one in measured]
+    stages = [one.stage for one in measured if one.stage is not None]
     Stage.merge_all(stages, "nearest", run.table_path("nearest"))
-    run.update(STAGE, {one.facts["corpus"]: one.facts for one in measured}, replace=True)
+    facts = {f"{one.facts['corpus']} | {one.facts['encoder']}": one.facts for one in measured}
+    run.update(STAGE, facts, replace=True)
     known = run.read_table("dropped")
     parts = [known, *_dropped(stages)]
     if len(parts) > 1:

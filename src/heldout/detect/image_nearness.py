@@ -1,0 +1,177 @@
+"""image-nearness: how many pictures lie nearer to a corpus than different pictures do.
+
+A flag is distributional nearness, not a leak: it counts pictures above τ(α), registered or not. One
+finding over all pictures, one over those without a proven copy (what copies do not explain), one over
+questions; the denominators are never mixed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import polars as pl
+from scipy import special
+
+from heldout.detect.finding import Cell, Effect, Finding, Statistic
+from heldout.detect.image_overlap import COPIES
+from heldout.overlap.calibration import Threshold, flag_p
+from heldout.overlap.calibration.calibration import Calibration
+from heldout.stats import binomial_interval, cluster_rate_interval, holm
+
+NAME = "image-nearness"
+LEVEL = 0.05
+BLIND_TO = [
+    "which of the near pictures are copies: registration decides that",
+    "copies that were cropped, turned or put into a figure: only whole, upright pictures are compared",
+    "nearness that the null shares: pictures of the corpus that are near to each other",
+]
+
+
+def image_nearness(
+    items: pl.DataFrame, matches: pl.DataFrame, found: Calibration, *, benchmark: str
+) -> list[Finding]:
+    """No findings where the null resolves no α: the claim says so."""
+    tau = found.tau
+    if tau is None or not len(found.benchmark):
+        return []
+    flagged = found.flagged()
+    verified = _verified(matches.filter(pl.col("corpus") == found.corpus))
+    common: dict[str, Any] = {
+        "detector": NAME,
+        "cell": Cell(benchmark=benchmark, corpus=found.corpus),
+        "blind_to": BLIND_TO,
+        "seed": found.null.seed if found.null is not None else None,
+        "table": "nearest",
+    }
+    details = _details(found, tau, flagged, verified)
+    pictures = found.benchmark.pictures
+    rest = [one for one in pictures if verified.get(one) != "proven copies"]
+    return [
+        _images("images", pictures, flagged, found, tau, details, common),
+        _images("images without a proven copy", rest, flagged, found, tau, {}, common),
+        _questions(items, flagged, found, tau, common),
+    ]
+
+
+def adjust(findings: Sequence[Finding]) -> list[Finding]:
+    """Holm over every nearness test of the run: the family is what the command asked for."""
+    tested = [index for index, one in enumerate(findings) if one.p is not None]
+    adjusted = holm([findings[index].p or 0.0 for index in tested])
+    result = list(findings)
+    for index, p in zip(tested, adjusted, strict=True):
+        result[index] = result[index].model_copy(update={"p_adjusted": p})
+    return result
+
+
+def _images(
+    unit: str,
+    pictures: Sequence[str],
+    flagged: set[str],
+    found: Calibration,
+    tau: Threshold,
+    details: dict[str, Any],
+    common: dict[str, Any],
+) -> Finding:
+    clusters = [found.clusters.get(one, one) for one in pictures]
+    hits = [float(one in flagged) for one in pictures]
+    n, count, groups = len(hits), int(sum(hits)), len(set(clusters))
+    interval = binomial_interval(count, n) if groups == n else cluster_rate_interval(hits, clusters)
+    p = flag_p(tau, count, n, found.design_effect) if n else None
+    rate = count / n if n else 0.0
+    return Finding(
+        id=f"{NAME}/{found.name}/{'images' if unit == 'images' else 'rest'}",
+        unit=unit,
+        statistic=Statistic(name=f"{unit} above τ", value=count),
+        effect=Effect.of(f"flag rate at α = {tau.alpha:g}", rate, interval),
+        p=p,
+        direction="none" if p is None or p >= LEVEL else "seen" if rate > tau.alpha else "not seen",
+        n=n,
+        clusters=groups,
+        minimum_detectable_effect=_detectable(tau, n, found.design_effect),
+        details=details,
+        **common,
+    )
+
+
+def _questions(
+    items: pl.DataFrame,
+    flagged: set[str],
+    found: Calibration,
+    tau: Threshold,
+    common: dict[str, Any],
+) -> Finding:
+    """A question is flagged with any of its pictures; α speaks of pictures, so there is no p."""
+    known = set(found.benchmark.pictures)
+    hits, clusters = [], []
+    for digests, cluster in items.select("image_digests", "cluster").iter_rows():
+        if digests and all(one in known for one in digests):
+            hits.append(float(any(one in flagged for one in digests)))
+            clusters.append(cluster)
+    n, count, groups = len(hits), int(sum(hits)), len(set(clusters))
+    interval = cluster_rate_interval(hits, clusters) if n else binomial_interval(0, 0)
+    return Finding(
+        id=f"{NAME}/{found.name}/questions",
+        unit="questions",
+        statistic=Statistic(name="questions about images above τ", value=count),
+        effect=Effect.of(f"flag rate at α = {tau.alpha:g}", count / n if n else 0.0, interval),
+        p=None,
+        direction="none",
+        n=n,
+        clusters=groups,
+        minimum_detectable_effect=_detectable(tau, groups, found.design_effect),
+        **common,
+    )
+
+
+def _verified(here: pl.DataFrame) -> dict[str, str]:
+    """What registration said of each picture that was looked at, its strongest word."""
+    picture = pl.col("evidence").str.json_path_match("$.benchmark_pixels").alias("picture")
+    words: dict[str, str] = {}
+    strength = {"proven copies": 2, "undecided": 1, "no copy": 0}
+    for one, relation in here.select(picture, "relation").unique().sort("picture").iter_rows():
+        word = (
+            "proven copies"
+            if relation in COPIES
+            else "undecided"
+            if relation == "undecided"
+            else "no copy"
+        )
+        if one not in words or strength[word] > strength[words[one]]:
+            words[one] = word
+    return words
+
+
+def _details(
+    found: Calibration, tau: Threshold, flagged: set[str], verified: dict[str, str]
+) -> dict[str, Any]:
+    point = next(one for one in found.sweep.points if one.threshold.alpha == tau.alpha)
+    words = ("proven copies", "undecided", "no copy", "not looked at")
+    told = [verified.get(one, "not looked at") for one in flagged]
+    hubs = {hub.corpus_id for hub in found.hubs.hubs} if found.hubs is not None else set()
+    near = zip(found.benchmark.pictures, found.benchmark.neighbours, strict=True)
+    return {
+        "encoder": found.encoder,
+        "alpha": tau.alpha,
+        "alpha_asked": found.asked,
+        "tau": tau.value,
+        "tau_interval": [tau.interval.low, tau.interval.high],
+        "flagged_at_ends_of_tau": list(point.images_at_ends),
+        "null_images": tau.n,
+        "null_source": tau.source,
+        "design_effect": found.design_effect,
+        "flagged": {word: told.count(word) for word in words},
+        "flagged_at_hubs": sum(1 for one, other in near if one in flagged and other in hubs),
+        "notes": found.notes,
+    }
+
+
+def _detectable(tau: Threshold, n: int, design_effect: float) -> float:
+    """The flag rate that would have been significant 19 times out of 20."""
+    counts = range(int(tau.alpha * n), n + 1)
+    needed = next((k for k in counts if k and _rises(tau, k, n, design_effect)), None)
+    return 1.0 if needed is None else float(special.betaincinv(needed, n - needed + 1, 0.95))
+
+
+def _rises(tau: Threshold, count: int, n: int, design_effect: float) -> bool:
+    return count > tau.alpha * n and flag_p(tau, count, n, design_effect) < LEVEL

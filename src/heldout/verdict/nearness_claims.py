@@ -1,0 +1,212 @@
+"""Claims about nearness: what a calibrated flag rate is worth once copies and controls are counted.
+
+| flags, beyond chance            | in-domain control             | status         |
+|---------------------------------|-------------------------------|----------------|
+| no                              | –                             | clean          |
+| only among proven copies        | –                             | re-attributed  |
+| yes                             | passed                        | survives       |
+| yes                             | missing, or too small to tell | qualified      |
+| yes, clearly more than control  | fires                         | qualified      |
+| yes, no more than control       | fires                         | collapses      |
+| yes, and paintings flag, too    | –                             | collapses      |
+| –, the null resolves no α       | –                             | not testable   |
+
+Nearness is never a leak, whatever its status: copies have a claim of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from heldout.detect import Cell, Finding
+from heldout.detect.image_nearness import LEVEL
+from heldout.overlap.calibration.calibration import Calibration, ControlRun
+from heldout.verdict.claim import Claim, Control, Status
+
+
+def nearness_claims(findings: Sequence[Finding], found: Calibration, benchmark: str) -> list[Claim]:
+    """One claim per calibrated corpus; ``findings`` are those of ``image_nearness``, adjusted."""
+    cell = Cell(benchmark=benchmark, corpus=found.corpus)
+    if not findings:
+        return [_not_testable(cell, found)]
+    images, rest, questions = findings
+    controls = [_registration(images), *(_control(one, rest) for one in found.controls)]
+    if not any(one.domain == "in domain" for one in found.controls):
+        controls.append(_no_control())
+    status = _status(images, rest, found, controls)
+    return [
+        Claim(
+            id=f"nearness/{found.name}",
+            cell=cell,
+            sentence=_sentence(status, images, rest, questions),
+            status=status,
+            why=_why(status, images, rest, found, controls),
+            findings=[finding.id for finding in findings],
+            controls=controls,
+            next_step=_NEXT[status],
+        )
+    ]
+
+
+def _status(
+    images: Finding, rest: Finding, found: Calibration, controls: Sequence[Control]
+) -> Status:
+    if not _rises(images):
+        return "clean"
+    if not _rises(rest):
+        return "re-attributed"
+    fired = [one for one in found.controls if one.at_alpha is not None and one.at_alpha.fires]
+    if any(one.domain == "out of domain" or not _above(rest, one) for one in fired):
+        return "collapses"
+    inside = [
+        control
+        for control, run in zip(controls[1:], found.controls, strict=False)
+        if run.domain == "in domain"
+    ]
+    passed = inside and all(control.outcome == "passed" for control in inside)
+    return "survives" if passed else "qualified"
+
+
+def _rises(finding: Finding) -> bool:
+    p = finding.p if finding.p_adjusted is None else finding.p_adjusted
+    return finding.direction == "seen" and p is not None and p < LEVEL
+
+
+def _above(rest: Finding, control: ControlRun) -> bool:
+    assert control.at_alpha is not None
+    return rest.effect.low > control.at_alpha.images.interval.high
+
+
+def _registration(images: Finding) -> Control:
+    counts = images.details["flagged"]
+    told = ", ".join(f"{count:,} {word}" for word, count in counts.items() if count)
+    open_ = counts["undecided"] + counts["not looked at"]
+    return Control(
+        name="registration of what is flagged",
+        outcome="missing" if open_ else "passed",
+        reason=f"of {int(images.statistic.value):,} flagged pictures: {told or 'none'}",
+    )
+
+
+def _control(one: ControlRun, rest: Finding) -> Control:
+    name = f"{one.domain.replace(' ', '-')} control {one.name}"
+    if one.at_alpha is None:
+        return Control(name=name, outcome="missing", reason="no picture of it could be compared")
+    rate = one.at_alpha.images
+    told = (
+        f"{rate.flagged:,} of {rate.n:,} pictures that are not in the corpus are flagged "
+        f"({rate.value:.1%} [{rate.interval.low:.1%}, {rate.interval.high:.1%}]) where "
+        f"{one.at_alpha.alpha:.1%} are expected"
+    )
+    if one.at_alpha.fires:
+        return Control(name=name, outcome="failed", reason=f"{told}: τ is too low for its kind")
+    if one.domain == "in domain" and not _above(rest, one):
+        return Control(
+            name=name, outcome="missing", reason=f"{told}: too few to tell the two apart"
+        )
+    return Control(name=name, outcome="passed", reason=told)
+
+
+def _no_control() -> Control:
+    return Control(
+        name="in-domain control",
+        outcome="missing",
+        reason="without pictures of the benchmark's kind that are known not to be in the corpus, "
+        "nearness of the kind cannot be told from nearness of these pictures",
+    )
+
+
+def _sentence(status: Status, images: Finding, rest: Finding, questions: Finding) -> str:
+    benchmark, corpus = images.cell.benchmark, images.cell.corpus
+    flagged = int(images.statistic.value)
+    expected = images.details["alpha"] * images.n
+    rate = (
+        f"{flagged:,} of {images.n:,} images of {benchmark} ({images.effect.value:.1%} "
+        f"[{images.effect.low:.1%}, {images.effect.high:.1%}])"
+    )
+    if status == "clean":
+        if images.direction == "not seen":
+            return (
+                f"The images of {benchmark} are farther from {corpus} than different pictures are: "
+                f"{flagged:,} of {images.n:,} lie above τ, {expected:.1f} are expected."
+            )
+        return (
+            f"The images of {benchmark} are no nearer to {corpus} than different pictures are: "
+            f"{flagged:,} of {images.n:,} lie above τ, {expected:.1f} are expected."
+        )
+    told = (
+        f"{rate} lie nearer to {corpus} than different pictures do (α = "
+        f"{images.details['alpha']:g}, {expected:.1f} expected, {_p(images)}); they carry "
+        f"{int(questions.statistic.value):,} of {questions.n:,} questions."
+    )
+    if status == "re-attributed":
+        return f"{told} Proven copies explain it: {_rest(rest)}."
+    return f"{told} {_rest(rest, open_=True)}; that is nearness, not a leak."
+
+
+def _rest(rest: Finding, *, open_: bool = False) -> str:
+    flagged = int(rest.statistic.value)
+    words = f"of {rest.n:,} images without a proven copy, {flagged:,} are flagged ({_p(rest)})"
+    return words[0].upper() + words[1:] if open_ else words
+
+
+def _p(finding: Finding) -> str:
+    p = finding.p if finding.p_adjusted is None else finding.p_adjusted
+    if p is None:
+        return "no test"
+    return f"p = {p:.2g}" if p >= 1e-12 else "p < 1e-12"
+
+
+def _why(
+    status: Status,
+    images: Finding,
+    rest: Finding,
+    found: Calibration,
+    controls: Sequence[Control],
+) -> str:
+    assert found.tau is not None and found.null is not None
+    low, high = found.tau.interval.low, found.tau.interval.high
+    measured = (
+        f"τ = {found.tau.value:.4f} [{low:.4f}, {high:.4f}] of {found.encoder.split(' |')[0]} from "
+        f"{len(found.null):,} pictures ({found.null.source})"
+    )
+    trail = [measured, *found.notes]
+    if status == "clean":
+        trail.append(
+            f"a flag rate of {images.minimum_detectable_effect:.1%} would have shown 19 times out of 20"
+        )
+    elif status == "survives":
+        trail.append("pictures of the same kind that are not in the corpus are not flagged")
+    elif status != "re-attributed":
+        trail += [one.reason for one in controls[1:] if one.outcome != "passed"]
+    at_hubs = int(images.details["flagged_at_hubs"])
+    if at_hubs and status != "clean":
+        trail.append(
+            f"{at_hubs:,} of {int(images.statistic.value):,} flags are at hubs, corpus pictures that "
+            f"are nearest to several: a kind of picture, not a copy"
+        )
+    return "; ".join(trail)
+
+
+_NEXT: dict[Status, str] = {
+    "clean": "nothing; nearness says nothing about cropped or turned copies",
+    "re-attributed": "act on the claim about copies",
+    "collapses": "give a null of the benchmark's own kind with --null: this one is of another",
+    "qualified": "give pictures of the same kind that cannot be in the corpus with "
+    "--control NAME=SOURCE:in-domain, and look at the flagged pairs",
+    "survives": "look at the flagged pairs: they may be of one source with the corpus, and scores on "
+    "them may not carry over",
+}
+
+
+def _not_testable(cell: Cell, found: Calibration) -> Claim:
+    return Claim(
+        id=f"nearness/{found.name}",
+        cell=cell,
+        sentence=f"Whether {cell.benchmark} is nearer to {cell.corpus} than different pictures are "
+        f"could not be tested.",
+        status="not testable",
+        why=found.problem or "nothing could be measured",
+        findings=[],
+        next_step="give a reference set of pictures that cannot be in the corpus with --null SOURCE",
+    )
