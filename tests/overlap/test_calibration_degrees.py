@@ -116,11 +116,16 @@ def item(identifier: str, digests: list[str], cluster: str) -> dict[str, object]
 
 
 def match(
-    identifier: str, corpus: str, degree: str, image: int = 0, method: str = "e"
+    identifier: str,
+    corpus: str,
+    degree: str,
+    image: int = 0,
+    method: str = "e",
+    relation: str = "",
 ) -> dict[str, object]:
     return {
         "benchmark_id": identifier, "image_index": image, "corpus": corpus, "corpus_id": "x",
-        "method": method, "similarity": 0.99, "degree": degree, "relation": "", "transform": "",
+        "method": method, "similarity": 0.99, "degree": degree, "relation": relation, "transform": "",
         "modality": "image only", "label_relation": "unknown", "evidence": json.dumps({}),
     }  # fmt: skip
 
@@ -145,12 +150,12 @@ def test_matrix_counts_pictures_and_questions_each_over_their_own_number() -> No
     matches = table(
         "matches",
         [
-            match("1", "web", "hard"),
-            match("2", "web", "hard"),
-            match("1", "web", "soft"),
+            match("1", "web", "hard", relation="same image"),
+            match("2", "web", "hard", relation="same image"),
+            match("1", "web", "soft", relation="transformed copy"),
             match("3", "web", "soft"),
             match("4", "web", "none"),
-            match("4", "web", "soft", image=1),
+            match("4", "web", "soft", image=1, relation="transformed copy"),
             match("3", "rad train", "hard", method="bytes"),
         ],
     )
@@ -159,7 +164,7 @@ def test_matrix_counts_pictures_and_questions_each_over_their_own_number() -> No
 
     def cell(corpus: str, unit: str, degree: str) -> tuple[int, int]:
         (row,) = found.filter(
-            (pl.col("corpus") == corpus) & (pl.col("unit") == unit) & (pl.col("degree") == degree)
+            (pl.col("corpus") == corpus) & (pl.col("unit") == unit) & (pl.col("kind") == degree)
         ).iter_rows(named=True)
         assert row["low"] <= row["rate"] <= row["high"]
         return row["leaked"], row["n"]
@@ -167,6 +172,10 @@ def test_matrix_counts_pictures_and_questions_each_over_their_own_number() -> No
     assert cell("web", "images", "hard") == (1, 4)
     assert cell("web", "images", "soft") == (2, 4)  # q and s; p is hard already
     assert cell("web", "images", "hard or soft") == (3, 4)
+    assert cell("web", "images", "same image") == (1, 4)
+    assert cell("web", "images", "transformed copy") == (1, 4)  # s; p is the same image elsewhere
+    assert cell("web", "images", "copy") == (2, 4)
+    assert cell("web", "questions", "copy") == (3, 4)
     assert cell("web", "questions", "hard") == (2, 4)
     assert cell("web", "questions", "soft") == (2, 4)
     assert cell("rad train", "images", "hard") == (1, 4)
@@ -184,8 +193,8 @@ def test_matrix_counts_pictures_and_questions_each_over_their_own_number() -> No
 def test_matrix_of_a_benchmark_without_comparable_images_has_no_rate() -> None:
     run = Audited("b", table("items", [item("1", [""], "1")]), table("matches", []), ["web"])
     found = leakage_matrix([run])
-    assert found["n"].to_list() == [0] * 6
-    assert found["rate"].null_count() == 6
+    assert found["n"].to_list() == [0] * 12
+    assert found["rate"].null_count() == 12
     assert leakage_matrix([]).columns == found.columns
 
 

@@ -2,5 +2,6 @@
 
 from heldout.audit.demo import DemoResult, run_demo
 from heldout.audit.journey import Conclusion, audit_overlap, conclude
+from heldout.audit.matrix import matrix_of
 
-__all__ = ["Conclusion", "DemoResult", "audit_overlap", "conclude", "run_demo"]
+__all__ = ["Conclusion", "DemoResult", "audit_overlap", "conclude", "matrix_of", "run_demo"]

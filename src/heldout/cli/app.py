@@ -7,7 +7,7 @@ import sys
 import typer
 
 from heldout import __version__
-from heldout.cli import check, demo, lab, overlap, report
+from heldout.cli import check, demo, lab, matrix, overlap, report
 from heldout.cli.show import complain
 from heldout.errors import HeldoutError
 
@@ -22,6 +22,7 @@ app = typer.Typer(
 app.command("check", epilog=check.EXAMPLE)(check.check_command)
 app.command("overlap", epilog=overlap.EXAMPLE)(overlap.overlap_command)
 app.command("report", epilog=report.EXAMPLE)(report.report_command)
+app.command("matrix", epilog=matrix.EXAMPLE)(matrix.matrix_command)
 app.command("demo", epilog=demo.EXAMPLE)(demo.demo_command)
 app.add_typer(lab.app, name="lab")
 

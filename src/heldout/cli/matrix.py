@@ -1,0 +1,89 @@
+"""heldout matrix: benchmarks × corpora over several runs."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import polars as pl
+import typer
+from rich.markup import escape
+from rich.table import Table
+
+from heldout.audit import matrix_of
+from heldout.cli.options import Json
+from heldout.cli.show import console, plain, print_json
+from heldout.errors import InputError
+from heldout.report import matrix_record, write_matrix
+from heldout.store import Run
+
+EXAMPLE = "Example: heldout matrix runs/slake runs/vqa-rad --out matrix"
+
+
+def matrix_command(
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN…", help="Run folders.")],
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", metavar="DIR", help="Write matrix.html, matrix.json and figures."),
+    ] = None,
+    dataset: Annotated[
+        list[str],
+        typer.Option(
+            "--dataset",
+            metavar="NAME=DATASET",
+            help="The data set a benchmark or corpus is part of; default: its folder. Repeatable.",
+        ),
+    ] = [],  # noqa: B006 - typer copies defaults
+    as_json: Json = False,
+) -> None:
+    """How much of each benchmark is in each corpus, within one data set and across, in one table."""
+    if out is not None and out.exists() and not out.is_dir():
+        raise InputError(f"--out {out} is a file; it needs the name of a folder")
+    matrix = matrix_of([Run.open(path) for path in runs], _datasets(dataset))
+    paths: list[Path] = []
+    if out is not None:
+        paths = write_matrix(matrix, out, command=shlex.join(["heldout", *sys.argv[1:]]))
+    if as_json:
+        print_json(matrix_record(matrix))
+        return
+    _print(matrix)
+    if paths:
+        console().print(f"\npage: {paths[0]}", soft_wrap=True)
+
+
+def _datasets(entries: list[str]) -> dict[str, str]:
+    found = {}
+    for entry in entries:
+        name, equals, family = entry.rpartition("=")
+        if not equals or not name or not family:
+            raise InputError(
+                f"--dataset {entry}: expected NAME=DATASET, --dataset slake-test=slake"
+            )
+        found[name] = family
+    return found
+
+
+def _print(matrix: pl.DataFrame) -> None:
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
+    for heading in ("benchmark", "corpus", ""):
+        table.add_column(heading, overflow="fold")
+    for heading in ("images", "same image", "transformed", "hard", "soft"):
+        table.add_column(heading, justify="right")
+    images = matrix.filter(pl.col("unit") == "images")
+    keys = ("benchmark", "corpus", "scope", "encoder")
+    for values, cells in images.group_by(*keys, maintain_order=True):
+        by_kind = {row["kind"]: row for row in cells.iter_rows(named=True)}
+        shown = [
+            _rate(by_kind[kind]) for kind in ("same image", "transformed copy", "hard", "soft")
+        ]
+        names = [escape(plain(str(value))) for value in values[:3]]
+        table.add_row(*names, f"{by_kind['copy']['n']:,}", *shown)
+    console().print(table)
+
+
+def _rate(cell: dict[str, object]) -> str:
+    if not cell["n"]:
+        return "–"
+    return f"{cell['leaked']} [{cell['low']:.1%}, {cell['high']:.1%}]"
