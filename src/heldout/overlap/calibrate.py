@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from heldout.benchmark import Benchmark
 from heldout.corpus import Corpus, corpus_fingerprint
-from heldout.engine import Engine, progress
+from heldout.engine import Engine
 from heldout.errors import InputError
 from heldout.overlap.calibration.measure import (
     CalibrationPlan,
@@ -51,20 +51,19 @@ def calibrate(
         for corpus in corpora:
             if number:
                 embed_corpus(corpus, spec, encoder, run, engine, place=near.embeddings, quiet=quiet)
-            with progress(f"calibrating on {corpus.name}", None, "sets", disabled=quiet):
-                try:
-                    found = measure(
-                        run,
-                        corpus.name,
-                        corpus_fingerprint(corpus),
-                        whole_pictures(run, corpus.name, encoder.identity),
-                        benchmark_pictures(run, encoder.identity),
-                        plan,
-                        encoder,
-                        seed=seed,
-                        quiet=quiet,
-                    )
-                except InputError as error:
-                    found = failed(corpus.name, encoder.identity, plan, str(error))
+            try:
+                found = measure(
+                    run,
+                    corpus.name,
+                    corpus_fingerprint(corpus),
+                    whole_pictures(run, corpus.name, encoder.identity),
+                    benchmark_pictures(run, encoder.identity),
+                    plan,
+                    encoder,
+                    seed=seed,
+                    quiet=quiet,
+                )
+            except InputError as error:
+                found = failed(corpus.name, encoder.identity, plan, str(error))
             measured.append(found)
     write_measured(run, measured)

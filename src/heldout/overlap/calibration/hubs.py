@@ -72,7 +72,9 @@ def hub_report(
         _hub(name, near, n, corpus_items) for name, near in attracted.items() if len(near) >= least
     ]
     hubs.sort(key=lambda hub: (-hub.count, -hub.similarity, hub.corpus_id))
-    expected = -corpus_items * float(np.expm1(n * np.log1p(-1.0 / corpus_items))) if n else 0.0
+    # One item attracts everybody, and the logarithm of 0 says so only with a warning.
+    missed = np.exp(n * np.log1p(-1.0 / corpus_items)) if corpus_items > 1 else 0.0
+    expected = corpus_items * float(1.0 - missed) if n else 0.0
     share = sum(hub.count for hub in hubs) / n if n else 0.0
     return HubReport(n, corpus_items, len(attracted), expected, tuple(hubs), share)
 

@@ -18,6 +18,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from heldout.corpus import Corpus, corpus_fingerprint
+from heldout.engine import progress
 from heldout.errors import InputError
 from heldout.overlap.calibration.nearest import Rows, nearest_in
 from heldout.overlap.calibration.null import ITSELF, SAMPLE, null_similarities
@@ -116,7 +117,8 @@ def measure(
     if plan.null is None:
         if stage.plan(1, "null"):
             try:
-                stage.save(1, work.itself())
+                with progress(f"calibrating on {name}", None, "sets", disabled=quiet):
+                    stage.save(1, work.itself())
             except InputError as error:  # too few pictures: said, and the scan is kept
                 facts["problem"] = str(error)
     else:

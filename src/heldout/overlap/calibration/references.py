@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from heldout.corpus import Corpus
 from heldout.engine import progress
-from heldout.image import ImageError, decode, pixel_digest
+from heldout.image import ImageError, ImageRef, decode, pixel_digest
 from heldout.image.digest import is_blank
 from heldout.overlap.encoders import Encoder
 from heldout.overlap.encoders.encoder import Floats
@@ -79,14 +79,16 @@ def _distinct(
     dropped: list[Dropped],
 ) -> Iterator[tuple[str, Floats]]:
     seen: set[str] = set()
+    looked: set[ImageRef] = set()  # a picture under many questions is read once
     kept = 0
     for shard in corpus.shards():
         for item in corpus.read(shard):
             if isinstance(item, Dropped):
                 dropped.append(item)
                 continue
-            if item.image is None:
+            if item.image is None or item.image in looked:
                 continue
+            looked.add(item.image)
             where = f"{corpus.name}: {item.image.source}"
             try:
                 image = decode(item.image.read())
@@ -95,7 +97,7 @@ def _distinct(
                 continue
             digest = pixel_digest(image)
             if digest in seen:
-                continue  # one picture under many questions is one picture
+                continue
             seen.add(digest)
             if is_blank(image):
                 dropped.append(Dropped(STAGE, item.id, "blank image", where))
