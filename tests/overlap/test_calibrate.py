@@ -18,6 +18,7 @@ from heldout.overlap.calibration.measure import COPY, CalibrationPlan, measure, 
 from heldout.overlap.calibration.nearest import Rows, nearest_in
 from heldout.overlap.calibration.null import ITSELF, null_similarities
 from heldout.overlap.calibration.record import calibration_record
+from heldout.overlap.calibration.related import mean_group, related_pictures
 from heldout.overlap.encoders import open_encoder
 from heldout.store import Run, dropped_table, make_table
 
@@ -104,6 +105,7 @@ def simulated(corpus: NDArray[np.float32], benchmark: NDArray[np.float32], alpha
             pl.format("{}{}", pl.lit("c" if role == "null" else "b"), "picture").alias("picture"),
             pl.format("c{}", "neighbour").alias("neighbour"),
             "similarity",
+            pl.format("{}{}", pl.lit("r"), "picture").alias("related"),
         )
         for role, pictures, neighbours, values in sets
     )
@@ -154,6 +156,20 @@ def test_a_blank_picture_is_near_to_nobody_on_either_side(tmp_path: Path) -> Non
     assert len(one.benchmark) == 9
     assert one.null is not None and len(one.null) == 199
     assert "c7" not in one.benchmark.neighbours
+
+
+def test_slices_of_one_study_are_related_and_strangers_at_one_hub_are_not() -> None:
+    rng = np.random.default_rng(8)
+    hub = drawn(1, rng, 64)
+    strangers = unit(hub + 0.1 * rng.normal(size=(5, 64)))  # about the hub, each on its own side
+    slices = unit(strangers[:1] + 0.005 * rng.normal(size=(4, 64)))
+    rows = np.concatenate([strangers, slices, drawn(1, rng, 64)])
+    corpus = np.concatenate([hub, drawn(50, rng, 64)])
+    found = nearest_in(Rows.of(corpus, 1 << 20), rows)
+    assert set(found.neighbour[:9]) == {0}
+    related = related_pictures(rows, found.neighbour, found.similarity)
+    assert related.tolist() == [0, 1, 2, 3, 4, 0, 0, 0, 0, 9]
+    assert mean_group([str(one) for one in related]) == pytest.approx((25 + 5) / 10)
 
 
 def test_planted_copies_are_flagged_and_everything_is_recomputed_from_the_run(

@@ -148,7 +148,9 @@ def _details(
     point = next(one for one in found.sweep.points if one.threshold.alpha == tau.alpha)
     words = ("proven copies", "undecided", "no copy", "not looked at")
     told = [verified.get(one, "not looked at") for one in flagged]
-    hubs = {hub.corpus_id for hub in found.hubs.hubs} if found.hubs is not None else set()
+    # Two pictures at one neighbour are no news in a small corpus: only what chance does not make.
+    crowded = [hub for hub in found.hubs.hubs if hub.p_adjusted < LEVEL] if found.hubs else []
+    hubs = {hub.corpus_id for hub in crowded}
     near = zip(found.benchmark.pictures, found.benchmark.neighbours, strict=True)
     return {
         "encoder": found.encoder,

@@ -55,7 +55,8 @@ _COLUMNS: dict[str, list[tuple[str, pa.DataType]]] = {
         ("view", pa.string()),
     ],
     # What calibration stands on: the nearest corpus picture of every picture of the benchmark, of the
-    # null and of the negative controls, upright and whole on both sides.
+    # null and of the negative controls, upright and whole on both sides. Pictures of one set with the
+    # same ``related`` are near for one reason (slices of one study) and count once in tests.
     "nearest": [
         ("corpus", pa.string()),
         ("encoder", pa.string()),
@@ -64,6 +65,7 @@ _COLUMNS: dict[str, list[tuple[str, pa.DataType]]] = {
         ("picture", pa.string()),
         ("neighbour", pa.string()),
         ("similarity", pa.float64()),
+        ("related", pa.string()),
     ],
     "dropped": [
         ("stage", pa.string()),

@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 
 from heldout.overlap.calibration.degrees import degrees_of
 from heldout.overlap.calibration.hubs import HubReport, hub_report
-from heldout.overlap.calibration.null import Null, design_effect, recorded_null
+from heldout.overlap.calibration.null import Null, recorded_null
 from heldout.overlap.calibration.references import Domain
+from heldout.overlap.calibration.related import mean_group
 from heldout.overlap.calibration.sweep import ALPHAS, Control, Sweep, alpha_sweep, negative_control
 from heldout.overlap.calibration.threshold import Threshold, threshold
 from heldout.stats.quantile import RESOLVED, draws_needed
@@ -29,11 +30,13 @@ class Nearest:
     pictures: list[str]
     neighbours: list[str]
     similarities: NDArray[np.float64]
+    related: list[str]  # pictures that are near for one reason have one label
 
     @classmethod
     def of(cls, rows: pl.DataFrame) -> Nearest:
         values = rows["similarity"].to_numpy().astype(np.float64)
-        return cls(rows["picture"].to_list(), rows["neighbour"].to_list(), values)
+        pictures, neighbours = rows["picture"].to_list(), rows["neighbour"].to_list()
+        return cls(pictures, neighbours, values, rows["related"].to_list())
 
     def __len__(self) -> int:
         return len(self.pictures)
@@ -63,7 +66,7 @@ class Calibration:
     sweep: Sweep
     controls: tuple[ControlRun, ...]
     hubs: HubReport | None
-    design_effect: float  # of the benchmark's own pictures: how many share a neighbour
+    design_effect: float  # of the benchmark's own pictures: how many are near for one reason
     problem: str = ""
     notes: list[str] = field(default_factory=list)
 
@@ -105,11 +108,7 @@ def _calibration(
     benchmark = Nearest.of(rows.filter(pl.col("role") == "benchmark"))
     clusters = _picture_clusters(items)
     null, problem = _null(rows.filter(pl.col("role") == "null"), facts)
-    spread = 1.0
-    if len(benchmark):
-        own = np.arange(len(benchmark))
-        _, links = np.unique(np.array(benchmark.neighbours, dtype=object), return_inverse=True)
-        spread = design_effect(benchmark.similarities, own, links + len(benchmark))
+    spread = mean_group(benchmark.related)
     tau = _threshold(null, asked)
     sweep = Sweep((), ())
     if null is not None and len(benchmark):
@@ -151,6 +150,7 @@ def _null(rows: pl.DataFrame, facts: Mapping[str, Any]) -> tuple[Null | None, st
         copies=int(counts.get("null_copies", 0)),
         searched=int(counts.get("null_searched", 0)),
         seed=int(told["seed"]),
+        related=found.related,
     )
     return null, ""
 

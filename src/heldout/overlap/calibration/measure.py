@@ -17,12 +17,14 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from heldout import __version__
 from heldout.corpus import Corpus, corpus_fingerprint
 from heldout.engine import progress
 from heldout.errors import InputError
-from heldout.overlap.calibration.nearest import Rows, nearest_in
+from heldout.overlap.calibration.nearest import Nearest, Rows, nearest_in
 from heldout.overlap.calibration.null import ITSELF, SAMPLE, null_similarities
 from heldout.overlap.calibration.references import STAGE, ControlSet, embed_reference
+from heldout.overlap.calibration.related import related_pictures
 from heldout.overlap.encoders import Encoder, require_same
 from heldout.store import Dropped, Run, ShardResult, Stage, dropped_table, make_table
 
@@ -99,6 +101,7 @@ def measure(
     folder = hashlib.sha256(f"{name}\n{corpus.identity}".encode()).hexdigest()[:16]
     bench = hashlib.sha256("\n".join(benchmark.pictures).encode()).hexdigest()
     settings = {
+        "heldout": __version__,
         "corpus": fingerprint,
         "items": len(corpus.ids),
         "encoder": corpus.identity,
@@ -109,7 +112,8 @@ def measure(
     work = _Work(name, corpus, plan.duplicates, seed)
     if stage.plan(0, f"benchmark {bench}"):
         found = nearest_in(work.rows, benchmark.rows)
-        stage.save(0, work.result("benchmark", "benchmark", benchmark.pictures, found))
+        pictures = benchmark.pictures
+        stage.save(0, work.result("benchmark", "benchmark", pictures, benchmark.rows, found))
     facts = _facts(name, corpus.identity, plan)
     facts["corpus_pictures"] = len(set(corpus.groups.tolist()))
     facts["null"]["seed"] = seed
@@ -203,22 +207,31 @@ class _Work:
             detail = f"{label} was given as clean, but this picture is '{copy}' of {self.name}"
             taken.dropped.append(Dropped(STAGE, taken.ids[place], "is in the corpus", detail))
         found.neighbour[found.similarity >= self.duplicates] = -1
-        result = self.result(role, label, taken.ids, found)
+        result = self.result(role, label, taken.ids, taken.rows, found)
         result.tables["dropped"] = dropped_table(taken.dropped)
         return result
 
-    def result(self, role: str, label: str, pictures: Sequence[str], found: Any) -> ShardResult:
+    def result(
+        self, role: str, label: str, pictures: Sequence[str], rows: NDArray[Any], found: Nearest
+    ) -> ShardResult:
+        related = related_pictures(rows, found.neighbour, found.similarity)
         entries = [
-            self.entry(role, label, picture, int(neighbour), similarity)
-            for picture, neighbour, similarity in zip(
-                pictures, found.neighbour, found.similarity, strict=True
+            self.entry(role, label, picture, int(neighbour), similarity, pictures[first])
+            for picture, neighbour, similarity, first in zip(
+                pictures, found.neighbour, found.similarity, related, strict=True
             )
             if neighbour >= 0
         ]
         return ShardResult(tables={"nearest": make_table("nearest", entries)}, counts={})
 
     def entry(
-        self, role: str, label: str, picture: str, neighbour: int, similarity: float
+        self,
+        role: str,
+        label: str,
+        picture: str,
+        neighbour: int,
+        similarity: float,
+        related: str = "",
     ) -> dict[str, Any]:
         return {
             "corpus": self.name,
@@ -228,6 +241,7 @@ class _Work:
             "picture": picture,
             "neighbour": self.corpus.ids[neighbour],
             "similarity": float(similarity),
+            "related": related or picture,
         }
 
 

@@ -7,7 +7,7 @@ threshold and hide the very copies one looks for.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from heldout.errors import InputError
 from heldout.overlap.calibration.nearest import Rows, nearest_others
+from heldout.overlap.calibration.related import mean_group
 
 SAMPLE = 5000
 ITSELF = "corpus against itself, leave-one-out, copies taken out"
@@ -137,12 +138,17 @@ def recorded_null(
     *,
     encoder: str,
     source: str,
+    related: Sequence[str] = (),
     **facts: Any,
 ) -> Null:
-    """The null that was written down: a corpus against itself names both sides of a link alike."""
+    """The null that was written down: a corpus against itself names both sides of a link alike.
+
+    In a reference set, pictures with one label in ``related`` count as one.
+    """
     values = np.asarray(similarities, dtype=np.float64)
     if source != ITSELF:
-        return reference_null(values, encoder=encoder, source=source, neighbours=list(neighbours))
+        known = reference_null(values, encoder=encoder, source=source)
+        return replace(known, design_effect=mean_group(related), **facts)
     if not len(values):
         raise InputError("a null needs at least one picture")
     _, links = np.unique(np.array([*pictures, *neighbours], dtype=object), return_inverse=True)
