@@ -42,7 +42,7 @@ def write_report(
     checked = run.read_json("check.json") if (run.path / "check.json").exists() else None
     page = environment.get_template("report.html.j2").render(
         benchmark=manifest["inputs"]["benchmark"],
-        headline=_headline(claims),
+        headline=_headline(claims, searched=bool(near)),
         claims=sorted(claims, key=lambda claim: _STRENGTH.index(claim.status)),
         findings={finding.id: finding for finding in findings},
         relations={one["corpus"]: relation_counts(items, matches, one["corpus"]) for one in near},
@@ -63,14 +63,14 @@ def write_report(
     return path
 
 
-def _headline(claims: Sequence[Claim]) -> tuple[str, str]:
+def _headline(claims: Sequence[Claim], *, searched: bool) -> tuple[str, str]:
     """The answer to the question in the title, and the status that colours it."""
     # Nearness is not a leak and never answers the question, however strong it is.
     statuses = {claim.status for claim in claims if not claim.id.startswith("nearness/")}
     if "survives" in statuses:
         return "No.", "survives"
     if statuses == {"clean"}:
-        return "As far as exact copies go, yes.", "clean"
+        return f"As far as {'' if searched else 'exact '}copies go, yes.", "clean"
     return "It could not be settled.", "qualified"
 
 
