@@ -102,6 +102,8 @@ def test_the_report_draws_it_and_rebuilds_it_from_the_run_alone(run: Path, folde
     finally:
         (folders / "gone").rename(folders / "corpus")
     assert {name: (run / name).read_bytes() for name in before} == before
+    for kind in ("histogram", "sweep"):
+        assert (run / f"figures/nearness-1-{kind}.svg").read_text().startswith("<svg")
     page = before["report.html"].decode()
     assert page.count("<svg") == 2
     assert "Distance to the nearest corpus image" in page
