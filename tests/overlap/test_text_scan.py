@@ -103,12 +103,10 @@ def test_a_page_that_contains_the_question_is_found_by_its_runs(tmp_path: Path) 
 
 
 def test_a_long_template_with_another_word_in_it_is_not_contained(tmp_path: Path) -> None:
-    question = (
-        f"{LONG} Consider the left hemisphere, its borders, and all that the report says of it."
-    )
-    other = question.replace("left", "right")
-    result = scan_all(bench({"question": question}), corpus(tmp_path, {"id": "x", "text": other}))
-    assert found(result, "ngram") <= {("0", "x", "same template, other subject", "none")}
+    question = f"Look left. {LONG} Consider the hemisphere, and all that the report says of it."
+    row = {"id": "x", "text": question.replace("left", "right")}
+    result = scan_all(bench({"question": question}), corpus(tmp_path, row))
+    assert found(result, "ngram") == {("0", "x", "same template, other subject", "none")}
 
 
 def test_a_caption_is_compared_with_free_text(tmp_path: Path) -> None:
@@ -167,7 +165,7 @@ def test_a_judge_lowers_what_it_calls_different_and_raises_nothing(tmp_path: Pat
     pytest.importorskip("wordllama")
     question = "Does the chest radiograph of this patient show evidence of an enlarged heart?"
     reworded = "Is there evidence of an enlarged heart on this chest radiograph of the patient?"
-    kidney = "Does the chest radiograph show this patient has evidence of an enlarged kidney?"
+    kidney = "Has this patient an enlarged kidney, and is there evidence of it on the radiograph?"
     texts = {"same": reworded, "same again": reworded, "kidney": kidney}
     rows = [{"id": name, "question": text} for name, text in texts.items()]
     search = TextSearch(methods=("embedding",), encoder="wordllama", threshold=0.6)
@@ -177,7 +175,7 @@ def test_a_judge_lowers_what_it_calls_different_and_raises_nothing(tmp_path: Pat
     checked = cross_check(result.tables["text_matches"], judge)  # type: ignore[arg-type]
     after = {row["corpus_id"]: row["degree"] for row in checked.to_pylist()}
     assert before["same"] == after["same"] == "soft"
-    assert after["kidney"] == "none"
+    assert (before["kidney"], after["kidney"]) == ("soft", "none")
     assert len(judge.asked) == len(set(judge.asked))  # equal texts are asked once
 
 

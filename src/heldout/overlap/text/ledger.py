@@ -16,7 +16,7 @@ from typing import Any
 from heldout.overlap.text.fields import Document
 from heldout.overlap.text.index import TextIndex
 
-LISTED = 20  # pairs of one item and one method that one shard lists
+LISTED = 10  # pairs of one item and one method that one shard lists
 _FEW = 3  # pairs listed of a text that identifies nothing
 
 
