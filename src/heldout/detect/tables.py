@@ -154,7 +154,7 @@ def covariate(frame: pl.DataFrame, name: str) -> list[str]:
         return [_band(len((answer or "").split())) for answer in frame["answer"]]
     values = metadata_column(frame, name)
     if name == "answer_type" and not any(values):
-        closed = zip(frame["answer"], frame["options"], strict=True)
+        closed = zip(frame["answer"], frame["options"].to_list(), strict=True)
         return [
             "CLOSED" if (answer or "").strip().lower() in _CLOSED or options else "OPEN"
             for answer, options in closed
