@@ -42,12 +42,12 @@ def test_a_difference_in_differences_finds_memory_and_not_structure(detector: st
     assert found.value > 0
     assert found.interval.low <= found.value <= found.interval.high
     alarms = 0
-    for seed in range(12):
+    for seed in range(8):
         clean = planted_scores(100 + seed)
         difference = against_baseline(clean, _finding(clean, detector, TARGET), BASELINE, QUICK)
         assert not isinstance(difference, str)
         alarms += difference.p <= 0.05
-    assert alarms <= 3  # P(more) < 0.003 at the 5 % level
+    assert alarms <= 3  # P(more) < 0.0005 at the 5 % level
 
 
 def test_scores_of_another_backend_are_never_compared() -> None:

@@ -47,8 +47,9 @@ class Scored:
         """Mean log-probability per token of the answer."""
         return np.asarray(self.totals / np.maximum(self.counts, 1.0), dtype=np.float64)
 
-    def lists(self, column: str) -> list[list[float]]:
-        return self.frame[column].to_list()
+    def flat(self, column: str) -> Floats:
+        """All tokens' values one after the other; ``counts`` says whose they are."""
+        return self.frame[column].explode().to_numpy().astype(np.float64)
 
     def has(self, column: str) -> bool:
         """Every item has this list, one value per token."""

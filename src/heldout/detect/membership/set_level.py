@@ -103,10 +103,16 @@ def unseen_items(scored: Scored, settings: Settings) -> np.ndarray[tuple[int], n
     return mask
 
 
-def hardest_mean(lists: list[list[float]], share: float) -> Floats:
-    """Mean of the lowest ``share`` of each list, of at least one value: answers have few tokens."""
-    out = np.empty(len(lists))
-    for index, values in enumerate(lists):
-        ordered = np.sort(np.asarray(values, dtype=np.float64))
-        out[index] = ordered[: max(1, int(len(ordered) * share))].mean()
-    return out
+def hardest_mean(values: Floats, counts: Floats, share: float) -> Floats:
+    """Mean of the lowest ``share`` of each item's tokens, of at least one: answers have few.
+
+    ``values`` hold all items' tokens one after the other, ``counts`` how many each item has.
+    """
+    sizes = counts.astype(np.int64)
+    owner = np.repeat(np.arange(len(sizes)), sizes)
+    ordered = values[np.lexsort((values, owner))]
+    place = np.arange(len(values)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    kept = np.maximum(1, (sizes * share).astype(np.int64))
+    chosen = place < kept[owner]
+    sums = np.bincount(owner[chosen], weights=ordered[chosen], minlength=len(sizes))
+    return np.asarray(sums / kept, dtype=np.float64)
