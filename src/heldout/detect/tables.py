@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -92,6 +92,11 @@ class ScoreTables:
             **optional,
             identities=manifest.get("models", {}),
         )
+
+    @cached_property
+    def memo(self) -> dict[Hashable, float]:
+        """What several detectors need and one of them has worked out."""
+        return {}
 
     @cached_property
     def models(self) -> list[str]:
