@@ -32,7 +32,7 @@ def test_contrast_is_the_difference_of_plain_means() -> None:
 
 @pytest.mark.parametrize(("first", "second"), [(8, 30), (19, 77)])
 def test_bootstrap_interval_covers_and_p_is_calibrated(first: int, second: int) -> None:
-    rounds, covered, rejected = 400, 0, 0
+    rounds, covered, rejected = 250, 0, 0
     for seed in range(rounds):
         values, chosen, names = _cell(seed, first=first, second=second)
         found = cluster_contrast(values, chosen, names, draws=499, seed=seed)
@@ -69,7 +69,7 @@ def test_cluster_mean_is_wider_than_a_mean_over_items() -> None:
 
 
 def test_group_test_is_calibrated_with_clusters_and_has_power() -> None:
-    rounds, rejected, found_gap = 400, 0, 0
+    rounds, rejected, found_gap = 200, 0, 0
     for seed in range(rounds):
         for gap in (0.0, 1.2):
             values, chosen, names = _cell(seed, gap, 15, 20)

@@ -146,7 +146,10 @@ def _cohort(tables: ScoreTables, model: str, settings: Settings) -> list[Control
     told = f"flagged in {flagged} of {len(swept)} sub-cohorts"
     stable = flagged == len(swept)
     fit = next(one for one in fit_gains(scores, models, tail=settings.tail) if one.model == model)
-    share = f"the gain gap of {fit.gain_gap:.3g} alone explains {fit.explained:.0%} of the tail"
+    share = (
+        f"the gain gap of {fit.gain_gap:.3g} to the cohort's median alone puts {fit.tail_predicted:.1%} of "
+        f"the items into the tail, which is {fit.explained:.0%} of it"
+    )
     return [
         Control(name="cohort composition", outcome="passed" if stable else "failed", reason=told),
         Control(
