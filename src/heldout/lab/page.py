@@ -113,6 +113,7 @@ def _measures(studies: Sequence[Study]) -> list[str]:
                 "Cascade: found, of copies that keep half the area or more",
                 _of_cascade("found_of_half"),
             ),
+            ("Cascade: left to people (shortlisted and undecided)", _of_cascade("undecided")),
             ("Cascade: accepted by the judge, shortlisted or not", _of_cascade("accepted")),
             ("Cascade: different pictures accepted, of pairs judged", _of_cascade("false_alarms")),
         ]
@@ -199,7 +200,7 @@ def _numbers(entry: Measured) -> Iterator[tuple[str, Rate | Estimate]]:
                      high=bounds[1], level=0.95, method="by query"),
             )  # fmt: skip
     if entry.verified is not None:
-        for name in ("shortlisted", "accepted", "found", "false_alarms"):
+        for name in ("shortlisted", "accepted", "found", "undecided", "false_alarms"):
             yield f"cascade {name.replace('_', ' ')}", getattr(entry.verified, name)
         if entry.verified.found_of_half is not None:
             yield "cascade found of half", entry.verified.found_of_half
