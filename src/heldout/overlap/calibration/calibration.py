@@ -142,15 +142,13 @@ def _null(rows: pl.DataFrame, facts: Mapping[str, Any]) -> tuple[Null | None, st
         return None, str(facts["problem"]) or f"the null has no pictures: {told['source']}"
     null = recorded_null(
         found.similarities,
-        found.pictures,
-        found.neighbours,
+        found.related,
         encoder=str(facts["encoder"]),
         source=str(told["source"]),
         duplicates=float(told["duplicates"]),
         copies=int(counts.get("null_copies", 0)),
         searched=int(counts.get("null_searched", 0)),
         seed=int(told["seed"]),
-        related=found.related,
     )
     return null, ""
 
