@@ -112,3 +112,11 @@ def test_a_small_budget_leaves_shards_out_and_says_so() -> None:
         plan_joint(tokens, clusters, budget=500)
     with pytest.raises(InputError, match="no two neighbouring clusters fit"):
         plan_joint([5000] * 10, [str(i) for i in range(10)], budget=10**9)
+
+
+def test_no_shard_is_longer_than_the_context() -> None:
+    clusters, tokens = [str(i // 2) for i in range(100)], [300] * 100
+    plan = plan_joint(tokens, clusters, budget=10**9, context=1500)
+    assert plan.left_out == 0
+    for shard in range(len(plan.shards)):
+        assert 600 < sum(tokens[place] for place in plan.order(shard, None)) <= 1500
