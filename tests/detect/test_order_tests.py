@@ -112,3 +112,12 @@ def test_a_small_budget_leaves_shards_out_and_says_so() -> None:
         plan_joint(tokens, clusters, budget=500)
     with pytest.raises(InputError, match="no two neighbouring clusters fit"):
         plan_joint([5000] * 10, [str(i) for i in range(10)], budget=10**9)
+
+
+def test_no_shard_is_longer_than_the_context() -> None:
+    tokens = [int(count) for count in np.random.default_rng(0).integers(100, 900, 100)]
+    plan = plan_joint(tokens, [str(i) for i in range(100)], budget=10**9, context=1200)
+    costs = [sum(tokens[place] for place in plan.order(s, None)) for s in range(len(plan.shards))]
+    assert max(costs) <= 1200
+    assert plan.left_out < 50  # neighbours that do not fit together are left out, and counted
+    assert plan.left_out == 100 - sum(len(shard) for shard in plan.shards)

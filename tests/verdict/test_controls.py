@@ -119,6 +119,9 @@ def test_gain_fit_explains_the_confound_and_not_a_planted_memory() -> None:
     seen = fit_gains(even, models)[0]
     assert seen.tail_rate > 0.15
     assert seen.explained < 0.2
+    everything = _cohort(Confound(), (1.0,) * 5, rng)
+    everything[0] += 150.0  # memory of every item looks like an offset, which explains nothing away
+    assert fit_gains(everything, models)[0].explained < 0.2
 
 
 def test_a_flag_that_depends_on_the_company_is_seen_in_the_sweep() -> None:
