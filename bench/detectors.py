@@ -16,12 +16,17 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 from numpy.typing import NDArray
 
-from heldout.detect import detectors
+from heldout.benchmark import read_benchmark
+from heldout.detect import ScoreTables, Settings, detectors
 from heldout.lab.conformance import Calibration, null_calibration, power
+from heldout.overlap.scan import items_table
 from heldout.stats.trend import trend_test
-from heldout.verdict.controls import overlap_inflation
+from heldout.store import make_table
+from heldout.verdict import examine
+from heldout.verdict.controls import overlap_inflation, trend_within_fields
 from heldout.verdict.published import orders_that_change_nothing, reread_cells, tied_columns
 
 DOSES = (0.0, 0.5, 1.0, 2.0, 4.0)
@@ -135,6 +140,31 @@ def published(shared: Path) -> None:
             for c in (one.gap, one.above_baseline)
         ]
         print(f"| {one.model} | {one.stratum} | {cells[0]} | {cells[1]} |")
+    _trends(shared, columns)
+
+
+def _trends(shared: Path, columns: dict[str, list[float]]) -> None:
+    """The released order's trend on SLAKE, within its strata and within each field it is grouped by."""
+    items = pl.from_arrow(items_table(read_benchmark(f"{shared}/data/slake#split=test,lang=en")))
+    assert isinstance(items, pl.DataFrame)
+    rows = [
+        {"benchmark_id": name, "model": model, "tokens": [], "logprobs": [], "mu": [], "sigma": [],
+         "sum_logprob": value, "n_tokens": 1, "span_ok": True}
+        for model, column in columns.items()
+        for name, value in zip(items["benchmark_id"], column, strict=True)
+    ]  # fmt: skip
+    scores = pl.from_arrow(make_table("scores", rows))
+    assert isinstance(scores, pl.DataFrame)
+    tables, settings = ScoreTables("slake-en", items, scores), Settings(baselines=("BLIP-2",))
+    made = examine(tables, ["order-trend"], settings)
+    print("\n| model | rho with earliness | p | within each field the release is grouped by |")
+    print("|---|---|---|---|")
+    for finding in made.findings:
+        within = trend_within_fields(tables, str(finding.cell.model), settings)
+        told = "; ".join(f"{one.field} {one.rho:+.2f} (p = {one.p:.2g})" for one in within)
+        print(f"| {finding.cell.model} | {finding.effect.value:+.2f} | {finding.p:.2g} | {told} |")
+    for claim in made.claims:
+        print(f"- {claim.status}: {claim.sentence} {claim.why}.")
 
 
 def _explain_ties(column: list[float], items: list[dict[str, str]]) -> None:
