@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from heldout.overlap.embeddings import Queries
-from heldout.overlap.encoders.saved import SavedShard
+from heldout.overlap.encoders.saved import Described, SavedShard
 from heldout.overlap.join import Hits, JoinIndex
 from heldout.overlap.join.hits import select
 from heldout.store import Dropped, ShardResult, dropped_table, make_table
@@ -33,23 +33,6 @@ class NeighbourIndex:
 
 
 @dataclass(frozen=True)
-class Described:
-    """What a shard's rows are of. Items that show one picture are joined once, by their first row."""
-
-    ids: list[str]  # per item
-    digests: list[str]  # per item, "" where nobody knows
-    items: NDArray[np.int64]  # per row
-    parts: NDArray[np.int64]  # per row, 0 for whole pictures
-    first: NDArray[np.int64]  # per item, the first item of the same picture
-
-    def shown_by(self) -> dict[int, list[int]]:
-        found: dict[int, list[int]] = {}
-        for item, first in enumerate(self.first.tolist()):
-            found.setdefault(first, []).append(item)
-        return found
-
-
-@dataclass(frozen=True)
 class NeighbourTask:
     """One shard's saved rows, or where the worker does not see this disk, what they say."""
 
@@ -61,13 +44,14 @@ class NeighbourTask:
         if self.by_value is not None:
             return self.by_value
         rows = self.saved.rows()
-        return rows, _described(self.saved, len(rows))
+        return rows, self.saved.described(len(rows))
 
 
 def neighbours_in(index: NeighbourIndex, task: NeighbourTask) -> ShardResult:
     """The nearest pictures of one shard to every picture, as a table of candidates."""
     rows, about = task.load()
-    leads = about.first[about.items] == about.items
+    first = _first_items(about)
+    leads = first[about.items] == about.items
     whole, cut = (np.flatnonzero(leads & kind) for kind in (about.parts == 0, about.parts > 0))
     found = [_scan(index.join, rows, whole)]
     if len(cut):
@@ -75,11 +59,13 @@ def neighbours_in(index: NeighbourIndex, task: NeighbourTask) -> ShardResult:
         most = int(np.bincount(about.items[cut]).max())
         found.append(_scan(JoinIndex(index.queries.rows, k=(index.nearest + 1) * most), rows, cut))
     unusable = [about.ids[about.items[row]] for hits in found for row in hits.unusable]
-    shown_by = about.shown_by()
+    shown_by: dict[int, list[int]] = {}
+    for item, lead in enumerate(first.tolist()):
+        shown_by.setdefault(lead, []).append(item)
     candidates = [
         {**best, "corpus_id": about.ids[item], "digest": about.digests[item], "shard": task.index}
-        for first, best in _best_pairs(index, about, found)
-        for item in shown_by[first]
+        for lead, best in _best_pairs(index, about, found)
+        for item in shown_by[lead]
     ]
     return ShardResult(
         tables={
@@ -93,21 +79,13 @@ def neighbours_in(index: NeighbourIndex, task: NeighbourTask) -> ShardResult:
     )
 
 
-def _described(saved: SavedShard, rows: int) -> Described:
-    items, parts = saved.column("item", rows), saved.column("part", rows)
-    if (
-        items is None or parts is None
-    ):  # somebody else's rows: each is a picture, named by its place
-        everything = np.arange(rows)
-        return Described(
-            saved.ids(rows), [""] * rows, everything, np.zeros(rows, np.int64), everything
-        )
-    part, item = np.array(parts, np.int64), np.array(items, np.int64)
-    count = int((part == 0).sum())
-    digests = (saved.column("digest", rows) or [])[:count]
+def _first_items(about: Described) -> NDArray[np.int64]:
+    """Per item, the first item that shows the same picture: only that one is compared."""
     seen: dict[str, int] = {}
-    first = [seen.setdefault(digest, number) for number, digest in enumerate(digests)]
-    return Described(saved.ids(rows)[:count], digests, item, part, np.array(first, np.int64))
+    first = [
+        seen.setdefault(digest or f"item {item}", item) for item, digest in enumerate(about.digests)
+    ]
+    return np.array(first, np.int64)
 
 
 def _scan(join: JoinIndex, rows: NDArray[Any], kept: NDArray[np.intp]) -> Hits:

@@ -15,6 +15,7 @@ from typing import Any
 
 from heldout.corpus import Corpus, Shard
 from heldout.errors import InputError
+from heldout.image import PIXEL_DIGEST
 from heldout.overlap.encoders.embed import Embedded
 from heldout.overlap.encoders.encoder import require_same
 from heldout.overlap.encoders.saved import (
@@ -157,4 +158,5 @@ def read_sheet(path: Path) -> tuple[str, list[SavedShard]]:
 
 
 def _settings(corpus: Corpus, saved: SavedEmbeddings) -> dict[str, Any]:
-    return {"encoder": saved.identity, "parts": PARTS, "corpus": corpus_settings(corpus)}
+    made = {"encoder": saved.identity, "parts": PARTS, "digests": PIXEL_DIGEST}
+    return {**made, "corpus": corpus_settings(corpus)}

@@ -52,15 +52,8 @@ def _sheets(run: Run, corpus: str) -> dict[str, list[SavedShard]]:
 def _wholes(shard: SavedShard) -> tuple[NDArray[Any], list[str], list[str]]:
     """Rows, ids and digests of the whole pictures; a digest is "" where nobody knows it."""
     matrix = shard.rows()
-    parts = shard.column("part", len(matrix))
-    # Ours have the whole pictures first, which makes this a view; LAION's have nothing else.
-    count = len(matrix) if parts is None else sum(part == 0 for part in parts)
-    digests = shard.column("digest", len(matrix)) or [""] * len(matrix)
-    return (
-        matrix[:count],
-        shard.ids(len(matrix))[:count],
-        [digest or "" for digest in digests[:count]],
-    )
+    about = shard.described(len(matrix))
+    return matrix[: len(about.ids)], about.ids, about.digests  # they come first: a view, no copy
 
 
 def _labels(digests: list[str]) -> NDArray[np.int64]:

@@ -6,6 +6,8 @@ size) is found by the one, what keeps the pieces (a crop, a turn, a page around 
 
 from __future__ import annotations
 
+import importlib
+
 import numpy as np
 from PIL import Image
 
@@ -30,6 +32,8 @@ class PixelsEncoder(Encoder):
 
     def __init__(self) -> None:
         require("cv2", "vision", "--encoder pixels")
+        # Here, by one thread: those that prepare pictures would meet it half imported.
+        importlib.import_module("cv2")
 
     def prepare(self, image: Image.Image) -> Floats:
         picture = to_rgb(image).convert("L")

@@ -40,6 +40,16 @@ class SavedEmbeddings:
 
 
 @dataclass(frozen=True, slots=True)
+class Described:
+    """Of which picture each row of a matrix is, and of which part of it."""
+
+    ids: list[str]  # per item
+    digests: list[str]  # per item, of native pixels; "" where nobody knows
+    items: NDArray[np.int64]  # per row
+    parts: NDArray[np.int64]  # per row, 0 for the whole picture
+
+
+@dataclass(frozen=True, slots=True)
 class SavedShard:
     """One matrix with its descriptions: small, picklable, read where it is needed.
 
@@ -55,28 +65,31 @@ class SavedShard:
         """Memory-mapped; one row per picture or part of one."""
         return open_matrix(Path(self.matrix))
 
-    def column(self, name: str, rows: int) -> list[Any] | None:
-        """``rows`` values of one column; None where nobody wrote it (LAION's have no digest)."""
+    def described(self, rows: int) -> Described:
+        """What the ``rows`` rows are of. Somebody else's are pictures, each named by its place."""
+        name = self.corpus_name or Path(self.matrix).name
+        places = [f"{name}/{row}" for row in range(rows)]
+        everything = np.arange(rows)
+        plain = Described(places, [""] * rows, everything, np.zeros(rows, np.int64))
         if self.metadata is None:
-            return None
+            return plain
         try:
-            if name not in pq.read_schema(self.metadata).names:
-                return None
-            values: list[Any] = pq.read_table(self.metadata, columns=[name]).column(0).to_pylist()
+            with pq.ParquetFile(self.metadata) as file:
+                if not {"id", "digest", "item", "part"} <= set(file.schema_arrow.names):
+                    return plain
+                table = file.read(["id", "digest", "item", "part"])
         except (pa.ArrowException, OSError) as error:
             raise InputError(f"{self.metadata}: not a readable Parquet file ({error})") from error
-        if len(values) != rows:
+        items, parts = (table.column(one).to_numpy().astype(np.int64) for one in ("item", "part"))
+        count = int((parts == 0).sum())
+        # Ours have the whole pictures first, one per item and in their order.
+        if len(items) != rows or not np.array_equal(items[:count], everything[:count]):
             raise InputError(
-                f"{self.matrix} has {rows:,} rows but {self.metadata} has {len(values):,}: they do "
-                f"not belong together; remove both and embed again"
+                f"{self.matrix} and {self.metadata} do not belong together: remove both and embed again"
             )
-        return values
-
-    def ids(self, rows: int) -> list[str]:
-        """What the corpus calls the item of each row."""
-        known = self.column("id", rows) if self.corpus_name is None else None
-        name = self.corpus_name or Path(self.matrix).name
-        return known if known is not None else [f"{name}/{row}" for row in range(rows)]
+        ids = places if self.corpus_name else table.column("id").to_pylist()
+        digests = [digest or "" for digest in table.column("digest").to_pylist()[:count]]
+        return Described(ids[:count], digests, items, parts)
 
 
 def open_matrix(path: Path) -> NDArray[Any]:
