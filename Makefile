@@ -20,7 +20,7 @@ $(BIN)/python:
 # The stamps are the memory of what is installed; a change of the lists installs again.
 $(VENV)/.core: pyproject.toml constraints.txt | $(BIN)/python
 	@echo "installing heldout into $(VENV)"
-	$(PIP) -e .
+	$(PIP) -e '.[vision]'
 	@touch $@
 
 $(VENV)/.dev: pyproject.toml constraints.txt | $(BIN)/python

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import io
+import json
 import os
+import tarfile
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
-from PIL import Image
+from PIL import Image, ImageOps
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -36,3 +38,40 @@ def picture() -> Callable[..., bytes]:
         return buffer.getvalue()
 
     return make
+
+
+@pytest.fixture(scope="session")
+def near_data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """``bench`` with 8 pictures, ``corpus`` with 50 tars of 3; every fifth holds a disguised copy."""
+    folder = tmp_path_factory.mktemp("near")
+    rng = np.random.default_rng(0)
+
+    def texture() -> Image.Image:
+        layers = [
+            Image.fromarray(rng.integers(0, 256, (side, side), dtype=np.uint8)).resize((128, 128))
+            for side in (6, 16, 40)
+        ]
+        return Image.fromarray(np.mean([np.asarray(layer) for layer in layers], 0).astype("u1"))
+
+    (folder / "bench").mkdir()
+    (folder / "corpus").mkdir()
+    ours = [texture() for _ in range(8)]
+    rows = []
+    for number, image in enumerate(ours):
+        image.save(folder / f"bench/{number}.png")
+        rows.append({"id": number, "image": f"{number}.png", "question": "?", "answer": "a"})
+    (folder / "bench/test.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    for shard in range(50):
+        with tarfile.open(folder / f"corpus/{shard:05d}.tar", "w") as tar:
+            for index in range(3):
+                image = texture()
+                if shard % 5 == 0 and index == 1:
+                    known = ours[shard // 5 % 8]
+                    image = ImageOps.mirror(known) if shard % 2 else known.resize((200, 200))
+                buffer = io.BytesIO()
+                image.save(buffer, "JPEG", quality=80)
+                member = tarfile.TarInfo(f"{index}.jpg")
+                member.size = buffer.tell()
+                buffer.seek(0)
+                tar.addfile(member, buffer)
+    return folder

@@ -50,7 +50,8 @@ def test_the_table_holds_the_seeds_transforms_and_what_publishing_does() -> None
         "crop-100", "gauss", "noise", "rs-128", "rs-256", "gray", "invert", "red", "green", "blue",
     ]  # fmt: skip
     assert {"original", "rot-90", "rot-180", "rot-270", "crop-half", "jpeg-30", "jpeg-75",
-            "watermark", "border", "compound"} == set(TRANSFORMS) - set(seeds)  # fmt: skip
+            "watermark", "border", "compound-2", "compound-4", "compound-6"
+            } == set(TRANSFORMS) - set(seeds)  # fmt: skip
 
 
 @pytest.mark.parametrize("name", ["noise", "crop-half", "watermark", "border"])
@@ -135,18 +136,20 @@ def test_a_border_surrounds_the_whole_picture() -> None:
     assert len(np.unique(framed[0])) == 1
 
 
-def test_a_compound_figure_holds_the_picture_among_one_to_five_others() -> None:
+@pytest.mark.parametrize("count", [2, 4, 6])
+def test_a_compound_figure_holds_the_picture_among_others(count: int) -> None:
     image = _noise((60, 44), "RGB")
-    areas = set()
-    for key in "abcdefghijkl":
-        figure = TRANSFORMS["compound"](image, key=key, others=OTHERS)
+    transform = TRANSFORMS[f"compound-{count}"]
+    assert transform.others == count - 1
+    for key in "abcd":
+        figure = transform(image, key=key, others=OTHERS)
         # The panel's letter covers its corner; the rest is there, pixel for pixel.
         assert _holds(np.asarray(figure), np.asarray(image.crop((20, 16, 60, 44))))
-        areas.add(round(figure.width * figure.height / (60 * 44)))
-    assert min(areas) <= 3
-    assert max(areas) >= 6
-    large = TRANSFORMS["compound"](_noise((1500, 1200), "L"), others=OTHERS)
+        assert count <= figure.width * figure.height / (60 * 44) <= 1.5 * count
+    large = transform(_noise((1500, 1200), "L"), others=OTHERS)
     assert max(large.size) <= LONGEST_FIGURE + 200
+    with pytest.raises(ValueError, match=f"a figure of {count}"):
+        transform(image, others=OTHERS[: count - 2])
 
 
 def test_transforms_travel_to_workers() -> None:

@@ -66,8 +66,7 @@ def test_pixels_finds_resized_compressed_grey_and_brightened_copies_among_others
     for copy in copies:
         similarity = others @ encoder.encode([copy])[0]
         assert similarity.argmax() == 0
-        assert similarity[0] > 0.97
-        assert np.sort(similarity)[-2] < 0.9
+        assert similarity[0] > np.sort(similarity)[-2] + 0.15
 
 
 def test_pixels_finds_real_radiographs_under_changes(shared_data):
@@ -84,11 +83,10 @@ def test_pixels_alone_misses_a_flip_which_a_view_finds():
     encoder = open_encoder("pixels")
     image = scene(1)
     copy = encoder.encode([ImageOps.mirror(image)])[0]
-    assert encoder.encode([image])[0] @ copy < 0.8
-    named = dict(views(image))
-    found = encoder.encode(list(named.values())) @ copy
-    assert list(named)[int(found.argmax())] == "flipped horizontally"
-    assert found.max() > 0.999
+    names, rows = encoder.encode_views(image)
+    found = rows @ copy
+    assert names[int(found.argmax())] == "flipped horizontally"
+    assert found.max() > encoder.encode([image])[0] @ copy + 0.15
 
 
 def test_a_flat_picture_has_a_finite_vector():

@@ -29,6 +29,7 @@ from heldout.overlap.fingerprints import (
 from heldout.overlap.fingerprints.grey import centred
 from heldout.overlap.fingerprints.lanczos import across, reduce_grey, weights
 from heldout.overlap.fingerprints.phash import agrees_with_pillow
+from heldout.overlap.fingerprints.stripes import reduce_rows
 
 
 def distance(left: bytes, right: bytes) -> int:
@@ -85,13 +86,24 @@ def test_pdq_and_its_quality_are_the_reference_on_real_pictures(shared_data):
 def test_the_reduction_is_pillows_to_the_last_level(size):
     for grey in (noise(*size), np.asarray(smooth(*size))):
         expected = np.asarray(Image.fromarray(grey).resize((32, 32), Image.Resampling.LANCZOS))
-        sums = across(centred(grey), weights(size[0], 32))
+        sums = np.empty((32, size[1]), np.float32)
+        across(centred(grey), weights(size[0], 32), sums)
         assert np.array_equal(reduce_grey(grey, sums, 32), expected)
         # Sums as wrong as they are allowed to be change nothing.
         error = 0.9 * weights(size[0], 32).margin * 2**22
         for wrong in (sums - error, sums + error):
             if size[0] != 32:
                 assert np.array_equal(reduce_grey(grey, wrong.astype(np.float32), 32), expected)
+
+
+def test_stripes_of_any_size_give_the_same_numbers():
+    grey = np.asarray(smooth(300, 257))
+    whole, parts = np.empty((32, 257), np.float32), np.empty((32, 257), np.float32)
+    expected = reduce_rows(grey, whole)
+    for stripe in (1, 7000, 30000):
+        parts.fill(np.nan)
+        assert np.allclose(reduce_rows(grey, parts, stripe=stripe), expected, atol=1e-3)
+        assert np.array_equal(reduce_grey(grey, parts, 32), reduce_grey(grey, whole, 32))
 
 
 def test_the_fast_reduction_is_in_use_with_this_pillow():

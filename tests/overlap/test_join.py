@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from heldout.engine import open_engine
 from heldout.errors import InputError
 from heldout.overlap.join import Hits, JoinIndex, join, merge, select
-from heldout.overlap.join.projection import Projection
+from heldout.overlap.join.projection import PLAIN, Levels, Projection
 from heldout.overlap.join.similarity import exact_similarity, unit_queries
 
 MODES: list[dict[str, Any]] = [
@@ -72,35 +72,41 @@ def test_pruning_is_chosen_where_it_pays_and_not_where_it_cannot() -> None:
     queries, rows = unit_queries(embeddings(800, 1, 192)), embeddings(900, 2, 192)
     bars = np.full(len(queries), 0.95)
     structured = Projection.fit(queries, rows.astype(np.float32))
-    assert 0 < structured.choose(rows.astype(np.float32), bars) < 96
+    assert 0 < structured.choose(rows.astype(np.float32), bars).axes < 96
     noise = unit_queries(np.random.default_rng(3).standard_normal((1700, 192)))
     isotropic = Projection.fit(noise[:800], noise[800:])
-    assert isotropic.choose(noise[800:], np.full(800, 0.1)) == 0
+    assert isotropic.choose(noise[800:], np.full(800, 0.1)) == PLAIN
 
 
 def test_a_large_block_is_planned_and_a_small_one_is_not() -> None:
     queries, corpus = embeddings(700, 1), embeddings(50_000, 2)
     index = JoinIndex(queries, threshold=0.97)
     index.scan(corpus[:100])
-    assert index.axes == 0
+    assert index.levels == PLAIN
     found = index.scan(corpus)
-    assert index.axes > 0
+    assert index.levels.axes > 0
     assert same(found, JoinIndex(queries, threshold=0.97, axes=0).scan(corpus))
 
 
-@pytest.mark.parametrize("axes", [14, 30])
-def test_the_bound_is_never_below_the_similarity(axes: int) -> None:
+@pytest.mark.parametrize("levels", [Levels(14, 14), Levels(30, 30), Levels(14, 30)])
+@pytest.mark.parametrize("most", [16, 254])
+def test_the_bound_is_never_below_the_similarity(levels: Levels, most: int) -> None:
     queries = unit_queries(embeddings(200, 5))
     rows = embeddings(1000, 6).astype(np.float32)
     rows[:200] = queries  # the tightest case: the bound of a vector with itself
-    projection = Projection.fit(queries, rows)
+    projection = Projection.fit(queries, rows, most)
+    levels = Levels(*(min(count, len(projection.basis)) for count in levels))
     squares = np.einsum("ij,ij->i", rows, rows)
-    ours = projection.side_of_queries(axes, np.zeros(len(queries)))
-    theirs = projection.side_of_rows(axes, rows, squares)
+    ours, again = projection.sides_of_queries(levels, np.zeros(len(queries)))
+    theirs, more = projection.sides_of_rows(levels, rows, squares)
     exact = queries.astype(np.float64) @ rows.T.astype(np.float64)
     bound = ours.astype(np.float64) @ theirs.T.astype(np.float64)
     assert (bound >= exact).all()
     assert (bound - exact).min() < 0.01  # and it says something
+    if levels.more > levels.axes:
+        refined = bound + again.astype(np.float64) @ more.T.astype(np.float64)
+        assert (refined >= exact - projection.margin(levels.more)).all()
+        assert (refined < bound).mean() > 0.99
 
 
 def test_pairs_at_the_threshold_are_kept_and_just_below_are_not() -> None:
@@ -175,6 +181,51 @@ def test_workers_and_memory_change_nothing(tmp_path: Path) -> None:
     assert same(join(index, paths, memory=2**20), whole)
     with open_engine("local", workers=2) as engine:
         assert same(join(index, paths, engine=engine, memory=2**20), whole)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_sorted_corpus_in_many_files_gives_the_same_bits(
+    mode: dict[str, Any], tmp_path: Path
+) -> None:
+    queries, corpus = embeddings(60, 1), embeddings(9000, 2)
+    corpus = corpus[np.argsort(corpus[:, 0].astype(np.float32))]
+    corpus[77], corpus[8000] = 0, np.nan
+    paths = [tmp_path / f"{number:02d}.npy" for number in range(70)]
+    for path, part in zip(paths, np.array_split(corpus, 70), strict=True):
+        np.save(path, np.asfortranarray(part) if path.name == "05.npy" else part)
+    np.save(tmp_path / "empty.npy", corpus[:0])
+    found = join(JoinIndex(queries, axes=14, **mode), [*paths, tmp_path / "empty.npy"])
+    assert found.unusable.tolist() == [77, 8000]
+    usable = np.delete(np.arange(9000), [77, 8000])
+    expected = brute_force(queries, corpus[usable], **mode)
+    assert np.array_equal(found.position, usable[expected.position])
+    assert np.array_equal(found.similarity, expected.similarity)
+
+
+def test_a_sample_gives_a_floor_that_is_not_above_the_nearest() -> None:
+    queries, corpus = embeddings(50, 1), embeddings(3000, 2)
+    index = JoinIndex(queries, k=3, axes=14)
+    floor = index.prepare(corpus[::3], 3000)
+    third = brute_force(queries, corpus, k=3).similarity.reshape(50, 3)[:, 2]
+    assert floor is not None
+    assert (floor <= third).all()
+    assert (floor > third - 0.5).all()
+    assert JoinIndex(queries, threshold=0.9, axes=14).prepare(corpus[::3], 3000) is None
+
+
+def test_double_precision_rows_are_read_as_single() -> None:
+    queries, corpus = embeddings(50, 1), embeddings(500, 2).astype(np.float32)
+    wide = corpus.astype(np.float64) * (1 + 1e-12)
+    index = JoinIndex(queries, k=3)
+    assert same(index.scan(wide), index.scan(wide.astype(np.float32)))
+
+
+def test_a_file_that_was_cut_short_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "cut.npy"
+    np.save(path, embeddings(3000, 2))
+    path.write_bytes(path.read_bytes()[:-4096])
+    with pytest.raises(InputError, match="cut.npy"):
+        join(JoinIndex(embeddings(45, 1), k=1), [path])
 
 
 def test_wrong_inputs_are_refused_with_a_sentence(tmp_path: Path) -> None:

@@ -12,7 +12,17 @@ import polars as pl
 from heldout.benchmark import Benchmark
 from heldout.benchmark.check import check
 from heldout.corpus import Corpus
-from heldout.detect import Finding, adjust, image_nearness, image_overlap
+from heldout.detect import (
+    Finding,
+    adjust,
+    count_kinds,
+    image_nearness,
+    image_overlap,
+    joined_leakage,
+    leaks,
+    text_kinds,
+    text_overlap,
+)
 from heldout.engine import Engine
 from heldout.errors import InputError
 from heldout.overlap import NearSearch, scan
@@ -20,9 +30,11 @@ from heldout.overlap.calibrate import calibrate
 from heldout.overlap.calibration.calibration import Calibration, calibrations
 from heldout.overlap.calibration.measure import CalibrationPlan
 from heldout.overlap.calibration.record import calibration_record
+from heldout.overlap.text import TextSearch
+from heldout.overlap.texts import forget_texts, scan_texts
 from heldout.report import write_report
-from heldout.store import Run
-from heldout.verdict import Claim, nearness_claims, overlap_claims
+from heldout.store import SCHEMAS, Run
+from heldout.verdict import Claim, nearness_claims, overlap_claims, text_claim
 
 
 @dataclass
@@ -49,14 +61,19 @@ def audit_overlap(
     *,
     near: NearSearch | None = None,
     calibration: CalibrationPlan | None = None,
-    quiet: bool = False,
     hashes: bool = True,
+    text: TextSearch | None = None,
+    quiet: bool = False,
 ) -> Conclusion:
     """Everything `heldout overlap` does. A killed call continues where it was when called again."""
     plan = calibration or CalibrationPlan()
     with run.writing():
         scan(benchmark, corpora, run, engine, near=near, hashes=hashes, quiet=quiet)
         calibrate(benchmark, corpora, run, engine, near=near, plan=plan, quiet=quiet)
+        if text is None:
+            forget_texts(run)
+        else:
+            scan_texts(benchmark, corpora, run, engine, text, quiet=quiet)
         run.write_json("check.json", check(benchmark).model_dump(mode="json"))
         return conclude(run)
 
@@ -84,6 +101,9 @@ def conclude(run: Run) -> Conclusion:
         )
         findings += found
         claims += overlap_claims(found, scanned)
+    findings_of_words, claims_of_words = _words(run, items, matches, benchmark)
+    findings += findings_of_words
+    claims += claims_of_words
     calibrated = _calibrations(run, items)
     nearness = [image_nearness(items, matches, one, benchmark=benchmark) for one in calibrated]
     adjusted = iter(adjust([finding for found in nearness for finding in found]))
@@ -100,6 +120,40 @@ def conclude(run: Run) -> Conclusion:
     })  # fmt: skip
     report = write_report(run, findings, claims, calibrated)
     return Conclusion(run, findings, claims, report)
+
+
+def _words(
+    run: Run, items: pl.DataFrame, matches: pl.DataFrame, benchmark: str
+) -> tuple[list[Finding], list[Claim]]:
+    """What leaked of each item (the table leaks), and what a text search says, if there was one."""
+    texts = run.manifest().get("text", {})
+    found = _frame(run, "text_matches") if texts else _empty("text_matches")
+    leaked = leaks(matches, found)
+    run.write_table("leaks", leaked.to_arrow().cast(SCHEMAS["leaks"]))
+    queries = _frame(run, "text_queries") if texts else _empty("text_queries")
+    kinds = text_kinds(found, matches)
+    findings: list[Finding] = []
+    claims: list[Claim] = []
+    for corpus, scanned in texts.items():
+        per_method = text_overlap(
+            items,
+            found,
+            queries,
+            benchmark=benchmark,
+            corpus=corpus,
+            documents=scanned["counts"].get("text_documents", 0),
+            methods=scanned["methods"],
+        )
+        joined = joined_leakage(items, leaked, benchmark=benchmark, corpus=corpus)
+        findings += [*per_method, joined]
+        claims.append(text_claim(per_method, joined, count_kinds(kinds, corpus), scanned))
+    return findings, claims
+
+
+def _empty(name: str) -> pl.DataFrame:
+    frame = pl.from_arrow(SCHEMAS[name].empty_table())
+    assert isinstance(frame, pl.DataFrame)
+    return frame
 
 
 def _calibrations(run: Run, items: pl.DataFrame) -> list[Calibration]:

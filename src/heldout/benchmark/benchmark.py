@@ -7,7 +7,7 @@ import hashlib
 import json
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -43,15 +43,21 @@ class Benchmark:
         return self.identify()
 
     def identify(
-        self, step: Callable[[], None] = lambda: None
+        self,
+        step: Callable[[], None] = lambda: None,
+        known: Mapping[str, Digests] | None = None,
     ) -> dict[ImageRef, Digests | ImageError]:
-        """``digests``, calling ``step`` after every image: for work that shows its progress."""
+        """``digests``, calling ``step`` after every image: for work that shows its progress.
+
+        Images whose bytes are among the ``known`` (by byte digest) are not decoded once more.
+        """
         if "digests" in self.__dict__:
             return self.digests
         found: dict[ImageRef, Digests | ImageError] = {}
+        one = functools.partial(_identify, known or {})
         # Threads: decoding and hashing release the interpreter lock.
         with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-            for ref, digests in zip(self.images, pool.map(_identify, self.images), strict=True):
+            for ref, digests in zip(self.images, pool.map(one, self.images), strict=True):
                 found[ref] = digests
                 step()
         self.__dict__["digests"] = found  # where cached_property keeps it
@@ -124,8 +130,9 @@ class Benchmark:
         return found.pixels if isinstance(found, Digests) else f"image:{ref.name}"
 
 
-def _identify(ref: ImageRef) -> Digests | ImageError:
+def _identify(known: Mapping[str, Digests], ref: ImageRef) -> Digests | ImageError:
     try:
-        return digest_image(ref)
+        found = known.get(byte_digest(ref.read())) if known else None
+        return found or digest_image(ref)
     except ImageError as error:
         return error

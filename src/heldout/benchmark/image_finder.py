@@ -16,7 +16,7 @@ _FOLDERS = (
     "val2017", "test2017",
 )  # fmt: skip
 # Folders that hold only the tables of a dataset: its images lie beside them.
-_TABLE_FOLDERS = ("annotations", "annotation", "qa_information", "open-access", "restricted-access")
+TABLE_FOLDERS = ("annotations", "annotation", "qa_information", "open-access", "restricted-access")
 _EXTENSIONS = ("", ".jpg", ".png", ".jpeg", ".webp", ".JPG", ".JPEG", ".dcm")
 _MAX_DEPTH = 8  # lists in lists: no dataset nests its images deeper
 _BASE64 = re.compile(r"[A-Za-z0-9+/\s]{120,}={0,2}\s*", re.ASCII)
@@ -32,7 +32,7 @@ class ImageFinder:
     def __init__(self, root: Path, images: Path | None = None, split: str | None = None) -> None:
         self.bases = [images or root]
         place = self.bases[0]
-        while images is None and place.name.lower() in _TABLE_FOLDERS:
+        while images is None and place.name.lower() in TABLE_FOLDERS:
             place = place.parent
             self.bases.append(place)
         names = list(_FOLDERS)

@@ -88,14 +88,36 @@ def read_examples(
             asked = _Asked(chosen, optional, settings, False, mapping or {}, images)
             yield from _examples(rows, asked, Path(), where)
         return
-    asked = _Asked(wanted, optional, settings, preset is not None, mapping or {}, images)
-    for file in locate(wanted, reader, several=settings is not None and settings.several):
+    for file, examples in examples_by_file(
+        source, preset=preset, mapping=mapping, images=images, reader=reader
+    ):
         if used is not None:
             used.add(file.reader.name)
-        try:
-            yield from _file_examples(file, asked)
-        except OSError as error:  # a disk that fails, a file that may not be opened
-            raise unreadable(file.path, error) from error
+        yield from examples
+
+
+def examples_by_file(
+    source: Source,
+    *,
+    preset: str | None = None,
+    mapping: Mapping[str, str] | None = None,
+    images: str | Path | None = None,
+    reader: str | None = None,
+) -> Iterator[tuple[DataFile, Iterator[Example | Dropped]]]:
+    """The data files of ``source`` in order, each with its examples. Not for what the hub keeps."""
+    settings = find_preset(preset or source.location, by_name=preset is not None)
+    wanted = settings.selected(source) if settings is not None else source
+    optional = frozenset(wanted.selection) - frozenset(source.selection)
+    asked = _Asked(wanted, optional, settings, preset is not None, mapping or {}, images)
+    for file in locate(wanted, reader, several=settings is not None and settings.several):
+        yield file, _guarded(file, asked)
+
+
+def _guarded(file: DataFile, asked: _Asked) -> Iterator[Example | Dropped]:
+    try:
+        yield from _file_examples(file, asked)
+    except OSError as error:  # a disk that fails, a file that may not be opened
+        raise unreadable(file.path, error) from error
 
 
 @dataclass(frozen=True)

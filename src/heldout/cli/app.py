@@ -7,7 +7,19 @@ import sys
 import typer
 
 from heldout import __version__
-from heldout.cli import check, demo, lab, matrix, overlap, report
+from heldout.cli import (
+    check,
+    demo,
+    detect,
+    gate,
+    impact,
+    lab,
+    lab_confound,
+    matrix,
+    overlap,
+    report,
+    sanitize,
+)
 from heldout.cli.show import complain
 from heldout.errors import HeldoutError
 
@@ -23,7 +35,12 @@ app.command("check", epilog=check.EXAMPLE)(check.check_command)
 app.command("overlap", epilog=overlap.EXAMPLE)(overlap.overlap_command)
 app.command("report", epilog=report.EXAMPLE)(report.report_command)
 app.command("matrix", epilog=matrix.EXAMPLE)(matrix.matrix_command)
+app.command("sanitize", epilog=sanitize.EXAMPLE)(sanitize.sanitize_command)
+app.command("gate", epilog=gate.EXAMPLE)(gate.gate_command)
+app.command("impact", epilog=impact.EXAMPLE)(impact.impact_command)
 app.command("demo", epilog=demo.EXAMPLE)(demo.demo_command)
+app.command("detect", epilog=detect.EXAMPLE)(detect.detect_command)
+lab.app.command("confound", epilog=lab_confound.EXAMPLE)(lab_confound.confound_command)
 app.add_typer(lab.app, name="lab")
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import shlex
 import sys
 from enum import StrEnum
@@ -14,6 +13,7 @@ import typer
 from heldout.benchmark import read_benchmark
 from heldout.cli.options import EngineName, Images, Json, Workers
 from heldout.cli.show import console, print_json
+from heldout.corpus import open_corpus
 from heldout.engine import open_engine
 from heldout.errors import InputError, require
 from heldout.lab import (
@@ -24,7 +24,9 @@ from heldout.lab import (
     study_transforms,
     write_studies,
 )
-from heldout.overlap.encoders import open_encoder, views
+from heldout.overlap.encoders import open_encoder
+from heldout.overlap.neighbours import NEAREST
+from heldout.overlap.parts import parts
 
 EXAMPLE = (
     "Example: heldout lab transforms data/vqa_rad#split=test --queries 60 --out runs/transforms"
@@ -57,6 +59,25 @@ def transforms_command(
     verify: Annotated[
         bool, typer.Option("--verify", help="Also let registration judge the nearest (slower).")
     ] = False,
+    among: Annotated[
+        list[str],
+        typer.Option(
+            "--among", metavar="CORPUS", help="Other pictures to search in as well; repeatable."
+        ),
+    ] = [],  # noqa: B006 - typer copies defaults
+    nearest: Annotated[
+        int, typer.Option("--nearest", min=1, help="Shortlist of each picture, as in overlap.")
+    ] = NEAREST,
+    pairs: Annotated[
+        int,
+        typer.Option(
+            "--pairs", min=0, help="With --verify: pairs of different pictures to judge, about."
+        ),
+    ] = 0,
+    group: Annotated[
+        str | None,
+        typer.Option("--group", metavar="COLUMN", help="… that agree in this column (a modality)."),
+    ] = None,
     images: Images = None,
     engine: EngineName = "local",
     workers: Workers = None,
@@ -72,20 +93,30 @@ def transforms_command(
         from heldout.overlap.registration import cheap_features, register
 
         judge = judge_by_registration(register, prepare=cheap_features)
-    plan = Plan(transforms=only or tuple(TRANSFORMS), queries=queries, side=side.value, seed=seed)
-    collection = collect(read_benchmark(bench, images=images))
+    plan = Plan(
+        transforms=only or tuple(TRANSFORMS),
+        queries=queries,
+        shortlist=nearest,
+        pairs=pairs,
+        group=group,
+        side=side.value,
+        seed=seed,
+    )
+    others = [open_corpus(source) for source in among]
+    collection = collect(read_benchmark(bench, images=images), among=others, group=group)
     with open_engine(engine, workers) as chosen:
         studies = [
             study_transforms(
                 collection,
-                open_encoder(spec),
+                opened,
                 plan,
-                views=functools.partial(views, thorough=spec == "pixels"),
+                views=opened.encode_views,
+                parts=parts,
                 judge=judge,
                 engine=chosen,
                 quiet=as_json,
             )
-            for spec in encoder
+            for opened in map(open_encoder, encoder)
         ]
     paths = write_studies(studies, out, command=shlex.join(["heldout", *sys.argv[1:]]))
     if as_json:

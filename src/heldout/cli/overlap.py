@@ -17,6 +17,7 @@ from heldout.cli.calibration import (
     SecondEncoder,
     calibration_plan,
 )
+from heldout.cli.gate import Gated, shut
 from heldout.cli.options import (
     EngineName,
     Images,
@@ -29,7 +30,9 @@ from heldout.cli.options import (
     parse_named,
 )
 from heldout.cli.show import complain, console, identify, print_claims, print_json
+from heldout.cli.text import Text, TextEncoder, text_search
 from heldout.corpus import open_corpus
+from heldout.cure import write_gate
 from heldout.engine import open_engine
 from heldout.errors import InputError, require
 from heldout.overlap import NearSearch
@@ -68,6 +71,13 @@ def overlap_command(
     nearest: Annotated[
         int, typer.Option("--nearest", min=1, help="Neighbours of each picture to verify.")
     ] = NEAREST,
+    text: Text = False,
+    text_encoder: TextEncoder = None,
+    gate: Gated = False,
+    alpha: Alpha = ALPHA,
+    null: NullSource = None,
+    control: Controls = [],  # noqa: B006 - typer copies defaults
+    second_encoder: SecondEncoder = [],  # noqa: B006 - typer copies defaults
     embeddings: Annotated[
         Path | None,
         typer.Option(
@@ -80,10 +90,6 @@ def overlap_command(
         bool,
         typer.Option("--exact", help="Only equal bytes and pixels: faster, and blind to the rest."),
     ] = False,
-    alpha: Alpha = ALPHA,
-    null: NullSource = None,
-    control: Controls = [],  # noqa: B006 - typer copies defaults
-    second_encoder: SecondEncoder = [],  # noqa: B006 - typer copies defaults
     engine: EngineName = "local",
     workers: Workers = None,
     mapping: Map = [],  # noqa: B006 - typer copies defaults
@@ -106,7 +112,7 @@ def overlap_command(
         bench, preset=preset, mapping=parse_map(mapping), images=images, reader=reader
     )
     corpora = [
-        open_corpus(source, name=name) for name, source in (parse_named(text) for text in against)
+        open_corpus(source, name=name) for name, source in (parse_named(one) for one in against)
     ]
     calibration = calibration_plan(encoder, alpha, null, control, second_encoder)
     run = Run.create(out, seed=seed)
@@ -124,12 +130,17 @@ def overlap_command(
             run,
             chosen,
             near=near,
-            calibration=calibration,
             hashes=not exact,
+            calibration=calibration,
+            text=text_search(text, text_encoder),
             quiet=as_json,
         )
+    gated = write_gate(run, run.path / "gate") if gate else None
     if as_json:
-        print_json(conclusion.as_json())
-        return
-    print_claims(conclusion.claims)
-    console().print(f"\nreport: {conclusion.report}", soft_wrap=True)
+        told = conclusion.as_json()
+        print_json(told if gated is None else {**told, "gate": gated.as_json()})
+    else:
+        print_claims(conclusion.claims)
+        console().print(f"\nreport: {conclusion.report}", soft_wrap=True)
+    if gated is not None:
+        shut(gated, quiet=as_json)

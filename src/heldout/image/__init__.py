@@ -1,7 +1,15 @@
 """One picture: where its bytes are, how to decode them safely, what identifies it."""
 
-from heldout.image.decode import decode, native_size, to_rgb
-from heldout.image.digest import Digests, byte_digest, digest_bytes, digest_image, pixel_digest
+from heldout.image.buffer import grey_plane
+from heldout.image.decode import decode, decode_shrunk, native_size, to_rgb
+from heldout.image.digest import (
+    PIXEL_DIGEST,
+    Digests,
+    byte_digest,
+    digest_bytes,
+    digest_image,
+    pixel_digest,
+)
 from heldout.image.location import (
     ArrowCell,
     EncodedText,
@@ -19,6 +27,7 @@ from heldout.image.reference import ImageRef
 __all__ = [
     "MAX_BYTES",
     "MAX_PIXELS",
+    "PIXEL_DIGEST",
     "ArrowCell",
     "Digests",
     "EncodedText",
@@ -33,8 +42,10 @@ __all__ = [
     "TextField",
     "byte_digest",
     "decode",
+    "decode_shrunk",
     "digest_bytes",
     "digest_image",
+    "grey_plane",
     "native_size",
     "pixel_digest",
     "to_rgb",

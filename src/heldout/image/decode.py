@@ -27,6 +27,7 @@ FORMATS = (
     "TGA", "PCX",
 )  # fmt: skip
 
+ORIENTATION = 0x0112  # the EXIF tag that says how a picture was held
 
 # Under this key of a decoded image's ``info`` stands the digest of its file, where decoding lost bits.
 REDUCED = "heldout reduced"
@@ -51,13 +52,38 @@ def decode(data: bytes, *, max_pixels: int = MAX_PIXELS) -> Image.Image:
         raise _explain(error, len(data)) from error
 
 
+def decode_shrunk(
+    data: bytes, least: int, *, max_pixels: int = MAX_PIXELS
+) -> tuple[Image.Image, int]:
+    """The picture at 1/1, 1/2, 1/4 or 1/8 of its size, and which: for looking at, never for a digest.
+
+    JPEG alone can be decoded small, and as greys, for less; no side becomes shorter than ``least``.
+    Every other format comes as ``decode`` gives it.
+    """
+    if is_dicom(data):
+        return decode_dicom(data, max_pixels), 1
+    image = _open(data, max_pixels)
+    if image.format != "JPEG":
+        return decode(data, max_pixels=max_pixels), 1
+    width, height = image.size
+    shrunk = 1
+    while shrunk < 8 and min(width, height) // (2 * shrunk) >= least:
+        shrunk *= 2
+    try:
+        image.draft("L", (width // shrunk, height // shrunk))
+        image.load()
+        return _native(image), shrunk
+    except Exception as error:  # any decoder may fail in its own way on hostile bytes
+        raise _explain(error, len(data)) from error
+
+
 def native_size(data: bytes, *, max_pixels: int = MAX_PIXELS) -> tuple[int, int]:
     """Width and height as ``decode`` would return them, from the header alone."""
     if is_dicom(data):
         return dicom_size(data, max_pixels)
     image = _open(data, max_pixels)
     try:
-        quarter_turn = image.getexif().get(0x0112, 1) in (5, 6, 7, 8)
+        quarter_turn = image.getexif().get(ORIENTATION, 1) in (5, 6, 7, 8)
     except Exception:  # a broken EXIF block does not make the picture unreadable
         quarter_turn = False
     return (image.height, image.width) if quarter_turn else image.size
@@ -113,7 +139,10 @@ def _formats() -> tuple[str, ...]:
 
 def _native(image: Image.Image) -> Image.Image:
     with contextlib.suppress(Exception):  # a broken EXIF block: show the pixels as they are stored
-        image = ImageOps.exif_transpose(image) or image
+        # exif_transpose copies what lies straight, too: the price of letting go of the file's reader,
+        # which has nothing left to read in these two formats.
+        if image.format not in ("JPEG", "PNG") or image.getexif().get(ORIENTATION, 1) != 1:
+            image = ImageOps.exif_transpose(image) or image
     if image.mode in ("P", "PA"):
         transparent = image.mode == "PA" or "transparency" in image.info
         image = image.convert("RGBA" if transparent else "RGB")

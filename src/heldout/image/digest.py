@@ -6,8 +6,10 @@ import hashlib
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 from PIL import Image
 
+from heldout.image.buffer import grey_plane
 from heldout.image.decode import REDUCED, decode
 from heldout.image.problem import MAX_PIXELS
 from heldout.image.reference import ImageRef
@@ -16,6 +18,8 @@ from heldout.image.reference import ImageRef
 # the others, shows nothing that could identify it. A label map spans few levels and shows a lot.
 BLANK_RANGE = 3
 BLANK_SHARE = 0.01
+# What a pixel digest is taken of; part of the identity of everything that stores one.
+PIXEL_DIGEST = "sha256/2"
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,15 +39,21 @@ def byte_digest(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def pixel_digest(image: Image.Image) -> str:
+def pixel_digest(image: Image.Image, plane: NDArray[np.uint8] | None = None) -> str:
     """SHA-256 of mode, shape and native pixels: equal for a PNG and a lossless WebP of one picture.
+
+    Of an RGB picture whose channels are equal in every pixel one channel is digested, and the header
+    says so: three times the bytes would identify it no better. ``plane`` is its ``grey_plane`` where
+    the caller has it already.
 
     Where decoding lost bits (16-bit colours), the file's own digest joins in: two pictures that
     differ only in what was lost are two, and only the same file is the same.
     """
-    hasher = hashlib.sha256(f"{image.mode} {image.width}x{image.height}\n".encode())
+    plane = grey_plane(image) if plane is None else plane
+    grey = " grey" if plane is not None and image.mode == "RGB" else ""
+    hasher = hashlib.sha256(f"{image.mode} {image.width}x{image.height}{grey}\n".encode())
     hasher.update(str(image.info.get(REDUCED, "")).encode())
-    hasher.update(image.tobytes())
+    hasher.update(image.tobytes() if plane is None else plane.data)
     return hasher.hexdigest()
 
 

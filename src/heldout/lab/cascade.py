@@ -13,23 +13,25 @@ from PIL import Image
 
 from heldout.engine import Engine, progress
 from heldout.errors import HeldoutError
-from heldout.lab.collection import Collection
+from heldout.lab.collection import Collection, Item
 from heldout.lab.queries import QueryMaker, Side, as_published
 from heldout.lab.tally import Tally
 
 COPY_RELATIONS = frozenset({"same image", "transformed copy"})
+UNDECIDED = "undecided"
+CHANGED = "changed in part"  # a copy that may show something else now is for people, as in an audit
 
 
 @dataclass(frozen=True)
 class Judge:
-    """``same(query, candidate)`` says whether two pictures are one.
+    """``same(query, candidate)`` says whether two pictures are one; None leaves it to people.
 
     ``prepare`` turns a picture into what ``same`` wants (its local features); it is called once
     per picture and query, not once per pair. Both travel to workers, so modules have to define them.
     """
 
     identity: str
-    same: Callable[[Any, Any], bool]
+    same: Callable[[Any, Any], bool | None]
     prepare: Callable[[Image.Image], Any] | None = None
 
     def prepared(self, image: Image.Image) -> Any:
@@ -40,8 +42,11 @@ class Judge:
 class _Accepts:
     register: Callable[[Any, Any], Any]
 
-    def __call__(self, query: Any, candidate: Any) -> bool:
-        return self.register(query, candidate).relation in COPY_RELATIONS
+    def __call__(self, query: Any, candidate: Any) -> bool | None:
+        found = self.register(query, candidate)
+        if found.relation == UNDECIDED or CHANGED in found.transform:
+            return None
+        return found.relation in COPY_RELATIONS
 
 
 def judge_by_registration(
@@ -50,7 +55,8 @@ def judge_by_registration(
     identity: str = "registration",
     prepare: Callable[[Image.Image], Any] | None = None,
 ) -> Judge:
-    """A judge from ``register(query, candidate)``, whose result has a ``relation``."""
+    """A judge from ``register(query, candidate)``, whose result has a ``relation`` and a
+    ``transform`` in words."""
     return Judge(identity, _Accepts(register), prepare)
 
 
@@ -60,6 +66,7 @@ class Judged:
 
     shortlisted: NDArray[np.bool_]
     accepted: NDArray[np.bool_]
+    undecided: NDArray[np.bool_]
     others: NDArray[np.int64]  # pairs of different pictures that were judged
     false: NDArray[np.int64]  # … and accepted
     accepted_others: list[tuple[str, str, int, float]]  # query, transform, position, similarity
@@ -73,8 +80,8 @@ class _Task(NamedTuple):
 
 class _Answer(NamedTuple):
     transform: int
-    own: bool
-    others: list[bool]
+    own: bool | None
+    others: list[bool | None]
 
 
 def judge_shortlists(
@@ -85,22 +92,29 @@ def judge_shortlists(
     judge: Judge,
     engine: Engine | None = None,
     *,
+    shortlist: int,
     side: Side = "query",
     quiet: bool = False,
 ) -> Judged:
     """Judge every query against its own picture and against the most similar others.
 
     The own picture is judged even where the encoder would not have proposed it, so that the
-    judge's misses and the encoder's can be told apart.
+    judge's misses and the encoder's can be told apart. Of others, as many are judged as the tally
+    listed, which may be more than the shortlist holds.
     """
     places, similarities = counted.others()
-    depth = places.shape[2]
     shape = counted.made.shape
-    # Ties go against the query: as many others at its level may be listed before its own picture.
-    shortlisted = counted.made & (counted.above + counted.level < depth)
-    accepted = np.zeros(shape, np.bool_)
+    shortlisted = counted.among(shortlist)
+    accepted, undecided = np.zeros(shape, np.bool_), np.zeros(shape, np.bool_)
     others, false = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
     alarms: list[tuple[str, str, int, float]] = []
+
+    queried = {position: query for query, position in enumerate(positions)}
+
+    def again(position: int, place: int) -> bool:
+        """Two queries that list each other are one pair of pictures; the earlier one judges it."""
+        other = queried.get(place, len(positions))
+        return other < queried[position] and position in places[other, 0]
 
     def tasks() -> Iterator[_Task]:
         for query, position in enumerate(positions):
@@ -109,25 +123,27 @@ def judge_shortlists(
                 for column in np.flatnonzero(counted.made[query])
             ]
             if side == "corpus":  # one query under all transforms: its others are judged once
-                rows = [rows[0], *((column, []) for column, _ in rows[1:])]
+                column, listed = rows[0]
+                once = [place for place in listed if not again(position, place)]
+                rows = [(column, once), *((column, []) for column, _ in rows[1:])]
             yield _Task(query, position, rows)
 
     function = functools.partial(_judge_query, collection, maker, judge, side)
     with progress("judging pairs", len(positions), "pictures", disabled=quiet) as step:
         for task, answers in _answers(function, tasks(), engine):
             for answer, (column, listed) in zip(answers, task.candidates, strict=True):
-                accepted[task.query, column] = answer.own
+                accepted[task.query, column] = answer.own is True
+                undecided[task.query, column] = answer.own is None
                 others[task.query, column] = len(listed)
-                false[task.query, column] = sum(answer.others)
+                false[task.query, column] = answer.others.count(True)
                 name = collection.items[task.position].name
-                for rank, wrong in enumerate(answer.others):
+                for place, wrong in zip(listed, answer.others, strict=True):
                     if wrong:
+                        rank = int(np.flatnonzero(places[task.query, column] == place)[0])
                         similarity = float(similarities[task.query, column, rank])
-                        alarms.append(
-                            (name, maker.transforms[column].name, listed[rank], similarity)
-                        )
+                        alarms.append((name, maker.transforms[column].name, place, similarity))
             step()
-    return Judged(shortlisted, accepted, others, false, sorted(alarms))
+    return Judged(shortlisted, accepted, undecided, others, false, sorted(alarms))
 
 
 def _answers(
@@ -143,6 +159,11 @@ def _answers(
         yield outcome.task, outcome.value
 
 
+@functools.lru_cache(maxsize=512)
+def _prepared(judge: Judge, item: Item) -> Any:
+    return judge.prepared(as_published(item))  # queries that look alike have the same others
+
+
 def _judge_query(
     collection: Collection, maker: QueryMaker, judge: Judge, side: Side, task: _Task
 ) -> list[_Answer]:
@@ -150,9 +171,8 @@ def _judge_query(
     original = as_published(item)
     plain = judge.prepared(original)
 
-    @functools.lru_cache(maxsize=64)
     def candidate(position: int) -> Any:
-        return judge.prepared(as_published(collection.items[position]))
+        return _prepared(judge, collection.items[position])
 
     answers = []
     for column, listed in task.candidates:
@@ -160,6 +180,6 @@ def _judge_query(
         assert image is not None  # only made transforms are listed
         transformed = judge.prepared(image)
         query, copy = (transformed, plain) if side == "query" else (plain, transformed)
-        wrong = [bool(judge.same(query, candidate(position))) for position in listed]
-        answers.append(_Answer(column, bool(judge.same(query, copy)), wrong))
+        wrong = [judge.same(query, candidate(position)) for position in listed]
+        answers.append(_Answer(column, judge.same(query, copy), wrong))
     return answers

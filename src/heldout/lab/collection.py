@@ -7,6 +7,7 @@ names somebody has found to be copies by registration or by eye.
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import os
 from collections.abc import Iterable, Iterator
@@ -16,6 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from heldout.benchmark import Benchmark
+from heldout.benchmark.example import canonical_metadata
 from heldout.corpus import Corpus
 from heldout.errors import InputError
 from heldout.image import ImageError, ImageRef, pixel_digest, to_rgb
@@ -31,6 +33,8 @@ class Item:
     image: ImageRef
     digest: str  # of its pixels as 8-bit RGB: grey stored as colour is the same picture
     cluster: str  # what it shares a patient or slide with; itself where nothing is known
+    group: str = ""  # modality, organ …: what different pictures must agree in to be hard to tell
+    searched_only: bool = False  # never queried with
 
 
 @dataclass(frozen=True)
@@ -58,34 +62,43 @@ class Collection:
 
     def sample(self, count: int | None, seed: int) -> list[int]:
         """Positions of ``count`` queries, all when there are no more than that."""
-        if count is None or count >= len(self.items):
-            return list(range(len(self.items)))
-        order = np.random.default_rng([seed, 2]).permutation(len(self.items))
-        return sorted(order[:count].tolist())
+        own = [index for index, item in enumerate(self.items) if not item.searched_only]
+        if count is None or count >= len(own):
+            return own
+        order = np.random.default_rng([seed, 2]).permutation(len(own))
+        return sorted(own[index] for index in order[:count].tolist())
 
 
 def collect(
     source: Benchmark | Corpus,
     *,
+    among: Iterable[Benchmark | Corpus] = (),
+    group: str | None = None,
     copies: Iterable[tuple[str, str]] = (),
     limit: int | None = None,
 ) -> Collection:
     """Every distinct, readable picture of ``source`` that shows something, in its order.
 
-    Of each pair in ``copies`` (names of pictures known to be the same) the later one is left out.
+    Those of ``among`` follow: they are searched, never queried with. ``group`` names a column of a
+    benchmark (its modality, say). Of each pair in ``copies`` (names of pictures known to be the
+    same) the later one is left out.
     """
     dropped: list[Dropped] = []
-    listed = list(itertools.islice(_pictures(source, dropped), limit))
-    if repeated := len(listed) - len({name for name, _, _ in listed}):
+    listed = list(itertools.islice(_pictures(source, group, dropped), limit))
+    own = len(listed)
+    for other in among:
+        listed += _pictures(other, group, dropped)
+    if repeated := len(listed) - len({one.name for one in listed}):
         # Two pictures may share a name (a.jpg in two folders); evidence has to say which is meant.
-        listed = [(image.source, image, cluster) for _, image, cluster in listed]
-    known = _partners(copies, {name for name, _, _ in listed}, bool(repeated))
+        listed = [dataclasses.replace(one, name=one.image.source) for one in listed]
+    known = _partners(copies, {one.name for one in listed}, bool(repeated))
     seen: dict[str, str] = {}
     items: list[Item] = []
     kept: set[str] = set()
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:  # decoding releases the interpreter lock
-        digests = pool.map(_digest, (image for _, image, _ in listed))
-        for (name, image, cluster), found in zip(listed, digests, strict=True):
+        digests = pool.map(_digest, (one.image for one in listed))
+        for index, (one, found) in enumerate(zip(listed, digests, strict=True)):
+            name = one.name
             if isinstance(found, ImageError):
                 dropped.append(Dropped(STAGE, name, found.reason, found.detail))
             elif found == "":
@@ -95,27 +108,38 @@ def collect(
             else:
                 seen[found] = name
                 kept.add(name)
-                items.append(Item(name, image, found, cluster or found))
+                items.append(
+                    dataclasses.replace(
+                        one, digest=found, cluster=one.cluster or found, searched_only=index >= own
+                    )
+                )
     return Collection(source.name, tuple(items), tuple(dropped))
 
 
 def _pictures(
-    source: Benchmark | Corpus, dropped: list[Dropped]
-) -> Iterator[tuple[str, ImageRef, str | None]]:
+    source: Benchmark | Corpus, group: str | None, dropped: list[Dropped]
+) -> Iterator[Item]:
+    """Pictures whose digest is not known yet; the cluster is empty where nothing names one."""
     if isinstance(source, Benchmark):
         dropped += source.dropped
-        clusters = {
-            ref: example.cluster for example in reversed(source.examples) for ref in example.images
-        }
+        first = {ref: one for one in reversed(source.examples) for ref in one.images}
+        if group and not any(group in one.metadata for one in source.examples):
+            known = sorted({key for one in source.examples for key in one.metadata})
+            raise InputError(
+                f"{source.name} has no column '{group}' to group pictures by; it has "
+                f"{', '.join(known) or 'none'}"
+            )
         for ref in source.images:
-            yield ref.name, ref, clusters[ref]
+            example = first[ref]
+            value = canonical_metadata(example.metadata).get(group, "") if group else ""
+            yield Item(ref.name, ref, "", example.cluster or "", value)
         return
     for shard in source.shards():
         for item in source.read(shard):
             if isinstance(item, Dropped):
                 dropped.append(item)
             elif item.image is not None:
-                yield item.id, item.image, None
+                yield Item(item.id, item.image, "", "")
 
 
 def _partners(

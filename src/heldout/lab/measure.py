@@ -11,8 +11,10 @@ from numpy.typing import NDArray
 from heldout.lab.cascade import Judged
 from heldout.lab.curve import Curve, auc_interval, bin_of_threshold, bins_of, placements
 from heldout.lab.rates import rate
-from heldout.lab.result import Estimate, Measured, Operating, Threshold, Verified
+from heldout.lab.result import Estimate, Measured, Operating, Rate, Threshold, Verified
 from heldout.lab.tally import Tally
+
+HALF = 0.495  # of the area: sides are whole pixels
 
 
 @dataclass(frozen=True)
@@ -24,6 +26,7 @@ class Figures:
     clusters: Sequence[str]  # of the queries
     thresholds: Sequence[Threshold]
     judged: Judged | None
+    shortlist: int
 
 
 def measure(
@@ -45,6 +48,11 @@ def measure(
         skipped=int((~made).sum()),
         area_kept=float(np.median(area)) if family == "cropping" and len(area) else None,
         recall_at_1=rate(clear.sum(axis=1), made.sum(axis=1), figures.clusters),
+        recall_at_k=rate(
+            tally.among(figures.shortlist)[:, columns].sum(axis=1),
+            made.sum(axis=1),
+            figures.clusters,
+        ),
         ties=int((first & ~clear).sum()),
         auc=_auc(figures, curve, columns, pool),
         median_similarity=float(np.median(own)) / 1e6 if len(own) else None,
@@ -53,7 +61,7 @@ def measure(
             for index, threshold in enumerate(figures.thresholds)
             if threshold.value is not None
         ],
-        verified=_verified(figures.judged, columns, made, figures.clusters),
+        verified=_verified(figures, columns, made, family == "cropping"),
     )
 
 
@@ -111,21 +119,26 @@ def _operating(
 
 
 def _verified(
-    judged: Judged | None, columns: list[int], made: NDArray[np.bool_], clusters: Sequence[str]
+    figures: Figures, columns: list[int], made: NDArray[np.bool_], cropped: bool
 ) -> Verified | None:
+    judged = figures.judged
     if judged is None:
         return None
+    found = (judged.shortlisted & judged.accepted)[:, columns]
+    half = made & (figures.area_kept[:, columns] >= HALF)
 
-    def of(values: NDArray[np.bool_]) -> NDArray[np.int64]:
-        count: NDArray[np.int64] = values[:, columns].sum(axis=1)
-        return count
+    def share(hits: NDArray[np.bool_], of: NDArray[np.bool_]) -> Rate:
+        return rate((hits & of).sum(axis=1), of.sum(axis=1), figures.clusters)
 
-    sizes = made.sum(axis=1)
     return Verified(
-        shortlisted=rate(of(judged.shortlisted), sizes, clusters),
-        accepted=rate(of(judged.accepted), sizes, clusters),
-        found=rate(of(judged.shortlisted & judged.accepted), sizes, clusters),
+        shortlisted=share(judged.shortlisted[:, columns], made),
+        accepted=share(judged.accepted[:, columns], made),
+        found=share(found, made),
+        undecided=share((judged.shortlisted & judged.undecided)[:, columns], made),
+        found_of_half=share(found, half) if cropped else None,
         false_alarms=rate(
-            judged.false[:, columns].sum(axis=1), judged.others[:, columns].sum(axis=1), clusters
+            judged.false[:, columns].sum(axis=1),
+            judged.others[:, columns].sum(axis=1),
+            figures.clusters,
         ),
     )

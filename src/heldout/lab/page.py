@@ -58,6 +58,10 @@ def study_page(studies: Sequence[Study], *, command: str = "") -> str:
         "Pictures of a collection are looked for in it. Either the query is transformed, as in the",
         "seed's study, or the copy in the corpus is, as in an audit. R@1 is the share of queries whose",
         "copy is more similar than every other picture of the collection (a tie is a miss),",
+        "R@k the share whose copy is among the k most similar (the shortlist), both with the query's",
+        "views and the parts of corpus pictures that an audit uses. The cascade shows the shortlist to",
+        "the judge and finds what is on it and accepted. Different pictures that are judged are each",
+        "query's most similar ones (of its own group, where one is named), every pair once.",
         "AUC is over all pairs of a query and a picture (ties count half), TPR is the share of",
         "queries whose copy reaches a threshold. Brackets are 95 % intervals: exact over",
         "pictures, by picture (or patient, where the benchmark names one) where transforms are pooled.",
@@ -81,15 +85,16 @@ def study_page(studies: Sequence[Study], *, command: str = "") -> str:
 
 def _setting(studies: Sequence[Study]) -> list[str]:
     lines = [
-        "| collection | transformed | encoder | views | judge | pictures | copies left out | unusable "
-        "| kept for figures | queries | clusters | seed |",
-        "|---|---|---|--:|---|--:|--:|--:|--:|--:|--:|--:|",
+        "| collection | transformed | encoder | views | judge | k | judged pairs share | pictures "
+        "| of other sources | copies left out | unusable | kept for figures | queries | clusters | seed |",
+        "|---|---|---|--:|---|--:|---|--:|--:|--:|--:|--:|--:|--:|--:|",
     ]
     for s in studies:
-        judge = f"{s.judge}, shortlist of {s.shortlist}" if s.judge else "none"
         lines.append(
-            f"| {s.collection} | {s.side} | {_safe(s.encoder)} | {s.views} | {judge} | {s.pictures} "
-            f"| {s.duplicates} | {s.unusable} | {s.strangers} | {s.queries} | {s.clusters} | {s.seed} |"
+            f"| {s.collection} | {s.side} | {_safe(s.encoder)} | {s.views} "
+            f"| {s.judge or 'none'} | {s.shortlist} | {_safe(s.group or 'nothing')} | {s.pictures} "
+            f"| {s.searched_only} | {s.duplicates} | {s.unusable} | {s.strangers} "
+            f"| {s.queries} | {s.clusters} | {s.seed} |"
         )
     return [*lines, ""]
 
@@ -98,11 +103,17 @@ def _measures(studies: Sequence[Study]) -> list[str]:
     lines: list[str] = []
     tables: list[tuple[str, Cell]] = [
         ("R@1", lambda _, entry: _shown(entry.recall_at_1)),
+        ("R@k", lambda _, entry: _shown(entry.recall_at_k)),
         ("AUC", lambda _, entry: _shown(entry.auc, digits=5)),
     ]
     if any(study.judge for study in studies):
         tables += [
             ("Cascade: found (shortlisted and accepted)", _of_cascade("found")),
+            (
+                "Cascade: found, of copies that keep half the area or more",
+                _of_cascade("found_of_half"),
+            ),
+            ("Cascade: left to people (shortlisted and undecided)", _of_cascade("undecided")),
             ("Cascade: accepted by the judge, shortlisted or not", _of_cascade("accepted")),
             ("Cascade: different pictures accepted, of pairs judged", _of_cascade("false_alarms")),
         ]
@@ -117,13 +128,15 @@ def _table(studies: Sequence[Study], cell: Cell) -> list[str]:
         dict.fromkeys(e.name for study in studies for e in [*study.transforms, *study.pools])
     )
     heads = [_safe(study_label(study, studies)) for study in studies]
-    lines = [f"| transform | queries | {' | '.join(heads)} |", "|---|--:|" + "--:|" * len(heads)]
+    lines = [f"| transform | copies | {' | '.join(heads)} |", "|---|--:|" + "--:|" * len(heads)]
     for name in names:
         row, counts = [], []
         for study in studies:
             found = [e for e in [*study.transforms, *study.pools] if e.name == name]
             row.append(cell(study, found[0]) if found else "")
             counts += [str(e.queries) for e in found]
+        if not any(row):  # a measure that is of some transforms only
+            continue
         label = (
             f"*{name} pooled*"
             if any(name == e.name for study in studies for e in study.pools)
@@ -175,6 +188,7 @@ def _pairs(title: str, study: Study, *, accepted: bool) -> list[str]:
 
 def _numbers(entry: Measured) -> Iterator[tuple[str, Rate | Estimate]]:
     yield "R@1", entry.recall_at_1
+    yield "R@k", entry.recall_at_k
     yield "AUC", entry.auc
     for point in entry.operating:
         yield f"TPR at {point.threshold}", point.tpr
@@ -186,15 +200,19 @@ def _numbers(entry: Measured) -> Iterator[tuple[str, Rate | Estimate]]:
                      high=bounds[1], level=0.95, method="by query"),
             )  # fmt: skip
     if entry.verified is not None:
-        for name in ("shortlisted", "accepted", "found", "false_alarms"):
+        for name in ("shortlisted", "accepted", "found", "undecided", "false_alarms"):
             yield f"cascade {name.replace('_', ' ')}", getattr(entry.verified, name)
+        if entry.verified.found_of_half is not None:
+            yield "cascade found of half", entry.verified.found_of_half
 
 
 def _of_cascade(name: str) -> Cell:
     def cell(_: Study, entry: Measured) -> str:
         if entry.verified is None:
             return ""
-        found: Rate = getattr(entry.verified, name)
+        found: Rate | None = getattr(entry.verified, name)
+        if found is None:
+            return ""
         return f"{found.hits}/{found.n}" if name == "false_alarms" else _shown(found)
 
     return cell

@@ -45,16 +45,15 @@ def border(
 
 
 def compound(
-    image: Image.Image, rng: np.random.Generator, others: Sequence[Image.Image]
+    image: Image.Image, rng: np.random.Generator, others: Sequence[Image.Image], count: int
 ) -> Image.Image:
-    """A figure of two to six panels with letters; the picture is one of them, the rest are others.
+    """A figure of ``count`` panels with letters; the picture is one of them, the rest are others.
 
     Panels are as large as the picture; the whole figure is scaled down where it is larger than
     ``LONGEST_FIGURE``. Others keep their proportions.
     """
-    if not others:
-        raise ValueError("a compound figure needs at least one other picture")
-    count = int(rng.integers(2, min(6, len(others) + 1) + 1))
+    if len(others) < count - 1:
+        raise ValueError(f"a figure of {count} needs {count - 1} other pictures; got {len(others)}")
     place = int(rng.integers(count))
     rows, columns = _grid(count, rng)
     gutter = max(2, round(0.03 * max(image.size)))

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Protocol, TypeVar, runtime_checkable
+from typing import Any, Literal, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,7 @@ from PIL import Image
 
 from heldout.engine import progress
 from heldout.errors import InputError
+from heldout.image import to_rgb
 from heldout.lab.collection import Collection, Item
 from heldout.lab.transforms import TRANSFORMS, Transform
 
@@ -25,8 +26,10 @@ Made = TypeVar("Made")
 
 _BATCH = 32
 
-# Query-side views, as named by overlap's encoders: a query is as similar as its most similar view.
-Views = Callable[[Image.Image], Sequence[tuple[str, Image.Image]]]
+# Rows of a query's views, as overlap's encoders give them: a query is as similar as its most similar
+# view, and to a picture of the corpus as to the most similar of its parts.
+Views = Callable[[Image.Image], tuple[Sequence[str], NDArray[np.float32]]]
+Parts = Callable[[Image.Image], list[Image.Image]]
 
 
 class Encoder(Protocol):
@@ -57,21 +60,14 @@ Side = Literal["query", "corpus"]  # which of the two is transformed
 
 @dataclass(frozen=True)
 class Queries:
-    """Rows of queries and of the pictures that are to be found; a transform that does not apply
-    is not ``made``. Only the transformed side has a row for every transform, the other has one."""
+    """Rows of queries, and how similar each is to its copy; a transform that does not apply is not
+    ``made``. Queries have a row for every transform, or one where the copies are transformed."""
 
     positions: list[int]  # of the queries in the collection
     rows: NDArray[np.float32]  # queries × transforms or 1 × views × dimension, on disk
-    copies: NDArray[np.float32]  # queries × transforms or 1 × dimension, on disk
+    own: NDArray[np.float64]  # similarity to the copy, queries × transforms
     made: NDArray[np.bool_]  # queries × transforms
     area_kept: NDArray[np.float64]  # share of the picture's area, queries × transforms
-
-    def seen(self, column: int) -> NDArray[np.float32]:
-        """Queries × views × dimension under one transform."""
-        return self.rows[:, column if self.rows.shape[1] > 1 else 0]
-
-    def copy(self, column: int) -> NDArray[np.float32]:
-        return self.copies[:, column if self.copies.shape[1] > 1 else 0]
 
 
 @dataclass(frozen=True)
@@ -104,59 +100,84 @@ def encode_queries(
     folder: Path,
     *,
     views: Views | None = None,
+    parts: Parts | None = None,
     side: Side = "query",
     quiet: bool = False,
 ) -> Queries:
-    """Encode queries and copies, one side under every transform, into files in ``folder``.
+    """Encode queries and copies, one side under every transform; rows go into a file in ``folder``.
 
     Views are of the query, whichever side is transformed: in an audit the queries are few.
     """
     items = [collection.items[position] for position in positions]
     shape = (len(items), len(maker.transforms))
-    made, area = np.zeros(shape, np.bool_), np.full(shape, np.nan)
-    stored: dict[str, NDArray[np.float32]] = {}
+    made, area, own = np.zeros(shape, np.bool_), np.full(shape, np.nan), np.zeros(shape)
+    stored: NDArray[np.float32] | None = None
+    columns = shape[1] if side == "query" else 1
     with progress("encoding queries", len(items), "pictures", disabled=quiet) as step:
-        prepare = functools.partial(_prepared_query, maker, encoder, views, side)
+        prepare = functools.partial(_prepared_query, maker, encoder, views, parts, side)
         for index, (shares, seen, copies) in enumerate(_ahead(prepare, items)):
             made[index] = [share is not None for share in shares]
             area[index, made[index]] = [share for share in shares if share is not None]
-            for name, pictures in (("rows", seen), ("copies", copies)):
-                width = len(pictures[0])
-                if any(len(viewed) != width for viewed in pictures):
-                    raise InputError("every query needs the same number of views, these differ")
-                encoded = _embedded(encoder, [image for viewed in pictures for image in viewed])
-                encoded = encoded.reshape(len(pictures), width, encoder.dimension)
-                whole = (name == "rows") == (side == "query")
-                if name not in stored:
-                    columns = shape[1] if whole else 1
-                    stored[name] = np.lib.format.open_memmap(
-                        folder / f"{name}.npy", "w+", np.float32,
-                        (shape[0], columns, width, encoder.dimension),
-                    )  # fmt: skip
-                stored[name][index, made[index] if whole else 0] = encoded if whole else encoded[0]
+            rows = np.stack(seen) if views else _embedded(encoder, seen)[:, None]
+            if stored is None:
+                stored = np.lib.format.open_memmap(
+                    folder / "rows.npy", "w+", np.float32,
+                    (shape[0], columns, rows.shape[1], encoder.dimension),
+                )  # fmt: skip
+            if rows.shape[1] != stored.shape[2]:
+                raise InputError("every query needs the same number of views, these differ")
+            stored[index, made[index] if side == "query" else 0] = (
+                rows if side == "query" else rows[0]
+            )
+            own[index, made[index]] = _most_similar(rows, _embedded_each(encoder, copies))
             step()
-    return Queries(positions, stored["rows"], stored["copies"][:, :, 0], made, area)
+    assert stored is not None  # there is at least one query
+    return Queries(positions, stored, own, made, area)
+
+
+def _most_similar(
+    rows: NDArray[np.float32], copies: list[NDArray[np.float32]]
+) -> NDArray[np.float64]:
+    """The most similar view and part of each query and its copy; the shorter side is repeated."""
+    count = max(len(rows), len(copies))
+    wide = rows.astype(np.float64)  # float64 sums do not depend on how the work was blocked
+    return np.array(
+        [
+            (wide[min(index, len(rows) - 1)] @ copies[min(index, len(copies) - 1)].T).max()
+            for index in range(count)
+        ]
+    )
 
 
 def encode_collection(
-    collection: Collection, encoder: Encoder, block: int, *, quiet: bool = False
-) -> Iterator[tuple[int, NDArray[np.float32]]]:
-    """(first position, rows) of the collection's pictures, ``block`` at a time."""
+    collection: Collection,
+    encoder: Encoder,
+    block: int,
+    *,
+    parts: Parts | None = None,
+    quiet: bool = False,
+) -> Iterator[Block]:
+    """The collection's pictures, ``block`` at a time, a row for each of their parts."""
     with progress("encoding collection", len(collection), "pictures", disabled=quiet) as step:
-        waiting: list[Any] = []
-        parts: list[NDArray[np.float32]] = []
+        prepare = functools.partial(_prepared_picture, encoder, parts)
+        waiting: list[list[Any]] = []
         start = 0
-        prepare = functools.partial(_prepared_picture, encoder)
-        for index, image in enumerate(_ahead(prepare, collection.items)):
-            waiting.append(image)
+        for index, pictures in enumerate(_ahead(prepare, collection.items)):
+            waiting.append(pictures)
             step()
-            full = index + 1 - start == block or index + 1 == len(collection)
-            if full or len(waiting) == _BATCH:
-                parts.append(_embedded(encoder, waiting))
-                waiting = []
-            if full:
-                yield start, np.concatenate(parts)
-                start, parts = index + 1, []
+            if len(waiting) == block or index + 1 == len(collection):
+                rows = _embedded(encoder, [part for each in waiting for part in each])
+                firsts = np.cumsum([0, *(len(each) for each in waiting[:-1])])
+                yield Block(start, rows, firsts)
+                start, waiting = index + 1, []
+
+
+class Block(NamedTuple):
+    """Rows of consecutive pictures of a collection; a picture may have several."""
+
+    start: int  # position of the first picture
+    rows: NDArray[np.float32]
+    firsts: NDArray[np.intp]  # per picture, its first row
 
 
 def as_published(item: Item) -> Image.Image:
@@ -168,33 +189,51 @@ def _prepared(encoder: Encoder, image: Image.Image) -> Any:
     return encoder.prepare(image) if isinstance(encoder, InTwoHalves) else image
 
 
-def _prepared_picture(encoder: Encoder, item: Item) -> Any:
-    return _prepared(encoder, as_published(item))
+def _prepared_parts(encoder: Encoder, parts: Parts | None, image: Image.Image) -> list[Any]:
+    return [_prepared(encoder, one) for one in (parts(to_rgb(image)) if parts else [image])]
+
+
+def _prepared_picture(encoder: Encoder, parts: Parts | None, item: Item) -> list[Any]:
+    return _prepared_parts(encoder, parts, as_published(item))
 
 
 def _prepared_query(
-    maker: QueryMaker, encoder: Encoder, views: Views | None, side: Side, item: Item
-) -> tuple[list[float | None], list[list[Any]], list[list[Any]]]:
-    """Per transform the share of the area it keeps, None where it is not made; then the prepared
-    views of the query and the prepared copies, under every transform made or once."""
+    maker: QueryMaker,
+    encoder: Encoder,
+    views: Views | None,
+    parts: Parts | None,
+    side: Side,
+    item: Item,
+) -> tuple[list[float | None], list[Any], list[list[Any]]]:
+    """Per transform the share of the area it keeps, None where it is not made; then the rows of the
+    query's views (without views: the query, prepared) and the prepared parts of copies, under every
+    transform made or once."""
 
-    def viewed(image: Image.Image) -> list[Any]:
-        shown = [view for _, view in views(image)] if views else [image]
-        return [_prepared(encoder, view) for view in shown]
+    def viewed(image: Image.Image) -> Any:
+        return views(image)[1] if views else _prepared(encoder, image)
 
     original = as_published(item)
     shares: list[float | None] = []
-    transformed: list[list[Any]] = []
+    seen: list[Any] = []
+    copies: list[list[Any]] = []
     for transform in maker.transforms:
         image = maker.one(item, original, transform)
         if image is None:
             shares.append(None)
             continue
         shares.append(image.width * image.height / (original.width * original.height))
-        transformed.append(viewed(image) if side == "query" else [_prepared(encoder, image)])
+        if side == "query":
+            seen.append(viewed(image))
+        else:
+            copies.append(_prepared_parts(encoder, parts, image))
     if side == "query":
-        return shares, transformed, [[_prepared(encoder, original)]]
-    return shares, [viewed(original)], transformed
+        return shares, seen, [_prepared_parts(encoder, parts, original)]
+    return shares, [viewed(original)], copies
+
+
+def _embedded_each(encoder: Encoder, pictures: list[list[Any]]) -> list[NDArray[np.float32]]:
+    rows = _embedded(encoder, [part for each in pictures for part in each])
+    return np.split(rows, np.cumsum([len(each) for each in pictures])[:-1])
 
 
 def _embedded(encoder: Encoder, prepared: Sequence[Any]) -> NDArray[np.float32]:

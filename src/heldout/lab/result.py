@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 
 class Strict(BaseModel):
@@ -61,7 +61,9 @@ class Verified(Strict):
     shortlisted: Rate  # its own picture is on the shortlist
     accepted: Rate  # the judge accepts the pair with its own picture, shortlisted or not
     found: Rate  # both
+    undecided: Rate  # on the shortlist, and the judge leaves it to people
     false_alarms: Rate  # pairs of different pictures the judge accepts, by query
+    found_of_half: Rate | None = None  # crops: of the copies that keep half of the area or more
 
 
 class Measured(Strict):
@@ -74,6 +76,7 @@ class Measured(Strict):
     skipped: int  # pictures too small for it
     area_kept: float | None  # median share of the picture's area; crops only
     recall_at_1: Rate  # its own picture more similar than every other; a tie is a miss
+    recall_at_k: Rate  # its own picture on the shortlist
     ties: int
     auc: Estimate
     median_similarity: float | None
@@ -102,7 +105,9 @@ class Study(Strict):
     encoder: str
     views: int
     judge: str | None = None
-    shortlist: int = 0
+    shortlist: int  # k of R@k, and how many pictures the judge is shown
+    group: str | None = None  # what the different pictures that were judged have in common
+    searched_only: int = 0  # pictures of other sources that are searched and not queried with
     pictures: int
     duplicates: int
     unusable: int

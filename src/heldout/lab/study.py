@@ -13,6 +13,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+from numpy.typing import NDArray
+
 from heldout.engine import Engine
 from heldout.errors import InputError
 from heldout.lab.cascade import Judge, Judged, judge_shortlists
@@ -21,6 +24,7 @@ from heldout.lab.curve import Curve, threshold_of_bin
 from heldout.lab.measure import Figures, measure
 from heldout.lab.queries import (
     Encoder,
+    Parts,
     QueryMaker,
     Side,
     Views,
@@ -46,6 +50,8 @@ class Plan:
     degrees: Mapping[str, float] | None = None
     fpr_targets: Sequence[float] = FPR_TARGETS
     shortlist: int = 5  # how many pictures the encoder hands to the judge
+    pairs: int = 0  # different pictures to judge at least; more than the shortlists hold
+    group: str | None = None  # judge different pictures of one group only, of the name given here
     side: Side = "query"  # what is transformed: the seed's queries, or an audit's corpus
     seed: int = 0
     block: int = 1024  # pictures of the collection compared at a time
@@ -66,6 +72,7 @@ def study_transforms(
     plan: Plan | None = None,
     *,
     views: Views | None = None,
+    parts: Parts | None = None,
     judge: Judge | None = None,
     engine: Engine | None = None,
     quiet: bool = False,
@@ -88,24 +95,27 @@ def study_transforms(
     maker = QueryMaker(transforms, strangers, plan.seed)
     with tempfile.TemporaryDirectory(prefix="heldout-lab-") as folder:
         queries = encode_queries(
-            rest, positions, maker, encoder, Path(folder), views=views, side=plan.side, quiet=quiet
-        )
+            rest, positions, maker, encoder, Path(folder),
+            views=views, parts=parts, side=plan.side, quiet=quiet,
+        )  # fmt: skip
         width = queries.rows.shape[2]
-        blocks = encode_collection(rest, encoder, plan.block, quiet=quiet)
+        blocks = encode_collection(rest, encoder, plan.block, parts=parts, quiet=quiet)
         pools = _pools(transforms)
+        depth = max(plan.shortlist, -(-plan.pairs // len(positions)))
         counted = tally(
             queries, blocks, [[column] for column in range(len(transforms))] + list(pools.values()),
-            plan.degrees or {}, plan.shortlist,
+            plan.degrees or {}, depth, _groups(rest) if plan.group else None,
         )  # fmt: skip
     clusters = [rest.items[position].cluster for position in positions]
     judged = None
     if judge is not None:
         judged = judge_shortlists(
-            rest, positions, maker, counted, judge, engine, side=plan.side, quiet=quiet
-        )
+            rest, positions, maker, counted, judge, engine,
+            shortlist=plan.shortlist, side=plan.side, quiet=quiet,
+        )  # fmt: skip
     original = counted.curve([0])
     thresholds = _thresholds(original, plan)
-    figures = Figures(counted, queries.area_kept, clusters, thresholds, judged)
+    figures = Figures(counted, queries.area_kept, clusters, thresholds, judged, plan.shortlist)
     measured = [
         measure(figures, transform.name, transform.family, transform.description, [column], column)
         for column, transform in enumerate(transforms)
@@ -116,7 +126,8 @@ def study_transforms(
     ]
     return Study(
         collection=collection.name, side=plan.side, encoder=encoder.identity, views=width,
-        judge=judge.identity if judge else None, shortlist=plan.shortlist if judge else 0,
+        judge=judge.identity if judge else None, shortlist=plan.shortlist, group=plan.group,
+        searched_only=sum(item.searched_only for item in rest.items),
         pictures=len(rest), strangers=len(strangers),
         duplicates=sum(entry.reason == "duplicate image" for entry in collection.dropped),
         unusable=sum(entry.reason != "duplicate image" for entry in collection.dropped),
@@ -149,6 +160,12 @@ def _reserve(collection: Collection, seed: int) -> tuple[Collection, tuple[Item,
             f"figures needs at least 8 (five fill the other panels)"
         )
     return collection.reserve(min(50, max(5, len(collection) // 20)), seed)
+
+
+def _groups(collection: Collection) -> NDArray[np.intp]:
+    """A number per picture, the same for those of one group; -1 where it has none."""
+    names = sorted({item.group for item in collection.items if item.group})
+    return np.array([names.index(one.group) if one.group else -1 for one in collection.items])
 
 
 def _thresholds(original: Curve, plan: Plan) -> list[Threshold]:

@@ -16,7 +16,7 @@ from heldout.lab.curve import (
     bins_of,
     micro,
 )
-from heldout.lab.queries import Queries
+from heldout.lab.queries import Block, Queries
 
 _OWN = np.int32(-2_000_000)  # below every similarity: a query's own picture is not among the others
 _AT_ONCE = 4_000_000  # similarities held in memory
@@ -48,6 +48,13 @@ class Tally:
             self.negatives[list(columns)].sum(axis=0),
         )
 
+    def among(self, shortlist: int) -> NDArray[np.bool_]:
+        """Where the copy is among the ``shortlist`` most similar pictures.
+
+        Ties go against the query: as many others at its level may be listed before its own.
+        """
+        return self.made & (self.above + self.level < shortlist)
+
     def others(self) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         """Positions and similarities of the most similar others; position -1 where there is none."""
         similarity, place = np.divmod(self.nearest, _PLACES)
@@ -59,19 +66,20 @@ class Tally:
 
 def tally(
     queries: Queries,
-    blocks: Iterable[tuple[int, NDArray[np.float32]]],
+    blocks: Iterable[Block],
     pools: list[list[int]],
     thresholds: Mapping[str, float],
     depth: int,
+    groups: NDArray[np.intp] | None = None,
 ) -> Tally:
-    """Compare all queries with their copies, and with ``blocks`` of the collection, in one pass."""
+    """Compare all queries with ``blocks`` of the collection in one pass.
+
+    With ``groups`` (one number per picture, -1 for none) only others of a query's own group are
+    listed as its nearest.
+    """
     count, columns = queries.made.shape
-    own = np.zeros((count, columns), np.int32)
-    for column in range(columns):
-        rows, copies = queries.seen(column).astype(np.float64), queries.copy(column)
-        own[:, column] = micro(np.einsum("qvd,qd->qv", rows, copies).max(axis=1))
     found = Tally(
-        queries.made, pools, own,
+        queries.made, pools, micro(queries.own),
         above=np.zeros((count, columns), np.int64),
         level=np.zeros((count, columns), np.int64),
         nearest=np.full((count, columns, depth), -1, np.int64),
@@ -79,41 +87,66 @@ def tally(
         placed=np.zeros((count, len(pools)), np.int64),
         false=np.zeros((count, columns, len(thresholds)), np.int64),
     )  # fmt: skip
-    compare = _Compare(found, queries, [bin_of_threshold(value) for value in thresholds.values()])
-    for start, block in blocks:
-        wide = block.astype(np.float64)  # float64 sums do not depend on how the work was blocked
-        step = max(1, _AT_ONCE // (queries.rows.shape[2] * len(block)))
-        for column in range(columns):
-            made = np.flatnonzero(queries.made[:, column])
-            for first in range(0, len(made), step):
-                compare.add(column, made[first : first + step], start, wide)
+    limits = [bin_of_threshold(value) for value in thresholds.values()]
+    compare = _Compare(found, queries, limits, groups)
+    one_row = queries.rows.shape[1] == 1  # copies are transformed: all columns see the same others
+    for block in blocks:
+        wide = block.rows.astype(np.float64)  # float64 sums do not depend on how work was blocked
+        step = max(1, _AT_ONCE // (queries.rows.shape[2] * len(block.rows)))
+        for first in range(0, count, step):
+            some = np.arange(first, min(count, first + step))
+            shared = compare.similar(0, some, block, wide) if one_row else None
+            for column in range(columns):
+                made = some[queries.made[some, column]]
+                if not len(made):
+                    continue
+                values = (
+                    compare.similar(column, made, block, wide)
+                    if shared is None
+                    else shared[made - first]
+                )
+                compare.add(column, made, block.start, values)
     return found
 
 
 class _Compare:
     """Adds the pairs of some queries and a block of the collection to a tally."""
 
-    def __init__(self, found: Tally, queries: Queries, limits: list[int]) -> None:
-        self.found, self.queries, self.limits = found, queries, limits
+    def __init__(
+        self,
+        found: Tally,
+        queries: Queries,
+        limits: list[int],
+        groups: NDArray[np.intp] | None,
+    ) -> None:
+        self.found, self.queries, self.limits, self.groups = found, queries, limits, groups
         self.positions = np.asarray(queries.positions)
         # Twice the number of a pool's copies above each bin, ties once: whole numbers, so that the
         # sum is the same in any order. Copies have to be known before the pass for this.
         self.tables = [np.append(_above(found.curve(pool).positives), 0) for pool in found.pools]
 
+    def similar(
+        self, column: int, some: NDArray[np.int64], block: Block, wide: NDArray[np.float64]
+    ) -> NDArray[np.int32]:
+        """Queries × pictures of the block: the most similar view and part, in millionths."""
+        rows = self.queries.rows[some, column].astype(np.float64)
+        products = rows.reshape(-1, rows.shape[2]) @ wide.T
+        best = products.reshape(len(some), rows.shape[1], -1).max(axis=1)
+        return micro(np.maximum.reduceat(best, block.firsts, axis=1))
+
     def add(
-        self, column: int, made: NDArray[np.int64], start: int, block: NDArray[np.float64]
+        self, column: int, made: NDArray[np.int64], start: int, similar: NDArray[np.int32]
     ) -> None:
         found = self.found
-        rows = self.queries.seen(column)[made].astype(np.float64)
-        similar = rows.reshape(-1, rows.shape[2]) @ block.T
-        values = micro(similar.reshape(len(made), rows.shape[1], -1).max(axis=1))
+        values = similar.copy()
         places = self.positions[made] - start
-        mine = np.flatnonzero((places >= 0) & (places < len(block)))
+        mine = np.flatnonzero((places >= 0) & (places < values.shape[1]))
         own = (mine, places[mine])
         values[own] = _OWN
         found.above[made, column] += (values > found.own[made, column, None]).sum(axis=1)
         found.level[made, column] += (values == found.own[made, column, None]).sum(axis=1)
-        found.nearest[made, column] = _nearest(found.nearest[made, column], values, start)
+        listed = self._of_one_group(made, start, values)
+        found.nearest[made, column] = _nearest(found.nearest[made, column], listed, start)
         bins = bins_of(values)
         for index, limit in enumerate(self.limits):
             found.false[made, column, index] += (bins >= limit).sum(axis=1)
@@ -122,6 +155,15 @@ class _Compare:
         for pool, (members, table) in enumerate(zip(found.pools, self.tables, strict=True)):
             if column in members:
                 found.placed[made, pool] += table[bins].sum(axis=1)
+
+    def _of_one_group(
+        self, made: NDArray[np.int64], start: int, values: NDArray[np.int32]
+    ) -> NDArray[np.int32]:
+        if self.groups is None:
+            return values
+        ours = self.groups[self.positions[made], None]
+        theirs = self.groups[None, start : start + values.shape[1]]
+        return np.where((ours == theirs) & (ours >= 0), values, _OWN)
 
 
 def _above(histogram: Counts) -> Counts:

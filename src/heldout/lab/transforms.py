@@ -166,7 +166,9 @@ def _table() -> dict[str, Transform]:
             _Plain(functools.partial(_jpeg, quality=quality)))  # fmt: skip
     add("watermark", "publishing", "translucent slanted text across the picture", watermark)
     add("border", "publishing", "a plain frame, 4 to 12 % of each side", border)
-    add("compound", "publishing", "one panel of a figure of two to six", compound, others=5)
+    for count in (2, 4, 6):
+        add(f"compound-{count}", "publishing", f"one panel of a figure of {count}",
+            functools.partial(compound, count=count), others=count - 1)  # fmt: skip
     return {transform.name: transform for transform in made}
 
 

@@ -82,7 +82,11 @@ def by_shard(*sources: Iterable[Mapping[str, Any]]) -> dict[int, list[Candidate]
 def verify_tasks(
     shards: Mapping[int, Shard], pairs: Mapping[int, list[Candidate]]
 ) -> Iterator[VerifyTask]:
-    """Tasks of at least PAIRS pairs, those of one corpus picture together: it is decoded once."""
+    """Tasks of about PAIRS pairs, those of one corpus picture together: it is decoded once.
+
+    Corpus pictures that resemble the same picture of ours come one after the other, since a worker
+    remembers what it computed of the last few hundred of ours.
+    """
 
     def shown(one: Candidate) -> str:
         return one.digest or one.corpus_id
@@ -91,7 +95,8 @@ def verify_tasks(
     for number in sorted(pairs):
         waiting: list[Candidate] = []
         ordered = sorted(pairs[number], key=lambda one: (shown(one), one.corpus_id, one.picture))
-        for _, group in itertools.groupby(ordered, key=shown):
+        groups = [list(group) for _, group in itertools.groupby(ordered, key=shown)]
+        for group in sorted(groups, key=lambda group: min(one.picture for one in group)):
             waiting += group
             if len(waiting) >= PAIRS:
                 yield VerifyTask(index, shards[number], tuple(waiting))

@@ -22,7 +22,7 @@ from PIL import Image
 from heldout.image import ImageRef
 from heldout.overlap.encoders.views import POSES, in_pose
 from heldout.overlap.fingerprints import Fingerprint, fingerprint_image, pdq_poses, phash
-from heldout.overlap.fingerprints.grey import grey_image
+from heldout.overlap.fingerprints.grey import grey_pixels
 from heldout.overlap.fingerprints.phash import SIDE
 from heldout.overlap.join.hamming import HammingIndex
 
@@ -59,7 +59,7 @@ def build_hash_index(pictures: Mapping[str, ImageRef]) -> HashIndex:
             add(PDQ, key, POSES[pose], code)
             # Inversion turns every coefficient round, so it turns every bit round.
             add(PDQ, key, f"{POSES[pose]}, inverted", bytes(255 - byte for byte in code))
-        small = grey_image(image).resize((SIDE, SIDE), Image.Resampling.LANCZOS)
+        small = Image.fromarray(grey_pixels(image)).resize((SIDE, SIDE), Image.Resampling.LANCZOS)
         for pose, name in enumerate(POSES):
             add(PHASH, key, name, phash(in_pose(small, pose)).to_bytes(BYTES[PHASH], "big"))
     return HashIndex(

@@ -10,27 +10,46 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from heldout.overlap.registration.panels import panel_boxes
+from heldout.overlap.registration.panels import Box, panel_boxes
 
+_SIDE = 768  # pixels gutters and margins are looked for in
 _LEVELS = 14  # grey levels within which a margin is one colour: JPEG makes noise of a flat border
-_WORTH = 0.97  # of the area; a frame that takes less is no frame
+_WORTH = 0.9  # of the area; a frame that takes less hides nothing
 _SMALLEST = 48  # pixels a side
 
 
 def parts(image: Image.Image) -> list[Image.Image]:
     """The picture itself first, then its panels, then what is inside its frame."""
-    grey = np.asarray(image.convert("L"))
-    found = [image]
-    found += [image.crop(box) for box in panel_boxes(grey)]
-    inside = trimmed(image, grey)
-    return found if inside is None else [*found, inside]
+    grey = _small(image)
+    boxes = panel_boxes(grey)
+    inside = _inside(grey)
+    if inside is not None:
+        boxes = [*boxes, inside]
+    return [image, *(image.crop(_native(box, image, grey)) for box in boxes)]
 
 
-def trimmed(image: Image.Image, grey: NDArray[np.uint8] | None = None) -> Image.Image | None:
+def trimmed(image: Image.Image) -> Image.Image | None:
     """The picture without margins of one colour, or None if it has none worth cutting."""
-    grey = np.asarray(image.convert("L")) if grey is None else grey
-    margin = int(np.median([grey[0, 0], grey[0, -1], grey[-1, 0], grey[-1, -1]]))
-    shown = np.abs(grey.astype(np.int16) - margin) > _LEVELS
+    grey = _small(image)
+    inside = _inside(grey)
+    return None if inside is None else image.crop(_native(inside, image, grey))
+
+
+def _small(image: Image.Image) -> NDArray[np.uint8]:
+    step = max(image.size) // _SIDE
+    return np.asarray(image.convert("L") if step < 2 else image.convert("L").reduce(step))
+
+
+def _native(box: Box, image: Image.Image, grey: NDArray[np.uint8]) -> Box:
+    across, down = image.width / grey.shape[1], image.height / grey.shape[0]
+    left, top, right, bottom = box
+    return (round(left * across), round(top * down), round(right * across), round(bottom * down))
+
+
+def _inside(grey: NDArray[np.uint8]) -> Box | None:
+    corners = np.array([grey[0, 0], grey[0, -1], grey[-1, 0], grey[-1, -1]])
+    margin = int(np.median(corners))
+    shown = (grey > margin + _LEVELS) | (grey < margin - _LEVELS)
     # A line belongs to the margin unless something shows in a noticeable part of it.
     rows = np.flatnonzero(shown.mean(axis=1) > 0.02)
     columns = np.flatnonzero(shown.mean(axis=0) > 0.02)
@@ -40,4 +59,4 @@ def trimmed(image: Image.Image, grey: NDArray[np.uint8] | None = None) -> Image.
     width, height = box[2] - box[0], box[3] - box[1]
     if width * height > _WORTH * grey.size or min(width, height) < _SMALLEST:
         return None
-    return image.crop(box)
+    return box

@@ -18,7 +18,7 @@ from heldout.benchmark.example import canonical_metadata
 from heldout.corpus import Corpus, Shard, corpus_fingerprint
 from heldout.engine import Engine, progress
 from heldout.errors import InputError
-from heldout.image import Digests, ImageRef
+from heldout.image import PIXEL_DIGEST, Digests, ImageRef
 from heldout.overlap.candidates import (
     Candidate,
     VerifyTask,
@@ -94,7 +94,7 @@ def scan(
     searcher = NearSearcher(near, benchmark, run, engine, quiet) if near is not None else None
     scanned, stages = [], []
     for corpus in corpora:
-        folder, settings = corpus_folder(corpus.name), _settings(benchmark, corpus)
+        folder, settings = corpus_folder(corpus.name), stage_settings(benchmark, corpus)
         compared = {**settings, "methods": [*DIGESTS, *(sorted(RADII.items()) if hashes else ())]}
         stage = run.stage(f"{STAGE}/{folder}", compared)
         result = _scan_corpus(index, hashed, corpus, stage, engine, quiet)
@@ -121,7 +121,7 @@ def scan(
     return scanned
 
 
-def _settings(benchmark: Benchmark, corpus: Corpus) -> dict[str, Any]:
+def stage_settings(benchmark: Benchmark, corpus: Corpus) -> dict[str, Any]:
     """Everything but the shards' own input that shapes a result; a change makes all shards new."""
     how = (
         {one.name: repr(getattr(corpus, one.name)) for one in dataclasses.fields(corpus)}
@@ -131,6 +131,7 @@ def _settings(benchmark: Benchmark, corpus: Corpus) -> dict[str, Any]:
     return {
         "heldout": __version__,
         "benchmark": benchmark.fingerprint,
+        "pixels": PIXEL_DIGEST,
         "reader": corpus.reader,
         "corpus": how,
     }

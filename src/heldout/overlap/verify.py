@@ -35,6 +35,7 @@ NO_OPENCV = (
     "then give the same command again"
 )
 NO_PICTURE = "the corpus holds an embedding of this picture, not the picture"
+_REMEMBERED = 384  # pictures of the benchmark, about a megabyte each
 _SHOWN = ("same image", "transformed copy", "same view, other subject", UNDECIDED)
 
 
@@ -137,7 +138,7 @@ def verify_shard(
     )
 
 
-@functools.lru_cache(maxsize=256)
+@functools.lru_cache(maxsize=_REMEMBERED)
 def _features(ref: ImageRef) -> Features:
     return cheap_features(_opened(ref))  # a picture meets many candidates
 
@@ -161,6 +162,8 @@ def _rows(
 ) -> Iterator[dict[str, Any]]:
     found = judged.registration
     is_copy = found is not None and found.is_copy
+    registration = found.as_json() if found else None
+    found_by = [one._asdict() for one in candidate.found]
     first = candidate.found[0]
     for place in places:
         text = relate_text(place.question, place.answer, item)
@@ -173,9 +176,9 @@ def _rows(
             "corpus_question": (item.question or "")[:500],
             "corpus_answer": (item.answer or "")[:200],
             "view": first.view,
-            "found_by": [one._asdict() for one in candidate.found],
+            "found_by": found_by,
             "panel": judged.panel,
-            "registration": found.as_json() if found else None,
+            "registration": registration,
             "unverified": judged.unverified,
         }
         yield {

@@ -16,6 +16,7 @@ from heldout.overlap.calibration.calibration import Calibration
 from heldout.report.figures import standalone
 from heldout.report.gallery import pairs_shown
 from heldout.report.nearness import agreement, nearness_sections, relation_counts
+from heldout.report.words import word_sections
 from heldout.store import Run, write_atomic
 from heldout.verdict import Claim
 
@@ -53,6 +54,9 @@ def write_report(
         relations={one["corpus"]: relation_counts(items, matches, one["corpus"]) for one in near},
         nearness=sections,
         agreement=agreement(calibrated),
+        words=word_sections(
+            manifest.get("text", {}), findings, items, matches, _frame_if_there(run, "text_matches")
+        ),
         gallery=gallery,
         pairs=pairs,
         checked=checked,
@@ -94,6 +98,10 @@ def _frame(run: Run, name: str) -> pl.DataFrame:
     frame = pl.from_arrow(run.read_table(name))
     assert isinstance(frame, pl.DataFrame)
     return frame
+
+
+def _frame_if_there(run: Run, name: str) -> pl.DataFrame | None:
+    return _frame(run, name) if run.table_path(name).exists() else None
 
 
 def _dropped(run: Run) -> list[dict[str, Any]]:

@@ -13,7 +13,20 @@ from heldout.errors import InputError
 from heldout.store.atomic import replacing
 
 # Raise a table's version when a column is renamed, removed or changes meaning.
-VERSIONS = {"items": 1, "matches": 1, "dropped": 1, "thumbnails": 1, "candidates": 1, "nearest": 1}
+VERSIONS = {
+    "items": 1,
+    "matches": 1,
+    "dropped": 1,
+    "thumbnails": 1,
+    "candidates": 1,
+    "nearest": 1,
+    "text_matches": 1,
+    "text_queries": 1,
+    "leaks": 1,
+    "scores": 1,
+    "order_joint": 1,
+    "order_neighbour": 1,
+}
 
 _COLUMNS: dict[str, list[tuple[str, pa.DataType]]] = {
     # What was protected: the benchmark as it was read, one row per item, in release order.
@@ -43,6 +56,43 @@ _COLUMNS: dict[str, list[tuple[str, pa.DataType]]] = {
         ("modality", pa.string()),
         ("label_relation", pa.string()),
         ("evidence", pa.string()),
+    ],
+    # Texts of benchmark items in corpus items, by every method that found them; the best per item.
+    "text_matches": [
+        ("benchmark_id", pa.string()),
+        ("corpus", pa.string()),
+        ("corpus_id", pa.string()),
+        ("method", pa.string()),
+        ("field", pa.string()),
+        ("corpus_field", pa.string()),
+        ("similarity", pa.float64()),
+        ("degree", pa.string()),
+        ("relation", pa.string()),
+        ("answer_relation", pa.string()),
+        ("evidence", pa.string()),
+    ],
+    # What of each item leaked into each corpus, picture and words joined; image_hits and the others
+    # count corpus items.
+    "leaks": [
+        ("benchmark_id", pa.string()),
+        ("corpus", pa.string()),
+        ("modality", pa.string()),
+        ("label_relation", pa.string()),
+        ("image_hits", pa.int64()),
+        ("text_hits", pa.int64()),
+        ("source_hits", pa.int64()),
+    ],
+    # Per item and method how many pairs there are, listed or not, and the nearest of them. Answers are
+    # counted where the question is identical.
+    "text_queries": [
+        ("benchmark_id", pa.string()),
+        ("corpus", pa.string()),
+        ("method", pa.string()),
+        ("pairs", pa.int64()),
+        ("same_answer", pa.int64()),
+        ("other_answer", pa.int64()),
+        ("max_similarity", pa.float64()),
+        ("corpus_id", pa.string()),
     ],
     # Near neighbours before anybody decided what they are: kept with the shards, not published.
     "candidates": [
@@ -79,6 +129,33 @@ _COLUMNS: dict[str, list[tuple[str, pa.DataType]]] = {
         ("width", pa.int32()),
         ("height", pa.int32()),
         ("webp", pa.binary()),
+    ],
+    # Log-probabilities of the answer's own tokens; mu and sigma are of log p over the whole
+    # vocabulary at that position (empty where a backend does not give them).
+    "scores": [
+        ("benchmark_id", pa.string()),
+        ("model", pa.string()),
+        ("tokens", pa.list_(pa.string())),
+        ("logprobs", pa.list_(pa.float64())),
+        ("mu", pa.list_(pa.float64())),
+        ("sigma", pa.list_(pa.float64())),
+        ("sum_logprob", pa.float64()),
+        ("n_tokens", pa.int32()),
+        ("span_ok", pa.bool_()),
+    ],
+    # A shard of consecutive items scored as one text: as released ("canonical") and shuffled ("0", …).
+    "order_joint": [
+        ("model", pa.string()),
+        ("shard", pa.int32()),
+        ("permutation", pa.string()),
+        ("logprob", pa.float64()),
+    ],
+    # An item scored after its released predecessor ("released"), and after another item (its id).
+    "order_neighbour": [
+        ("benchmark_id", pa.string()),
+        ("model", pa.string()),
+        ("condition", pa.string()),
+        ("logprob", pa.float64()),
     ],
 }
 

@@ -34,7 +34,7 @@ class ArrowReader:
 
     def rows(self, path: Path) -> Iterator[Row | Dropped]:
         number = 0
-        for part in _parts(path) if path.is_dir() else [path]:
+        for part in data_parts(path) if path.is_dir() else [path]:
             for row in arrow_rows(part, number):
                 number = row.number if isinstance(row, Row) else number + 1
                 yield row
@@ -51,7 +51,7 @@ def split_folders(folder: Path) -> dict[str, Path]:
     return {name: folder / name for name in names}
 
 
-def _parts(folder: Path) -> list[Path]:
+def data_parts(folder: Path) -> list[Path]:
     """The data files in the order the dataset lists them; names that leave the folder: refused."""
     listed = load_object(folder / "state.json").get("_data_files")
     if not isinstance(listed, list) or not listed:

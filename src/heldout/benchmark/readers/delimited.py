@@ -33,11 +33,11 @@ class DelimitedReader:
         return b"\0" not in first and len(_names(first, _delimiter(first))) >= 2
 
     def rows(self, path: Path) -> Iterator[Row | Dropped]:
-        table = _Table.open(path)
+        table = Table.open(path)
         images = ImageFields(path, table.columns, table.delimiter, table.references)
         for number, record in enumerate(table.data(), 1):
             where = f"{path.name} row {number}"
-            fields = _fields(record, table.delimiter)
+            fields = record_fields(record, table.delimiter)
             problem = table.problem(record, fields)
             if problem is not None:
                 reason, detail = problem
@@ -48,13 +48,13 @@ class DelimitedReader:
 
 
 @dataclass(frozen=True)
-class _Table:
+class Table:
     path: Path
     delimiter: str
     columns: list[str]
 
     @classmethod
-    def open(cls, path: Path) -> _Table:
+    def open(cls, path: Path) -> Table:
         start = head(path)
         if start.startswith((b"\xff\xfe", b"\xfe\xff")):
             raise InputError(f"{path} is UTF-16 text: save it as UTF-8 and try again")
@@ -67,7 +67,7 @@ class _Table:
         first = next(records(path, delimiter), None)
         if first is None or first.problem or not first.data.strip():
             raise InputError(f"{path}: expected a first line with the names of the columns")
-        names = _fields(first, delimiter)
+        names = record_fields(first, delimiter)
         if isinstance(names, str) or b"\0" in first.data:
             raise InputError(f"{path}: the first line, with the names of the columns, is not text")
         return cls(path, delimiter, _unique(names))
@@ -96,7 +96,7 @@ class _Table:
     def references(self, column: str, index: str) -> Iterator[tuple[str, str, Record, int]]:
         """(index, image field, record, row number) of every good record: a second look."""
         for number, record in enumerate(self.data(), 1):
-            fields = _fields(record, self.delimiter)
+            fields = record_fields(record, self.delimiter)
             if self.problem(record, fields) is None:
                 yield (
                     fields[self.columns.index(index)],
@@ -111,7 +111,7 @@ def _only_returns(start: bytes) -> bool:
     return bool(mark) and b"\n" not in start and len(_names(first, _delimiter(first))) >= 2
 
 
-def _fields(record: Record, delimiter: str) -> list[str] | str:
+def record_fields(record: Record, delimiter: str) -> list[str] | str:
     """The fields of a record, or the sentence that says why it has none."""
     if record.problem:
         return record.problem

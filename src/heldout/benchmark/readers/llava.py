@@ -38,7 +38,7 @@ class LlavaReader:
             if isinstance(item, Dropped):
                 yield item
                 continue
-            for row in _turns(item, f"{path.name} row {item.number}"):
+            for row in turns(item, f"{path.name} row {item.number}"):
                 if isinstance(row, Dropped):
                     yield row
                 else:
@@ -46,7 +46,7 @@ class LlavaReader:
                     yield Row(number, row)
 
 
-def _turns(item: Row, where: str) -> Iterator[dict[str, Any] | Dropped]:
+def turns(item: Row, where: str) -> Iterator[dict[str, Any] | Dropped]:
     """One row per question and answer; what does not pair is dropped with its turn."""
     key = "conversations" if "conversations" in item.values else "messages"
     conversation = item.values.get(key)

@@ -18,12 +18,11 @@ from heldout import __version__
 from heldout.benchmark import Benchmark
 from heldout.engine import Engine, progress
 from heldout.errors import InputError
-from heldout.image import ImageRef, to_rgb
+from heldout.image import ImageRef
 from heldout.overlap.embeddings import folders
 from heldout.overlap.embeddings.corpus_rows import opened
-from heldout.overlap.encoders import Encoder, views
+from heldout.overlap.encoders import Encoder
 from heldout.overlap.exact import picture_key
-from heldout.overlap.parts import trimmed
 from heldout.store import Run, ShardResult, Stage
 from heldout.store.schema import write_table
 
@@ -107,19 +106,14 @@ def embed_benchmark(
 def embed_views(spec: str, task: _Task) -> ShardResult:
     """The views of a few pictures as a table. Pure: the caller stores what is returned."""
     encoder = opened(spec)
-    thorough = spec == "pixels"  # as many views as the encoder is cheap
     keys: list[str] = []
     names: list[str] = []
     rows = [np.zeros((0, encoder.dimension), np.float32)]
     for key, ref in task.pictures:
-        image = to_rgb(ref.open())
-        seen = views(image, thorough=thorough)
-        inside = trimmed(image)
-        if inside is not None:  # corpus pictures lose their frames, too
-            seen.append(("trimmed", inside))
-        rows.append(encoder.encode([picture for _, picture in seen]))
+        seen, encoded = encoder.encode_views(ref.open())
+        rows.append(encoded)
         keys += [key] * len(seen)
-        names += [name for name, _ in seen]
+        names += seen
     return ShardResult({"queries": _table(keys, names, np.concatenate(rows))}, {"views": len(keys)})
 
 

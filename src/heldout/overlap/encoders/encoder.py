@@ -14,6 +14,9 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from heldout.errors import InputError
+from heldout.image import to_rgb
+from heldout.overlap.encoders.views import views
+from heldout.overlap.parts import trimmed
 
 Floats = NDArray[np.float32]
 
@@ -50,6 +53,16 @@ class Encoder(ABC):
         """(n, dimension) unit rows, one per picture."""
         prepared = [self.prepare(image) for image in images]
         return self.embed(np.stack(prepared) if prepared else np.zeros((0, 1), np.float32))
+
+    def encode_views(self, image: Image.Image) -> tuple[list[str], Floats]:
+        """Names and unit rows of a query picture as its copies may look, as many for every picture.
+
+        An encoder as cheap as ``pixels`` overrides it with more of them.
+        """
+        picture = to_rgb(image)
+        seen = views(picture)
+        seen.append(("trimmed", trimmed(picture) or picture))  # corpus pictures lose frames, too
+        return [name for name, _ in seen], self.encode([view for _, view in seen])
 
 
 def unit(rows: Floats) -> Floats:

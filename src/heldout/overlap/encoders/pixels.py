@@ -1,98 +1,67 @@
-"""``pixels``: a global descriptor without weights, so that everything works offline.
+"""``pixels``: a descriptor without weights, so that everything works offline.
 
-Half of it is the picture's coarse shading (low frequencies, evened out so that the few lowest do not
-decide alone), half is where edges of which direction lie (unsigned, so that a negative has the same).
-Both are blind to brightness and contrast; size, compression, noise and blur change them little.
+A row is the picture's layout and its words side by side: what keeps the layout (noise, blur, a smaller
+size) is found by the one, what keeps the pieces (a crop, a turn, a page around it) by the other.
 """
 
 from __future__ import annotations
 
-import functools
-import math
-
 import numpy as np
-from numpy.typing import NDArray
 from PIL import Image
 
+from heldout.errors import require
 from heldout.image import to_rgb
-from heldout.overlap.encoders.encoder import Encoder, Floats, unit
+from heldout.overlap.encoders import layout, words
+from heldout.overlap.encoders.encoder import Encoder, Floats
+from heldout.overlap.encoders.views import HALF, MANY, View
+from heldout.overlap.parts import trimmed
 
-SIDE = 64
-FREQUENCIES = 16
-GRID = 8
-DIRECTIONS = 4
-_FLAT = 1.0  # grey levels: texture below this is noise, and is not blown up
+WORDS = 1.5  # weight of the words' similarity, the layout's is 1
+_GREYS = layout.SIDE**2
 
 
 class PixelsEncoder(Encoder):
     identity = (
-        f"pixels-1 | squash {SIDE} grey, {FREQUENCIES}² frequencies, {GRID}²x{DIRECTIONS} edges"
+        f"pixels-2 | squash {layout.SIDE} grey, {layout.FREQUENCIES}² frequencies, "
+        f"{layout.GRID}²x{layout.DIRECTIONS} edges; {words.COUNT} SIFT at {words.SIDE} as words of "
+        f"{words.BITS} bits x {words.TABLES} in {words.DIMENSION}, weight {WORDS}"
     )
-    dimension = FREQUENCIES * FREQUENCIES + GRID * GRID * DIRECTIONS
+    dimension = layout.DIMENSION + words.DIMENSION
+
+    def __init__(self) -> None:
+        require("cv2", "vision", "--encoder pixels")
 
     def prepare(self, image: Image.Image) -> Floats:
-        small = to_rgb(image).convert("L")
-        small = small.resize((SIDE, SIDE), Image.Resampling.BILINEAR, reducing_gap=2.0)
-        return np.asarray(small, dtype=np.float32)
+        picture = to_rgb(image).convert("L")
+        return _side_by_side(picture, words.row_of_words(words.find_pieces(picture)))
 
     def _forward(self, batch: Floats) -> Floats:
-        shading = unit(_shading(batch))
-        edges = unit(_edges(batch))
-        return np.concatenate([shading, edges], axis=1)
+        greys = batch[:, :_GREYS].reshape(-1, layout.SIDE, layout.SIDE)
+        weighted = np.float32(WORDS**0.5) * batch[:, _GREYS:]
+        return np.concatenate([layout.layout(greys), weighted], axis=1)
+
+    def encode_views(self, image: Image.Image) -> tuple[list[str], Floats]:
+        """Many views, for pieces are looked for only twice: a view's words follow from them."""
+        picture = to_rgb(image).convert("L")
+        pieces = words.find_pieces(picture)
+        closer = words.find_pieces(picture, closer=1 / HALF)
+        names = [view.name for view in MANY]
+        prepared = [_side_by_side(view.of(picture), _words(view, pieces, closer)) for view in MANY]
+        names.append("large pieces alone")
+        prepared.append(_side_by_side(picture, words.row_of_words(pieces.large())))
+        inside = trimmed(picture)  # corpus pictures lose their frames, too
+        names.append("trimmed")
+        prepared.append(prepared[0] if inside is None else self.prepare(inside))
+        return names, self.embed(np.stack(prepared))
 
 
-def _shading(batch: Floats) -> Floats:
-    """Low frequencies but the mean, each weighted by how high it is: natural spectra fall likewise."""
-    basis, weight = _cosines()
-    found = (basis @ batch @ basis.T * weight).astype(np.float32, copy=False)
-    return found.reshape(len(batch), -1)
+def _side_by_side(picture: Image.Image, row: Floats) -> Floats:
+    return np.concatenate([layout.small_greys(picture).ravel(), row])
 
 
-def _edges(batch: Floats) -> Floats:
-    """Strength of edges per direction and place, relative to what is strong nearby."""
-    smooth = _blur(batch)
-    down = np.zeros_like(smooth)
-    across = np.zeros_like(smooth)
-    down[:, 1:-1] = smooth[:, 2:] - smooth[:, :-2]
-    across[:, :, 1:-1] = smooth[:, :, 2:] - smooth[:, :, :-2]
-    strength = np.hypot(down, across)
-    angle = np.arctan2(down, across) % math.pi
-    place = angle / math.pi * DIRECTIONS
-    pool = _pooling()
-    cells = []
-    for direction in range(DIRECTIONS):
-        apart = np.abs(place - direction)
-        share = np.maximum(0, 1 - np.minimum(apart, DIRECTIONS - apart))
-        cells.append(pool @ (strength * share) @ pool.T)
-    found = np.stack(cells, axis=-1)
-    around = np.sqrt((found**2).sum(axis=-1, keepdims=True))
-    level = around.mean(axis=(1, 2), keepdims=True)
-    evened = found / (around + 0.5 * level + _FLAT)
-    rows: Floats = np.sqrt(evened).reshape(len(batch), -1)
-    return rows
-
-
-def _blur(batch: Floats) -> Floats:
-    kernel = np.array([1, 4, 6, 4, 1], np.float32) / 16
-    for axis in (1, 2):
-        padded = np.pad(batch, [(2, 2) if a == axis else (0, 0) for a in range(3)], mode="edge")
-        parts = [np.take(padded, range(k, k + SIDE), axis=axis) * kernel[k] for k in range(5)]
-        batch = sum(parts[1:], start=parts[0])
-    return batch
-
-
-@functools.cache
-def _cosines() -> tuple[Floats, Floats]:
-    frequency = np.arange(FREQUENCIES)
-    angle = math.pi / (2 * SIDE) * frequency[:, None] * (2 * np.arange(SIDE) + 1)
-    height = np.hypot(frequency[:, None], frequency[None, :])
-    weight = height * np.exp(-((height / FREQUENCIES) ** 2))
-    return np.cos(angle).astype(np.float32), weight.astype(np.float32)
-
-
-@functools.cache
-def _pooling() -> NDArray[np.float32]:
-    """(GRID, SIDE): overlapping triangles, so that a shift by a pixel moves nothing by a whole cell."""
-    centre = (np.arange(GRID) + 0.5) * SIDE / GRID
-    distance = np.abs(np.arange(SIDE) + 0.5 - centre[:, None]) / (SIDE / GRID)
-    return np.maximum(0, 1 - distance).astype(np.float32)
+def _words(view: View, pieces: words.Pieces, closer: words.Pieces) -> Floats:
+    if view.share < 1:
+        # A crop is shown larger in the corpus: its pieces are those of a closer look.
+        near = closer if view.share < 0.8 else pieces
+        pieces = near.inside(view.share, view.place)
+    return words.row_of_words(pieces, mirrored=view.pose >= 4, inverted=view.inverted)

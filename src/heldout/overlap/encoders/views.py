@@ -6,6 +6,7 @@ Queries are few and corpora are huge, so robustness is bought here, on the query
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from PIL import Image, ImageOps
 
@@ -37,6 +38,56 @@ MARGINS = (0.95, 0.9, 0.85, 0.78, 0.62)  # of each side, around the middle
 DIAGONALS = (45, 135, 225, 315)
 
 
+@dataclass(frozen=True)
+class View:
+    """One way to look at a picture: a crop of it, turned, in the negative."""
+
+    name: str
+    pose: int = 0
+    share: float = 1.0  # of each side
+    place: tuple[float, float] = (0.5, 0.5)  # where the rest falls: (0, 0) keeps the top left
+    degrees: int = 0
+    inverted: bool = False
+
+    def of(self, picture: Image.Image) -> Image.Image:
+        seen = picture if self.share == 1 else picture.crop(self.box(picture.size))
+        if self.inverted:
+            seen = ImageOps.invert(seen)
+        if self.degrees:
+            seen = seen.rotate(self.degrees, Image.Resampling.BILINEAR)
+        return in_pose(seen, self.pose)
+
+    def box(self, size: tuple[int, int]) -> tuple[int, int, int, int]:
+        width, height = (max(1, round(side * self.share)) for side in size)
+        left = round((size[0] - width) * self.place[0])
+        top = round((size[1] - height) * self.place[1])
+        return left, top, left + width, top + height
+
+
+def _more() -> Iterator[View]:
+    taken = set(CORNERS.values())
+    for share, count in GRIDS:
+        steps = [step / (count - 1) for step in range(count)]
+        for place in ((across, down) for down in steps for across in steps):
+            if share == HALF and place in taken:
+                continue
+            if share == HALF or place != CORNERS["centre"]:
+                name = f"crop {share:.0%} at {place[0]:.2f},{place[1]:.2f}"
+                yield View(name, share=share, place=place)
+    for margin in MARGINS:
+        yield View(f"trimmed to {margin:.0%}", share=margin)
+    for degrees in DIAGONALS:
+        yield View(f"rotated {degrees}°", degrees=degrees)
+
+
+FEW = (
+    *(View(name, pose=pose) for pose, name in enumerate(POSES)),
+    *(View(f"{name} crop", share=HALF, place=place) for name, place in CORNERS.items()),
+    View("inverted", inverted=True),
+)
+MANY = (*FEW, *_more())
+
+
 def in_pose(image: Image.Image, pose: int) -> Image.Image:
     turned = image.transpose(Image.Transpose.FLIP_LEFT_RIGHT) if pose >= 4 else image
     turn = _TURNS[pose % 4]
@@ -50,35 +101,4 @@ def views(image: Image.Image, *, thorough: bool = False) -> list[tuple[str, Imag
     ``pixels``.
     """
     picture = to_rgb(image)
-    found = [(name, in_pose(picture, pose)) for pose, name in enumerate(POSES)]
-    found += [(f"{name} crop", _crop(picture, HALF, place)) for name, place in CORNERS.items()]
-    found.append(("inverted", ImageOps.invert(picture)))
-    if thorough:
-        found += _more(picture)
-    return found
-
-
-def _more(picture: Image.Image) -> Iterator[tuple[str, Image.Image]]:
-    taken = set(CORNERS.values())
-    for share, count in GRIDS:
-        steps = [step / (count - 1) for step in range(count)]
-        for place in ((across, down) for down in steps for across in steps):
-            if share == HALF and place in taken:
-                continue
-            if share == HALF or place != CORNERS["centre"]:
-                yield (
-                    f"crop {share:.0%} at {place[0]:.2f},{place[1]:.2f}",
-                    _crop(picture, share, place),
-                )
-    for margin in MARGINS:
-        yield f"trimmed to {margin:.0%}", _crop(picture, margin, CORNERS["centre"])
-    for degrees in DIAGONALS:
-        yield f"rotated {degrees}°", picture.rotate(degrees, Image.Resampling.BILINEAR)
-
-
-def _crop(picture: Image.Image, share: float, place: tuple[float, float]) -> Image.Image:
-    """``share`` of each side; ``place`` is where the rest falls: (0, 0) keeps the top left."""
-    width, height = (max(1, round(side * share)) for side in picture.size)
-    left = round((picture.width - width) * place[0])
-    top = round((picture.height - height) * place[1])
-    return picture.crop((left, top, left + width, top + height))
+    return [(view.name, view.of(picture)) for view in (MANY if thorough else FEW)]

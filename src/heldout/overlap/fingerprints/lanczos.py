@@ -14,6 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from heldout.overlap.fingerprints.bands import Band, Floats, bands_of, product
+
 _PRECISION = 22  # bits of Pillow's fixed-point weights
 _SUPPORT = 3.0
 _GROUP = 8  # neighbouring outputs share most of their inputs: one product for all of them
@@ -26,11 +28,10 @@ class Weights:
 
     start: NDArray[np.int64]  # first sample of each output's window
     window: NDArray[np.int64]  # (outputs, widest window), zero where narrower
-    offset: NDArray[
-        np.float32
-    ]  # what the middle grey, taken out before, contributes; plus one half
+    places: NDArray[np.int64]  # 0, 1, ... up to the widest window
+    offset: Floats  # what the middle grey, taken out before, contributes; plus one half
     margin: float  # largest error of a single-precision sum, in grey levels
-    bands: tuple[tuple[int, int, NDArray[np.float32]], ...]  # from, to, (samples, outputs)
+    bands: tuple[Band, ...]
 
 
 @functools.lru_cache(maxsize=256)
@@ -56,72 +57,66 @@ def weights(length: int, outputs: int) -> Weights:
     return Weights(
         start=start,
         window=window,
+        places=np.arange(width),
         offset=(total * 128 / (1 << _PRECISION) + 0.5).astype(np.float32),
         margin=error + 2 * 256 * _UNIT * 2,  # and the two operations that follow the sum
-        bands=tuple(_bands(start, window, outputs)),
+        bands=bands_of(_spread(start, window, length).astype(np.float32), _GROUP),
     )
 
 
-def across(shifted: NDArray[np.float32], fit: Weights) -> NDArray[np.float32]:
-    """Unrounded sums along every row of ``centred`` greys, right to within ``fit.margin``."""
-    sums = np.empty((len(shifted), len(fit.start)), np.float32)
-    for number, (low, high, matrix) in enumerate(fit.bands):
-        first = number * _GROUP
-        np.matmul(shifted[:, low:high], matrix, out=sums[:, first : first + matrix.shape[1]])
-    return sums
+def across(shifted: Floats, fit: Weights, out: Floats) -> None:
+    """Unrounded sums along every row of ``centred`` greys, right to within ``fit.margin``.
+
+    ``out`` has a row for each output and a column for each row of the picture.
+    """
+    product(fit.bands, shifted.T, out)
 
 
-def reduce_grey(grey: NDArray[np.uint8], sums: NDArray[np.float32], side: int) -> NDArray[np.uint8]:
+def reduce_grey(grey: NDArray[np.uint8], sums: Floats, side: int) -> NDArray[np.uint8]:
     """``Image.resize((side, side), LANCZOS)`` of a grey picture; ``sums`` are its ``across``."""
     height, width = grey.shape
-    rows = grey if width == side else _settled(grey, sums, weights(width, side))
+    rows = grey if width == side else _settled(grey, sums, weights(width, side)).T
     if height == side:
         return rows
     # Few enough numbers for double precision, in which sums of these integers are exact.
-    return _rounded(_matrix(height, side) @ rows.astype(np.float64) * 2.0**-_PRECISION + 0.5)
+    exact = np.empty((side, side))
+    product(_down(height, side), rows.astype(np.float64), exact)
+    return _rounded(exact * 2.0**-_PRECISION + 0.5)
 
 
-def _settled(grey: NDArray[np.uint8], sums: NDArray[np.float32], fit: Weights) -> NDArray[np.uint8]:
+def _settled(grey: NDArray[np.uint8], sums: Floats, fit: Weights) -> NDArray[np.uint8]:
     """Sums rounded as Pillow rounds them."""
     sums = sums * np.float32(2.0**-_PRECISION)
-    sums += fit.offset
-    row, column = np.nonzero(np.abs(sums - np.rint(sums)) < fit.margin)
+    sums += fit.offset[:, None]
+    distance = np.rint(sums)
+    distance -= sums
+    np.abs(distance, out=distance)
+    column, row = np.divmod(np.flatnonzero(distance < fit.margin), sums.shape[1])
     result = _rounded(sums)
     if len(row):
-        sample = fit.start[column][:, None] + np.arange(fit.window.shape[1])
-        exact = np.einsum(
-            "ij,ij->i", grey[row[:, None], sample].astype(np.int64), fit.window[column]
-        )
+        sample = (row * grey.shape[1] + fit.start[column])[:, None] + fit.places
+        exact = np.einsum("ij,ij->i", grey.ravel()[sample].astype(np.int64), fit.window[column])
         exact = (exact + (1 << (_PRECISION - 1))) >> _PRECISION
-        result[row, column] = np.clip(exact, 0, 255)
+        result[column, row] = np.clip(exact, 0, 255)
     return result
 
 
 @functools.lru_cache(maxsize=256)
-def _matrix(length: int, outputs: int) -> NDArray[np.float64]:
+def _down(length: int, outputs: int) -> tuple[Band, ...]:
     fit = weights(length, outputs)
-    full = np.zeros((outputs, length))
-    np.put_along_axis(full, fit.start[:, None] + np.arange(fit.window.shape[1]), fit.window, 1)
+    return bands_of(_spread(fit.start, fit.window, length).astype(np.float64), _GROUP)
+
+
+def _spread(start: NDArray[np.int64], window: NDArray[np.int64], length: int) -> NDArray[np.int64]:
+    """(outputs, length): every window at its place."""
+    full = np.zeros((len(start), length), np.int64)
+    np.put_along_axis(full, start[:, None] + np.arange(window.shape[1]), window, 1)
     return full
 
 
-def _bands(
-    start: NDArray[np.int64], window: NDArray[np.int64], outputs: int
-) -> list[tuple[int, int, NDArray[np.float32]]]:
-    bands = []
-    for first in range(0, outputs, _GROUP):
-        group = range(first, min(first + _GROUP, outputs))
-        low, high = int(start[group[0]]), int(start[group[-1]]) + window.shape[1]
-        matrix = np.zeros((high - low, len(group)), np.float32)
-        for column, output in enumerate(group):
-            begin = int(start[output]) - low
-            matrix[begin : begin + window.shape[1], column] = window[output]
-        bands.append((low, high, matrix))
-    return bands
-
-
 def _rounded(values: NDArray[np.floating]) -> NDArray[np.uint8]:
-    result: NDArray[np.uint8] = np.clip(np.floor(values), 0, 255).astype(np.uint8)
+    # Truncation is the floor of what is not negative.
+    result: NDArray[np.uint8] = np.clip(values, 0, 255).astype(np.uint8)
     return result
 
 

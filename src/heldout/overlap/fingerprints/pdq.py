@@ -11,16 +11,14 @@ import functools
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 from PIL import Image
 
+from heldout.overlap.fingerprints.bands import Band, Floats, product
 from heldout.overlap.fingerprints.grey import grey_pixels
 from heldout.overlap.fingerprints.smoothing import SIDE, smoothing
 from heldout.overlap.fingerprints.stripes import reduce_rows
 
 HASH_SIDE = 16
-
-Floats = NDArray[np.float32]
 
 
 def pdq(image: Image.Image) -> tuple[bytes, int]:
@@ -35,11 +33,16 @@ def pdq_poses(image: Image.Image) -> tuple[list[bytes], int]:
     return [hash_bytes(pose_coefficients(coefficients, pose)) for pose in range(8)], quality
 
 
-def pdq_coefficients(rows: Floats) -> tuple[Floats, int]:
-    """Lowest 16 x 16 frequencies without the mean, and the quality, from ``reduce_rows``."""
+def pdq_coefficients(rows: Floats, bands: tuple[Band, ...] | None = None) -> tuple[Floats, int]:
+    """Lowest 16 x 16 frequencies without the mean, and the quality, from ``reduce_rows``.
+
+    ``bands`` are the ``smoothing`` of the width, unless the picture was shrunk from another.
+    """
     if not len(rows):
         return np.zeros((HASH_SIDE, HASH_SIDE), np.float32), 0
-    small = rows @ smoothing(rows.shape[1]).T
+    across = np.empty((SIDE, SIDE), np.float32)
+    product(bands or smoothing(rows.shape[1]), rows.T, across)
+    small = across.T
     basis = _basis()
     return (basis @ small @ basis.T).astype(np.float32, copy=False), _quality(small)
 
@@ -64,8 +67,12 @@ def pose_coefficients(coefficients: Floats, pose: int) -> Floats:
 
 
 def _quality(small: Floats) -> int:
-    steps = [np.diff(small, axis=axis) * np.float32(100) / np.float32(255) for axis in (0, 1)]
-    return min(100, int(sum(np.abs(np.trunc(step)).sum() for step in steps)) // 90)
+    total = 0
+    for step in (small[1:] - small[:-1], small[:, 1:] - small[:, :-1]):
+        step *= np.float32(100)
+        step /= np.float32(255)
+        total += int(np.abs(step.astype(np.int32)).sum())  # towards 0, as the reference rounds
+    return min(100, total // 90)
 
 
 @functools.cache

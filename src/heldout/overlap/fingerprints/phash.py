@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 from PIL import Image
 from scipy.fft import dct
 
-from heldout.overlap.fingerprints.grey import centred, grey_image
+from heldout.overlap.fingerprints.bands import Floats
+from heldout.overlap.fingerprints.grey import centred, grey_pixels
 from heldout.overlap.fingerprints.lanczos import across, reduce_grey, weights
 
 SIDE = 32
@@ -22,10 +23,8 @@ TALL = 1.5
 
 def phash(image: Image.Image) -> int:
     """The hash whose hexadecimal digits ``str(imagehash.phash(image))`` prints."""
-    grey = grey_image(image)
-    pixels = np.asarray(grey)
-    sums = across(centred(pixels), weights(pixels.shape[1], SIDE)) if is_ours(pixels) else None
-    return phash_of(grey, pixels, sums)
+    pixels = grey_pixels(image)
+    return phash_of(pixels, _sums(pixels) if is_ours(pixels) else None)
 
 
 def is_ours(pixels: NDArray[np.uint8]) -> bool:
@@ -36,9 +35,9 @@ def is_ours(pixels: NDArray[np.uint8]) -> bool:
     )
 
 
-def phash_of(grey: Image.Image, pixels: NDArray[np.uint8], sums: NDArray[np.float32] | None) -> int:
+def phash_of(pixels: NDArray[np.uint8], sums: Floats | None) -> int:
     """``phash`` of a grey picture, from the sums along its rows where there are any."""
-    small = _pillow(grey) if sums is None else reduce_grey(pixels, sums, SIDE)
+    small = _pillow(pixels) if sums is None else reduce_grey(pixels, sums, SIDE)
     # The transform is SciPy's, as in imagehash: flat pictures have ties that other sums break otherwise.
     low = dct(dct(small.astype(np.float64), axis=0)[:HASH_SIDE], axis=1)[:, :HASH_SIDE]
     ordered = np.sort(low, axis=None)
@@ -53,13 +52,17 @@ def agrees_with_pillow() -> bool:
     noise = np.random.default_rng(0).integers(0, 256, (240, 240), dtype=np.uint8)
     shapes = (noise, noise[:90], np.ascontiguousarray(noise[:, :160]))
     return all(
-        np.array_equal(
-            reduce_grey(grey, across(centred(grey), weights(grey.shape[1], SIDE)), SIDE),
-            _pillow(Image.fromarray(grey)),
-        )
-        for grey in shapes
+        np.array_equal(reduce_grey(grey, _sums(grey), SIDE), _pillow(grey)) for grey in shapes
     )
 
 
-def _pillow(grey: Image.Image) -> NDArray[np.uint8]:
-    return np.asarray(grey.resize((SIDE, SIDE), Image.Resampling.LANCZOS))
+def _sums(pixels: NDArray[np.uint8]) -> Floats:
+    height, width = pixels.shape
+    sums = np.empty((SIDE, height), np.float32)
+    across(centred(pixels), weights(width, SIDE), sums)
+    return sums
+
+
+def _pillow(pixels: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    small = Image.fromarray(pixels).resize((SIDE, SIDE), Image.Resampling.LANCZOS)
+    return np.asarray(small)

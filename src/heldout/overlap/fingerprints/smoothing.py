@@ -5,17 +5,21 @@ from __future__ import annotations
 import functools
 
 import numpy as np
-from numpy.typing import NDArray
+
+from heldout.overlap.fingerprints.bands import Band, Floats, bands_of
 
 SIDE = 64
-GROUP = 8
-
-Floats = NDArray[np.float32]
+GROUP = 4  # neighbouring outputs share samples: few enough to waste little, enough for one product
+_NOTHING = 1e-9  # what the differences of running sums leave outside the windows
 
 
 @functools.lru_cache(maxsize=256)
-def smoothing(length: int) -> Floats:
-    """(64, length): two passes of a running mean of length/128 samples, at 64 evenly spaced places."""
+def smoothing(length: int, shrunk: int = 1) -> tuple[Band, ...]:
+    """Of (64, length): two running means of length/128 samples, at 64 evenly spaced places.
+
+    For a picture that was ``shrunk`` from ``length``, each of whose samples is the mean of that many,
+    the weights of those add up.
+    """
     window = -(-length // (2 * SIDE))
     ahead = (window + 2) // 2 - 1
     behind = window - ahead - 1
@@ -29,17 +33,6 @@ def smoothing(length: int) -> Floats:
     total = np.concatenate([np.zeros((SIDE, 1)), np.cumsum(weight, axis=1)], axis=1)
     first, last = np.maximum(place - ahead, 0), np.minimum(place + behind + 1, length)
     weights: Floats = (total[:, last] - total[:, first]).astype(np.float32)
-    return weights
-
-
-@functools.lru_cache(maxsize=256)
-def row_bands(length: int) -> tuple[tuple[int, int, Floats], ...]:
-    """``smoothing`` in groups of outputs, each cut to the samples it looks at: (from, to, matrix)."""
-    full = smoothing(length)
-    bands = []
-    for start in range(0, SIDE, GROUP):
-        group = full[start : start + GROUP]
-        used = np.flatnonzero(np.abs(group).max(axis=0) > 1e-9)
-        low, high = int(used[0]), int(used[-1]) + 1
-        bands.append((low, high, np.ascontiguousarray(group[:, low:high])))
-    return tuple(bands)
+    weights[np.abs(weights) < _NOTHING] = 0
+    weights = np.add.reduceat(weights, np.arange(0, length, shrunk), axis=1)
+    return bands_of(weights, GROUP)

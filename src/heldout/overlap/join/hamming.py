@@ -75,6 +75,9 @@ class HammingIndex:
     def floor_of(self, hits: Hits) -> None:
         """A radius does not move; a join asks all the same."""
 
+    def prepare(self, sample: NDArray[Any], rows: int) -> None:
+        """Nothing to plan."""
+
     def _by_table(
         self, pieces: NDArray[np.uint16]
     ) -> Iterator[tuple[NDArray[np.intp], NDArray[np.intp]]]:

@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from heldout.errors import InputError
-from heldout.overlap.join.hits import Hits, select
-from heldout.overlap.join.projection import Projection, plain_margin
-from heldout.overlap.join.similarity import (
-    exact_similarity,
-    not_unit,
-    quick_similarity,
-    unit_queries,
-)
+from heldout.overlap.join.candidates import BELOW_EVERYTHING, Candidates
+from heldout.overlap.join.hits import Hits
+from heldout.overlap.join.projection import PLAIN, Levels, Projection, plain_margin
+from heldout.overlap.join.similarity import not_unit, quick_similarity, unit_queries
 
 _ROWS, _QUERIES = 2048, 1024  # one tile of scores: 8 MB
-_SAMPLE = 1024  # corpus rows looked at before choosing axes
 _WORTH_PLANNING = 2e9  # multiplications below which a plain product is done before a plan is made
-_BELOW_EVERYTHING = -2.0
+_TILES_TO_PLAN_AT = frozenset(4**power for power in range(1, 16))  # bars rise, shards differ
+_MOST_AXES = 254
+_GROUPS = 16  # groups of rows per neighbour wanted, when a first bar is looked for
 
 
 class JoinIndex:
@@ -46,9 +44,10 @@ class JoinIndex:
         self.queries = unit_queries(queries)
         self.k, self.threshold = k, threshold
         self._projection: Projection | None = None
-        self.axes = axes or 0
         self._measure = axes is None
-        self._scans = 0
+        self._fixed = axes or 0
+        self.levels = PLAIN
+        self._tiles = 0
 
     def scan(
         self, block: NDArray[Any], start: int = 0, floor: NDArray[np.float64] | None = None
@@ -57,29 +56,38 @@ class JoinIndex:
 
         ``floor`` (see ``floor_of``) tells what earlier blocks already guarantee; it saves work.
         """
-        if block.ndim != 2 or block.shape[1] != self.queries.shape[1]:
-            raise InputError(
-                f"the corpus has embeddings of shape {block.shape}, the queries have "
-                f"{self.queries.shape[1]} dimensions; both must come from the same encoder"
-            )
+        self._expect_width(block)
         if len(block) == 0 or len(self.queries) == 0:
             return Hits.empty()
-        sample, _, bad = _load(block[:: max(1, len(block) // (2 * _SAMPLE))])
-        sample = sample[~bad]
-        # A first bar costs a selection over the rows it is taken from: few rows for a small block.
-        witnesses = min(len(sample), max(256, len(block) // 32))
-        bars = self._bars(sample[:: max(1, len(sample) // witnesses)], floor)
-        self._plan(sample[:: max(1, len(sample) // _SAMPLE)], bars, len(block))
-        parts, waiting = [Hits.empty()], 0
-        for first in range(0, len(block), _ROWS):
-            rows, squares, bad = _load(block[first : first + _ROWS])
-            found = self._tile_row(rows, squares, bad, bars, start + first)
-            parts.append(found)
-            waiting += len(found)
-            if self.k is not None and waiting > len(self.queries) * self.k // 4:
-                parts, waiting = [select(parts, self.k, self.threshold)], 0
-                bars = np.maximum(bars, self._bar_of(parts[0]))
-        return select(parts, self.k, self.threshold)
+        if block.dtype not in (np.float16, np.float32):
+            block = block.astype(np.float32)
+        candidates = self._candidates(floor)
+        # Every tile is spread over the block, and so a fair sample of it: the first ones tell
+        # what to expect of the others, however the corpus is sorted.
+        tiles = -(-len(block) // _ROWS)
+        plan = self._projection is not None or self._worth_planning(len(block))
+        scores = np.empty(min(_QUERIES, len(self.queries)) * -(-len(block) // tiles), np.float32)
+        unusable = []
+        for first in range(tiles):
+            rows, squares, bad = _load(block[first::tiles])
+            unusable.append(np.flatnonzero(bad) * tiles + first + start)
+            self._tile(rows, squares, bad, candidates, scores, first, tiles, plan)
+        found = candidates.settle(self.queries, block, start)
+        every = np.sort(np.concatenate(unusable))
+        return Hits(found.query, found.position, found.similarity, every)
+
+    def prepare(self, sample: NDArray[Any], rows: int) -> NDArray[np.float64] | None:
+        """Plan for a corpus of ``rows`` rows, of which ``sample`` are some; gives a first floor."""
+        self._expect_width(sample)
+        usable, _, bad = _load(sample)
+        usable = usable[~bad]
+        candidates = self._candidates(None)
+        if len(usable) and len(self.queries) and self._worth_planning(rows):
+            if self.k is not None:
+                for some in self._parts():
+                    self._first_bars(self.queries[some] @ usable.T, candidates, some)
+            self._plan(usable, candidates.bars)
+        return None if self.k is None else candidates.bars
 
     def floor_of(self, hits: Hits) -> NDArray[np.float64] | None:
         """Per query, the similarity below which a row can no longer be among the ``k`` nearest."""
@@ -87,85 +95,114 @@ class JoinIndex:
             return None
         last = np.flatnonzero(np.diff(hits.query, append=-1))
         first = np.r_[0, last[:-1] + 1] if len(last) else last
-        floor = np.full(len(self.queries), _BELOW_EVERYTHING)
+        floor = np.full(len(self.queries), BELOW_EVERYTHING)
         full = last - first + 1 >= self.k
         floor[hits.query[first[full]]] = hits.similarity[first[full] + self.k - 1]
         return floor
 
-    def _bar_of(self, hits: Hits) -> NDArray[np.float64]:
-        floor = self.floor_of(hits)
-        assert floor is not None
-        return floor if self.threshold is None else np.minimum(floor, self.threshold)
+    def _expect_width(self, block: NDArray[Any]) -> None:
+        if block.ndim != 2 or block.shape[1] != self.queries.shape[1]:
+            raise InputError(
+                f"the corpus has embeddings of shape {block.shape}, the queries have "
+                f"{self.queries.shape[1]} dimensions; both must come from the same encoder"
+            )
 
-    def _bars(
-        self, sample: NDArray[np.float32], floor: NDArray[np.float64] | None
-    ) -> NDArray[np.float64]:
-        """Per query, a similarity no kept row can be below."""
-        count = len(self.queries)
+    def _candidates(self, floor: NDArray[np.float64] | None) -> Candidates:
+        bars = np.full(len(self.queries), BELOW_EVERYTHING)
         if self.k is None:
-            return np.full(count, self.threshold, np.float64)
-        bars = np.full(count, _BELOW_EVERYTHING)
-        if floor is not None and (floor > _BELOW_EVERYTHING).all():
-            bars = floor.copy()
-        elif len(sample) >= self.k:
-            for first in range(0, count, _QUERIES):
-                scores = self.queries[first : first + _QUERIES] @ sample.T
-                scores.partition(len(sample) - self.k, axis=1)
-                bars[first : first + _QUERIES] = scores[:, len(sample) - self.k]
-            bars -= plain_margin(sample.shape[1])
-        return bars if self.threshold is None else np.minimum(bars, self.threshold)
+            bars = np.full(len(self.queries), self.threshold, np.float64)
+        elif floor is not None:
+            bars = floor if self.threshold is None else np.minimum(floor, self.threshold)
+        margin = plain_margin(self.queries.shape[1])
+        return Candidates(bars, k=self.k, threshold=self.threshold, margin=margin)
 
-    def _plan(self, sample: NDArray[np.float32], bars: NDArray[np.float64], rows: int) -> None:
-        """Choose the axes anew after 1, 2, 4, 8 … blocks: shards differ, and floors rise."""
-        if len(sample) < 2 or not (self._measure or self.axes):
-            return
-        if self._measure and float(self.queries.size) * rows < _WORTH_PLANNING:
-            return
-        if self._projection is None:
-            self._projection = Projection.fit(self.queries, sample)
-        self._scans += 1
-        if self._measure and not self._scans & (self._scans - 1):
-            self.axes = self._projection.choose(sample, bars)
+    def _parts(self) -> Iterator[slice]:
+        """The queries, at most ``_QUERIES`` at a time and all about as many."""
+        count = len(self.queries)
+        size = -(-count // -(-count // _QUERIES))
+        for first in range(0, count, size):
+            yield slice(first, min(first + size, count))
 
-    def _tile_row(
+    def _tile(
         self,
         rows: NDArray[np.float32],
         squares: NDArray[np.float32],
         bad: NDArray[np.bool_],
-        bars: NDArray[np.float64],
-        start: int,
-    ) -> Hits:
-        """All queries against a few thousand rows."""
-        width = self.queries.shape[1]
-        projection = self._projection if self.axes else None
+        candidates: Candidates,
+        memory: NDArray[np.float32],
+        first: int,
+        stride: int,
+        plan: bool,
+    ) -> None:
+        """All queries against a few thousand rows: row i is row ``first + i * stride`` of the block."""
+        blind = bool((candidates.bars <= BELOW_EVERYTHING).any())
+        if plan and not blind and not bad.all():
+            self._tiles += 1
+            now = self._tiles in _TILES_TO_PLAN_AT and (self.k is not None or self._tiles > 16)
+            if self._projection is None or now:
+                self._plan(rows[~bad] if bad.any() else rows, candidates.bars)
+        projection = None if blind or self.levels == PLAIN else self._projection
         if projection is not None:
-            queries = projection.side_of_queries(self.axes, bars)
-            other = projection.side_of_rows(self.axes, rows, squares)
+            ours, ours_again = projection.sides_of_queries(self.levels, candidates.bars)
+            theirs, theirs_again = projection.sides_of_rows(self.levels, rows, squares)
         else:
-            lowered = (bars - plain_margin(width)).astype(np.float32)
-            queries = np.column_stack([self.queries, -lowered])
-            other = np.column_stack([rows, np.ones(len(rows), np.float32)])
-        unusable = np.flatnonzero(bad) + start
-        parts = [Hits(*_NO_PAIRS, unusable)]
-        for first in range(0, len(queries), _QUERIES):
-            scores = queries[first : first + _QUERIES] @ other.T
-            query, row = np.divmod(np.flatnonzero(scores >= 0), len(rows))
-            query += first
-            if len(unusable):
-                usable = ~bad[row]
-                query, row = query[usable], row[usable]
+            ours, theirs = self.queries, rows
+        for some in self._parts():
+            part = ours[some]
+            scores = memory[: len(part) * len(rows)].reshape(len(part), len(rows))
+            np.matmul(part, theirs.T, out=scores)
+            if bad.any():
+                scores[:, bad] = -np.inf
             if projection is not None:
-                likely = quick_similarity(self.queries, rows, query, row)
-                kept = likely >= bars[query] - plain_margin(width)
-                query, row = query[kept], row[kept]
-            similarity = exact_similarity(self.queries, rows, query, row)
-            kept = similarity >= bars[query]
-            query, row, similarity = query[kept], row[kept], similarity[kept]
-            parts.append(Hits(query.astype(np.int32), row + start, similarity))
-        return select(parts, self.k, self.threshold)
+                places = np.flatnonzero(scores >= 0)
+                query, row = np.divmod(places, len(rows))
+                query += some.start
+                if self.levels.more > self.levels.axes:
+                    bound = quick_similarity(ours_again, theirs_again, query, row)
+                    bound += scores.reshape(-1)[places]
+                    kept = bound >= -projection.margin(self.levels.more)
+                    query, row = query[kept], row[kept]
+                quick = quick_similarity(self.queries, rows, query, row)
+                kept = quick >= candidates.lowered[query]
+                query, row, quick = query[kept], row[kept], quick[kept]
+            else:
+                if blind:
+                    self._first_bars(scores, candidates, some)
+                places = np.flatnonzero(scores >= candidates.lowered[some, None])
+                quick = scores.reshape(-1)[places]
+                query, row = np.divmod(places, len(rows))
+                query += some.start
+            candidates.add(query, first + row * stride, quick)
 
+    def _first_bars(self, scores: NDArray[np.float32], candidates: Candidates, some: slice) -> None:
+        """Bars from the best score of each of many groups of rows: k groups are k different rows."""
+        assert self.k is not None
+        size = max(1, scores.shape[1] // (_GROUPS * self.k))
+        groups = scores.shape[1] // size
+        if groups < self.k:
+            return
+        best = scores[:, : groups * size].reshape(len(scores), groups, size).max(axis=2)
+        best.partition(groups - self.k, axis=1)
+        reached = np.full(len(self.queries), BELOW_EVERYTHING, np.float32)
+        reached[some] = best[:, groups - self.k]
+        candidates.raise_bars(reached)
 
-_NO_PAIRS = (np.empty(0, np.int32), np.empty(0, np.int64), np.empty(0, np.float64))
+    def _worth_planning(self, rows: int) -> bool:
+        return not self._measure or float(self.queries.size) * rows >= _WORTH_PLANNING
+
+    def _plan(self, sample: NDArray[np.float32], bars: NDArray[np.float64]) -> None:
+        if len(sample) < 2 or not (self._measure or self._fixed):
+            return
+        if self._projection is None:
+            # A threshold is high or it is useless: few axes are enough.
+            most = _MOST_AXES if self.k is not None else _MOST_AXES // 2
+            self._projection = Projection.fit(self.queries, sample, most)
+        if self._measure:
+            self.levels = self._projection.choose(sample, bars)
+        else:
+            available = len(self._projection.basis)
+            axes = min(self._fixed, available)
+            self.levels = Levels(axes, min(2 * axes, available))
 
 
 def _load(

@@ -15,8 +15,9 @@ from heldout.engine.engine import Engine
 from heldout.errors import InputError
 from heldout.overlap.join.hits import Hits, select
 
-MEMORY = 256 * 2**20
+MEMORY = 8 * 2**20  # what a worker reads at a time; more makes nothing faster
 _SMALLEST = 2**20
+_SAMPLE, _RUN = 2048, 64  # rows looked at before a corpus is scanned, and how many of them together
 
 
 class Index(Protocol):
@@ -30,6 +31,10 @@ class Index(Protocol):
     ) -> Hits: ...
 
     def floor_of(self, hits: Hits) -> NDArray[np.float64] | None: ...
+
+    def prepare(self, sample: NDArray[Any], rows: int) -> NDArray[np.float64] | None:
+        """Look at some rows of a corpus of ``rows`` before it is scanned: plan, and a first floor."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +50,6 @@ class Rows:
 
 def row_ranges(paths: Sequence[Path], memory: int) -> Iterator[Rows]:
     """The rows of all matrices in order, at most ``memory`` bytes at a time."""
-    if memory < _SMALLEST:
-        raise InputError(f"a join needs at least {_SMALLEST} bytes of memory, not {memory}")
     start = 0
     for path in paths:
         matrix = _open(path)
@@ -59,8 +62,26 @@ def row_ranges(paths: Sequence[Path], memory: int) -> Iterator[Rows]:
 
 def scan_rows(index: Index, rows: Rows) -> Hits:
     """One range of rows against all queries. Pure: the same wherever it runs."""
-    # Opened anew for every range: the pages of the last one are given back with its mapping.
-    return index.scan(_open(rows.path)[rows.first : rows.stop], rows.start, rows.floor)
+    return index.scan(_read(_open(rows.path), rows.first, rows.stop), rows.start, rows.floor)
+
+
+def sample_rows(paths: Sequence[Path]) -> tuple[NDArray[Any] | None, int]:
+    """A few rows from all over the corpus, in runs (a disk likes neighbours), and about how many it has.
+
+    Of many files only some are opened; what is learned here changes the speed of a join, not its hits.
+    """
+    some = paths[:: max(1, len(paths) * _RUN // _SAMPLE)]
+    runs: list[NDArray[Any]] = []
+    total = 0
+    for path in some:
+        matrix = _open(path)
+        total += len(matrix)
+        count = -(-_SAMPLE // (_RUN * len(some)))
+        for first in np.unique(np.linspace(0, max(0, len(matrix) - _RUN), count).astype(int)):
+            runs.append(_read(matrix, int(first), min(int(first) + _RUN, len(matrix))))
+    # Matrices of different width are refused, with a sentence, where they are scanned.
+    same = [run for run in runs if run.shape[1] == runs[0].shape[1]]
+    return (np.concatenate(same) if same else None), total * len(paths) // max(1, len(some))
 
 
 def join(
@@ -75,24 +96,69 @@ def join(
 
     ``memory`` bounds what is read at a time per worker; ``step`` hears how many rows are done.
     """
-    found = Hits.empty()
+    if memory < _SMALLEST:
+        raise InputError(f"a join needs at least {_SMALLEST} bytes of memory, not {memory}")
+    found = _Found(index)
+    ranges = row_ranges(paths, memory)
+    sample, total = sample_rows(paths)
+    known = None if sample is None else index.prepare(sample, total)
 
     def tasks() -> Iterator[Rows]:
         # Drawn lazily, so that a later range knows what the finished ones guarantee.
-        for rows in row_ranges(paths, memory):
-            yield Rows(rows.path, rows.first, rows.stop, rows.start, index.floor_of(found))
+        for rows in ranges:
+            floor = index.floor_of(found.hits)
+            if floor is not None and known is not None:
+                floor = np.maximum(floor, known)
+            yield Rows(rows.path, rows.first, rows.stop, rows.start, floor)
 
     if engine is None:
         for rows in tasks():
-            found = select((found, scan_rows(index, rows)), index.k, index.threshold)
+            found.add(scan_rows(index, rows))
             step(rows.stop - rows.first)
-        return found
+        return found.all()
     for outcome in engine.map(functools.partial(scan_rows, index), tasks()):
         if outcome.value is None:
             raise InputError(f"{outcome.task.path}: {outcome.error}")
-        found = select((found, outcome.value), index.k, index.threshold)
+        found.add(outcome.value)
         step(outcome.task.stop - outcome.task.first)
-    return found
+    return found.all()
+
+
+class _Found:
+    """Hits so far. New ones wait until they are many: every merge sorts all there are."""
+
+    def __init__(self, index: Index) -> None:
+        self._k, self._threshold = index.k, index.threshold
+        self.hits = Hits.empty()  # without those that wait
+        self._new: list[Hits] = []
+
+    def add(self, hits: Hits) -> None:
+        self._new.append(hits)
+        if sum(map(len, self._new)) > len(self.hits) // 4:
+            self.all()
+
+    def all(self) -> Hits:
+        self.hits = select((self.hits, *self._new), self._k, self._threshold)
+        self._new = []
+        return self.hits
+
+
+def _read(matrix: NDArray[Any], first: int, stop: int) -> NDArray[Any]:
+    """Rows of a mapped matrix, read from its file: faults of a mapping would come page by page."""
+    if not (isinstance(matrix, np.memmap) and matrix.flags.c_contiguous):
+        return np.array(matrix[first:stop])
+    rows = np.empty((stop - first, matrix.shape[1]), matrix.dtype)
+    view, done = rows.reshape(-1).view(np.uint8).data, 0
+    with Path(str(matrix.filename)).open("rb", buffering=0) as file:
+        file.seek(matrix.offset + first * matrix.strides[0])
+        while done < rows.nbytes:
+            count = file.readinto(view[done:])
+            if not count:
+                raise InputError(
+                    f"{matrix.filename}: the file ends before its last row; copy it again"
+                )
+            done += count
+    return rows
 
 
 def _open(path: Path) -> NDArray[Any]:

@@ -51,6 +51,9 @@ class TorchJoinIndex:
     def floor_of(self, hits: Hits) -> NDArray[np.float64] | None:
         return self._host.floor_of(hits)
 
+    def prepare(self, sample: NDArray[Any], rows: int) -> None:
+        """Nothing to plan."""
+
     def scan(
         self,
         block: NDArray[Any] | torch.Tensor,

@@ -107,7 +107,7 @@ def _local_features(cv2: Any, grey: NDArray[np.uint8]) -> tuple[Floats, Floats, 
     finder = cv2.SIFT_create(
         nfeatures=LOCAL_COUNT, contrastThreshold=LOCAL_CONTRAST, enable_precise_upscale=True
     )
-    found, raw = finder.detectAndCompute(_stretched(cv2, small), None)
+    found, raw = finder.detectAndCompute(stretched(cv2, small), None)
     if raw is None or not len(found):
         empty = np.zeros(0, np.float32)
         return np.zeros((0, 2), np.float32), empty, empty, np.zeros((4, 0, 32), np.float32)
@@ -145,7 +145,7 @@ def _parts(descriptors: Floats) -> Floats:
     )
 
 
-def _stretched(cv2: Any, grey: NDArray[np.uint8]) -> NDArray[np.uint8]:
+def stretched(cv2: Any, grey: NDArray[np.uint8]) -> NDArray[np.uint8]:
     """Full contrast, so that a washed-out copy has the features of its original."""
     low, high = np.percentile(grey[::4, ::4], (1.0, 99.0))
     span = max(float(high - low), 8.0)

@@ -9,6 +9,8 @@ PAGE = 232  # a gutter is at least this light
 SMALLEST = 72  # pixels; smaller pieces are labels and legends
 SMALLEST_SHARE = 0.02  # of the page
 MOST = 12
+WHITE = 250  # or it is this light but for a few
+STRAY = 0.02  # of its pixels: letters and arrows reach into gutters
 
 Box = tuple[int, int, int, int]  # left, top, right, bottom
 
@@ -36,7 +38,8 @@ def _cut(grey: NDArray[np.uint8], box: Box, boxes: list[Box], depth: int) -> Non
     if min(part.shape) < SMALLEST // 2:
         return
     for axis in (0, 1):
-        spans = _spans((part.min(axis=axis) >= PAGE) | (np.percentile(part, 2, axis=axis) >= 250))
+        white = (part < WHITE).mean(axis=axis) <= STRAY
+        spans = _spans((part.min(axis=axis) >= PAGE) | white)
         length = part.shape[1 - axis]
         if depth < 6 and spans != [(0, length)]:
             for start, end in spans:

@@ -1,0 +1,61 @@
+"""Benchmark writers, one per reader; packages add theirs as entry points heldout.writers."""
+
+from __future__ import annotations
+
+import functools
+from importlib import metadata
+
+from heldout.benchmark.writers.arrow import ArrowWriter
+from heldout.benchmark.writers.base import Part, Writer
+from heldout.benchmark.writers.coco import CocoWriter
+from heldout.benchmark.writers.delimited import DelimitedWriter
+from heldout.benchmark.writers.image_folder import ImageFolderWriter
+from heldout.benchmark.writers.json_rows import JsonLinesWriter, JsonWriter
+from heldout.benchmark.writers.llava import LlavaWriter
+from heldout.benchmark.writers.parquet import ParquetWriter
+from heldout.benchmark.writers.pathvqa import PathVqaWriter
+from heldout.benchmark.writers.pictures import copy_pictures
+from heldout.benchmark.writers.pipes import PipesWriter
+from heldout.benchmark.writers.tables import Opened, Reading, Table, open_tables
+from heldout.errors import InputError
+
+__all__ = [
+    "Opened",
+    "Part",
+    "Reading",
+    "Table",
+    "Writer",
+    "copy_pictures",
+    "find_writer",
+    "open_tables",
+    "writers",
+]
+
+
+@functools.cache
+def writers() -> tuple[Writer, ...]:
+    plugins = [entry.load()() for entry in metadata.entry_points(group="heldout.writers")]
+    return (
+        *plugins,
+        PathVqaWriter(),
+        LlavaWriter(),
+        CocoWriter(),
+        JsonWriter(),
+        JsonLinesWriter(),
+        ParquetWriter(),
+        DelimitedWriter(),
+        PipesWriter(),
+        ArrowWriter(),
+        ImageFolderWriter(),
+    )
+
+
+def find_writer(reader: str) -> Writer:
+    """The writer of what the reader called ``reader`` reads."""
+    for writer in writers():
+        if writer.name == reader:
+            return writer
+    raise InputError(
+        f"there is no writer for the format '{reader}'; there are: "
+        f"{', '.join(sorted(writer.name for writer in writers()))}"
+    )

@@ -1,0 +1,120 @@
+"""CSV and TSV: chosen records byte for byte; an image whose row is gone moves to a row that used it."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from heldout.benchmark.readers.delimited import Table, record_fields
+from heldout.benchmark.readers.records import Record, records
+from heldout.benchmark.writers.base import Part
+from heldout.errors import InputError
+
+
+class DelimitedWriter:
+    name = "delimited"
+
+    def units(self, path: Path) -> Mapping[int, int]:
+        return {}
+
+    def write(self, parts: Sequence[Part], target: Path) -> None:
+        first = Table.open(parts[0].path)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with target.open("wb") as out:
+            out.write(_opening(first))
+            for part in parts:
+                table = Table.open(part.path)
+                if (table.columns, table.delimiter) != (first.columns, first.delimiter):
+                    raise InputError(
+                        f"{part.path} has other columns than {parts[0].path}, whose split it would "
+                        f"join: expected {', '.join(first.columns)}, found {', '.join(table.columns)}"
+                    )
+                # In a file joined from several an index may occur twice: nothing is shared there.
+                images = _SharedImages.of(table, part.rows, alone=len(parts) == 1)
+                for record in images.records(part.rows):
+                    out.write(record if record.endswith(b"\n") else record + b"\n")
+
+
+def _opening(table: Table) -> bytes:
+    """The first line with its byte order mark."""
+    first = next(records(table.path, table.delimiter))
+    with table.path.open("rb") as file:
+        start = file.read(first.offset + len(first.data))
+    return start if start.endswith(b"\n") else start + b"\n"
+
+
+class _SharedImages:
+    """VLMEvalKit lets a row name the index of the row whose image it shows."""
+
+    def __init__(self, table: Table, column: int | None, index: int | None) -> None:
+        self.table = table
+        self.column = column
+        self.index = index
+        self.replaced: dict[int, str] = {}  # row number → what its image field says from now on
+
+    @classmethod
+    def of(cls, table: Table, rows: frozenset[int], *, alone: bool) -> _SharedImages:
+        lowered = {column.lower(): place for place, column in enumerate(table.columns)}
+        shared = cls(table, lowered.get("image"), lowered.get("index"))
+        if shared.column is not None and shared.index is not None:
+            shared._move(rows, alone)
+        return shared
+
+    def _move(self, rows: frozenset[int], alone: bool) -> None:
+        owners: dict[str, int] = {}
+        named: dict[int, tuple[str, str]] = {}  # row → its own index, the index it names
+        for number, _, fields in self._good():
+            own, image = fields[self.index or 0].strip(), fields[self.column or 0]
+            if names_a_row(image):
+                named[number] = (own, image.strip())
+            else:
+                owners[own] = number
+        lost = {
+            number: (own, wanted)
+            for number, (own, wanted) in named.items()
+            if number in rows and wanted in owners and not (alone and owners[wanted] in rows)
+        }
+        if not lost:
+            return
+        needed = {owners[wanted] for _, wanted in lost.values()}
+        images = {
+            number: fields[self.column or 0]
+            for number, _, fields in self._good()
+            if number in needed
+        }
+        heirs: dict[str, str] = {}  # index that is gone → index of the row that has its image now
+        for number, (own, wanted) in lost.items():
+            if alone and wanted in heirs:
+                self.replaced[number] = heirs[wanted]
+            else:
+                self.replaced[number] = images[owners[wanted]]
+                if names_a_row(own):
+                    heirs[wanted] = own
+
+    def records(self, rows: frozenset[int]) -> Iterator[bytes]:
+        for number, record in enumerate(self.table.data(), 1):
+            if number not in rows:
+                continue
+            yield self._rewritten(record, number) if number in self.replaced else record.data
+
+    def _rewritten(self, record: Record, number: int) -> bytes:
+        fields = record_fields(record, self.table.delimiter)
+        assert not isinstance(fields, str) and self.column is not None
+        fields[self.column] = self.replaced[number]
+        ending = "\r\n" if record.data.endswith(b"\r\n") else "\n"
+        text = io.StringIO(newline="")
+        csv.writer(text, delimiter=self.table.delimiter, lineterminator=ending).writerow(fields)
+        return text.getvalue().encode(record.encoding)
+
+    def _good(self) -> Iterator[tuple[int, Record, list[str]]]:
+        for number, record in enumerate(self.table.data(), 1):
+            fields = record_fields(record, self.table.delimiter)
+            if self.table.problem(record, fields) is None and not isinstance(fields, str):
+                yield number, record, fields
+
+
+def names_a_row(text: str) -> bool:
+    short = text.strip()
+    return 0 < len(short) <= 64 and short.isascii() and short.isdecimal()

@@ -1,0 +1,149 @@
+"""heldout detect: run detectors over what a run has recorded. Offline: no model is loaded."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from heldout.cli.options import Json
+from heldout.cli.show import console, plain, print_claims, print_json
+from heldout.detect import ScoreTables, Settings, detectors
+from heldout.errors import InputError
+from heldout.stats.permutation import PERMUTATIONS
+from heldout.store import Run
+from heldout.verdict import Examination, examine, save_examination
+
+EXAMPLE = "Example: heldout detect runs/slake --baseline blip2 --detector order-trend"
+
+
+def detect_command(
+    run: Annotated[
+        Path | None, typer.Argument(metavar="RUN", help="A run folder with recorded scores.")
+    ] = None,
+    detector: Annotated[
+        list[str], typer.Option("--detector", metavar="NAME", help="Only these; repeatable.")
+    ] = [],  # noqa: B006 - typer copies defaults
+    baseline: Annotated[
+        list[str],
+        typer.Option(
+            "--baseline", metavar="MODEL", help="Cannot have seen the benchmark; repeatable."
+        ),
+    ] = [],  # noqa: B006 - typer copies defaults
+    reference: Annotated[
+        str | None,
+        typer.Option(
+            "--reference", metavar="MODEL", help="Of the perplexity ratio; default: baseline."
+        ),
+    ] = None,
+    unseen: Annotated[
+        str | None,
+        typer.Option("--unseen", metavar="FIELD=VALUE", help="Items that no model can have seen."),
+    ] = None,
+    stratum: Annotated[
+        list[str],
+        typer.Option("--stratum", metavar="FIELD", help="Compare within it; 'none' for no strata."),
+    ] = ["answer_type", "answer_length"],  # noqa: B006 - typer copies defaults
+    permutations: Annotated[
+        int, typer.Option("--permutations", min=100, max=1_000_000, help="Most per test.")
+    ] = PERMUTATIONS,
+    top: Annotated[int, typer.Option("--top", min=1, help="K of top-k overlap.")] = 25,
+    rank_by: Annotated[
+        str, typer.Option("--rank-by", help="Top-k by 'score' or by 'delta'.")
+    ] = "score",
+    tail: Annotated[
+        float, typer.Option("--tail", help="Δ above which an item is in the tail.")
+    ] = 100.0,
+    share: Annotated[
+        float, typer.Option("--share", min=0.01, max=1.0, help="K of Min-K: share of tokens.")
+    ] = 0.2,
+    seed: Annotated[int, typer.Option("--seed", help="Seed of every random draw.")] = 0,
+    listing: Annotated[bool, typer.Option("--list", help="Say which detectors there are.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Has a model seen this benchmark? Every likelihood detector, under control, from saved scores."""
+    if listing:
+        _list(as_json)
+        return
+    if run is None:
+        raise InputError("give the run folder whose scores to look at, or --list for the detectors")
+    if rank_by not in ("score", "delta"):
+        raise InputError(f"--rank-by {rank_by}: expected score or delta")
+    settings = Settings(
+        seed=seed, permutations=permutations, share=share, top=top, rank_by=rank_by, tail=tail,
+        baselines=tuple(baseline), reference=reference, unseen=_pair(unseen),
+        strata=() if stratum == ["none"] else tuple(stratum),
+    )  # fmt: skip
+    opened = Run.open(run)
+    made = examine(ScoreTables.load(opened), detector, settings)
+    save_examination(opened, made)
+    if as_json:
+        print_json({"run": str(run), **made.as_json()})
+        return
+    _show(made)
+
+
+def _pair(text: str | None) -> tuple[str, str] | None:
+    if text is None:
+        return None
+    field, equals, value = text.partition("=")
+    if not equals or not field or not value:
+        raise InputError(
+            f"--unseen {text}: expected FIELD=VALUE, for example --unseen origin=fresh"
+        )
+    return field, value
+
+
+def _list(as_json: bool) -> None:
+    known = detectors().values()
+    if as_json:
+        print_json([{"name": d.name, "family": d.family, "summary": d.summary} for d in known])
+        return
+    table = Table(box=None, padding=(0, 2, 0, 0), show_header=False, pad_edge=False)
+    for one in known:
+        table.add_row(one.name, one.family, one.summary)
+    console().print(table)
+
+
+def _show(made: Examination) -> None:
+    out = console()
+    for model, checks in made.checks.items():
+        for check in checks:
+            if not check.passed:
+                out.print(
+                    Text(f"{plain(model)}: self-check '{check.name}' failed: {check.reason}", "red")
+                )
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
+    for name in (
+        "detector",
+        "model",
+        "effect",
+        "95 %",
+        "p",
+        "adjusted",
+        "direction",
+        "n",
+        "clusters",
+    ):
+        table.add_column(name, justify="left" if name in ("detector", "model") else "right")
+    for f in made.findings:
+        e = f.effect
+        table.add_row(
+            f.detector, Text(plain(f.cell.model or "")), f"{e.value:.3g}", f"[{e.low:.3g}, {e.high:.3g}]",
+            "–" if f.p is None else f"{f.p:.2g}", "–" if f.p_adjusted is None else f"{f.p_adjusted:.2g}",
+            f.direction, f"{f.n:,}", f"{f.clusters:,}",
+        )  # fmt: skip
+    out.print(table)
+    if made.untested:
+        out.print("\n[dim]not testable[/]")
+        reasons: dict[str, list[str]] = {}
+        for one in made.untested:
+            reasons.setdefault(one.reason, []).append(one.id)
+        for reason, ids in reasons.items():
+            named = ", ".join(ids[:4]) + (f" and {len(ids) - 4} more" if len(ids) > 4 else "")
+            out.print(Text(f"{plain(named)}: {plain(reason)}", "dim"))
+    out.print()
+    print_claims(made.claims)

@@ -1,0 +1,50 @@
+"""heldout gate, and `heldout overlap --gate`: training rows that hold a benchmark shut the gate."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from heldout.cli.options import Json
+from heldout.cli.show import console, print_json
+from heldout.cure import Gate, write_gate
+from heldout.store import Run
+
+EXAMPLE = "Example: heldout gate runs/slake runs/vqa-rad --out gate"
+
+Gated = Annotated[
+    bool,
+    typer.Option(
+        "--gate",
+        help="The corpora are training sets: write to RUN/gate which of their rows to remove so that "
+        "this benchmark does not leak (table, ids, JUnit), and exit 1 if there are any.",
+    ),
+]
+
+
+def gate_command(
+    runs: Annotated[
+        list[Path],
+        typer.Argument(metavar="RUN…", help="Runs of several benchmarks against one training set."),
+    ],
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Where to write.")],
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Undecided matches count as leaks.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Which training rows to remove so that none of these benchmarks leaks. Exits 1 if there are any."""
+    gate = write_gate([Run.open(run) for run in runs], out, strict=strict)
+    if as_json:
+        print_json(gate.as_json())
+    shut(gate, quiet=as_json)
+
+
+def shut(gate: Gate, *, quiet: bool) -> None:
+    """Say what the gate says; leave with 1 unless it is open."""
+    if not quiet:
+        console().print(f"\n{gate.sentence()}", soft_wrap=True, highlight=False, markup=False)
+    if not gate.passed:
+        raise typer.Exit(1)

@@ -1,0 +1,156 @@
+"""heldout impact: how much a score owes to what leaked."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from heldout.cli.options import Json, parse_map
+from heldout.cli.show import console, plain, print_json
+from heldout.detect.impact import Impact, Line, Owed, Study, study_impact
+from heldout.stats import Interval
+from heldout.store import Run
+
+EXAMPLE = "Example: heldout impact predictions.csv --run runs/slake"
+
+
+def impact_command(
+    predictions: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="PREDICTIONS...",
+            help="CSV, JSONL or Parquet: id and correct, score, rank, loglik or prediction; "
+            "several models in a column 'model' or in several files.",
+        ),
+    ],
+    run: Annotated[Path, typer.Option("--run", metavar="RUN", help="A run folder of overlap.")],
+    metric: Annotated[
+        str | None,
+        typer.Option("--metric", metavar="METRIC", help="accuracy, retrieval or loglik."),
+    ] = None,
+    baseline: Annotated[
+        Path | None,
+        typer.Option(
+            "--baseline",
+            metavar="PREDICTIONS",
+            help="A model that cannot have seen the benchmark: differences to it are shown.",
+        ),
+    ] = None,
+    mapping: Annotated[
+        list[str],
+        typer.Option("--map", metavar="FIELD=COLUMN", help="Name a column of the predictions."),
+    ] = [],  # noqa: B006 - typer copies defaults
+    seed: Annotated[int, typer.Option("--seed", help="Seed of every random draw.")] = 0,
+    as_json: Json = False,
+) -> None:
+    """Score leaked, non-leaked and size-matched random items apart, with intervals by cluster."""
+    opened = Run.open(run)
+    study = study_impact(
+        opened,
+        predictions,
+        metric=metric,
+        mapping=parse_map(mapping),
+        baseline=baseline,
+        seed=seed,
+    )
+    with opened.writing():
+        opened.write_json("impact.json", study.as_json())
+    if as_json:
+        print_json(study.as_json())
+        return
+    for impact in study.impacts:
+        _show(impact, study)
+    console().print(f"all figures: {run / 'impact.json'}", soft_wrap=True)
+
+
+def _show(impact: Impact, study: Study) -> None:
+    out = console()
+    measures = list(dict.fromkeys(line.measure for line in impact.lines))
+    out.print(f"[bold]{_escaped(impact.model)}[/] on {_escaped(study.benchmark)}", soft_wrap=True)
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
+    table.add_column("subset")
+    table.add_column("leakage")
+    table.add_column("items", justify="right")
+    table.add_column("clusters", justify="right")
+    for measure in measures:
+        table.add_column(measure, justify="right", no_wrap=True)
+        if len(measures) == 1:
+            table.add_column("gain", justify="right", no_wrap=True)
+    rows = [line for line in impact.lines if line.measure == measures[0]]
+    for place, first in enumerate(rows):
+        cells: list[str] = []
+        for measure in measures:
+            line = [line for line in impact.lines if line.measure == measure][place]
+            cells.append(_value(line))
+            if len(measures) == 1:
+                cells.append(_gain(line))
+        name = f"  {first.subset}" if first.subset.endswith(" label") else first.subset
+        style = "bold" if first.subset == "leaked" else ""
+        table.add_row(
+            Text(name, style),
+            first.leakage or "-",
+            f"{first.items:,}",
+            f"{first.clusters:,}",
+            *map(Text, cells),
+        )
+    out.print(table)
+    for owed in impact.owed:
+        out.print(Text(_sentence(owed), "" if owed.interval is None else "bold"))
+    left = Counter(drop.reason for drop in study.dropped[impact.model])
+    if left:
+        told = ", ".join(f"{reason} {count:,}" for reason, count in sorted(left.items()))
+        out.print(Text(f"left out: {told}", "yellow"))
+    out.print()
+
+
+def _sentence(owed: Owed) -> str:
+    kind = {"text": "leaked text"}.get(owed.leakage, f"{owed.leakage} leaks")
+    told = _number(owed.value, owed.measure, signed=True)
+    head = f"{owed.measure} owes {told} to {kind} (all less non-leaked)"
+    if owed.interval is None and owed.error is not None:
+        return f"{head}; all clusters agree, which leaves no spread to make an interval of"
+    if owed.interval is None:
+        return f"{head}; too few clusters leaked ({owed.leaked_clusters}) for an interval"
+    return f"{head} {_interval(owed.interval, owed.measure, signed=True)}"
+
+
+def _value(line: Line) -> str:
+    if line.value is None:
+        return "none"
+    told = _number(line.value, line.measure)
+    if line.sd is not None:
+        return f"{told} ± {_number(line.sd, line.measure)}"
+    return f"{told} {_interval(line.interval, line.measure)}"
+
+
+def _gain(line: Line) -> str:
+    if line.gain is None:
+        return "-"
+    told = _number(line.gain, line.measure, signed=True)
+    if line.sd is not None:
+        return told
+    return f"{told} {_interval(line.gain_interval, line.measure, signed=True)}"
+
+
+def _interval(interval: Interval | None, measure: str, *, signed: bool = False) -> str:
+    if interval is None:
+        return "[too few]"
+    low, high = (_number(end, measure, signed=signed) for end in (interval.low, interval.high))
+    return f"[{low}, {high}]"
+
+
+def _number(value: float, measure: str, *, signed: bool = False) -> str:
+    """Rates in per cent, as published; log-likelihoods and scores as they are."""
+    rate = measure == "accuracy" or measure.startswith("R@")
+    shown = 100 * value if rate else value
+    digits = 1 if rate else 3
+    return f"{shown:+.{digits}f}" if signed else f"{shown:.{digits}f}"
+
+
+def _escaped(text: str) -> str:
+    return plain(text).replace("[", "\\[")

@@ -1,0 +1,152 @@
+"""heldout sanitize: a clean split in the format of the input."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from heldout.benchmark.writers import open_tables
+from heldout.cli.options import Images, Json, Map, Preset, Reader, parse_map
+from heldout.cli.show import console, identify, plain, print_json
+from heldout.cure import POLICIES, Policy, resplit, sanitize
+from heldout.errors import InputError
+from heldout.store import Run
+
+EXAMPLE = (
+    "Example: heldout sanitize data/slake#split=test,lang=en --run runs/slake --out clean/slake"
+)
+
+
+def sanitize_command(
+    bench: Annotated[
+        str, typer.Argument(metavar="BENCH", help="The benchmark as it was scanned for RUN.")
+    ],
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="New folder for the result.")],
+    run: Annotated[
+        Path | None, typer.Option("--run", metavar="RUN", help="A run folder of heldout overlap.")
+    ] = None,
+    policy: Annotated[
+        str,
+        typer.Option(
+            "--policy",
+            metavar="POLICY",
+            help="same-image: remove items whose image leaked. soft: near-identical and undecided "
+            "images, too. full: only items that leaked with question and answer. down-weight: "
+            "remove nothing, write weights.",
+        ),
+    ] = "same-image",
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Undecided matches count as copies.")
+    ] = False,
+    whole_clusters: Annotated[
+        bool,
+        typer.Option(
+            "--whole-clusters", help="Remove all items that share an image or patient with one."
+        ),
+    ] = False,
+    text: Annotated[
+        bool,
+        typer.Option("--text", help="Also remove items whose text leaked without its image."),
+    ] = False,
+    weight: Annotated[
+        float,
+        typer.Option("--weight", min=0.0, max=1.0, help="Of doubtful items under down-weight."),
+    ] = 0.5,
+    others: Annotated[
+        list[str],
+        typer.Option(
+            "--resplit",
+            metavar="BENCH",
+            help="The other split or splits: make new ones of the union that share no image. "
+            "Repeatable.",
+        ),
+    ] = [],  # noqa: B006 - typer copies defaults
+    stratify: Annotated[
+        str | None,
+        typer.Option("--stratify", metavar="COLUMN", help="Keep its shares in every new split."),
+    ] = None,
+    seed: Annotated[int, typer.Option("--seed", help="Another seed, another --resplit.")] = 0,
+    mapping: Map = [],  # noqa: B006 - typer copies defaults
+    images: Images = None,
+    preset: Preset = None,
+    reader: Reader = None,
+    as_json: Json = False,
+) -> None:
+    """Write a clean split in the format of the input, with a list of all that is not in it."""
+    if policy not in POLICIES:
+        raise InputError(f"--policy {policy}: expected one of {', '.join(POLICIES)}")
+    if run is None and not others:
+        raise InputError(
+            "sanitize needs --run RUN (what leaked: heldout overlap BENCH --against CORPUS --out RUN) "
+            "or --resplit BENCH"
+        )
+    scanned = Run.open(run) if run is not None else None
+    fields = parse_map(mapping)
+    opened = [
+        open_tables(source, preset=preset, mapping=fields, images=images, reader=reader)
+        for source in (bench, *others)
+    ]
+    if others:
+        manifest = resplit(opened, out, run=scanned, stratify=stratify, seed=seed, quiet=as_json)
+    else:
+        assert scanned is not None
+        identify(opened[0].benchmark, quiet=as_json)
+        chosen = Policy(policy, strict, whole_clusters, text, weight)
+        manifest = sanitize(opened[0], scanned, out, chosen)
+    if as_json:
+        print_json({"out": str(out), **manifest})
+    elif others:
+        _show_splits(manifest, out)
+    else:
+        _show(manifest, out)
+
+
+def _show(manifest: dict[str, Any], out: Path) -> None:
+    before, clean = manifest["benchmark"], manifest["clean"]
+    told = console()
+    table = Table(box=None, padding=(0, 3, 0, 0), pad_edge=False, header_style="dim")
+    table.add_column("")
+    table.add_column("items", justify="right")
+    table.add_column("images", justify="right")
+    table.add_row(plain(before["name"]), f"{before['items']:,}", f"{before['images']:,}")
+    for reason, count in manifest["removed"]["by_reason"].items():
+        table.add_row(f"  removed: {reason}", f"{-count:,}", "")
+    table.add_row(Text("clean", "green"), f"{clean['items']:,}", f"{clean['images']:,}")
+    for reason, count in manifest["doubtful"]["by_reason"].items():
+        table.add_row(f"  of them listed as doubtful: {reason}", f"{count:,}", "")
+    told.print(table)
+    _footer(manifest, out)
+    if clean["renamed_items"]:
+        told.print(
+            f"{clean['renamed_items']:,} items have no id of their own and are called by their row, "
+            f"which changed: kept.csv says what they were called"
+        )
+    told.print(f"\nclean split: {out / clean['open']}", soft_wrap=True)
+    told.print(f"removed:     {out / 'removed.csv'}", soft_wrap=True)
+
+
+def _show_splits(manifest: dict[str, Any], out: Path) -> None:
+    table = Table(box=None, padding=(0, 3, 0, 0), pad_edge=False, header_style="dim")
+    for name in ("split", "items before", "items", "images", "moved in"):
+        table.add_column(name, justify="left" if name == "split" else "right")
+    for split in manifest["splits"]:
+        numbers = (split[key] for key in ("items_before", "items", "images", "moved_in"))
+        table.add_row(plain(split["name"]), *(f"{number:,}" for number in numbers))
+    told = console()
+    told.print(table)
+    told.print(f"images that two splits share: {manifest['shared_images']:,}")
+    _footer(manifest, out)
+    for split in manifest["splits"]:
+        told.print(f"{plain(split['name'])}: {out / split['open']}", soft_wrap=True)
+
+
+def _footer(manifest: dict[str, Any], out: Path) -> None:
+    told = console()
+    for caution in manifest["cautions"]:
+        told.print(Text(f"caution: {plain(caution)}", "yellow"))
+    for difference in manifest["differences"]:
+        told.print(Text(f"reads back otherwise: {plain(difference)}", "bold red"))

@@ -1,0 +1,192 @@
+"""The gate before training: which training rows hold a benchmark, and must go."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from heldout.cure.junit import Case, junit
+from heldout.cure.leaks import REASONS, Grade, Leak, leaks_of
+from heldout.cure.lists import write_list
+from heldout.cure.searched import incomplete
+from heldout.errors import InputError
+from heldout.store import Run, write_atomic, write_json
+
+GATE_VERSION = 1
+_LEAKS = frozenset({Grade.COPY, Grade.FULL, Grade.TEXT})
+_COLUMNS = ("corpus", "corpus_id", "method", "similarity", "relation", "modality", "evidence")
+
+
+@dataclass(frozen=True)
+class Protected:
+    """One benchmark, and what the training set holds of it."""
+
+    benchmark: str
+    items: int
+    leaked: int  # items with a training row that must go
+    rows: int  # those training rows
+    doubtful: int  # items with undecided matches only
+    problems: tuple[str, ...]  # parts of the training set that could not be read
+
+
+@dataclass(frozen=True)
+class Gate:
+    """``passed`` only if nothing leaked and everything was read."""
+
+    passed: bool
+    protected: tuple[Protected, ...]
+    rows: int  # distinct training rows to remove
+    files: dict[str, Path]
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "passed": self.passed,
+            "training_rows": self.rows,
+            "benchmarks": [{**vars(one), "problems": list(one.problems)} for one in self.protected],
+            "files": {name: str(path) for name, path in self.files.items()},
+        }
+
+    def sentence(self) -> str:
+        leaking = [one.benchmark for one in self.protected if one.leaked]
+        unread = [problem for one in self.protected for problem in one.problems]
+        if self.passed:
+            names = ", ".join(one.benchmark for one in self.protected)
+            return f"The gate is open: none of the training rows that were compared holds {names}."
+        told = []
+        if leaking:
+            told.append(f"{self.rows:,} training rows hold items of {', '.join(leaking)}")
+        if unread:
+            told.append(
+                f"it cannot vouch for what was not read ({'; '.join(dict.fromkeys(unread))})"
+            )
+        return f"The gate is shut: {'; '.join(told)}. Remove the rows in {self.files['ids']}."
+
+
+def write_gate(runs: Run | Sequence[Run], out: Path, *, strict: bool = False) -> Gate:
+    """Removal manifest, id list and JUnit report for runs whose corpus is a training set.
+
+    One run protects one benchmark; several runs against the same training set share a gate.
+    ``strict`` counts undecided matches as leaks.
+    """
+    several = [runs] if isinstance(runs, Run) else list(runs)
+    if not several:
+        raise InputError("the gate needs at least one run: heldout overlap BENCH --against TRAIN")
+    counted = _LEAKS | ({Grade.UNDECIDED} if strict else set())
+    removed: list[dict[str, Any]] = []
+    doubtful: list[dict[str, Any]] = []
+    protected: list[Protected] = []
+    cases: list[Case] = []
+    for run in several:
+        one = _Judged.of(run, counted)
+        removed += one.removed
+        doubtful += one.doubtful
+        protected.append(one.summary)
+        cases.append(one.case())
+    ids = sorted({(row["corpus"], row["corpus_id"]) for row in removed})
+    passed = not removed and not any(one.problems for one in protected)
+    files = {
+        "rows": out / "training_rows.parquet",
+        "ids": out / "remove_ids.txt",
+        "junit": out / "junit.xml",
+        "manifest": out / "gate.json",
+    }
+    write_list(out, "training_rows", sorted(removed, key=_by_training_row))
+    write_list(out, "training_doubtful", sorted(doubtful, key=_by_training_row))
+    write_atomic(files["ids"], _id_list(ids))
+    write_atomic(files["junit"], junit("heldout gate", cases))
+    write_json(files["manifest"], {
+        "gate_version": GATE_VERSION, "passed": passed, "strict": strict, "training_rows": len(ids),
+        "benchmarks": [{**vars(one), "problems": list(one.problems)} for one in protected],
+    })  # fmt: skip
+    return Gate(passed, tuple(protected), len(ids), files)
+
+
+@dataclass(frozen=True)
+class _Judged:
+    removed: list[dict[str, Any]]
+    doubtful: list[dict[str, Any]]
+    summary: Protected
+
+    @classmethod
+    def of(cls, run: Run, counted: frozenset[Grade] | set[Grade]) -> _Judged:
+        manifest = run.manifest()
+        known = manifest["inputs"].get("benchmark")
+        if known is None or not manifest["stages"]:
+            raise InputError(f"{run.path} has no finished scan: run heldout overlap into it first")
+        removed: list[dict[str, Any]] = []
+        doubtful: list[dict[str, Any]] = []
+        leaked: set[str] = set()
+        doubted: set[str] = set()
+        for identifier, found in sorted(leaks_of(run).items()):
+            for leak in _one_per_row(found.leaks):
+                row = _row(leak, known["name"], identifier)
+                if leak.grade in counted:
+                    removed.append(row)
+                    leaked.add(identifier)
+                elif leak.grade is Grade.UNDECIDED:
+                    doubtful.append(row)
+                    doubted.add(identifier)
+        text = run.table_path("text_matches").exists()
+        problems = tuple(
+            told for stage in manifest["stages"].values() if (told := incomplete(stage, text=text))
+        )
+        rows = len({(row["corpus"], row["corpus_id"]) for row in removed})
+        summary = Protected(
+            known["name"], known["items"], len(leaked), rows, len(doubted - leaked), problems
+        )
+        return cls(removed, doubtful, summary)
+
+    def case(self) -> Case:
+        one = self.summary
+        failure = None
+        if one.leaked:
+            failure = (
+                f"{one.leaked:,} of {one.items:,} items are in {one.rows:,} training rows",
+                "\n".join(
+                    f"{row['corpus']}: {row['corpus_id']} holds {row['benchmark_id']} ({row['reason']})"
+                    for row in self.removed
+                ),
+            )
+        error = "; ".join(one.problems) or None
+        return Case(one.benchmark, failure, error)
+
+
+def _one_per_row(leaks: Sequence[Leak]) -> Iterator[Leak]:
+    """The gravest match of each training row: one may match by bytes and by words."""
+    best: dict[tuple[str, str], Leak] = {}
+    for leak in leaks:
+        known = best.get(leak.corpus_item)
+        if known is None or leak.grade > known.grade:
+            best[leak.corpus_item] = leak
+    return iter(best.values())
+
+
+def _row(leak: Leak, benchmark: str, identifier: str) -> dict[str, Any]:
+    match = {name: leak.row.get(name) for name in _COLUMNS}
+    return {
+        **match,
+        "reason": REASONS[leak.grade],
+        "benchmark": benchmark,
+        "benchmark_id": identifier,
+    }
+
+
+def _by_training_row(row: Mapping[str, Any]) -> tuple[str, str, str, str]:
+    return row["corpus"], row["corpus_id"], row["benchmark"], row["benchmark_id"]
+
+
+def _id_list(ids: Sequence[tuple[str, str]]) -> str:
+    """One id a line; with its corpus and a tab in front where there are several corpora.
+
+    Line breaks inside an id are escaped: an id must not look like two.
+    """
+    several = len({corpus for corpus, _ in ids}) > 1
+    lines = [f"{corpus}\t{identifier}" if several else identifier for corpus, identifier in ids]
+    return "".join(
+        line.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r") + "\n"
+        if any(mark in line for mark in "\n\r")
+        else line + "\n"
+        for line in lines
+    )

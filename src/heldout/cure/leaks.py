@@ -1,0 +1,140 @@
+"""What each benchmark item leaked as: the matches of a run, sorted by how grave they are."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Any
+
+from heldout.store import Run
+
+COPIES = ("same image", "transformed copy")
+UNDECIDED = "undecided"
+_FULL = "full"
+# Relations of a text match that mean the same words, not merely the same subject.
+_SAME_WORDS = ("same item", "same question", "same caption", "edited")
+
+
+class Grade(IntEnum):
+    """How much of an item a match shows; higher is graver."""
+
+    TEXT = 1  # its words, without its image
+    NEAR = 2  # a picture within the encoder's published degree, not shown to be a copy
+    UNDECIDED = 3  # registration could not say: for people
+    COPY = 4  # its image
+    FULL = 5  # its image, its question and its answer
+
+
+REASONS = {
+    Grade.FULL: "image, question and answer leaked",
+    Grade.COPY: "image leaked",
+    Grade.UNDECIDED: "undecided match",
+    Grade.NEAR: "near-identical image",
+    Grade.TEXT: "text leaked without its image",
+}
+
+
+@dataclass(frozen=True)
+class Leak:
+    """One match of one item. ``row`` is the run's, with its evidence."""
+
+    grade: Grade
+    row: Mapping[str, Any]
+
+    @property
+    def corpus_item(self) -> tuple[str, str]:
+        return str(self.row["corpus"]), str(self.row["corpus_id"])
+
+
+@dataclass
+class ItemLeaks:
+    leaks: list[Leak] = field(default_factory=list)
+
+    @property
+    def gravest(self) -> Leak:
+        """The worst match; among equals the most similar, then the first by corpus and id."""
+        return min(
+            self.leaks, key=lambda leak: (-leak.grade, -_similarity(leak.row), leak.corpus_item)
+        )
+
+    @property
+    def grade(self) -> Grade:
+        return self.gravest.grade
+
+    @property
+    def label(self) -> str:
+        """How the leaked label relates to the benchmark's: same, different, conflicting, unknown."""
+        found = {str(leak.row["label_relation"]) for leak in self.leaks if leak.grade > Grade.TEXT}
+        known = found & {"same", "different"}
+        return "conflicting" if len(known) == 2 else known.pop() if known else "unknown"
+
+
+def leaks_of(run: Run) -> dict[str, ItemLeaks]:
+    """Every item with a match that says anything, by its id."""
+    found: dict[str, ItemLeaks] = defaultdict(ItemLeaks)
+    for row in run.read_table("matches").to_pylist():
+        grade = _image_grade(row)
+        if grade is not None:
+            found[row["benchmark_id"]].leaks.append(Leak(grade, row))
+    if run.table_path("text_matches").exists():
+        for row in run.read_table("text_matches").to_pylist():
+            item = found[row["benchmark_id"]]
+            together = _with_image(row, item)
+            if together is not None:
+                item.leaks.append(together)
+            elif text_leaks(row):
+                told = {
+                    **row,
+                    "modality": "text only",
+                    "label_relation": row.get("answer_relation"),
+                }
+                item.leaks.append(Leak(Grade.TEXT, told))
+    return {identifier: item for identifier, item in found.items() if item.leaks}
+
+
+def _with_image(row: Mapping[str, Any], item: ItemLeaks) -> Leak | None:
+    """The full leak of an image whose corpus item asks the question in slightly other words."""
+    if row["relation"] not in _SAME_WORDS or row.get("answer_relation") != "same":
+        return None
+    place = str(row["corpus"]), str(row["corpus_id"])
+    for leak in item.leaks:
+        if leak.grade is Grade.COPY and leak.corpus_item == place:
+            method = f"{leak.row['method']} + text {row['method']}"
+            seen = {"modality": _FULL, "label_relation": "same", "method": method}
+            return Leak(Grade.FULL, {**leak.row, **seen})
+    return None
+
+
+def _image_grade(row: Mapping[str, Any]) -> Grade | None:
+    if row["relation"] in COPIES:
+        return Grade.FULL if row["modality"] == _FULL else Grade.COPY
+    if row["relation"] == UNDECIDED:
+        return Grade.UNDECIDED
+    return Grade.NEAR if row["degree"] in ("hard", "soft") else None
+
+
+def text_leaks(row: Mapping[str, Any]) -> bool:
+    """Whether a text match is evidence by itself, which its table says as a hard degree.
+
+    A common question alone proves nothing: "is the lung healthy?" is asked of every radiograph.
+    """
+    if "degree" in row:
+        return bool(row["degree"] == "hard")
+    return row["relation"] in ("same item", "same caption")
+
+
+def evidence_of(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A match's evidence; what is not JSON is kept as text."""
+    try:
+        value = json.loads(row.get("evidence") or "{}")
+    except ValueError:
+        return {"text": row["evidence"]}
+    return value if isinstance(value, dict) else {"text": value}
+
+
+def _similarity(row: Mapping[str, Any]) -> float:
+    value = row.get("similarity")
+    return float(value) if value is not None else 0.0

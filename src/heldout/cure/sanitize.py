@@ -1,0 +1,165 @@
+"""A clean split in the format of the input, and lists of everything that is not in it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from heldout import __version__
+from heldout.benchmark import Benchmark
+from heldout.benchmark.writers import Opened
+from heldout.cure.leaks import Grade, leaks_of
+from heldout.cure.lists import decided_rows, write_list
+from heldout.cure.policy import Decision, Policy, decide
+from heldout.cure.roundtrip import RoundTrip, compare, pictures
+from heldout.cure.searched import searched, what_was_not_searched
+from heldout.cure.writing import chosen_by_table, entries, new_folder, write_file
+from heldout.errors import InputError
+from heldout.store import Run, write_json
+
+SANITIZE_VERSION = 1
+CLEAN = "clean"
+_FEW = 30  # independent images below which a score says little
+
+
+def sanitize(opened: Opened, run: Run, out: Path, policy: Policy) -> dict[str, Any]:
+    """Write ``out`` with clean/, removed, doubtful, kept and manifest.json; return the manifest."""
+    benchmark = opened.benchmark
+    refuse_other_revision(benchmark, run)
+    leaks = leaks_of(run)
+    ids = [example.id for example in benchmark]
+    decisions = decide(ids, benchmark.clusters, entries(opened), leaks, policy)
+    keep = [decision.action != "remove" for decision in decisions]
+    if not any(keep):
+        raise InputError(_nothing_left(decisions, policy))
+    with new_folder(out) as folder:
+        clean = folder / CLEAN
+        chosen = chosen_by_table(opened, keep)
+        for one in chosen:
+            write_file([one], clean / one.table.relative, clean)
+        whole = clean if len(chosen) > 1 else clean / chosen[0].table.relative
+        originals = [example for one in chosen for example in one.examples]
+        trip = compare(originals, benchmark, opened.reading.back(whole))
+        _write_lists(folder, decisions, benchmark, keep, trip, policy)
+        manifest = {
+            "sanitize_version": SANITIZE_VERSION,
+            "heldout": __version__,
+            "benchmark": {
+                "name": benchmark.name,
+                "source": benchmark.source,
+                "fingerprint": benchmark.fingerprint,
+                "format": benchmark.reader,
+                "items": len(benchmark),
+                "images": len(pictures(benchmark.examples, benchmark)),
+                "rows_not_selected": sum(table.not_selected for table in opened.tables),
+                "rows_not_readable": len(benchmark.dropped),
+            },
+            "policy": asdict(policy),
+            "searched": searched(run),
+            "clean": {
+                "open": whole.relative_to(folder).as_posix(),
+                "items": len(originals),
+                "images": len(pictures(originals, benchmark)),
+                "fingerprint": trip.written.fingerprint,
+                "renamed_items": trip.renamed,
+            },
+            "removed": _counts(decisions, "remove"),
+            "doubtful": _counts(decisions, "list"),
+            "cautions": _cautions(decisions, originals, benchmark, run, policy),
+            "differences": list(trip.differences),
+        }
+        write_json(folder / "manifest.json", manifest)
+    return manifest
+
+
+def refuse_other_revision(benchmark: Benchmark, run: Run) -> None:
+    """A run speaks of one revision of one benchmark: its ids mean nothing in another."""
+    known = run.manifest()["inputs"].get("benchmark")
+    if known is None or not run.table_path("matches").exists():
+        raise InputError(f"{run.path} has no finished scan: run heldout overlap into it first")
+    if known["fingerprint"] != benchmark.fingerprint:
+        raise InputError(
+            f"{run.path} was made for '{known['name']}' ({known['items']:,} items from "
+            f"{known['source']}, fingerprint {known['fingerprint'][:12]}), but {benchmark.source} "
+            f"reads as {len(benchmark):,} items with fingerprint {benchmark.fingerprint[:12]}: name "
+            f"the same benchmark with the same selection and --map, or scan this one"
+        )
+
+
+def _write_lists(
+    folder: Path,
+    decisions: Sequence[Decision],
+    benchmark: Benchmark,
+    keep: Sequence[bool],
+    trip: RoundTrip,
+    policy: Policy,
+) -> None:
+    write_list(folder, "removed", decided_rows(decisions, "remove", benchmark.dropped))
+    write_list(folder, "doubtful", decided_rows(decisions, "list"))
+    places = [position for position, kept in enumerate(keep) if kept]
+    called = trip.ids if len(trip.ids) == len(places) else [None] * len(places)
+    write_list(folder, "kept", (
+        {"benchmark_id": decisions[place].benchmark_id, "written_id": name, "position": place}
+        for place, name in zip(places, called, strict=True)
+    ))  # fmt: skip
+    if policy.name == "down-weight":
+        write_list(folder, "weights", (
+            {"benchmark_id": one.benchmark_id, "weight": one.weight, "cluster": cluster,
+             "reason": one.reason or None}
+            for one, cluster in zip(decisions, benchmark.clusters, strict=True)
+        ))  # fmt: skip
+
+
+def _counts(decisions: Sequence[Decision], action: str) -> dict[str, Any]:
+    found = Counter(decision.reason for decision in decisions if decision.action == action)
+    return {"items": found.total(), "by_reason": dict(sorted(found.items()))}
+
+
+def _cautions(
+    decisions: Sequence[Decision],
+    kept: Sequence[Any],
+    benchmark: Benchmark,
+    run: Run,
+    policy: Policy,
+) -> list[str]:
+    told = list(what_was_not_searched(run))
+    leaked = sum(
+        decision.action == "list"
+        and decision.leak is not None
+        and decision.leak.grade >= Grade.COPY
+        for decision in decisions
+    )
+    if leaked and policy.name != "down-weight":
+        told.append(
+            f"{leaked:,} of the {len(kept):,} kept items show an image that leaked: only items "
+            f"that leaked with their question and answer were removed"
+        )
+    remaining = len(pictures(kept, benchmark))
+    if 0 < remaining < _FEW:
+        told.append(f"only {remaining} images are left: a score on them says little")
+    return told
+
+
+def _nothing_left(decisions: Sequence[Decision], policy: Policy) -> str:
+    full = sum(
+        decision.leak is not None and decision.leak.grade is Grade.FULL for decision in decisions
+    )
+    told = (
+        f"--policy {policy.name} leaves nothing: every one of the {len(decisions):,} items shows an "
+        f"image that leaked. No subset of this split is unseen. What can be done: "
+    )
+    options = []
+    if policy.name != "full" and full < len(decisions):
+        options.append(
+            f"'--policy full' removes the {full:,} items that leaked with their question and answer "
+            f"and keeps {len(decisions) - full:,} whose image was seen"
+        )
+    options += [
+        "'--resplit TRAIN' makes new splits of the union that share no image, to train and test on",
+        "scan the training set against this benchmark, sanitize the training set instead, and "
+        "train again",
+    ]
+    return told + "; ".join(f"({n}) {option}" for n, option in enumerate(options, 1))

@@ -1,0 +1,62 @@
+"""What a run looked for and what it could not: a clean split is as clean as its search was."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from heldout.store import Run
+
+LOST = 0.01  # above this share of unread images, "none found" speaks of the rest only
+
+
+def searched(run: Run) -> list[dict[str, Any]]:
+    """Per corpus: where it was, how many images were compared, and how."""
+    return [
+        {
+            "corpus": stage["corpus"],
+            "source": stage["source"],
+            "fingerprint": stage["fingerprint"],
+            "images": stage["counts"].get("images", 0),
+            "encoder": stage.get("encoder"),
+            "text": run.table_path("text_matches").exists(),
+        }
+        for stage in run.manifest()["stages"].values()
+    ]
+
+
+def what_was_not_searched(run: Run) -> Iterator[str]:
+    stages = list(run.manifest()["stages"].values())
+    text = run.table_path("text_matches").exists()
+    exact = [stage["corpus"] for stage in stages if not stage.get("encoder")]
+    if exact:
+        yield (
+            f"in {', '.join(exact)} only exact copies were looked for: resized, cropped or "
+            f"re-compressed ones may be left; scan with --encoder"
+        )
+    if not text:
+        yield "questions and answers were compared only where their image leaked, word for word"
+    for stage in stages:
+        problem = incomplete(stage, text=text)
+        if problem:
+            yield problem
+
+
+def incomplete(stage: Mapping[str, Any], *, text: bool) -> str:
+    """The sentence that says a corpus was not read in whole; empty where it was.
+
+    ``text``: words were compared, so that a corpus without images is compared all the same.
+    """
+    counts, failed = stage["counts"], stage["failed"]
+    compared, lost = counts.get("images", 0), counts.get("lost_items", 0)
+    archives = counts.get("lost_containers", 0)
+    told = []
+    if failed:
+        told.append(f"{len(failed)} of {stage['shards']} shards failed")
+    if archives:
+        told.append(f"{archives:,} archives, files or folders were lost in whole or in part")
+    if compared == 0 and not told and not (text and counts.get("items", 0)):
+        told.append("no image could be compared")
+    elif lost > LOST * (lost + compared):
+        told.append(f"{lost:,} of {lost + compared:,} items could not be read")
+    return f"{stage['corpus']} was not read in whole: {'; '.join(told)}" if told else ""

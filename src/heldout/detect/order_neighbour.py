@@ -1,0 +1,93 @@
+"""order-neighbour: is an item likelier after its released predecessor than after another of its block?
+
+Cheaper than order-joint: two or a few short forwards per item. Where the predecessor shares the item's
+image, so must the alternatives (scoring draws them from the same block), or the test would find images.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import polars as pl
+
+from heldout.detect.outcome import Outcome, model_finding, not_testable
+from heldout.detect.settings import Settings
+from heldout.detect.tables import ScoreTables
+from heldout.errors import InputError
+from heldout.stats.contrast import cluster_mean
+from heldout.stats.permutation import flip_test
+
+NAME = "order-neighbour"
+RELEASED = "released"
+FEW = 6  # clusters: fewer have no sign pattern rare enough
+BLIND_TO = ["memory without order (items seen shuffled)", "memory across blocks"]
+
+
+def find(tables: ScoreTables, settings: Settings) -> Iterator[Outcome]:
+    recorded = tables.order_neighbour
+    for model in tables.models:
+        gains = None if recorded is None else neighbour_gains(tables, model)
+        if gains is None or gains.is_empty():
+            reason = "no table order_neighbour for this model: score it with neighbouring contexts"
+            yield not_testable(NAME, tables.benchmark, model, reason)
+            continue
+        names, values = gains["cluster"].to_list(), gains["gain"].to_numpy()
+        sums = gains.group_by("cluster", maintain_order=True).agg(pl.col("gain").sum())["gain"]
+        if len(sums) < FEW:
+            reason = (
+                f"{len(sums)} clusters have a predecessor to compare; at least {FEW} are needed"
+            )
+            yield not_testable(NAME, tables.benchmark, model, reason)
+            continue
+        test = flip_test(sums.to_numpy(), permutations=settings.permutations, seed=settings.seed)
+        mean, error, interval = cluster_mean(values, names)
+        yield model_finding(
+            NAME,
+            tables.benchmark,
+            model,
+            unit="questions",
+            statistic=("summed gain in nats", test.statistic),
+            effect=("gain after the released predecessor, nats per item", mean, interval),
+            error=error,
+            p=test.p,
+            n=len(values),
+            clusters=len(sums),
+            blind_to=BLIND_TO,
+            seed=settings.seed,
+            table="order_neighbour",
+            details={
+                "p_greater": test.p_greater,
+                "p_tied": test.p_tied,
+                "permutations": test.evaluated,
+                "alternatives_per_item": float(np.mean(gains["alternatives"].to_numpy())),
+            },
+        )
+
+
+def neighbour_gains(tables: ScoreTables, model: str) -> pl.DataFrame:
+    """Per item log p(released predecessor) less the mean over its alternatives, in released order."""
+    recorded = tables.order_neighbour
+    assert recorded is not None
+    mine = recorded.filter(pl.col("model") == model)
+    if mine.select("benchmark_id", "condition").n_unique() < len(mine):
+        raise InputError(
+            f"order_neighbour has an item and condition of {model} twice: score it again"
+        )
+    if not mine["logprob"].is_finite().all():
+        raise InputError(
+            f"order_neighbour holds NaN or infinite values for {model}: score it again"
+        )
+    released = pl.col("condition") == RELEASED
+    sides = mine.group_by("benchmark_id").agg(
+        pl.col("logprob").filter(released).first().alias("after_released"),
+        pl.col("logprob").filter(~released).mean().alias("after_others"),
+        (~released).sum().alias("alternatives"),
+    )
+    return (
+        tables.items.select("benchmark_id", "position", "cluster")
+        .join(sides, on="benchmark_id")
+        .with_columns((pl.col("after_released") - pl.col("after_others")).alias("gain"))
+        .filter(pl.col("gain").is_not_null())
+        .sort("position")
+    )

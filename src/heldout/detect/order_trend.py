@@ -1,0 +1,69 @@
+"""order-trend: do scores rise or fall along the released order, block by block, within strata?
+
+A sum of independent log-likelihoods has no order, so this is not the test of Oren et al.; it is a rank
+correlation with position. A benchmark sorted by difficulty shows a trend for every model that never
+saw it, which is why the claim asks for baselines and other orders before it believes one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from heldout.detect.outcome import Outcome, around, model_finding, not_testable
+from heldout.detect.settings import Settings
+from heldout.detect.tables import ScoreTables, strata
+from heldout.stats.trend import trend_test
+
+NAME = "order-trend"
+BLIND_TO = [
+    "memory that lifts all items alike",
+    "a trend that the release's own structure makes: compare baselines and other orders",
+]
+
+
+def find(tables: ScoreTables, settings: Settings) -> Iterator[Outcome]:
+    for model in tables.models:
+        scored = tables.scored(model)
+        labels = strata(scored.frame, settings.strata)
+        trend = trend_test(
+            scored.means, scored.clusters, labels,
+            permutations=settings.permutations, seed=settings.seed,
+        )  # fmt: skip
+        if trend is None:
+            reason = "fewer than 4 clusters, or scores that do not vary within their strata"
+            yield not_testable(NAME, tables.benchmark, model, reason)
+            continue
+        yield model_finding(
+            NAME,
+            tables.benchmark,
+            model,
+            unit="clusters",
+            statistic=("rank correlation with earliness", trend.rho),
+            effect=(
+                "rank correlation with earliness",
+                trend.rho,
+                around(trend.rho, trend.error, "permutation standard error"),
+            ),
+            error=trend.error,
+            p=trend.test.p,
+            n=len(scored),
+            clusters=trend.clusters,
+            blind_to=BLIND_TO,
+            seed=settings.seed,
+            table="scores",
+            details={
+                "reading": _reading(trend.test.p, trend.rho),
+                "p_earlier_easier": trend.test.p_greater,
+                "p_later_easier": trend.test.p_less,
+                "p_tied": trend.test.p_tied,
+                "permutations": trend.test.evaluated,
+                "strata": list(settings.strata),
+            },
+        )
+
+
+def _reading(p: float, rho: float) -> str:
+    if p > 0.05:
+        return "no trend along the order"
+    side = "earlier" if rho > 0 else "later"
+    return f"{side} items are likelier than the order's chance explains"

@@ -1,0 +1,82 @@
+"""Checks of a model's scores before any test: a score that cannot be trusted makes nothing testable."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from heldout.detect.tables import Scored, ScoreTables
+from heldout.stats.ties import tie_runs
+
+# Log-probabilities are continuous: unless a model is certain (log p = 0), equal ones are an accident.
+TIED = 0.01
+FEW_TIES = 5
+BAD_SPANS = 0.01
+FEW_ITEMS = 20
+
+
+class SelfCheck(NamedTuple):
+    name: str
+    passed: bool
+    reason: str
+
+
+def self_checks(tables: ScoreTables, model: str) -> list[SelfCheck]:
+    scored = tables.scored(model)
+    return [
+        _coverage(tables, scored),
+        _finite(scored),
+        _spans(scored),
+        _answers(scored),
+        _constant(scored),
+        _ties(scored),
+    ]
+
+
+def _coverage(tables: ScoreTables, scored: Scored) -> SelfCheck:
+    told = f"{len(scored):,} of {len(tables.items):,} items have a score"
+    return SelfCheck("coverage", len(scored) >= FEW_ITEMS, told)
+
+
+def _finite(scored: Scored) -> SelfCheck:
+    bad = int((~np.isfinite(scored.totals)).sum()) + int((scored.counts < 1).sum())
+    return SelfCheck("finite", bad == 0, f"{bad:,} scores are NaN, infinite or of no token")
+
+
+def _spans(scored: Scored) -> SelfCheck:
+    bad = int((~scored.frame["span_ok"].fill_null(False)).sum())
+    told = f"in {bad:,} of {len(scored):,} items the scored span is not the answer alone"
+    return SelfCheck("span", bad <= BAD_SPANS * len(scored), told)
+
+
+def _answers(scored: Scored) -> SelfCheck:
+    answers = [(answer or "").strip() for answer in scored.frame["answer"]]
+    empty = sum(not answer for answer in answers)
+    if empty > 0.01 * max(len(answers), 1):
+        return SelfCheck("answers", False, f"{empty:,} of {len(answers):,} answers are empty")
+    if len(answers) > 1 and len(set(answers)) == 1:
+        return SelfCheck("answers", False, f"every answer is {answers[0][:40]!r}: nothing to tell")
+    return SelfCheck("answers", True, f"{len(set(answers)):,} different answers, {empty} empty")
+
+
+def _constant(scored: Scored) -> SelfCheck:
+    different = len(np.unique(scored.means))
+    told = f"{different:,} different scores among {len(scored):,}"
+    return SelfCheck("variation", different > 1, told)
+
+
+def _ties(scored: Scored) -> SelfCheck:
+    frame = scored.frame
+    asked = list(zip(frame["question"], frame["answer"], frame["cluster"], strict=True))
+    certain = scored.means > -1e-9  # a model sure of two answers gives both log p = 0
+    values = np.where(certain, -np.arange(len(scored), dtype=np.float64) - 1e6, scored.means)
+    found = tie_runs(values, asked)
+    told = (
+        f"{found.tied:,} of {found.pairs:,} neighbouring items with another question, answer or image "
+        f"have the same score to the last digit (longest run {found.longest})"
+    )
+    broken = found.tied >= FEW_TIES and found.rate > TIED
+    if broken:
+        told += ": the adapter drops what tells them apart"
+    return SelfCheck("ties", not broken, told)

@@ -1,0 +1,191 @@
+"""The recorded tables of a run as detectors read them: in released order, whatever order they are in."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from heldout.errors import InputError
+from heldout.store import Run
+
+Floats = NDArray[np.float64]
+_BANDS = ((1, "1 word"), (3, "2-3 words"), (7, "4-7 words"))
+_CLOSED = {"yes", "no", "true", "false"}
+
+
+@dataclass(frozen=True)
+class Scored:
+    """One model's scores, joined to the items they belong to, in released order."""
+
+    model: str
+    frame: pl.DataFrame
+
+    def __len__(self) -> int:
+        return len(self.frame)
+
+    @cached_property
+    def clusters(self) -> list[str]:
+        return self.frame["cluster"].to_list()
+
+    @cached_property
+    def totals(self) -> Floats:
+        return self.frame["sum_logprob"].to_numpy().astype(np.float64)
+
+    @cached_property
+    def counts(self) -> Floats:
+        return self.frame["n_tokens"].to_numpy().astype(np.float64)
+
+    @cached_property
+    def means(self) -> Floats:
+        """Mean log-probability per token of the answer."""
+        return np.asarray(self.totals / np.maximum(self.counts, 1.0), dtype=np.float64)
+
+    def flat(self, column: str) -> Floats:
+        """All tokens' values one after the other; ``counts`` says whose they are."""
+        return self.frame[column].explode().to_numpy().astype(np.float64)
+
+    def has(self, column: str) -> bool:
+        """Every item has this list, one value per token."""
+        lengths = self.frame[column].list.len().fill_null(0)
+        return bool((lengths == self.frame["n_tokens"]).all())
+
+
+@dataclass(frozen=True)
+class ScoreTables:
+    benchmark: str
+    items: pl.DataFrame
+    scores: pl.DataFrame
+    order_joint: pl.DataFrame | None = None
+    order_neighbour: pl.DataFrame | None = None
+    #: backend, dtype and revision by model: part of a score's identity
+    identities: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not self.items[
+            "position"
+        ].is_sorted():  # whatever order the table is in, one is released
+            object.__setattr__(self, "items", self.items.sort("position"))
+
+    @classmethod
+    def load(cls, run: Run) -> ScoreTables:
+        manifest = run.manifest()
+        if not run.table_path("scores").exists():
+            raise InputError(
+                f"{run.path} holds no scores: run heldout score first, or import recorded ones"
+            )
+        optional = {
+            name: _frame(run, name) if run.table_path(name).exists() else None
+            for name in ("order_joint", "order_neighbour")
+        }
+        known = manifest["inputs"].get("benchmark", {})
+        return cls(
+            known.get("name", run.path.name),
+            _frame(run, "items"),
+            _frame(run, "scores"),
+            **optional,
+            identities=manifest.get("models", {}),
+        )
+
+    @cached_property
+    def memo(self) -> dict[Hashable, float]:
+        """What several detectors need and one of them has worked out."""
+        return {}
+
+    @cached_property
+    def models(self) -> list[str]:
+        return sorted(self.scores["model"].unique().to_list())
+
+    def scored(self, model: str) -> Scored:
+        mine = self.scores.filter(pl.col("model") == model)
+        if mine["benchmark_id"].n_unique() < len(mine):
+            raise InputError(
+                f"the scores table has two rows for one item of {model}: import it again"
+            )
+        joined = self.items.join(mine, on="benchmark_id", how="inner").sort("position")
+        return Scored(model, joined)
+
+    def without(self, models: Sequence[str]) -> ScoreTables:
+        keep = ~pl.col("model").is_in(list(models))
+
+        def kept(frame: pl.DataFrame | None) -> pl.DataFrame | None:
+            return frame if frame is None else frame.filter(keep)
+
+        return replace(
+            self,
+            scores=self.scores.filter(keep),
+            order_joint=kept(self.order_joint),
+            order_neighbour=kept(self.order_neighbour),
+        )
+
+    def common(self, models: Sequence[str]) -> list[Scored]:
+        """Several models on the items that all of them scored."""
+        frames = [self.scored(model) for model in models]
+        shared = set.intersection(*(set(one.frame["benchmark_id"]) for one in frames))
+        wanted = pl.col("benchmark_id").is_in(list(shared))
+        return [Scored(one.model, one.frame.filter(wanted)) for one in frames]
+
+    def comparable(self, first: str, second: str) -> str | None:
+        """Why two models' scores may not be compared, None if they may: never across backends."""
+        known = [self.identities.get(name, {}) for name in (first, second)]
+        for field_name in ("backend", "dtype"):
+            values = [one.get(field_name) for one in known]
+            if None not in values and values[0] != values[1]:
+                return (
+                    f"{first} was scored with {field_name} {values[0]} and {second} with {values[1]}: "
+                    f"scores are never compared across backends"
+                )
+        return None
+
+
+def metadata_column(frame: pl.DataFrame, name: str) -> list[str | None]:
+    """One metadata field of every item, as text; None where an item does not have it."""
+    values: list[str | None] = []
+    for text in frame["metadata"]:
+        found = json.loads(text) if text else {}
+        value = found.get(name) if isinstance(found, dict) else None
+        values.append(None if value is None else str(value))
+    return values
+
+
+def covariate(frame: pl.DataFrame, name: str) -> list[str]:
+    """A stratum label for every item: answer_type, answer_length, or any metadata field."""
+    if name == "answer_length":
+        return [_band(len((answer or "").split())) for answer in frame["answer"]]
+    values = metadata_column(frame, name)
+    if name == "answer_type" and not any(values):
+        closed = zip(frame["answer"], frame["options"].to_list(), strict=True)
+        return [
+            "CLOSED" if (answer or "").strip().lower() in _CLOSED or options else "OPEN"
+            for answer, options in closed
+        ]
+    if not any(value is not None for value in values):
+        fields = sorted({key for text in frame["metadata"] for key in json.loads(text or "{}")})
+        raise InputError(
+            f"no item has a metadata field '{name}'; there are answer_type, answer_length"
+            + (f", {', '.join(fields)}" if fields else "")
+        )
+    return [value if value is not None else "none" for value in values]
+
+
+def strata(frame: pl.DataFrame, names: Sequence[str]) -> list[str] | None:
+    if not names:
+        return None
+    columns = [covariate(frame, name) for name in names]
+    return [" / ".join(values) for values in zip(*columns, strict=True)]
+
+
+def _band(words: int) -> str:
+    return next((label for most, label in _BANDS if words <= most), "8 words or more")
+
+
+def _frame(run: Run, name: str) -> pl.DataFrame:
+    frame = pl.from_arrow(run.read_table(name))
+    assert isinstance(frame, pl.DataFrame)
+    return frame

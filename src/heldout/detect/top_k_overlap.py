@@ -1,0 +1,139 @@
+"""top-k overlap: do two models find the same items easiest, more often than chance?
+
+Chance is K²/N for independent rankings of unrelated items, and a hypergeometric tail. Items of one
+image are easy together, so the finding's p deals one model's clusters out anew among clusters of equal
+size. Neither knows that some items are easy for everybody: that is what baselines are for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from itertools import combinations
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import special
+
+from heldout.detect.cohort import SMALLEST, cohort_delta, cohort_scores
+from heldout.detect.outcome import Outcome, around, model_finding, not_testable
+from heldout.detect.settings import Settings
+from heldout.detect.tables import Floats, ScoreTables
+from heldout.stats.permutation import Design, product_design, staged
+
+NAME = "top-k-overlap"
+BLIND_TO = [
+    "items that are easy for every model, seen or not: compare the same pair with a baseline",
+    "what was seen beyond the top K",
+]
+
+
+class Overlap(NamedTuple):
+    intersection: int
+    union: int
+    jaccard: float
+    expected: float  # K²/N
+    lift: float
+    p: float  # hypergeometric, P(at least this many)
+
+
+def overlap_of(first: Collection[str], second: Collection[str], n: int) -> Overlap:
+    """Two sets of top items of a benchmark with ``n`` items."""
+    a, b = set(first), set(second)
+    both, union = len(a & b), len(a | b)
+    expected = len(a) * len(b) / n
+    jaccard = both / union if union else 0.0
+    return Overlap(
+        both, union, jaccard, expected, both / expected if expected else 0.0,
+        hypergeometric_tail(both, len(a), len(b), n),
+    )  # fmt: skip
+
+
+def hypergeometric_tail(least: int, first: int, second: int, n: int) -> float:
+    """P(X ≥ least) for the overlap of random sets of the two sizes among n."""
+    if least <= max(0, first + second - n):
+        return 1.0
+    k = np.arange(least, min(first, second) + 1, dtype=np.float64)
+    if not len(k):
+        return 0.0
+    log = _choose(first, k) + _choose(n - first, second - k) - _choose(n, np.float64(second))
+    return float(min(1.0, np.exp(special.logsumexp(log))))
+
+
+def top_items(ids: list[str], scores: Floats, k: int) -> list[str]:
+    """The k highest; equal scores by id, so that the order of the table decides nothing."""
+    return [ids[i] for i in sorted(range(len(ids)), key=lambda i: (-scores[i], ids[i]))[:k]]
+
+
+def find(tables: ScoreTables, settings: Settings) -> Iterator[Outcome]:
+    models = tables.models
+    cohort = cohort_scores(tables, settings)
+    needed = SMALLEST if settings.rank_by == "delta" else 2
+    if isinstance(cohort, str) or len(models) < needed:
+        reason = cohort if isinstance(cohort, str) else f"needs {needed} models"
+        for model in models:
+            yield not_testable(NAME, tables.benchmark, model, reason)
+        return
+    ids, clusters, scores, which = cohort
+    if settings.rank_by == "delta":
+        scores = cohort_delta(scores)
+    k = min(settings.top, len(ids))
+    tops = [top_items(ids, row, k) for row in scores]
+    for a, b in combinations(range(len(models)), 2):
+        found = overlap_of(tops[a], tops[b], len(ids))
+        marks = [np.isin(ids, top).astype(np.float64) for top in (tops[a], tops[b])]
+        test = staged(
+            found.intersection - found.expected,
+            _design(marks[0], marks[1], clusters, found.expected),
+            permutations=settings.permutations,
+            seed=settings.seed,
+        )
+        gain = (found.intersection - found.expected) / k
+        yield model_finding(
+            NAME,
+            tables.benchmark,
+            f"{models[a]} & {models[b]}",
+            unit="questions",
+            statistic=("items in both top sets", float(found.intersection)),
+            effect=("overlap above chance, share of K", gain,
+                    around(gain, test.spread / k, "permutation standard error")),
+            error=test.spread / k,
+            p=test.p_greater,
+            n=len(ids),
+            clusters=len(set(clusters)),
+            blind_to=BLIND_TO,
+            seed=settings.seed,
+            table="scores",
+            direction="seen" if test.p_greater <= 0.05 else "none",
+            details={
+                "k": k, "ranked_by": which if settings.rank_by == "score" else f"Δ of {which}",
+                **found._asdict(), "p_hypergeometric": found.p, "p_tied": test.p_tied,
+                "permutations": test.evaluated, "models": [models[a], models[b]],
+            },
+        )  # fmt: skip
+
+
+def _design(first: Floats, second: Floats, clusters: list[str], expected: float) -> Design:
+    """Overlaps when whole clusters change places with others of their size."""
+    known = {name: code for code, name in enumerate(dict.fromkeys(clusters))}
+    codes = np.fromiter((known[name] for name in clusters), np.int64, len(clusters))
+    sizes = np.bincount(codes)
+    order = np.argsort(codes, kind="stable")
+    starts = np.cumsum(sizes) - sizes
+    classes = [
+        np.stack([order[starts[c] : starts[c] + size] for c in np.flatnonzero(sizes == size)])
+        for size in np.unique(sizes)
+    ]
+
+    def shuffle(marks: Floats, rng: np.random.Generator) -> Floats:
+        out = marks.copy()
+        for places in classes:
+            out[places] = marks[places[rng.permutation(len(places))]]
+        return out
+
+    products = product_design(first, second, shuffle)
+    return lambda count, rng: products(count, rng) - expected
+
+
+def _choose(n: float, k: NDArray[np.float64] | np.float64) -> NDArray[np.float64]:
+    return np.asarray(special.gammaln(n + 1) - special.gammaln(k + 1) - special.gammaln(n - k + 1))

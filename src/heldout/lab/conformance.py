@@ -1,0 +1,96 @@
+"""What every detector is held to, ours and yours: size under the null, power in the dose.
+
+``null_calibration`` counts false alarms on clean cells; a detector's share at the 5 % level must lie in
+its 99 % binomial band. Where a statistic is discrete, ties make the plain p larger than uniform, which is
+safe; ``randomised`` draws within the tie, so that being too careful shows as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from heldout.detect import Detector, Finding, ScoreTables, Settings
+from heldout.lab.planted_scores import ACCOMPLICE, BASELINE, PLANTED, TARGET, planted_scores
+from heldout.stats.size import binomial_band
+
+
+class Calibration(NamedTuple):
+    detector: str
+    cells: int
+    alarms: int  # plain p ≤ α
+    randomised: int  # p ≤ α after drawing within ties
+    low: int
+    high: int
+
+    @property
+    def holds(self) -> bool:
+        """Never too many alarms; and, but for ties, not too few either."""
+        return self.alarms <= self.high and self.low <= self.randomised <= self.high
+
+
+def null_calibration(
+    detector: Detector, cells: int, *, alpha: float = 0.05, permutations: int = 999, seed: int = 0
+) -> Calibration:
+    rng = np.random.default_rng([seed, 5])
+    alarms = randomised = 0
+    for finding in clean_cells(detector, cells, permutations=permutations, seed=seed):
+        assert finding.p is not None
+        tied = float(finding.details.get("p_tied") or 0.0)
+        alarms += finding.p <= alpha
+        randomised += finding.p - rng.random() * tied <= alpha
+    low, high = binomial_band(cells, alpha)
+    return Calibration(detector.name, cells, alarms, randomised, low, high)
+
+
+def power(
+    detector: Detector,
+    doses: Sequence[float],
+    cells: int,
+    *,
+    permutations: int = 999,
+    seed: int = 0,
+) -> list[float]:
+    """For each planted dose the share of cells in which the target is called seen."""
+    shares = []
+    for dose in doses:
+        found = list(clean_cells(detector, cells, dose=dose, permutations=permutations, seed=seed))
+        shares.append(sum(finding.direction == "seen" for finding in found) / len(found))
+    return shares
+
+
+def clean_cells(
+    detector: Detector,
+    cells: int,
+    *,
+    dose: float = 0.0,
+    permutations: int = 999,
+    seed: int = 0,
+) -> Iterator[Finding]:
+    """The target's finding in each of ``cells`` synthetic cells with cluster structure."""
+    for cell in range(cells):
+        # Top sets of independent models are what chance means for top-k overlap.
+        shared = 0.0 if detector.name == "top-k-overlap" else 0.5
+        tables = planted_scores(1000 * seed + cell, dose=dose, shared=shared)
+        settings = replace(PLANTED, seed=cell, permutations=permutations)
+        yield target_finding(detector, tables, settings)
+
+
+def target_finding(detector: Detector, tables: ScoreTables, settings: Settings) -> Finding:
+    if detector.family in ("order", "membership"):  # one model's business: spare the others
+        tables = tables.without([ACCOMPLICE] if detector.name == "perplexity-ratio" else
+                                [ACCOMPLICE, BASELINE, "reference"])  # fmt: skip
+    wanted = {TARGET, f"{ACCOMPLICE} & {TARGET}", "no model"}
+    return _only(
+        outcome
+        for outcome in detector.find(tables, settings)
+        if isinstance(outcome, Finding) and outcome.cell.model in wanted
+    )
+
+
+def _only(found: Iterable[Finding]) -> Finding:
+    (finding,) = found
+    return finding

@@ -1,0 +1,120 @@
+"""The cohort-median confound from first principles: no model, no contamination, and still a flag.
+
+Scores follow the calibration model of the published audit (its Equation 1): gain × easiness + offset +
+noise, with nobody having seen anything. A cohort's median falls on its low-gain members, and every
+clean high-gain model is flagged. With the defaults the draws are those of the published simulation,
+number by number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from heldout.detect.cohort import cohort_delta
+from heldout.errors import InputError
+
+Floats = NDArray[np.float64]
+SEED = 20260531
+GAINS = (0.05, 0.05, 1.0, 1.0, 1.0)
+TAIL = 100.0
+FLAG = 0.05
+
+
+@dataclass(frozen=True)
+class Confound:
+    """All constants of the demonstration."""
+
+    items: int = 1061
+    closed: int = 424
+    closed_scale: float = 900.0  # mean of the exponential easiness of closed items
+    noise: float = 2.0
+    gains: tuple[float, ...] = GAINS
+    offsets: tuple[float, ...] = ()  # one per model; none means all 0
+    low_gain: float = 0.05  # of the outliers that the sweep adds
+    high_gain: float = 1.0  # of its two anchors and its clean probe
+    most_outliers: int = 4
+    repeats: int = 200
+    tail: float = TAIL
+    flag: float = FLAG
+    seed: int = SEED
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.closed <= self.items or self.items < 2:
+            raise InputError(
+                f"--closed {self.closed} of --items {self.items}: expected at least 2 items, and no "
+                f"more closed ones than there are items"
+            )
+        if len(self.gains) < 3:
+            raise InputError(f"{len(self.gains)} gains: a cohort has at least 3 models")
+        if self.offsets and len(self.offsets) != len(self.gains):
+            raise InputError(f"{len(self.offsets)} offsets for {len(self.gains)} gains")
+        if self.noise < 0 or self.closed_scale <= 0 or self.repeats < 1:
+            raise InputError("noise may not be negative; scale and repeats must be positive")
+
+
+@dataclass(frozen=True)
+class ConfoundRow:
+    gain: float
+    delta_max: float
+    tail_rate: float
+    flagged: bool
+
+
+@dataclass(frozen=True)
+class SweepPoint:
+    outliers: int
+    tail_rate: float  # mean over repeats
+    flag_probability: float
+
+
+@dataclass(frozen=True)
+class ConfoundResult:
+    settings: Confound
+    rows: list[ConfoundRow]
+    sweep: list[SweepPoint]
+    #: Δ of every model, for the figure
+    delta: Floats = field(repr=False, compare=False, default_factory=lambda: np.empty((0, 0)))
+
+
+def study_confound(settings: Confound | None = None) -> ConfoundResult:
+    chosen = settings or Confound()
+    delta = cohort_delta(_cohort(chosen, chosen.gains, np.random.default_rng(chosen.seed)))
+    rows = []
+    for gain, row in zip(chosen.gains, delta, strict=True):
+        rate = float((row > chosen.tail).mean())
+        rows.append(ConfoundRow(gain, float(row.max()), rate, rate > chosen.flag))
+    return ConfoundResult(chosen, rows, _sweep(chosen), delta)
+
+
+def _sweep(settings: Confound) -> list[SweepPoint]:
+    """A clean high-gain probe beside two high-gain anchors and a growing number of outliers."""
+    points = []
+    for outliers in range(settings.most_outliers + 1):
+        gains = (settings.low_gain,) * outliers + (settings.high_gain,) * 3
+        plain = Confound(**{**settings.__dict__, "offsets": ()})
+        rates = []
+        for repeat in range(settings.repeats):
+            rng = np.random.default_rng([settings.seed, outliers, repeat])
+            probe = cohort_delta(_cohort(plain, gains, rng))[-1]
+            rates.append(float((probe > settings.tail).mean()))
+        flags = float(np.mean([rate > settings.flag for rate in rates]))
+        points.append(SweepPoint(outliers, float(np.mean(rates)), flags))
+    return points
+
+
+def _cohort(settings: Confound, gains: Sequence[float], rng: np.random.Generator) -> Floats:
+    """Models × items, by Equation 1 with a contamination of 0 everywhere."""
+    easiness = np.concatenate([
+        np.abs(rng.normal(0.0, 1.0, settings.items - settings.closed)),
+        rng.exponential(settings.closed_scale, settings.closed),
+    ])  # fmt: skip
+    rng.shuffle(easiness)
+    offsets = settings.offsets or (0.0,) * len(gains)
+    return np.stack([
+        gain * easiness + offset + rng.normal(0.0, settings.noise, settings.items)
+        for gain, offset in zip(gains, offsets, strict=True)
+    ])  # fmt: skip

@@ -1,0 +1,139 @@
+"""Scores somebody else produced: Parquet, JSONL or CSV → the run's ``scores`` table.
+
+Only ``benchmark_id`` (or ``id``) and one of ``logprobs`` and ``sum_logprob`` are needed; the detectors
+that need more say so. Nothing is repaired: a score that does not belong to this benchmark, or is not a
+log-probability, stops the import with the row it stands in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pyarrow as pa
+
+from heldout.errors import InputError
+from heldout.model.recorded_rows import check_row, read_rows
+from heldout.store import Dropped, Run, dropped_table, make_table
+
+STAGE = "score"
+_SHOWN = 3
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """Checked scores in the benchmark's order, and the items that have none."""
+
+    models: tuple[str, ...]
+    rows: list[dict[str, Any]]
+    source: str
+    dropped: list[Dropped] = field(default_factory=list)
+
+    @property
+    def table(self) -> pa.Table:
+        return make_table("scores", self.rows)
+
+
+def read_recorded(
+    path: str | Path,
+    items: Sequence[str],
+    *,
+    fingerprint: str = "",
+    model: str | None = None,
+    allow_missing: bool = False,
+) -> Recorded:
+    """``items`` are the benchmark's ids in released order, ``fingerprint`` its revision.
+
+    ``model`` names the model of a file that has no such column. With ``allow_missing`` items without
+    a score are listed as dropped, otherwise they are an error.
+    """
+    source = Path(path)
+    order = {identifier: place for place, identifier in enumerate(items)}
+    seen: dict[tuple[str, str], int] = {}
+    rows: list[dict[str, Any]] = []
+    unknown: list[str] = []
+    for number, raw in read_rows(source):
+        row = check_row(raw, f"{source}, row {number}", model=model, fingerprint=fingerprint)
+        key = (row["model"], row["benchmark_id"])
+        if key in seen:
+            raise InputError(
+                f"{source}, row {number}: the item '{key[1]}' was already scored for {key[0]} in row "
+                f"{seen[key]}; one score per item and model is expected, remove the other"
+            )
+        seen[key] = number
+        if row["benchmark_id"] in order:
+            rows.append(row)
+        else:
+            unknown.append(row["benchmark_id"])
+    if unknown:
+        raise InputError(
+            f"{source}: {len(unknown):,} scored ids are not in this benchmark, {_named(unknown)}. "
+            f"Its ids look like {_named(list(items))}: is this another split or revision?"
+        )
+    if not rows:
+        raise InputError(f"{source} holds no scores")
+    models = tuple(dict.fromkeys(row["model"] for row in rows))
+    dropped = _missing(source, items, models, seen, allow_missing)
+    rows.sort(key=lambda row: (models.index(row["model"]), order[row["benchmark_id"]]))
+    return Recorded(models, rows, str(source), dropped)
+
+
+def save_scores(run: Run, recorded: Recorded, *, identity: Mapping[str, Any] | None = None) -> None:
+    """Put the scores into the run, in place of earlier ones of the same models. Others are kept."""
+    table = recorded.table
+    path = run.table_path("scores")
+    if path.exists():
+        kept = _frame(run.read_table("scores")).filter(~pl.col("model").is_in(recorded.models))
+        table = pa.concat_tables([make_table("scores", kept.to_dicts()), table])
+    run.write_table("scores", table)
+    path = run.table_path("dropped")
+    if recorded.dropped or path.exists():
+        new = dropped_table(recorded.dropped)
+        if path.exists():
+            ours = {f"{model}/" for model in recorded.models}
+            others = [
+                row
+                for row in run.read_table("dropped").to_pylist()
+                if row["stage"] != STAGE or not any(row["id"].startswith(name) for name in ours)
+            ]
+            new = pa.concat_tables([make_table("dropped", others), new])
+        run.write_table("dropped", new)
+    told = {"backend": "recorded", "source": recorded.source, **(identity or {})}
+    run.update("models", dict.fromkeys(recorded.models, told))
+
+
+def _missing(
+    source: Path,
+    items: Sequence[str],
+    models: Sequence[str],
+    seen: Mapping[tuple[str, str], int],
+    allow: bool,
+) -> list[Dropped]:
+    dropped = []
+    for model in models:
+        absent = [identifier for identifier in items if (model, identifier) not in seen]
+        if absent and not allow:
+            raise InputError(
+                f"{source}: {len(absent):,} of {len(items):,} items have no score for {model}, "
+                f"{_named(absent)}. Score them too, or allow missing items: they are then listed as "
+                f"dropped, and no finding speaks about them"
+            )
+        dropped += [
+            Dropped(STAGE, f"{model}/{identifier}", "no recorded score", str(source))
+            for identifier in absent
+        ]
+    return dropped
+
+
+def _named(ids: Sequence[str]) -> str:
+    shown = ", ".join(f"'{identifier}'" for identifier in ids[:_SHOWN])
+    return shown + (" …" if len(ids) > _SHOWN else "")
+
+
+def _frame(table: pa.Table) -> pl.DataFrame:
+    frame = pl.from_arrow(table)
+    assert isinstance(frame, pl.DataFrame)
+    return frame

@@ -1,0 +1,150 @@
+"""TextIndex: every text of a benchmark, ready for documents to stream past. Small and picklable."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from heldout.benchmark import Benchmark
+from heldout.errors import InputError
+from heldout.overlap.join import JoinIndex
+from heldout.overlap.text.batch import WordBatch
+from heldout.overlap.text.edits import EditIndex
+from heldout.overlap.text.encoders import open_text_encoder
+from heldout.overlap.text.fields import LONGEST, ItemTexts, item_texts
+from heldout.overlap.text.lookup import HashSet
+from heldout.overlap.text.ngrams import NgramIndex
+from heldout.overlap.text.normalise import loose, mask
+from heldout.overlap.text.provenance import ProvenanceIndex, example_sources
+from heldout.overlap.text.rarity import Rarity
+from heldout.store import Dropped
+
+METHODS = ("provenance", "exact", "ngram", "edit", "embedding")
+
+
+@dataclass(frozen=True)
+class TextSearch:
+    """How texts are compared. ``encoder`` None leaves the embedding pass out."""
+
+    methods: tuple[str, ...] = METHODS
+    encoder: str | None = None
+    nearest: int = 5
+    threshold: float = 0.88
+
+    def __post_init__(self) -> None:
+        unknown = [method for method in self.methods if method not in METHODS]
+        if unknown:
+            raise InputError(f"there is no text method '{unknown[0]}': {', '.join(METHODS)}")
+
+    def uses(self, method: str) -> bool:
+        if method == "embedding":
+            return method in self.methods and self.encoder is not None
+        return method in self.methods
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One distinct text of one field, and the items that have it."""
+
+    field: str
+    text: str
+    items: tuple[int, ...]
+    short: bool  # too few or too common words to identify an item
+    generic: bool  # the benchmark itself asks it of several pictures
+    bits: float
+
+
+@dataclass(frozen=True)
+class TextIndex:
+    search: TextSearch
+    ids: tuple[str, ...]
+    items: tuple[ItemTexts, ...]
+    entries: tuple[Entry, ...]
+    whole: tuple[int, ...]  # entries that are compared by more than equality: all but bare options
+    exact: HashSet
+    ngrams: NgramIndex
+    edits: EditIndex
+    provenance: ProvenanceIndex
+    join: JoinIndex | None = None
+    embedded: tuple[int, ...] = ()  # per row of the join, its entry
+    encoder_identity: str | None = None
+    answers: tuple[frozenset[str], ...] = ()  # per entry, the answers of its items
+    names: tuple[frozenset[str], ...] = ()  # per entry, the file names of its items' pictures
+
+
+def build_text_index(
+    benchmark: Benchmark, search: TextSearch | None = None, background: Iterable[str] = ()
+) -> tuple[TextIndex, list[Dropped]]:
+    """The index, and what cannot take part. ``background`` texts teach it which words are common."""
+    search = search or TextSearch()
+    items = [item_texts(example) for example in benchmark]
+    dropped = []
+    for example, texts in zip(benchmark, items, strict=True):
+        if not texts.fields:
+            detail = "no question, caption or answer to compare"
+            dropped.append(Dropped("benchmark", example.id, "no text", detail, scope="words"))
+        if any(len(part or "") > LONGEST for part in (example.question, example.answer)):
+            detail = f"only the first {LONGEST:,} characters are compared"
+            dropped.append(Dropped("benchmark", example.id, "text cut", detail, scope="words"))
+    rarity = Rarity()
+    rarity.learn({loose(text) for texts in items for _, text in texts.fields})
+    rarity.learn(loose(text) for text in background)
+    entries = _entries(items, benchmark.clusters, rarity)
+    whole = tuple(k for k, entry in enumerate(entries) if entry.field != "options")
+    provenance = ProvenanceIndex(
+        [example_sources(example) for example in benchmark], benchmark.clusters
+    )
+    for source, count in sorted(provenance.shared.items()):
+        detail = f"{count} clusters of the benchmark carry this {source.kind}: it identifies none"
+        dropped.append(Dropped("benchmark", source.value, "shared source", detail, scope="words"))
+    index = TextIndex(
+        search,
+        tuple(example.id for example in benchmark),
+        tuple(items),
+        tuple(entries),
+        whole,
+        HashSet(WordBatch.of([entry.text for entry in entries]).keys()),
+        NgramIndex([entries[k].text for k in whole]),
+        EditIndex([mask(entries[k].text) for k in whole]),
+        provenance,
+        answers=tuple(frozenset(items[k].answer for k in entry.items) - {""} for entry in entries),
+        names=tuple(frozenset().union(*(items[k].names for k in entry.items)) for entry in entries),
+    )
+    return (_with_embeddings(index) if search.uses("embedding") else index), dropped
+
+
+def _entries(items: Sequence[ItemTexts], clusters: Sequence[str], rarity: Rarity) -> list[Entry]:
+    having: dict[tuple[str, str], list[int]] = {}
+    asked_of: dict[str, set[str]] = {}  # by words alone: "T1?" and "T2?" are one template
+    words: dict[str, str] = {}
+    for position, texts in enumerate(items):
+        for name, text in texts.fields:
+            having.setdefault((name, text), []).append(position)
+            words.setdefault(text, loose(text))
+            asked_of.setdefault(words[text], set()).add(clusters[position])
+    return [
+        Entry(
+            name,
+            text,
+            tuple(positions),
+            rarity.short(words[text]),
+            len(asked_of[words[text]]) > 1,
+            round(rarity.bits(words[text]), 1),
+        )
+        for (name, text), positions in having.items()
+        if words[text]
+    ]
+
+
+def _with_embeddings(index: TextIndex) -> TextIndex:
+    assert index.search.encoder is not None
+    encoder = open_text_encoder(index.search.encoder)
+    rows = encoder.embed([mask(index.entries[k].text) for k in index.whole])
+    known = np.flatnonzero(rows.any(axis=1)).tolist()
+    join = JoinIndex(rows[known], k=index.search.nearest)
+    embedded = tuple(index.whole[row] for row in known)
+    return TextIndex(
+        **{**vars(index), "join": join, "embedded": embedded, "encoder_identity": encoder.identity}
+    )

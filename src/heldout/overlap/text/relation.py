@@ -1,0 +1,94 @@
+"""What a pair of texts is: which fields agree, what the relation is called, how much it counts."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from rapidfuzz.distance import Levenshtein
+
+from heldout.overlap.text.fields import Document, ItemTexts
+from heldout.overlap.text.index import Entry
+from heldout.overlap.text.normalise import mask
+from heldout.overlap.text.wording import EDITED, OTHER, RENUMBERED, SAME, compare_wording
+
+SAME_ITEM, SAME_QUESTION, SAME_CAPTION = "same item", "same question", "same caption"
+SAME_OPTIONS, CONTAINED, PARAPHRASE = "same options", "contained", "paraphrase candidate"
+SAME_SOURCE = "same source"
+WHOLE = 0.8  # containment from which on a text counts as being there
+TEMPLATE = 0.8  # edit similarity from which on another word makes another question
+_POINTER = re.compile(r"\(?[a-j]\)?|\d{1,2}")  # a letter stands for an option nobody can see
+
+
+class TextRelation(NamedTuple):
+    field: str
+    relation: str
+    answer: str  # same, different, unknown
+    degree: str  # hard, soft, none: none never counts as evidence by itself
+
+
+def relate(
+    method: str,
+    entry: Entry,
+    item: ItemTexts,
+    document: Document,
+    similarity: float,
+    *,
+    template: bool = False,
+) -> TextRelation:
+    """``template``: the n-gram pass saw that words between the shared runs are others."""
+    answer = _answers(item.answer, document.answers)
+    options = bool(item.options) and item.options == document.options
+    whole = options or not item.options or not document.options  # unless other options are given
+    relation = _relation(method, entry, document, answer, whole)
+    relation = OTHER if template else relation
+    parts = [entry.field] if entry.field != "question" or not options else ["question+options"]
+    if answer == "same":
+        parts.append("answer")
+    return TextRelation(
+        "+".join(parts), relation, answer, _degree(relation, entry, answer, similarity)
+    )
+
+
+def _relation(method: str, entry: Entry, document: Document, answer: str, whole: bool) -> str:
+    if entry.field == "options":
+        return SAME_OPTIONS
+    if method == "ngram":
+        return CONTAINED
+    wording = compare_wording(entry.text, document.text)
+    if wording == SAME:
+        if entry.field == "caption":
+            return SAME_CAPTION
+        return SAME_ITEM if answer == "same" and whole else SAME_QUESTION
+    if wording == RENUMBERED:
+        return RENUMBERED
+    if method == "embedding":
+        # Nearly the same letters, and yet another word: a template, not a paraphrase.
+        alike = Levenshtein.normalized_similarity(mask(entry.text), mask(document.text))
+        return OTHER if wording == OTHER and alike >= TEMPLATE else PARAPHRASE
+    return wording  # edited, or another subject
+
+
+def _degree(relation: str, entry: Entry, answer: str, similarity: float) -> str:
+    """A text the benchmark asks of several pictures, or one that says little, is no evidence."""
+    if entry.generic or relation in (OTHER, SAME_OPTIONS):
+        return "none"
+    if relation == SAME_ITEM:
+        return "soft" if entry.short else "hard"
+    if entry.short:
+        return "none"
+    if relation in (RENUMBERED, PARAPHRASE, EDITED):
+        return "none" if answer == "different" else "soft"
+    if relation == CONTAINED and similarity < WHOLE:
+        return "soft"
+    return "soft" if answer == "different" else "hard"
+
+
+def _answers(ours: str, theirs: tuple[str, ...]) -> str:
+    if not ours or not theirs:
+        return "unknown"
+    if ours in theirs:
+        return "same"
+    if not _POINTER.fullmatch(ours) and all(_POINTER.fullmatch(answer) for answer in theirs):
+        return "unknown"
+    return "different"

@@ -1,0 +1,158 @@
+"""Which controls a finding has to meet, and how each of them ends."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from heldout.detect import (
+    Finding,
+    ScoreTables,
+    Settings,
+    order_trend,
+    tail_enrichment,
+    top_k_overlap,
+)
+from heldout.detect.cohort import cohort_scores
+from heldout.detect.settings import ALPHA
+from heldout.verdict.claim import Control
+from heldout.verdict.controls.baseline import against_baseline
+from heldout.verdict.controls.composition import sweep_cohort
+from heldout.verdict.controls.gain import fit_gains
+from heldout.verdict.controls.orders import adjusted_trend
+from heldout.verdict.model_claims import BASELINE, fires, strongest_of
+
+
+def challenge(
+    tables: ScoreTables,
+    family: str,
+    found: Sequence[Finding],
+    everything: Sequence[Finding],
+    q: float,
+    settings: Settings,
+) -> list[Control]:
+    """Controls of one family's findings on one model; none where nothing fires."""
+    if not fires(found, q):
+        return []
+    strongest = strongest_of(found)
+    assert strongest is not None
+    if not settings.baselines:
+        reason = "no external baseline was scored: calibration and structure are not ruled out"
+        return [Control(name=BASELINE, outcome="missing", reason=reason)]
+    controls = [
+        _baseline(tables, strongest, everything, baseline, settings)
+        for baseline in settings.baselines
+    ]
+    if strongest.detector == order_trend.NAME:
+        controls.append(_covariates(tables, str(strongest.cell.model), settings))
+    if family == "membership":
+        controls.append(_blind(everything))
+    if strongest.detector == tail_enrichment.NAME:
+        controls += _cohort(tables, str(strongest.cell.model), settings)
+    return controls
+
+
+def _baseline(
+    tables: ScoreTables,
+    finding: Finding,
+    everything: Sequence[Finding],
+    baseline: str,
+    settings: Settings,
+) -> Control:
+    name = f"{BASELINE} {baseline}"
+    if finding.detector == top_k_overlap.NAME:
+        return _pairs(finding, everything, baseline, name)
+    theirs = next(
+        (f for f in everything if f.detector == finding.detector and f.cell.model == baseline), None
+    )
+    if theirs is None:
+        return Control(name=name, outcome="missing", reason=f"{baseline} has no {finding.detector}")
+    if finding.detector == tail_enrichment.NAME:
+        above = (finding.p or 1.0) <= ALPHA and finding.effect.value > theirs.effect.value
+        if above and not theirs.details["flagged"]:
+            told = f"tail of {finding.effect.value:.1%} against the baseline's {theirs.effect.value:.1%}"
+            return Control(name=name, outcome="passed", reason=told)
+        told = f"the tail of {baseline} is {theirs.effect.value:.1%}"
+        told += ": it fires too" if theirs.details["flagged"] else ", not clearly smaller"
+        return Control(name=name, outcome="failed", reason=told)
+    difference = against_baseline(tables, finding, baseline, settings)
+    if isinstance(difference, str):
+        return Control(name=name, outcome="missing", reason=difference)
+    told = (
+        f"{difference.what}: {difference.value:.3g} [{difference.interval.low:.3g}, "
+        f"{difference.interval.high:.3g}], p = {difference.p:.2g}"
+    )
+    corrected = min(1.0, difference.p * len(settings.baselines))
+    if corrected <= ALPHA and difference.value * finding.effect.value > 0:
+        return Control(name=name, outcome="passed", reason=told)
+    if theirs.p is not None and theirs.p <= ALPHA:
+        told = f"{baseline} cannot have seen it and fires too (p = {theirs.p:.2g}); {told}"
+    else:
+        told = f"not clearly more than in {baseline}; {told}"
+    return Control(name=name, outcome="failed", reason=told)
+
+
+def _pairs(finding: Finding, everything: Sequence[Finding], baseline: str, name: str) -> Control:
+    mine = set(finding.details["models"])
+    with_it = [
+        f for f in everything
+        if f.detector == top_k_overlap.NAME and baseline in f.details["models"]
+        and mine & set(f.details["models"])
+    ]  # fmt: skip
+    if not with_it:
+        return Control(name=name, outcome="missing", reason=f"no pair with {baseline}")
+    strongest = max(with_it, key=lambda f: f.statistic.value)
+    told = (
+        f"{finding.statistic.value:.0f} items in common, with {baseline} up to "
+        f"{strongest.statistic.value:.0f} (p = {strongest.p:.2g})"
+    )
+    if strongest.p is not None and strongest.p <= ALPHA:
+        return Control(name=name, outcome="failed", reason=f"{told}: it fires too")
+    if finding.effect.low <= strongest.effect.high:
+        return Control(name=name, outcome="failed", reason=f"{told}: not clearly more")
+    return Control(name=name, outcome="passed", reason=told)
+
+
+def _covariates(tables: ScoreTables, model: str, settings: Settings) -> Control:
+    left = adjusted_trend(tables, model, settings)
+    if left is None:
+        return Control(name="covariates", outcome="missing", reason="too few clusters")
+    told = (
+        f"with answer and question length taken out the released order keeps a correlation of "
+        f"{left.rho:.3g} (p = {left.test.p:.2g})"
+    )
+    return Control(
+        name="covariates", outcome="passed" if left.test.p <= ALPHA else "failed", reason=told
+    )
+
+
+def _blind(everything: Sequence[Finding]) -> Control:
+    blind = next((f for f in everything if f.detector == "blind"), None)
+    if blind is None:
+        return Control(
+            name="blind", outcome="missing", reason="the blind baseline was not asked for"
+        )
+    told = f"words and metadata alone tell suspect from unseen items with AUC {blind.statistic.value:.3f}"
+    bad = blind.p is not None and blind.p <= ALPHA
+    return Control(name="blind", outcome="failed" if bad else "passed", reason=told)
+
+
+def _cohort(tables: ScoreTables, model: str, settings: Settings) -> list[Control]:
+    cohort = cohort_scores(tables, settings)
+    if isinstance(cohort, str):
+        return []
+    scores, models = cohort[2], tables.models
+    swept = sweep_cohort(scores, models, model, tail=settings.tail, flag=settings.flag)
+    flagged = sum(one.flagged for one in swept)
+    told = f"flagged in {flagged} of {len(swept)} sub-cohorts"
+    stable = flagged == len(swept)
+    fit = next(one for one in fit_gains(scores, models, tail=settings.tail) if one.model == model)
+    share = (
+        f"the gain gap of {fit.gain_gap:.3g} to the cohort's median alone puts {fit.tail_predicted:.1%} of "
+        f"the items into the tail, which is {fit.explained:.0%} of it"
+    )
+    return [
+        Control(name="cohort composition", outcome="passed" if stable else "failed", reason=told),
+        Control(
+            name="calibration", outcome="passed" if fit.explained < 0.5 else "failed", reason=share
+        ),
+    ]

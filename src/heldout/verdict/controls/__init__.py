@@ -1,0 +1,24 @@
+"""Challenges to a finding: each says what it would take for the finding to be about memory."""
+
+from heldout.verdict.controls.baseline import Difference, against_baseline
+from heldout.verdict.controls.composition import Composition, sweep_cohort
+from heldout.verdict.controls.gain import GainFit, fit_gains
+from heldout.verdict.controls.inflation import Inflation, overlap_inflation
+from heldout.verdict.controls.orders import OrderResult, ablate_orders, adjusted_trend
+from heldout.verdict.controls.strata import Stratum, by_stratum
+
+__all__ = [
+    "Composition",
+    "Difference",
+    "GainFit",
+    "Inflation",
+    "OrderResult",
+    "Stratum",
+    "ablate_orders",
+    "adjusted_trend",
+    "against_baseline",
+    "by_stratum",
+    "fit_gains",
+    "overlap_inflation",
+    "sweep_cohort",
+]

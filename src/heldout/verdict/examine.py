@@ -1,0 +1,103 @@
+"""Detect, control, conclude: everything `heldout detect` does, offline over a run's tables."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from heldout.detect import (
+    Finding,
+    NotTestable,
+    Outcome,
+    ScoreTables,
+    Settings,
+    detectors,
+    order_trend,
+    run_detectors,
+)
+from heldout.detect.self_checks import SelfCheck
+from heldout.store import Run
+from heldout.verdict.challenge import challenge
+from heldout.verdict.claim import Claim
+from heldout.verdict.controls.orders import OrderResult, ablate_orders
+from heldout.verdict.model_claims import claim_p_values, model_claim, with_adjusted
+
+FAMILIES = ("order", "membership", "cohort")
+
+
+@dataclass(frozen=True)
+class Examination:
+    findings: list[Finding]
+    untested: list[NotTestable]
+    claims: list[Claim]
+    checks: dict[str, list[SelfCheck]]
+    orders: dict[str, list[OrderResult]] = field(default_factory=dict)
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "schema_version": 1,
+            "claims": [claim.model_dump(mode="json") for claim in self.claims],
+            "findings": [finding.model_dump(mode="json") for finding in self.findings],
+            "not_testable": [one.model_dump(mode="json") for one in self.untested],
+            "self_checks": {
+                model: [check._asdict() for check in made] for model, made in self.checks.items()
+            },
+            "orders": {m: [one._asdict() for one in rows] for m, rows in self.orders.items()},
+        }
+
+
+def examine(
+    tables: ScoreTables, names: Sequence[str] = (), settings: Settings | None = None
+) -> Examination:
+    chosen = settings or Settings()
+    outcomes, checks = run_detectors(tables, names, chosen)
+    broken = [m for m, made in checks.items() if not all(check.passed for check in made)]
+    sound = tables.without(broken)
+    families = {name: one.family for name, one in detectors().items()}
+    findings = with_adjusted([one for one in outcomes if isinstance(one, Finding)], families)
+    untested = [one for one in outcomes if isinstance(one, NotTestable)]
+    groups: dict[str, list[Finding]] = {}
+    reasons: dict[str, list[NotTestable]] = {}
+    everything: list[Outcome] = [*findings, *untested]
+    for one in everything:
+        family = families.get(one.detector, one.detector)
+        if family in FAMILIES and one.cell.model not in chosen.baselines:
+            key = f"{family}/{one.cell.model}"
+            groups.setdefault(key, [])
+            if isinstance(one, Finding):
+                groups[key].append(one)
+            else:
+                reasons.setdefault(key, []).append(one)
+    groups = {key: found for key, found in groups.items() if not _holds_baseline(key, chosen)}
+    q_values = claim_p_values({key: found for key, found in groups.items() if found})
+    claims = []
+    for key, found in groups.items():
+        family = key.split("/", 1)[0]
+        q = q_values.get(key, 1.0)
+        controls = challenge(sound, family, found, findings, q, chosen) if found else []
+        claims.append(model_claim(family, found, reasons.get(key, []), q, controls))
+    trends = [f.cell.model for f in findings if f.detector == order_trend.NAME and f.cell.model]
+    orders = {model: ablate_orders(sound, model, chosen) for model in trends}
+    return Examination(findings, untested, claims, checks, orders)
+
+
+def save_examination(run: Run, made: Examination) -> None:
+    """Findings and claims join those of other stages; ours replace earlier ones of the same id."""
+    with run.writing():
+        run.write_json("detections.json", made.as_json())
+        mine = {
+            "findings": [finding.model_dump(mode="json") for finding in made.findings],
+            "claims": [claim.model_dump(mode="json") for claim in made.claims],
+        }
+        for name, entries in mine.items():
+            path = run.path / f"{name}.json"
+            known = run.read_json(f"{name}.json")[name] if path.exists() else []
+            ours = {entry["id"] for entry in entries}
+            kept = [entry for entry in known if entry["id"] not in ours]
+            run.write_json(f"{name}.json", {"schema_version": 1, name: [*kept, *entries]})
+
+
+def _holds_baseline(key: str, settings: Settings) -> bool:
+    """A pair of models of which one is a baseline is a control, not a claim."""
+    return any(name in key.split("/", 1)[1].split(" & ") for name in settings.baselines)

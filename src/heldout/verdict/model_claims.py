@@ -1,0 +1,165 @@
+"""Claims about a model: one per family of detectors, after the controls they went through.
+
+| family  | fires | against baselines              | other controls  | status                     |
+|---------|-------|--------------------------------|-----------------|----------------------------|
+| any     | no    |                                |                 | clean, with its resolution |
+| any     | yes   | none was scored                |                 | qualified                  |
+| order   | yes   | no difference, they fire too   |                 | re-attributed              |
+| another | yes   | no difference, they fire too   |                 | collapses                  |
+| any     | yes   | no clear difference            |                 | qualified                  |
+| any     | yes   | more than in every one of them | covariates fail | re-attributed              |
+| any     | yes   | more than in every one of them | another fails   | qualified                  |
+| any     | yes   | more than in every one of them | all pass        | survives                   |
+
+Holm within a claim, Benjamini–Yekutieli across claims: the family is all that was asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from heldout.detect import Finding, NotTestable
+from heldout.detect.settings import ALPHA
+from heldout.stats.multiplicity import adjust
+from heldout.verdict.claim import Claim, Control, Status
+
+BASELINE = "external baseline"
+
+
+def with_adjusted(findings: Sequence[Finding], families: dict[str, str]) -> list[Finding]:
+    """Every finding with its p adjusted by Holm within its family and model."""
+    groups: dict[tuple[str, str | None], list[int]] = {}
+    for index, finding in enumerate(findings):
+        if finding.p is not None:
+            key = (families.get(finding.detector, finding.detector), finding.cell.model)
+            groups.setdefault(key, []).append(index)
+    adjusted: dict[int, float] = {}
+    for members in groups.values():
+        corrected = adjust([findings[index].p or 0.0 for index in members], "holm")
+        adjusted.update(zip(members, corrected, strict=True))
+    return [
+        finding.model_copy(update={"p_adjusted": adjusted.get(index)})
+        for index, finding in enumerate(findings)
+    ]
+
+
+def claim_p_values(claims: dict[str, list[Finding]]) -> dict[str, float]:
+    """One p per claim, corrected over all claims whatever their dependence."""
+    smallest = {
+        key: min((f.p_adjusted for f in found if f.p_adjusted is not None), default=1.0)
+        for key, found in claims.items()
+    }
+    return dict(zip(smallest, adjust(list(smallest.values()), "by"), strict=True))
+
+
+def model_claim(
+    family: str,
+    findings: Sequence[Finding],
+    untested: Sequence[NotTestable],
+    q: float,
+    controls: Sequence[Control],
+) -> Claim:
+    """``findings`` are one family's on one model; ``q`` is the claim's corrected p."""
+    cell = (findings or untested)[0].cell
+    status = _status(family, findings, q, controls)
+    strongest = strongest_of(findings)
+    return Claim(
+        id=f"{family}/{cell.model}",
+        cell=cell,
+        sentence=_sentence(family, status, cell.benchmark, str(cell.model), strongest, q),
+        status=status,
+        why=_why(status, strongest, untested, controls),
+        findings=[finding.id for finding in findings],
+        controls=list(controls),
+        next_step=_next_step(status, controls),
+    )
+
+
+def strongest_of(findings: Sequence[Finding]) -> Finding | None:
+    """The finding a claim stands on: the smallest adjusted p, then the larger effect."""
+    tested = [f for f in findings if f.p_adjusted is not None]
+    if not tested:
+        return findings[0] if findings else None
+    return min(tested, key=lambda f: (f.p_adjusted, -abs(f.effect.value)))
+
+
+def fires(findings: Sequence[Finding], q: float) -> bool:
+    """By its corrected p; a rate without a p fires by its flag, and is never more than qualified."""
+    if any(f.p is not None for f in findings):
+        return q <= ALPHA
+    return any(f.details.get("flagged") for f in findings)
+
+
+def _status(
+    family: str, findings: Sequence[Finding], q: float, controls: Sequence[Control]
+) -> Status:
+    if not findings:
+        return "not testable"
+    strongest = strongest_of(findings)
+    assert strongest is not None
+    if not fires(findings, q):
+        alone = all(f.p is None for f in findings)
+        return "qualified" if alone else "clean"
+    baselines = [control for control in controls if control.name.startswith(BASELINE)]
+    if not baselines or any(control.outcome == "missing" for control in baselines):
+        return "qualified"
+    failed = [control for control in controls if control.outcome == "failed"]
+    if any("fires too" in control.reason for control in failed):
+        return "re-attributed" if family == "order" else "collapses"
+    if any(control.name == "covariates" for control in failed):
+        return "re-attributed"
+    if failed or strongest.direction != "seen":
+        return "qualified"
+    return "survives"
+
+
+def _sentence(
+    family: str, status: Status, benchmark: str, model: str, finding: Finding | None, q: float
+) -> str:
+    have = "have" if " & " in model else "has"
+    what = {"order": "order", "membership": "item-score", "cohort": "cohort"}.get(family, family)
+    if finding is None:
+        return f"Whether {model} {have} seen {benchmark} cannot be told by {what} tests."
+    effect = finding.effect
+    told = (
+        f"{finding.detector}: {effect.name} {effect.value:.3g} [{effect.low:.3g}, {effect.high:.3g}]"
+        + (f", corrected p = {q:.2g}" if finding.p is not None else ", no p without a baseline")
+    )
+    if status == "clean":
+        return (
+            f"No sign in {what} tests that {model} {have} seen {benchmark} ({told}; an effect of "
+            f"{finding.minimum_detectable_effect:.2g} would have shown)."
+        )
+    if status in ("re-attributed", "collapses"):
+        return f"{model} on {benchmark} looks seen by {what} tests, but so does what cannot be ({told})."
+    if status == "survives":
+        return f"{model} {have} seen {benchmark}: {told}, and every control was passed."
+    if finding.direction == "not seen":
+        return f"{model} on {benchmark} departs from chance on the side away from memory ({told})."
+    if not (q <= ALPHA or finding.details.get("flagged")):
+        return f"Nothing stands out for {model} on {benchmark} in {what} tests ({told})."
+    return f"{model} may have seen {benchmark} ({told})."
+
+
+def _why(
+    status: Status,
+    finding: Finding | None,
+    untested: Sequence[NotTestable],
+    controls: Sequence[Control],
+) -> str:
+    if finding is None:
+        return "; ".join(dict.fromkeys(one.reason for one in untested))
+    if status == "clean":
+        return "not rejecting is not proof: smaller effects would not have shown"
+    bad = [control.reason for control in controls if control.outcome != "passed"]
+    return "; ".join(bad) if bad else "; ".join(control.reason for control in controls)
+
+
+def _next_step(status: Status, controls: Sequence[Control]) -> str:
+    if any(c.name.startswith(BASELINE) and c.outcome == "missing" for c in controls):
+        return "score a model that cannot have seen the benchmark, and name it with --baseline"
+    if status == "not testable":
+        return "record what the reasons name, and detect again"
+    if status == "survives":
+        return "do not report this benchmark for this model without saying so"
+    return "nothing to do" if status == "clean" else "look at the findings beside their controls"

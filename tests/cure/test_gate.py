@@ -1,0 +1,155 @@
+"""The gate before training: which rows must go, and a report that CI can read."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pyarrow.parquet as pq
+import pytest
+
+from heldout.benchmark import read_benchmark
+from heldout.corpus import open_corpus
+from heldout.cure import write_gate
+from heldout.cure.junit import Case, junit
+from heldout.engine import open_engine
+from heldout.errors import InputError
+from heldout.overlap import scan
+from heldout.store import Run, make_table
+
+Picture = Callable[..., bytes]
+HOSTILE = 'r<2>&"\n]]>\x1b[31m'
+
+
+def scanned(bench: Path, corpus: Path, out: Path) -> Run:
+    run = Run.create(out, command=["test"])
+    with run.writing(), open_engine("local", 1) as engine:
+        scan(read_benchmark(bench), [open_corpus(str(corpus), name="mix")], run, engine, quiet=True)
+    return run
+
+
+def item(name: str, n: int) -> dict[str, Any]:
+    return {"id": f"{name}{n}", "image": f"{n}.png", "question": "q?", "answer": f"x{n}"}
+
+
+@pytest.fixture
+def data(tmp_path: Path, picture: Picture) -> Path:
+    """Two benchmarks and a training set that holds two pictures of the first, one of them twice."""
+    for n in range(9):
+        (tmp_path / f"{n}.png").write_bytes(picture(n))
+    files: dict[str, list[dict[str, Any]]] = {
+        "one": [item("a", n) for n in range(4)],
+        "two": [item("b", n) for n in (4, 5)],
+        "mix": [
+            {"id": "r1", "image": "0.png", "question": "else?", "answer": "y"},
+            {"id": HOSTILE, "image": "0.png", "question": "q?", "answer": "x0"},
+            {"id": "r3", "image": "1.png", "question": "else?", "answer": "y"},
+            {"id": "r4", "image": "8.png", "question": "q?", "answer": "x0"},
+        ],
+    }  # fmt: skip
+    for name, rows in files.items():
+        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return tmp_path
+
+
+def test_the_gate_names_the_rows_and_the_rest_of_the_training_set_passes(data: Path) -> None:
+    runs = [
+        scanned(data / f"{name}.jsonl", data / "mix.jsonl", data / name) for name in ("one", "two")
+    ]
+    gate = write_gate(runs, data / "gate")
+    assert not gate.passed
+    assert gate.rows == 3
+    assert gate.sentence().startswith("The gate is shut: 3 training rows hold items of one.")
+    assert [(one.benchmark, one.leaked, one.rows) for one in gate.protected] == [
+        ("one", 2, 3),
+        ("two", 0, 0),
+    ]
+    rows = pq.read_table(data / "gate/training_rows.parquet").to_pylist()
+    reasons = {row["corpus_id"]: (row["benchmark_id"], row["reason"]) for row in rows}
+    assert reasons == {
+        "r1": ("a0", "image leaked"),
+        "r3": ("a1", "image leaked"),
+        HOSTILE: ("a0", "image, question and answer leaked"),
+    }
+    ids = (data / "gate/remove_ids.txt").read_text().splitlines()
+    assert len(ids) == 3  # the line break inside an id does not make two of it
+    # What the list says is enough: without these rows nothing leaks.
+    kept = [
+        line
+        for line in (data / "mix.jsonl").read_text().splitlines()
+        if json.loads(line)["id"] not in reasons
+    ]
+    (data / "clean.jsonl").write_text("\n".join(kept))
+    again = [
+        scanned(data / f"{n}.jsonl", data / "clean.jsonl", data / f"{n}2") for n in ("one", "two")
+    ]
+    opened = write_gate(again, data / "gate2")
+    assert opened.passed
+    assert opened.sentence().startswith("The gate is open")
+    assert (data / "gate2/remove_ids.txt").read_text() == ""
+
+
+def test_junit_is_well_formed_whatever_the_ids_are(data: Path) -> None:
+    runs = [
+        scanned(data / f"{name}.jsonl", data / "mix.jsonl", data / name) for name in ("one", "two")
+    ]
+    write_gate(runs, data / "gate")
+    content = (data / "gate/junit.xml").read_bytes()
+    suite = ElementTree.fromstring(content).find("testsuite")
+    assert suite is not None
+    assert (suite.get("tests"), suite.get("failures"), suite.get("errors")) == ("2", "1", "0")
+    cases = {case.get("name"): case for case in suite.findall("testcase")}
+    failure = cases["one"].find("failure")
+    assert failure is not None and failure.text is not None
+    assert failure.get("message") == "2 of 4 items are in 3 training rows"
+    assert 'r<2>&"' in failure.text
+    assert "\x1b" not in failure.text
+    assert cases["two"].find("failure") is None
+    write_gate(runs, data / "again")
+    assert (data / "again/junit.xml").read_bytes() == content
+
+
+def test_a_training_set_that_was_not_read_in_whole_does_not_pass(data: Path) -> None:
+    (data / "mix.jsonl").write_text(
+        '{"id": "r4", "image": "8.png"}\n{"id": "r5", "image": "gone.png"}\n'
+    )
+    run = scanned(data / "two.jsonl", data / "mix.jsonl", data / "run")
+    gate = write_gate(run, data / "gate")
+    assert not gate.passed
+    assert gate.rows == 0
+    assert "cannot vouch" in gate.sentence()
+    suite = ElementTree.fromstring((data / "gate/junit.xml").read_bytes()).find("testsuite")
+    assert suite is not None and suite.get("errors") == "1"
+
+
+def test_undecided_matches_are_listed_and_strict_removes_them(data: Path) -> None:
+    run = scanned(data / "two.jsonl", data / "mix.jsonl", data / "run")
+    row = {"benchmark_id": "b4", "image_index": 0, "corpus": "mix", "corpus_id": "r4", "method": "x",
+           "similarity": 0.9, "degree": "none", "relation": "undecided", "transform": "crop",
+           "modality": "none", "label_relation": "unknown", "evidence": "{}"}  # fmt: skip
+    near = {**row, "corpus_id": "r3", "relation": "same view, other subject", "degree": "hard"}
+    run.write_table("matches", make_table("matches", [row, near]))
+    gate = write_gate(run, data / "gate")
+    assert gate.passed
+    assert gate.protected[0].doubtful == 1
+    assert pq.read_table(data / "gate/training_doubtful.parquet")["corpus_id"].to_pylist() == ["r4"]
+    strict = write_gate(run, data / "strict", strict=True)
+    assert not strict.passed
+    assert (data / "strict/remove_ids.txt").read_text() == "r4\n"
+
+
+def test_a_run_without_a_scan_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no finished scan"):
+        write_gate(Run.create(tmp_path / "run"), tmp_path / "gate")
+
+
+def test_details_are_cut_where_ci_would_refuse_them() -> None:
+    detail = "\n".join(f"row {n} holds item {n}" for n in range(20_000))
+    report = junit("gate", [Case("b", ("many", detail), None)])
+    assert len(report) < 150_000
+    failure = ElementTree.fromstring(report).find("testsuite/testcase/failure")
+    assert failure is not None and failure.text is not None
+    assert failure.text.endswith("more; all of them are in training_rows.csv")

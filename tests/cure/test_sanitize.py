@@ -1,0 +1,311 @@
+"""Clean splits: what is removed, what is kept as it was, what is refused."""
+
+from __future__ import annotations
+
+import csv
+import filecmp
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from heldout.audit import audit_overlap
+from heldout.benchmark import read_benchmark
+from heldout.benchmark.writers import open_tables
+from heldout.corpus import open_corpus
+from heldout.cure import Policy, sanitize
+from heldout.engine import open_engine
+from heldout.errors import InputError
+from heldout.store import Run, make_table
+
+Picture = Callable[..., bytes]
+
+
+def scan(bench: Path | str, corpus: Path | str, out: Path) -> Run:
+    run = Run.create(out, command=["test"])
+    corpora = [open_corpus(str(corpus), name="train")]
+    with open_engine("local", 1) as engine:
+        audit_overlap(read_benchmark(bench), corpora, run, engine, quiet=True)
+    return run
+
+
+def listed(folder: Path, name: str) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = pq.read_table(folder / f"{name}.parquet").to_pylist()
+    with (folder / f"{name}.csv").open(newline="") as file:
+        assert len(list(csv.DictReader(file))) == len(rows)
+    return rows
+
+
+@pytest.fixture
+def bench(tmp_path: Path, picture: Picture) -> Path:
+    """Five pictures with two questions each; pictures 3 and 4 are in train, 4 with one answer."""
+    folder = tmp_path / "bench"
+    (folder / "images").mkdir(parents=True)
+    for number in range(8):
+        (folder / f"images/{number}.png").write_bytes(picture(number))
+    test = [
+        {"id": f"t{n}{k}", "image": f"{n}.png", "question": f"What {k} is it?", "answer": f"a{n}{k}"}
+        for n in range(5)
+        for k in "xy"
+    ]  # fmt: skip
+    train = [
+        {"id": "r1", "image": "3.png", "question": "Another?", "answer": "yes"},
+        {"id": "r2", "image": "4.png", "question": "what x is it", "answer": "A4x"},
+        {"id": "r3", "image": "7.png", "question": "What x is it?", "answer": "a0x"},
+    ]
+    for name, rows in (("test", test), ("train", train)):
+        (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return folder
+
+
+def test_same_image_removes_every_question_of_a_leaked_picture(bench: Path, tmp_path: Path) -> None:
+    source = f"{bench}#split=test"
+    run = scan(source, f"{bench}#split=train", tmp_path / "run")
+    manifest = sanitize(open_tables(source), run, tmp_path / "out", Policy())
+    back = read_benchmark(tmp_path / "out/clean/test.jsonl")
+    assert [one.id for one in back] == ["t0x", "t0y", "t1x", "t1y", "t2x", "t2y"]
+    assert manifest["removed"] == {
+        "items": 4,
+        "by_reason": {"image leaked": 3, "image, question and answer leaked": 1},
+    }
+    assert manifest["differences"] == []
+    original = {one.id: one for one in read_benchmark(source)}
+    for one in back:
+        assert one.metadata == original[one.id].metadata
+        assert one.images[0].read() == original[one.id].images[0].read()
+    copied = sorted(path.name for path in (tmp_path / "out/clean/images").iterdir())
+    assert copied == ["0.png", "1.png", "2.png"]
+    removed = {row["benchmark_id"]: row for row in listed(tmp_path / "out", "removed")}
+    assert removed["t4x"]["corpus_id"] == "r2"
+    assert json.loads(removed["t4x"]["evidence"])["corpus_answer"] == "A4x"
+    assert [row["written_id"] for row in listed(tmp_path / "out", "kept")] == [
+        one.id for one in back
+    ]
+    # The lines that stay are the bytes they were.
+    lines = (bench / "test.jsonl").read_bytes().splitlines(keepends=True)
+    assert (tmp_path / "out/clean/test.jsonl").read_bytes() == b"".join(lines[:6])
+
+
+def test_what_is_written_is_the_same_twice_and_its_fingerprint_stands(
+    bench: Path, tmp_path: Path
+) -> None:
+    source = f"{bench}#split=test"
+    run = scan(source, f"{bench}#split=train", tmp_path / "run")
+    one = sanitize(open_tables(source), run, tmp_path / "one", Policy())
+    sanitize(open_tables(source), run, tmp_path / "two", Policy())
+    files = sorted(
+        p.relative_to(tmp_path / "one") for p in (tmp_path / "one").rglob("*") if p.is_file()
+    )
+    assert files
+    for name in files:
+        assert filecmp.cmp(tmp_path / "one" / name, tmp_path / "two" / name, shallow=False), name
+    # Sanitizing what is clean already removes nothing and changes nothing.
+    clean = tmp_path / "one/clean/test.jsonl"
+    again = scan(clean, f"{bench}#split=train", tmp_path / "run2")
+    third = sanitize(open_tables(clean), again, tmp_path / "three", Policy())
+    assert third["removed"]["items"] == 0
+    assert third["clean"]["fingerprint"] == one["clean"]["fingerprint"]
+    assert (tmp_path / "three/clean/test.jsonl").read_bytes() == clean.read_bytes()
+
+
+def test_full_removes_only_what_leaked_with_its_answer(bench: Path, tmp_path: Path) -> None:
+    source = f"{bench}#split=test"
+    run = scan(source, f"{bench}#split=train", tmp_path / "run")
+    manifest = sanitize(open_tables(source), run, tmp_path / "out", Policy("full"))
+    assert [row["benchmark_id"] for row in listed(tmp_path / "out", "removed")] == ["t4x"]
+    assert manifest["doubtful"] == {"items": 3, "by_reason": {"image leaked": 3}}
+    assert any("3 of the 9 kept items show an image that leaked" in c for c in manifest["cautions"])
+    whole = sanitize(
+        open_tables(source), run, tmp_path / "whole", Policy("full", whole_clusters=True)
+    )
+    assert whole["removed"]["by_reason"] == {
+        "image, question and answer leaked": 1,
+        "shares its image or patient with a removed item": 1,
+    }
+    companion = listed(tmp_path / "whole", "removed")[1]
+    assert (companion["benchmark_id"], companion["because_of"]) == ("t4y", "t4x")
+
+
+def test_down_weight_removes_nothing_and_writes_weights(bench: Path, tmp_path: Path) -> None:
+    source = f"{bench}#split=test"
+    run = scan(source, f"{bench}#split=train", tmp_path / "run")
+    sanitize(open_tables(source), run, tmp_path / "out", Policy("down-weight"))
+    weights = {row["benchmark_id"]: row["weight"] for row in listed(tmp_path / "out", "weights")}
+    assert weights == {f"t{n}{k}": float(n < 3) for n in range(5) for k in "xy"}
+    assert (tmp_path / "out/clean/test.jsonl").read_bytes() == (bench / "test.jsonl").read_bytes()
+
+
+def match(item: str, relation: str, degree: str = "none", **more: str) -> dict[str, Any]:
+    return {"benchmark_id": item, "image_index": 0, "corpus": "train", "corpus_id": f"c-{item}",
+            "method": "clip", "similarity": 0.96, "degree": degree, "relation": relation,
+            "transform": "none", "modality": "image only", "label_relation": "unknown",
+            "evidence": "{}", **more}  # fmt: skip
+
+
+def test_undecided_and_near_matches_are_listed_until_somebody_asks(
+    bench: Path, tmp_path: Path
+) -> None:
+    source = f"{bench}#split=test"
+    run = scan(source, f"{bench}#split=train", tmp_path / "run")
+    rows = [
+        match("t0x", "undecided"), match("t1x", "same view, other subject", "soft"),
+        match("t2x", "same view, other subject"), match("t3x", "transformed copy"),
+    ]  # fmt: skip
+    run.write_table("matches", make_table("matches", rows))
+
+    def removed(name: str, policy: Policy) -> list[str]:
+        sanitize(open_tables(source), run, tmp_path / name, policy)
+        return [row["benchmark_id"] for row in listed(tmp_path / name, "removed")]
+
+    assert removed("default", Policy()) == ["t3x"]
+    assert [row["benchmark_id"] for row in listed(tmp_path / "default", "doubtful")] == [
+        "t0x",
+        "t1x",
+    ]
+    assert removed("strict", Policy(strict=True)) == ["t0x", "t3x"]
+    assert removed("soft", Policy("soft")) == ["t0x", "t1x", "t3x"]
+    sanitize(open_tables(source), run, tmp_path / "weights", Policy("down-weight", weight=0.25))
+    weights = {r["benchmark_id"]: r["weight"] for r in listed(tmp_path / "weights", "weights")}
+    assert [weights[one] for one in ("t0x", "t1x", "t2x", "t3x")] == [0.25, 0.25, 1.0, 0.0]
+
+
+def test_text_matches_are_joined_with_images_or_count_where_asked(
+    bench: Path, tmp_path: Path
+) -> None:
+    source = f"{bench}#split=test"
+    run = scan(source, f"{bench}#split=train", tmp_path / "run")
+    rows = [
+        # On the leaked picture the question in slightly other words, with the same answer.
+        ("t3x", "r1", "edited", "none", "same"),
+        ("t3y", "r1", "edited", "none", "different"),
+        ("t0x", "r3", "same item", "hard", "same"),
+        ("t1x", "r3", "same question", "none", "different"),  # a common question proves nothing
+    ]
+    names = ("benchmark_id", "corpus_id", "relation", "degree", "answer_relation")
+    table = pa.Table.from_pylist([
+        {**dict(zip(names, row, strict=True)), "corpus": "train", "method": "minhash",
+         "field": "question", "similarity": 0.93, "evidence": "{}"}
+        for row in rows
+    ])  # fmt: skip
+    run.write_table(
+        "text_matches", table.replace_schema_metadata({"heldout.table": "text_matches/1"})
+    )
+
+    def removed(name: str, policy: Policy) -> dict[str, str]:
+        sanitize(open_tables(source), run, tmp_path / name, policy)
+        return {row["benchmark_id"]: row["method"] for row in listed(tmp_path / name, "removed")}
+
+    assert removed("full", Policy("full")) == {"t3x": "bytes + text minhash", "t4x": "bytes"}
+    assert "t0x" not in removed("images", Policy())
+    assert removed("text", Policy("full", text=True)).keys() == {"t0x", "t3x", "t4x"}
+    doubtful = [row["benchmark_id"] for row in listed(tmp_path / "full", "doubtful")]
+    assert doubtful == ["t0x", "t3y", "t4y"]
+
+
+def test_another_revision_is_refused(bench: Path, tmp_path: Path) -> None:
+    run = scan(f"{bench}#split=test", f"{bench}#split=train", tmp_path / "run")
+    with pytest.raises(InputError, match=r"was made for 'bench-test' \(10 items"):
+        sanitize(open_tables(f"{bench}#split=train"), run, tmp_path / "out", Policy())
+    text = (bench / "test.jsonl").read_text()
+    (bench / "test.jsonl").write_text(text.replace("What x is it?", "What x was it?", 1))
+    with pytest.raises(InputError, match="fingerprint"):
+        sanitize(open_tables(f"{bench}#split=test"), run, tmp_path / "out", Policy())
+    assert not (tmp_path / "out").exists()
+    with pytest.raises(InputError, match="no finished scan"):
+        sanitize(
+            open_tables(f"{bench}#split=test"),
+            Run.create(tmp_path / "new"),
+            tmp_path / "out",
+            Policy(),
+        )
+
+
+def test_a_folder_that_holds_something_is_not_written_over(bench: Path, tmp_path: Path) -> None:
+    source = f"{bench}#split=test"
+    run = scan(source, f"{bench}#split=train", tmp_path / "run")
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out/precious").write_text("x")
+    with pytest.raises(InputError, match="not empty"):
+        sanitize(open_tables(source), run, tmp_path / "out", Policy())
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["precious"]
+    assert not list(tmp_path.glob(".out.*"))  # nothing half-written is left behind
+
+
+def test_rows_that_cannot_be_read_are_in_the_list(bench: Path, tmp_path: Path) -> None:
+    with (bench / "test.jsonl").open("a") as file:
+        file.write('{"id": broken\n')
+    source = f"{bench}#split=test"
+    run = scan(source, f"{bench}#split=train", tmp_path / "run")
+    manifest = sanitize(open_tables(source), run, tmp_path / "out", Policy())
+    assert manifest["benchmark"]["rows_not_readable"] == 1
+    last = listed(tmp_path / "out", "removed")[-1]
+    assert (last["benchmark_id"], last["reason"]) == (
+        "test.jsonl line 11",
+        "could not be read: not JSON",
+    )
+
+
+def test_items_without_an_id_are_found_by_what_they_were_called(
+    tmp_path: Path, picture: Picture
+) -> None:
+    (tmp_path / "b").mkdir()
+    for n in range(4):
+        (tmp_path / f"b/{n}.png").write_bytes(picture(n))
+    lines = [f"{n}.png,what is {n}?,{'a' * n}\n" for n in range(4)]
+    (tmp_path / "b/test.csv").write_text("image,question,answer\n" + "".join(lines))
+    (tmp_path / "c").mkdir()
+    (tmp_path / "c/x.png").write_bytes(picture(1))
+    run = scan(tmp_path / "b/test.csv", tmp_path / "c", tmp_path / "run")
+    manifest = sanitize(open_tables(tmp_path / "b/test.csv"), run, tmp_path / "out", Policy())
+    assert manifest["differences"] == []
+    assert manifest["clean"]["renamed_items"] == 2
+    names = [(row["benchmark_id"], row["written_id"]) for row in listed(tmp_path / "out", "kept")]
+    assert names == [("1", "1"), ("3", "2"), ("4", "3")]
+
+
+def test_images_given_by_a_folder_travel_with_the_split(tmp_path: Path, picture: Picture) -> None:
+    (tmp_path / "tables").mkdir()
+    (tmp_path / "pictures/sub").mkdir(parents=True)
+    for n in range(3):
+        (tmp_path / f"pictures/sub/{n}.png").write_bytes(picture(n))
+    rows = [{"id": f"q{n}", "image": f"sub/{n}.png", "question": f"what {n}"} for n in range(3)]
+    (tmp_path / "tables/test.json").write_text(json.dumps(rows))
+    (tmp_path / "c").mkdir()
+    (tmp_path / "c/x.png").write_bytes(picture(2))
+    run = Run.create(tmp_path / "run", command=["test"])
+    opened = open_tables(tmp_path / "tables/test.json", images=tmp_path / "pictures")
+    with open_engine("local", 1) as engine:
+        corpora = [open_corpus(str(tmp_path / "c"))]
+        audit_overlap(opened.benchmark, corpora, run, engine, quiet=True)
+    manifest = sanitize(opened, run, tmp_path / "out", Policy())
+    assert manifest["differences"] == []
+    back = read_benchmark(tmp_path / "out" / manifest["clean"]["open"])
+    assert [one.images[0].read() for one in back] == [picture(0), picture(1)]
+
+
+def test_turns_of_a_conversation_go_together(tmp_path: Path, picture: Picture) -> None:
+    (tmp_path / "b").mkdir()
+    for n in range(2):
+        (tmp_path / f"b/{n}.png").write_bytes(picture(n))
+    rows = [
+        {"id": f"c{n}", "image": f"{n}.png", "conversations": [
+            {"from": "human", "value": "<image>\nWhat?"}, {"from": "gpt", "value": "ct"},
+            {"from": "human", "value": "Why?"}, {"from": "gpt", "value": "so"}]}
+        for n in range(2)
+    ]  # fmt: skip
+    (tmp_path / "b/test.json").write_text(json.dumps(rows))
+    train = [{"id": "r", "image": "0.png", "question": "What?", "answer": "CT"}]
+    (tmp_path / "b/train.jsonl").write_text(json.dumps(train[0]))
+    run = scan(tmp_path / "b/test.json", tmp_path / "b/train.jsonl", tmp_path / "run")
+    sanitize(open_tables(tmp_path / "b/test.json"), run, tmp_path / "out", Policy("full"))
+    removed = listed(tmp_path / "out", "removed")
+    assert [(row["benchmark_id"], row["because_of"]) for row in removed] == [
+        ("c0_1", None),
+        ("c0_2", "c0_1"),
+    ]
+    assert removed[1]["reason"] == "stands in one entry of the file with a removed item"
+    assert json.loads((tmp_path / "out/clean/test.json").read_text()) == rows[1:]

@@ -1,0 +1,47 @@
+"""Candidates of a join: bars rise with what was found and never above what is kept."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from heldout.overlap.join.candidates import BELOW_EVERYTHING, Candidates
+from heldout.overlap.join.similarity import exact_similarity, unit_queries
+
+
+@pytest.mark.parametrize("threshold", [None, 0.3])
+def test_bars_rise_and_lose_no_hit(threshold: float | None) -> None:
+    draw = np.random.default_rng(4)
+    queries = unit_queries(draw.standard_normal((40, 24)))
+    block = unit_queries(draw.standard_normal((3000, 24)))
+    margin = 0.02  # the quick similarities below are worse than any real ones
+    bars = np.full(40, BELOW_EVERYTHING)
+    candidates = Candidates(bars, k=6, threshold=threshold, margin=margin)
+    exact = queries.astype(np.float64) @ block.T.astype(np.float64)
+    last = candidates.bars
+    for first in range(0, 3000, 100):
+        quick = exact[:, first : first + 100] + draw.uniform(-margin, margin, (40, 100))
+        query, row = np.nonzero(quick >= candidates.lowered[:, None])
+        candidates.add(query, row + first, quick[query, row].astype(np.float32))
+        assert (candidates.bars >= last).all()
+        last = candidates.bars
+    assert last.min() > 0.2  # they did rise
+    sixth = np.sort(exact, axis=1)[:, -6]
+    assert (last <= sixth).all()
+    found = candidates.settle(queries, block, 500)
+    for query in range(40):
+        order = np.argsort(-exact[query], kind="stable")
+        wanted = order[: max(6, int((exact[query] >= (threshold or 2)).sum()))]
+        assert (found.position[found.query == query] - 500).tolist() == wanted.tolist()
+
+
+def test_a_threshold_alone_keeps_what_reaches_it() -> None:
+    queries = unit_queries(np.eye(2, 8))
+    block = unit_queries(np.vstack([np.eye(8)[0], [0.6, 0.8, 0, 0, 0, 0, 0, 0]]))
+    candidates = Candidates(np.full(2, 0.6), k=None, threshold=0.6, margin=1e-6)
+    query, row = (part.ravel() for part in np.indices((2, 2)))
+    quick = exact_similarity(queries, block, query, row).astype(np.float32)
+    candidates.add(query, row, quick)
+    found = candidates.settle(queries, block, 0)
+    pairs = set(zip(found.query.tolist(), found.position.tolist(), strict=True))
+    assert pairs == {(0, 0), (0, 1), (1, 1)}

@@ -1,0 +1,111 @@
+"""A near search that is really killed, at any of its stages, ends as one that never was."""
+
+from __future__ import annotations
+
+import json
+import random
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from heldout.store import Run
+
+pytest.importorskip("cv2", reason="registration needs heldout[vision]")
+
+SHARDS = 50
+TABLES = ("items", "matches", "dropped", "thumbnails")
+
+
+def command(data: Path, run: Path, *more: str) -> list[str]:
+    return [
+        sys.executable, "-m", "heldout", "overlap", str(data / "bench"),
+        "--against", f"corpus={data / 'corpus'}", "--encoder", "pixels", "--nearest", "2",
+        "--out", str(run), *more,
+    ]  # fmt: skip
+
+
+def done(run: Path) -> dict[str, int]:
+    """Everything finished so far: shards of every stage, and matrices of embeddings."""
+    stages = [path for path in run.glob("stages/*/*/*") if not path.name.startswith(".")]
+    return {str(path): path.stat().st_ino for path in (*stages, *run.glob("embeddings/**/*.npy"))}
+
+
+def tables(run: Path) -> dict[str, bytes]:
+    return {name: (run / f"tables/{name}.parquet").read_bytes() for name in TABLES}
+
+
+def test_a_killed_near_search_resumes_and_gives_the_same_tables(
+    near_data: Path, tmp_path: Path
+) -> None:
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    subprocess.run(command(near_data, whole), check=True, capture_output=True)
+    goal = len(done(whole))
+    moments = random.Random(3)
+    finished = []
+    for strike in range(5):
+        before = done(killed)
+        search = subprocess.Popen(
+            command(near_data, killed), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+        # Strike when a further fifth is done, so that every stage is met in its middle.
+        deadline = time.monotonic() + 120
+        while time.monotonic() < deadline and search.poll() is None:
+            if len(done(killed)) > max(len(before), strike * goal // 5):
+                break
+            time.sleep(0.01)
+        time.sleep(moments.uniform(0.0, 0.1))
+        workers = (
+            psutil.Process(search.pid).children(recursive=True) if search.poll() is None else []
+        )
+        search.kill()
+        search.wait()
+        after = done(killed)
+        assert before.items() <= after.items(), "a finished shard was lost or done again"
+        finished.append(len(after))
+        _, alive = psutil.wait_procs(workers, timeout=15)
+        assert not alive, "workers outlived the search that was killed"
+    assert len({count for count in finished if 0 < count < goal}) > 1, "no kill came in between"
+    before = done(killed)
+    subprocess.run(command(near_data, killed, "--workers", "1"), check=True, capture_output=True)
+    assert before.items() <= done(killed).items()
+    assert tables(killed) == tables(whole)
+    counts = [
+        json.loads((run / "manifest.json").read_text())["stages"]["overlap:corpus"]["counts"]
+        for run in (killed, whole)
+    ]
+    assert counts[0].pop("embedded_shards") < counts[1].pop("embedded_shards") == SHARDS
+    assert counts[0] == counts[1]
+    copies = [row for row in rows(killed) if row["relation"] in ("same image", "transformed copy")]
+    assert len({row["corpus_id"] for row in copies}) == SHARDS // 5
+
+
+def test_the_order_and_size_of_shards_decide_nothing(near_data: Path, tmp_path: Path) -> None:
+    """The same pictures, listed the other way round and in other archives."""
+    other = tmp_path / "data"
+    (other / "corpus").mkdir(parents=True)
+    (other / "bench").symlink_to(near_data / "bench")
+    for number, tar in enumerate(sorted((near_data / "corpus").glob("*.tar"))):
+        (other / f"corpus/{SHARDS - number:05d}.tar").symlink_to(tar)
+    found = []
+    for data, name in ((near_data, "one"), (other, "two")):
+        subprocess.run(command(data, tmp_path / name), check=True, capture_output=True)
+        found.append(
+            sorted(
+                (row["benchmark_id"], original(row["corpus_id"], data), row["relation"])
+                for row in rows(tmp_path / name)
+            )
+        )
+    assert found[0] == found[1]
+
+
+def original(corpus_id: str, data: Path) -> str:
+    tar, _, member = corpus_id.partition("/")
+    return f"{(data / 'corpus' / tar).resolve().name}/{member}"
+
+
+def rows(run: Path) -> list[dict[str, str]]:
+    return Run.open(run).read_table("matches").to_pylist()
