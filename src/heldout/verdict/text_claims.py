@@ -112,7 +112,7 @@ def _sentence(
     modality = joined.details["by_modality"]
     return (
         f"Items of {benchmark} with their own words in {corpus}: {told}. Joined with the pictures: "
-        f"{modality['full']:,} items leaked whole (picture, question and answer), "
+        f"{modality['full']:,} items leaked whole (picture, question and answer; small edits included), "
         f"{modality['image and question']:,} with picture and question, "
         f"{modality['image only']:,} with the picture alone, {modality['text only']:,} with the "
         f"words alone.{source}{_common(kinds)}"
