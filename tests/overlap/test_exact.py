@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 
 from heldout.audit import audit_overlap
-from heldout.benchmark import Benchmark, Example, read_benchmark
+from heldout.benchmark import Benchmark, Example
 from heldout.corpus import open_corpus
 from heldout.engine import LocalEngine
 from heldout.errors import InputError
@@ -217,28 +217,3 @@ def test_a_corpus_that_grew_is_scanned_only_where_it_grew(tmp_path: Path, pictur
     (tmp_path / "more/00003.tar").rename(corpus / "00003.tar")
     assert len(audit(benchmark, corpus, tmp_path / "run")) == 4
     assert all(path.stat().st_ino == inode for path, inode in marks.items())
-
-
-def test_vqa_rad_is_found_in_vqa_med(shared_data: Path, tmp_path: Path) -> None:
-    """38 of the VQA-Med 2019 images at hand are byte-identical to VQA-RAD images."""
-    benchmark = read_benchmark(shared_data / "vqa_rad/vqa_rad_public.json")
-    found = set()
-    for split in ("train", "val"):
-        corpus = shared_data / f"vqa_med_2019/{split}_images"
-        matches = audit(benchmark, corpus, tmp_path / split)
-        found |= {(split, one) for one in matches["corpus_id"]}
-    assert len([1 for split, _ in found if split == "train"]) == 32
-    assert len([1 for split, _ in found if split == "val"]) == 6
-
-
-def test_slake_s_english_test_images_are_in_its_chinese_training_split(
-    shared_data: Path, tmp_path: Path
-) -> None:
-    benchmark = read_benchmark(f"{shared_data}/slake#split=test,lang=en")
-    with LocalEngine(1) as engine:
-        corpus = open_corpus(f"{shared_data}/slake#split=train,lang=zh", name="zh")
-        found = audit_overlap(benchmark, [corpus], Run.create(tmp_path / "run"), engine, quiet=True)
-    images = next(finding for finding in found.findings if finding.unit == "images")
-    assert (images.statistic.value, images.n) == (72, 96)
-    questions = next(finding for finding in found.findings if finding.unit == "questions")
-    assert (questions.statistic.value, questions.n) == (781, 1061)

@@ -1,0 +1,74 @@
+"""What is known of the real collections, found by the default scan: every copy, and nothing else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from heldout.audit import Conclusion, audit_overlap
+from heldout.benchmark import read_benchmark
+from heldout.corpus import open_corpus
+from heldout.engine import LocalEngine
+from heldout.store import Run
+
+pytest.importorskip("cv2", reason="registration needs heldout[vision]")
+
+
+def audit(bench: str, run: Path, **corpora: str) -> Conclusion:
+    opened = [open_corpus(source, name=name) for name, source in corpora.items()]
+    with LocalEngine(1) as engine:
+        return audit_overlap(read_benchmark(bench), opened, Run.create(run), engine, quiet=True)
+
+
+def pairs(found: Conclusion) -> pl.DataFrame:
+    """One row per pair of pictures, however many questions are asked about it."""
+    matches = pl.from_arrow(found.run.read_table("matches"))
+    assert isinstance(matches, pl.DataFrame)
+    picture = pl.col("evidence").str.json_path_match("$.benchmark_pixels").alias("picture")
+    return matches.with_columns(picture).unique(["picture", "corpus", "corpus_id"])
+
+
+def test_vqa_rad_is_in_vqa_med_and_neighbouring_slices_are_not_called_copies(
+    shared_data: Path, tmp_path: Path
+) -> None:
+    """38 of the images at hand are byte-identical; others are neighbouring slices of a study."""
+    med = shared_data / "vqa_med_2019"
+    found = audit(
+        f"{shared_data}/vqa_rad/vqa_rad_public.json",
+        tmp_path / "run",
+        train=f"{med}/train_images",
+        val=f"{med}/val_images",
+    )
+    matches = pairs(found)
+    copies = matches.filter(pl.col("relation") == "same image")
+    assert dict(copies["corpus"].value_counts().iter_rows()) == {"train": 32, "val": 6}
+    assert set(copies["method"]) == {"bytes"}
+    alike = matches.filter(pl.col("relation") != "same image")
+    assert len(alike) >= 5  # their hashes are as near as those of copies: registration must tell
+    assert set(alike["relation"]) == {"same view, other subject"}
+
+
+def test_every_test_image_of_vqa_rad_is_in_its_training_split(
+    shared_data: Path, tmp_path: Path
+) -> None:
+    rad = shared_data / "vqa_rad"
+    test, train = (f"{rad}/mevf_{split}set.json" for split in ("test", "train"))
+    found = audit(test, tmp_path / "run", train=train)
+    images = next(finding for finding in found.findings if finding.unit == "images")
+    assert (images.statistic.value, images.n) == (203, 203)
+    copies = pairs(found).filter(pl.col("relation") == "same image")
+    assert copies["picture"].n_unique() == 203
+
+
+def test_slake_s_english_test_images_are_in_its_chinese_training_split(
+    shared_data: Path, tmp_path: Path
+) -> None:
+    slake = f"{shared_data}/slake"
+    zh = f"{slake}#split=train,lang=zh"
+    found = audit(f"{slake}#split=test,lang=en", tmp_path / "run", zh=zh)
+    images = next(finding for finding in found.findings if finding.unit == "images")
+    assert (images.statistic.value, images.n) == (72, 96)
+    questions = next(finding for finding in found.findings if finding.unit == "questions")
+    assert (questions.statistic.value, questions.n) == (781, 1061)
