@@ -6,6 +6,8 @@ size) is found by the one, what keeps the pieces (a crop, a turn, a page around 
 
 from __future__ import annotations
 
+import importlib
+
 import numpy as np
 from PIL import Image
 
@@ -30,6 +32,7 @@ class PixelsEncoder(Encoder):
 
     def __init__(self) -> None:
         require("cv2", "vision", "--encoder pixels")
+        importlib.import_module("cv2")  # by one thread: while it loads, others find half of it
 
     def prepare(self, image: Image.Image) -> Floats:
         picture = to_rgb(image).convert("L")
