@@ -22,7 +22,7 @@ from heldout.errors import InputError
 from heldout.image.kinds import readable
 from heldout.store import Dropped
 
-SHARD_BYTES = 64 << 20
+SHARD_BYTES = 16 << 20  # of short documents, about a minute of searching on one core
 FILES_PER_SHARD = 4096
 
 
@@ -37,7 +37,7 @@ class Part(NamedTuple):
 class TextCorpus:
     """Ids are ``<file>/<id column or line number>`` and, of plain text, ``<file>`` (``…/part 2``).
 
-    The file's name is left out of a line's id where the corpus is one file. A shard is about 64 MiB:
+    The file's name is left out of a line's id where the corpus is one file. A shard is about 16 MiB:
     small files together, a large JSON Lines file in spans.
     """
 

@@ -28,7 +28,8 @@ def searched(run: Run) -> list[dict[str, Any]]:
 def what_was_not_searched(run: Run) -> Iterator[str]:
     stages = list(run.manifest()["stages"].values())
     text = run.table_path("text_matches").exists()
-    exact = [stage["corpus"] for stage in stages if not stage.get("encoder")]
+    pictured = [stage for stage in stages if stage["counts"].get("images", 0)]
+    exact = [stage["corpus"] for stage in pictured if not stage.get("encoder")]
     if exact:
         yield (
             f"in {', '.join(exact)} only exact copies were looked for: resized, cropped or "
@@ -50,12 +51,14 @@ def incomplete(stage: Mapping[str, Any], *, text: bool) -> str:
     counts, failed = stage["counts"], stage["failed"]
     compared, lost = counts.get("images", 0), counts.get("lost_items", 0)
     archives = counts.get("lost_containers", 0)
+    if text and not compared:
+        compared = counts.get("items", 0)
     told = []
     if failed:
         told.append(f"{len(failed)} of {stage['shards']} shards failed")
     if archives:
         told.append(f"{archives:,} archives, files or folders were lost in whole or in part")
-    if compared == 0 and not told and not (text and counts.get("items", 0)):
+    if compared == 0 and not told:
         told.append("no image could be compared")
     elif lost > LOST * (lost + compared):
         told.append(f"{lost:,} of {lost + compared:,} items could not be read")

@@ -49,7 +49,7 @@ def write_report(
     page = environment.get_template("report.html.j2").render(
         benchmark=manifest["inputs"]["benchmark"],
         headline=_headline(claims, searched=bool(near)),
-        claims=sorted(claims, key=lambda claim: _STRENGTH.index(claim.status)),
+        claims=sorted(claims, key=lambda claim: (claim.idle, _STRENGTH.index(claim.status))),
         findings={finding.id: finding for finding in findings},
         relations={one["corpus"]: relation_counts(items, matches, one["corpus"]) for one in near},
         nearness=sections,
@@ -81,11 +81,16 @@ def _write_figures(run: Run, sections: Sequence[dict[str, Any]]) -> None:
 def _headline(claims: Sequence[Claim], *, searched: bool) -> tuple[str, str]:
     """The answer to the question in the title, and the status that colours it."""
     # Nearness is not a leak and never answers the question, however strong it is.
-    statuses = {claim.status for claim in claims if not claim.id.startswith("nearness/")}
+    # A corpus of words has no copies, and one of pictures no words: that is no open question.
+    leaks = [claim for claim in claims if not (claim.id.startswith("nearness/") or claim.idle)]
+    statuses = {claim.status for claim in leaks}
     if "survives" in statuses:
         return "No.", "survives"
     if statuses == {"clean"}:
-        return f"As far as {'' if searched else 'exact '}copies go, yes.", "clean"
+        copies = "copies" if searched else "exact copies"
+        kinds = {claim.id.partition("/")[0] for claim in leaks}
+        told = [what for kind, what in (("overlap", copies), ("text", "words")) if kind in kinds]
+        return f"As far as {' and '.join(told or [copies])} go, yes.", "clean"
     return "It could not be settled.", "qualified"
 
 
