@@ -23,14 +23,13 @@ import time
 from pathlib import Path
 from typing import Any
 
-from memory import peak_mib
-
 from heldout.audit import audit_overlap
 from heldout.benchmark import parse_source, read_benchmark, read_examples
 from heldout.corpus import open_corpus
 from heldout.engine import LocalEngine
 from heldout.overlap.text import TextSearch
 from heldout.store import Dropped, Run
+from memory import peak_mib
 
 ROOT = Path(__file__).resolve().parents[1]
 OUT = ROOT / "bench" / "out" / "text_memory.json"
