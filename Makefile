@@ -5,13 +5,14 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test lint bench clean
+.PHONY: help install demo test lint bench bench-overlap clean
 
 help:
 	@echo "make install   environment in $(VENV)"
 	@echo "make demo      render a benchmark and a leaky corpus, audit them, show the verdict"
 	@echo "make test      lint and the whole suite"
 	@echo "make bench     measurements (minutes; writes bench/out and docs/figures)"
+	@echo "make bench-overlap   speed and memory of image overlap against its peers, one table"
 
 $(BIN)/python:
 	$(PYTHON) -c 'import sys; sys.exit("heldout needs Python 3.11 or newer, this is " + sys.version.split()[0] + "; try: make PYTHON=python3.11") if sys.version_info < (3, 11) else None'
@@ -20,7 +21,7 @@ $(BIN)/python:
 # The stamps are the memory of what is installed; a change of the lists installs again.
 $(VENV)/.core: pyproject.toml constraints.txt | $(BIN)/python
 	@echo "installing heldout into $(VENV)"
-	$(PIP) -e .
+	$(PIP) -e '.[vision]'
 	@touch $@
 
 $(VENV)/.dev: pyproject.toml constraints.txt | $(BIN)/python
@@ -47,6 +48,10 @@ lint: $(VENV)/.dev
 
 bench: $(VENV)/.bench
 	$(BIN)/python bench/memory.py
+	$(BIN)/python bench/overlap.py
+
+bench-overlap: $(VENV)/.bench
+	$(BIN)/python bench/overlap.py
 
 clean:
 	rm -rf $(VENV) heldout-demo bench/out

@@ -35,7 +35,7 @@ DATA = Path(os.environ.get("HELDOUT_SHARED", ROOT.parent / "shared")) / "data"
 OUT = ROOT / "bench" / "out"
 PAGE = ROOT / "docs" / "registration.md"
 REQUIRED = 0.97
-SEED = 11  # not the draw the thresholds were set on
+SEED = 13  # not a draw that anything was set on
 
 
 def groups() -> dict[str, list[str]]:
@@ -271,34 +271,40 @@ $ .venv/bin/python bench/registration.py --images {images} --pairs {pairs}
 
 1. Cheap questions: does the fine detail of the two whole frames correlate in one of the eight poses,
    or do at least five local features (SIFT; mirrored and inverted variants from the same
-   descriptors) agree on one placement? If neither, the pair is *unrelated*, or *same view* when only
-   the coarse light and dark agree. White gutters cut compound figures into panels first.
+   descriptors) agree on one placement? The 320 strongest are asked first, the rest only if three of
+   them agree. If neither, the pair is *unrelated*, or *same view* when only the coarse light and dark
+   agree. White gutters cut compound figures into panels first.
 2. The candidate is laid onto the query, at the resolution of the coarser; the pixels pull the warp
    into place (ECC) where that helps.
 3. One picture is explained by the other through one filter for the whole frame, white noise is
-   allowed for, and what stays unexplained is measured in windows: the **residual** is the share of a
-   window's detail that is left, in the window at the 80th percentile. Up to 0.11 is a copy (if it
-   is at most 0.4 at the 92nd percentile, too: a scanner's table is the same in every slice), up to
-   0.22 *undecided*. Correlation of greys decides nothing: other patients reach 0.9, neighbouring
-   slices 0.99.
+   allowed for (softened where the picture was reduced, up to three times as strong in the light as
+   near black, which swallows half of it), and what stays unexplained is measured in windows: the
+   **residual** is the share of a window's detail that is left, in the window at the 80th percentile.
+   Up to 0.11 is a copy (if it is at most 0.4 at the 92nd percentile, too: a scanner's table is the
+   same in every slice), up to 0.22 *undecided*, and so is a pair of which half the windows correlate
+   at 0.97. Correlation of greys decides nothing: other patients reach 0.9, neighbouring slices 0.99.
+4. Marks: strong differences that are all lighter or all darker are either of one colour (a label:
+   set aside, *changed in part*) or the other picture under a veil of black or white (a translucent
+   watermark: lifted, and what it covered is compared, *watermarked*).
 
 *Same image* is said of a whole upright frame in its own size with no change but compression;
-everything else that is a copy is a *transformed copy*, and the transform is named.
+everything else that is a copy is a *transformed copy*, and the transform is named. An audit makes
+*undecided* of copies that were changed in part: they may show something else now.
 
-The thresholds were set on another draw from the same three sources (copies of 40 pictures, 6,000
-pairs within SLAKE, 1,500 of VQA-RAD x VQA-Med), so the draws overlap by chance; no other
-modality than radiology was used, and photographs were only spot-checked (`../shared/data/copies`).
+The thresholds were set on other draws from the same three sources (copies of 40 pictures, 6,000
+pairs within SLAKE, 1,500 of VQA-RAD x VQA-Med; the noise and veils on 30 pictures of SLAKE and 140 of
+its neighbouring slices), so the draws overlap by chance; no other modality than radiology was used,
+and photographs were only spot-checked (`../shared/data/copies`).
 
-This is the second run of this size. The first (seed 7) found no false copy either, but missed
-watermarks (.525) and panels of 4 and 6 (.963); the code was changed for those and everything was
-drawn again with seed 11. Which noise has to be survived is our choice: 5 % of the range is marked as
-required, and at 10 %, the level of `heldout lab transforms`, recall is below .97. With 80 pictures a
-transform, the intervals reach below .97 even where every copy was found.
+This is the third run of this size. The first (seed 7) found no false copy, but missed watermarks
+(.525) and panels of 4 and 6 (.963); the second (seed 11) found none either and missed noise of 10 %
+(.925) and watermarks (.850, opaque). The code was changed after each and everything was drawn again.
+With 80 pictures a transform, the intervals reach below .97 even where every copy was found.
 
 ## Planted copies
 
 Copies of {images} real radiographs drawn from VQA-RAD, SLAKE and VQA-Med 2019. Found means *same image* or
-*transformed copy*; the interval is exact (95 %).
+*transformed copy*, a label set aside included; the interval is exact (95 %).
 
 | transform | found | recall | interval | undecided | required |
 |---|---|---|---|---|---|

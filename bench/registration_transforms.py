@@ -91,7 +91,7 @@ TRANSFORMS: dict[str, tuple[Maker, bool]] = {
     "crop to half the area": (lambda picture, random, others: _half(picture, random), True),
     "blur (radius 3)": (_plain(lambda p: p.filter(ImageFilter.GaussianBlur(3))), False),
     "noise 5 %": (lambda picture, random, others: _noise(picture, random, 12.75), True),
-    "noise 10 %": (lambda picture, random, others: _noise(picture, random, 25.5), False),
+    "noise 10 %": (lambda picture, random, others: _noise(picture, random, 25.5), True),
     "rs-128": (_plain(lambda p: p.resize((128, 128), Image.Resampling.BICUBIC)), True),
     "rs-256": (_plain(lambda p: p.resize((256, 256), Image.Resampling.BICUBIC)), True),
     "grey": (_plain(lambda picture: picture.convert("L")), True),

@@ -7,7 +7,8 @@ options drawn from other answers. For every item the corpus holds one document o
 all real documents of VQA-RAD and SLAKE, and hard negatives: the same question with one word that
 matters replaced (left for right, T2 for T1, "not" put in) and therefore another answer. A match is
 right if the document was made from the item and not as a negative. Paraphrases are VQA-RAD's human
-rephrasings, each question with its own answer. Intervals are Clopper–Pearson; items share no picture.
+rephrasings, each question with its own answer. Intervals are Clopper–Pearson, for precision by item;
+items share no picture.
 Writes bench/out/text_precision.json.
 """
 
@@ -34,7 +35,7 @@ from heldout.corpus import open_corpus
 from heldout.engine import open_engine
 from heldout.overlap.text import METHODS, TextSearch, build_text_index, collect_text, search_text
 from heldout.overlap.text.encoders import open_text_encoder
-from heldout.stats import binomial_interval
+from heldout.stats import binomial_interval, cluster_rate_interval
 from heldout.store import Dropped, Run
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -46,6 +47,7 @@ MATTERS = {
     "cells": "nuclei", "tumor": "abscess", "anterior": "posterior", "high": "low", "low": "high",
     "normal": "abnormal", "with": "without", "male": "female", "white": "red", "red": "white",
 }  # fmt: skip
+NEAREST = 20  # the published 5 would be crowded out: every item has seven copies here
 Row = dict[str, Any]
 
 
@@ -171,7 +173,9 @@ def search(
     items: Sequence[Example], rows: Sequence[Row], encoder: str
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     """text_matches and text_queries of ``items`` against ``rows``, as a run would have them."""
-    index, _ = build_text_index(Benchmark("labelled", tuple(items)), TextSearch(encoder=encoder))
+    index, _ = build_text_index(
+        Benchmark("labelled", tuple(items)), TextSearch(encoder=encoder, nearest=NEAREST)
+    )
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "corpus.jsonl")
         path.write_text("".join(json.dumps(row) + "\n" for row in rows))
@@ -181,7 +185,7 @@ def search(
             result = search_text(index, corpus, run, "corpus", {}, engine, True)
             if result.failed or not result.counts.get("text_documents"):
                 raise SystemExit(f"the search failed: {result.failed or result.counts}")
-            collect_text(run, [result.stage], nearest=5)
+            collect_text(run, [result.stage], nearest=NEAREST)
         tables = [pl.from_arrow(run.read_table(name)) for name in ("text_matches", "text_queries")]
     assert all(isinstance(table, pl.DataFrame) for table in tables)
     return tables[0], tables[1]  # type: ignore[return-value]
@@ -197,6 +201,13 @@ def rate(successes: int, n: int) -> dict[str, float]:
     }
 
 
+def clustered(hits: Sequence[float], owners: Sequence[str]) -> dict[str, float]:
+    """Several pairs of one item are one observation."""
+    interval = cluster_rate_interval(hits, owners)
+    value = float(np.mean(hits)) if hits else 0.0
+    return {"value": value, "low": interval.low, "high": interval.high, "n": len(hits)}
+
+
 def evaluate(
     items: Sequence[Example], matches: pl.DataFrame, rows: Sequence[Row]
 ) -> dict[str, Any]:
@@ -209,18 +220,17 @@ def evaluate(
             ("listed", here),
             ("evidence", here.filter(pl.col("degree") != "none")),
         ):
-            right = collections.Counter()  # type: ignore[var-annotated]
-            wrong = 0
+            right: collections.Counter[str] = collections.Counter()
+            hits, owners = [], []
             for benchmark_id, corpus_id in (
                 part.select("benchmark_id", "corpus_id").unique().iter_rows()
             ):
                 kind, _, origin = corpus_id.partition("|")
-                if kind in KINDS and origin == benchmark_id:
-                    right[kind] += 1
-                else:
-                    wrong += 1
+                hits.append(float(kind in KINDS and origin == benchmark_id))
+                owners.append(benchmark_id)
+                right[kind] += int(hits[-1])
             row[title] = {
-                "precision": rate(sum(right.values()), sum(right.values()) + wrong),
+                "precision": clustered(hits, owners),
                 "recall": {kind: rate(right[kind], present[kind]) for kind in KINDS},
                 "hard_negatives_matched": rate(
                     part.filter(pl.col("corpus_id").str.starts_with("hard negative|"))[
@@ -246,11 +256,16 @@ def paraphrases(shared: Path, encoder: str) -> dict[str, Any]:
         evident, evident_right = (t.filter(pl.col("degree") != "none") for t in (here, right))
         found[method] = {
             "recall": rate(right["benchmark_id"].n_unique(), len(pairs)),
-            "precision": rate(len(right), len(here)),
+            "precision": precision(here),
             "evidence_recall": rate(evident_right["benchmark_id"].n_unique(), len(pairs)),
-            "evidence_precision": rate(len(evident_right), len(evident)),
+            "evidence_precision": precision(evident),
         }
     return found
+
+
+def precision(matches: pl.DataFrame) -> dict[str, float]:
+    hits = (matches["benchmark_id"] == matches["corpus_id"]).cast(pl.Float64).to_list()
+    return clustered(hits, matches["benchmark_id"].to_list())
 
 
 def tfidf(texts: Sequence[str]) -> Any:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 Picture = Callable[..., bytes]
-VERBS = ("check", "overlap", "report", "demo")
+VERBS = ("check", "overlap", "report", "sanitize", "impact", "demo")
 
 
 def heldout(*arguments: str | Path, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -170,6 +171,39 @@ def test_undecided_and_near_matches_are_listed_until_somebody_asks(
     sanitize(open_tables(source), run, tmp_path / "weights", Policy("down-weight", weight=0.25))
     weights = {r["benchmark_id"]: r["weight"] for r in listed(tmp_path / "weights", "weights")}
     assert [weights[one] for one in ("t0x", "t1x", "t2x", "t3x")] == [0.25, 0.25, 1.0, 0.0]
+
+
+def test_text_matches_are_joined_with_images_or_count_where_asked(
+    bench: Path, tmp_path: Path
+) -> None:
+    source = f"{bench}#split=test"
+    run = scan(source, f"{bench}#split=train", tmp_path / "run")
+    rows = [
+        # On the leaked picture the question in slightly other words, with the same answer.
+        ("t3x", "r1", "edited", "none", "same"),
+        ("t3y", "r1", "edited", "none", "different"),
+        ("t0x", "r3", "same item", "hard", "same"),
+        ("t1x", "r3", "same question", "none", "different"),  # a common question proves nothing
+    ]
+    names = ("benchmark_id", "corpus_id", "relation", "degree", "answer_relation")
+    table = pa.Table.from_pylist([
+        {**dict(zip(names, row, strict=True)), "corpus": "train", "method": "minhash",
+         "field": "question", "similarity": 0.93, "evidence": "{}"}
+        for row in rows
+    ])  # fmt: skip
+    run.write_table(
+        "text_matches", table.replace_schema_metadata({"heldout.table": "text_matches/1"})
+    )
+
+    def removed(name: str, policy: Policy) -> dict[str, str]:
+        sanitize(open_tables(source), run, tmp_path / name, policy)
+        return {row["benchmark_id"]: row["method"] for row in listed(tmp_path / name, "removed")}
+
+    assert removed("full", Policy("full")) == {"t3x": "bytes + text minhash", "t4x": "bytes"}
+    assert "t0x" not in removed("images", Policy())
+    assert removed("text", Policy("full", text=True)).keys() == {"t0x", "t3x", "t4x"}
+    doubtful = [row["benchmark_id"] for row in listed(tmp_path / "full", "doubtful")]
+    assert doubtful == ["t0x", "t3y", "t4y"]
 
 
 def test_another_revision_is_refused(bench: Path, tmp_path: Path) -> None:

@@ -69,6 +69,7 @@ def benchmark(pictures: Sequence[bytes], clusters: Sequence[str | None] = ()) ->
 
 class Verdict(NamedTuple):
     relation: str
+    transform: str = ""
 
 
 def register(query: Any, candidate: Any) -> Verdict:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from lab_pictures import Constant, Thumbnail, benchmark, features, png, register, scene
+from lab_pictures import Constant, Thumbnail, Verdict, benchmark, features, png, register, scene
 from numpy.typing import NDArray
 from PIL import Image, ImageOps
 
@@ -217,6 +217,22 @@ def test_judged_pairs_are_of_one_group_and_each_is_judged_once(scenes: Collectio
     assert verified.false_alarms.n == sum(n * (n - 1) // 2 for n in count)
     with pytest.raises(InputError, match="no column 'organ'"):
         collect(benchmark([png(scene(0))]), group="organ")
+
+
+@pytest.mark.parametrize(
+    ("relation", "transform", "answer"),
+    [
+        ("same image", "none", True),
+        ("transformed copy", "rotated 90°, changed in part", None),
+        ("undecided", "", None),
+        ("same view, other subject", "", False),
+    ],
+)
+def test_what_an_audit_leaves_to_people_is_not_found(
+    relation: str, transform: str, answer: bool | None
+) -> None:
+    judge = judge_by_registration(lambda query, candidate: Verdict(relation, transform))
+    assert judge.same(None, None) is answer
 
 
 def never(query: object, candidate: object) -> bool:

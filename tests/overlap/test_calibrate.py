@@ -93,21 +93,23 @@ def simulated(corpus: NDArray[np.float32], benchmark: NDArray[np.float32], alpha
     """The same without a disk, for many rounds: the finding over all images."""
     null = null_similarities(corpus, encoder=IDENTITY, duplicates=COPY)
     found = nearest_in(Rows.of(corpus, 1 << 24), benchmark)
-    assert null.links is not None
-    own, other = null.links.T
-    sets = [("null", own, other, null.similarities)]
-    sets.append(("benchmark", np.arange(len(benchmark)), found.neighbour, found.similarity))
+    assert null.links is not None and null.related is not None
+    (own, other), each = null.links.T, np.arange(len(benchmark))
+    sets = [("null", own, other, null.similarities, null.related)]
+    sets.append(("benchmark", each, found.neighbour, found.similarity, each))
     nearest = pl.concat(
-        pl.DataFrame({"picture": pictures, "neighbour": neighbours, "similarity": values}).select(
+        pl.DataFrame(
+            {"picture": pictures, "neighbour": neighbours, "similarity": values, "related": related}
+        ).select(
             pl.lit("web").alias("corpus"),
             pl.lit(IDENTITY).alias("encoder"),
             pl.lit(role).alias("role"),
             pl.format("{}{}", pl.lit("c" if role == "null" else "b"), "picture").alias("picture"),
             pl.format("c{}", "neighbour").alias("neighbour"),
             "similarity",
-            pl.format("{}{}", pl.lit("r"), "picture").alias("related"),
+            pl.col("related").cast(pl.String),
         )
-        for role, pictures, neighbours, values in sets
+        for role, pictures, neighbours, values, related in sets
     )
     facts = {
         "corpus": "web", "encoder": IDENTITY, "alpha": alpha, "corpus_pictures": len(corpus),
@@ -156,6 +158,14 @@ def test_a_blank_picture_is_near_to_nobody_on_either_side(tmp_path: Path) -> Non
     assert len(one.benchmark) == 9
     assert one.null is not None and len(one.null) == 199
     assert "c7" not in one.benchmark.neighbours
+
+
+def test_each_others_nearest_count_once_in_a_corpus_against_itself() -> None:
+    rows = drawn(4, np.random.default_rng(9), 64)
+    values = np.array([0.5, 0.5, 0.4, 0.3])
+    neighbour = np.array([11, 10, 10, 99])  # the first two are each other's; the third is not
+    own = np.array([10, 11, 12, 13])
+    assert related_pictures(rows, neighbour, values, own=own).tolist() == [0, 0, 2, 3]
 
 
 def test_slices_of_one_study_are_related_and_strangers_at_one_hub_are_not() -> None:

@@ -114,7 +114,7 @@ def test_interval_of_tau_covers_on_a_corpus_against_itself() -> None:
         naive += low <= truth <= high
     assert aware >= stats.binom.ppf(0.005, rounds, 0.95)
     assert naive < aware
-    assert 1.8 < np.mean([null.design_effect for null in nulls]) < 2.6
+    assert 1.5 < np.mean([null.design_effect for null in nulls]) < 2.2
 
 
 def test_alpha_that_the_null_cannot_resolve_is_refused_with_the_size_it_needs() -> None:
@@ -124,7 +124,7 @@ def test_alpha_that_the_null_cannot_resolve_is_refused_with_the_size_it_needs() 
     with pytest.raises(InputError, match="between 0 and 0.5"):
         threshold(null, 0.7)
     grouped = reference_null(
-        np.linspace(0, 1, 999), encoder="e", source="s", neighbours=np.arange(999) // 2
+        np.linspace(0, 1, 999), encoder="e", source="s", related=np.arange(999) // 2
     )
     with pytest.raises(InputError, match=r"groups of 2\.0 count once"):
         threshold(grouped, 0.006)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from heldout.engine import open_engine
 from heldout.errors import InputError
 from heldout.overlap.join import Hits, JoinIndex, join, merge, select
-from heldout.overlap.join.projection import Projection
+from heldout.overlap.join.projection import PLAIN, Levels, Projection
 from heldout.overlap.join.similarity import exact_similarity, unit_queries
 
 MODES: list[dict[str, Any]] = [
@@ -72,35 +72,41 @@ def test_pruning_is_chosen_where_it_pays_and_not_where_it_cannot() -> None:
     queries, rows = unit_queries(embeddings(800, 1, 192)), embeddings(900, 2, 192)
     bars = np.full(len(queries), 0.95)
     structured = Projection.fit(queries, rows.astype(np.float32))
-    assert 0 < structured.choose(rows.astype(np.float32), bars) < 96
+    assert 0 < structured.choose(rows.astype(np.float32), bars).axes < 96
     noise = unit_queries(np.random.default_rng(3).standard_normal((1700, 192)))
     isotropic = Projection.fit(noise[:800], noise[800:])
-    assert isotropic.choose(noise[800:], np.full(800, 0.1)) == 0
+    assert isotropic.choose(noise[800:], np.full(800, 0.1)) == PLAIN
 
 
 def test_a_large_block_is_planned_and_a_small_one_is_not() -> None:
     queries, corpus = embeddings(700, 1), embeddings(50_000, 2)
     index = JoinIndex(queries, threshold=0.97)
     index.scan(corpus[:100])
-    assert index.axes == 0
+    assert index.levels == PLAIN
     found = index.scan(corpus)
-    assert index.axes > 0
+    assert index.levels.axes > 0
     assert same(found, JoinIndex(queries, threshold=0.97, axes=0).scan(corpus))
 
 
-@pytest.mark.parametrize("axes", [14, 30])
-def test_the_bound_is_never_below_the_similarity(axes: int) -> None:
+@pytest.mark.parametrize("levels", [Levels(14, 14), Levels(30, 30), Levels(14, 30)])
+@pytest.mark.parametrize("most", [16, 254])
+def test_the_bound_is_never_below_the_similarity(levels: Levels, most: int) -> None:
     queries = unit_queries(embeddings(200, 5))
     rows = embeddings(1000, 6).astype(np.float32)
     rows[:200] = queries  # the tightest case: the bound of a vector with itself
-    projection = Projection.fit(queries, rows)
+    projection = Projection.fit(queries, rows, most)
+    levels = Levels(*(min(count, len(projection.basis)) for count in levels))
     squares = np.einsum("ij,ij->i", rows, rows)
-    ours = projection.side_of_queries(axes, np.zeros(len(queries)))
-    theirs = projection.side_of_rows(axes, rows, squares)
+    ours, again = projection.sides_of_queries(levels, np.zeros(len(queries)))
+    theirs, more = projection.sides_of_rows(levels, rows, squares)
     exact = queries.astype(np.float64) @ rows.T.astype(np.float64)
     bound = ours.astype(np.float64) @ theirs.T.astype(np.float64)
     assert (bound >= exact).all()
     assert (bound - exact).min() < 0.01  # and it says something
+    if levels.more > levels.axes:
+        refined = bound + again.astype(np.float64) @ more.T.astype(np.float64)
+        assert (refined >= exact - projection.margin(levels.more)).all()
+        assert (refined < bound).mean() > 0.99
 
 
 def test_pairs_at_the_threshold_are_kept_and_just_below_are_not() -> None:

@@ -18,6 +18,8 @@ from heldout.corpus import open_corpus
 from heldout.detect.image_overlap import COPIES
 from heldout.engine import Engine
 from heldout.errors import InputError
+from heldout.overlap import NearSearch
+from heldout.overlap.text import TextSearch
 from heldout.scenes import write_benchmark, write_corpus
 from heldout.store import Run, write_json
 
@@ -49,7 +51,9 @@ def run_demo(folder: Path, engine: Engine, *, seed: int = 0, quiet: bool = False
     benchmark = read_benchmark(folder / BENCHMARK, name=BENCHMARK)
     corpus = open_corpus(folder / CORPUS, name=CORPUS)
     run = Run.create(folder / RUN, seed=seed)
-    conclusion = audit_overlap(benchmark, [corpus], run, engine, quiet=quiet)
+    conclusion = audit_overlap(
+        benchmark, [corpus], run, engine, near=NearSearch("pixels"), text=TextSearch(), quiet=quiet
+    )
     return DemoResult(check(benchmark), conclusion, _against_truth(run, truth))
 
 

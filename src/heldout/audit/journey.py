@@ -112,14 +112,19 @@ def conclude(run: Run) -> Conclusion:
         findings += mine
         claims += nearness_claims(mine, one, benchmark)
     run.write_json("calibration.json", calibration_record(calibrated))
-    run.write_json("findings.json", {
-        "schema_version": 1, "findings": [f.model_dump(mode="json") for f in findings]
-    })  # fmt: skip
-    run.write_json("claims.json", {
-        "schema_version": 1, "claims": [c.model_dump(mode="json") for c in claims]
-    })  # fmt: skip
+    for name, made in (("findings", findings), ("claims", claims)):
+        entries = [one.model_dump(mode="json") for one in made]
+        told = {"schema_version": 1, name: [*entries, *_about_models(run, name)]}
+        run.write_json(f"{name}.json", told)
     report = write_report(run, findings, claims, calibrated)
     return Conclusion(run, findings, claims, report)
+
+
+def _about_models(run: Run, name: str) -> list[dict[str, Any]]:
+    """What `heldout detect` wrote there stays: this journey says nothing of models."""
+    if not (run.path / f"{name}.json").exists():
+        return []
+    return [one for one in run.read_json(f"{name}.json")[name] if one["cell"]["model"] is not None]
 
 
 def _words(

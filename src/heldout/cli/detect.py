@@ -15,7 +15,7 @@ from heldout.detect import ScoreTables, Settings, detectors
 from heldout.errors import InputError
 from heldout.stats.permutation import PERMUTATIONS
 from heldout.store import Run
-from heldout.verdict.examine import Examination, examine, save_examination
+from heldout.verdict import Examination, examine, save_examination
 
 EXAMPLE = "Example: heldout detect runs/slake --baseline blip2 --detector order-trend"
 

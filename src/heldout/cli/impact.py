@@ -96,7 +96,7 @@ def _show(impact: Impact, study: Study) -> None:
             first.leakage or "-",
             f"{first.items:,}",
             f"{first.clusters:,}",
-            *cells,
+            *map(Text, cells),
         )
     out.print(table)
     for owed in impact.owed:
@@ -112,6 +112,8 @@ def _sentence(owed: Owed) -> str:
     kind = {"text": "leaked text"}.get(owed.leakage, f"{owed.leakage} leaks")
     told = _number(owed.value, owed.measure, signed=True)
     head = f"{owed.measure} owes {told} to {kind} (all less non-leaked)"
+    if owed.interval is None and owed.error is not None:
+        return f"{head}; all clusters agree, which leaves no spread to make an interval of"
     if owed.interval is None:
         return f"{head}; too few clusters leaked ({owed.leaked_clusters}) for an interval"
     return f"{head} {_interval(owed.interval, owed.measure, signed=True)}"

@@ -91,7 +91,7 @@ def sanitize_command(
         for source in (bench, *others)
     ]
     if others:
-        manifest = resplit(opened, out, run=scanned, stratify=stratify, seed=seed)
+        manifest = resplit(opened, out, run=scanned, stratify=stratify, seed=seed, quiet=as_json)
     else:
         assert scanned is not None
         identify(opened[0].benchmark, quiet=as_json)

@@ -16,7 +16,11 @@ from heldout.benchmark.example import canonical_value
 from heldout.benchmark.fields import FieldMap
 from heldout.errors import InputError
 
-_TEXT = ("text", "caption", "captions", "alt", "alt_text", "alttext", "description", "abstract")
+_TEXT = (
+    "text", "caption", "captions", "alt", "alt_text", "alttext", "description", "abstract",
+    "content", "contents", "raw_content", "body", "passage", "paragraph", "document", "article",
+)  # fmt: skip
+_ANSWERS = ("output", "response", "completion")  # of instruction data, where no answer is there
 _TALK = ("conversations", "conversation", "messages", "texts", "dialog", "dialogue")
 _KEYS = ("key", "image_id", "img_id", "uid")  # ids of a corpus, where no id column is there
 _ASKING = ("human", "user")
@@ -103,7 +107,7 @@ def find_columns(
         id=fields["id"] or _first(lowered, _KEYS),
         image=fields["image"],
         question=fields["question"],
-        answer=answer,
+        answer=answer or (_first(lowered, _ANSWERS) if fields["question"] else ()),
         text=text,
         talk=_first(lowered, _TALK),
         options=fields["options"],

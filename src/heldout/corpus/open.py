@@ -10,10 +10,9 @@ from importlib import metadata
 from pathlib import Path
 
 from heldout.benchmark import Source, parse_source
-from heldout.benchmark.fields import FieldMap
 from heldout.benchmark.locate import refuse_special, unreadable
 from heldout.benchmark.presets import find_preset
-from heldout.benchmark.readers import Row, find_reader
+from heldout.benchmark.readers import find_reader
 from heldout.corpus import parquet_corpus, webdataset, zip_corpus
 from heldout.corpus.captions import caption_files
 from heldout.corpus.corpus import Corpus
@@ -25,9 +24,11 @@ from heldout.corpus.listing import is_run_folder
 from heldout.corpus.loose_images import with_loose_images
 from heldout.corpus.parquet_corpus import ParquetCorpus
 from heldout.corpus.table import TableCorpus
+from heldout.corpus.text_sniff import first_columns, holds_text
+from heldout.corpus.texts import TextCorpus
 from heldout.corpus.webdataset import WebDatasetCorpus
 from heldout.corpus.zip_corpus import ZipCorpus
-from heldout.errors import HeldoutError, InputError
+from heldout.errors import InputError
 from heldout.image.kinds import IMAGE_ENDINGS
 
 _LOOK = 2000  # entries of a folder that are looked at to tell what it is
@@ -101,7 +102,7 @@ def _open(
             return candidate.open(request)
     raise InputError(
         f"{chosen.location}: no corpus reader recognises this. Expected a folder of images, tar or "
-        f"zip archives, Parquet, .npy embeddings, or a table (JSON, JSON Lines, CSV, TSV). Name a "
+        f"zip archives, Parquet, .npy embeddings, a table (JSON, JSON Lines, CSV, TSV), or text. Name a "
         f"reader yourself: {', '.join(candidate.name for candidate in known)}"
     )
 
@@ -117,6 +118,7 @@ def corpus_readers() -> tuple[CorpusReader, ...]:
         CorpusReader("webdataset", _holds(webdataset.ENDINGS), _open_webdataset),
         CorpusReader("parquet", _holds(parquet_corpus.ENDINGS), _open_parquet),
         CorpusReader("zip", _is_zip, _open_zip),
+        CorpusReader("text", holds_text, _open_text),
         CorpusReader("table", _is_table, _open_table),
         CorpusReader("folder", lambda source: source.path.is_dir(), _open_folder),
     )
@@ -179,16 +181,7 @@ def _beside_an_image(file: Path) -> bool:
 
 def _has_rows(path: Path) -> bool:
     """True if a benchmark reader finds rows with an image or a question in it."""
-    try:
-        reader = find_reader(path)
-        if reader is None or reader.name == "image-folder":  # a corpus lists folders in flat memory
-            return False
-        first = [
-            row.values for row in itertools.islice(reader.rows(path), 5) if isinstance(row, Row)
-        ]
-        columns = FieldMap.infer(first).columns if first else {}
-    except (HeldoutError, OSError, ValueError):
-        return False
+    columns = first_columns(path)
     return bool(columns.get("image") or columns.get("question"))
 
 
@@ -253,6 +246,17 @@ def _open_table(request: Request) -> Corpus:
         selection=dict(request.source.selection),
         mapping=dict(request.mapping),
         images=request.images,
+    )
+
+
+def _open_text(request: Request) -> Corpus:
+    _refuse_selection(request)
+    return TextCorpus(
+        request.source.location,
+        request.name,
+        str(request.source),
+        request.pairs,
+        request.images,
     )
 
 

@@ -21,10 +21,10 @@ from heldout.benchmark.readers.arrow import ColumnKinds
 from heldout.benchmark.source import ALIASES
 from heldout.corpus.columns import Columns, find_columns
 from heldout.corpus.corpus import CorpusItem, Shard
-from heldout.corpus.downloads import STATUS, not_downloaded
 from heldout.corpus.file_set import FileSet
 from heldout.corpus.listing import digest, file_key
 from heldout.corpus.parquet_rows import FAILURES, open_parquet, row_group_spans, rows
+from heldout.corpus.row_items import row_items
 from heldout.corpus.unique import unique_ids
 from heldout.errors import InputError
 from heldout.image.kinds import readable
@@ -84,7 +84,9 @@ class ParquetCorpus:
                     number += 1
                     row = kinds.named(row)
                     if all(canonical_value(row.get(c)) == value for c, value in wanted.items()):
-                        yield from _items(row, name, number, columns, finder)
+                        item = f"{name}/{columns.key(row) or number}"
+                        origin = f"{name} row {number}"
+                        yield from row_items(row, item, origin, columns, finder)
         except InputError as error:
             yield Dropped("corpus", shard.id, "no usable column", str(error), scope="many")
         except FAILURES as error:
@@ -142,32 +144,6 @@ def read_columns(schema: pa.Schema, columns: Columns, wanted: Mapping[str, str])
     named = {*columns.id, *columns.image, *columns.question, *columns.answer, *columns.text}
     named |= {*columns.talk, *columns.options, *wanted}
     return [c.name for c in schema if c.name in named or _is_plain(c.type)]
-
-
-def _items(
-    row: dict[str, Any], file: str, number: int, columns: Columns, finder: ImageFinder
-) -> Iterator[CorpusItem | Dropped]:
-    item = f"{file}/{columns.key(row) or number}"
-    words = columns.words(row)
-    origin = f"{file} row {number}"
-    refs = [ref for column in columns.image for ref in finder.find(row.get(column), origin)]
-    used = {*columns.image, *columns.talk}
-    metadata = {key: value for key, value in row.items() if key not in used and value is not None}
-    if not refs:
-        failed = not_downloaded(row, item) if STATUS in row else None
-        if failed is not None or (columns.image and words.text is None):
-            yield failed or Dropped("corpus", item, "empty row", f"{origin}: no image and no text")
-            return
-    for k, ref in enumerate(refs or [None]):
-        yield CorpusItem(
-            id=f"{item}/{k}" if k else item,
-            image=ref,
-            text=words.text,
-            question=words.question,
-            answer=words.answer,
-            also=words.also,
-            metadata=metadata,
-        )
 
 
 def _holds_images(kind: Any) -> bool:

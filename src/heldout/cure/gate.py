@@ -128,8 +128,9 @@ class _Judged:
                 elif leak.grade is Grade.UNDECIDED:
                     doubtful.append(row)
                     doubted.add(identifier)
+        text = run.table_path("text_matches").exists()
         problems = tuple(
-            told for stage in manifest["stages"].values() if (told := incomplete(stage))
+            told for stage in manifest["stages"].values() if (told := incomplete(stage, text=text))
         )
         rows = len({(row["corpus"], row["corpus_id"]) for row in removed})
         summary = Protected(

@@ -33,7 +33,7 @@ _KEPT = [("benchmark_id", pa.string()), ("written_id", pa.string()), ("position"
 _WEIGHTS = [("benchmark_id", pa.string()), ("weight", pa.float64()), ("cluster", pa.string()),
             ("reason", pa.string())]  # fmt: skip
 _MOVED = [("benchmark_id", pa.string()), ("written_id", pa.string()), ("from", pa.string()),
-          ("to", pa.string()), ("cluster", pa.string())]  # fmt: skip
+          ("to", pa.string())]  # fmt: skip
 _GATE = [("corpus", pa.string()), ("corpus_id", pa.string()), ("reason", pa.string()),
          ("benchmark", pa.string()), ("benchmark_id", pa.string()), ("method", pa.string()),
          ("similarity", pa.float64()), ("relation", pa.string()), ("modality", pa.string()),

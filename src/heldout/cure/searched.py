@@ -27,25 +27,32 @@ def searched(run: Run) -> list[dict[str, Any]]:
 
 def what_was_not_searched(run: Run) -> Iterator[str]:
     stages = list(run.manifest()["stages"].values())
-    exact = [stage["corpus"] for stage in stages if not stage.get("encoder")]
+    text = run.table_path("text_matches").exists()
+    pictured = [stage for stage in stages if stage["counts"].get("images", 0)]
+    exact = [stage["corpus"] for stage in pictured if not stage.get("encoder")]
     if exact:
         yield (
             f"in {', '.join(exact)} only exact copies were looked for: resized, cropped or "
             f"re-compressed ones may be left; scan with --encoder"
         )
-    if not run.table_path("text_matches").exists():
+    if not text:
         yield "questions and answers were compared only where their image leaked, word for word"
     for stage in stages:
-        problem = incomplete(stage)
+        problem = incomplete(stage, text=text)
         if problem:
             yield problem
 
 
-def incomplete(stage: Mapping[str, Any]) -> str:
-    """The sentence that says a corpus was not read in whole; empty where it was."""
+def incomplete(stage: Mapping[str, Any], *, text: bool) -> str:
+    """The sentence that says a corpus was not read in whole; empty where it was.
+
+    ``text``: words were compared, so that a corpus without images is compared all the same.
+    """
     counts, failed = stage["counts"], stage["failed"]
     compared, lost = counts.get("images", 0), counts.get("lost_items", 0)
     archives = counts.get("lost_containers", 0)
+    if text and not compared:
+        compared = counts.get("items", 0)
     told = []
     if failed:
         told.append(f"{len(failed)} of {stage['shards']} shards failed")

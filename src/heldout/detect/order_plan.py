@@ -93,15 +93,17 @@ def _cut(
 ) -> list[tuple[tuple[int, ...], ...]]:
     shards: list[tuple[tuple[int, ...], ...]] = []
     current: list[tuple[int, ...]] = []
-    filled = 0
+    filled = before = 0
     for block, size in zip(blocks, sizes, strict=True):
         full = filled >= target and len(current) >= 2
         if current and (full or filled + size > context):
             shards.append(tuple(current))
-            current, filled = [], 0
+            current, filled, before = [], 0, filled
         if size <= context:
             current.append(block)
             filled += size
+    if len(current) == 1 and shards and before + filled <= context:
+        current = [*shards.pop(), *current]  # a cluster on its own could not be shuffled
     if current:
         shards.append(tuple(current))
     return shards

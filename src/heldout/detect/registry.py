@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from importlib.metadata import entry_points
-from typing import Protocol
 
 from heldout.detect import (
     blind,
@@ -21,10 +20,6 @@ from heldout.detect.self_checks import SelfCheck, self_checks
 from heldout.detect.settings import Settings
 from heldout.detect.tables import ScoreTables
 from heldout.errors import InputError
-
-
-class Find(Protocol):
-    def __call__(self, tables: ScoreTables, settings: Settings) -> Iterator[Outcome]: ...
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -47,8 +47,9 @@ class Scored:
         """Mean log-probability per token of the answer."""
         return np.asarray(self.totals / np.maximum(self.counts, 1.0), dtype=np.float64)
 
-    def lists(self, column: str) -> list[list[float]]:
-        return self.frame[column].to_list()
+    def flat(self, column: str) -> Floats:
+        """All tokens' values one after the other; ``counts`` says whose they are."""
+        return self.frame[column].explode().to_numpy().astype(np.float64)
 
     def has(self, column: str) -> bool:
         """Every item has this list, one value per token."""
@@ -91,6 +92,11 @@ class ScoreTables:
             **optional,
             identities=manifest.get("models", {}),
         )
+
+    @cached_property
+    def memo(self) -> dict[Hashable, float]:
+        """What several detectors need and one of them has worked out."""
+        return {}
 
     @cached_property
     def models(self) -> list[str]:
@@ -154,7 +160,7 @@ def covariate(frame: pl.DataFrame, name: str) -> list[str]:
         return [_band(len((answer or "").split())) for answer in frame["answer"]]
     values = metadata_column(frame, name)
     if name == "answer_type" and not any(values):
-        closed = zip(frame["answer"], frame["options"], strict=True)
+        closed = zip(frame["answer"], frame["options"].to_list(), strict=True)
         return [
             "CLOSED" if (answer or "").strip().lower() in _CLOSED or options else "OPEN"
             for answer, options in closed

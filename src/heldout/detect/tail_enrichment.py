@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
+from numpy.typing import NDArray
 
 from heldout.detect.cohort import SMALLEST, cohort_delta, cohort_scores
 from heldout.detect.outcome import Outcome, direction_of, model_finding, not_testable
@@ -90,7 +91,7 @@ def quantiles(delta: Floats) -> dict[str, float]:
 
 
 def _against(
-    tails: np.ndarray[tuple[int, int], np.dtype[np.bool_]],
+    tails: NDArray[np.bool_],
     row: int,
     baselines: list[int],
     clusters: list[str],
@@ -104,9 +105,7 @@ def _against(
     return flip_test(sums, permutations=settings.permutations, seed=settings.seed)
 
 
-def _by_stratum(
-    tail: np.ndarray[tuple[int], np.dtype[np.bool_]], labels: list[str]
-) -> dict[str, object]:
+def _by_stratum(tail: NDArray[np.bool_], labels: list[str]) -> dict[str, object]:
     found: dict[str, object] = {}
     names = np.asarray(labels)
     for label in sorted(set(labels)):

@@ -18,18 +18,20 @@ from heldout.lab.queries import QueryMaker, Side, as_published
 from heldout.lab.tally import Tally
 
 COPY_RELATIONS = frozenset({"same image", "transformed copy"})
+UNDECIDED = "undecided"
+CHANGED = "changed in part"  # a copy that may show something else now is for people, as in an audit
 
 
 @dataclass(frozen=True)
 class Judge:
-    """``same(query, candidate)`` says whether two pictures are one.
+    """``same(query, candidate)`` says whether two pictures are one; None leaves it to people.
 
     ``prepare`` turns a picture into what ``same`` wants (its local features); it is called once
     per picture and query, not once per pair. Both travel to workers, so modules have to define them.
     """
 
     identity: str
-    same: Callable[[Any, Any], bool]
+    same: Callable[[Any, Any], bool | None]
     prepare: Callable[[Image.Image], Any] | None = None
 
     def prepared(self, image: Image.Image) -> Any:
@@ -40,8 +42,11 @@ class Judge:
 class _Accepts:
     register: Callable[[Any, Any], Any]
 
-    def __call__(self, query: Any, candidate: Any) -> bool:
-        return self.register(query, candidate).relation in COPY_RELATIONS
+    def __call__(self, query: Any, candidate: Any) -> bool | None:
+        found = self.register(query, candidate)
+        if found.relation == UNDECIDED or CHANGED in found.transform:
+            return None
+        return found.relation in COPY_RELATIONS
 
 
 def judge_by_registration(
@@ -50,7 +55,8 @@ def judge_by_registration(
     identity: str = "registration",
     prepare: Callable[[Image.Image], Any] | None = None,
 ) -> Judge:
-    """A judge from ``register(query, candidate)``, whose result has a ``relation``."""
+    """A judge from ``register(query, candidate)``, whose result has a ``relation`` and a
+    ``transform`` in words."""
     return Judge(identity, _Accepts(register), prepare)
 
 
@@ -60,6 +66,7 @@ class Judged:
 
     shortlisted: NDArray[np.bool_]
     accepted: NDArray[np.bool_]
+    undecided: NDArray[np.bool_]
     others: NDArray[np.int64]  # pairs of different pictures that were judged
     false: NDArray[np.int64]  # … and accepted
     accepted_others: list[tuple[str, str, int, float]]  # query, transform, position, similarity
@@ -73,8 +80,8 @@ class _Task(NamedTuple):
 
 class _Answer(NamedTuple):
     transform: int
-    own: bool
-    others: list[bool]
+    own: bool | None
+    others: list[bool | None]
 
 
 def judge_shortlists(
@@ -98,7 +105,7 @@ def judge_shortlists(
     places, similarities = counted.others()
     shape = counted.made.shape
     shortlisted = counted.among(shortlist)
-    accepted = np.zeros(shape, np.bool_)
+    accepted, undecided = np.zeros(shape, np.bool_), np.zeros(shape, np.bool_)
     others, false = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
     alarms: list[tuple[str, str, int, float]] = []
 
@@ -125,9 +132,10 @@ def judge_shortlists(
     with progress("judging pairs", len(positions), "pictures", disabled=quiet) as step:
         for task, answers in _answers(function, tasks(), engine):
             for answer, (column, listed) in zip(answers, task.candidates, strict=True):
-                accepted[task.query, column] = answer.own
+                accepted[task.query, column] = answer.own is True
+                undecided[task.query, column] = answer.own is None
                 others[task.query, column] = len(listed)
-                false[task.query, column] = sum(answer.others)
+                false[task.query, column] = answer.others.count(True)
                 name = collection.items[task.position].name
                 for place, wrong in zip(listed, answer.others, strict=True):
                     if wrong:
@@ -135,7 +143,7 @@ def judge_shortlists(
                         similarity = float(similarities[task.query, column, rank])
                         alarms.append((name, maker.transforms[column].name, place, similarity))
             step()
-    return Judged(shortlisted, accepted, others, false, sorted(alarms))
+    return Judged(shortlisted, accepted, undecided, others, false, sorted(alarms))
 
 
 def _answers(
@@ -172,6 +180,6 @@ def _judge_query(
         assert image is not None  # only made transforms are listed
         transformed = judge.prepared(image)
         query, copy = (transformed, plain) if side == "query" else (plain, transformed)
-        wrong = [bool(judge.same(query, candidate(position))) for position in listed]
-        answers.append(_Answer(column, bool(judge.same(query, copy)), wrong))
+        wrong = [judge.same(query, candidate(position)) for position in listed]
+        answers.append(_Answer(column, judge.same(query, copy), wrong))
     return answers

@@ -134,6 +134,7 @@ def _verified(
         shortlisted=share(judged.shortlisted[:, columns], made),
         accepted=share(judged.accepted[:, columns], made),
         found=share(found, made),
+        undecided=share((judged.shortlisted & judged.undecided)[:, columns], made),
         found_of_half=share(found, half) if cropped else None,
         false_alarms=rate(
             judged.false[:, columns].sum(axis=1),

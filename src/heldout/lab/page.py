@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from heldout.errors import InputError
 from heldout.lab.charts import recall_radar, roc_figure, short_name, study_label
 from heldout.lab.result import Estimate, Measured, Rate, Study
 from heldout.store import write_atomic, write_json
-
-Cell = Callable[[Study, Measured], str]
 
 
 def write_studies(studies: Sequence[Study], folder: Path, *, command: str = "") -> list[Path]:
@@ -60,8 +58,10 @@ def study_page(studies: Sequence[Study], *, command: str = "") -> str:
         "copy is more similar than every other picture of the collection (a tie is a miss),",
         "R@k the share whose copy is among the k most similar (the shortlist), both with the query's",
         "views and the parts of corpus pictures that an audit uses. The cascade shows the shortlist to",
-        "the judge and finds what is on it and accepted. Different pictures that are judged are each",
-        "query's most similar ones (of its own group, where one is named), every pair once.",
+        "the judge: *found* is what is on it and accepted as a copy, *left to people* what is on it and",
+        "undecided or changed in part, *judge alone* what is accepted, shortlisted or not. Pairs of",
+        "different pictures that are judged are each query's with its most similar ones (of its own",
+        "group, where one is named), every pair once.",
         "AUC is over all pairs of a query and a picture (ties count half), TPR is the share of",
         "queries whose copy reaches a threshold. Brackets are 95 % intervals: exact over",
         "pictures, by picture (or patient, where the benchmark names one) where transforms are pooled.",
@@ -71,7 +71,8 @@ def study_page(studies: Sequence[Study], *, command: str = "") -> str:
         lines += ["```", command, "```", ""]
     lines += _setting(studies)
     lines += ["![R@1 of every transform and encoder](figures/transforms-recall.svg)", ""]
-    lines += _measures(studies)
+    for study in studies:
+        lines += _measures(study, studies)
     for index, study in enumerate(studies):
         lines += _thresholds(study)
         lines += [f"![ROC curves](figures/{_roc_name(index)})", ""]
@@ -99,61 +100,41 @@ def _setting(studies: Sequence[Study]) -> list[str]:
     return [*lines, ""]
 
 
-def _measures(studies: Sequence[Study]) -> list[str]:
-    lines: list[str] = []
-    tables: list[tuple[str, Cell]] = [
-        ("R@1", lambda _, entry: _shown(entry.recall_at_1)),
-        ("R@k", lambda _, entry: _shown(entry.recall_at_k)),
-        ("AUC", lambda _, entry: _shown(entry.auc, digits=5)),
+def _measures(study: Study, studies: Sequence[Study]) -> list[str]:
+    """One row per transform: what the encoder does, what the cascade makes of it."""
+    heads = ["R@1", f"R@{study.shortlist}", "AUC"]
+    if study.judge:
+        heads += ["found", "found, of copies with half the area", "left to people", "judge alone"]
+    lines = [f"## {_safe(study_label(study, studies))}", ""]
+    lines += [f"| transform | copies | {' | '.join(heads)} |", "|---|--:|" + "--:|" * len(heads)]
+    for entry in [*study.transforms, *study.pools]:
+        cells = [_shown(entry.recall_at_1), _shown(entry.recall_at_k), _shown(entry.auc, digits=5)]
+        if (verified := entry.verified) is not None:
+            half = verified.found_of_half
+            cells += [
+                _shown(verified.found),
+                f"{_shown(half)} of {half.n}" if half is not None else "",
+                _shown(verified.undecided),
+                _shown(verified.accepted),
+            ]
+        label = f"*{entry.name} pooled*" if entry in study.pools else entry.name
+        if entry.area_kept is not None:
+            label += f" (keeps {entry.area_kept:.0%} of the area)"
+        lines.append(f"| {label} | {entry.queries} | {' | '.join(cells)} |")
+    return [*lines, "", *_false_alarms(study)]
+
+
+def _false_alarms(study: Study) -> list[str]:
+    alarms = [e.verified.false_alarms for e in study.transforms if e.verified is not None]
+    if not alarms:
+        return []
+    accepted, judged = sum(one.hits for one in alarms), sum(one.n for one in alarms)
+    sharing = f" that share their {study.group}" if study.group else ""
+    bound = f", at most {alarms[0].high:.5f} by query (95 %)" if not accepted else ""
+    return [
+        f"Pairs of different pictures{sharing} judged: {judged:,}; accepted: {accepted}{bound}.",
+        "",
     ]
-    if any(study.judge for study in studies):
-        tables += [
-            ("Cascade: found (shortlisted and accepted)", _of_cascade("found")),
-            (
-                "Cascade: found, of copies that keep half the area or more",
-                _of_cascade("found_of_half"),
-            ),
-            ("Cascade: accepted by the judge, shortlisted or not", _of_cascade("accepted")),
-            ("Cascade: different pictures accepted, of pairs judged", _of_cascade("false_alarms")),
-        ]
-    for title, cell in tables:
-        lines += [f"## {title}", ""]
-        lines += _table(studies, cell)
-    return lines
-
-
-def _table(studies: Sequence[Study], cell: Cell) -> list[str]:
-    names = list(
-        dict.fromkeys(e.name for study in studies for e in [*study.transforms, *study.pools])
-    )
-    heads = [_safe(study_label(study, studies)) for study in studies]
-    lines = [f"| transform | copies | {' | '.join(heads)} |", "|---|--:|" + "--:|" * len(heads)]
-    for name in names:
-        row, counts = [], []
-        for study in studies:
-            found = [e for e in [*study.transforms, *study.pools] if e.name == name]
-            row.append(cell(study, found[0]) if found else "")
-            counts += [str(e.queries) for e in found]
-        if not any(row):  # a measure that is of some transforms only
-            continue
-        label = (
-            f"*{name} pooled*"
-            if any(name == e.name for study in studies for e in study.pools)
-            else name
-        )
-        kept = _kept(studies, name)
-        lines.append(f"| {label}{kept} | {'/'.join(dict.fromkeys(counts))} | {' | '.join(row)} |")
-    return [*lines, ""]
-
-
-def _kept(studies: Sequence[Study], name: str) -> str:
-    shares = {
-        f"{entry.area_kept:.0%}"
-        for study in studies
-        for entry in study.transforms
-        if entry.name == name and entry.area_kept is not None
-    }
-    return f" (keeps {'/'.join(sorted(shares))} of the area)" if shares else ""
 
 
 def _thresholds(study: Study) -> list[str]:
@@ -199,22 +180,10 @@ def _numbers(entry: Measured) -> Iterator[tuple[str, Rate | Estimate]]:
                      high=bounds[1], level=0.95, method="by query"),
             )  # fmt: skip
     if entry.verified is not None:
-        for name in ("shortlisted", "accepted", "found", "false_alarms"):
+        for name in ("shortlisted", "accepted", "found", "undecided", "false_alarms"):
             yield f"cascade {name.replace('_', ' ')}", getattr(entry.verified, name)
         if entry.verified.found_of_half is not None:
             yield "cascade found of half", entry.verified.found_of_half
-
-
-def _of_cascade(name: str) -> Cell:
-    def cell(_: Study, entry: Measured) -> str:
-        if entry.verified is None:
-            return ""
-        found: Rate | None = getattr(entry.verified, name)
-        if found is None:
-            return ""
-        return f"{found.hits}/{found.n}" if name == "false_alarms" else _shown(found)
-
-    return cell
 
 
 def _shown(found: Rate | Estimate, digits: int = 3) -> str:

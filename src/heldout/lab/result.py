@@ -61,6 +61,7 @@ class Verified(Strict):
     shortlisted: Rate  # its own picture is on the shortlist
     accepted: Rate  # the judge accepts the pair with its own picture, shortlisted or not
     found: Rate  # both
+    undecided: Rate  # on the shortlist, and the judge leaves it to people
     false_alarms: Rate  # pairs of different pictures the judge accepts, by query
     found_of_half: Rate | None = None  # crops: of the copies that keep half of the area or more
 

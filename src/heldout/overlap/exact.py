@@ -38,6 +38,7 @@ COUNTS = (
     "items", "images", "decoded", "with_answer", "dropped",
     "lost_items", "lost_containers",  # what could not be compared: single items, whole archives
     "missing",  # of the lost items, those that may be there the next time
+    "without_image",  # items that never had an image
 )  # fmt: skip
 
 
@@ -118,6 +119,7 @@ def scan_shard(
         counts["items"] += 1
         counts["with_answer"] += bool(item.answer)
         if item.image is None:
+            counts["without_image"] += 1
             continue
         try:
             data = item.image.read()

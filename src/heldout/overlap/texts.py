@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+import polars as pl
 import pyarrow as pa
 
 from heldout.benchmark import Benchmark
@@ -13,7 +14,8 @@ from heldout.engine import Engine
 from heldout.overlap.embeddings.folders import corpus_folder
 from heldout.overlap.scan import stage_settings
 from heldout.overlap.text import TextSearch, build_text_index, collect_text, search_text
-from heldout.store import Dropped, Run, Stage, dropped_table
+from heldout.overlap.text.pictures import settle_pictures
+from heldout.store import SCHEMAS, Dropped, Run, Stage, dropped_table
 
 TABLES = ("text_matches", "text_queries")
 
@@ -60,8 +62,18 @@ def scan_texts(
         first=pa.concat_tables([seen, dropped_table(dropped)]),
     )
     collect_text(run, stages, nearest=search.nearest)
+    settled = settle_pictures(
+        _frame(run, "text_matches"), _frame(run, "matches"), _frame(run, "items")
+    )
+    run.write_table("text_matches", settled.to_arrow().cast(SCHEMAS["text_matches"]))
     run.update("text", {one.corpus: vars(one) for one in scanned}, replace=True)
     return scanned
+
+
+def _frame(run: Run, name: str) -> pl.DataFrame:
+    frame = pl.from_arrow(run.read_table(name))
+    assert isinstance(frame, pl.DataFrame)
+    return frame
 
 
 def forget_texts(run: Run) -> None:

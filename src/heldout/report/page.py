@@ -13,6 +13,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from heldout.detect import Finding
 from heldout.overlap.calibration.calibration import Calibration
+from heldout.report.figures import standalone
 from heldout.report.gallery import pairs_shown
 from heldout.report.nearness import agreement, nearness_sections, relation_counts
 from heldout.report.words import word_sections
@@ -38,18 +39,20 @@ def write_report(
     )
     manifest = run.manifest()
     items, matches = _frame(run, "items"), _frame(run, "matches")
-    near = [one for one in manifest["stages"].values() if one["nearest"]]
+    near = [
+        one for one in manifest["stages"].values() if one["nearest"] or one.get("hashes", False)
+    ]
+    sections = nearness_sections(calibrated, _names(items), manifest["inputs"]["benchmark"]["name"])
+    _write_figures(run, sections)
     gallery, pairs = pairs_shown(run)
     checked = run.read_json("check.json") if (run.path / "check.json").exists() else None
     page = environment.get_template("report.html.j2").render(
         benchmark=manifest["inputs"]["benchmark"],
-        headline=_headline(claims),
-        claims=sorted(claims, key=lambda claim: _STRENGTH.index(claim.status)),
+        headline=_headline(claims, searched=bool(near)),
+        claims=sorted(claims, key=lambda claim: (claim.idle, _STRENGTH.index(claim.status))),
         findings={finding.id: finding for finding in findings},
         relations={one["corpus"]: relation_counts(items, matches, one["corpus"]) for one in near},
-        nearness=nearness_sections(
-            calibrated, _names(items), manifest["inputs"]["benchmark"]["name"]
-        ),
+        nearness=sections,
         agreement=agreement(calibrated),
         words=word_sections(
             manifest.get("text", {}), findings, items, matches, _frame_if_there(run, "text_matches")
@@ -67,14 +70,27 @@ def write_report(
     return path
 
 
-def _headline(claims: Sequence[Claim]) -> tuple[str, str]:
+def _write_figures(run: Run, sections: Sequence[dict[str, Any]]) -> None:
+    """The page's figures as files of their own, for slides and papers."""
+    for number, section in enumerate(sections, start=1):
+        for kind, figure in zip(("histogram", "sweep"), section["figures"], strict=False):
+            name = f"nearness-{number}-{kind}.svg"
+            write_atomic(run.path / "figures" / name, standalone(figure))
+
+
+def _headline(claims: Sequence[Claim], *, searched: bool) -> tuple[str, str]:
     """The answer to the question in the title, and the status that colours it."""
     # Nearness is not a leak and never answers the question, however strong it is.
-    statuses = {claim.status for claim in claims if not claim.id.startswith("nearness/")}
+    # A corpus of words has no copies, and one of pictures no words: that is no open question.
+    leaks = [claim for claim in claims if not (claim.id.startswith("nearness/") or claim.idle)]
+    statuses = {claim.status for claim in leaks}
     if "survives" in statuses:
         return "No.", "survives"
     if statuses == {"clean"}:
-        return "As far as exact copies go, yes.", "clean"
+        copies = "copies" if searched else "exact copies"
+        kinds = {claim.id.partition("/")[0] for claim in leaks}
+        told = [what for kind, what in (("overlap", copies), ("text", "words")) if kind in kinds]
+        return f"As far as {' and '.join(told or [copies])} go, yes.", "clean"
     return "It could not be settled.", "qualified"
 
 

@@ -82,7 +82,8 @@ _COLUMNS: dict[str, list[tuple[str, pa.DataType]]] = {
         ("text_hits", pa.int64()),
         ("source_hits", pa.int64()),
     ],
-    # Per item and method how many pairs one shard holds, listed or not, and the nearest of them.
+    # Per item and method how many pairs there are, listed or not, and the nearest of them. Answers are
+    # counted where the question is identical.
     "text_queries": [
         ("benchmark_id", pa.string()),
         ("corpus", pa.string()),

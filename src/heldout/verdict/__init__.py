@@ -1,8 +1,19 @@
 """Controls and claims: what a finding is worth once it has been challenged."""
 
 from heldout.verdict.claim import Claim, Control, Status
+from heldout.verdict.examine import Examination, examine, save_examination
 from heldout.verdict.nearness_claims import nearness_claims
 from heldout.verdict.overlap_claims import overlap_claims
 from heldout.verdict.text_claims import text_claim
 
-__all__ = ["Claim", "Control", "Status", "nearness_claims", "overlap_claims", "text_claim"]
+__all__ = [
+    "Claim",
+    "Control",
+    "Examination",
+    "Status",
+    "examine",
+    "nearness_claims",
+    "overlap_claims",
+    "save_examination",
+    "text_claim",
+]

@@ -19,6 +19,7 @@ from heldout.verdict.controls.baseline import against_baseline
 from heldout.verdict.controls.composition import sweep_cohort
 from heldout.verdict.controls.gain import fit_gains
 from heldout.verdict.controls.orders import adjusted_trend
+from heldout.verdict.controls.structure import trend_within_fields
 from heldout.verdict.model_claims import BASELINE, fires, strongest_of
 
 
@@ -35,15 +36,17 @@ def challenge(
         return []
     strongest = strongest_of(found)
     assert strongest is not None
-    if not settings.baselines:
-        reason = "no external baseline was scored: calibration and structure are not ruled out"
-        return [Control(name=BASELINE, outcome="missing", reason=reason)]
     controls = [
         _baseline(tables, strongest, everything, baseline, settings)
         for baseline in settings.baselines
     ]
+    if not settings.baselines:
+        reason = "no external baseline was scored: calibration and structure are not ruled out"
+        controls.append(Control(name=BASELINE, outcome="missing", reason=reason))
     if strongest.detector == order_trend.NAME:
         controls.append(_covariates(tables, str(strongest.cell.model), settings))
+        controls.append(_structure(tables, strongest, settings))
+        controls.append(_conditional(found))
     if family == "membership":
         controls.append(_blind(everything))
     if strongest.detector == tail_enrichment.NAME:
@@ -125,6 +128,44 @@ def _covariates(tables: ScoreTables, model: str, settings: Settings) -> Control:
     )
 
 
+def _structure(tables: ScoreTables, trend: Finding, settings: Settings) -> Control:
+    """The trend within every metadata field that the release is grouped by.
+
+    Gone means smaller by half and no longer significant; a trend that only lost its significance may
+    have lost it to smaller strata, which settles nothing.
+    """
+    within = trend_within_fields(tables, str(trend.cell.model), settings)
+    if not within:
+        reason = "no metadata field is grouped along the released order"
+        return Control(name="structure", outcome="passed", reason=reason)
+    told = ", ".join(f"{one.field} {one.rho:.3g} (p = {one.p:.2g})" for one in within)
+    weak = [one for one in within if one.p > ALPHA]
+    gone = [one.field for one in weak if abs(one.rho) <= abs(trend.effect.value) / 2]
+    if gone:
+        reason = (
+            f"the release is grouped by {', '.join(gone)}, and the trend is gone within: {told}"
+        )
+        return Control(name="structure", outcome="failed", reason=reason)
+    if weak:
+        reason = f"the trend cannot be told from what the release is grouped by: {told}"
+        return Control(name="structure", outcome="missing", reason=reason)
+    reason = f"the trend stays within what the release is grouped by: {told}"
+    return Control(name="structure", outcome="passed", reason=reason)
+
+
+def _conditional(found: Sequence[Finding]) -> Control:
+    """A trend is not memory by itself: does a test that conditions on the items before agree?"""
+    name = "conditional order test"
+    others = [f for f in found if f.detector != order_trend.NAME and f.p_adjusted is not None]
+    if not others:
+        reason = "a rank trend alone is weak evidence, and order-joint or order-neighbour is not recorded"
+        return Control(name=name, outcome="missing", reason=reason)
+    best = min(others, key=lambda f: f.p_adjusted if f.p_adjusted is not None else 1.0)
+    told = f"{best.detector} gives adjusted p = {best.p_adjusted:.2g}, {best.direction}"
+    agrees = (best.p_adjusted or 0.0) <= ALPHA and best.direction == "seen"
+    return Control(name=name, outcome="passed" if agrees else "failed", reason=told)
+
+
 def _blind(everything: Sequence[Finding]) -> Control:
     blind = next((f for f in everything if f.detector == "blind"), None)
     if blind is None:
@@ -146,7 +187,10 @@ def _cohort(tables: ScoreTables, model: str, settings: Settings) -> list[Control
     told = f"flagged in {flagged} of {len(swept)} sub-cohorts"
     stable = flagged == len(swept)
     fit = next(one for one in fit_gains(scores, models, tail=settings.tail) if one.model == model)
-    share = f"the gain gap of {fit.gain_gap:.3g} alone explains {fit.explained:.0%} of the tail"
+    share = (
+        f"the gain gap of {fit.gain_gap:.3g} to the cohort's median alone puts {fit.tail_predicted:.1%} of "
+        f"the items into the tail, which is {fit.explained:.0%} of it"
+    )
     return [
         Control(name="cohort composition", outcome="passed" if stable else "failed", reason=told),
         Control(

@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from heldout.detect import Cell
 
 Status = Literal["survives", "qualified", "re-attributed", "collapses", "clean", "not testable"]
+NOTHING_TO_COMPARE = "something to compare"  # the control that is missing where a side is empty
 
 
 class Control(BaseModel):
@@ -32,3 +33,8 @@ class Claim(BaseModel):
     findings: list[str]
     controls: list[Control] = Field(default_factory=list)
     next_step: str = ""  # what would settle it, or what to do about it
+
+    @property
+    def idle(self) -> bool:
+        """True if a side has nothing of the kind this claim is about: it settles nothing, and need not."""
+        return any(control.name == NOTHING_TO_COMPARE for control in self.controls)

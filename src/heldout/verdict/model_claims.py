@@ -7,8 +7,10 @@
 | order   | yes   | no difference, they fire too   |                 | re-attributed              |
 | another | yes   | no difference, they fire too   |                 | collapses                  |
 | any     | yes   | no clear difference            |                 | qualified                  |
-| any     | yes   | more than in every one of them | covariates fail | re-attributed              |
-| any     | yes   | more than in every one of them | another fails   | qualified                  |
+| order   | yes   | whatever they do               | structure fails | re-attributed              |
+| order   | yes   | more than in every one of them | covariates fail | re-attributed              |
+| any     | yes   | more than in every one of them | another fails,  | qualified                  |
+|         |       |                                | or is missing   |                            |
 | any     | yes   | more than in every one of them | all pass        | survives                   |
 
 Holm within a claim, Benjamini–Yekutieli across claims: the family is all that was asked for.
@@ -101,14 +103,17 @@ def _status(
         alone = all(f.p is None for f in findings)
         return "qualified" if alone else "clean"
     baselines = [control for control in controls if control.name.startswith(BASELINE)]
+    failed = [control for control in controls if control.outcome == "failed"]
+    if any(control.name == "structure" for control in failed):
+        return "re-attributed"
     if not baselines or any(control.outcome == "missing" for control in baselines):
         return "qualified"
-    failed = [control for control in controls if control.outcome == "failed"]
     if any("fires too" in control.reason for control in failed):
         return "re-attributed" if family == "order" else "collapses"
     if any(control.name == "covariates" for control in failed):
         return "re-attributed"
-    if failed or strongest.direction != "seen":
+    missing = any(control.outcome == "missing" for control in controls)
+    if failed or missing or strongest.direction != "seen":
         return "qualified"
     return "survives"
 
@@ -130,8 +135,12 @@ def _sentence(
             f"No sign in {what} tests that {model} {have} seen {benchmark} ({told}; an effect of "
             f"{finding.minimum_detectable_effect:.2g} would have shown)."
         )
-    if status in ("re-attributed", "collapses"):
+    if status == "collapses":
         return f"{model} on {benchmark} looks seen by {what} tests, but so does what cannot be ({told})."
+    if status == "re-attributed":
+        return (
+            f"{benchmark} shows an order effect for {model} that its own structure makes ({told})."
+        )
     if status == "survives":
         return f"{model} {have} seen {benchmark}: {told}, and every control was passed."
     if finding.direction == "not seen":

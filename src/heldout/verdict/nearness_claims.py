@@ -136,7 +136,7 @@ def _sentence(status: Status, images: Finding, rest: Finding, questions: Finding
         )
     told = (
         f"{rate} lie nearer to {corpus} than different pictures do (α = "
-        f"{images.details['alpha']:g}, {expected:.1f} expected, {_p(images)}); they carry "
+        f"{images.details['alpha']:.2g}, {expected:.1f} expected, {_p(images)}); they carry "
         f"{int(questions.statistic.value):,} of {questions.n:,} questions."
     )
     if status == "re-attributed":

@@ -7,6 +7,7 @@
 | none          | all of it                        | clean, as to what was searched|
 | none          | in part                          | qualified                     |
 | –             | nothing could be compared        | not testable                  |
+| –             | one side never had an image      | not testable, and no reproach |
 
 Equal digests need no control of their own: they are compared, not inferred.
 """
@@ -17,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from heldout.detect import Finding
-from heldout.verdict.claim import Claim, Control, Status
+from heldout.verdict.claim import NOTHING_TO_COMPARE, Claim, Control, Status
 
 # Above this share of unread images, "none found" is a statement about the readable part only.
 UNREAD = 0.01
@@ -27,6 +28,8 @@ def overlap_claims(findings: Sequence[Finding], scanned: Mapping[str, Any]) -> l
     """One claim per corpus; ``scanned`` is the manifest's record of that corpus' scan."""
     images, questions, *rest = findings
     answers = rest[0] if rest else None
+    if imageless := _imageless(images, scanned["counts"]):
+        return [_nothing_to_compare(images, imageless)]
     controls = [_benchmark_coverage(images), _corpus_coverage(scanned)]
     status = _status(images, controls)
     return [
@@ -41,6 +44,29 @@ def overlap_claims(findings: Sequence[Finding], scanned: Mapping[str, Any]) -> l
             next_step=_next_step(status, answers),
         )
     ]
+
+
+def _imageless(images: Finding, counts: Mapping[str, int]) -> str:
+    """Why there is nothing to compare: a side of words alone. Images that were lost are no such side."""
+    items = counts.get("items", 0)
+    if items and counts.get("without_image", 0) == items:
+        return f"no item of {images.cell.corpus} has an image ({items:,} read)"
+    if images.n == 0 and not images.details["images_not_comparable"]:
+        return f"no item of {images.cell.benchmark} has an image"
+    return ""
+
+
+def _nothing_to_compare(images: Finding, why: str) -> Claim:
+    return Claim(
+        id=f"overlap/{images.cell.corpus}",
+        cell=images.cell,
+        sentence=f"{images.cell.benchmark} and {images.cell.corpus} have no images to compare.",
+        status="not testable",
+        why=why,
+        findings=[],
+        controls=[Control(name=NOTHING_TO_COMPARE, outcome="missing", reason=why)],
+        next_step="their words are compared with --text",
+    )
 
 
 def _benchmark_coverage(images: Finding) -> Control:

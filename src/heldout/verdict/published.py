@@ -103,8 +103,8 @@ def orders_that_change_nothing(
                     "order changes nothing",
                     f"the p-values equal those of the released order in {equal} of {len(pairs)} cells to "
                     f"the last digit and in all of them within the permutations' own error (chi-square "
-                    f"p = {p:.2g}): the key never varied, so the sort left the released order as it was "
-                    f"and controls for nothing",
+                    f"p = {p:.2g}): the sort left the released order as it was (a key that never varies "
+                    f"does that, a release sorted by it already would too) and controls for nothing",
                 )
             )
     return remarks

@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from heldout.detect import Finding
-from heldout.verdict.claim import Claim, Control, Status
+from heldout.verdict.claim import NOTHING_TO_COMPARE, Claim, Control, Status
 from heldout.verdict.overlap_claims import UNREAD
 
 
@@ -44,7 +44,7 @@ def text_claim(
         status=status,
         why=_why(status, hard, control, findings),
         findings=[*(one.id for one in findings), joined.id],
-        controls=[control],
+        controls=[control, *_wordless(tested, documents, control)],
         next_step=_NEXT[status],
     )
 
@@ -55,6 +55,15 @@ _NEXT: Mapping[Status, str] = {
     "clean": "paraphrases and translations need --text-encoder, and even then only near ones show",
     "not testable": "give a corpus with text fields, or leave --text out",
 }
+
+
+def _wordless(tested: int, documents: int, control: Control) -> list[Control]:
+    """A side that never had words; where words were lost, there may have been some."""
+    if (tested and documents) or control.outcome == "failed":
+        return []
+    side = "corpus" if tested else "benchmark"
+    reason = f"the {side} has no words"
+    return [Control(name=NOTHING_TO_COMPARE, outcome="missing", reason=reason)]
 
 
 def _coverage(scanned: Mapping[str, Any]) -> Control:
@@ -112,7 +121,7 @@ def _sentence(
     modality = joined.details["by_modality"]
     return (
         f"Items of {benchmark} with their own words in {corpus}: {told}. Joined with the pictures: "
-        f"{modality['full']:,} items leaked whole (picture, question and answer), "
+        f"{modality['full']:,} items leaked whole (picture, question and answer; small edits included), "
         f"{modality['image and question']:,} with picture and question, "
         f"{modality['image only']:,} with the picture alone, {modality['text only']:,} with the "
         f"words alone.{source}{_common(kinds)}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from heldout.stats import Interval, cluster_rate_interval
 from heldout.stats.subset_means import Estimate, subset_difference, subset_mean
 
 DRAWS = 10  # random subsets, as published
+ENOUGH = 12  # clusters with a hit, and with a miss, from which on their spread is trusted
 NAME = "impact"
 
 
@@ -42,7 +43,7 @@ class Owed:
     measure: str
     value: float
     interval: Interval | None
-    error: float
+    error: float | None
     leaked: int
     leaked_clusters: int
 
@@ -56,7 +57,11 @@ class Impact:
     owed: list[Owed] = field(default_factory=list)
 
     def as_json(self) -> dict[str, Any]:
-        return asdict(self)
+        return {
+            **{name: getattr(self, name) for name in ("model", "metric", "items")},
+            "lines": [_plain(line) for line in self.lines],
+            "owed": [_plain(owed) for owed in self.owed],
+        }
 
 
 def measure_impact(
@@ -80,7 +85,7 @@ def measure_impact(
             result.lines.append(whole.line("leaked", kind, block.leaked))
             result.lines += [whole.line(part.name, kind, part.mask) for part in block.labels]
             result.lines.append(whole.random(kind, int(block.leaked.sum()), place))
-            owed = subset_difference(numbers, everything, block.clean, clusters, seed=seed)
+            owed = subset_difference(numbers, everything, block.clean, clusters)
             if owed is not None and block.leaked.any():
                 result.owed.append(Owed(
                     kind, measure, owed.value, owed.interval, owed.error, int(block.leaked.sum()),
@@ -98,25 +103,30 @@ class _Measured:
 
     def line(self, subset: str, leakage: str, mask: Mask) -> Line:
         count, groups = int(mask.sum()), _count(self.clusters, mask)
-        mean = subset_mean(self.values, mask, self.clusters, seed=self.seed)
+        mean = subset_mean(self.values, mask, self.clusters)
         if mean is None:
             return Line(subset, leakage, self.measure, 0, 0, None)
         gain = None
         if leakage:
             everything = np.ones_like(mask)
-            gain = subset_difference(self.values, mask, everything, self.clusters, seed=self.seed)
+            gain = subset_difference(self.values, mask, everything, self.clusters)
         return Line(
             subset, leakage, self.measure, count, groups, mean.value, self._interval(mean, mask),
             gain.value if gain is not None else None, gain.interval if gain is not None else None,
         )  # fmt: skip
 
     def _interval(self, mean: Estimate, mask: Mask) -> Interval | None:
-        """Rates have an exact method of their own, which also holds at 0 and 100 %."""
+        """Rates near 0 and 100 %, where few clusters differ, have an exact method of their own."""
         chosen = self.values[mask]
         if not np.isin(chosen, (0.0, 1.0)).all():
             return mean.interval
         groups = [name for name, kept in zip(self.clusters, mask, strict=True) if kept]
-        return cluster_rate_interval(chosen, groups)
+        names = np.array(groups, dtype=object)
+        hit, missed = (len(set(names[chosen == value])) for value in (1.0, 0.0))
+        if mean.interval is None or min(hit, missed) < ENOUGH:
+            return cluster_rate_interval(chosen, groups)
+        low, high = max(mean.interval.low, 0.0), min(mean.interval.high, 1.0)
+        return mean.interval._replace(low=low, high=high)
 
     def random(self, leakage: str, size: int, place: int) -> Line:
         if size == 0:
@@ -156,8 +166,16 @@ def impact_findings(impact: Impact, benchmark: str, seed: int) -> list[Finding]:
             table="matches",
         )
         for owed in impact.owed
-        if owed.interval is not None
+        if owed.interval is not None and owed.error is not None
     ]  # fmt: skip
+
+
+def _plain(record: Line | Owed) -> dict[str, Any]:
+    """As JSON has it: intervals with their names."""
+    return {
+        name: value._asdict() if isinstance(value, Interval) else value
+        for name, value in vars(record).items()
+    }
 
 
 def _direction(interval: Interval) -> Any:

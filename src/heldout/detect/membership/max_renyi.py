@@ -15,7 +15,7 @@ def max_renyi(tables: ScoreTables, scored: Scored, settings: Settings) -> Floats
     if not scored.has("mu"):
         return "full-vocabulary mu was not recorded: the entropy at a position is not known"
     # The largest entropies are the lowest mu; less uncertain = more likely seen.
-    return hardest_mean(scored.lists("mu"), settings.share)
+    return hardest_mean(scored.flat("mu"), scored.counts, settings.share)
 
 
 MAX_RENYI = ItemDetector("max-renyi-k", "negative entropy at the most uncertain tokens", max_renyi)

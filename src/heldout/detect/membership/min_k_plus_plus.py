@@ -15,13 +15,9 @@ FLOOR = 1e-6
 def min_k_plus_plus(tables: ScoreTables, scored: Scored, settings: Settings) -> Floats | str:
     if not all(scored.has(column) for column in ("logprobs", "mu", "sigma")):
         return "full-vocabulary mu and sigma were not recorded: this backend cannot give min-k++"
-    standard = [
-        ((np.asarray(p) - np.asarray(mu)) / np.maximum(sigma, FLOOR)).tolist()
-        for p, mu, sigma in zip(
-            scored.lists("logprobs"), scored.lists("mu"), scored.lists("sigma"), strict=True
-        )
-    ]
-    return hardest_mean(standard, settings.share)
+    centred = scored.flat("logprobs") - scored.flat("mu")
+    standard = centred / np.maximum(scored.flat("sigma"), FLOOR)
+    return hardest_mean(standard, scored.counts, settings.share)
 
 
 MIN_K_PLUS_PLUS = ItemDetector(

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from heldout.detect.blind import blind_area
 from heldout.detect.outcome import Outcome, model_finding, not_testable
@@ -21,6 +22,7 @@ from heldout.errors import InputError
 from heldout.stats.contrast import cluster_contrast
 from heldout.stats.groups import area, group_test
 
+Mask = NDArray[np.bool_]
 #: item scores, higher = more likely seen; or the reason why this model has none
 ItemScores = Callable[[ScoreTables, Scored, Settings], "Floats | str"]
 NEEDS = (
@@ -80,7 +82,7 @@ class ItemDetector:
                 "suspect_items": contrast.n[0],
                 "unseen_items": contrast.n[1],
                 "item_auc": area(values, suspects),
-                "blind_auc": blind_area(scored.frame, suspects),
+                "blind_auc": _blind(tables, scored, suspects),
                 "p_tied": tested.test.p_tied,
                 "permutations": tested.test.evaluated,
                 "strata": list(settings.strata),
@@ -88,7 +90,15 @@ class ItemDetector:
         )
 
 
-def unseen_items(scored: Scored, settings: Settings) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+def _blind(tables: ScoreTables, scored: Scored, suspects: Mask) -> float:
+    """The same for every model and score that covers the same items."""
+    key = ("blind", tuple(scored.frame["benchmark_id"]), suspects.tobytes())
+    if key not in tables.memo:
+        tables.memo[key] = blind_area(scored.frame, suspects)
+    return tables.memo[key]
+
+
+def unseen_items(scored: Scored, settings: Settings) -> Mask:
     """Which items nobody can have seen, by the metadata field the user named."""
     assert settings.unseen is not None
     field, wanted = settings.unseen
@@ -103,10 +113,16 @@ def unseen_items(scored: Scored, settings: Settings) -> np.ndarray[tuple[int], n
     return mask
 
 
-def hardest_mean(lists: list[list[float]], share: float) -> Floats:
-    """Mean of the lowest ``share`` of each list, of at least one value: answers have few tokens."""
-    out = np.empty(len(lists))
-    for index, values in enumerate(lists):
-        ordered = np.sort(np.asarray(values, dtype=np.float64))
-        out[index] = ordered[: max(1, int(len(ordered) * share))].mean()
-    return out
+def hardest_mean(values: Floats, counts: Floats, share: float) -> Floats:
+    """Mean of the lowest ``share`` of each item's tokens, of at least one: answers have few.
+
+    ``values`` hold all items' tokens one after the other, ``counts`` how many each item has.
+    """
+    sizes = counts.astype(np.int64)
+    owner = np.repeat(np.arange(len(sizes)), sizes)
+    ordered = values[np.lexsort((values, owner))]
+    place = np.arange(len(values)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    kept = np.maximum(1, (sizes * share).astype(np.int64))
+    chosen = place < kept[owner]
+    sums = np.bincount(owner[chosen], weights=ordered[chosen], minlength=len(sizes))
+    return np.asarray(sums / kept, dtype=np.float64)

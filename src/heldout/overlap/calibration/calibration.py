@@ -142,15 +142,13 @@ def _null(rows: pl.DataFrame, facts: Mapping[str, Any]) -> tuple[Null | None, st
         return None, str(facts["problem"]) or f"the null has no pictures: {told['source']}"
     null = recorded_null(
         found.similarities,
-        found.pictures,
-        found.neighbours,
+        found.related,
         encoder=str(facts["encoder"]),
         source=str(told["source"]),
         duplicates=float(told["duplicates"]),
         copies=int(counts.get("null_copies", 0)),
         searched=int(counts.get("null_searched", 0)),
         seed=int(told["seed"]),
-        related=found.related,
     )
     return null, ""
 
@@ -238,7 +236,7 @@ def _too_small(null: Null, asked: float) -> str:
     needed = draws_needed(max(asked, ALPHAS[-1]), null.design_effect)
     return (
         f"the null has {len(null):,} pictures and resolves no α below "
-        f"{RESOLVED * null.design_effect / len(null):.2g}; α = {max(asked, ALPHAS[-1]):g} needs "
+        f"{RESOLVED * null.design_effect / len(null):.2g}; α = {max(asked, ALPHAS[-1]):.2g} needs "
         f"{needed:,}: give a larger reference set with --null"
     )
 
@@ -252,7 +250,7 @@ def _notes(null: Null | None, tau: Threshold | None, asked: float) -> list[str]:
         needed = draws_needed(asked, null.design_effect)
         notes.append(
             f"α = {asked:g} needs a null of {needed:,} pictures, this one has {len(null):,} (groups of "
-            f"{null.design_effect:.1f} count once): α = {tau.alpha:g} is used, the smallest of the "
+            f"{null.design_effect:.1f} count once): α = {tau.alpha:.2g} is used, the smallest of the "
             f"sweep that it resolves"
         )
     known = degrees_of(null.encoder)

@@ -181,11 +181,13 @@ class _Work:
             sample=SAMPLE,
             seed=self.seed,
         )
-        assert null.links is not None
+        assert null.links is not None and null.related is not None
         ids = self.corpus.ids
         entries = (
-            self.entry("null", "corpus", ids[own], other, value)
-            for (own, other), value in zip(null.links.tolist(), null.similarities, strict=True)
+            self.entry("null", "corpus", ids[own], other, value, str(label))
+            for (own, other), value, label in zip(
+                null.links.tolist(), null.similarities, null.related.tolist(), strict=True
+            )
         )
         counts = {"null_copies": null.copies, "null_searched": null.searched}
         return ShardResult(tables={"nearest": make_table("nearest", entries)}, counts=counts)
@@ -231,7 +233,7 @@ class _Work:
         picture: str,
         neighbour: int,
         similarity: float,
-        related: str = "",
+        related: str,
     ) -> dict[str, Any]:
         return {
             "corpus": self.name,
@@ -241,7 +243,7 @@ class _Work:
             "picture": picture,
             "neighbour": self.corpus.ids[neighbour],
             "similarity": float(similarity),
-            "related": related or picture,
+            "related": related,
         }
 
 

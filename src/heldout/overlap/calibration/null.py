@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from heldout.errors import InputError
 from heldout.overlap.calibration.nearest import Rows, nearest_others
-from heldout.overlap.calibration.related import mean_group
+from heldout.overlap.calibration.related import mean_group, related_pictures
 
 SAMPLE = 5000
 ITSELF = "corpus against itself, leave-one-out, copies taken out"
@@ -29,12 +29,14 @@ class Null:
     similarities: NDArray[np.float64]  # descending
     encoder: str
     source: str  # where they come from, in words
-    design_effect: float = 1.0  # how much neighbours of neighbours inflate the variance of counts
+    design_effect: float = 1.0  # how many pictures of the tail are near for one reason
     duplicates: float | None = None  # pictures at least this similar were taken for copies
     copies: int = 0  # pictures left out because an earlier one is the same
     searched: int = 0  # corpus items every one of them was compared with
     seed: int = 0
-    #: per value the row it belongs to and the row it is nearest to, where those are known
+    #: per value a label; equal ones are near for one reason and count once
+    related: NDArray[Any] | None = None
+    #: per value the row it belongs to and the row it is nearest to, in a corpus against itself
     links: NDArray[np.int64] | None = None
 
     def __len__(self) -> int:
@@ -74,10 +76,13 @@ def null_similarities(
             f"every one of {rows.count:,} corpus items is a copy of another at {duplicates:g}: "
             f"nothing is left to calibrate on; raise duplicates or use a reference set"
         )
+    related = related_pictures(
+        rows.take(taken.own), taken.neighbour, taken.similarity, own=taken.own
+    )
     return _null(
         taken.similarity,
-        taken.own,
-        taken.neighbour,
+        related,
+        links=np.stack([taken.own, taken.neighbour], axis=1),
         encoder=encoder,
         source=ITSELF,
         duplicates=duplicates,
@@ -114,80 +119,41 @@ def _sample(
 
 
 def reference_null(
-    similarities: ArrayLike, *, encoder: str, source: str, neighbours: ArrayLike | None = None
+    similarities: ArrayLike, *, encoder: str, source: str, related: ArrayLike | None = None
 ) -> Null:
     """A null from any set of pictures known to be clean: their nearest similarities to the corpus.
 
-    ``neighbours`` (the corpus item each is nearest to) lets the interval allow for pictures that
-    are close for one common reason.
+    ``related`` labels pictures that are close for one common reason: they count as one.
     """
     values = np.asarray(similarities, dtype=np.float64).ravel()
     if values.size == 0 or not np.isfinite(values).all():
         raise InputError(f"{source}: a null needs finite similarities, one per picture")
-    if neighbours is None:
-        return Null(np.sort(values)[::-1], encoder, source)
-    _, links = np.unique(np.asarray(neighbours), return_inverse=True)
-    own = np.arange(len(values))
-    return _null(values, own, links + len(values), encoder=encoder, source=source)
-
-
-def recorded_null(
-    similarities: ArrayLike,
-    pictures: Sequence[str],
-    neighbours: Sequence[str],
-    *,
-    encoder: str,
-    source: str,
-    related: Sequence[str] = (),
-    **facts: Any,
-) -> Null:
-    """The null that was written down: a corpus against itself names both sides of a link alike.
-
-    In a reference set, pictures with one label in ``related`` count as one.
-    """
-    values = np.asarray(similarities, dtype=np.float64)
-    if source != ITSELF:
-        known = reference_null(values, encoder=encoder, source=source)
-        return replace(known, design_effect=mean_group(related), **facts)
-    if not len(values):
-        raise InputError("a null needs at least one picture")
-    _, links = np.unique(np.array([*pictures, *neighbours], dtype=object), return_inverse=True)
-    own, other = links[: len(values)], links[len(values) :]
-    return _null(values, own, other, encoder=encoder, source=source, **facts)
+    return _null(values, related, encoder=encoder, source=source)
 
 
 def _null(
     values: NDArray[np.float64],
-    own: NDArray[np.int64],
-    neighbours: NDArray[np.int64],
+    related: ArrayLike | None,
+    links: NDArray[np.int64] | None = None,
     **facts: Any,
 ) -> Null:
-    links = np.stack([own, neighbours], axis=1)
     order = np.argsort(-values, kind="stable")
+    labels = np.arange(len(values)) if related is None else np.asarray(related)
+    if len(labels) != len(values):
+        raise InputError(f"related has {len(labels):,} labels for {len(values):,} similarities")
+    tail = order[: max(1, round(_TAIL * len(values)))]
     return Null(
         values[order],
-        design_effect=design_effect(values, own, neighbours),
-        links=links[order],
+        design_effect=mean_group(labels[tail].tolist()),
+        related=labels[order],
+        links=None if links is None else links[order],
         **facts,
     )
 
 
-def design_effect(
-    values: NDArray[np.float64], own: NDArray[np.int64], neighbours: NDArray[np.int64]
-) -> float:
-    """Mean size, as an item meets it, of the groups that nearest-neighbour links tie together.
-
-    Two pictures that are each other's nearest give one similarity twice; ten slices of one study
-    give ten that rise and fall together. They are worth one draw each, not two or ten.
-    """
-    from scipy.sparse import coo_array
-    from scipy.sparse.csgraph import connected_components
-
-    tail = np.argsort(-values, kind="stable")[: max(1, round(_TAIL * len(values)))]
-    _, nodes = np.unique(np.concatenate([own[tail], neighbours[tail]]), return_inverse=True)
-    left, right = nodes[: len(tail)], nodes[len(tail) :]
-    size = int(nodes.max()) + 1
-    graph = coo_array((np.ones(len(tail)), (left, right)), shape=(size, size))
-    _, component = connected_components(graph, directed=False)
-    counts = np.bincount(component[left]).astype(np.float64)
-    return float((counts**2).sum() / counts.sum())
+def recorded_null(similarities: ArrayLike, related: ArrayLike, **facts: Any) -> Null:
+    """The null that was written down."""
+    null = reference_null(
+        similarities, related=related, encoder=facts.pop("encoder"), source=facts.pop("source")
+    )
+    return replace(null, **facts)

@@ -32,8 +32,7 @@ class PixelsEncoder(Encoder):
 
     def __init__(self) -> None:
         require("cv2", "vision", "--encoder pixels")
-        # Here, by one thread: those that prepare pictures would meet it half imported.
-        importlib.import_module("cv2")
+        importlib.import_module("cv2")  # by one thread: while it loads, others find half of it
 
     def prepare(self, image: Image.Image) -> Floats:
         picture = to_rgb(image).convert("L")

@@ -18,7 +18,6 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from heldout.errors import require
 from heldout.overlap.encoders.encoder import Floats
 from heldout.overlap.registration.features import stretched
 
@@ -57,7 +56,6 @@ class Pieces:
 
 def find_pieces(picture: Image.Image, *, closer: float = 1.0) -> Pieces:
     """Pieces of a grey picture at a fixed size, or so many times as large."""
-    require("cv2", "vision", "finding pieces of pictures again")
     import cv2
 
     finding: Any = cv2  # its type stubs know no SIFT

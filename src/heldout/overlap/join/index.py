@@ -11,12 +11,13 @@ from numpy.typing import NDArray
 from heldout.errors import InputError
 from heldout.overlap.join.candidates import BELOW_EVERYTHING, Candidates
 from heldout.overlap.join.hits import Hits
-from heldout.overlap.join.projection import Projection, plain_margin
+from heldout.overlap.join.projection import PLAIN, Levels, Projection, plain_margin
 from heldout.overlap.join.similarity import not_unit, quick_similarity, unit_queries
 
 _ROWS, _QUERIES = 2048, 1024  # one tile of scores: 8 MB
 _WORTH_PLANNING = 2e9  # multiplications below which a plain product is done before a plan is made
-_TILES_TO_PLAN_AT = frozenset(4**power for power in range(1, 16))
+_TILES_TO_PLAN_AT = frozenset(4**power for power in range(1, 16))  # bars rise, shards differ
+_MOST_AXES = 254
 _GROUPS = 16  # groups of rows per neighbour wanted, when a first bar is looked for
 
 
@@ -43,8 +44,9 @@ class JoinIndex:
         self.queries = unit_queries(queries)
         self.k, self.threshold = k, threshold
         self._projection: Projection | None = None
-        self.axes = axes or 0
         self._measure = axes is None
+        self._fixed = axes or 0
+        self.levels = PLAIN
         self._tiles = 0
 
     def scan(
@@ -135,14 +137,14 @@ class JoinIndex:
         """All queries against a few thousand rows: row i is row ``first + i * stride`` of the block."""
         blind = bool((candidates.bars <= BELOW_EVERYTHING).any())
         if plan and not blind and not bad.all():
-            # Chosen anew now and then, ever more rarely: bars rise, shards differ.
             self._tiles += 1
-            if self._projection is None or self._tiles in _TILES_TO_PLAN_AT:
+            now = self._tiles in _TILES_TO_PLAN_AT and (self.k is not None or self._tiles > 16)
+            if self._projection is None or now:
                 self._plan(rows[~bad] if bad.any() else rows, candidates.bars)
-        projection = None if blind or not self.axes else self._projection
+        projection = None if blind or self.levels == PLAIN else self._projection
         if projection is not None:
-            ours = projection.side_of_queries(self.axes, candidates.bars)
-            theirs = projection.side_of_rows(self.axes, rows, squares)
+            ours, ours_again = projection.sides_of_queries(self.levels, candidates.bars)
+            theirs, theirs_again = projection.sides_of_rows(self.levels, rows, squares)
         else:
             ours, theirs = self.queries, rows
         for some in self._parts():
@@ -152,8 +154,14 @@ class JoinIndex:
             if bad.any():
                 scores[:, bad] = -np.inf
             if projection is not None:
-                query, row = np.divmod(np.flatnonzero(scores >= 0), len(rows))
+                places = np.flatnonzero(scores >= 0)
+                query, row = np.divmod(places, len(rows))
                 query += some.start
+                if self.levels.more > self.levels.axes:
+                    bound = quick_similarity(ours_again, theirs_again, query, row)
+                    bound += scores.reshape(-1)[places]
+                    kept = bound >= -projection.margin(self.levels.more)
+                    query, row = query[kept], row[kept]
                 quick = quick_similarity(self.queries, rows, query, row)
                 kept = quick >= candidates.lowered[query]
                 query, row, quick = query[kept], row[kept], quick[kept]
@@ -183,12 +191,18 @@ class JoinIndex:
         return not self._measure or float(self.queries.size) * rows >= _WORTH_PLANNING
 
     def _plan(self, sample: NDArray[np.float32], bars: NDArray[np.float64]) -> None:
-        if len(sample) < 2 or not (self._measure or self.axes):
+        if len(sample) < 2 or not (self._measure or self._fixed):
             return
         if self._projection is None:
-            self._projection = Projection.fit(self.queries, sample)
+            # A threshold is high or it is useless: few axes are enough.
+            most = _MOST_AXES if self.k is not None else _MOST_AXES // 2
+            self._projection = Projection.fit(self.queries, sample, most)
         if self._measure:
-            self.axes = self._projection.choose(sample, bars)
+            self.levels = self._projection.choose(sample, bars)
+        else:
+            available = len(self._projection.basis)
+            axes = min(self._fixed, available)
+            self.levels = Levels(axes, min(2 * axes, available))
 
 
 def _load(

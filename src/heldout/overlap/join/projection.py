@@ -2,12 +2,15 @@
 
 With P an orthonormal projection, q·x = Pq·Px + q'·x' and, by Cauchy–Schwarz, q'·x' ≤ |q'||x'|, where
 the primes are what P leaves over. Appending |q'| and |x'| as one more coordinate makes the bound an
-inner product again; appending -bar and 1 makes "may reach the bar" the sign of the result.
+inner product again; appending -bar and 1 makes "may reach the bar" the sign of the result. Whoever
+passes may be asked once more with more axes, pair by pair: that costs little, but spares most of them
+the whole product.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,10 +20,21 @@ from heldout.overlap.join.similarity import NORM_TOLERANCE, UNIT_ROUNDOFF, round
 # Costs per pair in units of one dimension of a matrix product, estimated from timings on one ARM
 # core (Neoverse N1, OpenBLAS); the choice only affects speed, never results.
 _LOOK = 10.0  # write one bound, compare it and move on
-_FINISH = 7000.0  # gather one surviving pair and finish it
+_REFINE, _AXIS = 1200.0, 15.0  # gather one pair that passed and bound it again; for each axis more
+_FINISH = 9000.0  # gather one pair that passed again and finish it
 _CHOICES = (14, 22, 30, 38, 46, 62, 78, 94, 126, 158, 190, 254)
-_FIT, _SAMPLE_QUERIES, _SAMPLE_ROWS = 1024, 256, 512
+_SAMPLE_QUERIES, _SAMPLE_ROWS = 256, 512
 _LONGEST = (1 + NORM_TOLERANCE) ** 2  # |q||x| of any usable pair
+
+
+class Levels(NamedTuple):
+    """How many axes bound every pair, and how many (as many or more) bound those that pass."""
+
+    axes: int
+    more: int
+
+
+PLAIN = Levels(0, 0)  # no bound: the whole product
 
 
 @dataclass(frozen=True)
@@ -34,17 +48,22 @@ class Projection:
     ]  # (n, axes + 1): length outside the first p axes, never too small
 
     @classmethod
-    def fit(cls, queries: NDArray[np.float32], sample: NDArray[np.float32]) -> Projection:
-        """Axes along which queries and corpus rows differ most."""
+    def fit(
+        cls,
+        queries: NDArray[np.float32],
+        sample: NDArray[np.float32],
+        most: int = _CHOICES[-1],
+    ) -> Projection:
+        """Axes along which queries and corpus rows differ most, at most ``most`` of them."""
         moments = np.zeros((queries.shape[1], queries.shape[1]))
         centres = []
-        for side in (_spread(queries, _FIT), _spread(sample, _FIT)):
+        for side in (_spread(queries, 4 * most), _spread(sample, 4 * most)):
             centre = side.mean(axis=0)
             moments += (side - centre).T @ (side - centre) / len(side)
             centres.append(centre)
         moments += np.outer(centres[0] - centres[1], centres[0] - centres[1])
-        axes = min(_CHOICES[-1], queries.shape[1])
-        basis = np.linalg.eigh(moments)[1][:, ::-1][:, :axes].T
+        axes = min(most, queries.shape[1])
+        basis = _leading_axes(moments, axes).T
         coordinates = queries.astype(np.float64) @ basis.T  # exact enough to be called so
         outside = 1.0 + 1e-6 - np.cumsum(coordinates**2, axis=1)  # float32 queries: length 1 ± 1e-7
         left_over = np.ones((len(queries), axes + 1), np.float32)
@@ -53,22 +72,45 @@ class Projection:
             np.ascontiguousarray(basis, np.float32), coordinates.astype(np.float32), left_over
         )
 
-    def side_of_queries(self, axes: int, bars: NDArray[np.float64]) -> NDArray[np.float32]:
-        """(n, axes + 2): the first factor of the bound."""
-        lowered = (bars - self.margin(axes)).astype(np.float32)
-        return np.column_stack([self.queries[:, :axes], self.left_over[:, axes], -lowered])
+    def sides_of_queries(
+        self, levels: Levels, bars: NDArray[np.float64]
+    ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """(n, axes + 2) and (n, more - axes + 2): the first factors of the bound and of its refinement.
 
-    def side_of_rows(
-        self, axes: int, rows: NDArray[np.float32], squares: NDArray[np.float32]
+        The refinement takes the left-overs' product back, and adds the next axes and what they leave.
+        """
+        axes, more = levels
+        lowered = (bars - self.margin(axes)).astype(np.float32)
+        first, last = self.left_over[:, axes], self.left_over[:, more]
+        ours = np.column_stack([self.queries[:, :axes], first, -lowered])
+        return ours, np.column_stack([self.queries[:, axes:more], -first, last])
+
+    def sides_of_rows(
+        self, levels: Levels, rows: NDArray[np.float32], squares: NDArray[np.float32]
+    ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """(m, axes + 2) and (m, more - axes + 2): the second factors.
+
+        ``squares`` are the squared lengths of ``rows``.
+        """
+        axes, more = levels
+        inside = rows @ self.basis[:more].T
+        ones = np.ones(len(rows), np.float32)
+        first = self._outside(axes, squares, inside)
+        theirs = np.column_stack([inside[:, :axes], first, ones])
+        if more == axes:
+            return theirs, theirs[:, :0]
+        last = self._outside(more, squares, inside)
+        return theirs, np.column_stack([inside[:, axes:], first, last])
+
+    def _outside(
+        self, axes: int, squares: NDArray[np.float32], inside: NDArray[np.float32]
     ) -> NDArray[np.float32]:
-        """(m, axes + 2): the second factor. ``squares`` are the squared lengths of ``rows``."""
-        side = np.empty((len(rows), axes + 2), np.float32)
-        inside = side[:, :axes]
-        np.matmul(rows, self.basis[:axes].T, out=inside)
-        outside = squares - np.einsum("ij,ij->i", inside, inside)
-        np.sqrt(np.maximum(outside, 0) + np.float32(self._slack(axes)), out=side[:, axes])
-        side[:, axes + 1] = 1
-        return side
+        """Lengths outside the first ``axes``, never too small."""
+        outside = squares - np.einsum("ij,ij->i", inside[:, :axes], inside[:, :axes])
+        length: NDArray[np.float32] = np.sqrt(
+            np.maximum(outside, 0) + np.float32(self._slack(axes))
+        )
+        return length
 
     def margin(self, axes: int) -> float:
         """How much the computed bound may fall short of the true one: a worst case, not a guess."""
@@ -85,36 +127,42 @@ class Projection:
         width = self.basis.shape[1]
         return 1.1 * (rounding(width) + rounding(axes) + 2 * self._drift(axes))
 
-    def choose(
-        self,
-        sample: NDArray[np.float32],
-        bars: NDArray[np.float64],
-    ) -> int:
-        """How many axes cost least on this sample of rows; 0 when a plain product does."""
+    def choose(self, sample: NDArray[np.float32], bars: NDArray[np.float64]) -> Levels:
+        """What costs least on this sample of rows; PLAIN when the whole product does."""
         width, count = self.basis.shape[1], len(self.queries)
         some = slice(None, None, max(1, count // _SAMPLE_QUERIES))
         sample = _spread(sample, _SAMPLE_ROWS)
         squares = np.einsum("ij,ij->i", sample, sample)
-        best, cheapest = 0, width + 1 + _LOOK
         rows = sample @ self.basis.T
-        bounds = np.zeros((len(self.queries[some]), len(sample)), np.float32)
-        inside = np.zeros(len(sample), np.float32)
+        products = np.zeros((len(self.queries[some]), len(sample)), np.float32)
+        passed: dict[
+            int, float
+        ] = {}  # by number of axes, the share of pairs that may reach the bar
         done = 0
         for axes in (choice for choice in _CHOICES if choice <= len(self.basis)):
-            fixed = axes + 2 + _LOOK + axes * width / count
-            if fixed >= cheapest:
-                break
-            step = slice(done, axes)
-            bounds += self.queries[some, step] @ rows[:, step].T
-            inside += np.einsum("ij,ij->i", rows[:, step], rows[:, step])
+            products += self.queries[some, done:axes] @ rows[:, done:axes].T
             done = axes
-            outside = np.sqrt(np.maximum(squares - inside, 0) + self._slack(axes))
-            reach = bounds + np.outer(self.left_over[some, axes], outside.astype(np.float32))
+            outside = self._outside(axes, squares, rows)
+            reach = products + np.outer(self.left_over[some, axes], outside)
             bar = (bars[some] - self.margin(axes)).astype(np.float32)
-            cost = fixed + _FINISH * np.count_nonzero(reach >= bar[:, None]) / reach.size
-            if cost < cheapest:
-                best, cheapest = axes, cost
-        return best
+            passed[axes] = np.count_nonzero(reach >= bar[:, None]) / reach.size
+        costs = {PLAIN: width + _LOOK}
+        for axes, more in ((axes, more) for axes in passed for more in passed if more >= axes):
+            again = (_REFINE + _AXIS * (more - axes)) * passed[axes] if more > axes else 0.0
+            fixed = axes + 2 + _LOOK + more * width / count
+            costs[Levels(axes, more)] = fixed + again + _FINISH * passed[more]
+        return min(costs, key=lambda levels: costs[levels])
+
+
+def _leading_axes(moments: NDArray[np.float64], count: int) -> NDArray[np.float64]:
+    """(d, count): leading eigenvectors, nearly. Any orthonormal axes give true bounds; these tight ones."""
+    if 3 * count >= len(moments):
+        return np.asarray(np.linalg.eigh(moments)[1][:, ::-1][:, :count])
+    axes = np.random.default_rng(0).standard_normal((len(moments), count))
+    for _ in range(2):  # subspace iteration: a quarter of the time of all eigenvectors
+        axes = np.linalg.qr(moments @ axes)[0]
+    turn = np.linalg.eigh(axes.T @ moments @ axes)[1][:, ::-1]
+    return np.asarray(axes @ turn)
 
 
 def _spread(rows: NDArray[np.float32], count: int) -> NDArray[np.float32]:

@@ -11,7 +11,7 @@ from heldout.errors import InputError
 
 UNIT_ROUNDOFF = 2.0**-24  # of float32
 NORM_TOLERANCE = 0.01  # a row stored in half precision is not exactly of length one
-_PAIRS = 512  # pairs finished at a time: what they need stays in a core's cache
+_NUMBERS = 2**18  # finished at a time: what they need stays in a core's cache
 
 
 def rounding(terms: int, roundoff: float = UNIT_ROUNDOFF) -> float:
@@ -42,9 +42,10 @@ def exact_similarity(
     """Inner products of the given pairs as they are reported."""
     similarity = np.empty(len(query), np.float64)
     # Written into the same memory again and again: fresh pages cost more than the arithmetic.
-    products, other = np.empty((2, min(_PAIRS, len(query)), queries.shape[1]), np.float64)
-    for first in range(0, len(query), _PAIRS):
-        pairs = slice(first, first + _PAIRS)
+    most = max(1, _NUMBERS // queries.shape[1])
+    products, other = np.empty((2, min(most, len(query)), queries.shape[1]), np.float64)
+    for first in range(0, len(query), most):
+        pairs = slice(first, first + most)
         count = len(query[pairs])
         products[:count] = queries[query[pairs]]
         other[:count] = rows[row[pairs]]
@@ -61,9 +62,10 @@ def quick_similarity(
 ) -> NDArray[np.float32]:
     """The same in float32: off by at most ``rounding(d)`` times both lengths."""
     similarity = np.empty(len(query), np.float32)
-    ours, theirs = np.empty((2, min(_PAIRS, len(query)), queries.shape[1]), np.float32)
-    for first in range(0, len(query), _PAIRS):
-        pairs = slice(first, first + _PAIRS)
+    most = max(1, _NUMBERS // queries.shape[1])
+    ours, theirs = np.empty((2, min(most, len(query)), queries.shape[1]), np.float32)
+    for first in range(0, len(query), most):
+        pairs = slice(first, first + most)
         count = len(query[pairs])
         # "clip" only skips a check, and with it a second buffer: the places are all inside.
         queries.take(query[pairs], axis=0, out=ours[:count], mode="clip")

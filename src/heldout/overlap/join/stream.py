@@ -6,12 +6,12 @@ import functools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from heldout.engine.engine import Engine
+from heldout.engine import Engine
 from heldout.errors import InputError
 from heldout.overlap.join.hits import Hits, select
 
@@ -37,6 +37,9 @@ class Index(Protocol):
         ...
 
 
+IndexT = TypeVar("IndexT", bound=Index)
+
+
 @dataclass(frozen=True, slots=True)
 class Rows:
     """A range of rows of one ``.npy`` matrix: small, picklable, read where it is scanned."""
@@ -49,20 +52,31 @@ class Rows:
 
 
 def row_ranges(paths: Sequence[Path], memory: int) -> Iterator[Rows]:
-    """The rows of all matrices in order, at most ``memory`` bytes at a time."""
-    start = 0
+    """The rows of all matrices in order, at most ``memory`` bytes at a time.
+
+    The first ranges are small: what they find spares the later ones work, wherever those run.
+    """
+    start, count = 0, 0
     for path in paths:
         matrix = _open(path)
-        step = max(1, memory // max(1, matrix.strides[0]))
-        for first in range(0, len(matrix), step):
-            stop = min(first + step, len(matrix))
+        first = 0
+        while first < len(matrix):
+            size = min(memory, _SMALLEST * 2 ** min(count // 4, 40))
+            stop = min(first + max(1, size // max(1, matrix.strides[0])), len(matrix))
             yield Rows(path, first, stop, start + first)
+            first, count = stop, count + 1
         start += len(matrix)
 
 
 def scan_rows(index: Index, rows: Rows) -> Hits:
     """One range of rows against all queries. Pure: the same wherever it runs."""
     return index.scan(_read(_open(rows.path), rows.first, rows.stop), rows.start, rows.floor)
+
+
+def prepare_rows(index: IndexT, paths: Sequence[Path]) -> tuple[IndexT, NDArray[np.float64] | None]:
+    """The index with a plan for the corpus, and a first floor."""
+    sample, rows = sample_rows(paths)
+    return index, (None if sample is None else index.prepare(sample, rows))
 
 
 def sample_rows(paths: Sequence[Path]) -> tuple[NDArray[Any] | None, int]:
@@ -98,10 +112,9 @@ def join(
     """
     if memory < _SMALLEST:
         raise InputError(f"a join needs at least {_SMALLEST} bytes of memory, not {memory}")
+    index, known = _prepare(index, paths, engine)
     found = _Found(index)
     ranges = row_ranges(paths, memory)
-    sample, total = sample_rows(paths)
-    known = None if sample is None else index.prepare(sample, total)
 
     def tasks() -> Iterator[Rows]:
         # Drawn lazily, so that a later range knows what the finished ones guarantee.
@@ -122,6 +135,19 @@ def join(
         found.add(outcome.value)
         step(outcome.task.stop - outcome.task.first)
     return found.all()
+
+
+def _prepare(
+    index: Index, paths: Sequence[Path], engine: Engine | None
+) -> tuple[Index, NDArray[np.float64] | None]:
+    if engine is None:
+        return prepare_rows(index, paths)
+    # A worker plans with the one thread it has: threads of the linear algebra that wait for each
+    # other by spinning lose seconds where other programs want the cores, too.
+    (outcome,) = engine.map(functools.partial(prepare_rows, index), [paths])
+    if outcome.value is None:
+        raise InputError(f"the corpus could not be looked at: {outcome.error}")
+    return outcome.value
 
 
 class _Found:

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from heldout.overlap.registration.features import Floats
-from heldout.overlap.registration.frame import Frame
+from heldout.overlap.registration.frame import Frame, resample
 
 BLURS = (0.0, 0.8, 1.6, 3.2)  # the filter is a mixture of these Gaussians
 SHADING = 6.4  # coarser than this is shading: tone curves and windows change it
@@ -25,13 +25,10 @@ BAND = (1.6, 3.2)  # the detail that is compared, in pixels of the frame
 MARGIN = 13  # pixels left out at the outline, where the filters see beyond it
 FLAT = 0.035  # share of the contrast below which a window says nothing
 NOISE_SPREAD = 1.6  # noise power in one window against its mean
+CLIPPED = 3.0  # black swallows half of all noise: it is that much stronger where there is light
 QUANTILE = 80  # of the windows' residuals: a fifth may hold marks, arrows, letters
 SPREAD = 92
 WORST = 99
-STRONG = 24.0  # grey levels that no compression changes
-MARKS = 0.15  # share of the frame
-ONE_SIDED = 0.97
-ONE_COLOUR = 0.8
 
 
 @dataclass(frozen=True)
@@ -48,23 +45,24 @@ class Agreement:
     noisy_query: bool
     sharpness: float  # fine detail of the candidate over the query's
     marked: float  # share of the frame under opaque marks; 0 unless they were set aside
+    veiled: float  # … under a veil of black or white; 0 unless it was lifted
     query_overlap: float
     candidate_overlap: float
 
 
-NOTHING = Agreement(0.0, 1.0, 1.0, 1.0, 0.0, 0, 0.0, False, 1.0, 0.0, 0.0, 0.0)
+NOTHING = Agreement(0.0, 1.0, 1.0, 1.0, 0.0, 0, 0.0, False, 1.0, 0.0, 0.0, 0.0, 0.0)
 
 
 def compare(cv2: Any, frame: Frame, inverted: bool) -> Agreement:
     """Explain each picture by the other and keep the better explanation."""
     theirs = 255.0 - frame.candidate if inverted else frame.candidate
-    mask = _without_margin(cv2, frame.inside)
+    mask = without_margin(cv2, frame.inside)
     if mask.sum() < 256:
         return replace(
             NOTHING, query_overlap=frame.query_overlap, candidate_overlap=frame.candidate_overlap
         )
-    forth = _explained(cv2, frame.query, theirs, mask)
-    back = _explained(cv2, theirs, frame.query, mask)
+    forth = explained(cv2, frame.query, theirs, mask, frame.query_step)
+    back = explained(cv2, theirs, frame.query, mask, frame.candidate_step)
     best = min(forth, back, key=lambda each: each.residual)
     return Agreement(
         correlation=_correlation(frame.query[frame.inside], theirs[frame.inside]),
@@ -77,48 +75,10 @@ def compare(cv2: Any, frame: Frame, inverted: bool) -> Agreement:
         noisy_query=best is forth,
         sharpness=_sharpness(cv2, frame.query, theirs, mask),
         marked=0.0,
+        veiled=0.0,
         query_overlap=frame.query_overlap,
         candidate_overlap=frame.candidate_overlap,
     )
-
-
-def without_marks(cv2: Any, frame: Frame, inverted: bool) -> Agreement | None:
-    """The comparison with opaque marks of one colour (a watermark, a label) set aside.
-
-    None unless what differs strongly is of one colour, lighter or darker throughout, and small.
-    Differences of anatomy have many greys and go both ways.
-    """
-    theirs = 255.0 - frame.candidate if inverted else frame.candidate
-    mask = _without_margin(cv2, frame.inside)
-    if mask.sum() < 256:
-        return None
-    gain, offset = _tone(theirs[mask], frame.query[mask])
-    fitted = (gain * theirs + offset).astype(np.float32)
-    difference = frame.query - fitted
-    strong = ((np.abs(difference) > STRONG) & mask).astype(np.uint8)
-    core = cv2.erode(strong, np.ones((3, 3), np.uint8)) > 0  # without softened rims
-    near = cv2.dilate(strong, np.ones((7, 7), np.uint8)) > 0
-    share = float(strong.sum()) / float(mask.sum())
-    if core.sum() < 8 or share > MARKS:
-        return None
-    lighter = float((difference[strong > 0] > 0).mean())
-    if ONE_SIDED > lighter > 1 - ONE_SIDED:
-        return None
-    for marked, clean in ((frame.query, fitted), (fitted, frame.query)):
-        colour = float(np.median(marked[core]))
-        if float((np.abs(marked[core] - colour) < 16).mean()) < ONE_COLOUR:
-            continue
-        cleaned = np.where(near, clean, marked).astype(np.float32)
-        found = _explained(cv2, cleaned, clean, mask)
-        return replace(
-            compare(cv2, frame, inverted),
-            residual=found.residual,
-            spread=found.spread,
-            detail=found.detail,
-            windows=found.windows,
-            marked=share,
-        )
-    return None
 
 
 @dataclass(frozen=True)
@@ -131,7 +91,9 @@ class _Explanation:
     noise: float
 
 
-def _explained(cv2: Any, target: Floats, source: Floats, mask: NDArray[np.bool_]) -> _Explanation:
+def explained(
+    cv2: Any, target: Floats, source: Floats, mask: NDArray[np.bool_], step: float
+) -> _Explanation:
     """How much of the target's detail one filter on the source leaves unexplained."""
     wanted = target - _blur(cv2, target, SHADING)
     shading = _blur(cv2, source, SHADING)
@@ -154,9 +116,10 @@ def _explained(cv2: Any, target: Floats, source: Floats, mask: NDArray[np.bool_]
     if signal.sum() < 8:
         return _Explanation(1.0, 1.0, 1.0, 0.0, 0, 0.0)
     # Noise is everywhere, moved anatomy is not: the quieter windows tell how much noise there is.
-    white, banded = _noise_gains(cv2)
+    white, banded = _noise_gains(cv2, round(min(max(step, 1.0), 4.0), 1))
     noise = float(np.percentile(finest_power[signal], 30)) / white
-    allowed = NOISE_SPREAD * noise * banded
+    here = np.clip(finest_power / white, noise, CLIPPED * noise)
+    allowed = NOISE_SPREAD * here * banded
     power = np.maximum(np.maximum(wanted_power - allowed, explained_power), floor)
     chosen = full & (np.maximum(wanted_power - allowed, explained_power) > floor)
     residual = (np.maximum(left_power - allowed, 0.0) / power)[chosen]
@@ -195,13 +158,19 @@ def _solve(columns: NDArray[np.float64], values: NDArray[np.float64]) -> NDArray
 
 
 @cache
-def _noise_gains(cv2: Any) -> tuple[float, float]:
-    """Power of unit white noise in the finest band and in BAND."""
-    noise = np.random.default_rng(0).normal(size=(256, 256)).astype(np.float32)
+def _noise_gains(cv2: Any, step: float) -> tuple[float, float]:
+    """Power of unit white noise in the finest band and in BAND, once it was brought on the grid.
+
+    Noise that came with a larger picture is softened with it: there is less in the finest band.
+    """
+    side = 256
+    drawn = np.random.default_rng(0).normal(128.0, 20.0, (round(side * step) + 1,) * 2)
+    noise, _ = resample(cv2, drawn.astype(np.uint8), np.diag([step, step, 1.0]), (side, side), step)
+    noise = (noise - noise.mean()) / 20.0
     return float((noise - _blur(cv2, noise, 0.8)).var()), float(_band(cv2, noise).var())
 
 
-def _without_margin(cv2: Any, inside: NDArray[np.bool_]) -> NDArray[np.bool_]:
+def without_margin(cv2: Any, inside: NDArray[np.bool_]) -> NDArray[np.bool_]:
     margin = min(MARGIN, (min(inside.shape) // 5) | 1)
     square = np.ones((margin, margin), np.uint8)
     return np.asarray(cv2.erode(inside.astype(np.uint8), square, borderValue=0) > 0)
@@ -228,21 +197,6 @@ def _sharpness(cv2: Any, query: Floats, candidate: Floats, mask: NDArray[np.bool
         return float(fine[mask].std()) / max(float(coarse[mask].std()), 1e-3)
 
     return ratio(candidate) / max(ratio(query), 1e-3)
-
-
-def _tone(source: Floats, target: Floats) -> tuple[float, float]:
-    """Gain and offset, from the seven tenths that fit best."""
-    gain, offset = _line(source, target)
-    error = np.abs(target - (gain * source + offset))
-    kept = error <= np.percentile(error, 70)
-    return _line(source[kept], target[kept]) if float(source[kept].std()) > 1.0 else (gain, offset)
-
-
-def _line(source: Floats, target: Floats) -> tuple[float, float]:
-    middle, aim = float(source.mean()), float(target.mean())
-    power = float(((source - middle) ** 2).mean())
-    gain = float(((source - middle) * (target - aim)).mean()) / power if power > 1e-6 else 0.0
-    return gain, aim - gain * middle
 
 
 def _correlation(a: Floats, b: Floats) -> float:

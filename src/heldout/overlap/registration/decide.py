@@ -13,10 +13,11 @@ VIEW = "same view, other subject"
 UNRELATED = "unrelated"
 UNDECIDED = "undecided"
 
-# Nearly all copies stay below 0.07; the nearest neighbouring slices of one study begin at 0.147.
+# Nearly all copies stay below 0.07; the nearest neighbouring slices of one study begin at 0.14.
 COPY_RESIDUAL = 0.11
 CERTAIN_RESIDUAL = 0.05
 DOUBTFUL_RESIDUAL = 0.22
+DOUBTFUL_DETAIL = 0.97  # half of the windows agree so well: marks may cover the others
 COPY_SPREAD = 0.4  # a scanner's table is the same in every slice; the patient must be, too
 COPY_DETAIL = 0.7
 WINDOWS = 12  # with detail; fewer prove nothing
@@ -48,7 +49,10 @@ def relation(query: Features, candidate: Features, alignment: Alignment | None) 
         )
         if proven and agreement.residual <= COPY_RESIDUAL:
             return COPY
-        if overlap >= OVERLAP and agreement.residual <= DOUBTFUL_RESIDUAL:
+        if overlap >= OVERLAP and (
+            agreement.residual <= DOUBTFUL_RESIDUAL
+            or (agreement.windows >= WINDOWS and agreement.detail >= DOUBTFUL_DETAIL)
+        ):
             return UNDECIDED
         if (
             min(agreement.query_overlap, agreement.candidate_overlap) >= VIEW_OVERLAP

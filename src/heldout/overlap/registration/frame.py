@@ -24,6 +24,8 @@ class Frame:
     query_overlap: float
     candidate_overlap: float
     to_query: Warp  # grid to the query's greys
+    query_step: float  # pixels of the query's greys from one of the grid to the next
+    candidate_step: float
 
 
 def lay(cv2: Any, query: Features, candidate: Features, warp: Warp) -> Frame | None:
@@ -37,8 +39,8 @@ def lay(cv2: Any, query: Features, candidate: Features, warp: Warp) -> Frame | N
     size = (max(8, round((right - left) * factor)), max(8, round((bottom - top) * factor)))
     step = 1.0 / factor
     to_query = np.array([[step, 0, left + step / 2], [0, step, top + step / 2], [0, 0, 1]])
-    ours, ours_inside = _resample(cv2, query.grey, to_query, size, step)
-    theirs, theirs_inside = _resample(cv2, candidate.grey, warp @ to_query, size, zoom * step)
+    ours, ours_inside = resample(cv2, query.grey, to_query, size, step)
+    theirs, theirs_inside = resample(cv2, candidate.grey, warp @ to_query, size, zoom * step)
     inside = ours_inside & theirs_inside
     area = float(inside.sum()) * step**2
     return Frame(
@@ -48,6 +50,8 @@ def lay(cv2: Any, query: Features, candidate: Features, warp: Warp) -> Frame | N
         query_overlap=min(1.0, area / query.grey.size),
         candidate_overlap=min(1.0, area * zoom**2 / candidate.grey.size),
         to_query=to_query,
+        query_step=step,
+        candidate_step=zoom * step,
     )
 
 
@@ -82,9 +86,10 @@ def outline_of(shape: tuple[int, ...], warp: Warp) -> NDArray[np.float64] | None
     return np.asarray(moved[:, :2] / moved[:, 2:])
 
 
-def _resample(
+def resample(
     cv2: Any, grey: NDArray[np.uint8], matrix: Warp, size: tuple[int, int], step: float
 ) -> tuple[Floats, NDArray[np.bool_]]:
+    """A picture on the grid, and where on the grid it is."""
     picture = grey
     if step > 1.2:  # reading every step-th pixel needs what lies between averaged first
         picture = cv2.GaussianBlur(grey, (0, 0), 0.45 * float(np.sqrt(step**2 - 1)))

@@ -15,6 +15,8 @@ POSITION = 0.025  # of the larger side: how far a match may lie from where the w
 SCALE = 0.35  # in natural logarithm
 ANGLE = 0.35  # radians
 MAX_MATCHES = 160
+FIRST = 320  # features asked first
+FIRST_WITNESSES = 3  # of them that must agree before all are asked
 
 Warp = NDArray[np.float64]  # 3 x 3, query to candidate, in pixels of their greys
 
@@ -28,11 +30,24 @@ class Hypothesis:
 
 
 def from_local_features(query: Features, candidate: Features) -> Hypothesis | None:
-    """The similarity most matches agree on, over upright/mirrored and positive/negative."""
+    """The similarity most matches agree on, over upright/mirrored and positive/negative.
+
+    The strongest features are asked first: where not even FIRST_WITNESSES of them agree on anything,
+    as with nearly all pictures that are no copies, the rest is not asked.
+    """
+    many = max(len(query.points), len(candidate.points)) > FIRST
+    if many and _agreed(query, candidate, FIRST, FIRST_WITNESSES) is None:
+        return None
+    return _agreed(query, candidate, None, 3)
+
+
+def _agreed(
+    query: Features, candidate: Features, strongest: int | None, witnesses: int
+) -> Hypothesis | None:
     if len(query.points) < 3 or len(candidate.points) < 3:
         return None
     even, mirror, invert, both = (
-        ours @ theirs.T
+        ours[:strongest] @ theirs[:strongest].T
         for ours, theirs in zip(query.descriptors, candidate.descriptors, strict=True)
     )
     plain, turned = even + mirror, invert + both
@@ -52,7 +67,11 @@ def from_local_features(query: Features, candidate: Features) -> Hypothesis | No
         if len(left) < 3:
             continue
         found = _consensus(query, candidate, left, right, number % 2 == 1, number >= 2)
-        if found is not None and (best is None or found.inliers > best.inliers):
+        if (
+            found is not None
+            and found.inliers >= witnesses
+            and (best is None or found.inliers > best.inliers)
+        ):
             best = found
     return best
 

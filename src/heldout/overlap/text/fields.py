@@ -65,6 +65,7 @@ class Document:
     answers: tuple[str, ...] = ()  # accepted answers to this question, ``normal``
     options: str = ""
     image: str = ""  # the picture's file name
+    pictured: bool = False  # the corpus item shows a picture, whatever it is called
 
     @property
     def cut(self) -> bool:
@@ -75,6 +76,7 @@ def document_texts(item: CorpusItem) -> Iterator[Document]:
     """Questions of an item with their answers, then its free text where that is something else."""
     options = _options(item.metadata)
     key = options_key(options) if options else ""
+    pictured = item.image is not None
     image = _file_name(item.image.name) if item.image is not None else ""
     asked: dict[str, list[str]] = {}
     for question, answer in ((item.question, item.answer), *item.also):
@@ -82,14 +84,14 @@ def document_texts(item: CorpusItem) -> Iterator[Document]:
             asked.setdefault(unnumbered(question), []).append(normal(answer))
     for question, answers in asked.items():
         known = tuple(dict.fromkeys(answer for answer in answers if answer))
-        yield Document(item.id, "question", question, known, key, image)
+        yield Document(item.id, "question", question, known, key, image, pictured)
         if options:
             both = f"{question} {options_text(options)}"
-            yield Document(item.id, "question+options", both, known, key, image)
+            yield Document(item.id, "question+options", both, known, key, image, pictured)
     if options:
-        yield Document(item.id, "options", options_text(options), (), key, image)
+        yield Document(item.id, "options", options_text(options), (), key, image, pictured)
     for text in _free_texts(item):
-        yield Document(item.id, "text", text, (), "", image)
+        yield Document(item.id, "text", text, (), "", image, pictured)
 
 
 def _free_texts(item: CorpusItem) -> Iterator[str]:

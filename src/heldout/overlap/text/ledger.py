@@ -16,7 +16,7 @@ from typing import Any
 from heldout.overlap.text.fields import Document
 from heldout.overlap.text.index import TextIndex
 
-LISTED = 20  # pairs of one item and one method that one shard lists
+LISTED = 10  # pairs of one item and one method that one shard lists
 _FEW = 3  # pairs listed of a text that identifies nothing
 
 
@@ -95,13 +95,14 @@ class Ledger:
         found: dict[tuple[str, int], dict[str, Any]] = {}
         for (method, entry), tally in sorted(self.tallies.items(), key=lambda one: one[0]):
             for item in self._index.entries[entry].items:
-                same = tally.answers.get(self._index.items[item].answer, 0)
+                answered = tally.answered if method == "exact" else 0  # others are like, not equal
+                same = tally.answers.get(self._index.items[item].answer, 0) if answered else 0
                 row = {
                     "benchmark_id": self._index.ids[item],
                     "method": method,
                     "pairs": tally.pairs,
                     "same_answer": same,
-                    "other_answer": max(0, tally.answered - same),
+                    "other_answer": max(0, answered - same),
                     "max_similarity": tally.best,
                     "corpus_id": tally.best_id,
                 }

@@ -13,6 +13,7 @@ from heldout.overlap.text.normalise import PROFILES, profiled
 from heldout.overlap.text.provenance import Source
 from heldout.overlap.text.relation import SAME_SOURCE, relate
 
+_DEGREES = ("none", "soft", "hard")
 SHOWN = 500  # characters of a text that travel as evidence
 
 
@@ -32,8 +33,14 @@ class SourceHits:
 def match_rows(
     index: TextIndex, ledger: Ledger, sources: Mapping[Source, SourceHits], corpus: str
 ) -> Iterator[dict[str, Any]]:
+    best: dict[tuple[str, int, str], dict[str, Any]] = {}
     for method, entry, item, pair in ledger.listed():
-        yield _row(index, corpus, method, entry, item, pair)
+        row = _row(index, corpus, method, entry, item, pair)
+        # A question, and the same question with its options, are one pair: the stronger match.
+        key = (method, item, pair.document.corpus_id)
+        if key not in best or _strength(row) > _strength(best[key]):
+            best[key] = row
+    yield from best.values()
     for source, hits in sorted(sources.items()):
         for item in index.provenance.by_source[source]:
             for corpus_id in hits.listed:
@@ -44,6 +51,10 @@ def match_rows(
                     "answer_relation": "unknown",
                     "evidence": json.dumps({"source": source.value}, ensure_ascii=False),
                 }  # fmt: skip
+
+
+def _strength(row: Mapping[str, Any]) -> tuple[int, float, int]:
+    return _DEGREES.index(row["degree"]), row["similarity"], row["field"].count("+")
 
 
 def query_rows(
@@ -82,6 +93,7 @@ def _row(
         "corpus_text": document.text[:SHOWN],
         "corpus_answers": [answer[:200] for answer in document.answers[:5]],
         "same_file_name": document.image in texts.names,
+        "pictured": document.pictured,
         "short": entry.short,
         "generic": entry.generic,
         "bits": entry.bits,

@@ -13,7 +13,7 @@ from heldout.overlap.text.fields import COMPARABLE, LONGEST, Document, document_
 from heldout.overlap.text.index import TextIndex
 from heldout.overlap.text.ledger import Ledger
 from heldout.overlap.text.ngrams import RUN
-from heldout.overlap.text.normalise import loose, mask, strict
+from heldout.overlap.text.normalise import loose, mask, same_numbers, strict
 from heldout.overlap.text.provenance import Source
 from heldout.overlap.text.rows import SHOWN, SourceHits, match_rows, query_rows
 from heldout.overlap.text.wording import same_words
@@ -27,6 +27,7 @@ COUNTS = (
 _CHARACTERS, _DOCUMENTS = 2**18, 4096  # of one batch: fits the processor's cache
 _QUOTE = 2 * RUN  # words in a row that are a quotation, whatever became of the rest
 _FEW_WORDS = 5  # words whose loss does not yet mean that a quotation breaks off
+_WORD = 40  # characters, generously
 _SLACK = 3  # words more on either side, in case some were put in
 _MARKUP = 4  # a raw text may be so many times as long as what is left of it
 
@@ -103,11 +104,14 @@ class _Scan:
             self.embedding.read(documents)
 
     def _exact(self, batch: WordBatch, documents: list[Document]) -> None:
+        """The same words and the same numbers; "T2" for "T1" is a matter of the edit pass."""
         here, which = self.index.exact.find(batch.keys())
         for place, entry in zip(here.tolist(), which.tolist(), strict=True):
             document, ours = documents[place], self.index.entries[entry]
-            if document.field in COMPARABLE[ours.field] and loose(document.text) == loose(
-                ours.text
+            if (
+                document.field in COMPARABLE[ours.field]
+                and loose(document.text) == loose(ours.text)
+                and same_numbers(document.text, ours.text)
             ):
                 self.ledger.add("exact", entry, document, 1.0)
 
@@ -121,9 +125,9 @@ class _Scan:
                 lines[found.document] = f" {loose(document.text)} "
             words = loose(self.index.entries[entry].text).split()
             stretch = " ".join(words[found.place : found.place + found.words])
-            before, there, after = lines[found.document].partition(f" {stretch} ")
-            if there:
-                window = _around(before, stretch, after, found.place, len(words))
+            at = lines[found.document].find(f" {stretch} ")
+            if at >= 0:
+                window = _around(lines[found.document], at, stretch, found.place, len(words))
                 template = found.words < len(words) and _is_template(words, window, found.words)
                 self.ledger.add(
                     "ngram", entry, document, found.containment, runs=found.runs, of=found.of,
@@ -162,9 +166,10 @@ def _is_template(words: list[str], window: list[str], stretch: int) -> bool:
     return not same_words(words, window, open_ended=True)
 
 
-def _around(before: str, stretch: str, after: str, place: int, words: int) -> list[str]:
+def _around(line: str, at: int, stretch: str, place: int, words: int) -> list[str]:
     """The words of a document where a text of so many words would stand, and a few more."""
     rest = words - place - len(stretch.split()) + _SLACK
-    reach = 40 * (place + rest + _SLACK)  # characters: no need to part a page into its words
-    head = before[-reach:].split()[-(place + _SLACK) :]
-    return [*head, *stretch.split(), *after[:reach].split()[:rest]]
+    reach = _WORD * (place + rest + _SLACK)  # no need to part a whole page into its words
+    end = at + len(stretch) + 2
+    before = line[max(0, at - reach) : at].split()[-(place + _SLACK) :]
+    return [*before, *stretch.split(), *line[end : end + reach].split()[:rest]]

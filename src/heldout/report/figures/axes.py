@@ -88,6 +88,9 @@ def _decades(low: float, high: float) -> list[float]:
     found = [10.0**power for power in range(last, first - 1, -every)][::-1]
     if last - first > 2:
         return found
+    if last <= first:  # about one decade: its round values
+        steps = [step * 10.0**power for power in (first - 1, first) for step in (1, 2, 3, 5, 7)]
+        return [value for value in steps if low <= value <= high]
     # Few decades: a third mark in each, where the eye expects the middle.
     return sorted(
         {*found, *(3 * 10.0**p for p in range(first - 1, last + 1) if low <= 3 * 10.0**p <= high)}

@@ -63,7 +63,7 @@ def distance_histogram(
         marks.append(path(outline, stroke=SERIES[0], fill=SERIES[0], opacity=0.22))
     marks.append(line(axes.x(tau), axes.top, axes.x(tau), floor, stroke=ALARM, width=2))
     flagged = f"{int((near < tau).sum()):,} of {len(near):,} closer"
-    label = f"τ({alpha:g}) = {tau:.4f}" if alpha is not None else f"τ = {tau:.4f}"
+    label = f"τ({alpha:.2g}) = {tau:.4f}" if alpha is not None else f"τ = {tau:.4f}"
     side = "start" if axes.x(tau) < axes.width * 0.6 else "end"
     at = axes.x(tau) + (7 if side == "start" else -7)
     marks.append(text(at, axes.top + 14, label, fill=ALARM, anchor=side, weight=600, halo=True))

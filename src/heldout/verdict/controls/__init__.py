@@ -6,6 +6,7 @@ from heldout.verdict.controls.gain import GainFit, fit_gains
 from heldout.verdict.controls.inflation import Inflation, overlap_inflation
 from heldout.verdict.controls.orders import OrderResult, ablate_orders, adjusted_trend
 from heldout.verdict.controls.strata import Stratum, by_stratum
+from heldout.verdict.controls.structure import Within, trend_within_fields
 
 __all__ = [
     "Composition",
@@ -14,6 +15,7 @@ __all__ = [
     "Inflation",
     "OrderResult",
     "Stratum",
+    "Within",
     "ablate_orders",
     "adjusted_trend",
     "against_baseline",
@@ -21,4 +23,5 @@ __all__ = [
     "fit_gains",
     "overlap_inflation",
     "sweep_cohort",
+    "trend_within_fields",
 ]

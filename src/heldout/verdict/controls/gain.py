@@ -2,7 +2,9 @@
 
 score of model m on item i = gain_m × easiness_i + offset_m + noise + contamination (the published
 Equation 1), so Δ = (gain_m - median gain) × easiness_i + (offset gap) + … (Equation 2). Easiness is
-taken from the other models alone: what only the target finds easy cannot explain itself away.
+taken from the other models alone: what only the target finds easy cannot explain itself away. It is 0
+at the hardest tenth of the items, so that the offset is how a model does where nothing is easy; only
+the gain's part counts as explained, because memory of everything would look like an offset.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ class GainFit(NamedTuple):
     offset_gap: float
     fit: float  # R² of the target's scores on easiness
     tail_rate: float  # observed share of Δ above the threshold
-    tail_predicted: float  # share that gain and offset gaps alone put there
+    tail_predicted: float  # share that the gain gap alone puts there
 
     @property
     def explained(self) -> float:
@@ -42,7 +44,7 @@ def fit_gains(scores: Floats, models: list[str], *, tail: float = 100.0) -> list
         median_offset = float(np.median([line[1] for line in lines]))
         gap, shift = gain - median_gain, offset - median_offset
         delta = scores[row] - np.median(others, axis=0)
-        predicted = gap * easiness + shift
+        predicted = gap * easiness
         fits.append(
             GainFit(
                 model, gain, offset, gap, shift, fit,
@@ -58,6 +60,7 @@ def _easiness(others: Floats) -> Floats:
     weights = np.linalg.eigh(centred @ centred.T)[1][:, -1]
     weights = weights * (1.0 if weights.sum() >= 0 else -1.0)
     direction = weights @ centred
+    direction = direction - np.quantile(direction, 0.1)
     spread = float(direction.std())
     return np.asarray(direction / (spread if spread > 0 else 1.0), dtype=np.float64)
 

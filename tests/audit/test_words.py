@@ -1,0 +1,246 @@
+"""heldout overlap --text --gate from one end to the other, on small corpora made here."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import subprocess
+import sys
+import tarfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+from xml.etree import ElementTree
+
+import pytest
+
+from heldout.cli import main
+from heldout.store import Run
+
+Picture = Callable[..., bytes]
+LONG = [
+    "Which vascular structure is most likely occluded in this patient with acute aphasia?",
+    "What does the arrow in the upper left lobe of the second radiograph point to?",
+    "How many calcified nodules are visible below the diaphragm in the coronal section?",
+    "Which stain was used for the fibrous tissue that surrounds the central granuloma?",
+]
+HOSTILE = f"<script>alert(1)</script><img src=x onerror=alert(2)> {LONG[2]} \x1b[31m ]]>"
+
+
+class Told(NamedTuple):
+    code: int
+    out: str
+
+
+@pytest.fixture
+def heldout(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., Told]:
+    """The command in this process."""
+
+    def call(*arguments: str | Path) -> Told:
+        monkeypatch.setattr("sys.argv", ["heldout", *map(str, arguments)])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        captured = capsys.readouterr()
+        code = ended.value.code if isinstance(ended.value.code, int) else 0
+        assert code in (0, 1), captured.err
+        return Told(code, captured.out)
+
+    return call
+
+
+@pytest.fixture
+def data(tmp_path: Path, picture: Picture) -> Path:
+    """Four pictures with a question each; a training table with pictures, and a folder of words."""
+    for number in range(8):
+        (tmp_path / f"{number}.png").write_bytes(picture(number))
+    answers = ["middle cerebral artery", "a cavity", "seven", "trichrome"]
+    ours = [
+        {"id": f"b{k}", "image": f"{k}.png", "question": LONG[k], "answer": answers[k]}
+        for k in range(4)
+    ]
+    train = [
+        {"id": "full", "image": "0.png", "question": LONG[0], "answer": answers[0]},
+        {"id": "picture", "image": "1.png", "question": "What organ is it?", "answer": "lung"},
+        {"id": "none", "image": "7.png", "question": "Is it normal?", "answer": "yes"},
+    ]
+    for name, rows in (("bench", ours), ("train", train)):
+        text = "".join(json.dumps(row) + "\n" for row in rows)
+        (tmp_path / f"{name}.jsonl").write_text(text)
+    words = tmp_path / "words"
+    words.mkdir()
+    page = f"An exam of last year.\n\n{HOSTILE}\n\nThe answer is on the next page."
+    (words / "page.html").write_text(page)
+    lines = [
+        "{ not JSON",
+        *(json.dumps({"text": f"Unrelated words, number {k}."}) for k in range(150)),
+    ]
+    lines[40:40] = [json.dumps({"id": "hit", "question": LONG[3], "answer": answers[3]})]
+    (words / "part.jsonl.gz").write_bytes(gzip.compress("\n".join(lines).encode()))
+    return tmp_path
+
+
+def overlap(data: Path, *corpora: str) -> list[str | Path]:
+    against = [part for name in corpora for part in ("--against", f"{name}={data / name}")]
+    if "train" in corpora:
+        against[against.index(f"train={data / 'train'}")] += ".jsonl"
+    return ["overlap", data / "bench.jsonl", *against, "--out", data / "run", "--workers", "1"]
+
+
+def test_words_and_pictures_join_and_shut_the_gate(
+    data: Path, heldout: Callable[..., Told]
+) -> None:
+    done = heldout(*overlap(data, "train", "words"), "--text", "--gate", "--json")
+    told = json.loads(done.out)
+    assert done.code == 1
+    statuses = {claim["id"]: claim["status"] for claim in told["claims"]}
+    assert statuses == {
+        "overlap/train": "survives",
+        "text/train": "survives",
+        "overlap/words": "not testable",
+        "text/words": "survives",
+    }
+    run = Run.open(data / "run")
+    rows = run.read_table("leaks").to_pylist()
+    leaks = {(row["benchmark_id"], row["corpus"]): row["modality"] for row in rows}
+    assert leaks == {
+        ("b0", "train"): "full",
+        ("b1", "train"): "image only",
+        ("b2", "words"): "text only",
+        ("b3", "words"): "text only",
+    }
+    ids = (data / "run/gate/remove_ids.txt").read_text().splitlines()
+    assert ids == ["train\tfull", "train\tpicture", "words\tpage.html", "words\tpart.jsonl.gz/hit"]
+    suite = ElementTree.parse(data / "run/gate/junit.xml").getroot()
+    assert [case.get("name") for case in suite.iter("testcase")] == ["bench"]
+    (failure,) = suite.iter("failure")
+    assert "4 of 4 items" in (failure.get("message") or "")
+    assert told["gate"]["passed"] is False
+    # One line in 152 is no JSON: named, and too few to say that the corpus was not read.
+    dropped = [(row["id"], row["reason"]) for row in run.read_table("dropped").to_pylist()]
+    assert dropped.count(("part.jsonl.gz line 1", "not JSON")) == 1
+    assert told["gate"]["benchmarks"][0]["problems"] == []
+
+
+def test_the_report_shows_words_and_hostile_ones_as_text(
+    data: Path, heldout: Callable[..., Told]
+) -> None:
+    heldout(*overlap(data, "words"), "--text")
+    page = (data / "run/report.html").read_text()
+    assert "The words of words" in page
+    assert "page.html" in page
+    assert "<script" not in page
+    assert "<img src=x" not in page
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in page
+    assert '<span class="answer">No.</span>' in page
+
+
+def test_a_run_without_text_forgets_the_words(data: Path, heldout: Callable[..., Told]) -> None:
+    heldout(*overlap(data, "train"), "--text", "--gate")
+    assert "The words of train" in (data / "run/report.html").read_text()
+    done = heldout(*overlap(data, "train"), "--gate", "--json")
+    claims = [claim["id"] for claim in json.loads(done.out)["claims"]]
+    assert claims == ["overlap/train"]
+    assert "The words of train" not in (data / "run/report.html").read_text()
+    assert not (data / "run/tables/text_matches.parquet").exists()
+    assert Run.open(data / "run").manifest()["text"] == {}
+
+
+def test_a_clean_corpus_of_words_opens_the_gate_and_settles_the_question(
+    data: Path, heldout: Callable[..., Told]
+) -> None:
+    clean = data / "clean"
+    clean.mkdir()
+    (clean / "a.txt").write_text("Nothing of this was ever asked in any exam about pictures.")
+    done = heldout(*overlap(data, "clean"), "--text", "--gate", "--json")
+    claims = json.loads(done.out)["claims"]
+    assert done.code == 0
+    assert [(claim["id"], claim["status"]) for claim in claims] == [
+        ("overlap/clean", "not testable"),
+        ("text/clean", "clean"),
+    ]
+    assert claims[0]["sentence"] == "bench and clean have no images to compare."
+    assert claims[0]["why"] == "no item of clean has an image (1 read)"
+    page = (data / "run/report.html").read_text()
+    assert '<span class="answer">As far as words go, yes.</span>' in page
+    assert page.index("has its own words among") < page.index("have no images to compare")
+
+
+def test_images_that_are_missing_are_not_a_corpus_without_images(
+    data: Path, heldout: Callable[..., Told]
+) -> None:
+    row = {"id": "x", "image": "gone.png", "question": "What is it?", "answer": "a thing"}
+    (data / "train.jsonl").write_text(json.dumps(row) + "\n")
+    done = heldout(*overlap(data, "train"), "--text", "--gate", "--json")
+    told = json.loads(done.out)
+    assert told["claims"][0]["sentence"] == "bench and train could not be compared."
+    assert "It could not be settled." in (data / "run/report.html").read_text()
+    assert done.code == 1
+    assert told["gate"]["benchmarks"][0]["problems"]
+
+
+SHARDS = 30
+
+
+@pytest.fixture
+def tars(tmp_path: Path, picture: Picture) -> Path:
+    """A corpus of 30 tars: one picture each, and enough words to be caught reading them."""
+    row = {"id": "b", "image": "b.png", "question": LONG[0], "answer": "yes"}
+    (tmp_path / "b.png").write_bytes(picture(99))
+    (tmp_path / "bench.jsonl").write_text(json.dumps(row) + "\n")
+    (tmp_path / "tars").mkdir()
+    for number in range(SHARDS):
+        text = " ".join(f"word{k * number % 9973}" for k in range(8000))
+        files: dict[str, bytes] = {
+            "0.png": picture(number % 3),
+            "0.txt": (text + (f" {LONG[0]}" if number % 7 == 0 else "")).encode(),
+        }
+        with tarfile.open(tmp_path / f"tars/{number:03d}.tar", "w") as tar:
+            for name, content in files.items():
+                member = tarfile.TarInfo(name)
+                member.size = len(content)
+                tar.addfile(member, io.BytesIO(content))
+    return tmp_path
+
+
+def finished(run: Path) -> dict[str, int]:
+    folder = run / "stages/text/tars"
+    if not folder.exists():
+        return {}
+    return {p.name: p.stat().st_ino for p in folder.iterdir() if not p.name.startswith(".")}
+
+
+def tables(run: Path) -> dict[str, Any]:
+    names = ("text_matches", "text_queries", "leaks", "dropped")
+    return {name: Run.open(run).read_table(name).to_pylist() for name in names}
+
+
+def test_a_killed_text_search_goes_on_where_it_was(
+    tars: Path, heldout: Callable[..., Told]
+) -> None:
+    def arguments(run: Path) -> list[str]:
+        return [
+            "overlap", str(tars / "bench.jsonl"), "--against", f"tars={tars / 'tars'}", "--exact",
+            "--text", "--workers", "1", "--out", str(run),
+        ]  # fmt: skip
+
+    killed, whole = tars / "killed", tars / "whole"
+    command = [sys.executable, "-m", "heldout", *arguments(killed)]
+    scan = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline and scan.poll() is None and len(finished(killed)) < 3:
+        time.sleep(0.002)
+    scan.kill()
+    scan.wait()
+    before = finished(killed)
+    assert 0 < len(before) < SHARDS, "the kill came while no work was left"
+    for run in (killed, whole):
+        heldout(*arguments(run))
+    after = finished(killed)
+    assert len(after) == SHARDS
+    assert before.items() <= after.items(), "a finished shard was lost or done again"
+    assert tables(killed) == tables(whole)
+    assert len(tables(whole)["text_matches"]) == 5

@@ -1,0 +1,181 @@
+"""heldout overlap with calibration flags, heldout report on what it left, heldout matrix over runs."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from PIL import Image
+from typer.testing import CliRunner
+
+from heldout.cli.app import app
+from heldout.errors import InputError
+
+pytest.importorskip("cv2", reason="registration needs heldout[vision]")
+
+Picture = Callable[..., bytes]
+
+
+def call(*arguments: str) -> Any:
+    result = CliRunner().invoke(app, [*arguments, "--json"], catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A corpus of noise, a benchmark of which four pictures are in it re-saved, clean controls."""
+    root = tmp_path_factory.mktemp("data")
+
+    def noise(seed: int) -> Image.Image:
+        import numpy as np
+
+        pixels = np.random.default_rng(seed).integers(0, 256, (12, 12), dtype=np.uint8)
+        return Image.fromarray(pixels).resize((96, 96), Image.Resampling.BICUBIC)
+
+    def save(folder: str, name: str, image: Image.Image, **options: Any) -> None:
+        (root / folder).mkdir(exist_ok=True)
+        buffer = io.BytesIO()
+        image.save(buffer, "JPEG" if options else "PNG", **options)
+        (root / folder / name).write_bytes(buffer.getvalue())
+
+    for seed in range(150):
+        save("corpus", f"{seed:03d}.png", noise(seed))
+    for seed in range(12):
+        save("bench", f"{seed:02d}.png", noise(seed if seed < 4 else 1000 + seed))
+    for seed in range(4):  # what is in the corpus is a JPEG of them
+        save("corpus", f"{seed:03d}.png", noise(seed), quality=80)
+    for seed in range(60):
+        save("clean", f"{seed:02d}.png", noise(2000 + seed))
+    save("clean", "in-the-corpus.png", noise(77))
+    save("clean", "in-the-benchmark.png", noise(1005))
+    return root
+
+
+@pytest.fixture(scope="module")
+def run(folders: Path) -> Path:
+    out = folders / "run"
+    call("overlap", str(folders / "bench"), "--against", f"web={folders / 'corpus'}", "--encoder",
+         "pixels", "--nearest", "1", "--alpha", "0.05", "--control",
+         f"clean={folders / 'clean'}:in-domain", "--workers", "1", "--out", str(out))  # fmt: skip
+    return out
+
+
+def test_planted_copies_are_near_beyond_the_null_and_explain_it(run: Path) -> None:
+    claims = {one["id"]: one for one in json.loads((run / "claims.json").read_text())["claims"]}
+    assert claims["overlap/web"]["status"] == "survives"
+    near = claims["nearness/web"]
+    assert near["status"] == "re-attributed"
+    assert "Proven copies explain it" in near["sentence"]
+    found = json.loads((run / "calibration.json").read_text())
+    assert found["schema_version"] == 1
+    (one,) = found["calibrations"]
+    assert 4 <= len(one["flagged"]) <= 6  # the four, and what α = .05 flags of eight others
+    assert one["null"]["images"] == 150
+    (control,) = one["controls"]
+    assert (control["images"], control["at_alpha"]["fires"]) == (60, False)
+
+
+def test_control_pictures_that_control_nothing_are_listed(run: Path) -> None:
+    import polars as pl
+
+    dropped = pl.read_parquet(run / "tables/dropped.parquet")
+    mine = dropped.filter(pl.col("stage") == "calibration")
+    assert dict(mine.select("id", "reason").iter_rows()) == {
+        "in-the-corpus.png": "is in the corpus",
+        "in-the-benchmark.png": "in the benchmark itself",
+    }
+
+
+def test_the_report_draws_it_and_rebuilds_it_from_the_run_alone(run: Path, folders: Path) -> None:
+    before = {
+        name: (run / name).read_bytes()
+        for name in ("calibration.json", "claims.json", "findings.json", "report.html")
+    }
+    (folders / "corpus").rename(folders / "gone")
+    try:
+        call("report", str(run))
+    finally:
+        (folders / "gone").rename(folders / "corpus")
+    assert {name: (run / name).read_bytes() for name in before} == before
+    for kind in ("histogram", "sweep"):
+        assert (run / f"figures/nearness-1-{kind}.svg").read_text().startswith("<svg")
+    page = before["report.html"].decode()
+    assert page.count("<svg") == 2
+    assert "Distance to the nearest corpus image" in page
+    assert "Flag fraction against α" in page
+    assert "clean (in domain control)" in page
+    assert "http://" not in page.replace("http://www.w3.org/2000/svg", "")
+
+
+def test_a_run_without_an_encoder_forgets_its_calibration(folders: Path, run: Path) -> None:
+    out = folders / "again"
+    flags = ("overlap", str(folders / "bench"), "--against", f"web={folders / 'clean'}",
+             "--workers", "1", "--out", str(out))  # fmt: skip
+    with_encoder = call(*flags, "--encoder", "pixels", "--nearest", "1")
+    assert [one["id"] for one in with_encoder["claims"]] == ["overlap/web", "nearness/web"]
+    without = call(*flags)
+    assert [one["id"] for one in without["claims"]] == ["overlap/web"]
+    assert json.loads((out / "calibration.json").read_text())["calibrations"] == []
+
+
+def test_a_second_encoder_is_calibrated_by_itself_and_compared(folders: Path) -> None:
+    torch = pytest.importorskip("torch", reason="the second encoder is a TorchScript file")
+    torch.manual_seed(0)
+    network = torch.nn.Sequential(torch.nn.Conv2d(3, 16, 8, 8), torch.nn.Flatten()).eval()
+    file = folders / "small.pt"
+    torch.jit.trace(network, torch.zeros(1, 3, 64, 64)).save(str(file))
+    out = folders / "two"
+    found = call("overlap", str(folders / "bench"), "--against", f"web={folders / 'corpus'}",
+                 "--encoder", "pixels", "--nearest", "1", "--alpha", "0.05", "--workers", "1",
+                 "--second-encoder", f"torchscript:{file}#size=64", "--out", str(out))  # fmt: skip
+    ids = [one["id"] for one in found["claims"]]
+    assert ids[:2] == ["overlap/web", "nearness/web"]
+    assert ids[2].startswith("nearness/web/torchscript:small.pt@")
+    first, second = json.loads((out / "calibration.json").read_text())["calibrations"]
+    assert first["encoder"] != second["encoder"]
+    assert first["threshold"]["value"] != second["threshold"]["value"]
+    page = (out / "report.html").read_text()
+    assert "Do the encoders agree?" in page
+    tests = [one for one in found["findings"] if one["p"] is not None]
+    assert len(tests) == 4
+    assert all(one["p_adjusted"] >= one["p"] for one in tests)  # one family, both encoders
+
+
+def test_calibration_flags_without_an_encoder_are_refused(folders: Path) -> None:
+    with pytest.raises(InputError, match="add --encoder"):
+        call("overlap", str(folders / "bench"), "--against", f"web={folders / 'corpus'}", "--out",
+             str(folders / "z"), "--null", str(folders / "clean"))  # fmt: skip
+
+
+@pytest.mark.parametrize("text", ["clean", "a=b", "a=b:near", "a=b:"])
+def test_a_control_that_does_not_say_its_domain_is_refused(folders: Path, text: str) -> None:
+    with pytest.raises(InputError, match="expected NAME=SOURCE:in-domain"):
+        call("overlap", str(folders / "bench"), "--against", f"web={folders / 'corpus'}",
+             "--encoder", "pixels", "--control", text, "--out", str(folders / "no"))  # fmt: skip
+
+
+def test_the_matrix_of_runs(folders: Path, run: Path) -> None:
+    out = folders / "matrix"
+    found = call("matrix", str(run), "--out", str(out))
+    cells = {(one["unit"], one["kind"]): one for one in found["cells"]}
+    copies = cells["images", "copy"]
+    assert (copies["leaked"], copies["n"], copies["scope"]) == (4, 12, "inter")
+    assert copies["low"] < copies["rate"] < copies["high"]
+    assert (
+        cells["images", "same image"]["leaked"] + cells["images", "transformed copy"]["leaked"] == 4
+    )
+    page = (out / "matrix.html").read_text()
+    assert page.count("<svg") == 4
+    assert json.loads((out / "matrix.json").read_text()) == found
+    assert (out / "figures/matrix-same-image.svg").read_text().startswith("<svg")
+    intra = call("matrix", str(run), "--dataset", "web=x", "--dataset", "bench=x")
+    assert {one["scope"] for one in intra["cells"]} == {"intra"}
+    with pytest.raises(InputError, match="both compare 'bench' with 'web'"):
+        call("matrix", str(run), str(run))
+    with pytest.raises(InputError, match="no benchmark or corpus of these runs has that name"):
+        call("matrix", str(run), "--dataset", "who=x")

@@ -1,0 +1,141 @@
+"""sanitize and impact as a stranger meets them."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from heldout.cli import main
+
+
+class Told(NamedTuple):
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+@pytest.fixture
+def heldout(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., Told]:
+    """The command in this process: starting one for every call would take the suite minutes."""
+
+    def call(*arguments: str | Path) -> Told:
+        monkeypatch.setattr("sys.argv", ["heldout", *map(str, arguments)])
+        monkeypatch.setenv("COLUMNS", "120")
+        with pytest.raises(SystemExit) as ended:
+            main()
+        captured = capsys.readouterr()
+        code = ended.value.code
+        return Told(code if isinstance(code, int) else 0, captured.out, captured.err)
+
+    return call
+
+
+def png(seed: int) -> bytes:
+    buffer = io.BytesIO()
+    pixels = np.random.default_rng(seed).integers(0, 256, (16, 24, 3), dtype=np.uint8)
+    Image.fromarray(pixels).save(buffer, "PNG")
+    return buffer.getvalue()
+
+
+@pytest.fixture
+def scanned(tmp_path: Path, heldout: Callable[..., Told]) -> Path:
+    """test shares pictures 4 and 5 of 6 with train; both have two questions a picture."""
+    (tmp_path / "images").mkdir()
+    for number in range(10):
+        (tmp_path / f"images/{number}.png").write_bytes(png(number))
+    for split, numbers in (("test", range(6)), ("train", range(4, 10))):
+        lines = [
+            json.dumps({"id": f"{split}{n}{k}", "image": f"{n}.png", "question": f"{split} {k}?",
+                        "answer": "a" * n + k})
+            for n in numbers
+            for k in "xy"
+        ]  # fmt: skip
+        (tmp_path / f"{split}.jsonl").write_text("\n".join(lines))
+    done = heldout(
+        "overlap", f"{tmp_path}#split=test", "--against", f"train={tmp_path}#split=train",
+        "--out", tmp_path / "run", "--workers", "1",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return tmp_path
+
+
+def test_sanitize_tells_what_it_did_and_check_agrees(
+    scanned: Path, heldout: Callable[..., Told]
+) -> None:
+    test, train, out = f"{scanned}#split=test", f"{scanned}#split=train", scanned / "out"
+    done = heldout("sanitize", test, "--run", scanned / "run", "--out", out)
+    assert done.returncode == 0, done.stderr
+    assert "removed: image leaked" in done.stdout
+    assert "caution: only 4 images are left" in done.stdout
+    checked = heldout("check", out / "clean/test.jsonl", "--split-of", train, "--json")
+    rules = {problem["rule"] for problem in json.loads(checked.stdout)["problems"]}
+    assert "shared-images" not in rules
+    again = heldout("sanitize", test, "--run", scanned / "run", "--out", scanned / "b", "--json")
+    assert json.loads(again.stdout)["clean"]["items"] == 8
+
+
+def test_resplit_shares_nothing(scanned: Path, heldout: Callable[..., Told]) -> None:
+    done = heldout(
+        "sanitize", f"{scanned}#split=test", "--resplit", f"{scanned}#split=train",
+        "--out", scanned / "new",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "images that two splits share: 0" in done.stdout
+    clean = scanned / "new/clean"
+    checked = heldout(
+        "check", f"{clean}#split=test", "--split-of", f"{clean}#split=train", "--json"
+    )
+    found = json.loads(checked.stdout)
+    assert not {"shared-images", "shared-questions"} & {p["rule"] for p in found["problems"]}
+
+
+def test_impact_prints_the_table_and_keeps_it(scanned: Path, heldout: Callable[..., Told]) -> None:
+    rows = ["id,correct"] + [f"test{n}{k},{int(n > 2)}" for n in range(6) for k in "xy"]
+    (scanned / "m.csv").write_text("\n".join([*rows, "nobody,1"]))
+    done = heldout("impact", scanned / "m.csv", "--run", scanned / "run")
+    assert done.returncode == 0, done.stderr
+    lines = [line.split() for line in done.stdout.splitlines()]
+    leaked = next(line for line in lines if line[:1] == ["leaked"])
+    assert leaked[1:5] == ["hard", "4", "2", "100.0"]
+    assert leaked[-3:] == ["+50.0", "[too", "few]"]
+    assert "too few clusters leaked (2) for an interval" in done.stdout
+    assert "left out: unknown item 1" in done.stdout
+    kept = json.loads((scanned / "run/impact.json").read_text())
+    assert kept["impacts"][0]["owed"][0]["value"] == pytest.approx(6 / 12 - 2 / 8)
+    printed = heldout("impact", scanned / "m.csv", "--run", scanned / "run", "--json")
+    assert json.loads(printed.stdout) == kept
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["sanitize", "{0}#split=test", "--out", "{0}/out"], "needs --run RUN"),
+        (["sanitize", "{0}#split=test", "--run", "{0}/run", "--out", "{0}/out", "--policy", "hard"],
+         "expected one of same-image, soft, full, down-weight"),
+        (["sanitize", "{0}#split=test", "--run", "{0}/images", "--out", "{0}/out"], "not a run folder"),
+        (["sanitize", "{0}#split=train", "--run", "{0}/run", "--out", "{0}/out"], "was made for"),
+        (["sanitize", "vqa-rad", "--run", "{0}/run", "--out", "{0}/out"], "comes from the hub"),
+        (["sanitize", "{0}#split=test", "--resplit", "{0}#split=test", "--out", "{0}/out"],
+         "names say which split they are"),
+        (["sanitize", "{0}#split=test", "--resplit", "{0}#split=train", "--stratify", "organ",
+          "--out", "{0}/out"], "no item has this column"),
+        (["impact", "{0}/gone.csv", "--run", "{0}/run"], "does not exist"),
+    ],
+)  # fmt: skip
+def test_bad_input_gets_a_sentence(
+    scanned: Path, heldout: Callable[..., Told], arguments: list[str], told: str
+) -> None:
+    answer = heldout(*(part.format(scanned) for part in arguments))
+    assert answer.returncode == 2, answer.stdout + answer.stderr
+    assert told in " ".join(answer.stderr.split())
+    assert "Traceback" not in answer.stderr
+    assert not (scanned / "out").exists()

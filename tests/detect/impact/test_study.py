@@ -1,0 +1,296 @@
+"""Impact of leaks on scores: subsets, figures, published values, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from heldout.detect.impact import Impact, Line, study_impact
+from heldout.detect.impact.grade import is_correct
+from heldout.detect.impact.subsets import matched_draws
+from heldout.errors import InputError
+from heldout.store import Run, make_table
+
+
+def make_run(
+    folder: Path, items: Sequence[dict[str, Any]], matches: Sequence[dict[str, Any]]
+) -> Run:
+    """A run folder as a scan leaves it, of items and matches made by hand."""
+    run = Run.create(folder, command=["test"])
+    run.update("inputs", {"benchmark": {"name": "bench", "fingerprint": "0", "items": len(items)}})
+    run.write_table("items", make_table("items", (
+        {"position": place, "cluster": one["benchmark_id"], "question": "q", "options": [],
+         "answer": "yes", "image_names": [], "image_digests": ["x"], "metadata": "{}", **one}
+        for place, one in enumerate(items)
+    )))  # fmt: skip
+    run.write_table("matches", make_table("matches", (
+        {"image_index": 0, "corpus": "train", "corpus_id": "c", "method": "bytes", "similarity": 1.0,
+         "degree": "hard", "relation": "same image", "transform": "none", "modality": "image only",
+         "label_relation": "unknown", "evidence": "{}", **one}
+        for one in matches
+    )))  # fmt: skip
+    return run
+
+
+def line(impact: Impact, subset: str, leakage: str, measure: str = "accuracy") -> Line:
+    found = [
+        one
+        for one in impact.lines
+        if (one.subset, one.leakage, one.measure) == (subset, leakage, measure)
+    ]
+    assert len(found) == 1
+    return found[0]
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    """Forty images with two questions: ten leaked (five with the same, five with another label), five
+    more near-identical."""
+    items = [{"benchmark_id": f"{n}{k}", "cluster": f"i{n}"} for n in range(40) for k in "ab"]
+    matches: list[dict[str, Any]] = []
+    for n in range(10):
+        label = "same" if n < 5 else "different"
+        matches += [{"benchmark_id": f"{n}{k}", "label_relation": label} for k in "ab"]
+    for n in range(10, 15):
+        matches += [
+            {"benchmark_id": f"{n}{k}", "relation": "same view, other subject", "degree": "soft"}
+            for k in "ab"
+        ]
+    matches.append({"benchmark_id": "20a", "relation": "unrelated", "degree": "none"})
+    return make_run(tmp_path / "run", items, matches)
+
+
+def write(path: Path, rows: Sequence[dict[str, Any]]) -> Path:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def right(n: int) -> bool:
+    """Same label: always right; other label: never; the rest alternates."""
+    return n < 5 or (n >= 10 and n % 2 == 0)
+
+
+def test_the_published_table_by_hand(run: Run, tmp_path: Path) -> None:
+    rows = [{"id": f"{n}{k}", "correct": right(n)} for n in range(40) for k in "ab"]
+    impact = study_impact(run, [write(tmp_path / "m.jsonl", rows)]).impacts[0]
+    assert impact.model == "m"
+    assert line(impact, "original", "").value == pytest.approx(20 / 40)
+    names = ("non-leaked", "leaked", "same label", "different label")
+    hard = {name: line(impact, name, "hard") for name in names}
+    assert [(one.items, one.clusters) for one in hard.values()] == [
+        (60, 30),
+        (20, 10),
+        (10, 5),
+        (10, 5),
+    ]
+    assert [one.value for one in hard.values()] == pytest.approx([0.5, 0.5, 1.0, 0.0])
+    assert hard["same label"].gain == pytest.approx(0.5)
+    assert hard["same label"].interval is not None  # 5 of 5 is no certainty
+    assert hard["same label"].interval.low < 0.6
+    assert hard["same label"].gain_interval is None  # five images are too few for a difference
+    soft = line(impact, "non-leaked", "soft")
+    assert (soft.items, soft.value) == (50, pytest.approx(12 / 25))
+    assert line(impact, "leaked", "soft").items == 10
+    shown = [one.subset for one in impact.lines if one.leakage == "soft"]
+    assert shown == ["non-leaked", "leaked", "random"]
+    owed = {one.leakage: one for one in impact.owed}
+    assert owed["hard"].value == pytest.approx(0.0)
+    assert owed["hard"].interval is not None
+    assert owed["soft"].value == pytest.approx(0.5 - 12 / 25)
+    assert owed["soft"].interval is not None  # 15 images leaked one way or the other
+
+
+def test_random_subsets_are_whole_clusters_of_the_leaked_size(run: Run, tmp_path: Path) -> None:
+    rows = [{"id": f"{n}{k}", "correct": right(n)} for n in range(40) for k in "ab"]
+    path = write(tmp_path / "m.jsonl", rows)
+    impact = study_impact(run, [path]).impacts[0]
+    random = line(impact, "random", "hard")
+    assert (random.items, random.clusters) == (20, 10)
+    assert random.sd is not None and random.sd > 0
+    assert study_impact(run, [path]).impacts[0].lines == impact.lines
+    assert study_impact(run, [path], seed=1).impacts[0].lines != impact.lines
+    clusters = [
+        name for name, size in (("a", 5), ("b", 3), ("c", 4), ("d", 9)) for _ in range(size)
+    ]
+    for mask in matched_draws(clusters, 8, 20, np.random.default_rng(0)):
+        chosen = {name for name, kept in zip(clusters, mask, strict=True) if kept}
+        assert mask.sum() == sum(clusters.count(name) for name in chosen)
+        assert 3 <= mask.sum() <= 13
+
+
+def test_retrieval_and_log_likelihood(run: Run, tmp_path: Path) -> None:
+    ranks = [{"id": f"{n}{k}", "rank": 1 if n < 10 else 7} for n in range(40) for k in "ab"]
+    impact = study_impact(run, [write(tmp_path / "r.jsonl", ranks)]).impacts[0]
+    assert [line(impact, "leaked", "hard", f"R@{k}").value for k in (1, 5, 10)] == [1.0, 1.0, 1.0]
+    assert [line(impact, "non-leaked", "hard", f"R@{k}").value for k in (1, 5, 10)] == [
+        0.0,
+        0.0,
+        1.0,
+    ]
+    likely = [{"id": f"{n}{k}", "loglik": -float(n)} for n in range(40) for k in "ab"]
+    impact = study_impact(run, [write(tmp_path / "l.jsonl", likely)]).impacts[0]
+    assert line(impact, "leaked", "hard", "log-likelihood").value == pytest.approx(-4.5)
+    assert impact.owed[0].value == pytest.approx(-19.5 - -24.5)
+    assert impact.owed[0].interval is not None
+    assert impact.owed[0].interval.low > 0
+
+
+def test_a_baseline_that_cannot_have_seen_it_takes_difficulty_out(run: Run, tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    hardness = {f"{n}{k}": (2.0 if n < 10 else 0.0) + rng.normal() for n in range(40) for k in "ab"}
+    files = {}
+    for name in ("model", "baseline"):  # leaked items are easier for both
+        rows = [{"id": one, "loglik": value + rng.normal() / 3} for one, value in hardness.items()]
+        files[name] = write(tmp_path / f"{name}.jsonl", rows)
+    naive = study_impact(run, [files["model"]]).impacts[0].owed[0]
+    assert naive.interval is not None and naive.interval.low > 0  # would be called contaminated
+    against = study_impact(run, [files["model"]], baseline=files["baseline"]).impacts[0]
+    assert against.model == "model - baseline"
+    assert against.owed[0].interval is not None
+    assert against.owed[0].interval.low < 0 < against.owed[0].interval.high
+
+
+def test_everything_left_out_has_a_reason(run: Run, tmp_path: Path) -> None:
+    rows: list[dict[str, Any]] = [{"id": f"{n}{k}", "score": 0.5} for n in range(39) for k in "ab"]
+    rows += [{"id": "39a", "score": float("nan")}, {"id": "stranger", "score": 1.0}]
+    study = study_impact(run, [write(tmp_path / "m.jsonl", rows)])
+    assert study.impacts[0].items == 78
+    reasons = {drop.id: drop.reason for drop in study.dropped["m"]}
+    assert reasons == {"39a": "no prediction", "39b": "no prediction", "stranger": "unknown item"}
+
+
+def test_items_nobody_could_compare_are_not_called_clean(tmp_path: Path) -> None:
+    items = [
+        {"benchmark_id": f"{n}", "image_digests": [""] if n == 3 else ["x"]} for n in range(20)
+    ]
+    run = make_run(tmp_path / "run", items, [{"benchmark_id": "0"}])
+    rows = [{"id": f"{n}", "correct": 1} for n in range(20)]
+    study = study_impact(run, [write(tmp_path / "m.jsonl", rows)])
+    assert line(study.impacts[0], "non-leaked", "hard").items == 18
+    assert [drop.reason for drop in study.dropped["m"]] == ["image not compared"]
+
+
+def test_nothing_leaked_and_everything_leaked_are_shown_as_empty(tmp_path: Path) -> None:
+    items = [{"benchmark_id": f"{n}"} for n in range(12)]
+    rows = [{"id": f"{n}", "correct": n % 2} for n in range(12)]
+    path = write(tmp_path / "m.jsonl", rows)
+    none = study_impact(make_run(tmp_path / "none", items, []), [path]).impacts[0]
+    assert line(none, "leaked", "hard").value is None
+    assert line(none, "random", "hard").value is None
+    assert none.owed == []
+    every = make_run(tmp_path / "all", items, [{"benchmark_id": f"{n}"} for n in range(12)])
+    impact = study_impact(every, [path]).impacts[0]
+    assert line(impact, "non-leaked", "hard").value is None
+    assert impact.owed == []
+
+
+def test_predictions_are_graded_strictly_and_models_kept_apart(tmp_path: Path) -> None:
+    items = [{"benchmark_id": f"{n}", "answer": "no", "options": ["yes", "no"]} for n in range(9)]
+    run = make_run(tmp_path / "run", items, [])
+    said = ["No.", "not sure", "B", "(b)", "B. no", "B. yes", "A", "yes, no", "NO"]
+    path = tmp_path / "p.csv"
+    lines = [f'{n},{model},"{text}"\n' for model in ("x", "y") for n, text in enumerate(said)]
+    path.write_text("index,model,prediction\n" + "".join(lines))
+    study = study_impact(run, [path])
+    assert [impact.model for impact in study.impacts] == ["x", "y"]
+    assert line(study.impacts[0], "original", "").value == pytest.approx(5 / 9)
+
+
+@pytest.mark.parametrize(
+    ("said", "answer", "options", "right"),
+    [
+        ("Left lung", "left lung.", (), True), ("the left lung", "left lung", (), False),
+        ("C", "ct", ("mri", "us", "ct"), True), ("C", "C", ("mri", "us", "ct"), True),
+        ("c) CT", "C", ("mri", "us", "ct"), True), ("J", "ct", ("mri", "us", "ct"), False),
+        ("A cyst", "A", ("cyst", "none"), False), ("", "ct", (), False),
+    ],
+)  # fmt: skip
+def test_grading(said: str, answer: str, options: tuple[str, ...], right: bool) -> None:
+    assert is_correct(said, answer, options) is right
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        ("id,correct\n0a,1\n0a,1\n", "'0a' has a prediction in row 1 and another in row 2"),
+        ("id,correct\n0a,maybe\n", "row 1: 'correct' is 'maybe'; expected true or false"),
+        ("id,score\n0a,high\n", "expected a number"),
+        ("id,rank\n0a,0\n", "ranks count 1, 2, 3"),
+        ("id,other\n0a,1\n", "expected a column correct or score or rank"),
+        ("name,correct\n0a,1\n", "expected a column with the items' ids"),
+        ("id,correct\n,1\n", "row 1: the column 'id' is empty"),
+        ("id,correct\nzz,1\n", "ids are like zz; the benchmark's are like 0a"),
+        ("id,correct\n", "no row that can be read"),
+    ],
+)
+def test_bad_predictions_get_a_sentence(run: Run, tmp_path: Path, content: str, told: str) -> None:
+    path = tmp_path / "p.csv"
+    path.write_text(content)
+    with pytest.raises(InputError, match=told.replace("(", r"\(")):
+        study_impact(run, [path])
+
+
+def test_bad_arguments_get_a_sentence(run: Run, tmp_path: Path) -> None:
+    path = write(tmp_path / "p.jsonl", [{"id": "0a", "correct": 1}])
+    with pytest.raises(InputError, match="--metric f1"):
+        study_impact(run, [path], metric="f1")
+    with pytest.raises(InputError, match="expected a column rank"):
+        study_impact(run, [path], metric="retrieval")
+    with pytest.raises(InputError, match="no column 'gold'"):
+        study_impact(run, [path], mapping={"correct": "gold"})
+    with pytest.raises(InputError, match="does not exist"):
+        study_impact(run, [tmp_path / "gone.csv"])
+    with pytest.raises(InputError, match="two files hold predictions of 'p'"):
+        study_impact(run, [path, path])
+    with pytest.raises(InputError, match="no finished scan"):
+        study_impact(Run.create(tmp_path / "new"), [path])
+
+
+# Flagged less unflagged, nats per token, computed from the published file.
+GAPS = {"CheXagent-8b": -0.22, "LLaVA-OneVision-7B": 0.03, "InternVL3-8B": -0.14,
+        "Qwen2.5-VL-7B": 0.27, "BLIP-2": 0.03}  # fmt: skip
+
+
+def test_slake_inflation_as_published(shared_data: Path, tmp_path: Path) -> None:
+    """The published per-item log-probabilities of five models, 247 of 1,061 items flagged."""
+    published = shared_data.parent / "golden/medvlm/slake_en_overlap_inflation.json"
+    if not published.exists():
+        pytest.skip(f"published results are not at {published}")
+    records = json.loads(published.read_text())["records"]
+    official = json.loads((shared_data / "slake/official_test.json").read_text())
+    image = {str(row["qid"]): row["img_name"] for row in official}
+    ids = [one["example_id"].rpartition("::")[2] for one in records]
+    flagged = [one["flagged"] for one in records]
+    items = [{"benchmark_id": one, "cluster": image[one]} for one in ids]
+    near = {"relation": "same view, other subject", "degree": "soft", "modality": "none"}
+    run = make_run(
+        tmp_path / "run",
+        items,
+        [{"benchmark_id": one, **near} for one, hit in zip(ids, flagged, strict=True) if hit],
+    )
+    rows = [
+        {"id": one, "model": model, "mean_logprob": value}
+        for one, record in zip(ids, records, strict=True)
+        for model, value in record["mean_logprob"].items()
+    ]
+    study = study_impact(run, [write(tmp_path / "p.jsonl", rows)])
+    assert len(study.impacts) == 5
+    hit = np.array(flagged)
+    for impact in study.impacts:
+        values = np.array([record["mean_logprob"][impact.model] for record in records])
+        leaked = line(impact, "leaked", "soft", "log-likelihood")
+        clean = line(impact, "non-leaked", "soft", "log-likelihood")
+        assert (leaked.items, clean.items) == (247, 814)
+        assert leaked.value == pytest.approx(values[hit].mean())
+        assert clean.value == pytest.approx(values[~hit].mean())
+        owed = next(one for one in impact.owed if one.leakage == "soft")
+        assert owed.value == pytest.approx(values.mean() - values[~hit].mean())
+        assert owed.interval is not None
+        assert owed.leaked_clusters == 19  # 247 questions about 19 images
+        gap = round(float(values[hit].mean() - values[~hit].mean()), 2)
+        assert gap == GAPS[impact.model]

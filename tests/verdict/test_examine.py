@@ -1,0 +1,208 @@
+"""From tables to claims: what survives, what is qualified, what collapses."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+from heldout.benchmark import read_benchmark
+from heldout.detect import ScoreTables, Settings
+from heldout.lab.planted_scores import BASELINE, MODELS, PLANTED, REFERENCE, TARGET, planted_scores
+from heldout.overlap.scan import items_table
+from heldout.store import make_table
+from heldout.verdict import Claim
+from heldout.verdict.controls import trend_within_fields
+from heldout.verdict.examine import examine
+
+QUICK = replace(PLANTED, permutations=1999)
+ORDER = ("order-joint", "order-neighbour", "order-trend")
+
+
+def _claim(tables: ScoreTables, names: tuple[str, ...], claim: str, **changed: object) -> Claim:
+    made = examine(tables, names, replace(QUICK, **changed))  # type: ignore[arg-type]
+    return next(one for one in made.claims if one.id == claim)
+
+
+def test_planted_memory_survives_and_says_what_it_passed() -> None:
+    claim = _claim(planted_scores(2, dose=3.0), ORDER, "order/target")
+    assert claim.status == "survives"
+    assert claim.controls
+    assert {control.outcome for control in claim.controls} == {"passed"}
+    assert "has seen planted" in claim.sentence
+    members = _claim(planted_scores(2, dose=3.0), ("min-k", "loss", "blind"), "membership/target")
+    assert members.status == "survives"
+    assert {control.name for control in members.controls} >= {"blind"}
+
+
+def test_a_clean_model_is_clean_with_the_effect_it_could_have_seen() -> None:
+    claim = _claim(planted_scores(2), ORDER, "order/reference")
+    assert claim.status == "clean"
+    assert "would have shown" in claim.sentence
+
+
+def test_without_a_baseline_nothing_is_more_than_qualified() -> None:
+    claim = _claim(planted_scores(2, dose=3.0), ORDER, "order/target", baselines=())
+    assert claim.status == "qualified"
+    assert claim.controls[0].outcome == "missing"
+    assert "--baseline" in claim.next_step
+
+
+def _all_alike(tables: ScoreTables) -> ScoreTables:
+    """Every model shows the target's order effect: the release is sorted by difficulty."""
+    target = tables.scores.filter(pl.col("model") == TARGET)
+    rng = np.random.default_rng(0)
+    frames = [
+        target.with_columns(
+            pl.lit(model).alias("model"),
+            sum_logprob=pl.col("sum_logprob") + pl.Series(0.3 * rng.normal(size=len(target))),
+        )
+        for model in MODELS
+    ]
+    return replace(tables, scores=pl.concat(frames))
+
+
+def test_an_effect_that_the_baseline_shows_too_is_re_attributed() -> None:
+    tables = _all_alike(planted_scores(7, dose=4.0))
+    claim = _claim(tables, ("order-trend",), "order/target")
+    assert claim.status == "re-attributed"
+    assert "fires too" in claim.why
+
+
+def test_a_trend_alone_is_never_more_than_qualified() -> None:
+    claim = _claim(planted_scores(2, dose=4.0), ("order-trend",), "order/target")
+    assert claim.status == "qualified"
+    missing = next(one for one in claim.controls if one.name == "conditional order test")
+    assert missing.outcome == "missing"
+
+
+def test_a_trend_that_the_releases_grouping_makes_is_re_attributed_without_any_baseline() -> None:
+    """Radiographs first, and the target is good at radiographs: nobody has seen anything."""
+    tables = planted_scores(9)
+    clusters = tables.items["cluster"].unique(maintain_order=True).to_list()
+    kind = {name: "X-Ray" if i < 0.45 * len(clusters) else "MRI" for i, name in enumerate(clusters)}
+    metadata = [
+        json.dumps({**json.loads(text), "modality": kind[cluster]})
+        for text, cluster in zip(tables.items["metadata"], tables.items["cluster"], strict=True)
+    ]
+    items = tables.items.with_columns(metadata=pl.Series(metadata))
+    good = dict(
+        zip(items["benchmark_id"], [kind[c] == "X-Ray" for c in items["cluster"]], strict=True)
+    )
+    totals = [
+        total * 0.3 if model == TARGET and good[item] else total
+        for total, model, item in tables.scores.select(
+            "sum_logprob", "model", "benchmark_id"
+        ).iter_rows()
+    ]
+    scores = tables.scores.with_columns(sum_logprob=pl.Series(totals))
+    grouped = replace(tables, items=items, scores=scores)
+    for baselines in ((), (BASELINE,)):
+        claim = _claim(grouped, ("order-trend",), "order/target", baselines=baselines)
+        assert claim.status == "re-attributed"
+        assert "grouped by modality" in claim.why
+
+
+@pytest.fixture(scope="module")
+def slake(shared_data: Path) -> ScoreTables:
+    """SLAKE's English test split with the published mean log-probabilities of five models."""
+    published = shared_data.parent / "golden/medvlm/slake_en_overlap_inflation.json"
+    records = json.loads(published.read_text())["records"]
+    benchmark = read_benchmark(f"{shared_data}/slake#split=test,lang=en")
+    items = pl.from_arrow(items_table(benchmark))
+    assert isinstance(items, pl.DataFrame)
+    rows = [
+        {"benchmark_id": record["example_id"].rsplit("::", 1)[1], "model": model, "tokens": [],
+         "logprobs": [], "mu": [], "sigma": [], "sum_logprob": value, "n_tokens": 1, "span_ok": True}
+        for record in records for model, value in record["mean_logprob"].items()
+    ]  # fmt: skip
+    scores = pl.from_arrow(make_table("scores", rows))
+    assert isinstance(scores, pl.DataFrame)
+    return ScoreTables("slake-en", items, scores)
+
+
+def test_the_published_survivor_is_gone_within_what_slake_is_grouped_by(slake: ScoreTables) -> None:
+    """Qwen2.5-VL × SLAKE-En fires as published, and more than the baseline; not within a body part."""
+    settings = Settings(baselines=("BLIP-2",))
+    made = examine(slake, ("order-trend",), settings)
+    qwen = next(f for f in made.findings if f.cell.model == "Qwen2.5-VL-7B")
+    assert qwen.p is not None
+    assert qwen.p < 0.001
+    assert (qwen.n, qwen.clusters) == (1061, 96)
+    claim = next(one for one in made.claims if one.id == "order/Qwen2.5-VL-7B")
+    assert claim.status == "re-attributed"
+    outcomes = {control.name: control for control in claim.controls}
+    assert (
+        outcomes["external baseline BLIP-2"].outcome == "passed"
+    )  # a baseline alone would let it pass
+    assert outcomes["structure"].outcome == "failed"
+    assert "grouped by location" in outcomes["structure"].reason
+    within = {one.field: one for one in trend_within_fields(slake, "Qwen2.5-VL-7B", settings)}
+    assert set(within) == {"content_type", "location", "modality"}
+    assert within["location"].p > 0.05
+    assert within["location"].rho < within["modality"].rho < qwen.effect.value
+    broken = next(one for one in made.claims if one.id == "order/CheXagent-8b")
+    assert broken.status == "not testable"
+    assert "36 of 1,060 neighbouring items" in broken.why
+
+
+def test_a_cohort_flag_collapses_when_the_baseline_is_flagged() -> None:
+    tables = planted_scores(3, dose=3.0)
+    lifted = pl.when(pl.col("model").is_in([TARGET, BASELINE])).then(-0.01).otherwise(-9.0)
+    shape = pl.col("logprobs").list.len()
+    scores = tables.scores.with_columns(
+        lifted.alias("level"), logprobs=pl.col("logprobs"), n_tokens=shape.cast(pl.Int32)
+    ).with_columns(
+        logprobs=pl.struct("logprobs", "level").map_elements(
+            lambda row: [row["level"] + 0.01 * value for value in row["logprobs"]],
+            return_dtype=pl.List(pl.Float64),
+        )
+    )
+    scores = scores.with_columns(sum_logprob=pl.col("logprobs").list.sum()).drop("level")
+    claim = _claim(replace(tables, scores=scores), ("tail-enrichment",), "cohort/target", tail=3.0)
+    assert claim.status in ("collapses", "clean")
+    made = examine(replace(tables, scores=scores), ("tail-enrichment",), replace(QUICK, tail=3.0))
+    flags = {f.cell.model: f.details["flagged"] for f in made.findings}
+    assert flags == {TARGET: True, BASELINE: True, REFERENCE: False, "accomplice": False}
+
+
+def test_a_cohort_without_a_baseline_has_a_rate_and_no_p() -> None:
+    made = examine(planted_scores(3, dose=4.0), ("tail-enrichment",), replace(QUICK, baselines=()))
+    assert all(finding.p is None for finding in made.findings)
+    assert {claim.status for claim in made.claims} == {"qualified"}
+
+
+def test_top_sets_shared_with_a_baseline_collapse() -> None:
+    claim = _claim(_all_alike(planted_scores(7)), ("top-k-overlap",), "cohort/reference & target")
+    assert claim.status == "collapses"
+
+
+def test_the_family_is_corrected_as_a_whole() -> None:
+    made = examine(planted_scores(2, dose=1.0), ORDER, QUICK)
+    for finding in made.findings:
+        assert finding.p is not None
+        assert finding.p_adjusted is not None
+        assert finding.p <= finding.p_adjusted <= min(1.0, 3 * finding.p + 1e-12)
+
+
+def test_other_orders_are_kept_beside_the_trend() -> None:
+    made = examine(planted_scores(2), ("order-trend",), QUICK)
+    assert set(made.orders) == set(MODELS)
+    assert {one.order for one in made.orders[TARGET]} >= {
+        "release",
+        "content hash",
+        "answer length",
+    }
+
+
+def test_an_unknown_detector_or_baseline_is_a_sentence() -> None:
+    from heldout.errors import InputError
+
+    with pytest.raises(InputError, match="there is no detector 'mink'"):
+        examine(planted_scores(2), ("mink",), QUICK)
+    with pytest.raises(InputError, match="no scores of 'blip' in this run"):
+        examine(planted_scores(2), ORDER, replace(QUICK, baselines=("blip",)))

@@ -1,0 +1,139 @@
+"""The table at the top of nearness_claims.py, row by row, on calibrations of known similarities."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+from heldout.detect import Finding, adjust, image_nearness
+from heldout.overlap.calibration.calibration import calibrations
+from heldout.store import make_table
+from heldout.verdict import Claim, nearness_claims
+
+ENCODER = "e-1 | test"
+CLOSE, FAR = 0.97, 0.2
+BENCH = 100
+
+
+def frame(name: str, rows: list[dict[str, Any]]) -> pl.DataFrame:
+    found = pl.from_arrow(make_table(name, rows))
+    assert isinstance(found, pl.DataFrame)
+    return found
+
+
+def nearest(role: str, name: str, values: list[float]) -> list[dict[str, Any]]:
+    return [
+        {"corpus": "web", "encoder": ENCODER, "role": role, "name": name, "picture": f"{name}{n}",
+         "neighbour": f"{role}-{name}-{n}", "similarity": value, "related": f"{name}{n}"}
+        for n, value in enumerate(values)
+    ]  # fmt: skip
+
+
+def flagged(count: int, n: int) -> list[float]:
+    return [CLOSE] * count + [FAR] * (n - count)
+
+
+def judged(
+    count: int,
+    *,
+    copies: int = 0,
+    null: int = 1000,
+    inside: tuple[int, int] | None = None,
+    outside: tuple[int, int] | None = None,
+) -> tuple[Claim, list[Finding]]:
+    rows = nearest("benchmark", "b", flagged(count, BENCH))
+    rows += nearest("null", "reference", list(np.linspace(0.0, 0.9, null)))
+    controls = []
+    for name, domain, found in (("in", "in domain", inside), ("out", "out of domain", outside)):
+        if found is not None:
+            rows += nearest("control", name, flagged(*found))
+            controls.append({"name": name, "domain": domain, "source": "x"})
+    items = frame("items", [
+        {"benchmark_id": f"i{n}", "position": n, "cluster": f"b{n}", "question": "?", "options": [],
+         "answer": "", "image_names": [f"b{n}"], "image_digests": [f"b{n}"], "metadata": "{}"}
+        for n in range(BENCH)
+    ])  # fmt: skip
+    matches = frame("matches", [
+        {"benchmark_id": f"i{n}", "image_index": 0, "corpus": "web", "corpus_id": "x",
+         "method": ENCODER, "similarity": CLOSE, "degree": "none",
+         "relation": "same image" if n < copies else "same view, other subject", "transform": "",
+         "modality": "none", "label_relation": "unknown",
+         "evidence": json.dumps({"benchmark_pixels": f"b{n}"})}
+        for n in range(count)
+    ])  # fmt: skip
+    facts = {
+        "corpus": "web", "encoder": ENCODER, "alpha": 0.01, "corpus_pictures": 5000, "problem": "",
+        "null": {"source": "a reference", "duplicates": 0.9995, "seed": 0}, "controls": controls,
+    }  # fmt: skip
+    (one,) = calibrations(items, frame("nearest", rows), {"web": facts})
+    findings = adjust(image_nearness(items, matches, one, benchmark="bench"))
+    (claim,) = nearness_claims(findings, one, "bench")
+    return claim, findings
+
+
+@pytest.mark.parametrize(
+    ("case", "status"),
+    [
+        ({"count": 1}, "clean"),
+        ({"count": 0, "inside": (0, 300)}, "clean"),
+        ({"count": 20, "copies": 19}, "re-attributed"),
+        ({"count": 20, "inside": (1, 300)}, "survives"),
+        ({"count": 20, "inside": (1, 300), "outside": (0, 300)}, "survives"),
+        ({"count": 20}, "qualified"),
+        ({"count": 20, "outside": (0, 300)}, "qualified"),
+        ({"count": 20, "inside": (0, 5)}, "qualified"),  # five pictures control nothing
+        ({"count": 60, "inside": (15, 300)}, "qualified"),  # fires, but far less
+        ({"count": 20, "inside": (60, 300)}, "collapses"),
+        ({"count": 20, "inside": (1, 300), "outside": (40, 300)}, "collapses"),
+        ({"count": 20, "null": 30}, "not testable"),
+    ],
+)
+def test_status(case: dict[str, Any], status: str) -> None:
+    assert judged(**case)[0].status == status
+
+
+def test_nearness_is_never_called_a_leak() -> None:
+    for case in ({"count": 20}, {"count": 20, "inside": (1, 300)}):
+        claim, _ = judged(**case)  # type: ignore[arg-type]
+        assert claim.id == "nearness/web"
+        assert "that is nearness, not a leak" in claim.sentence
+        assert "20 of 100 images of bench" in claim.sentence
+        assert "1.0 expected" in claim.sentence
+
+
+def test_what_is_flagged_but_not_verified_is_stated() -> None:
+    claim, (images, rest, _) = judged(20, copies=5)
+    assert images.details["flagged"] == {
+        "proven copies": 5, "undecided": 0, "no copy": 15, "not looked at": 0,
+    }  # fmt: skip
+    assert (rest.n, rest.statistic.value) == (95, 15)
+    assert claim.controls[0].reason == "of 20 flagged pictures: 5 proven copies, 15 no copy"
+    assert "Of 95 images without a proven copy, 15 are flagged" in claim.sentence
+
+
+def test_a_null_that_is_too_small_says_what_it_could_tell() -> None:
+    claim, findings = judged(20, null=30)
+    assert not findings
+    assert "has 30 pictures and resolves no α below 0.17" in claim.why
+    assert "--null" in claim.next_step
+
+
+def test_a_clean_claim_says_what_it_could_have_seen() -> None:
+    claim, (images, _, _) = judged(1)
+    assert 0.03 < images.minimum_detectable_effect < 0.2
+    assert f"{images.minimum_detectable_effect:.1%} would have shown" in claim.why
+    # That rate is significant at least 19 times out of 20.
+    rng = np.random.default_rng(0)
+    counts = rng.binomial(BENCH, images.minimum_detectable_effect, 60)
+    seen = [judged(int(count))[1][0].direction == "seen" for count in counts]
+    assert np.mean(seen) > 0.85
+
+
+def test_too_few_flags_are_the_other_tail_not_proof() -> None:
+    claim, (images, _, _) = judged(0)
+    assert images.direction == "none"  # 0 of 100 at α = .01 is nothing
+    assert "no nearer to web than different pictures are" in claim.sentence
