@@ -9,10 +9,12 @@ from typing import Any
 import polars as pl
 
 from heldout.detect import Finding, count_kinds, text_kinds
+from heldout.detect.image_overlap import COPIES
 
-SHOWN = 30  # pairs on the page; the table holds all
+SHOWN = 30  # items on the page; the table holds all
 _DEGREE = {"hard": 0, "soft": 1, "none": 2}
 _WHOLE = ["same item", "same question", "same caption"]
+_METHOD = {"exact": 0, "ngram": 1, "edit": 2, "embedding": 3}  # of equals, the plainest word
 
 
 def word_sections(
@@ -27,7 +29,7 @@ def word_sections(
         return []
     kinds = text_kinds(text_matches, matches)
     by_id = {finding.id: finding for finding in findings}
-    questions = dict(items.select("benchmark_id", "answer").iter_rows())
+    answers = dict(items.select("benchmark_id", "answer").iter_rows())
     return [
         {
             "corpus": corpus,
@@ -38,23 +40,38 @@ def word_sections(
             ],
             "kinds": count_kinds(kinds, corpus),
             "joined": by_id[f"joined-leakage/{corpus}"].details,
-            **_pairs(text_matches.filter(pl.col("corpus") == corpus), questions),
+            **_pairs(
+                text_matches.filter(pl.col("corpus") == corpus),
+                answers,
+                matches.filter((pl.col("corpus") == corpus) & pl.col("relation").is_in(COPIES)),
+            ),
         }
         for corpus, scanned in texts.items()
     ]
 
 
-def _pairs(here: pl.DataFrame, answers: Mapping[str, str | None]) -> dict[str, Any]:
-    evident = here.filter(pl.col("degree") != "none")
+def _pairs(
+    here: pl.DataFrame, answers: Mapping[str, str | None], copies: pl.DataFrame
+) -> dict[str, Any]:
+    """The strongest pair of every item, and how many more there are of it."""
+    # A shared source is named in the tables above: there is nothing in it to read.
+    words = here.filter((pl.col("degree") != "none") & (pl.col("method") != "provenance"))
     order = pl.col("degree").replace_strict(_DEGREE, return_dtype=pl.Int8)
+    plain = pl.col("method").replace_strict(_METHOD, return_dtype=pl.Int8)
     whole = ~pl.col("relation").is_in(_WHOLE)
-    best = (
-        evident.sort(order, whole, -pl.col("similarity"), "benchmark_id", maintain_order=True)
-        .unique(["benchmark_id", "corpus_id"], keep="first", maintain_order=True)
-        .head(SHOWN)
+    pairs = words.sort(
+        order, whole, -pl.col("similarity"), plain, "benchmark_id", maintain_order=True
+    ).unique(["benchmark_id", "corpus_id"], keep="first", maintain_order=True)
+    best = pairs.with_columns(pl.len().over("benchmark_id").alias("pairs")).unique(
+        "benchmark_id", keep="first", maintain_order=True
     )
+    own = set(copies.select("benchmark_id", "corpus_id").iter_rows())
     rows = []
-    for row in best.iter_rows(named=True):
+    for row in best.head(SHOWN).iter_rows(named=True):
         evidence = json.loads(row["evidence"])
-        rows.append({**row, "evidence": evidence, "answer": answers.get(row["benchmark_id"])})
-    return {"pairs": rows, "evident": evident.select("benchmark_id", "corpus_id").n_unique()}
+        picture = "another picture" if evidence.get("pictured") else ""
+        if (row["benchmark_id"], row["corpus_id"]) in own:
+            picture = "same picture"
+        answer = answers.get(row["benchmark_id"])
+        rows.append({**row, "evidence": evidence, "answer": answer, "picture": picture})
+    return {"pairs": rows, "evident": len(best), "evident_pairs": len(pairs)}

@@ -43,7 +43,7 @@ def text_claim(
         sentence=_sentence(status, findings, joined, kinds, documents),
         status=status,
         why=_why(status, hard, control, findings),
-        findings=[*(one.id for one in findings), joined.id],
+        findings=[*(one.id for one in words or findings), joined.id],
         controls=[control, *_wordless(tested, documents, control)],
         next_step=_NEXT[status],
     )
