@@ -44,13 +44,18 @@ def judged(
     null: int = 1000,
     inside: tuple[int, int] | None = None,
     outside: tuple[int, int] | None = None,
+    alpha: float = 0.01,
+    studies: int | None = None,
 ) -> tuple[Claim, list[Finding]]:
     rows = nearest("benchmark", "b", flagged(count, BENCH))
     rows += nearest("null", "reference", list(np.linspace(0.0, 0.9, null)))
     controls = []
     for name, domain, found in (("in", "in domain", inside), ("out", "out of domain", outside)):
         if found is not None:
-            rows += nearest("control", name, flagged(*found))
+            control = nearest("control", name, flagged(*found))
+            for n, row in enumerate(control):
+                row["related"] = row["related"] if studies is None else f"study{n // studies}"
+            rows += control
             controls.append({"name": name, "domain": domain, "source": "x"})
     items = frame("items", [
         {"benchmark_id": f"i{n}", "position": n, "cluster": f"b{n}", "question": "?", "options": [],
@@ -66,7 +71,7 @@ def judged(
         for n in range(count)
     ])  # fmt: skip
     facts = {
-        "corpus": "web", "encoder": ENCODER, "alpha": 0.01, "corpus_pictures": 5000, "problem": "",
+        "corpus": "web", "encoder": ENCODER, "alpha": alpha, "corpus_pictures": 5000, "problem": "",
         "null": {"source": "a reference", "duplicates": 0.9995, "seed": 0}, "controls": controls,
     }  # fmt: skip
     (one,) = calibrations(items, frame("nearest", rows), {"web": facts})
@@ -137,3 +142,20 @@ def test_too_few_flags_are_the_other_tail_not_proof() -> None:
     claim, (images, _, _) = judged(0)
     assert images.direction == "none"  # 0 of 100 at α = .01 is nothing
     assert "no nearer to web than different pictures are" in claim.sentence
+
+
+def test_significantly_too_few_flags_mean_that_the_null_does_not_fit() -> None:
+    claim, (images, _, _) = judged(0, alpha=0.1)
+    assert images.direction == "not seen"
+    assert claim.status == "qualified"
+    assert "The null does not fit them" in claim.sentence
+
+
+def test_without_a_control_of_its_kind_no_p_is_claimed() -> None:
+    assert "p = " not in judged(20)[0].sentence and "p <" not in judged(20)[0].sentence
+    assert "p <" in judged(20, inside=(1, 300))[0].sentence
+
+
+def test_slices_of_one_study_are_one_false_alarm() -> None:
+    assert judged(60, inside=(10, 300))[0].controls[1].outcome == "failed"
+    assert judged(60, inside=(10, 300), studies=10)[0].controls[1].outcome != "failed"

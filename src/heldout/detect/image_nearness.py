@@ -20,6 +20,7 @@ from heldout.overlap.calibration.calibration import Calibration
 from heldout.stats import binomial_interval, cluster_rate_interval, holm
 
 NAME = "image-nearness"
+_TESTS = 2  # all pictures, and those without a proven copy: Holm's first step, at least
 LEVEL = 0.05
 BLIND_TO = [
     "which of the near pictures are copies: registration decides that",
@@ -169,11 +170,15 @@ def _details(
 
 
 def _detectable(tau: Threshold, n: int, design_effect: float) -> float:
-    """The flag rate that would have been significant 19 times out of 20."""
-    counts = range(int(tau.alpha * n), n + 1)
-    needed = next((k for k in counts if k and _rises(tau, k, n, design_effect)), None)
-    return 1.0 if needed is None else float(special.betaincinv(needed, n - needed + 1, 0.95))
+    """The flag rate that would have been significant 19 times out of 20, both tests counted.
+
+    Pictures that are near for one reason are flagged together: power is that of their groups.
+    """
+    groups = max(1, round(n / design_effect))
+    counts = range(int(tau.alpha * groups), groups + 1)
+    needed = next((k for k in counts if k and _rises(tau, k, groups)), None)
+    return 1.0 if needed is None else float(special.betaincinv(needed, groups - needed + 1, 0.95))
 
 
-def _rises(tau: Threshold, count: int, n: int, design_effect: float) -> bool:
-    return count > tau.alpha * n and flag_p(tau, count, n, design_effect) < LEVEL
+def _rises(tau: Threshold, count: int, groups: int) -> bool:
+    return count > tau.alpha * groups and flag_p(tau, count, groups) < LEVEL / _TESTS

@@ -3,6 +3,7 @@
 | flags, beyond chance            | in-domain control             | status         |
 |---------------------------------|-------------------------------|----------------|
 | no                              | –                             | clean          |
+| fewer than chance               | –                             | qualified      |
 | only among proven copies        | –                             | re-attributed  |
 | yes                             | passed                        | survives       |
 | yes                             | missing, or too small to tell | qualified      |
@@ -31,14 +32,15 @@ def nearness_claims(findings: Sequence[Finding], found: Calibration, benchmark: 
         return [_not_testable(cell, found)]
     images, rest, questions = findings
     controls = [_registration(images), *(_control(one, rest) for one in found.controls)]
-    if not any(one.domain == "in domain" for one in found.controls):
+    controlled = any(one.domain == "in domain" for one in found.controls)
+    if not controlled:
         controls.append(_no_control())
     status = _status(images, rest, found, controls)
     return [
         Claim(
             id=f"nearness/{found.name}",
             cell=cell,
-            sentence=_sentence(status, images, rest, questions),
+            sentence=_sentence(status, images, rest, questions, controlled=controlled),
             status=status,
             why=_why(status, images, rest, found, controls),
             findings=[finding.id for finding in findings],
@@ -51,6 +53,10 @@ def nearness_claims(findings: Sequence[Finding], found: Calibration, benchmark: 
 def _status(
     images: Finding, rest: Finding, found: Calibration, controls: Sequence[Control]
 ) -> Status:
+    if _falls(images):
+        return (
+            "qualified"  # pictures of the null lie closer together than these do: it does not fit
+        )
     if not _rises(images):
         return "clean"
     if not _rises(rest):
@@ -70,6 +76,11 @@ def _status(
 def _rises(finding: Finding) -> bool:
     p = finding.p if finding.p_adjusted is None else finding.p_adjusted
     return finding.direction == "seen" and p is not None and p < LEVEL
+
+
+def _falls(finding: Finding) -> bool:
+    p = finding.p if finding.p_adjusted is None else finding.p_adjusted
+    return finding.direction == "not seen" and p is not None and p < LEVEL
 
 
 def _above(rest: Finding, control: ControlRun) -> bool:
@@ -116,7 +127,9 @@ def _no_control() -> Control:
     )
 
 
-def _sentence(status: Status, images: Finding, rest: Finding, questions: Finding) -> str:
+def _sentence(
+    status: Status, images: Finding, rest: Finding, questions: Finding, *, controlled: bool
+) -> str:
     benchmark, corpus = images.cell.benchmark, images.cell.corpus
     flagged = int(images.statistic.value)
     expected = images.details["alpha"] * images.n
@@ -124,30 +137,35 @@ def _sentence(status: Status, images: Finding, rest: Finding, questions: Finding
         f"{flagged:,} of {images.n:,} images of {benchmark} ({images.effect.value:.1%} "
         f"[{images.effect.low:.1%}, {images.effect.high:.1%}])"
     )
+    if _falls(images):
+        return (
+            f"The images of {benchmark} are farther from {corpus} than pictures of the null are from "
+            f"each other: {flagged:,} of {images.n:,} lie above τ, {expected:.1f} are expected. The "
+            f"null does not fit them, and copies may lie below τ, too."
+        )
     if status == "clean":
-        if images.direction == "not seen":
-            return (
-                f"The images of {benchmark} are farther from {corpus} than different pictures are: "
-                f"{flagged:,} of {images.n:,} lie above τ, {expected:.1f} are expected."
-            )
         return (
             f"The images of {benchmark} are no nearer to {corpus} than different pictures are: "
             f"{flagged:,} of {images.n:,} lie above τ, {expected:.1f} are expected."
         )
+    # p speaks of pictures like the null's: without a control of the benchmark's kind it would say
+    # of these pictures what may hold for their whole kind.
+    p = f", {_p(images)}" if controlled else ""
     told = (
         f"{rate} lie nearer to {corpus} than different pictures do (α = "
-        f"{images.details['alpha']:.2g}, {expected:.1f} expected, {_p(images)}); they carry "
-        f"{int(questions.statistic.value):,} of {questions.n:,} questions."
+        f"{images.details['alpha']:.2g}, {expected:.1f} expected of pictures like the null's{p}); they "
+        f"carry {int(questions.statistic.value):,} of {questions.n:,} questions."
     )
     if status == "re-attributed":
-        return f"{told} Proven copies explain it: {_rest(rest)}."
-    return f"{told} {_rest(rest, open_=True)}; that is nearness, not a leak."
+        return f"{told} Proven copies explain it: {_rest(rest, controlled)}."
+    left = _rest(rest, controlled)
+    return f"{told} {left[0].upper()}{left[1:]}; that is nearness, not a leak."
 
 
-def _rest(rest: Finding, *, open_: bool = False) -> str:
+def _rest(rest: Finding, controlled: bool) -> str:
     flagged = int(rest.statistic.value)
-    words = f"of {rest.n:,} images without a proven copy, {flagged:,} are flagged ({_p(rest)})"
-    return words[0].upper() + words[1:] if open_ else words
+    words = f"of {rest.n:,} images without a proven copy, {flagged:,} are flagged"
+    return f"{words} ({_p(rest)})" if controlled else words
 
 
 def _p(finding: Finding) -> str:

@@ -217,7 +217,9 @@ def _control(
     found = Nearest.of(rows.filter(mine))
 
     def at(one: Threshold) -> Control:
-        return negative_control(name, domain, one, found.similarities, encoder=encoder)
+        return negative_control(
+            name, domain, one, found.similarities, encoder=encoder, related=found.related
+        )
 
     points = tuple(at(point.threshold) for point in sweep.points) if len(found) else ()
     return ControlRun(name, domain, found, points, at(tau) if tau and len(found) else None)

@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from heldout.errors import InputError
 from heldout.overlap.calibration.null import Null
+from heldout.overlap.calibration.related import mean_group
 from heldout.overlap.calibration.threshold import Threshold, threshold
 from heldout.stats.intervals import Interval, binomial_interval, cluster_rate_interval
 from heldout.stats.quantile import draws_needed
@@ -108,18 +109,21 @@ def negative_control(
     images: ArrayLike,
     *,
     encoder: str,
+    related: Sequence[str] | None = None,
     level: float = 0.95,
 ) -> Control:
     """False alarms of τ among distinct images that are known not to be in the corpus.
 
+    Images with one label in ``related`` are near for one reason (slices of one study) and count once.
     An out-of-domain control bounds nonsense only: paintings are far from every radiograph at any
     threshold. The in-domain one decides whether α means what it says.
     """
     flagged = tau.flags(images, encoder=encoder)
     if len(flagged) == 0:
         raise InputError(f"the negative control '{name}' has no images")
-    rate = _image_rate(flagged, level)
-    p = tau.excess_p(rate.flagged, rate.n)
+    rate = _image_rate(flagged, level, related)
+    group = 1.0 if related is None else mean_group(related)
+    p = tau.excess_p(int(rate.flagged / group), max(1, round(rate.n / group)))
     return Control(name, domain, tau.alpha, rate, p, p < (1.0 - level) / 2.0)
 
 
