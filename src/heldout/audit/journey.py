@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -68,6 +69,7 @@ def audit_overlap(
     """Everything `heldout overlap` does. A killed call continues where it was when called again."""
     plan = calibration or CalibrationPlan()
     with run.writing():
+        _forget_what_rested_on_others(run, corpora)
         scan(benchmark, corpora, run, engine, near=near, hashes=hashes, quiet=quiet)
         calibrate(benchmark, corpora, run, engine, near=near, plan=plan, quiet=quiet)
         if text is None:
@@ -76,6 +78,20 @@ def audit_overlap(
             scan_texts(benchmark, corpora, run, engine, text, quiet=quiet)
         run.write_json("check.json", check(benchmark).model_dump(mode="json"))
         return conclude(run)
+
+
+def replaced_by(run: Run, corpora: Sequence[Corpus]) -> list[str]:
+    """Corpora that ``run`` speaks of now and will not after a scan of these: name and source."""
+    kept = {(corpus.name, corpus.source) for corpus in corpora}
+    known = [(one["corpus"], one["source"]) for one in run.manifest()["stages"].values()]
+    return [f"{name} ({source})" for name, source in known if (name, source) not in kept]
+
+
+def _forget_what_rested_on_others(run: Run, corpora: Sequence[Corpus]) -> None:
+    """A gate or an impact of corpora the run no longer speaks of would be read as of these."""
+    if replaced_by(run, corpora):
+        shutil.rmtree(run.path / "gate", ignore_errors=True)
+        (run.path / "impact.json").unlink(missing_ok=True)
 
 
 def conclude(run: Run) -> Conclusion:

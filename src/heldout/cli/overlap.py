@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from heldout.audit import audit_overlap
+from heldout.audit import audit_overlap, replaced_by
 from heldout.benchmark import read_benchmark
 from heldout.cli.calibration import (
     ALPHA,
@@ -117,6 +117,10 @@ def overlap_command(
     calibration = calibration_plan(encoder, alpha, null, control, second_encoder)
     run = Run.create(out, seed=seed)
     identify(benchmark, quiet=as_json)
+    if replaced := replaced_by(run, corpora):
+        complain(
+            f"{out} speaks of {', '.join(replaced)} so far, and will speak of these corpora alone"
+        )
     near = None
     if encoder is not None:
         require("cv2", "vision", "telling copies from look-alikes")

@@ -61,7 +61,8 @@ class Gate:
             told.append(
                 f"it cannot vouch for what was not read ({'; '.join(dict.fromkeys(unread))})"
             )
-        return f"The gate is shut: {'; '.join(told)}. Remove the rows in {self.files['ids']}."
+        do = f" Remove the rows in {self.files['ids']}." if self.rows else ""
+        return f"The gate is shut: {'; '.join(told)}.{do}"
 
 
 def write_gate(runs: Run | Sequence[Run], out: Path, *, strict: bool = False) -> Gate:
@@ -73,6 +74,7 @@ def write_gate(runs: Run | Sequence[Run], out: Path, *, strict: bool = False) ->
     several = [runs] if isinstance(runs, Run) else list(runs)
     if not several:
         raise InputError("the gate needs at least one run: heldout overlap BENCH --against TRAIN")
+    _check_one_training_set(several)
     counted = _LEAKS | ({Grade.UNDECIDED} if strict else set())
     removed: list[dict[str, Any]] = []
     doubtful: list[dict[str, Any]] = []
@@ -101,6 +103,24 @@ def write_gate(runs: Run | Sequence[Run], out: Path, *, strict: bool = False) ->
         "benchmarks": [{**vars(one), "problems": list(one.problems)} for one in protected],
     })  # fmt: skip
     return Gate(passed, tuple(protected), len(ids), files)
+
+
+def _check_one_training_set(runs: Sequence[Run]) -> None:
+    """Equal names must be equal corpora, or the ids of one would be removed from the other."""
+    known: dict[str, tuple[str, str, Path]] = {}
+    seen: set[str] = set()
+    for run in runs:
+        if str(run.path.resolve()) in seen:
+            raise InputError(f"{run.path} is named twice: name each run once")
+        seen.add(str(run.path.resolve()))
+        for stage in run.manifest()["stages"].values():
+            mine = (stage["fingerprint"], stage["source"], run.path)
+            other = known.setdefault(stage["corpus"], mine)
+            if other[0] != mine[0]:
+                raise InputError(
+                    f"'{stage['corpus']}' is {other[1]} in {other[2]} and {mine[1]} in {mine[2]}: give "
+                    f"different training sets different names (--against NAME=CORPUS)"
+                )
 
 
 @dataclass(frozen=True)

@@ -29,11 +29,18 @@ def what_was_not_searched(run: Run) -> Iterator[str]:
     stages = list(run.manifest()["stages"].values())
     text = run.table_path("text_matches").exists()
     pictured = [stage for stage in stages if stage["counts"].get("images", 0)]
-    exact = [stage["corpus"] for stage in pictured if not stage.get("encoder")]
+    unencoded = [stage for stage in pictured if not stage.get("encoder")]
+    exact = [stage["corpus"] for stage in unencoded if not stage.get("hashes")]
+    hashed = [stage["corpus"] for stage in unencoded if stage.get("hashes")]
     if exact:
         yield (
             f"in {', '.join(exact)} only exact copies were looked for: resized, cropped or "
-            f"re-compressed ones may be left; scan with --encoder"
+            f"re-compressed ones may be left; scan without --exact, or with --encoder"
+        )
+    if hashed:
+        yield (
+            f"in {', '.join(hashed)} copies were looked for by perceptual hashes: cropped, framed or "
+            f"compounded ones may be left; scan with --encoder"
         )
     if not text:
         yield "questions and answers were compared only where their image leaked, word for word"

@@ -55,9 +55,13 @@ def text_kinds(text_matches: pl.DataFrame, image_matches: pl.DataFrame) -> pl.Da
         pl.col("relation").is_in(_REWORDED),
     )
     here, same = pl.col("pictured"), pl.col("answer_relation") == "same"
+    # Words that stand alone are beside no picture, so beside no other one either.
+    alone = (pl.col("evidence").str.json_path_match("$.pictured") == "false").fill_null(False)
     kind = (
         pl.when(reworded & here)
         .then(pl.lit(PARAPHRASE_SAME_IMAGE))
+        .when(alone)
+        .then(pl.lit(None, pl.String))
         .when(identical & ~here & same)
         .then(pl.lit(QUESTION_ANSWER_OTHER_IMAGE))
         .when(identical & ~here)

@@ -47,9 +47,11 @@ class _Runs:
     @classmethod
     def of(cls, hashes: Hashes, text: Places, place: Places) -> _Runs:
         _, which = np.unique(hashes, return_inverse=True)
-        # One vote per text: a run repeated inside one text is no template.
-        votes = np.bincount(np.unique(np.stack([which, text]), axis=1)[0])[which]
-        kept = votes < _BOILERPLATE
+        # One vote per text, and its first place: a run repeated inside one text is no template, and
+        # a text of one word a hundred thousand times has one run.
+        once, first = np.unique(np.stack([which, text]), axis=1, return_index=True)
+        votes = np.bincount(once[0])[which]
+        kept = np.sort(first[votes[first] < _BOILERPLATE])
         return cls(HashSet(hashes[kept]), text[kept], place[kept], 1.0 / votes[kept])
 
 

@@ -29,6 +29,7 @@ _LITTLE = frozenset({
 })  # fmt: skip
 _NEGATIONS = frozenset({"no", "not", "non", "none", "never", "neither", "nor", "without", "except"})
 _OFTEN = 1000  # characters of a pair below which it is worth remembering
+_ALIGNED = 2000 * 2000  # pairs of words that are aligned
 _ENDING = 3  # letters an ending may have: -s, -es, -ed, -ing
 
 
@@ -57,6 +58,10 @@ def _compare(one: str, other: str) -> str:
 
 def same_words(ours: Sequence[str], theirs: Sequence[str], *, open_ended: bool = False) -> bool:
     """Are all differences harmless? ``open_ended``: what ``theirs`` has before and after is none."""
+    if len(ours) * len(theirs) > _ALIGNED:
+        # An alignment needs memory for every pair of words: pages are one text or another.
+        inside = open_ended and f" {' '.join(ours)} " in f" {' '.join(theirs)} "
+        return inside or list(ours) == list(theirs)
     blocks: list[tuple[list[str], list[str]]] = []
     joined = False  # neighbouring edits are one block: "in the" for "inthe" is a change and a loss
     for step in Levenshtein.opcodes(ours, theirs):
