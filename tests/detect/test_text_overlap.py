@@ -18,6 +18,7 @@ from heldout.engine import open_engine
 from heldout.overlap import scan
 from heldout.overlap.scan import items_table
 from heldout.overlap.text import TextSearch, build_text_index, collect_text, search_text
+from heldout.overlap.text.testable import untestable_items
 from heldout.store import SCHEMAS, Run, make_table
 
 
@@ -29,7 +30,12 @@ def frame(table: Any) -> pl.DataFrame:
 
 def items(clusters: str) -> pl.DataFrame:
     rows = [
-        {"benchmark_id": str(k), "cluster": cluster, "question": f"q{k}", "answer": "a"}
+        {
+            "benchmark_id": str(k),
+            "cluster": cluster,
+            "question": f"what is {chr(97 + k)}",
+            "answer": "a",
+        }
         for k, cluster in enumerate(clusters)
     ]
     return frame(make_table("items", rows))
@@ -99,6 +105,67 @@ def test_nothing_found_is_a_finding_too() -> None:
     )
     assert (finding.statistic.value, finding.direction) == (0, "none")
     assert finding.details["published"]["hits_per_query"] is None
+
+
+def one_finding_each(rows: list[dict[str, Any]], **given: Any) -> dict[str, Any]:
+    """Details per method, of items that are in no corpus."""
+    table = frame(make_table("items", [{"cluster": row["benchmark_id"], **row} for row in rows]))
+    empty = (frame(SCHEMAS[name].empty_table()) for name in ("text_matches", "text_queries"))
+    made = text_overlap(
+        table, *empty, benchmark="b", corpus="c", documents=5,
+        methods=["exact", "ngram", "edit"], **given,
+    )  # fmt: skip
+    return {finding.id.rsplit("/", 1)[1]: finding for finding in made}
+
+
+def test_nothing_found_is_said_of_the_items_a_method_could_find() -> None:
+    long = "Which vascular structure is most likely occluded in this patient with acute aphasia?"
+    rows: list[dict[str, Any]] = [
+        {"benchmark_id": "long", "question": long, "answer": "artery"},
+        {"benchmark_id": "short", "question": "is bone seen?", "answer": "yes"},
+        {"benchmark_id": "unanswered", "question": "is fat seen?", "answer": None},
+        {"benchmark_id": "generic", "question": "Does section 1 show it?", "answer": "yes"},
+        {"benchmark_id": "too", "question": "Does section 2 show it?", "answer": "no"},
+        {"benchmark_id": "wordless", "question": None, "answer": None},
+    ]
+    found = one_finding_each(rows)
+    assert {name: one.n for name, one in found.items()} == {"exact": 2, "ngram": 1, "edit": 1}
+    assert found["exact"].details["eligible"] == 2
+    assert found["exact"].minimum_detectable_effect == pytest.approx(1 - 0.05**0.5)
+    assert found["ngram"].minimum_detectable_effect == pytest.approx(0.95)
+    assert found["ngram"].details["untestable"] == {
+        "no words": 1,
+        "the benchmark asks it several times, numbers aside": 2,
+        "too few or too common words": 2,
+    }
+    assert found["edit"].details["untestable"]["fewer than 20 or more than 2,000 characters"] == 1
+    assert found["exact"].details["published"]["queries"] == 5
+    together = found["edit"].details["all_methods"]
+    assert (together["items"], together["eligible"]) == (5, 2)
+    assert together["eligible_inside_longer_texts"] == 1
+    # Where the corpus answers nothing, a short question is never evidence.
+    assert one_finding_each(rows, answered=False)["exact"].n == 1
+
+
+def test_items_that_stand_there_whole_are_counted_once_over_all_methods() -> None:
+    whole = {"relation": "same item", "answer_relation": "same"}
+    found = [
+        {**match(0, "hard", "exact"), **whole},
+        {**match(0, "hard", "edit"), **whole},
+        {**match(1, "hard", "edit"), **whole},
+        {**match(2, "soft", "exact"), **whole},
+        {**match(3, "hard", "ngram"), "relation": "contained"},
+        match(4, "hard", "exact"),  # the question, and nobody knows what the answer is
+    ]
+    matches = frame(make_table("text_matches", found))
+    none = frame(SCHEMAS["text_queries"].empty_table())
+    made = text_overlap(
+        items("abcdef"), matches, none, benchmark="b", corpus="c", documents=9,
+        methods=["exact", "ngram", "edit"],
+    )  # fmt: skip
+    assert [finding.details["hard"] for finding in made] == [1, 0, 2]
+    together = made[0].details["all_methods"]
+    assert (together["hard"], together["evident"]) == (2, 5)
 
 
 def search(benchmark: Benchmark, corpus: Corpus, folder: Path, encoder: str | None) -> Run:
@@ -178,6 +245,13 @@ def test_slakes_english_split_by_kind_is_what_a_recount_by_hand_gives(
         *(frame(run.read_table(name)) for name in ("items", "text_matches", "text_queries")),
         benchmark="slake", corpus="train", documents=4919, methods=["exact"],
     )  # fmt: skip
+    # The rule that says beforehand what can be found, against what was found.
+    table, queries = (frame(run.read_table(name)) for name in ("items", "text_queries"))
+    untestable = untestable_items(table, queries, ["exact", "ngram", "edit"], answered=True)
+    evident = frame(run.read_table("text_matches")).filter(pl.col("degree") != "none")
+    pairs = evident.select("method", "benchmark_id").unique().rows()
+    assert len(pairs) > 50
+    assert not [pair for pair in pairs if pair[1] in untestable.get(pair[0], {})]
     # Nearly every question is in the training split, and nearly none identifies its item.
     assert finding.details["published"]["hit_queries"] == 999
     assert finding.statistic.value < 120

@@ -164,6 +164,7 @@ def _words(
             corpus=corpus,
             documents=scanned["counts"].get("text_documents", 0),
             methods=scanned["methods"],
+            answered=scanned["counts"].get("text_answers", 0) > 0,
         )
         joined = joined_leakage(items, leaked, benchmark=benchmark, corpus=corpus)
         findings += [*per_method, joined]

@@ -1,12 +1,14 @@
 """text-overlap: how much of a benchmark's text is in a corpus, one finding per method.
 
-The rate counts items with evidence: a match on a text that identifies its item. What the published
+The rate counts items with evidence, a match on a text that identifies its item, among the items the
+method can test: those whose words would be evidence if the corpus held them. What the published
 protocol reports (every pair above a threshold, whatever it says) stands beside it, in the details:
-pairs, hit queries, hits per query, MaxSim and Overlap@τ.
+pairs, hit queries, hits per query, MaxSim and Overlap@τ, over all items with words.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -15,6 +17,8 @@ import polars as pl
 from numpy.typing import NDArray
 
 from heldout.detect.finding import Cell, Effect, Finding, Statistic
+from heldout.overlap.text.relation import SAME_ITEM
+from heldout.overlap.text.testable import NO_WORDS, untestable_items
 from heldout.stats import Interval, binomial_interval, cluster_rate_interval
 
 NAME = "text-overlap"
@@ -48,19 +52,65 @@ def text_overlap(
     corpus: str,
     documents: int,
     methods: Sequence[str],
+    answered: bool = True,
 ) -> list[Finding]:
-    """``items``, ``matches`` and ``queries`` are the run's tables items, text_matches, text_queries."""
+    """``items``, ``matches`` and ``queries`` are the run's tables items, text_matches, text_queries.
+
+    ``answered`` says whether the corpus gives any question an answer: without one, a short question
+    is never evidence, so nobody could have found it.
+    """
+    matches = matches.filter(pl.col("corpus") == corpus)
+    queries = queries.filter(pl.col("corpus") == corpus)
+    by_words = [method for method in methods if method != "provenance"]
+    untestable = untestable_items(items, queries, by_words, answered)
+    # What was found could be found, whatever the rule says.
+    evident = matches.filter((pl.col("degree") != "none") & (pl.col("method") != "provenance"))
+    for method, identifier in evident.select("method", "benchmark_id").iter_rows():
+        untestable.get(method, {}).pop(identifier, None)
+    together = _together(items, evident, untestable)
     return [
         _finding(
             items,
-            matches.filter((pl.col("corpus") == corpus) & (pl.col("method") == method)),
-            queries.filter((pl.col("corpus") == corpus) & (pl.col("method") == method)),
+            matches.filter(pl.col("method") == method),
+            queries.filter(pl.col("method") == method),
             Cell(benchmark=benchmark, corpus=corpus),
             method,
-            documents,
+            untestable.get(method, {}),  # ids are looked for in every item
+            {"documents": documents, "all_methods": together},
         )
         for method in methods
     ]
+
+
+def _together(
+    items: pl.DataFrame, evident: pl.DataFrame, untestable: Mapping[str, Mapping[str, str]]
+) -> dict[str, Any]:
+    """Distinct items over all methods that compare words; inside a longer text only ngram looks."""
+    everyone = items["benchmark_id"].to_list()
+    inside = untestable.get("ngram", dict.fromkeys(everyone, ""))
+    reasons: dict[str, str] = {}
+    for one in everyone:
+        if all(one in method for method in untestable.values()):
+            reasons[one] = next((method[one] for method in untestable.values()), "not compared")
+    worded = sum(reason != NO_WORDS for reason in (reasons.get(one, "") for one in everyone))
+    return {
+        "items": worded,
+        "eligible": len(everyone) - len(reasons),
+        "eligible_inside_longer_texts": sum(one not in inside for one in everyone),
+        "untestable": _counted(reasons),
+        "evident": evident["benchmark_id"].n_unique(),
+        "hard": _hard(evident),
+    }
+
+
+def _hard(evident: pl.DataFrame) -> int:
+    """Items of which question and answer stand there; a question alone may be asked by anyone."""
+    whole = (pl.col("degree") == "hard") & (pl.col("relation") == SAME_ITEM)
+    return evident.filter(whole)["benchmark_id"].n_unique()
+
+
+def _counted(reasons: Mapping[str, str]) -> dict[str, int]:
+    return dict(sorted(Counter(reasons.values()).items()))
 
 
 def _finding(
@@ -69,11 +119,12 @@ def _finding(
     queries: pl.DataFrame,
     cell: Cell,
     method: str,
-    documents: int,
+    untestable: Mapping[str, str],
+    common: Mapping[str, Any],
 ) -> Finding:
-    # An item without any text cannot leak by it; ids are looked for in every item.
-    words = pl.col("question").fill_null("") + pl.col("answer").fill_null("")
-    tested = items if method == "provenance" else items.filter(words.str.strip_chars() != "")
+    tested = items.filter(~pl.col("benchmark_id").is_in(list(untestable)))
+    wordless = [one for one, reason in untestable.items() if reason == NO_WORDS]
+    worded = items.filter(~pl.col("benchmark_id").is_in(wordless))
     clusters = tested["cluster"].to_list()
     evident = matches.filter(pl.col("degree") != "none")
     leaked = set(evident["benchmark_id"])
@@ -97,16 +148,18 @@ def _finding(
         seed=None,
         table="text_matches",
         details={
-            "documents": documents,
-            "hard": evident.filter(pl.col("degree") == "hard")["benchmark_id"].n_unique(),
+            **common,
+            "eligible": n,
+            "untestable": _counted(untestable),
+            "hard": _hard(evident),
             "by_relation": _items_by(matches, "relation"),
             "by_answer_relation": _items_by(evident, "answer_relation"),
-            "published": _published(tested, queries),
+            "published": _published(worded, queries),
         },
     )
 
 
-def _published(tested: pl.DataFrame, queries: pl.DataFrame) -> dict[str, Any]:
+def _published(worded: pl.DataFrame, queries: pl.DataFrame) -> dict[str, Any]:
     """The fields of Appendix F: all pairs count, also those on common or short texts."""
     by_item = {
         str(one): (int(pairs), float(best))
@@ -114,11 +167,11 @@ def _published(tested: pl.DataFrame, queries: pl.DataFrame) -> dict[str, Any]:
             "benchmark_id", "pairs", "max_similarity"
         ).iter_rows()
     }
-    per_item = [by_item.get(one, (0, 0.0)) for one in tested["benchmark_id"]]
+    per_item = [by_item.get(one, (0, 0.0)) for one in worded["benchmark_id"]]
     pairs = np.asarray([count for count, _ in per_item], np.int64)
     best = np.asarray([similarity for _, similarity in per_item], np.float64)
     hit = pairs > 0
-    clusters = tested["cluster"].to_list()
+    clusters = worded["cluster"].to_list()
     rate = float(hit.mean()) if len(hit) else 0.0
     interval = _interval(hit.astype(float).tolist(), clusters)
     return {

@@ -1,14 +1,18 @@
 """Claims about text overlap: what shared words are worth.
 
-| evidence                                          | status                          |
-|---------------------------------------------------|---------------------------------|
-| items that stand there word for word, with answer | survives                        |
-| reworded, contained or unanswered items only      | qualified: people must read them|
-| none, and everything was read                     | clean, as to what was searched  |
-| none, parts not read                              | qualified                       |
-| no text on one side                               | not testable                    |
+| evidence                                                       | status                           |
+|----------------------------------------------------------------|----------------------------------|
+| items whose question and answer stand there word for word, and | survives                         |
+| whose options do where both sides have them                    |                                  |
+| reworded, contained, short or unanswered items only            | qualified: people must read them |
+| none, parts not read                                           | qualified                        |
+| none, but fewer than 80 % of the items say enough to be found  | qualified, with their number     |
+| inside a longer text                                           |                                  |
+| none, everything was read and 80 % or more could be found      | clean, as to what was searched   |
+| no text on one side, or no item that any method can find       | not testable                     |
 
-A common question never counts: "is the lung healthy?" is asked of every radiograph.
+A common question never counts: "is the lung healthy?" is asked of every radiograph. It cannot be
+found, so a search that found nothing says nothing about it.
 """
 
 from __future__ import annotations
@@ -17,8 +21,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from heldout.detect import Finding
+from heldout.overlap.text.testable import NO_WORDS
 from heldout.verdict.claim import NOTHING_TO_COMPARE, Claim, Control, Status
 from heldout.verdict.overlap_claims import UNREAD
+
+WITHIN_REACH = "items within reach"  # the control that asks what a search could have found
+REACH = (
+    0.8  # share of items that must be findable inside longer texts before nothing found is clean
+)
 
 
 def text_claim(
@@ -33,35 +43,62 @@ def text_claim(
     documents = int(scanned["counts"].get("text_documents", 0))
     # A shared source is a hint where to look: names of files and of articles repeat.
     words = [one for one in findings if not one.id.endswith("/provenance")]
-    hard = max((int(one.details["hard"]) for one in words), default=0)
-    evident = max((int(one.statistic.value) for one in words), default=0)
-    tested = max((one.n for one in findings), default=0)
-    status = _status(tested, documents, hard, evident, control)
+    together = findings[0].details["all_methods"] if findings else dict.fromkeys(_TOGETHER, 0)
+    reach = _reach(together)
+    status = _status(together, documents, control, reach)
     return Claim(
         id=f"text/{cell.corpus}",
         cell=cell,
-        sentence=_sentence(status, findings, joined, kinds, documents),
+        sentence=_sentence(status, findings, joined, kinds, documents, together, reach),
         status=status,
-        why=_why(status, hard, control, findings),
+        why=_why(status, together, documents, control, reach, words),
         findings=[*(one.id for one in words or findings), joined.id],
-        controls=[control, *_wordless(tested, documents, control)],
-        next_step=_NEXT[status],
+        controls=[control, reach, *_wordless(together, documents, control)],
+        next_step=_next_step(status, together, documents, reach),
     )
 
 
 _NEXT: Mapping[Status, str] = {
     "survives": "remove these items before reporting a score (heldout sanitize)",
-    "qualified": "read the listed pairs: a reworded question may be another one",
+    "qualified": "read the listed pairs: a question without its answer, or reworded, may be another one",
     "clean": "paraphrases and translations need --text-encoder, and even then only near ones show",
     "not testable": "give a corpus with text fields, or leave --text out",
 }
 
 
-def _wordless(tested: int, documents: int, control: Control) -> list[Control]:
+_TOGETHER = ("items", "eligible", "eligible_inside_longer_texts", "evident", "hard")
+_BY_PICTURE = "words alone identify too few of these items: compare their pictures, too"
+
+
+def _next_step(status: Status, together: Mapping[str, Any], documents: int, reach: Control) -> str:
+    if together["evident"] or status == "clean":
+        return _NEXT[status]
+    if together["items"] and documents and reach.outcome == "failed":
+        return _BY_PICTURE
+    if status == "qualified":
+        return "search again once all of the corpus can be read"
+    return _NEXT[status]
+
+
+def _reach(together: Mapping[str, Any]) -> Control:
+    """Could the items have been found at all, had they been there?"""
+    items, inside = int(together["items"]), int(together["eligible_inside_longer_texts"])
+    told = (
+        f"{inside:,} of {items:,} items with words say enough to be found inside a longer text, "
+        f"{int(together['eligible']):,} to be found at all"
+    )
+    others = {why: n for why, n in together.get("untestable", {}).items() if why != NO_WORDS}
+    if others:
+        told += f" ({'; '.join(f'{n:,}: {why}' for why, n in others.items())})"
+    bad = inside < REACH * items or not items
+    return Control(name=WITHIN_REACH, outcome="failed" if bad else "passed", reason=told)
+
+
+def _wordless(together: Mapping[str, Any], documents: int, control: Control) -> list[Control]:
     """A side that never had words; where words were lost, there may have been some."""
-    if (tested and documents) or control.outcome == "failed":
+    if (together["items"] and documents) or control.outcome == "failed":
         return []
-    side = "corpus" if tested else "benchmark"
+    side = "corpus" if together["items"] else "benchmark"
     reason = f"the {side} has no words"
     return [Control(name=NOTHING_TO_COMPARE, outcome="missing", reason=reason)]
 
@@ -83,12 +120,14 @@ def _coverage(scanned: Mapping[str, Any]) -> Control:
     return Control(name="corpus coverage", outcome="failed" if bad else "passed", reason=told)
 
 
-def _status(tested: int, documents: int, hard: int, evident: int, control: Control) -> Status:
-    if not tested or not documents:
+def _status(
+    together: Mapping[str, Any], documents: int, control: Control, reach: Control
+) -> Status:
+    if not together["eligible"] or not documents:
         return "not testable"
-    if hard:
+    if together["hard"]:
         return "survives"
-    if evident or control.outcome == "failed":
+    if together["evident"] or "failed" in (control.outcome, reach.outcome):
         return "qualified"
     return "clean"
 
@@ -99,13 +138,21 @@ def _sentence(
     joined: Finding,
     kinds: Mapping[str, int],
     documents: int,
+    together: Mapping[str, Any],
+    reach: Control,
 ) -> str:
     benchmark, corpus = joined.cell.benchmark, joined.cell.corpus
     if status == "not testable":
+        if together["items"] and documents:
+            return (
+                f"None of the {together['items']:,} items of {benchmark} with words can be told by "
+                f"them in {corpus}.{_common(kinds)}"
+            )
         return f"The words of {benchmark} and {corpus} could not be compared."
     searched = f"{documents:,} texts of {corpus}"
     if status == "clean":
         return f"No item of {benchmark} has its own words among {searched}.{_common(kinds)}"
+    limits = _limits(together) if reach.outcome == "failed" else ""
     by_method = {one.id.rsplit("/", 1)[1]: one for one in findings}
     told = ", ".join(
         f"{int(one.statistic.value):,} by {_METHODS[method]}"
@@ -117,14 +164,14 @@ def _sentence(
     source = f" {named:,} items name a source that {corpus} names, too." if named else ""
     if not told:
         read = f"No item of {benchmark} has its own words among what could be read of {corpus}."
-        return read + source
+        return f"{read}{limits}{source}{_common(kinds)}"
     modality = joined.details["by_modality"]
     return (
         f"Items of {benchmark} with their own words in {corpus}: {told}. Joined with the pictures: "
         f"{modality['full']:,} items leaked whole (picture, question and answer; small edits included), "
         f"{modality['image and question']:,} with picture and question, "
         f"{modality['image only']:,} with the picture alone, {modality['text only']:,} with the "
-        f"words alone.{source}{_common(kinds)}"
+        f"words alone.{limits}{source}{_common(kinds)}"
     )
 
 
@@ -134,6 +181,13 @@ _METHODS = {
     "edit": "small edits",
     "embedding": "similar meaning",
 }
+
+
+def _limits(together: Mapping[str, Any]) -> str:
+    return (
+        f" Only {together['eligible_inside_longer_texts']:,} of its {together['items']:,} items with "
+        f"words say enough to be found inside a longer text."
+    )
 
 
 def _common(kinds: Mapping[str, int]) -> str:
@@ -147,14 +201,27 @@ def _common(kinds: Mapping[str, int]) -> str:
     )
 
 
-def _why(status: Status, hard: int, control: Control, findings: Sequence[Finding]) -> str:
-    failed = control.reason if control.outcome == "failed" else ""
+def _why(
+    status: Status,
+    together: Mapping[str, Any],
+    documents: int,
+    control: Control,
+    reach: Control,
+    words: Sequence[Finding],
+) -> str:
+    failed = "; ".join(one.reason for one in (control, reach) if one.outcome == "failed")
+    unread = control.reason if control.outcome == "failed" else ""
     if status == "not testable":
-        return failed or "one side has no text"
+        compared = together["items"] and documents
+        return unread or (reach.reason if compared else "one side has no text")
     if status == "survives":
-        why = f"{hard:,} items stand there word for word, and say too much to be there by chance"
+        why = (
+            f"{together['hard']:,} items stand there word for word, question and answer (and options, "
+            f"where both sides have them)"
+        )
         return f"{why}; this is a lower bound, because {failed}" if failed else why
     if status == "qualified":
-        return failed or "the words are similar, not equal, or equal without an answer"
-    unseen = sorted({text for one in findings for text in one.blind_to})
-    return f"{control.reason}; not seen by the methods used: {'; '.join(unseen)}"
+        similar = "the words are similar, part of a longer text, or equal without the answer"
+        return "; ".join(part for part in (similar if together["evident"] else "", failed) if part)
+    unseen = sorted({text for one in words for text in one.blind_to})
+    return f"{control.reason}; {reach.reason}; not seen by the methods used: {'; '.join(unseen)}"

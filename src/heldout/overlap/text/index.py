@@ -88,10 +88,7 @@ def build_text_index(
         if any(len(part or "") > LONGEST for part in (example.question, example.answer)):
             detail = f"only the first {LONGEST:,} characters are compared"
             dropped.append(Dropped("benchmark", example.id, "text cut", detail, scope="words"))
-    rarity = Rarity()
-    rarity.learn({loose(text) for texts in items for _, text in texts.fields})
-    rarity.learn(loose(text) for text in background)
-    entries = _entries(items, benchmark.clusters, rarity)
+    entries = text_entries(items, benchmark.clusters, background)
     whole = tuple(k for k, entry in enumerate(entries) if entry.field != "options")
     provenance = ProvenanceIndex(
         [example_sources(example) for example in benchmark], benchmark.clusters
@@ -115,7 +112,13 @@ def build_text_index(
     return (_with_embeddings(index) if search.uses("embedding") else index), dropped
 
 
-def _entries(items: Sequence[ItemTexts], clusters: Sequence[str], rarity: Rarity) -> list[Entry]:
+def text_entries(
+    items: Sequence[ItemTexts], clusters: Sequence[str], background: Iterable[str] = ()
+) -> list[Entry]:
+    """Every distinct text of every field, and whether it says enough to identify an item."""
+    rarity = Rarity()
+    rarity.learn({loose(text) for texts in items for _, text in texts.fields})
+    rarity.learn(loose(text) for text in background)
     having: dict[tuple[str, str], list[int]] = {}
     asked_of: dict[str, set[str]] = {}  # by words alone: "T1?" and "T2?" are one template
     words: dict[str, str] = {}

@@ -70,7 +70,10 @@ def _relation(method: str, entry: Entry, document: Document, answer: str, whole:
 
 
 def _degree(relation: str, entry: Entry, answer: str, similarity: float) -> str:
-    """A text the benchmark asks of several pictures, or one that says little, is no evidence."""
+    """A text the benchmark asks of several pictures, or one that says little, is no evidence.
+
+    A whole question is hard without its answer, too: what that is worth is for the claim to say.
+    """
     if entry.generic or relation in (OTHER, SAME_OPTIONS):
         return "none"
     if relation == SAME_ITEM:

@@ -1,0 +1,167 @@
+"""The table at the top of text_claims.py, from texts to status."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from heldout.benchmark import Benchmark, Example
+from heldout.corpus import open_corpus
+from heldout.detect import joined_leakage, leaks, text_overlap
+from heldout.overlap.scan import items_table
+from heldout.overlap.text import METHODS, TextSearch, build_text_index, scan_text_shard
+from heldout.overlap.text.frequency import settle_degrees
+from heldout.store import SCHEMAS
+from heldout.verdict import Claim, text_claim
+
+LONG = [
+    "Which vascular structure is most likely occluded in this patient with acute aphasia?",
+    "What does the arrow in the upper left lobe of the second radiograph point to?",
+    "How many calcified nodules are visible below the diaphragm in the coronal section?",
+    "Which stain was used for the fibrous tissue that surrounds the central granuloma?",
+]
+STOCK = [
+    "What does the arrow in this image point to?",
+    "What is the most likely diagnosis in this patient?",
+    "Which of the following is the most likely diagnosis?",
+    "Is there any evidence of free air under the diaphragm?",
+]
+ORGANS = ["bone", "liver", "heart", "spleen", "kidney", "colon", "trachea", "pleura"]
+SHORT = [f"is the {organ} seen?" for organ in ORGANS]
+PAGE = {"text": "Nothing of this was ever asked in any exam about pictures."}
+
+
+def asked(*questions: str) -> list[dict[str, Any]]:
+    return [
+        {"question": question, "answer": f"finding {chr(97 + k)}"}
+        for k, question in enumerate(questions)
+    ]
+
+
+def frame(table: Any) -> pl.DataFrame:
+    made = pl.from_arrow(table)
+    assert isinstance(made, pl.DataFrame)
+    return made
+
+
+def claim(
+    folder: Path,
+    ours: list[dict[str, Any]],
+    theirs: list[dict[str, Any]],
+    methods: tuple[str, ...] = METHODS[:4],
+    **lost: int,
+) -> Claim:
+    """One search, and the claim about it; ``lost`` are counts of what could not be read."""
+    examples = [Example(str(k), **row) for k, row in enumerate(ours)]
+    benchmark = Benchmark("bench", tuple(examples))
+    path = folder / "web.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in theirs))
+    corpus = open_corpus(path, name="web")
+    index, _ = build_text_index(benchmark, TextSearch(methods=methods))
+    (shard,) = corpus.shards()
+    result = scan_text_shard(index, corpus, shard)
+    queries = frame(result.tables["text_queries"])
+    matches = settle_degrees(frame(result.tables["text_matches"]), queries)
+    items = frame(items_table(benchmark))
+    found = text_overlap(
+        items, matches, queries, benchmark="bench", corpus="web", methods=methods,
+        documents=result.counts["text_documents"], answered=result.counts["text_answers"] > 0,
+    )  # fmt: skip
+    leaked = leaks(frame(SCHEMAS["matches"].empty_table()), matches)
+    joined = joined_leakage(items, leaked, benchmark="bench", corpus="web")
+    return text_claim(found, joined, {}, {"counts": {**result.counts, **lost}, "failed": {}})
+
+
+def inside(question: str) -> dict[str, str]:
+    return {"text": f"An unrelated page. {question} Discuss it with your tutor next week."}
+
+
+def test_question_and_answer_word_for_word_survive(tmp_path: Path) -> None:
+    made = claim(tmp_path, asked(*LONG), [*asked(*LONG[:2]), PAGE])
+    assert made.status == "survives"
+    assert made.why.startswith("2 items stand there word for word, question and answer")
+    assert "chance" not in made.why
+    half = claim(tmp_path, asked(*LONG), [*asked(*LONG[:2]), PAGE], text_lost_containers=1)
+    assert half.status == "survives"
+    assert "lower bound" in half.why
+
+
+@pytest.mark.parametrize(
+    "theirs",
+    [
+        [{"question": LONG[0]}],  # no answer
+        [{"text": LONG[0]}],
+        [{"question": LONG[0], "answer": "something else"}],
+        [inside(LONG[0])],
+        [{"question": LONG[0].replace("occluded", "ocluded"), "answer": "finding a"}],
+    ],
+)
+def test_without_the_same_words_and_the_same_answer_people_must_read(
+    tmp_path: Path, theirs: list[dict[str, Any]]
+) -> None:
+    made = claim(tmp_path, asked(*LONG), theirs)
+    assert made.status == "qualified"
+    assert made.why == "the words are similar, part of a longer text, or equal without the answer"
+
+
+def test_other_options_are_another_item(tmp_path: Path) -> None:
+    row = {"question": LONG[0], "answer": "artery", "options": ("artery", "vein", "nerve")}
+    ours = [row, *asked(*LONG[1:])]
+    assert claim(tmp_path, ours, [row]).status == "survives"
+    other = {**row, "options": ("artery", "bone", "muscle")}
+    assert claim(tmp_path, ours, [other]).status == "qualified"
+
+
+def test_stock_questions_on_unrelated_pages_do_not_survive(tmp_path: Path) -> None:
+    made = claim(tmp_path, asked(*STOCK, *LONG), [inside(question) for question in STOCK])
+    assert made.status == "qualified"
+    assert "4 by runs of words" in made.sentence
+
+
+def test_nothing_found_is_clean_where_the_items_could_have_been_found(tmp_path: Path) -> None:
+    made = claim(tmp_path, asked(*LONG), [PAGE])
+    assert made.status == "clean"
+    assert "4 of 4 items with words say enough to be found inside a longer text" in made.why
+    # 4 of 5 is the share that is asked for, 4 of 6 is less.
+    answered = [PAGE, {"question": "Who is there?", "answer": "nobody"}]
+    assert claim(tmp_path, asked(*LONG, *SHORT[:1]), answered).status == "clean"
+    fewer = claim(tmp_path, asked(*LONG, *SHORT[:2]), answered)
+    assert fewer.status == "qualified"
+    assert "Only 4 of its 6 items with words say enough to be found inside" in fewer.sentence
+    assert "pictures" in fewer.next_step
+
+
+def test_short_questions_inside_pages_are_not_testable(tmp_path: Path) -> None:
+    pages = [{"text": f"Quiz. {question} finding. More words follow here."} for question in SHORT]
+    made = claim(tmp_path, asked(*SHORT), pages)
+    assert made.status == "not testable"
+    assert made.sentence.startswith("None of the 8 items of bench with words can be told by them")
+    assert "8: too few or too common words" in made.why
+    assert not made.idle  # there were words on both sides: the question stays open
+    # Beside questions with answers, equal ones would have shown; inside pages still none.
+    structured = claim(tmp_path, asked(*SHORT), [*pages, *asked("Who is there?")])
+    assert structured.status == "qualified"
+    assert "Only 0 of its 8 items" in structured.sentence
+
+
+def test_a_search_that_looks_inside_nothing_is_not_clean(tmp_path: Path) -> None:
+    assert claim(tmp_path, asked(*LONG), [PAGE], ("exact", "edit")).status == "qualified"
+    assert claim(tmp_path, asked(*LONG), [PAGE], ("provenance",)).status == "not testable"
+
+
+def test_a_half_read_corpus_is_not_clean(tmp_path: Path) -> None:
+    made = claim(tmp_path, asked(*LONG), [PAGE], text_lost_containers=1)
+    assert made.status == "qualified"
+    assert "could be read of web" in made.sentence
+    assert "all of the corpus" in made.next_step
+
+
+def test_a_side_without_words_has_nothing_to_compare(tmp_path: Path) -> None:
+    made = claim(tmp_path, [{}, {}], [PAGE])
+    assert (made.status, made.idle, made.why) == ("not testable", True, "one side has no text")
+    made = claim(tmp_path, asked(*LONG), [{"id": "x"}])
+    assert (made.status, made.idle, made.why) == ("not testable", True, "one side has no text")
