@@ -4,6 +4,8 @@
 |----------------------------------------------------------------|----------------------------------|
 | items whose question and answer stand there word for word, and | survives                         |
 | whose options do where both sides have them                    |                                  |
+| items that leaked whole: words beside their own picture, with  | survives                         |
+| the answer, however common the question                        |                                  |
 | reworded, contained, short or unanswered items only            | qualified: people must read them |
 | none, parts not read                                           | qualified                        |
 | none, but fewer than 80 % of the items say enough to be found  | qualified, with their number     |
@@ -45,13 +47,14 @@ def text_claim(
     words = [one for one in findings if not one.id.endswith("/provenance")]
     together = findings[0].details["all_methods"] if findings else dict.fromkeys(_TOGETHER, 0)
     reach = _reach(together)
-    status = _status(together, documents, control, reach)
+    whole = int(joined.details["by_modality"]["full"])
+    status = _status(together, documents, control, reach, whole)
     return Claim(
         id=f"text/{cell.corpus}",
         cell=cell,
         sentence=_sentence(status, findings, joined, kinds, documents, together, reach),
         status=status,
-        why=_why(status, together, documents, control, reach, words),
+        why=_why(status, together, documents, control, reach, words, whole),
         findings=[*(one.id for one in words or findings), joined.id],
         controls=[control, reach, *_wordless(together, documents, control)],
         next_step=_next_step(status, together, documents, reach),
@@ -121,8 +124,10 @@ def _coverage(scanned: Mapping[str, Any]) -> Control:
 
 
 def _status(
-    together: Mapping[str, Any], documents: int, control: Control, reach: Control
+    together: Mapping[str, Any], documents: int, control: Control, reach: Control, whole: int
 ) -> Status:
+    if whole and documents:
+        return "survives"  # beside its own picture even a common question is the item's
     if not together["eligible"] or not documents:
         return "not testable"
     if together["hard"]:
@@ -162,12 +167,13 @@ def _sentence(
     sources = by_method.get("provenance")
     named = int(sources.statistic.value) if sources else 0
     source = f" {named:,} items name a source that {corpus} names, too." if named else ""
-    if not told:
+    modality = joined.details["by_modality"]
+    if not told and not modality["full"]:
         read = f"No item of {benchmark} has its own words among what could be read of {corpus}."
         return f"{read}{limits}{source}{_common(kinds)}"
-    modality = joined.details["by_modality"]
+    own = f"Items of {benchmark} with their own words in {corpus}: {told}. " if told else ""
     return (
-        f"Items of {benchmark} with their own words in {corpus}: {told}. Joined with the pictures: "
+        f"{own}{'Joined with the pictures, ' if told else f'Of {benchmark}, '}"
         f"{modality['full']:,} items leaked whole (picture, question and answer; small edits included), "
         f"{modality['image and question']:,} with picture and question, "
         f"{modality['image only']:,} with the picture alone, {modality['text only']:,} with the "
@@ -208,6 +214,7 @@ def _why(
     control: Control,
     reach: Control,
     words: Sequence[Finding],
+    whole: int,
 ) -> str:
     failed = "; ".join(one.reason for one in (control, reach) if one.outcome == "failed")
     unread = control.reason if control.outcome == "failed" else ""
@@ -218,6 +225,8 @@ def _why(
         why = (
             f"{together['hard']:,} items stand there word for word, question and answer (and options, "
             f"where both sides have them)"
+            if together["hard"]
+            else f"{whole:,} items stand there beside their own picture, with their answer"
         )
         return f"{why}; this is a lower bound, because {failed}" if failed else why
     if status == "qualified":
