@@ -7,7 +7,6 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -167,9 +166,15 @@ def test_demo_is_right_about_what_it_planted_and_can_be_given_again(tmp_path: Pa
     told = json.loads(done.stdout)
     for row in told["planted"]:
         expected = row["planted"] if row["group"] == "leak" else 0
-        if row["group"] == "blind spot":  # of exact matching: hashes see what keeps its frame
-            seen = row["kind"] in ("JPEG re-encoded", "resized", "flipped")
-            expected = row["planted"] if seen and find_spec("cv2") else 0
+        if (
+            row["group"] == "blind spot"
+        ):  # of exact matching: near search sees them all but one kind
+            expected = row["planted"]
+            if (
+                row["kind"] == "inside a compound figure"
+            ):  # small panels may be missed, never invented
+                assert 1 <= row["found"] <= row["planted"]
+                continue
         assert row["found"] == expected, row
     assert {row["group"] for row in told["planted"]} == {"leak", "blind spot", "decoy", "broken"}
     assert told["claims"][0]["status"] == "survives"

@@ -57,7 +57,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def command(data: Path, run: Path, *more: str) -> list[str]:
     return [
         sys.executable, "-m", "heldout", "overlap", str(data / "bench"),
-        "--against", f"corpus={data / 'corpus'}", "--out", str(run), *more,
+        "--against", f"corpus={data / 'corpus'}", "--exact", "--out", str(run), *more,
     ]  # fmt: skip
 
 

@@ -25,6 +25,7 @@ from heldout.store import Run, write_json
 
 BENCHMARK, CORPUS, RUN, MARKER = "scenes", "web-crawl", "run", "demo.json"
 TRUTH = f"{CORPUS}.truth.jsonl"
+NEAREST = 2  # neighbours verified per picture: enough for a copy, and a demo should not take long
 _GROUPS = ("leak", "blind spot", "decoy", "broken")
 
 
@@ -52,7 +53,13 @@ def run_demo(folder: Path, engine: Engine, *, seed: int = 0, quiet: bool = False
     corpus = open_corpus(folder / CORPUS, name=CORPUS)
     run = Run.create(folder / RUN, seed=seed)
     conclusion = audit_overlap(
-        benchmark, [corpus], run, engine, near=NearSearch("pixels"), text=TextSearch(), quiet=quiet
+        benchmark,
+        [corpus],
+        run,
+        engine,
+        near=NearSearch("pixels", NEAREST),
+        text=TextSearch(),
+        quiet=quiet,
     )
     return DemoResult(check(benchmark), conclusion, _against_truth(run, truth))
 

@@ -53,9 +53,7 @@ def _show(result: DemoResult) -> None:
         found = Text(f"{row.found}", style if row.group != "blind spot" else "yellow")
         table.add_row(row.group, row.kind, str(row.planted), found)
     out.print(table)
-    out.print(
-        "blind spots are copies with other pixels, of which hashes see some; decoys are no copies"
-    )
+    out.print("blind spots (of exact matching) are copies with other pixels; decoys are no copies")
     out.rule("3  the verdict", align="left")
     print_claims(result.conclusion.claims)
     out.print(f"\nreport: {result.conclusion.report}", soft_wrap=True)
