@@ -99,8 +99,10 @@ def _show(impact: Impact, study: Study) -> None:
             *map(Text, cells),
         )
     out.print(table)
+    family = sum(owed.p is not None for one in study.impacts for owed in one.owed)
     for owed in impact.owed:
-        out.print(Text(_sentence(owed), "" if owed.interval is None else "bold"))
+        style = "" if owed.interval is None else "bold"
+        out.print(Text(_sentence(owed, family), style), soft_wrap=True)
     left = Counter(drop.reason for drop in study.dropped[impact.model])
     if left:
         told = ", ".join(f"{reason} {count:,}" for reason, count in sorted(left.items()))
@@ -108,15 +110,22 @@ def _show(impact: Impact, study: Study) -> None:
     out.print()
 
 
-def _sentence(owed: Owed) -> str:
+def _sentence(owed: Owed, family: int) -> str:
     kind = {"text": "leaked text"}.get(owed.leakage, f"{owed.leakage} leaks")
     told = _number(owed.value, owed.measure, signed=True)
-    head = f"{owed.measure} owes {told} to {kind} (all less non-leaked)"
-    if owed.interval is None and owed.error is not None:
+    if owed.interval is not None:
+        told += f" {_interval(owed.interval, owed.measure, signed=True)}"
+    graver = {"soft": "; hard in neither", "text": "; hard and soft in neither"}
+    apart = f"all less non-leaked{graver.get(owed.leakage, '')}"
+    head = f"{owed.measure} differs by {told} with {kind} ({apart})"
+    p = owed.p if owed.p_adjusted is None else owed.p_adjusted
+    if p is None and owed.error is not None:
         return f"{head}; all clusters agree, which leaves no spread to make an interval of"
-    if owed.interval is None:
+    if p is None:
         return f"{head}; too few clusters leaked ({owed.leaked_clusters}) for an interval"
-    return f"{head} {_interval(owed.interval, owed.measure, signed=True)}"
+    shown = "p < 0.001" if p < 0.001 else f"p = {p:.3f}"
+    among = f" (Holm over {family})" if family > 1 else ""
+    return f"{head}, {shown}{among}; association, not cause"
 
 
 def _value(line: Line) -> str:

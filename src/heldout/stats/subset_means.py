@@ -27,6 +27,7 @@ class Estimate(NamedTuple):
     value: float
     error: float | None  # jackknife standard error over clusters
     interval: Interval | None  # None where too few clusters carry it
+    p: float | None = None  # two-sided, of no difference (or a mean of 0); None where no interval
 
 
 def subset_mean(
@@ -78,4 +79,5 @@ def _estimate(
     if error < _FLAT:
         return Estimate(value, error, None)
     reach = float(special.stdtrit(count - 1, 0.5 + level / 2)) * error
-    return Estimate(value, error, Interval(value - reach, value + reach, level, METHOD))
+    p = 2.0 * float(special.stdtr(count - 1, -abs(value) / error))
+    return Estimate(value, error, Interval(value - reach, value + reach, level, METHOD), p)

@@ -10,10 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from heldout.cli.impact import _sentence
 from heldout.detect.impact import Impact, Line, study_impact
 from heldout.detect.impact.grade import is_correct
 from heldout.detect.impact.subsets import matched_draws
 from heldout.errors import InputError
+from heldout.stats import holm
 from heldout.store import Run, make_table
 
 
@@ -101,11 +103,33 @@ def test_the_published_table_by_hand(run: Run, tmp_path: Path) -> None:
     owed = {one.leakage: one for one in impact.owed}
     assert owed["hard"].value == pytest.approx(0.0)
     assert owed["hard"].interval is not None
-    assert owed["soft"].value == pytest.approx(0.5 - 12 / 25)
-    assert owed["soft"].interval is not None  # 15 images leaked one way or the other
+    assert owed["soft"].value == pytest.approx(15 / 30 - 12 / 25)  # hard leaks in neither
+    assert owed["soft"].interval is None  # five images, however many others leaked hard
 
 
-def test_random_subsets_are_whole_clusters_of_the_leaked_size(run: Run, tmp_path: Path) -> None:
+def test_graver_leaks_are_not_counted_twice(tmp_path: Path) -> None:
+    """Sixty images leaked hard and are easy (93 %), two leaked softly and are not (50 %)."""
+    names = [(n, k) for n in range(200) for k in range(5)]
+    items = [{"benchmark_id": f"{n}-{k}", "cluster": f"{n}"} for n, k in names]
+    near = {"relation": "same view, other subject", "degree": "soft"}
+    matches = [{"benchmark_id": f"{n}-{k}", **(near if n > 59 else {})} for n, k in names if n < 62]
+    rows = [
+        {"id": f"{n}-{k}", "correct": int((5 * n + k) % 15 > 0 if n < 60 else (5 * n + k) % 2)}
+        for n, k in names
+    ]
+    run = make_run(tmp_path / "run", items, matches)
+    impact = study_impact(run, [write(tmp_path / "m.jsonl", rows)]).impacts[0]
+    owed = {one.leakage: one for one in impact.owed}
+    assert owed["hard"].value > 0.1
+    assert owed["hard"].interval is not None and owed["hard"].interval.low > 0
+    assert (owed["hard"].compared, owed["soft"].compared) == (1000, 700)
+    assert owed["soft"].value == pytest.approx(0.0, abs=0.001)
+    assert (owed["soft"].interval, owed["soft"].p, owed["soft"].leaked_clusters) == (None, None, 2)
+    told = _sentence(owed["soft"], 1)
+    assert "hard in neither" in told and "too few clusters leaked (2)" in told
+
+
+def test_random_subsets_have_the_leaked_items_and_clusters(run: Run, tmp_path: Path) -> None:
     rows = [{"id": f"{n}{k}", "correct": right(n)} for n in range(40) for k in "ab"]
     path = write(tmp_path / "m.jsonl", rows)
     impact = study_impact(run, [path]).impacts[0]
@@ -114,13 +138,52 @@ def test_random_subsets_are_whole_clusters_of_the_leaked_size(run: Run, tmp_path
     assert random.sd is not None and random.sd > 0
     assert study_impact(run, [path]).impacts[0].lines == impact.lines
     assert study_impact(run, [path], seed=1).impacts[0].lines != impact.lines
-    clusters = [
-        name for name, size in (("a", 5), ("b", 3), ("c", 4), ("d", 9)) for _ in range(size)
-    ]
-    for mask in matched_draws(clusters, 8, 20, np.random.default_rng(0)):
-        chosen = {name for name, kept in zip(clusters, mask, strict=True) if kept}
-        assert mask.sum() == sum(clusters.count(name) for name in chosen)
-        assert 3 <= mask.sum() <= 13
+
+
+@pytest.mark.parametrize("each", [(1,) * 60, (5,) * 12, (4, 1, 1, 3, 2), (9, 9, 2)])
+def test_draws_match_the_leaked_set_cluster_for_cluster(each: tuple[int, ...]) -> None:
+    sizes = [9, 9, 9, *[5] * 90]  # leaks that split clusters, that take them whole, and both
+    codes = np.repeat(np.arange(len(sizes)), sizes)
+    leaked = np.zeros(len(codes), dtype=bool)
+    for code, count in enumerate(each):
+        leaked[np.flatnonzero(codes == code)[:count]] = True
+    assert sorted(np.bincount(codes[leaked])) == sorted(each)
+    drawn = matched_draws([f"{c}" for c in codes], leaked, 20, np.random.default_rng(0))
+    for mask in drawn:
+        counts = np.bincount(codes[mask])
+        assert sorted(counts[counts > 0]) == sorted(each)
+    assert len({mask.tobytes() for mask in drawn}) > 1
+
+
+def test_every_item_is_as_likely_drawn_where_clusters_are_alike() -> None:
+    codes = np.repeat(np.arange(20), 4)
+    leaked = (codes < 5) & (np.arange(80) % 4 < 2)
+    drawn = matched_draws([f"{c}" for c in codes], leaked, 4000, np.random.default_rng(0))
+    rate = np.mean(drawn, axis=0)  # standard error .005 around 10 of 80
+    assert np.abs(rate - 0.125).max() < 0.025
+
+
+def test_direction_is_that_of_the_family(run: Run, tmp_path: Path) -> None:
+    """One model among many that differs by luck is not called."""
+    rng = np.random.default_rng(3)
+    rows: list[dict[str, Any]] = [
+        {"id": f"{n}{k}", "model": f"m{m}", "loglik": rng.normal() + 0.6 * (m == 0 and n < 10)}
+        for m in range(20) for n in range(40) for k in "ab"
+    ]  # fmt: skip
+    study = study_impact(run, [write(tmp_path / "m.jsonl", rows)])
+    tested = [one for impact in study.impacts for one in impact.owed if one.p is not None]
+    assert len(tested) == 20
+    raw = [one for one in tested if one.p is not None and one.p < 0.05]
+    assert raw and all(one.interval is not None and one.interval.low * one.interval.high > 0
+                       for one in raw)  # fmt: skip
+    assert [one.p_adjusted for one in tested] == holm([one.p for one in tested if one.p])
+    directions = [finding["direction"] for finding in study.as_json()["findings"]]
+    assert directions == ["none"] * 20
+    alone = study_impact(run, [write(tmp_path / "a.jsonl", [
+        {**row, "model": "a", "loglik": row["loglik"] + 3.0 * (int(row["id"][:-1]) < 10)}
+        for row in rows[:80]
+    ])]).as_json()["findings"]  # fmt: skip
+    assert [finding["direction"] for finding in alone] == ["seen"]
 
 
 def test_retrieval_and_log_likelihood(run: Run, tmp_path: Path) -> None:
@@ -294,3 +357,21 @@ def test_slake_inflation_as_published(shared_data: Path, tmp_path: Path) -> None
         assert owed.leaked_clusters == 19  # 247 questions about 19 images
         gap = round(float(values[hit].mean() - values[~hit].mean()), 2)
         assert gap == GAPS[impact.model]
+    check_qwen(study.impacts, run, tmp_path, rows)
+
+
+def check_qwen(impacts: Sequence[Impact], run: Run, folder: Path, rows: Sequence[Any]) -> None:
+    """The figures of docs/impact.md: by itself, among the five, and less a model that saw nothing."""
+    name, control = "Qwen2.5-VL-7B", "BLIP-2"
+    among = next(one for one in impacts if one.model == name).owed[0]
+    files = [
+        write(folder / f"{one}.jsonl", [row for row in rows if row["model"] == one])
+        for one in (name, control)
+    ]
+    against = study_impact(run, files[:1], baseline=files[1]).impacts[0].owed[0]
+    for owed, value, low, high, p, adjusted in (
+        (among, 0.063, 0.006, 0.119, 0.031, 0.156), (against, 0.056, -0.007, 0.119, 0.079, 0.079)
+    ):  # fmt: skip
+        assert owed.interval is not None
+        shown = (owed.value, owed.interval.low, owed.interval.high, owed.p, owed.p_adjusted)
+        assert shown == pytest.approx((value, low, high, p, adjusted), abs=5.1e-4)

@@ -1,6 +1,7 @@
 """Impact: how much a score owes to what leaked."""
 
-from heldout.detect.impact.impact import Impact, Line, Owed, impact_findings, measure_impact
+from heldout.detect.impact.findings import adjust_impacts, impact_findings
+from heldout.detect.impact.impact import Impact, Line, Owed, measure_impact
 from heldout.detect.impact.predictions import METRICS, Predictions, read_predictions
 from heldout.detect.impact.study import Study, study_impact
 
@@ -11,6 +12,7 @@ __all__ = [
     "Owed",
     "Predictions",
     "Study",
+    "adjust_impacts",
     "impact_findings",
     "measure_impact",
     "read_predictions",

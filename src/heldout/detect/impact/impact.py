@@ -1,4 +1,4 @@
-"""How much a score owes to leaked items: the whole, its parts, and a control of the same size."""
+"""A score with and without leaked items: the whole, its parts, and a control of the same size."""
 
 from __future__ import annotations
 
@@ -9,14 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from heldout.detect.finding import Cell, Effect, Finding, Statistic
 from heldout.detect.impact.subsets import Block, Mask, matched_draws
 from heldout.stats import Interval, cluster_rate_interval
 from heldout.stats.subset_means import Estimate, subset_difference, subset_mean
 
 DRAWS = 10  # random subsets, as published
 ENOUGH = 12  # clusters with a hit, and with a miss, from which on their spread is trusted
-NAME = "impact"
 
 
 @dataclass(frozen=True)
@@ -37,7 +35,10 @@ class Line:
 
 @dataclass(frozen=True)
 class Owed:
-    """The paired question: the score on everything less the score on what did not leak."""
+    """The paired question: the score with these leaks less the score without; graver ones in neither.
+
+    An association: leaked items may be easier or harder for reasons of their own.
+    """
 
     leakage: str
     measure: str
@@ -46,6 +47,9 @@ class Owed:
     error: float | None
     leaked: int
     leaked_clusters: int
+    compared: int  # items: these leaks and what did not leak
+    p: float | None = None  # two-sided, by itself
+    p_adjusted: float | None = None  # Holm, over every difference of the study
 
 
 @dataclass
@@ -84,12 +88,12 @@ def measure_impact(
             result.lines.append(whole.line("non-leaked", kind, block.clean))
             result.lines.append(whole.line("leaked", kind, block.leaked))
             result.lines += [whole.line(part.name, kind, part.mask) for part in block.labels]
-            result.lines.append(whole.random(kind, int(block.leaked.sum()), place))
-            owed = subset_difference(numbers, everything, block.clean, clusters)
+            result.lines.append(whole.random(kind, block.leaked, place))
+            owed = subset_difference(numbers, block.compared, block.clean, clusters)
             if owed is not None and block.leaked.any():
                 result.owed.append(Owed(
                     kind, measure, owed.value, owed.interval, owed.error, int(block.leaked.sum()),
-                    _count(clusters, block.leaked),
+                    _count(clusters, block.leaked), int(block.compared.sum()), owed.p,
                 ))  # fmt: skip
     return result
 
@@ -128,46 +132,18 @@ class _Measured:
         low, high = max(mean.interval.low, 0.0), min(mean.interval.high, 1.0)
         return mean.interval._replace(low=low, high=high)
 
-    def random(self, leakage: str, size: int, place: int) -> Line:
-        if size == 0:
+    def random(self, leakage: str, leaked: Mask, place: int) -> Line:
+        if not leaked.any():
             return Line("random", leakage, self.measure, 0, 0, None)
         rng = np.random.default_rng([self.seed, place])
-        drawn = matched_draws(self.clusters, size, DRAWS, rng)
+        drawn = matched_draws(self.clusters, leaked, DRAWS, rng)
         means = np.array([self.values[mask].mean() for mask in drawn])
-        items = round(float(np.mean([mask.sum() for mask in drawn])))
-        groups = round(float(np.mean([_count(self.clusters, mask) for mask in drawn])))
+        items, groups = int(leaked.sum()), _count(self.clusters, leaked)  # as every draw has
         mean = float(means.mean())
         return Line(
             "random", leakage, self.measure, items, groups, mean, None,
             mean - float(self.values.mean()), None, float(means.std(ddof=1)),
         )  # fmt: skip
-
-
-def impact_findings(impact: Impact, benchmark: str, seed: int) -> list[Finding]:
-    """What is owed, as findings; nothing where too few clusters carry an interval."""
-    return [
-        Finding(
-            id=f"{NAME}/{impact.model}/{owed.leakage}/{owed.measure}",
-            detector=NAME,
-            cell=Cell(benchmark=benchmark, model=impact.model),
-            unit="items",
-            statistic=Statistic(name=f"{owed.measure}, all less non-leaked", value=owed.value),
-            effect=Effect.of(f"{owed.measure} owed to {owed.leakage} leaks", owed.value, owed.interval),
-            p=None,
-            direction=_direction(owed.interval),
-            n=impact.items,
-            clusters=owed.leaked_clusters,
-            minimum_detectable_effect=2.8 * owed.error,  # 80 % power at two-sided 5 %
-            blind_to=[
-                "leaked items may be easier or harder for reasons of their own: compare a model that "
-                "cannot have seen them (--baseline)"
-            ],
-            seed=seed,
-            table="matches",
-        )
-        for owed in impact.owed
-        if owed.interval is not None and owed.error is not None
-    ]  # fmt: skip
 
 
 def _plain(record: Line | Owed) -> dict[str, Any]:
@@ -176,10 +152,6 @@ def _plain(record: Line | Owed) -> dict[str, Any]:
         name: value._asdict() if isinstance(value, Interval) else value
         for name, value in vars(record).items()
     }
-
-
-def _direction(interval: Interval) -> Any:
-    return "seen" if interval.low > 0 else "not seen" if interval.high < 0 else "none"
 
 
 def _count(clusters: Sequence[str], mask: Mask) -> int:

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from heldout.cure.leaks import leaks_of
-from heldout.detect.impact.impact import Impact, impact_findings, measure_impact
+from heldout.detect.impact.findings import adjust_impacts, impact_findings
+from heldout.detect.impact.impact import Impact, measure_impact
 from heldout.detect.impact.predictions import Item, Predictions, read_predictions
 from heldout.detect.impact.subsets import blocks
 from heldout.errors import InputError
@@ -81,6 +82,7 @@ def study_impact(
                 model.model, model.metric, values, clusters, blocks(identifiers, leaks), seed=seed
             ))  # fmt: skip
             study.dropped[model.model] = model.dropped
+    adjust_impacts(study.impacts)
     return study
 
 

@@ -27,6 +27,11 @@ class Block(NamedTuple):
     clean: Mask
     labels: tuple[Subset, ...]  # the leaked ones by how their label relates to the leaked one
 
+    @property
+    def compared(self) -> Mask:
+        """Both, without what leaked in a graver way: else its effect would be counted here too."""
+        return self.leaked | self.clean
+
 
 def blocks(ids: Sequence[str], leaks: Mapping[str, ItemLeaks]) -> list[Block]:
     """Hard (a verified copy) always; soft (near-identical, undecided) and text where there are any."""
@@ -54,19 +59,32 @@ def blocks(ids: Sequence[str], leaks: Mapping[str, ItemLeaks]) -> list[Block]:
 
 
 def matched_draws(
-    clusters: Sequence[str], size: int, draws: int, rng: np.random.Generator
+    clusters: Sequence[str], leaked: Mask, draws: int, rng: np.random.Generator
 ) -> list[Mask]:
-    """Random subsets of about ``size`` items: whole clusters in random order, as many as come closest.
+    """Random subsets of as many items from as many clusters as ``leaked`` has, cluster for cluster.
 
-    Single items would be a control with more independent images than the leaked set has.
+    Items drawn singly would come from more images than whole leaked clusters do, and whole clusters
+    from fewer than leaks that took one item of each: either control would have another spread.
     """
     names = {name: code for code, name in enumerate(dict.fromkeys(clusters))}
     codes = np.fromiter((names[name] for name in clusters), np.int64, len(clusters))
-    sizes = np.bincount(codes)
+    sizes = np.bincount(codes, minlength=len(names))
+    members = np.split(np.argsort(codes, kind="stable"), np.cumsum(sizes)[:-1])
+    counts = np.bincount(codes[leaked], minlength=len(names))
+    largest = np.argsort(-sizes, kind="stable")
+    # Largest first: a cluster that can give many items can give few, so no count is left without one,
+    # and every assignment is equally likely.
+    wanted = np.sort(counts[counts > 0])[::-1]
     found = []
     for _ in range(draws):
-        order = rng.permutation(len(sizes))
-        filled = np.cumsum(sizes[order])
-        count = int(np.argmin(np.abs(filled - size))) + 1
-        found.append(np.isin(codes, order[:count]))
+        mask = np.zeros(len(codes), dtype=bool)
+        able: list[int] = []  # clusters not yet drawn that hold as many items as are wanted
+        seen = 0
+        for count in wanted:
+            while seen < len(largest) and sizes[largest[seen]] >= count:
+                able.append(int(largest[seen]))
+                seen += 1
+            chosen = able.pop(int(rng.integers(len(able))))
+            mask[rng.choice(members[chosen], int(count), replace=False)] = True
+        found.append(mask)
     return found
