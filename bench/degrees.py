@@ -20,7 +20,7 @@ from heldout.overlap.encoders import Encoder, open_encoder
 from heldout.stats import binomial_interval
 
 LIGHT = ("jpeg-75", "jpeg-30", "rs-256", "rs-128", "gray", "gauss")
-BOUNDS = (0.88, 0.90, 0.92, 0.95, 0.98, 0.99, 0.995, 0.999)
+BOUNDS = (0.45, 0.5, 0.55, 0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95, 0.98, 0.99)
 
 
 def main() -> None:

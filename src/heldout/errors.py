@@ -22,8 +22,10 @@ class PrerequisiteError(HeldoutError):
 def require(module: str, extra: str, why: str) -> None:
     """Raise a PrerequisiteError with the exact install command unless ``module`` can be imported."""
     import importlib.util
+    import sys
 
-    if importlib.util.find_spec(module) is None:
+    # A module that another thread is importing has no spec yet, and find_spec would raise.
+    if module not in sys.modules and importlib.util.find_spec(module) is None:
         raise PrerequisiteError(
             f"{why} needs the package '{module}', which is not installed. "
             f"Install it with: pip install 'heldout[{extra}]'"

@@ -29,9 +29,9 @@ from heldout.overlap.encoders import Encoder, require_same
 from heldout.store import Dropped, Run, ShardResult, Stage, dropped_table, make_table
 
 ALPHA = 0.01
-# Above this, two rows show one picture saved twice: JPEG at 75 and a resize stay above .999 of
-# `pixels`, neighbouring slices of one CT reach .9994. What is a copy and lies below stays in the
-# null and raises its threshold, which errs towards fewer flags.
+# Above this, two rows show one picture: no encoder tells a file from itself saved anew. Copies that
+# lie below stay in the null and raise its threshold, which errs towards fewer flags; a lower bound
+# would cut the null itself, and what is near but different would be flagged beyond α.
 COPY = 0.9995
 _BLOCK_BYTES = 64 << 20
 
