@@ -197,3 +197,29 @@ def test_ngrams_miss_a_text_with_a_change_in_every_run(tmp_path: Path) -> None:
     words = LONG.split()
     row = {"id": "x", "text": " ".join([*words[:5], "surely", *words[5:]])}
     assert matches(scan_all(bench({"question": LONG}), corpus(tmp_path, row)), "ngram") == []
+
+
+def test_a_caption_is_found_where_it_answers_a_question(tmp_path: Path) -> None:
+    caption = "Axial computed tomography shows a large hypodense lesion in the right hepatic lobe."
+    rows = [
+        {"id": "answer", "question": "Describe the image.", "answer": caption},
+        {"id": "short", "question": "Is it big?", "answer": "yes, very"},
+    ]
+    result = scan_all(bench({"question": None, "answer": caption}), corpus(tmp_path, *rows))
+    assert found(result, "exact") == {("0", "answer", "same caption", "hard")}
+    assert result.counts["text_documents"] == 3  # two questions, one answer that is a text
+
+
+def test_a_question_is_found_in_an_answer_and_in_text_around_another_question(
+    tmp_path: Path,
+) -> None:
+    talk = [
+        {"role": "user", "content": "Give me an exam question."},
+        {"role": "assistant", "content": f"Sure! {LONG}"},
+    ]
+    rows = [
+        {"id": "page", "question": "Is it big?", "text": f"Is it big? They also asked: {LONG}"},
+        {"id": "chat", "messages": talk},
+    ]
+    result = scan_all(bench({"question": LONG}), corpus(tmp_path, *rows))
+    assert ids(matches(result, "ngram")) == {"page", "chat"}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +16,7 @@ from heldout.overlap.text.normalise import options_key, options_text, strict
 LONGEST = 1_000_000  # characters of one text that are read; what follows is dropped with a reason
 
 _TEXT = ("text", "caption", "description", "abstract", "content", "body")
+_SENTENCE, _LETTERS = 5, 12  # words, or letters without spaces, from which on an answer is a text
 _NUMBER = re.compile(r"(?:q(?:uestion)?\s*)?\(?\d{1,4}\s*[.):]\s+(?=\S)", re.IGNORECASE)
 
 # Which corpus field a benchmark field is compared with as a whole. Containment asks all of them.
@@ -96,12 +97,29 @@ def document_texts(item: CorpusItem) -> Iterator[Document]:
 
 def _free_texts(item: CorpusItem) -> Iterator[str]:
     """Text that is not just the questions again: readers join those where an item has no other."""
-    if item.text and not (item.question and item.question.strip() in item.text):
+    said = [(item.question, item.answer), *item.also]
+    answers = [answer for _, answer in said if answer and _says_much(answer)]
+    yield from dict.fromkeys(answers)  # "Describe the image." is answered by a whole caption
+    known = [part for pair in said for part in pair if part and part.strip()]
+    if item.text and (not known or _says_much(_without(item.text, known))):
         yield item.text
     for column in _TEXT:  # a table keeps columns that are no question and no answer as metadata
         text = item.metadata.get(column)
         if isinstance(text, str) and text.strip() and text != item.text:
             yield text
+
+
+def _says_much(text: str) -> bool:
+    """Enough words, or in scripts without spaces enough letters, to be somebody's caption."""
+    return len(text.split(None, _SENTENCE)) >= _SENTENCE or (
+        not text.isascii() and len(text) >= _LETTERS
+    )
+
+
+def _without(text: str, parts: Sequence[str]) -> str:
+    for part in sorted(parts, key=len, reverse=True):
+        text = text.replace(part.strip(), " ", 1)
+    return text
 
 
 def unnumbered(question: str) -> str:
