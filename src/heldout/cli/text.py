@@ -20,7 +20,7 @@ TextEncoder = Annotated[
     typer.Option(
         "--text-encoder",
         metavar="E",
-        help="With --text: also look for paraphrases, by wordllama (small, needs heldout[text]) or "
+        help="With --text: also look for paraphrases, by wordllama (small, needs the extra text) or "
         "transformers:NAME, for example transformers:BAAI/bge-m3.",
     ),
 ]

@@ -84,8 +84,8 @@ def _corpus_coverage(scanned: Mapping[str, Any]) -> Control:
     counts, failed = scanned["counts"], scanned["failed"]
     compared, lost, archives = counts["images"], counts["lost_items"], counts["lost_containers"]
     share = lost / (lost + compared) if lost + compared else 1.0
-    told = (
-        f"{compared:,} images of the corpus were compared, {lost:,} items were lost ({share:.2%})"
+    told = f"{compared:,} images of the corpus were compared, {lost:,} items were lost" + (
+        f" ({share:.2%})" if lost + compared else ""
     )
     if archives:
         told += f", and {archives:,} archives, files or folders in whole or in part"

@@ -114,7 +114,9 @@ def _coverage(scanned: Mapping[str, Any]) -> Control:
         int(counts.get("text_lost_containers", 0)),
     )
     share = lost / (lost + read) if lost + read else 1.0
-    told = f"{read:,} corpus items were read, {lost:,} were lost ({share:.2%})"
+    told = f"{read:,} corpus items were read, {lost:,} were lost"
+    if lost + read:
+        told += f" ({share:.2%})"
     if archives:
         told += f", and {archives:,} archives, files or folders in whole or in part"
     if failed:
