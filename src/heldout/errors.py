@@ -25,7 +25,7 @@ def require(module: str, extra: str, why: str) -> None:
     import sys
 
     # A module that another thread is importing has no spec yet, and find_spec would raise.
-    if module not in sys.modules and importlib.util.find_spec(module) is None:
+    if sys.modules.get(module) is None and importlib.util.find_spec(module) is None:
         raise PrerequisiteError(
             f"{why} needs the package '{module}', which is not installed. "
             f"Install it with: pip install 'heldout[{extra}]'"
