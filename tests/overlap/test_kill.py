@@ -79,7 +79,7 @@ def test_a_killed_scan_resumes_loses_nothing_and_repeats_nothing(
     subprocess.run(command(data, whole), check=True, capture_output=True)
     moments = random.Random(1)
     progressed = []
-    for _ in range(5):
+    for _ in range(3):
         before = finished_shards(killed)
         scan = subprocess.Popen(
             command(data, killed), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
