@@ -1,0 +1,74 @@
+"""What a model is asked to score, and what it gave: the one contract of every backend.
+
+A request is text and pictures in reading order. Some of the text is *scored*: only its tokens, found by
+their character offsets, enter a score. A benchmark item has one scored text, its answer, at the end; a
+shard of ``order-joint`` is one plain document in which every item is scored given those before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from heldout.image import ImageRef
+from heldout.store.dropped import Dropped
+
+
+@dataclass(frozen=True)
+class Text:
+    text: str
+    scored: bool = False
+
+
+@dataclass(frozen=True)
+class Request:
+    """``turn``: what is not scored is a user's turn in the model's chat template, and the scored text
+    (the last part, and the only one) opens the reply. Otherwise the parts are one plain document."""
+
+    id: str
+    content: tuple[ImageRef | Text, ...]
+    turn: bool = True
+
+    @property
+    def images(self) -> tuple[ImageRef, ...]:
+        return tuple(part for part in self.content if isinstance(part, ImageRef))
+
+    @property
+    def target(self) -> str:
+        return "".join(part.text for part in self.content if isinstance(part, Text) and part.scored)
+
+
+@dataclass(frozen=True)
+class Score:
+    """Log-probabilities of the scored tokens; ``mu`` and ``sigma`` are the mean and standard deviation
+    of log p over the whole vocabulary at each position, empty where a backend cannot tell."""
+
+    id: str
+    tokens: tuple[str, ...]
+    logprobs: tuple[float, ...]
+    mu: tuple[float, ...] = ()
+    sigma: tuple[float, ...] = ()
+    span_ok: bool = True  # the scored tokens cover the scored text and nothing else
+    truncated: bool = False  # the model read less than the whole prompt
+
+    @property
+    def total(self) -> float:
+        return float(sum(self.logprobs))
+
+
+class Scorer(Protocol):
+    """A backend. ``identity`` is everything a score depends on besides the request: backend, model,
+    revision, dtype, template. Scores of different identity are never compared."""
+
+    @property
+    def identity(self) -> Mapping[str, str]: ...
+
+    def count(self, requests: Sequence[Request]) -> list[int]:
+        """Tokens each request costs, pictures included, without running the model."""
+        ...
+
+    def score(self, requests: Iterable[Request]) -> Iterator[Score | Dropped]:
+        """One answer per request, in any order: a score, or why there is none (``Dropped.id`` is the
+        request's). Requests that share a picture are best given next to each other."""
+        ...
