@@ -142,3 +142,28 @@ def test_exact_search_misses_every_disguise(
     assert rows(audit(bench(chosen[0]), corpus, tmp_path / "run", hashes=False)) == []
     with pytest.raises(InputError, match="leave out --exact"):
         audit(bench(chosen[0]), corpus, tmp_path / "x", hashes=False, near=NearSearch("pixels"))
+
+
+def test_screening_finds_what_decoding_everything_finds(
+    chosen: list[Path], shared_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "jpegs"
+    folder.mkdir()
+    for number, path in enumerate(chosen):
+        picture = Image.open(path).convert("RGB").resize((700, 690))
+        picture.save(folder / f"smaller-{number}.jpg", quality=60)
+        ImageOps.mirror(picture).save(folder / f"flipped-{number}.jpg", quality=80)
+        picture.crop((12, 9, 690, 680)).save(folder / f"trimmed-{number}.jpg", quality=80)
+    for path in sorted((shared_data / "vqa_rad/images").glob("*.jpg"))[::25]:
+        Image.open(path).convert("RGB").resize((701, 644)).save(folder / f"other-{path.name}")
+
+    def found(run: str) -> tuple[list[dict[str, Any]], int]:
+        made = audit(bench(*chosen), folder, tmp_path / run)
+        return rows(made), made.run.manifest()["stages"]["overlap:web"]["counts"]["decoded"]
+
+    screened, few = found("screened")
+    monkeypatch.setattr("heldout.overlap.hashes.SCREENED_PICTURES", 0)
+    whole, all_of_them = found("whole")
+    assert screened == whole
+    assert len({row["corpus_id"] for row in whole if row["relation"] in COPIES}) >= 6
+    assert few == 0 and all_of_them == len(list(folder.iterdir()))

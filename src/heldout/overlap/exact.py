@@ -1,8 +1,8 @@
 """Exact copies: the same bytes, or the same native-resolution pixels in another file.
 
 The benchmark is indexed (it is small), the corpus is streamed (it is not). Perceptual hashes are taken
-in the same pass. Without them an image is decoded only if the benchmark holds a picture of its size;
-every other image cannot have the same pixels.
+in the same pass. An image is decoded whole only if the benchmark holds a picture of its size (every
+other image cannot have the same pixels) or its hash, taken from a small decoding, lies near one.
 """
 
 from __future__ import annotations
@@ -26,13 +26,14 @@ from heldout.image import (
     native_size,
     pixel_digest,
 )
-from heldout.overlap.fingerprints import Fingerprint, fingerprint_image
-from heldout.overlap.hashes import HashedShard, HashIndex
+from heldout.overlap.fingerprints import Fingerprint, fingerprint_image, screen
+from heldout.overlap.hashes import HashedShard, HashIndex, Waiting
 from heldout.overlap.modality import TextRelation, relate_text
 from heldout.overlap.thumbnails import thumbnail
 from heldout.store import Dropped, ShardResult, dropped_table, make_table
 
 STAGE = "overlap"
+JPEG = b"\xff\xd8"  # the one format that is decoded small for less
 BYTES_ONLY = "bytes:"  # the key of a picture that nobody can decode
 COUNTS = (
     "items", "images", "decoded", "with_answer", "dropped",
@@ -124,7 +125,7 @@ def scan_shard(
         try:
             data = item.image.read()
             own = byte_digest(data)
-            key, image = looked_at.same_picture(item.id, data, own)
+            key, image = looked_at.same_picture(item.id, item.image, data, own)
         except ImageError as error:
             detail = f"{item.image.source}: {error.detail}"
             dropped.append(Dropped("corpus", item.id, error.reason, detail))
@@ -155,39 +156,51 @@ class _Looked:
     def __init__(self, index: ExactIndex, hashes: HashIndex | None) -> None:
         self.index = index
         self.hashed = HashedShard(hashes) if hashes is not None else None
-        self._known: dict[str, tuple[str | None, Fingerprint | None]] = {}
+        self._known: dict[str, _Seen] = {}
 
     def same_picture(
-        self, item: str, data: bytes, own: str
+        self, item: str, ref: ImageRef, data: bytes, own: str
     ) -> tuple[str | None, Image.Image | None]:
         """The key of the benchmark picture that ``data`` shows, if any, and ``data`` if decoded."""
         image = None
         if own not in self._known:
-            key, image, hashes = self._look(data, own)
-            self._known[own] = (key, hashes)
-        key, hashes = self._known[own]
-        if self.hashed is not None and hashes is not None:
-            self.hashed.add(item, hashes, key)
-        return key, image
+            self._known[own], image = self._look(data, own)
+        seen = self._known[own]
+        if self.hashed is not None and seen.hashes is not None:
+            if seen.whole:
+                self.hashed.add(item, seen.hashes, seen.key)
+            else:
+                self.hashed.wait(Waiting(item, ref, seen.hashes, seen.key))
+        return seen.key, image
 
     def candidates(self, shard: int) -> list[dict[str, Any]]:
         return self.hashed.candidates(shard) if self.hashed is not None else []
 
-    def _look(
-        self, data: bytes, own: str
-    ) -> tuple[str | None, Image.Image | None, Fingerprint | None]:
+    def _look(self, data: bytes, own: str) -> tuple[_Seen, Image.Image | None]:
         known = self.index.key_of_bytes.get(own)
         if known is not None and (self.hashed is None or known.startswith(BYTES_ONLY)):
-            return known, None, None
+            return _Seen(known), None
+        size_fits = native_size(data) in self.index.sizes
         if self.hashed is None:
-            if native_size(data) not in self.index.sizes:
-                return None, None, None
+            if not size_fits:
+                return _Seen(None), None
             image = decode(data)
             pixels = pixel_digest(image)
-            return (pixels if pixels in self.index.by_key else None), image, None
+            return _Seen(pixels if pixels in self.index.by_key else None), image
+        if self.hashed.screens and not size_fits and data.startswith(JPEG):
+            return _Seen(known, screen(data, own), whole=False), None
         image = decode(data)
         found = fingerprint_image(image, own, sizes=self.index.sizes)
-        return (found.pixels if found.pixels in self.index.by_key else known), image, found
+        return _Seen(found.pixels if found.pixels in self.index.by_key else known, found), image
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """What is known of one file: the benchmark picture it equals, its hashes, and what those are of."""
+
+    key: str | None
+    hashes: Fingerprint | None = None
+    whole: bool = True
 
 
 def _matches(

@@ -6,6 +6,9 @@ corpus passes by upright. What lies within the radius is a candidate for ``verif
 Radii: PDQ's authors advise 31 of 256 bits and a quality of at least 50. pHash has no such advice: 6 of
 64 bits keep what PDQ loses by a pose or a small crop, and of pairs of strangers among radiographs about
 2 in 100,000 lie as near, against 12 within 8 bits (bench/hash_radii.py; docs/overlap.md).
+
+A corpus picture is hashed from a small decoding first. Only one that lies within the radius and a slack
+for what shrinking changes is decoded whole: what is stored is always the hash at full size.
 """
 
 from __future__ import annotations
@@ -18,9 +21,15 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from heldout.image import ImageRef
+from heldout.image import ImageError, ImageRef
 from heldout.overlap.encoders.views import POSES, in_pose
-from heldout.overlap.fingerprints import Fingerprint, fingerprint_image, pdq_poses, phash
+from heldout.overlap.fingerprints import (
+    Fingerprint,
+    fingerprint,
+    fingerprint_image,
+    pdq_poses,
+    phash,
+)
 from heldout.overlap.fingerprints.grey import grey_pixels
 from heldout.overlap.fingerprints.phash import SIDE
 from heldout.overlap.join.hamming import HammingIndex
@@ -28,6 +37,11 @@ from heldout.overlap.join.hamming import HammingIndex
 PDQ, PHASH = "pdq", "phash"
 RADII = {PDQ: 31, PHASH: 6}
 BYTES = {PDQ: 32, PHASH: 8}
+# How far a hash of a small decoding lies from the one at full size: bench/fingerprints.py counts bits.
+SLACK = {PDQ: 8, PHASH: 2}
+# With more pictures to look for, so many strangers lie within the slack that nothing is saved.
+SCREENED_PICTURES = 2048
+BLOCK = 256  # corpus pictures screened together
 
 
 @dataclass(frozen=True)
@@ -35,6 +49,7 @@ class HashIndex:
     """Codes of the benchmark's pictures, by method. Small and picklable."""
 
     joins: Mapping[str, HammingIndex]
+    wide: Mapping[str, HammingIndex]  # with the slack; empty where screening is not worth it
     pictures: Mapping[str, tuple[str, ...]]  # per code, the key of its picture
     views: Mapping[str, tuple[str, ...]]  # per code, the pose it is of
 
@@ -61,14 +76,28 @@ def build_hash_index(pictures: Mapping[str, ImageRef]) -> HashIndex:
         small = Image.fromarray(grey_pixels(image)).resize((SIDE, SIDE), Image.Resampling.LANCZOS)
         for pose, name in enumerate(POSES):
             add(PHASH, key, name, phash(in_pose(small, pose)).to_bytes(BYTES[PHASH], "big"))
+    matrices = {method: _matrix(codes[method], method) for method in RADII}
+    screens = len(pictures) <= SCREENED_PICTURES
     return HashIndex(
+        {m: HammingIndex(matrices[m], radius=RADII[m]) for m in RADII},
         {
-            method: HammingIndex(_matrix(codes[method], method), radius=RADII[method])
-            for method in RADII
+            m: HammingIndex(matrices[m], radius=RADII[m] + SLACK[m], tables=False)
+            for m in RADII
+            if screens
         },
         {method: tuple(keys[method]) for method in RADII},
         {method: tuple(views[method]) for method in RADII},
     )
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """A picture that was looked at small: is it near enough to be decoded whole?"""
+
+    item: str
+    ref: ImageRef
+    found: Fingerprint
+    exact: str | None
 
 
 @dataclass
@@ -80,6 +109,17 @@ class HashedShard:
     digests: list[str] = field(default_factory=list)
     exact: list[str | None] = field(default_factory=list)
     codes: dict[str, list[bytes]] = field(default_factory=lambda: {PDQ: [], PHASH: []})
+    waiting: list[Waiting] = field(default_factory=list)
+
+    @property
+    def screens(self) -> bool:
+        return bool(self.index.wide)
+
+    def wait(self, one: Waiting) -> None:
+        if one.found.usable:
+            self.waiting.append(one)
+            if len(self.waiting) == BLOCK:
+                self._settle()
 
     def add(self, item: str, found: Fingerprint, exact: str | None) -> None:
         """``exact`` is the benchmark picture this one was found to equal: no candidate for it."""
@@ -87,11 +127,30 @@ class HashedShard:
             self.ids.append(item)
             self.digests.append(found.pixels or found.bytes)
             self.exact.append(exact)
-            self.codes[PDQ].append(found.pdq)
-            self.codes[PHASH].append(found.phash.to_bytes(BYTES[PHASH], "big"))
+            for method in RADII:
+                self.codes[method].append(_code(found, method))
+
+    def _settle(self) -> None:
+        """Decode whole what lies near in the small, and forget the rest."""
+        near: set[int] = set()
+        for method, join in self.index.wide.items():
+            screened = _matrix([_code(one.found, method) for one in self.waiting], method)
+            near.update(join.scan(screened).position.tolist())
+        whole: dict[str, Fingerprint] = {}  # a file may be waiting more than once
+        for position in sorted(near):
+            one = self.waiting[position]
+            digest = one.found.bytes
+            if digest not in whole:
+                try:
+                    whole[digest] = fingerprint(one.ref.read(), sizes=())
+                except ImageError:  # gone in between: what was seen of it stands for it
+                    whole[digest] = one.found
+            self.add(one.item, whole[digest], one.exact)
+        self.waiting.clear()
 
     def candidates(self, shard: int) -> list[dict[str, Any]]:
         """Per method, picture and item the pose in which they are nearest."""
+        self._settle()
         rows = []
         for method, join in self.index.joins.items():
             hits = join.scan(_matrix(self.codes[method], method))
@@ -115,6 +174,10 @@ class HashedShard:
                         }
                     )
         return rows
+
+
+def _code(found: Fingerprint, method: str) -> bytes:
+    return found.pdq if method == PDQ else found.phash.to_bytes(BYTES[PHASH], "big")
 
 
 def _matrix(codes: list[bytes], method: str) -> NDArray[np.uint8]:

@@ -1,6 +1,6 @@
 """Fingerprints of one picture: digests that are equal for copies, hashes that are close for them."""
 
-from heldout.overlap.fingerprints.batch import fingerprint_all, screen_all
+from heldout.overlap.fingerprints.batch import fingerprint_all
 from heldout.overlap.fingerprints.fingerprint import (
     QUALITY_FLOOR,
     Fingerprint,
@@ -10,12 +10,11 @@ from heldout.overlap.fingerprints.fingerprint import (
 from heldout.overlap.fingerprints.grey import grey_pixels
 from heldout.overlap.fingerprints.pdq import hash_bytes, pdq, pdq_coefficients, pdq_poses
 from heldout.overlap.fingerprints.phash import phash
-from heldout.overlap.fingerprints.screening import Screened, screen
+from heldout.overlap.fingerprints.screening import screen
 
 __all__ = [
     "QUALITY_FLOOR",
     "Fingerprint",
-    "Screened",
     "fingerprint",
     "fingerprint_all",
     "fingerprint_image",
@@ -26,5 +25,4 @@ __all__ = [
     "pdq_poses",
     "phash",
     "screen",
-    "screen_all",
 ]

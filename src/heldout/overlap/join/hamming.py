@@ -30,7 +30,8 @@ class HammingIndex:
 
     k: int | None = None
 
-    def __init__(self, codes: NDArray[np.uint8], *, radius: int) -> None:
+    def __init__(self, codes: NDArray[np.uint8], *, radius: int, tables: bool = True) -> None:
+        """Without ``tables`` every pair is compared: no memory but the codes."""
         if codes.ndim != 2 or codes.dtype != np.uint8 or codes.shape[1] % 2 or not codes.shape[1]:
             raise InputError(
                 f"hash codes are rows of an even number of bytes, not {codes.dtype} {codes.shape}"
@@ -44,7 +45,8 @@ class HammingIndex:
         # Beyond some radius every value is near many queries: plain comparison is faster then.
         reaches = [reach for _, reach in _reaches(self.pieces.shape[1], radius)]
         near = sum(math.comb(16, size) for reach in reaches for size in range(reach + 1))
-        self._tables = list(_tables(self.pieces, radius)) if near * _LOOKUP < _VALUES else []
+        worth = tables and near * _LOOKUP < _VALUES
+        self._tables = list(_tables(self.pieces, radius)) if worth else []
 
     def scan(self, block: NDArray[Any], start: int = 0, floor: object = None) -> Hits:
         """Hits among the rows of ``block``, whose first row is row ``start`` of the corpus."""
