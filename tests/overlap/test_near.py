@@ -113,3 +113,14 @@ def test_a_second_run_repeats_nothing_and_workers_change_nothing(
     for name in names:
         assert conclusion.run.table_path(name).read_bytes() == before[name]
         assert other.run.table_path(name).read_bytes() == before[name]
+
+
+def test_light_copies_of_the_benchmark_say_whether_nearness_would_see_copies(
+    audited: tuple[Conclusion, Path, Benchmark],
+) -> None:
+    rows = audited[0].run.read_table("nearest").to_pylist()
+    copies = [row for row in rows if row["role"] == "copy"]
+    assert {row["picture"] for row in copies} == {
+        row["picture"] for row in rows if row["role"] == "benchmark"
+    }
+    assert all(0.5 < row["similarity"] < 0.999 for row in copies)  # near, and not the file itself

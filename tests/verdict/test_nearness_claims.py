@@ -46,9 +46,11 @@ def judged(
     outside: tuple[int, int] | None = None,
     alpha: float = 0.01,
     studies: int | None = None,
+    light: tuple[int, int] | None = None,
 ) -> tuple[Claim, list[Finding]]:
     rows = nearest("benchmark", "b", flagged(count, BENCH))
     rows += nearest("null", "reference", list(np.linspace(0.0, 0.9, null)))
+    rows += nearest("copy", "light copies", flagged(*light)) if light else []
     controls = []
     for name, domain, found in (("in", "in domain", inside), ("out", "out of domain", outside)):
         if found is not None:
@@ -85,6 +87,9 @@ def judged(
     [
         ({"count": 1}, "clean"),
         ({"count": 0, "inside": (0, 300)}, "clean"),
+        ({"count": 1, "light": (60, 64)}, "clean"),
+        ({"count": 1, "light": (30, 64)}, "qualified"),  # copies would not be flagged, either
+        ({"count": 20, "inside": (1, 300), "light": (30, 64)}, "survives"),
         ({"count": 20, "copies": 19}, "re-attributed"),
         ({"count": 20, "inside": (1, 300)}, "survives"),
         ({"count": 20, "inside": (1, 300), "outside": (0, 300)}, "survives"),
@@ -136,6 +141,14 @@ def test_a_clean_claim_says_what_it_could_have_seen() -> None:
     counts = rng.binomial(BENCH, images.minimum_detectable_effect, 60)
     seen = [judged(int(count))[1][0].direction == "seen" for count in counts]
     assert np.mean(seen) > 0.85
+
+
+def test_a_threshold_that_light_copies_do_not_reach_proves_nothing() -> None:
+    claim, _ = judged(1, light=(30, 64))
+    assert "light copies would not lie above it" in claim.sentence
+    assert "30 of 64 pictures of the benchmark (47% [34%, 60%]) would lie above τ" in claim.why
+    assert claim.controls[-1].outcome == "failed"
+    assert judged(1, light=(64, 64))[0].controls[-1].outcome == "passed"
 
 
 def test_too_few_flags_are_the_other_tail_not_proof() -> None:

@@ -19,6 +19,7 @@ from heldout.overlap.embeddings import (
     benchmark_pictures,
     embed_benchmark,
     embed_corpus,
+    pictures_of,
     whole_pictures,
 )
 from heldout.overlap.encoders import open_encoder
@@ -60,6 +61,7 @@ def calibrate(
                     benchmark_pictures(run, encoder.identity),
                     plan,
                     encoder,
+                    images=pictures_of(benchmark),
                     seed=seed,
                     quiet=quiet,
                 )

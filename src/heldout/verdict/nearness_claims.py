@@ -3,6 +3,7 @@
 | flags, beyond chance            | in-domain control             | status         |
 |---------------------------------|-------------------------------|----------------|
 | no                              | –                             | clean          |
+| no, nor would light copies be   | –                             | qualified      |
 | fewer than chance               | –                             | qualified      |
 | only among proven copies        | –                             | re-attributed  |
 | yes                             | passed                        | survives       |
@@ -22,6 +23,8 @@ from collections.abc import Sequence
 from heldout.detect import Cell, Finding
 from heldout.detect.image_nearness import LEVEL
 from heldout.overlap.calibration.calibration import Calibration, ControlRun
+from heldout.overlap.calibration.light_copies import NAME, SEEN
+from heldout.stats import binomial_interval
 from heldout.verdict.claim import Claim, Control, Status
 
 
@@ -35,6 +38,7 @@ def nearness_claims(findings: Sequence[Finding], found: Calibration, benchmark: 
     controlled = any(one.domain == "in domain" for one in found.controls)
     if not controlled:
         controls.append(_no_control())
+    controls.append(_light_copies(found))
     status = _status(images, rest, found, controls)
     return [
         Claim(
@@ -58,7 +62,7 @@ def _status(
             "qualified"  # pictures of the null lie closer together than these do: it does not fit
         )
     if not _rises(images):
-        return "clean"
+        return "clean" if _sees_copies(found) else "qualified"
     if not _rises(rest):
         return "re-attributed"
     fired = [one for one in found.controls if one.at_alpha is not None and one.at_alpha.fires]
@@ -127,6 +131,27 @@ def _no_control() -> Control:
     )
 
 
+def _sees_copies(found: Calibration) -> bool:
+    """A run made before copies were measured is taken at its word."""
+    seen = found.copies_seen
+    return seen is None or seen >= SEEN * len(found.copies)
+
+
+def _light_copies(found: Calibration) -> Control:
+    seen, n = found.copies_seen, len(found.copies)
+    name = "light copies are flagged"
+    if seen is None:
+        return Control(name=name, outcome="missing", reason="no light copies were measured")
+    interval = binomial_interval(seen, n)
+    told = (
+        f"{seen:,} of {n:,} pictures of the benchmark ({seen / n:.0%} [{interval.low:.0%}, "
+        f"{interval.high:.0%}]) would lie above τ if the corpus held them {NAME}"
+    )
+    if _sees_copies(found):
+        return Control(name=name, outcome="passed", reason=told)
+    return Control(name=name, outcome="failed", reason=f"{told}: nearness here does not see copies")
+
+
 def _sentence(
     status: Status, images: Finding, rest: Finding, questions: Finding, *, controlled: bool
 ) -> str:
@@ -143,10 +168,11 @@ def _sentence(
             f"each other: {flagged:,} of {images.n:,} lie above τ, {expected:.1f} are expected. The "
             f"null does not fit them, and copies may lie below τ, too."
         )
-    if status == "clean":
+    if not _rises(images):
+        blind = "" if status == "clean" else " But light copies would not lie above it, either."
         return (
             f"The images of {benchmark} are no nearer to {corpus} than different pictures are: "
-            f"{flagged:,} of {images.n:,} lie above τ, {expected:.1f} are expected."
+            f"{flagged:,} of {images.n:,} lie above τ, {expected:.1f} are expected.{blind}"
         )
     # p speaks of pictures like the null's: without a control of the benchmark's kind it would say
     # of these pictures what may hold for their whole kind.

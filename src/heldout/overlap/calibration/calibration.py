@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from heldout.overlap.calibration.degrees import degrees_of
 from heldout.overlap.calibration.hubs import HubReport, hub_report
+from heldout.overlap.calibration.light_copies import ROLE
 from heldout.overlap.calibration.null import Null, recorded_null
 from heldout.overlap.calibration.references import Domain
 from heldout.overlap.calibration.related import mean_group
@@ -67,6 +68,7 @@ class Calibration:
     controls: tuple[ControlRun, ...]
     hubs: HubReport | None
     design_effect: float  # of the benchmark's own pictures: how many are near for one reason
+    copies: Nearest  # light copies of the benchmark's pictures, and how near they lie to them
     problem: str = ""
     notes: list[str] = field(default_factory=list)
 
@@ -81,6 +83,13 @@ class Calibration:
         if self.null is None or not len(self.null):
             return None
         return RESOLVED * self.null.design_effect / len(self.null)
+
+    @property
+    def copies_seen(self) -> int | None:
+        """How many light copies τ would flag; None where none were measured."""
+        if self.tau is None or not len(self.copies):
+            return None
+        return int(self.tau.flags(self.copies.similarities, encoder=self.encoder).sum())
 
     def flagged(self) -> set[str]:
         if self.tau is None:
@@ -130,6 +139,7 @@ def _calibration(
         controls=tuple(_control(rows, one, encoder, tau, sweep) for one in facts["controls"]),
         hubs=_hubs(benchmark, int(facts["corpus_pictures"])),
         design_effect=spread,
+        copies=Nearest.of(rows.filter(pl.col("role") == ROLE)),
         problem=problem,
         notes=_notes(null, tau, asked),
     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -21,6 +21,8 @@ from heldout import __version__
 from heldout.corpus import Corpus, corpus_fingerprint
 from heldout.engine import progress
 from heldout.errors import InputError
+from heldout.image import ImageRef
+from heldout.overlap.calibration import light_copies
 from heldout.overlap.calibration.nearest import Nearest, Rows, nearest_in
 from heldout.overlap.calibration.null import ITSELF, SAMPLE, null_similarities
 from heldout.overlap.calibration.references import STAGE, ControlSet, embed_reference
@@ -93,10 +95,14 @@ def measure(
     plan: CalibrationPlan,
     encoder: Encoder,
     *,
+    images: Mapping[str, ImageRef] | None = None,
     seed: int = 0,
     quiet: bool = False,
 ) -> Measured:
-    """Nearest neighbours in one corpus; each set is a finished piece that a second call reuses."""
+    """Nearest neighbours in one corpus; each set is a finished piece that a second call reuses.
+
+    ``images`` are the benchmark's pictures themselves, for light copies of them.
+    """
     require_same(corpus.identity, benchmark.identity)
     folder = hashlib.sha256(f"{name}\n{corpus.identity}".encode()).hexdigest()[:16]
     bench = hashlib.sha256("\n".join(benchmark.pictures).encode()).hexdigest()
@@ -131,6 +137,8 @@ def measure(
         key = json.dumps([role, label, source.source, corpus_fingerprint(source), bench])
         if stage.plan(index, key):
             stage.save(index, work.reference(source, role, label, encoder, benchmark, quiet))
+    if images and stage.plan(2 + len(sets), f"{light_copies.NAME} {bench}"):
+        stage.save(2 + len(sets), work.copies(benchmark, images, encoder))
     stage.sweep()
     return Measured(stage, facts | {"counts": stage.counts()})
 
@@ -212,6 +220,26 @@ class _Work:
         result = self.result(role, label, taken.ids, taken.rows, found)
         result.tables["dropped"] = dropped_table(taken.dropped)
         return result
+
+    def copies(
+        self, benchmark: BenchmarkPictures, images: Mapping[str, ImageRef], encoder: Encoder
+    ) -> ShardResult:
+        entries = [
+            {
+                "corpus": self.name,
+                "encoder": self.corpus.identity,
+                "role": light_copies.ROLE,
+                "name": light_copies.NAME,
+                "picture": picture,
+                "neighbour": picture,
+                "similarity": similarity,
+                "related": picture,
+            }
+            for picture, similarity in light_copies.copy_similarities(
+                benchmark.pictures, benchmark.rows, images, encoder, seed=self.seed
+            )
+        ]
+        return ShardResult(tables={"nearest": make_table("nearest", entries)}, counts={})
 
     def result(
         self, role: str, label: str, pictures: Sequence[str], rows: NDArray[Any], found: Nearest

@@ -5,6 +5,7 @@ from heldout.overlap.embeddings.benchmark_rows import (
     Queries,
     benchmark_pictures,
     embed_benchmark,
+    pictures_of,
 )
 from heldout.overlap.embeddings.corpus_rows import EmbeddedCorpus, embed_corpus
 from heldout.overlap.embeddings.whole_pictures import CorpusEmbeddings, whole_pictures
@@ -17,5 +18,6 @@ __all__ = [
     "benchmark_pictures",
     "embed_benchmark",
     "embed_corpus",
+    "pictures_of",
     "whole_pictures",
 ]
