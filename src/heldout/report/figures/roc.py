@@ -57,12 +57,11 @@ def roc_chart(
         entries.append((curve.name + area, colour, dash))
     for point in points:
         x, y = axes.x(point.false_positive), axes.y(point.true_positive)
-        side = "end" if x > axes.width * 0.7 else "start"
-        shift = -9 if side == "end" else 9
         marks.append(circle(x, y, 4.5, fill=CARD, stroke=INK))
-        marks.append(text(x + shift, y + 14, point.name, anchor=side, halo=True))
+        marks.append(text(x, y + 20, point.name, anchor="middle", halo=True))
     longest = max([len(name) for name, _, _ in entries] + [0])
-    x = axes.width - axes.right - 44 - 6.4 * longest
+    # Chance hugs the right of a logarithmic axis; the left half is free there.
+    x = axes.left + 8 if smallest else axes.width - axes.right - 44 - 6.4 * longest
     y = axes.height - axes.bottom - 14 - 17 * max(len(entries) - 1, 0)
     marks += legend(entries, max(axes.left + 8, x), y)
     return figure(title, axes.width, axes.height, marks)
