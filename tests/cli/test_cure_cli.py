@@ -120,7 +120,7 @@ def test_impact_prints_the_table_and_keeps_it(scanned: Path, heldout: Callable[.
     [
         (["sanitize", "{0}#split=test", "--out", "{0}/out"], "needs --run RUN"),
         (["sanitize", "{0}#split=test", "--run", "{0}/run", "--out", "{0}/out", "--policy", "hard"],
-         "expected one of same-image, soft, full, down-weight"),
+         "expected one of proven, same-image, soft, full, down-weight"),
         (["sanitize", "{0}#split=test", "--run", "{0}/images", "--out", "{0}/out"], "not a run folder"),
         (["sanitize", "{0}#split=train", "--run", "{0}/run", "--out", "{0}/out"], "was made for"),
         (["sanitize", "vqa-rad", "--run", "{0}/run", "--out", "{0}/out"], "comes from the hub"),

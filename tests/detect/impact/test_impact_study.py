@@ -224,7 +224,11 @@ def test_everything_left_out_has_a_reason(run: Run, tmp_path: Path) -> None:
     study = study_impact(run, [write(tmp_path / "m.jsonl", rows)])
     assert study.impacts[0].items == 78
     reasons = {drop.id: drop.reason for drop in study.dropped["m"]}
-    assert reasons == {"39a": "no prediction", "39b": "no prediction", "stranger": "unknown item"}
+    assert reasons == {
+        "39a": "not a finite number",
+        "39b": "no prediction",
+        "stranger": "unknown item",
+    }
 
 
 def test_items_nobody_could_compare_are_not_called_clean(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 from heldout.cure.leaks import leaks_of
 from heldout.detect.impact.findings import adjust_impacts, impact_findings
 from heldout.detect.impact.impact import Impact, measure_impact
-from heldout.detect.impact.predictions import Item, Predictions, read_predictions
+from heldout.detect.impact.predictions import NO_PREDICTION, Item, Predictions, read_predictions
 from heldout.detect.impact.subsets import blocks
 from heldout.errors import InputError
 from heldout.store import Dropped, Run
@@ -98,7 +98,7 @@ def _taking_part(
         if identifier not in measured:
             if identifier not in refused:
                 detail = "the file has no row for this item"
-                model.dropped.append(Dropped("impact", identifier, "no prediction", detail))
+                model.dropped.append(Dropped("impact", identifier, NO_PREDICTION, detail))
         elif "" in row["image_digests"] and identifier not in leaks:
             detail = "an image was missing, unreadable or flat: nobody knows whether it leaked"
             model.dropped.append(Dropped("impact", identifier, "image not compared", detail))
