@@ -122,7 +122,7 @@ def test_impact_of_another_call_replaces_nothing(
     rows += [f"test{n}{k},{int(n > 2)},{-n}" for n in range(6) for k in "xy"]
     (scanned / "m.csv").write_text("\n".join(rows))
     (scanned / "other").mkdir()
-    (scanned / "other/m.csv").write_text("\n".join(rows[:9]))
+    (scanned / "other/m.csv").write_text("\n".join([rows[0], *rows[-8:]]))
     for more in ([], ["--metric", "loglik"], []):
         done = heldout("impact", scanned / "m.csv", "--run", scanned / "run", *more)
         assert done.returncode == 0, done.stderr
@@ -136,6 +136,10 @@ def test_impact_of_another_call_replaces_nothing(
     heldout("impact", scanned / "m.csv", "--run", scanned / "run", "--out", named)
     assert json.loads(named.read_text()) == kept["impact-m.json"]
     assert len(list((scanned / "run").glob("impact*"))) == 3
+    assert heldout("report", scanned / "run").returncode == 0
+    page = (scanned / "run/report.html").read_text()
+    assert "What scores owe to leaks" in page
+    assert all(f"<code>{name}</code>" in page for name in kept)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from heldout.detect.impact.study import Study
+from heldout.detect.impact.study import IMPACT_VERSION, Study
 from heldout.errors import InputError
 from heldout.store import Run, write_json
 
@@ -32,9 +32,14 @@ def keep_study(run: Run, study: Study, out: Path | None = None) -> Path:
 
 
 def kept_studies(run: Run) -> Iterator[tuple[str, dict[str, Any]]]:
-    """(file name, content) of every study a run folder holds, in the order of their names."""
+    """(file name, content) of every study a run folder holds, in the order of their names.
+
+    Studies of another version use words for other things, and are passed over.
+    """
     for path in sorted(run.path.glob(f"{PREFIX}-*.json")):
-        yield path.name, run.read_json(path.name)
+        content = run.read_json(path.name)
+        if content.get("impact_version") == IMPACT_VERSION:
+            yield path.name, content
 
 
 def _free_name(run: Run, study: Study) -> str:
