@@ -30,3 +30,8 @@ def require(module: str, extra: str, why: str) -> None:
             f"{why} needs the package '{module}', which is not installed. "
             f"Install it with: pip install 'heldout[{extra}]'"
         )
+
+
+def counted(count: int, one: str, many: str) -> str:
+    """ "1 item stands" or "2 items stand": a sentence must not stumble over its number."""
+    return f"{count:,} {one if count == 1 else many}"

@@ -105,14 +105,41 @@ def test_impact_prints_the_table_and_keeps_it(scanned: Path, heldout: Callable[.
     assert done.returncode == 0, done.stderr
     lines = [line.split() for line in done.stdout.splitlines()]
     leaked = next(line for line in lines if line[:1] == ["leaked"])
-    assert leaked[1:5] == ["hard", "4", "2", "100.0"]
+    assert leaked[1:5] == ["copy", "4", "2", "100.0"]
     assert leaked[-3:] == ["+50.0", "[too", "few]"]
     assert "too few clusters leaked (2) for an interval" in done.stdout
     assert "left out: unknown item 1" in done.stdout
-    kept = json.loads((scanned / "run/impact.json").read_text())
+    kept = json.loads((scanned / "run/impact-m.json").read_text())
     assert kept["impacts"][0]["owed"][0]["value"] == pytest.approx(6 / 12 - 2 / 8)
     printed = heldout("impact", scanned / "m.csv", "--run", scanned / "run", "--json")
     assert json.loads(printed.stdout) == kept
+
+
+def test_impact_of_another_call_replaces_nothing(
+    scanned: Path, heldout: Callable[..., Told]
+) -> None:
+    rows = ["id,correct,loglik"]
+    rows += [f"test{n}{k},{int(n > 2)},{-n}" for n in range(6) for k in "xy"]
+    (scanned / "m.csv").write_text("\n".join(rows))
+    (scanned / "other").mkdir()
+    (scanned / "other/m.csv").write_text("\n".join([rows[0], *rows[-8:]]))
+    for more in ([], ["--metric", "loglik"], []):
+        done = heldout("impact", scanned / "m.csv", "--run", scanned / "run", *more)
+        assert done.returncode == 0, done.stderr
+    done = heldout("impact", scanned / "other/m.csv", "--run", scanned / "run")
+    assert done.stdout.split()[-1] == str(scanned / "run/impact-m-3.json")
+    kept = {path.name: json.loads(path.read_text()) for path in (scanned / "run").glob("impact*")}
+    assert sorted(kept) == ["impact-m-2.json", "impact-m-3.json", "impact-m.json"]
+    assert kept["impact-m-2.json"]["call"]["metric"] == "loglik"
+    assert kept["impact-m-3.json"]["impacts"][0]["items"] == 8
+    named = scanned / "new/figures.json"
+    heldout("impact", scanned / "m.csv", "--run", scanned / "run", "--out", named)
+    assert json.loads(named.read_text()) == kept["impact-m.json"]
+    assert len(list((scanned / "run").glob("impact*"))) == 3
+    assert heldout("report", scanned / "run").returncode == 0
+    page = (scanned / "run/report.html").read_text()
+    assert "What scores owe to leaks" in page
+    assert all(f"<code>{name}</code>" in page for name in kept)
 
 
 @pytest.mark.parametrize(
@@ -120,7 +147,7 @@ def test_impact_prints_the_table_and_keeps_it(scanned: Path, heldout: Callable[.
     [
         (["sanitize", "{0}#split=test", "--out", "{0}/out"], "needs --run RUN"),
         (["sanitize", "{0}#split=test", "--run", "{0}/run", "--out", "{0}/out", "--policy", "hard"],
-         "expected one of same-image, soft, full, down-weight"),
+         "expected one of proven, same-image, soft, full, down-weight"),
         (["sanitize", "{0}#split=test", "--run", "{0}/images", "--out", "{0}/out"], "not a run folder"),
         (["sanitize", "{0}#split=train", "--run", "{0}/run", "--out", "{0}/out"], "was made for"),
         (["sanitize", "vqa-rad", "--run", "{0}/run", "--out", "{0}/out"], "comes from the hub"),
@@ -129,11 +156,18 @@ def test_impact_prints_the_table_and_keeps_it(scanned: Path, heldout: Callable[.
         (["sanitize", "{0}#split=test", "--resplit", "{0}#split=train", "--stratify", "organ",
           "--out", "{0}/out"], "no item has this column"),
         (["impact", "{0}/gone.csv", "--run", "{0}/run"], "does not exist"),
+        (["sanitize", "{0}#split=test", "--run", "{0}/run", "--out", "{0}/out", "--weight", "0.3"],
+         "--weight 0.3 means nothing under --policy proven"),
+        (["sanitize", "{0}#split=test", "--run", "{0}/run", "--out", "{0}/out", "--text"],
+         "holds no search for words. Run: heldout overlap"),
+        (["overlap", "{0}#split=test", "--against", "{0}/run/nothing.jsonl", "--out", "{0}/out"],
+         "nothing.jsonl is empty"),
     ],
 )  # fmt: skip
 def test_bad_input_gets_a_sentence(
     scanned: Path, heldout: Callable[..., Told], arguments: list[str], told: str
 ) -> None:
+    (scanned / "run/nothing.jsonl").touch()
     answer = heldout(*(part.format(scanned) for part in arguments))
     assert answer.returncode == 2, answer.stdout + answer.stderr
     assert told in " ".join(answer.stderr.split())

@@ -145,3 +145,27 @@ def test_images_beside_tars_are_not_forgotten(
     assert isinstance(dropped, Dropped)
     assert dropped.reason == "loose image beside archives"
     assert dropped.detail.startswith("3 image files")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "told"),
+    [
+        ("empty.jsonl", "", "empty.jsonl is empty"),
+        ("empty.csv", "", "empty.csv is empty"),
+        ("blank.jsonl", "\n\n", "holds no line"),
+        ("broken.jsonl", 'not json\n{"a":\n', "no line is a JSON object .*line 1, not JSON"),
+        ("numbers.jsonl", "1\n2\n", "no line is a JSON object .*not an object"),
+        ("none.json", "[]", "holds no row"),
+        ("header.csv", "image,question\n", "holds no row"),
+    ],
+)
+def test_a_file_that_holds_nothing_is_refused_with_a_sentence(tmp_path, name, content, told):
+    (tmp_path / name).write_text(content)
+    with pytest.raises(InputError, match=told):
+        open_corpus(tmp_path / name)
+
+
+def test_one_good_line_is_enough(tmp_path):
+    (tmp_path / "some.jsonl").write_text('not json\n{"text": "words of it"}\n')
+    found = read_all(open_corpus(tmp_path / "some.jsonl"))
+    assert [isinstance(one, Dropped) for one in found] == [True, False]

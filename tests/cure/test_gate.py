@@ -141,6 +141,35 @@ def test_undecided_matches_are_listed_and_strict_removes_them(data: Path) -> Non
     assert (data / "strict/remove_ids.txt").read_text() == "r4\n"
 
 
+def test_words_shut_the_gate_with_their_answer_only(data: Path) -> None:
+    run = scanned(data / "two.jsonl", data / "mix.jsonl", data / "run")
+    picture = {"benchmark_id": "b4", "image_index": 0, "corpus": "mix", "corpus_id": "r4",
+               "method": "x", "similarity": 0.9, "degree": "none", "relation": "undecided",
+               "transform": "crop", "modality": "none", "label_relation": "unknown",
+               "evidence": "{}"}  # fmt: skip
+    run.write_table("matches", make_table("matches", [picture]))
+    names = ("benchmark_id", "corpus_id", "relation", "degree", "answer_relation", "method")
+    rows = [
+        ("b4", "r4", "same item", "hard", "same", "exact"),  # an undecided picture excuses nothing
+        ("b5", "r3", "same question", "hard", "unknown", "exact"),
+        ("b5", "r1", "same source", "soft", "unknown", "provenance"),  # a hint, no match of words
+    ]
+    run.write_table("text_matches", make_table("text_matches", (
+        {**dict(zip(names, row, strict=True)), "corpus": "mix", "field": "question",
+         "corpus_field": "question", "similarity": 1.0, "evidence": "{}"}
+        for row in rows
+    )))  # fmt: skip
+    gate = write_gate(run, data / "gate")
+    assert gate.sentence().startswith("The gate is shut: 1 training row holds items of two.")
+    assert (data / "gate/remove_ids.txt").read_text() == "r4\n"
+    doubtful = pq.read_table(data / "gate/training_doubtful.parquet").to_pylist()
+    assert [(row["corpus_id"], row["reason"]) for row in doubtful] == [
+        ("r3", "question without its answer")
+    ]
+    write_gate(run, data / "strict", strict=True)
+    assert (data / "strict/remove_ids.txt").read_text() == "r3\nr4\n"
+
+
 def test_a_run_without_a_scan_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no finished scan"):
         write_gate(Run.create(tmp_path / "run"), tmp_path / "gate")

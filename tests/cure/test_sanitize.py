@@ -20,6 +20,7 @@ from heldout.corpus import open_corpus
 from heldout.cure import Policy, sanitize
 from heldout.engine import open_engine
 from heldout.errors import InputError
+from heldout.overlap.text import TextSearch
 from heldout.store import Run, make_table
 
 Picture = Callable[..., bytes]
@@ -173,18 +174,7 @@ def test_undecided_and_near_matches_are_listed_until_somebody_asks(
     assert [weights[one] for one in ("t0x", "t1x", "t2x", "t3x")] == [0.25, 0.25, 1.0, 0.0]
 
 
-def test_text_matches_are_joined_with_images_or_count_where_asked(
-    bench: Path, tmp_path: Path
-) -> None:
-    source = f"{bench}#split=test"
-    run = scan(source, f"{bench}#split=train", tmp_path / "run")
-    rows = [
-        # On the leaked picture the question in slightly other words, with the same answer.
-        ("t3x", "r1", "edited", "none", "same"),
-        ("t3y", "r1", "edited", "none", "different"),
-        ("t0x", "r3", "same item", "hard", "same"),
-        ("t1x", "r3", "same question", "none", "different"),  # a common question proves nothing
-    ]
+def with_texts(run: Run, rows: list[tuple[str, str, str, str, str]]) -> None:
     names = ("benchmark_id", "corpus_id", "relation", "degree", "answer_relation")
     table = pa.Table.from_pylist([
         {**dict(zip(names, row, strict=True)), "corpus": "train", "method": "minhash",
@@ -195,15 +185,109 @@ def test_text_matches_are_joined_with_images_or_count_where_asked(
         "text_matches", table.replace_schema_metadata({"heldout.table": "text_matches/1"})
     )
 
+
+def test_text_matches_are_joined_with_images_or_count_where_asked(
+    bench: Path, tmp_path: Path
+) -> None:
+    source = f"{bench}#split=test"
+    run = scan(source, f"{bench}#split=train", tmp_path / "run")
+    with_texts(run, [
+        # On the leaked picture the question in slightly other words, with the same answer.
+        ("t3x", "r1", "edited", "none", "same"),
+        ("t3y", "r1", "edited", "none", "different"),
+        ("t0x", "r3", "same item", "hard", "same"),
+        ("t1x", "r3", "same question", "none", "different"),  # a common question proves nothing
+    ])  # fmt: skip
+
     def removed(name: str, policy: Policy) -> dict[str, str]:
         sanitize(open_tables(source), run, tmp_path / name, policy)
         return {row["benchmark_id"]: row["method"] for row in listed(tmp_path / name, "removed")}
 
     assert removed("full", Policy("full")) == {"t3x": "bytes + text minhash", "t4x": "bytes"}
-    assert "t0x" not in removed("images", Policy())
+    assert "t0x" not in removed("images", Policy("same-image"))
+    assert "t0x" in removed("proven", Policy())
     assert removed("text", Policy("full", text=True)).keys() == {"t0x", "t3x", "t4x"}
     doubtful = [row["benchmark_id"] for row in listed(tmp_path / "full", "doubtful")]
     assert doubtful == ["t0x", "t3y", "t4y"]
+
+
+def test_words_without_their_answer_are_kept_and_listed_until_somebody_asks(
+    bench: Path, tmp_path: Path
+) -> None:
+    source = f"{bench}#split=test"
+    run = scan(source, f"{bench}#split=train", tmp_path / "run")
+    with_texts(run, [
+        ("t0x", "r3", "same item", "hard", "same"),
+        ("t0y", "r3", "same question", "hard", "unknown"),
+        ("t1x", "r3", "contained", "hard", "unknown"),
+        ("t1y", "r3", "edited", "soft", "same"),
+        ("t2x", "r3", "same item", "soft", "same"),
+    ])  # fmt: skip
+    manifest = sanitize(open_tables(source), run, tmp_path / "out", Policy())
+    assert manifest["removed"]["by_reason"] == {
+        "image leaked": 3,
+        "image, question and answer leaked": 1,
+        "question and answer leaked without their image": 1,
+    }
+    doubtful = {r["benchmark_id"]: r["reason"] for r in listed(tmp_path / "out", "doubtful")}
+    assert doubtful == {
+        "t0y": "kept: question without its answer",
+        "t1x": "kept: words inside a longer text",
+        "t1y": "kept: words like its own",
+        "t2x": "kept: short question and answer",
+    }
+
+    def removed(name: str, policy: Policy) -> dict[str, str]:
+        sanitize(open_tables(source), run, tmp_path / name, policy)
+        rows = listed(tmp_path / name, "removed")
+        return {row["benchmark_id"]: row["reason"] for row in rows if row["benchmark_id"] < "t3"}
+
+    asked = removed("text", Policy(text=True))
+    assert asked.keys() == {"t0x", "t0y", "t1x"}
+    assert asked["t0y"] == "question without its answer"  # nothing is kept here
+    assert removed("soft", Policy("soft", text=True)).keys() == {"t0x", *doubtful}
+    assert removed("images", Policy("same-image")) == {}
+
+
+def test_what_is_removed_is_what_the_claim_says_survives(tmp_path: Path) -> None:
+    """One number in both: the items that stand in the corpus word for word with their answer."""
+    asked = [
+        f"Which organ shows the {word} enhancing lesion after contrast on this late axial slice?"
+        for word in ("nodular", "ring", "diffusely", "faintly")
+    ]
+    test = [
+        {"id": f"q{n}", "question": text, "answer": f"organ {n}"} for n, text in enumerate(asked)
+    ]
+    corpus = [test[0], {"question": asked[1]}, {"text": f"Quiz of the day. {asked[2]} Think."}]
+    for name, rows in (("test", test), ("corpus", corpus)):
+        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    bench = tmp_path / "test.jsonl"
+    run = Run.create(tmp_path / "run", command=["test"])
+    with open_engine("local", 1) as engine:
+        told = audit_overlap(
+            read_benchmark(bench), [open_corpus(str(tmp_path / "corpus.jsonl"))], run, engine,
+            text=TextSearch(), quiet=True,
+        )  # fmt: skip
+    claim = next(one for one in told.claims if one.id.startswith("text/"))
+    assert claim.status == "survives" and claim.why.startswith("1 item ")
+    manifest = sanitize(open_tables(bench), run, tmp_path / "out", Policy())
+    assert [row["benchmark_id"] for row in listed(tmp_path / "out", "removed")] == ["q0"]
+    assert manifest["doubtful"]["by_reason"] == {
+        "kept: question without its answer": 1,
+        "kept: words inside a longer text": 1,
+    }
+
+
+def test_removing_words_nobody_searched_for_is_refused_with_the_command(
+    bench: Path, tmp_path: Path
+) -> None:
+    source = f"{bench}#split=test"
+    run = scan(source, f"{bench}#split=train", tmp_path / "run")
+    with pytest.raises(InputError, match="holds no search for words") as told:
+        sanitize(open_tables(source), run, tmp_path / "out", Policy(text=True))
+    command = f"--against 'train={bench}#split=train' --text --out {tmp_path / 'run'}"
+    assert str(told.value).endswith(command)
+    assert not (tmp_path / "out").exists()
 
 
 def test_another_revision_is_refused(bench: Path, tmp_path: Path) -> None:

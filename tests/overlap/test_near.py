@@ -92,7 +92,7 @@ def test_claim_and_report_tell_copies_from_look_alikes(
     claim, _nearness = conclusion.claims
     assert claim.status == "survives"
     assert claim.sentence.startswith("6 of 6 images of radiographs")
-    assert "1 exact and 5 transformed matches" in claim.sentence
+    assert "(2 images as the same image, 4 images as a transformed copy)" in claim.sentence
     page = conclusion.report.read_text()
     assert "laid on each other" in page
     assert page.count('class="panel"') >= 5

@@ -91,7 +91,8 @@ def _forget_what_rested_on_others(run: Run, corpora: Sequence[Corpus]) -> None:
     """A gate or an impact of corpora the run no longer speaks of would be read as of these."""
     if replaced_by(run, corpora):
         shutil.rmtree(run.path / "gate", ignore_errors=True)
-        (run.path / "impact.json").unlink(missing_ok=True)
+        for study in run.path.glob("impact*.json"):
+            study.unlink()
 
 
 def conclude(run: Run) -> Conclusion:

@@ -78,6 +78,8 @@ def _located(source: Source, reader_name: str | None, several: bool) -> list[Dat
     if reader := find_reader(path):
         return [DataFile(path, reader, split_of(path.stem))]
     if path.is_file():
+        if path.stat().st_size == 0:
+            raise InputError(f"{path} is empty: a file of no bytes holds no item")
         known = ", ".join(sorted(r.name for r in readers()))
         raise InputError(f"{path}: no reader recognises this file. Readers: {known}")
     if folders := split_folders(path) or split_images(path):

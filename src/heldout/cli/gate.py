@@ -31,7 +31,10 @@ def gate_command(
     ],
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Where to write.")],
     strict: Annotated[
-        bool, typer.Option("--strict", help="Undecided matches count as leaks.")
+        bool,
+        typer.Option(
+            "--strict", help="Undecided matches and questions without their answer count as leaks."
+        ),
     ] = False,
     as_json: Json = False,
 ) -> None:

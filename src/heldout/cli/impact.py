@@ -12,7 +12,7 @@ from rich.text import Text
 
 from heldout.cli.options import Json, parse_map
 from heldout.cli.show import console, plain, print_json
-from heldout.detect.impact import Impact, Line, Owed, Study, study_impact
+from heldout.detect.impact import COPY, Impact, Line, Owed, Study, keep_study, study_impact
 from heldout.stats import Interval
 from heldout.store import Run
 
@@ -45,6 +45,14 @@ def impact_command(
         list[str],
         typer.Option("--map", metavar="FIELD=COLUMN", help="Name a column of the predictions."),
     ] = [],  # noqa: B006 - typer copies defaults
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out",
+            metavar="FILE",
+            help="Where to write all figures (else RUN/impact-PREDICTIONS.json).",
+        ),
+    ] = None,
     seed: Annotated[int, typer.Option("--seed", help="Seed of every random draw.")] = 0,
     as_json: Json = False,
 ) -> None:
@@ -58,14 +66,13 @@ def impact_command(
         baseline=baseline,
         seed=seed,
     )
-    with opened.writing():
-        opened.write_json("impact.json", study.as_json())
+    kept = keep_study(opened, study, out)
     if as_json:
         print_json(study.as_json())
         return
     for impact in study.impacts:
         _show(impact, study)
-    console().print(f"all figures: {run / 'impact.json'}", soft_wrap=True)
+    console().print(f"all figures: {plain(str(kept))}", soft_wrap=True, markup=False)
 
 
 def _show(impact: Impact, study: Study) -> None:
@@ -110,13 +117,23 @@ def _show(impact: Impact, study: Study) -> None:
     out.print()
 
 
+_KINDS = {
+    "copy": "copies",
+    "undecided": "undecided matches",
+    "hard": "pictures of hard degree",
+    "soft": "pictures of soft degree",
+    "text": "leaked text",
+}
+
+
 def _sentence(owed: Owed, family: int) -> str:
-    kind = {"text": "leaked text"}.get(owed.leakage, f"{owed.leakage} leaks")
+    kind = _KINDS[owed.leakage]
     told = _number(owed.value, owed.measure, signed=True)
     if owed.interval is not None:
         told += f" {_interval(owed.interval, owed.measure, signed=True)}"
-    graver = {"soft": "; hard in neither", "text": "; hard and soft in neither"}
-    apart = f"all less non-leaked{graver.get(owed.leakage, '')}"
+    apart = "all less non-leaked"
+    if owed.leakage != COPY:
+        apart += "; graver kinds in neither"
     head = f"{owed.measure} differs by {told} with {kind} ({apart})"
     p = owed.p if owed.p_adjusted is None else owed.p_adjusted
     if p is None and owed.error is not None:

@@ -12,8 +12,8 @@ from rich.text import Text
 from heldout.benchmark.writers import open_tables
 from heldout.cli.options import Images, Json, Map, Preset, Reader, parse_map
 from heldout.cli.show import console, identify, plain, print_json
-from heldout.cure import POLICIES, Policy, resplit, sanitize
-from heldout.errors import InputError
+from heldout.cure import DOUBTFUL, POLICIES, Policy, resplit, sanitize
+from heldout.errors import InputError, counted
 from heldout.store import Run
 
 EXAMPLE = (
@@ -34,11 +34,12 @@ def sanitize_command(
         typer.Option(
             "--policy",
             metavar="POLICY",
-            help="same-image: remove items whose image leaked. soft: near-identical and undecided "
-            "images, too. full: only items that leaked with question and answer. down-weight: "
-            "remove nothing, write weights.",
+            help="proven: remove what a claim says survives, which is copies of an image, and "
+            "question with answer word for word. same-image: only items whose image leaked. soft: "
+            "what is proven, near-identical and undecided images. full: only items that leaked "
+            "with image, question and answer. down-weight: remove nothing, write weights.",
         ),
-    ] = "same-image",
+    ] = "proven",
     strict: Annotated[
         bool, typer.Option("--strict", help="Undecided matches count as copies.")
     ] = False,
@@ -50,12 +51,22 @@ def sanitize_command(
     ] = False,
     text: Annotated[
         bool,
-        typer.Option("--text", help="Also remove items whose text leaked without its image."),
+        typer.Option(
+            "--text",
+            help="Also remove items whose words leaked without their answer; with soft, reworded "
+            "and short ones, too.",
+        ),
     ] = False,
     weight: Annotated[
-        float,
-        typer.Option("--weight", min=0.0, max=1.0, help="Of doubtful items under down-weight."),
-    ] = 0.5,
+        float | None,
+        typer.Option(
+            "--weight",
+            min=0.0,
+            max=1.0,
+            show_default=str(DOUBTFUL),
+            help="Of doubtful items under down-weight.",
+        ),
+    ] = None,
     others: Annotated[
         list[str],
         typer.Option(
@@ -79,6 +90,11 @@ def sanitize_command(
     """Write a clean split in the format of the input, with a list of all that is not in it."""
     if policy not in POLICIES:
         raise InputError(f"--policy {policy}: expected one of {', '.join(POLICIES)}")
+    if weight is not None and policy != "down-weight":
+        raise InputError(
+            f"--weight {weight:g} means nothing under --policy {policy}, which removes items whole: "
+            f"add --policy down-weight, or leave it out"
+        )
     if run is None and not others:
         raise InputError(
             "sanitize needs --run RUN (what leaked: heldout overlap BENCH --against CORPUS --out RUN) "
@@ -95,7 +111,9 @@ def sanitize_command(
     else:
         assert scanned is not None
         identify(opened[0].benchmark, quiet=as_json)
-        chosen = Policy(policy, strict, whole_clusters, text, weight)
+        chosen = Policy(
+            policy, strict, whole_clusters, text, DOUBTFUL if weight is None else weight
+        )
         manifest = sanitize(opened[0], scanned, out, chosen)
     if as_json:
         print_json({"out": str(out), **manifest})
@@ -122,8 +140,8 @@ def _show(manifest: dict[str, Any], out: Path) -> None:
     _footer(manifest, out)
     if clean["renamed_items"]:
         told.print(
-            f"{clean['renamed_items']:,} items have no id of their own and are called by their row, "
-            f"which changed: kept.csv says what they were called"
+            f"{counted(clean['renamed_items'], 'item has no id and is', 'items have no id and are')} "
+            f"called by the row, which changed: kept.csv says by which before"
         )
     told.print(f"\nclean split: {out / clean['open']}", soft_wrap=True)
     told.print(f"removed:     {out / 'removed.csv'}", soft_wrap=True)

@@ -132,9 +132,8 @@ def _rows(path: Path) -> Iterator[dict[str, Any] | Dropped]:
         return
     reader = find_reader(path)
     if reader is None:
-        yield Dropped(
-            "corpus", path.name, "unreadable caption file", "no reader recognises it", scope="words"
-        )
+        why = "no reader recognises it" if path.stat().st_size else "it is empty"
+        yield Dropped("corpus", path.name, "unreadable caption file", why, scope="words")
         return
     try:
         for row in reader.rows(path):

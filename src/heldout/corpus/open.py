@@ -17,6 +17,7 @@ from heldout.corpus import parquet_corpus, webdataset, zip_corpus
 from heldout.corpus.captions import caption_files
 from heldout.corpus.corpus import Corpus
 from heldout.corpus.embeddings import LaionEmbeddings, matrices
+from heldout.corpus.empty import refuse_without_lines, refuse_without_rows
 from heldout.corpus.file_set import FileSet, is_pattern
 from heldout.corpus.folder import FolderCorpus
 from heldout.corpus.img2dataset import Img2DatasetCorpus, is_img2dataset
@@ -92,6 +93,8 @@ def _open(
                 return candidate.open(request)
         names = ", ".join(candidate.name for candidate in known)
         raise InputError(f"there is no corpus reader '{reader}'; there are: {names}")
+    if chosen.path.is_file() and chosen.path.stat().st_size == 0:
+        raise InputError(f"{chosen.location} is empty: a file of no bytes is no corpus")
     there = chosen.path.exists() or is_pattern(chosen.location)
     if not there and find_preset(chosen.location) is None:
         raise InputError(
@@ -239,6 +242,7 @@ def _open_parquet(request: Request) -> Corpus:
 
 
 def _open_table(request: Request) -> Corpus:
+    refuse_without_rows(request.source.path)
     return TableCorpus(
         request.source.location,
         request.name,
@@ -251,6 +255,7 @@ def _open_table(request: Request) -> Corpus:
 
 def _open_text(request: Request) -> Corpus:
     _refuse_selection(request)
+    refuse_without_lines(request.source.path)
     return TextCorpus(
         request.source.location,
         request.name,

@@ -1,8 +1,8 @@
 """The cure: clean splits, new splits, training sets without the benchmarks."""
 
 from heldout.cure.gate import Gate, write_gate
-from heldout.cure.policy import POLICIES, Policy
+from heldout.cure.policy import DOUBTFUL, POLICIES, Policy
 from heldout.cure.resplit import resplit
 from heldout.cure.sanitize import sanitize
 
-__all__ = ["POLICIES", "Gate", "Policy", "resplit", "sanitize", "write_gate"]
+__all__ = ["DOUBTFUL", "POLICIES", "Gate", "Policy", "resplit", "sanitize", "write_gate"]

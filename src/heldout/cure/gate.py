@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from heldout.cure.junit import Case, junit
-from heldout.cure.leaks import REASONS, Grade, Leak, leaks_of
+from heldout.cure.leaks import PROVEN, Grade, Leak, leaks_of
 from heldout.cure.lists import write_list
 from heldout.cure.searched import incomplete
-from heldout.errors import InputError
+from heldout.errors import InputError, counted
 from heldout.store import Run, write_atomic, write_json
 
 GATE_VERSION = 1
-_LEAKS = frozenset({Grade.COPY, Grade.FULL, Grade.TEXT})
+_STRICT = frozenset({Grade.UNDECIDED, Grade.WORDING})
 _COLUMNS = ("corpus", "corpus_id", "method", "similarity", "relation", "modality", "evidence")
 
 
@@ -27,7 +27,7 @@ class Protected:
     items: int
     leaked: int  # items with a training row that must go
     rows: int  # those training rows
-    doubtful: int  # items with undecided matches only
+    doubtful: int  # items with matches that people must look at, and no other
     problems: tuple[str, ...]  # parts of the training set that could not be read
 
 
@@ -56,7 +56,10 @@ class Gate:
             return f"The gate is open: none of the training rows that were compared holds {names}."
         told = []
         if leaking:
-            told.append(f"{self.rows:,} training rows hold items of {', '.join(leaking)}")
+            told.append(
+                f"{counted(self.rows, 'training row holds', 'training rows hold')} items of "
+                f"{', '.join(leaking)}"
+            )
         if unread:
             told.append(
                 f"it cannot vouch for what was not read ({'; '.join(dict.fromkeys(unread))})"
@@ -69,13 +72,13 @@ def write_gate(runs: Run | Sequence[Run], out: Path, *, strict: bool = False) ->
     """Removal manifest, id list and JUnit report for runs whose corpus is a training set.
 
     One run protects one benchmark; several runs against the same training set share a gate.
-    ``strict`` counts undecided matches as leaks.
+    ``strict`` counts undecided matches and questions without their answer as leaks.
     """
     several = [runs] if isinstance(runs, Run) else list(runs)
     if not several:
         raise InputError("the gate needs at least one run: heldout overlap BENCH --against TRAIN")
     _check_one_training_set(several)
-    counted = _LEAKS | ({Grade.UNDECIDED} if strict else set())
+    counted = PROVEN | _STRICT if strict else PROVEN
     removed: list[dict[str, Any]] = []
     doubtful: list[dict[str, Any]] = []
     protected: list[Protected] = []
@@ -130,7 +133,7 @@ class _Judged:
     summary: Protected
 
     @classmethod
-    def of(cls, run: Run, counted: frozenset[Grade] | set[Grade]) -> _Judged:
+    def of(cls, run: Run, counted: frozenset[Grade]) -> _Judged:
         manifest = run.manifest()
         known = manifest["inputs"].get("benchmark")
         if known is None or not manifest["stages"]:
@@ -140,12 +143,14 @@ class _Judged:
         leaked: set[str] = set()
         doubted: set[str] = set()
         for identifier, found in sorted(leaks_of(run).items()):
-            for leak in _one_per_row(found.leaks):
+            for leak in _one_per_row(found.leaks, counted):
                 row = _row(leak, known["name"], identifier)
                 if leak.grade in counted:
                     removed.append(row)
                     leaked.add(identifier)
-                elif leak.grade is Grade.UNDECIDED:
+                elif (
+                    leak.grade is not Grade.NEAR
+                ):  # near-identical is not a leak, and there are many
                     doubtful.append(row)
                     doubted.add(identifier)
         text = run.table_path("text_matches").exists()
@@ -163,7 +168,9 @@ class _Judged:
         failure = None
         if one.leaked:
             failure = (
-                f"{one.leaked:,} of {one.items:,} items are in {one.rows:,} training rows",
+                f"{one.leaked:,} of {counted(one.items, 'item', 'items')} "
+                f"{'is' if one.leaked == 1 else 'are'} in "
+                f"{counted(one.rows, 'training row', 'training rows')}",
                 "\n".join(
                     f"{row['corpus']}: {row['corpus_id']} holds {row['benchmark_id']} ({row['reason']})"
                     for row in self.removed
@@ -173,13 +180,14 @@ class _Judged:
         return Case(one.benchmark, failure, error)
 
 
-def _one_per_row(leaks: Sequence[Leak]) -> Iterator[Leak]:
-    """The gravest match of each training row: one may match by bytes and by words."""
+def _one_per_row(leaks: Sequence[Leak], counted: frozenset[Grade]) -> Iterator[Leak]:
+    """The gravest match of each training row: one may match by bytes and by words.
+
+    What counts comes first: an undecided picture does not excuse a question with its answer.
+    """
     best: dict[tuple[str, str], Leak] = {}
-    for leak in leaks:
-        known = best.get(leak.corpus_item)
-        if known is None or leak.grade > known.grade:
-            best[leak.corpus_item] = leak
+    for leak in sorted(leaks, key=lambda one: (one.grade in counted, one.grade)):
+        best[leak.corpus_item] = leak
     return iter(best.values())
 
 
@@ -187,7 +195,7 @@ def _row(leak: Leak, benchmark: str, identifier: str) -> dict[str, Any]:
     match = {name: leak.row.get(name) for name in _COLUMNS}
     return {
         **match,
-        "reason": REASONS[leak.grade],
+        "reason": leak.reason,
         "benchmark": benchmark,
         "benchmark_id": identifier,
     }

@@ -16,24 +16,37 @@ UNDECIDED = "undecided"
 _FULL = "full"
 # Relations of a text match that mean the same words, not merely the same subject.
 _SAME_WORDS = ("same item", "same question", "same caption", "edited")
+_WHOLE_ITEM = "same item"  # question and answer, and options where both sides have them
 
 
 class Grade(IntEnum):
     """How much of an item a match shows; higher is graver."""
 
-    TEXT = 1  # its words, without its image
-    NEAR = 2  # a picture within the encoder's published degree, not shown to be a copy
-    UNDECIDED = 3  # registration could not say: for people
-    COPY = 4  # its image
-    FULL = 5  # its image, its question and its answer
+    SIMILAR = 1  # words like its own: reworded, short, in part; people must read them
+    WORDING = 2  # its own words without its answer: anybody may ask the same
+    TEXT = 3  # its question and its answer word for word, without its image
+    NEAR = 4  # a picture within the encoder's published degree, not shown to be a copy
+    UNDECIDED = 5  # registration could not say: for people
+    COPY = 6  # its image
+    FULL = 7  # its image, its question and its answer
 
 
-REASONS = {
+#: What a claim calls *survives*: nobody has to look again.
+PROVEN = frozenset({Grade.TEXT, Grade.COPY, Grade.FULL})
+
+_REASONS = {
     Grade.FULL: "image, question and answer leaked",
     Grade.COPY: "image leaked",
     Grade.UNDECIDED: "undecided match",
     Grade.NEAR: "near-identical image",
-    Grade.TEXT: "text leaked without its image",
+    Grade.TEXT: "question and answer leaked without their image",
+}
+# What words that prove nothing are, by the relation of the pair.
+_WORDS = {
+    "same item": "short question and answer",
+    "same question": "question without its answer",
+    "same caption": "caption",
+    "contained": "words inside a longer text",
 }
 
 
@@ -43,6 +56,12 @@ class Leak:
 
     grade: Grade
     row: Mapping[str, Any]
+
+    @property
+    def reason(self) -> str:
+        if self.grade in _REASONS:
+            return _REASONS[self.grade]
+        return _WORDS.get(str(self.row["relation"]), "words like its own")
 
     @property
     def corpus_item(self) -> tuple[str, str]:
@@ -85,13 +104,13 @@ def leaks_of(run: Run) -> dict[str, ItemLeaks]:
             together = _with_image(row, item)
             if together is not None:
                 item.leaks.append(together)
-            elif text_leaks(row):
+            elif (grade := text_grade(row)) is not None:
                 told = {
                     **row,
                     "modality": "text only",
                     "label_relation": row.get("answer_relation"),
                 }
-                item.leaks.append(Leak(Grade.TEXT, told))
+                item.leaks.append(Leak(grade, told))
     return {identifier: item for identifier, item in found.items() if item.leaks}
 
 
@@ -116,14 +135,19 @@ def _image_grade(row: Mapping[str, Any]) -> Grade | None:
     return Grade.NEAR if row["degree"] in ("hard", "soft") else None
 
 
-def text_leaks(row: Mapping[str, Any]) -> bool:
-    """Whether a text match is evidence by itself, which its table says as a hard degree.
+def text_grade(row: Mapping[str, Any]) -> Grade | None:
+    """What a text match is worth by itself, as the text claim says it; None where it is no evidence.
 
-    A common question alone proves nothing: "is the lung healthy?" is asked of every radiograph.
+    A degree grades a pair of texts, and a whole question is hard without its answer, too. Only with
+    its answer it survives in a claim: a stock question stands on many pages.
     """
-    if "degree" in row:
-        return bool(row["degree"] == "hard")
-    return row["relation"] in ("same item", "same caption")
+    if row["method"] == "provenance" or row["degree"] == "none":
+        return (
+            None  # the name of a source is a hint where to look, and its words are compared anyway
+        )
+    if row["degree"] == "soft":
+        return Grade.SIMILAR
+    return Grade.TEXT if row["relation"] == _WHOLE_ITEM else Grade.WORDING
 
 
 def evidence_of(row: Mapping[str, Any]) -> dict[str, Any]:

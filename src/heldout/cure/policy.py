@@ -6,34 +6,39 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from heldout.cure.leaks import REASONS, Grade, ItemLeaks, Leak
+from heldout.cure.leaks import PROVEN, Grade, ItemLeaks, Leak
 
-POLICIES = ("same-image", "soft", "full", "down-weight")
-_COPIES = frozenset({Grade.COPY, Grade.FULL})
+POLICIES = ("proven", "same-image", "soft", "full", "down-weight")
 _SOFT = frozenset({Grade.NEAR, Grade.UNDECIDED})
+_WORDS = frozenset({Grade.SIMILAR, Grade.WORDING})
 _REMOVES: Mapping[str, frozenset[Grade]] = {
-    "same-image": _COPIES,
-    "soft": _COPIES | _SOFT,
+    "proven": PROVEN,
+    "same-image": frozenset({Grade.COPY, Grade.FULL}),
+    "soft": PROVEN | _SOFT,
     "full": frozenset({Grade.FULL}),
     "down-weight": frozenset(),
 }
+DOUBTFUL = 0.5  # the weight of a doubtful item: a convention and no estimate
 SHARES_CLUSTER = "shares its image or patient with a removed item"
 SHARES_ENTRY = "stands in one entry of the file with a removed item"
 
 
 @dataclass(frozen=True)
 class Policy:
-    name: str = "same-image"
+    name: str = "proven"
     strict: bool = False  # undecided matches count as copies
     whole_clusters: bool = False  # an item takes those along that share its image or patient
-    text: bool = False  # text that leaked without its image counts, too
-    weight: float = 0.5  # of a doubtful item, when down-weighting
+    text: bool = False  # words that leaked without their answer count, too
+    weight: float = DOUBTFUL  # of a doubtful item, when down-weighting
 
     @property
     def removes(self) -> frozenset[Grade]:
-        strict = {Grade.UNDECIDED} if self.strict and self.name != "down-weight" else set()
-        text = {Grade.TEXT} if self.text and self.name != "down-weight" else set()
-        return _REMOVES[self.name] | strict | text
+        removed = set(_REMOVES[self.name])
+        if self.name != "down-weight":
+            removed |= {Grade.UNDECIDED} if self.strict else set()
+            removed |= {Grade.TEXT, Grade.WORDING} if self.text else set()
+            removed |= {Grade.SIMILAR} if self.text and self.name == "soft" else set()
+        return frozenset(removed)
 
 
 @dataclass(frozen=True)
@@ -66,13 +71,15 @@ def decide(
 def _alone(identifier: str, found: ItemLeaks | None, policy: Policy) -> Decision:
     if found is None:
         return Decision(identifier, "keep")
-    leak = found.gravest
     removed = [one for one in found.leaks if one.grade in policy.removes]
     action: Literal["list", "remove"] = "remove" if removed else "list"
+    leak = ItemLeaks(removed).gravest if removed else found.gravest
+    reason = f"kept: {leak.reason}" if not removed and leak.grade in _WORDS else leak.reason
     weight = 1.0
     if policy.name == "down-weight":
-        weight = 0.0 if leak.grade in _COPIES else policy.weight if leak.grade > Grade.TEXT else 1.0
-    return Decision(identifier, action, REASONS[leak.grade], leak, len(found.leaks), weight=weight)
+        proven = any(one.grade in PROVEN for one in found.leaks)
+        weight = 0.0 if proven else 1.0 if leak.grade in _WORDS else policy.weight
+    return Decision(identifier, action, reason, leak, len(found.leaks), weight=weight)
 
 
 def _together(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -17,7 +18,7 @@ from heldout.cure.policy import Decision, Policy, decide
 from heldout.cure.roundtrip import RoundTrip, compare, pictures
 from heldout.cure.searched import searched, what_was_not_searched
 from heldout.cure.writing import chosen_by_table, entries, new_folder, write_file
-from heldout.errors import InputError
+from heldout.errors import InputError, counted
 from heldout.store import Run, write_json
 
 SANITIZE_VERSION = 1
@@ -29,6 +30,8 @@ def sanitize(opened: Opened, run: Run, out: Path, policy: Policy) -> dict[str, A
     """Write ``out`` with clean/, removed, doubtful, kept and manifest.json; return the manifest."""
     benchmark = opened.benchmark
     refuse_other_revision(benchmark, run)
+    if policy.text:
+        _refuse_without_words(run)
     leaks = leaks_of(run)
     ids = [example.id for example in benchmark]
     decisions = decide(ids, benchmark.clusters, entries(opened), leaks, policy)
@@ -82,11 +85,28 @@ def refuse_other_revision(benchmark: Benchmark, run: Run) -> None:
         raise InputError(f"{run.path} has no finished scan: run heldout overlap into it first")
     if known["fingerprint"] != benchmark.fingerprint:
         raise InputError(
-            f"{run.path} was made for '{known['name']}' ({known['items']:,} items from "
+            f"{run.path} was made for '{known['name']}' ({counted(known['items'], 'item', 'items')} from "
             f"{known['source']}, fingerprint {known['fingerprint'][:12]}), but {benchmark.source} "
-            f"reads as {len(benchmark):,} items with fingerprint {benchmark.fingerprint[:12]}: name "
-            f"the same benchmark with the same selection and --map, or scan this one"
+            f"reads as {counted(len(benchmark), 'item', 'items')} with fingerprint "
+            f"{benchmark.fingerprint[:12]}: name the same benchmark with the same selection "
+            f"and --map, or scan this one"
         )
+
+
+def _refuse_without_words(run: Run) -> None:
+    """Removing words nobody searched for would remove none, and look as if there were none."""
+    if run.table_path("text_matches").exists():
+        return
+    manifest = run.manifest()
+    against = " ".join(
+        "--against " + shlex.quote(f"{one['corpus']}={one['source']}")
+        for one in manifest["stages"].values()
+    )
+    source = shlex.quote(str(manifest["inputs"]["benchmark"]["source"]))
+    raise InputError(
+        f"--text: {run.path} holds no search for words. Run: heldout overlap {source} {against} "
+        f"--text --out {shlex.quote(str(run.path))}"
+    )
 
 
 def _write_lists(
@@ -139,7 +159,10 @@ def _cautions(
         )
     remaining = len(pictures(kept, benchmark))
     if 0 < remaining < _FEW:
-        told.append(f"only {remaining} images are left: a score on them says little")
+        left = counted(remaining, "image is", "images are")
+        told.append(
+            f"only {left} left: a score on {'it' if remaining == 1 else 'them'} says little"
+        )
     return told
 
 
@@ -147,15 +170,19 @@ def _nothing_left(decisions: Sequence[Decision], policy: Policy) -> str:
     full = sum(
         decision.leak is not None and decision.leak.grade is Grade.FULL for decision in decisions
     )
+    shown = all(
+        decision.leak is not None and decision.leak.grade >= Grade.COPY for decision in decisions
+    )
     told = (
-        f"--policy {policy.name} leaves nothing: every one of the {len(decisions):,} items shows an "
-        f"image that leaked. No subset of this split is unseen. What can be done: "
+        f"--policy {policy.name} leaves nothing: every one of the {len(decisions):,} items "
+        f"{'shows an image that leaked' if shown else 'is removed'}. No subset of this split is "
+        f"unseen. What can be done: "
     )
     options = []
     if policy.name != "full" and full < len(decisions):
         options.append(
-            f"'--policy full' removes the {full:,} items that leaked with their question and answer "
-            f"and keeps {len(decisions) - full:,} whose image was seen"
+            f"'--policy full' removes {counted(full, 'item', 'items')} that leaked with question and "
+            f"answer, and keeps {len(decisions) - full:,} whose image was seen"
         )
     options += [
         "'--resplit TRAIN' makes new splits of the union that share no image, to train and test on",

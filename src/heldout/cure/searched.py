@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from heldout.errors import counted
 from heldout.store import Run
 
 LOST = 0.01  # above this share of unread images, "none found" speaks of the rest only
@@ -62,11 +63,14 @@ def incomplete(stage: Mapping[str, Any], *, text: bool) -> str:
         compared = counts.get("items", 0)
     told = []
     if failed:
-        told.append(f"{len(failed)} of {stage['shards']} shards failed")
+        told.append(f"{len(failed)} of {counted(stage['shards'], 'shard', 'shards')} failed")
     if archives:
-        told.append(f"{archives:,} archives, files or folders were lost in whole or in part")
+        lost_ones = counted(
+            archives, "archive, file or folder was", "archives, files or folders were"
+        )
+        told.append(f"{lost_ones} lost in whole or in part")
     if compared == 0 and not told:
         told.append("no image could be compared")
     elif lost > LOST * (lost + compared):
-        told.append(f"{lost:,} of {lost + compared:,} items could not be read")
+        told.append(f"{lost:,} of {counted(lost + compared, 'item', 'items')} could not be read")
     return f"{stage['corpus']} was not read in whole: {'; '.join(told)}" if told else ""

@@ -15,6 +15,7 @@ from heldout.detect import Finding
 from heldout.overlap.calibration.calibration import Calibration
 from heldout.report.figures import standalone
 from heldout.report.gallery import pairs_shown
+from heldout.report.impacts import impact_rows
 from heldout.report.nearness import agreement, nearness_sections, relation_counts
 from heldout.report.words import word_sections
 from heldout.store import Run, write_atomic
@@ -57,6 +58,7 @@ def write_report(
         words=word_sections(
             manifest.get("text", {}), findings, items, matches, _frame_if_there(run, "text_matches")
         ),
+        impacts=impact_rows(run),
         gallery=gallery,
         pairs=pairs,
         checked=checked,

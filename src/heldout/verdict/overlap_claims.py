@@ -18,6 +18,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from heldout.detect import Finding
+from heldout.errors import counted
 from heldout.verdict.claim import NOTHING_TO_COMPARE, Claim, Control, Status
 
 # Above this share of unread images, "none found" is a statement about the readable part only.
@@ -41,7 +42,7 @@ def overlap_claims(findings: Sequence[Finding], scanned: Mapping[str, Any]) -> l
             why=_why(status, images, controls),
             findings=[finding.id for finding in findings],
             controls=controls,
-            next_step=_next_step(status, answers),
+            next_step=_next_step(status, images, answers),
         )
     ]
 
@@ -88,9 +89,12 @@ def _corpus_coverage(scanned: Mapping[str, Any]) -> Control:
         f" ({share:.2%})" if lost + compared else ""
     )
     if archives:
-        told += f", and {archives:,} archives, files or folders in whole or in part"
+        told += (
+            f", and {counted(archives, 'archive, file or folder', 'archives, files or folders')}"
+        )
+        told += " in whole or in part"
     if failed:
-        told += f"; {len(failed)} of {scanned['shards']} shards failed"
+        told += f"; {len(failed)} of {counted(scanned['shards'], 'shard', 'shards')} failed"
     unverified = counts.get("unverified_pairs", 0)
     if unverified:
         told += (
@@ -169,7 +173,19 @@ def _copies(images: Finding) -> str:
     methods = images.details["by_method"]
     exact = sum(count for method, count in methods.items() if method in ("bytes", "pixels"))
     rest = images.details["copies"] - exact
-    return f"copies ({exact:,} exact and {rest:,} transformed matches)" if rest else "exact copies"
+    if not rest:
+        return "exact copies"
+    # Pictures, like the number before it: matches are pairs, and repeat with questions and copies.
+    relations = images.details["by_relation"]
+    told = [
+        f"{counted(count, 'image', 'images')} as {kind}"
+        for relation, kind in (
+            ("same image", "the same image"),
+            ("transformed copy", "a transformed copy"),
+        )
+        if (count := relations.get(relation, 0))
+    ]
+    return f"copies ({', '.join(told)})"
 
 
 def _similar(images: Finding) -> str:
@@ -181,13 +197,15 @@ def _similar(images: Finding) -> str:
     return f" {others:,} {have} a neighbour of the same view but another subject."
 
 
-def _next_step(status: Status, answers: Finding | None) -> str:
+def _next_step(status: Status, images: Finding, answers: Finding | None) -> str:
     if status == "survives" and answers is not None and answers.statistic.value > 0:
         return "remove the leaked items before reporting a score; those with their answer first"
     if status == "survives":
         return "report the score with and without the leaked images"
     if status == "qualified":
         return "make readable what was lost (see the dropped table) and run the same command again"
+    if status == "not testable" and images.n:
+        return f"see in the dropped table why no image of {images.cell.corpus} could be compared"
     if status == "not testable":
         return "run heldout check on the benchmark, and look at the dropped table"
     return "this speaks of images only, and of the kinds of copies that were looked for"

@@ -23,6 +23,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from heldout.detect import Finding
+from heldout.errors import counted
 from heldout.overlap.text.testable import NO_WORDS
 from heldout.verdict.claim import NOTHING_TO_COMPARE, Claim, Control, Status
 from heldout.verdict.overlap_claims import UNREAD
@@ -57,7 +58,7 @@ def text_claim(
         why=_why(status, together, documents, control, reach, words, whole),
         findings=[*(one.id for one in words or findings), joined.id],
         controls=[control, reach, *_wordless(together, documents, control)],
-        next_step=_next_step(status, together, documents, reach),
+        next_step=_next_step(status, together, documents, reach, control),
     )
 
 
@@ -73,13 +74,17 @@ _TOGETHER = ("items", "eligible", "eligible_inside_longer_texts", "evident", "ha
 _BY_PICTURE = "words alone identify too few of these items: compare their pictures, too"
 
 
-def _next_step(status: Status, together: Mapping[str, Any], documents: int, reach: Control) -> str:
+def _next_step(
+    status: Status, together: Mapping[str, Any], documents: int, reach: Control, control: Control
+) -> str:
     if together["evident"] or status == "clean":
         return _NEXT[status]
     if together["items"] and documents and reach.outcome == "failed":
         return _BY_PICTURE
     if status == "qualified":
         return "search again once all of the corpus can be read"
+    if together["items"] and control.outcome == "failed":
+        return "the dropped table says why the corpus could not be read: mend it, and search again"
     return _NEXT[status]
 
 
@@ -118,9 +123,12 @@ def _coverage(scanned: Mapping[str, Any]) -> Control:
     if lost + read:
         told += f" ({share:.2%})"
     if archives:
-        told += f", and {archives:,} archives, files or folders in whole or in part"
+        told += (
+            f", and {counted(archives, 'archive, file or folder', 'archives, files or folders')}"
+        )
+        told += " in whole or in part"
     if failed:
-        told += f"; {len(failed)} shards failed"
+        told += f"; {counted(len(failed), 'shard', 'shards')} failed"
     bad = bool(failed or archives or share > UNREAD)
     return Control(name="corpus coverage", outcome="failed" if bad else "passed", reason=told)
 
@@ -168,7 +176,8 @@ def _sentence(
     )
     sources = by_method.get("provenance")
     named = int(sources.statistic.value) if sources else 0
-    source = f" {named:,} items name a source that {corpus} names, too." if named else ""
+    names = counted(named, "item names", "items name")
+    source = f" {names} a source that {corpus} names, too." if named else ""
     modality = joined.details["by_modality"]
     if not told and not modality["full"]:
         read = f"No item of {benchmark} has its own words among what could be read of {corpus}."
@@ -176,7 +185,8 @@ def _sentence(
     own = f"Items of {benchmark} with their own words in {corpus}: {told}. " if told else ""
     return (
         f"{own}{'Joined with the pictures, ' if told else f'Of {benchmark}, '}"
-        f"{modality['full']:,} items leaked whole (picture, question and answer; small edits included), "
+        f"{counted(modality['full'], 'item', 'items')} leaked whole (picture, question and "
+        f"answer; small edits included), "
         f"{modality['image and question']:,} with picture and question, "
         f"{modality['image only']:,} with the picture alone, {modality['text only']:,} with the "
         f"words alone.{limits}{source}{_common(kinds)}"
@@ -203,10 +213,8 @@ def _common(kinds: Mapping[str, int]) -> str:
     other = int(kinds.get("same question, another image", 0))
     if not other:
         return ""
-    return (
-        f" {other:,} items ask a question that the corpus asks of another picture; that alone leaks "
-        f"nothing."
-    )
+    ask = counted(other, "item asks", "items ask")
+    return f" {ask} a question that the corpus asks of another picture; that alone leaks nothing."
 
 
 def _why(
@@ -225,10 +233,11 @@ def _why(
         return unread or (reach.reason if compared else "one side has no text")
     if status == "survives":
         why = (
-            f"{together['hard']:,} items stand there word for word, question and answer (and options, "
-            f"where both sides have them)"
+            f"{counted(together['hard'], 'item stands', 'items stand')} there word for word, question "
+            f"and answer (and options, where both sides have them)"
             if together["hard"]
-            else f"{whole:,} items stand there beside their own picture, with their answer"
+            else f"{counted(whole, 'item stands', 'items stand')} there beside the own picture, "
+            f"with the answer"
         )
         return f"{why}; this is a lower bound, because {failed}" if failed else why
     if status == "qualified":

@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 
 from heldout.cli.impact import _sentence
+from heldout.cure.leaks import leaks_of
 from heldout.detect.impact import Impact, Line, study_impact
 from heldout.detect.impact.grade import is_correct
-from heldout.detect.impact.subsets import matched_draws
+from heldout.detect.impact.subsets import blocks, matched_draws
 from heldout.errors import InputError
 from heldout.stats import holm
 from heldout.store import Run, make_table
@@ -83,7 +84,7 @@ def test_the_published_table_by_hand(run: Run, tmp_path: Path) -> None:
     assert impact.model == "m"
     assert line(impact, "original", "").value == pytest.approx(20 / 40)
     names = ("non-leaked", "leaked", "same label", "different label")
-    hard = {name: line(impact, name, "hard") for name in names}
+    hard = {name: line(impact, name, "copy") for name in names}
     assert [(one.items, one.clusters) for one in hard.values()] == [
         (60, 30),
         (20, 10),
@@ -101,10 +102,34 @@ def test_the_published_table_by_hand(run: Run, tmp_path: Path) -> None:
     shown = [one.subset for one in impact.lines if one.leakage == "soft"]
     assert shown == ["non-leaked", "leaked", "random"]
     owed = {one.leakage: one for one in impact.owed}
-    assert owed["hard"].value == pytest.approx(0.0)
-    assert owed["hard"].interval is not None
+    assert owed["copy"].value == pytest.approx(0.0)
+    assert owed["copy"].interval is not None
     assert owed["soft"].value == pytest.approx(15 / 30 - 12 / 25)  # hard leaks in neither
     assert owed["soft"].interval is None  # five images, however many others leaked hard
+
+
+def test_kinds_are_told_by_one_word_each(tmp_path: Path) -> None:
+    """Hard and soft are degrees of likeness; a proven copy is a copy, whatever its degree."""
+    other = {"relation": "same view, other subject"}
+    matches: list[dict[str, Any]] = [
+        {"benchmark_id": "0", "degree": "none", "relation": "transformed copy"},
+        {"benchmark_id": "1", "degree": "hard", "relation": "undecided"},
+        {"benchmark_id": "2", "degree": "hard", **other},
+        {"benchmark_id": "2", "degree": "soft", **other},
+        {"benchmark_id": "3", "degree": "soft", **other},
+        {"benchmark_id": "4", "degree": "none", **other},
+    ]
+    items = [{"benchmark_id": f"{n}"} for n in range(6)]
+    run = make_run(tmp_path / "run", items, matches)
+    found = blocks([f"{n}" for n in range(6)], leaks_of(run))
+    assert [(one.leakage, np.flatnonzero(one.leaked).tolist()) for one in found] == [
+        ("copy", [0]),
+        ("undecided", [1]),
+        ("hard", [2]),
+        ("soft", [3]),
+    ]
+    assert np.flatnonzero(found[-1].clean).tolist() == [4, 5]
+    assert np.flatnonzero(found[1].compared).tolist() == [1, 2, 3, 4, 5]  # the copy in neither
 
 
 def test_graver_leaks_are_not_counted_twice(tmp_path: Path) -> None:
@@ -120,20 +145,20 @@ def test_graver_leaks_are_not_counted_twice(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run", items, matches)
     impact = study_impact(run, [write(tmp_path / "m.jsonl", rows)]).impacts[0]
     owed = {one.leakage: one for one in impact.owed}
-    assert owed["hard"].value > 0.1
-    assert owed["hard"].interval is not None and owed["hard"].interval.low > 0
-    assert (owed["hard"].compared, owed["soft"].compared) == (1000, 700)
+    assert owed["copy"].value > 0.1
+    assert owed["copy"].interval is not None and owed["copy"].interval.low > 0
+    assert (owed["copy"].compared, owed["soft"].compared) == (1000, 700)
     assert owed["soft"].value == pytest.approx(0.0, abs=0.001)
     assert (owed["soft"].interval, owed["soft"].p, owed["soft"].leaked_clusters) == (None, None, 2)
     told = _sentence(owed["soft"], 1)
-    assert "hard in neither" in told and "too few clusters leaked (2)" in told
+    assert "graver kinds in neither" in told and "too few clusters leaked (2)" in told
 
 
 def test_random_subsets_have_the_leaked_items_and_clusters(run: Run, tmp_path: Path) -> None:
     rows = [{"id": f"{n}{k}", "correct": right(n)} for n in range(40) for k in "ab"]
     path = write(tmp_path / "m.jsonl", rows)
     impact = study_impact(run, [path]).impacts[0]
-    random = line(impact, "random", "hard")
+    random = line(impact, "random", "copy")
     assert (random.items, random.clusters) == (20, 10)
     assert random.sd is not None and random.sd > 0
     assert study_impact(run, [path]).impacts[0].lines == impact.lines
@@ -189,15 +214,15 @@ def test_direction_is_that_of_the_family(run: Run, tmp_path: Path) -> None:
 def test_retrieval_and_log_likelihood(run: Run, tmp_path: Path) -> None:
     ranks = [{"id": f"{n}{k}", "rank": 1 if n < 10 else 7} for n in range(40) for k in "ab"]
     impact = study_impact(run, [write(tmp_path / "r.jsonl", ranks)]).impacts[0]
-    assert [line(impact, "leaked", "hard", f"R@{k}").value for k in (1, 5, 10)] == [1.0, 1.0, 1.0]
-    assert [line(impact, "non-leaked", "hard", f"R@{k}").value for k in (1, 5, 10)] == [
+    assert [line(impact, "leaked", "copy", f"R@{k}").value for k in (1, 5, 10)] == [1.0, 1.0, 1.0]
+    assert [line(impact, "non-leaked", "copy", f"R@{k}").value for k in (1, 5, 10)] == [
         0.0,
         0.0,
         1.0,
     ]
     likely = [{"id": f"{n}{k}", "loglik": -float(n)} for n in range(40) for k in "ab"]
     impact = study_impact(run, [write(tmp_path / "l.jsonl", likely)]).impacts[0]
-    assert line(impact, "leaked", "hard", "log-likelihood").value == pytest.approx(-4.5)
+    assert line(impact, "leaked", "copy", "log-likelihood").value == pytest.approx(-4.5)
     assert impact.owed[0].value == pytest.approx(-19.5 - -24.5)
     assert impact.owed[0].interval is not None
     assert impact.owed[0].interval.low > 0
@@ -224,7 +249,11 @@ def test_everything_left_out_has_a_reason(run: Run, tmp_path: Path) -> None:
     study = study_impact(run, [write(tmp_path / "m.jsonl", rows)])
     assert study.impacts[0].items == 78
     reasons = {drop.id: drop.reason for drop in study.dropped["m"]}
-    assert reasons == {"39a": "no prediction", "39b": "no prediction", "stranger": "unknown item"}
+    assert reasons == {
+        "39a": "not a finite number",
+        "39b": "no prediction",
+        "stranger": "unknown item",
+    }
 
 
 def test_items_nobody_could_compare_are_not_called_clean(tmp_path: Path) -> None:
@@ -234,7 +263,7 @@ def test_items_nobody_could_compare_are_not_called_clean(tmp_path: Path) -> None
     run = make_run(tmp_path / "run", items, [{"benchmark_id": "0"}])
     rows = [{"id": f"{n}", "correct": 1} for n in range(20)]
     study = study_impact(run, [write(tmp_path / "m.jsonl", rows)])
-    assert line(study.impacts[0], "non-leaked", "hard").items == 18
+    assert line(study.impacts[0], "non-leaked", "copy").items == 18
     assert [drop.reason for drop in study.dropped["m"]] == ["image not compared"]
 
 
@@ -243,12 +272,12 @@ def test_nothing_leaked_and_everything_leaked_are_shown_as_empty(tmp_path: Path)
     rows = [{"id": f"{n}", "correct": n % 2} for n in range(12)]
     path = write(tmp_path / "m.jsonl", rows)
     none = study_impact(make_run(tmp_path / "none", items, []), [path]).impacts[0]
-    assert line(none, "leaked", "hard").value is None
-    assert line(none, "random", "hard").value is None
+    assert line(none, "leaked", "copy").value is None
+    assert line(none, "random", "copy").value is None
     assert none.owed == []
     every = make_run(tmp_path / "all", items, [{"benchmark_id": f"{n}"} for n in range(12)])
     impact = study_impact(every, [path]).impacts[0]
-    assert line(impact, "non-leaked", "hard").value is None
+    assert line(impact, "non-leaked", "copy").value is None
     assert impact.owed == []
 
 

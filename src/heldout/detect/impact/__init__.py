@@ -2,10 +2,14 @@
 
 from heldout.detect.impact.findings import adjust_impacts, impact_findings
 from heldout.detect.impact.impact import Impact, Line, Owed, measure_impact
+from heldout.detect.impact.kept import keep_study, kept_studies
 from heldout.detect.impact.predictions import METRICS, Predictions, read_predictions
 from heldout.detect.impact.study import Study, study_impact
+from heldout.detect.impact.subsets import COPY, LEAKAGES
 
 __all__ = [
+    "COPY",
+    "LEAKAGES",
     "METRICS",
     "Impact",
     "Line",
@@ -14,6 +18,8 @@ __all__ = [
     "Study",
     "adjust_impacts",
     "impact_findings",
+    "keep_study",
+    "kept_studies",
     "measure_impact",
     "read_predictions",
     "study_impact",

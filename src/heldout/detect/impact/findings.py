@@ -37,10 +37,10 @@ def impact_findings(impact: Impact, benchmark: str, seed: int) -> list[Finding]:
             cell=Cell(benchmark=benchmark, model=impact.model),
             unit="items",
             statistic=Statistic(
-                name=f"{owed.measure}, with less without {owed.leakage} leaks", value=owed.value
+                name=f"{owed.measure}, with less without leakage: {owed.leakage}", value=owed.value
             ),
             effect=Effect.of(
-                f"{owed.measure} difference with {owed.leakage} leaks", owed.value, owed.interval
+                f"{owed.measure} difference, leakage: {owed.leakage}", owed.value, owed.interval
             ),
             p=owed.p,
             p_adjusted=owed.p_adjusted,

@@ -34,6 +34,7 @@ _METRIC_FIELDS = {
     "retrieval": ("rank",),
     "loglik": ("loglik",),
 }
+NO_PREDICTION, NOT_FINITE = "no prediction", "not a finite number"
 _TRUE, _FALSE = ("true", "yes", "1", "1.0"), ("false", "no", "0", "0.0")
 
 
@@ -89,8 +90,10 @@ def read_predictions(
                 continue
             value = _value(values, columns, column, items[identifier], where)
             if value is None:
-                detail = f"{where}: '{columns[column]}' is {values.get(columns[column])!r:.40}"
-                one.dropped.append(Dropped("impact", identifier, "no prediction", detail))
+                cell = values.get(columns[column])
+                detail = f"{where}: '{columns[column]}' is {cell!r:.40}"
+                reason = NOT_FINITE if _not_finite(cell) else NO_PREDICTION
+                one.dropped.append(Dropped("impact", identifier, reason, detail))
                 continue
             for name, measured in _measures(metric, column, value, where).items():
                 one.measures.setdefault(name, {})[identifier] = measured
@@ -172,7 +175,7 @@ def _value(
         answer = item.answer
         if answer is None:
             answer = canonical_text(values.get(columns.get("answer", "")))
-        if cell is None or answer is None:
+        if cell is None or answer is None or (isinstance(cell, float) and _not_finite(cell)):
             return None
         return float(is_correct(str(cell), answer, item.options))
     if isinstance(cell, bool):
@@ -181,7 +184,7 @@ def _value(
     if column == "correct":
         if text in _TRUE or text in _FALSE:
             return float(text in _TRUE)
-        if text in ("", "nan", "none", "null"):
+        if text in ("", "none", "null") or _not_finite(text):
             return None
         raise InputError(f"{where}: '{columns[column]}' is {cell!r:.40}; expected true or false")
     if not text:
@@ -193,6 +196,14 @@ def _value(
             f"{where}: '{columns[column]}' is {cell!r:.40}; expected a number"
         ) from None
     return number if math.isfinite(number) else None
+
+
+def _not_finite(cell: Any) -> bool:
+    """NaN and the infinities, as numbers or as a text file spells them: something went wrong there."""
+    try:
+        return not math.isfinite(float(cell))
+    except (TypeError, ValueError):
+        return False
 
 
 def _measures(metric: str, column: str, value: float, where: str) -> dict[str, float]:

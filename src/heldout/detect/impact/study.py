@@ -12,12 +12,12 @@ import numpy as np
 from heldout.cure.leaks import leaks_of
 from heldout.detect.impact.findings import adjust_impacts, impact_findings
 from heldout.detect.impact.impact import Impact, measure_impact
-from heldout.detect.impact.predictions import Item, Predictions, read_predictions
+from heldout.detect.impact.predictions import NO_PREDICTION, Item, Predictions, read_predictions
 from heldout.detect.impact.subsets import blocks
 from heldout.errors import InputError
 from heldout.store import Dropped, Run
 
-IMPACT_VERSION = 1
+IMPACT_VERSION = 2  # 2: leakage is copy, undecided, hard, soft or text; 1 called copies hard
 
 
 @dataclass
@@ -26,6 +26,7 @@ class Study:
     seed: int
     impacts: list[Impact] = field(default_factory=list)
     dropped: dict[str, list[Dropped]] = field(default_factory=dict)  # by model
+    call: dict[str, Any] = field(default_factory=dict)  # what was asked: files, metric, mapping
 
     def as_json(self) -> dict[str, Any]:
         findings = [
@@ -35,6 +36,7 @@ class Study:
             "impact_version": IMPACT_VERSION,
             "benchmark": self.benchmark,
             "seed": self.seed,
+            "call": self.call,
             "impacts": [impact.as_json() for impact in self.impacts],
             "findings": [finding.model_dump(mode="json") for finding in findings],
             "dropped": {
@@ -62,6 +64,13 @@ def study_impact(
     leaks = leaks_of(run)
     control = _control(baseline, items, metric, mapping)
     study = Study(known["name"], seed)
+    study.call = {
+        "predictions": [str(path.resolve()) for path in files],
+        "baseline": str(baseline.resolve()) if baseline is not None else None,
+        "metric": metric,
+        "map": dict(sorted((mapping or {}).items())),
+        "seed": seed,
+    }
     for path in files:
         for model in read_predictions(path, items, metric=metric, mapping=mapping):
             if model.model in study.dropped:
@@ -98,7 +107,7 @@ def _taking_part(
         if identifier not in measured:
             if identifier not in refused:
                 detail = "the file has no row for this item"
-                model.dropped.append(Dropped("impact", identifier, "no prediction", detail))
+                model.dropped.append(Dropped("impact", identifier, NO_PREDICTION, detail))
         elif "" in row["image_digests"] and identifier not in leaks:
             detail = "an image was missing, unreadable or flat: nobody knows whether it leaked"
             model.dropped.append(Dropped("impact", identifier, "image not compared", detail))

@@ -11,7 +11,9 @@ from numpy.typing import NDArray
 from heldout.cure.leaks import Grade, ItemLeaks
 
 Mask = NDArray[np.bool_]
-_SOFT = (Grade.NEAR, Grade.UNDECIDED)
+#: kinds of leakage from the gravest down; hard and soft are the encoder's published degrees
+COPY, UNDECIDED, HARD, SOFT, TEXT = "copy", "undecided", "hard", "soft", "text"
+LEAKAGES = (COPY, UNDECIDED, HARD, SOFT, TEXT)
 
 
 class Subset(NamedTuple):
@@ -22,7 +24,7 @@ class Subset(NamedTuple):
 class Block(NamedTuple):
     """One kind of leakage: what has it, what has neither it nor anything graver."""
 
-    leakage: str  # hard, soft, text
+    leakage: str  # one of LEAKAGES
     leaked: Mask
     clean: Mask
     labels: tuple[Subset, ...]  # the leaked ones by how their label relates to the leaked one
@@ -34,11 +36,8 @@ class Block(NamedTuple):
 
 
 def blocks(ids: Sequence[str], leaks: Mapping[str, ItemLeaks]) -> list[Block]:
-    """Hard (a verified copy) always; soft (near-identical, undecided) and text where there are any."""
-    grades = [leaks[one].grade if one in leaks else None for one in ids]
-    hard = np.array([grade is not None and grade >= Grade.COPY for grade in grades], dtype=bool)
-    soft = np.array([grade in _SOFT for grade in grades], dtype=bool)
-    text = np.array([grade is Grade.TEXT for grade in grades], dtype=bool)
+    """Copies always; the other kinds, each without the graver ones, where there are any."""
+    kinds = np.array([leakage(leaks[one]) if one in leaks else "" for one in ids], dtype=object)
     labels = np.array([leaks[one].label if one in leaks else "" for one in ids], dtype=object)
 
     def by_label(mask: Mask) -> tuple[Subset, ...]:
@@ -50,12 +49,27 @@ def blocks(ids: Sequence[str], leaks: Mapping[str, ItemLeaks]) -> list[Block]:
         # "label unknown" for all of them is no finding.
         return tuple(told) if len(told) > 1 or (told and told[0].name != "unknown label") else ()
 
-    made = [Block("hard", hard, ~hard, by_label(hard))]
-    if soft.any():
-        made.append(Block("soft", soft, ~(hard | soft), by_label(soft)))
-    if text.any():
-        made.append(Block("text", text, ~(hard | soft | text), ()))
+    made: list[Block] = []
+    clean = np.ones(len(ids), dtype=bool)
+    for kind in LEAKAGES:
+        mask = kinds == kind
+        clean = clean & ~mask
+        if kind == COPY or mask.any():
+            made.append(Block(kind, mask, clean, () if kind == TEXT else by_label(mask)))
     return made
+
+
+def leakage(found: ItemLeaks) -> str:
+    """How an item leaked at worst; empty where only words that prove nothing are alike."""
+    grade = found.grade
+    if grade >= Grade.COPY:
+        return COPY
+    if grade is Grade.UNDECIDED:
+        return UNDECIDED
+    if grade is Grade.NEAR:
+        near = [leak for leak in found.leaks if leak.grade is Grade.NEAR]
+        return HARD if any(leak.row["degree"] == "hard" for leak in near) else SOFT
+    return TEXT if grade is Grade.TEXT else ""
 
 
 def matched_draws(
