@@ -39,7 +39,7 @@ demo: $(VENV)/.core
 	@$(BIN)/heldout demo --out heldout-demo
 
 test: $(VENV)/.dev lint
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
