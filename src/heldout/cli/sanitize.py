@@ -135,7 +135,8 @@ def _show(manifest: dict[str, Any], out: Path) -> None:
         table.add_row(f"  removed: {reason}", f"{-count:,}", "")
     table.add_row(Text("clean", "green"), f"{clean['items']:,}", f"{clean['images']:,}")
     for reason, count in manifest["doubtful"]["by_reason"].items():
-        table.add_row(f"  of them listed as doubtful: {reason}", f"{count:,}", "")
+        told_as = reason.removeprefix("kept: ")  # they are all kept, as this line says
+        table.add_row(f"  of them listed as doubtful: {told_as}", f"{count:,}", "")
     told.print(table)
     _footer(manifest, out)
     if clean["renamed_items"]:

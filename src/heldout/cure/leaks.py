@@ -43,7 +43,7 @@ _REASONS = {
 }
 # What words that prove nothing are, by the relation of the pair.
 _WORDS = {
-    "same item": "short question and answer",
+    "same item": "question and answer, short or beside another picture",
     "same question": "question without its answer",
     "same caption": "caption",
     "contained": "words inside a longer text",
