@@ -145,14 +145,8 @@ def random_model(shape: str, device: str, dtype: torch.dtype) -> Loaded:
         text_config=SHAPES[shape]["text"], vision_config=SHAPES[shape]["vision"], **ids
     )
     torch.manual_seed(0)
-    torch.set_default_dtype(dtype)
-    try:
-        with torch.device(device):
-            model = transformers.Qwen2_5_VLForConditionalGeneration._from_config(
-                config, dtype=dtype
-            )
-    finally:
-        torch.set_default_dtype(torch.float32)
+    with torch.device(device):
+        model = transformers.Qwen2_5_VLForConditionalGeneration._from_config(config, dtype=dtype)
     processor = transformers.Qwen2_5_VLProcessor(
         transformers.Qwen2VLImageProcessor(),
         tok,

@@ -104,6 +104,18 @@ def test_a_picture_is_looked_at_once(loaded: Loaded, shown: ImageRef) -> None:
     assert len(looks) == 1
 
 
+def test_options_of_one_question_are_scored_as_if_alone(loaded: Loaded, shown: ImageRef) -> None:
+    answers = ["yes", "no", "none of these", "no", "y"]
+    asked = [ask(f"{n}", shown, "Is it?", answer=answer) for n, answer in enumerate(answers)]
+    together = {one.id: one for one in LocalModel(loaded, "tiny").score(asked)}
+    for request in asked:
+        (alone,) = LocalModel(loaded, "tiny").score([request])
+        shared = together[request.id]
+        assert isinstance(alone, Score) and isinstance(shared, Score)
+        assert shared.tokens == alone.tokens
+        assert shared.logprobs == pytest.approx(alone.logprobs, abs=1e-3)
+
+
 def test_rows_of_a_family_without_prefixes_share_one_look(tmp_path: Path, shown: ImageRef) -> None:
     save("paligemma", tmp_path)
     model = LocalModel.load(str(tmp_path), device="cpu")

@@ -6,7 +6,7 @@ import hashlib
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from heldout.errors import InputError, require
+from heldout.errors import InputError, PrerequisiteError, require
 
 _WEIGHTS = ("*.safetensors", "*.bin")
 _ENDS = 1 << 20  # a file's first and last megabyte: all of it would be minutes for a large model
@@ -25,8 +25,14 @@ def load(
     require("torch", "hf", "--model NAME")
     require("transformers", "hf", "--model NAME")
     import torch
+    import transformers
     from transformers import AutoConfig, AutoProcessor
 
+    if int(transformers.__version__.split(".")[0]) < 5:
+        raise PrerequisiteError(
+            f"--model NAME needs transformers 5 or later, found {transformers.__version__}. "
+            f"Install it with: pip install -U 'transformers>=5'"
+        )
     folder = Path(name).expanduser()
     looks_local = name.startswith((".", "/", "~")) or name.count("/") > 1
     if not folder.is_dir() and (looks_local or folder.exists()):
