@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import polars as pl
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from heldout.errors import InputError
 from heldout.model.recorded_rows import check_row, read_rows
@@ -86,18 +86,20 @@ def save_scores(run: Run, recorded: Recorded, *, identity: Mapping[str, Any] | N
     table = recorded.table
     path = run.table_path("scores")
     if path.exists():
-        kept = _frame(run.read_table("scores")).filter(~pl.col("model").is_in(recorded.models))
-        table = pa.concat_tables([make_table("scores", kept.to_dicts()), table])
+        earlier = run.read_table("scores")
+        ours = pc.is_in(earlier["model"], value_set=pa.array(recorded.models, pa.string()))
+        kept = earlier.filter(pc.fill_null(pc.invert(ours), True))
+        table = pa.concat_tables([make_table("scores", kept.to_pylist()), table])
     run.write_table("scores", table)
     path = run.table_path("dropped")
     if recorded.dropped or path.exists():
         new = dropped_table(recorded.dropped)
         if path.exists():
-            ours = {f"{model}/" for model in recorded.models}
+            prefixes = {f"{model}/" for model in recorded.models}
             others = [
                 row
                 for row in run.read_table("dropped").to_pylist()
-                if row["stage"] != STAGE or not any(row["id"].startswith(name) for name in ours)
+                if row["stage"] != STAGE or not any(row["id"].startswith(name) for name in prefixes)
             ]
             new = pa.concat_tables([make_table("dropped", others), new])
         run.write_table("dropped", new)
@@ -131,9 +133,3 @@ def _missing(
 def _named(ids: Sequence[str]) -> str:
     shown = ", ".join(f"'{identifier}'" for identifier in ids[:_SHOWN])
     return shown + (" …" if len(ids) > _SHOWN else "")
-
-
-def _frame(table: pa.Table) -> pl.DataFrame:
-    frame = pl.from_arrow(table)
-    assert isinstance(frame, pl.DataFrame)
-    return frame

@@ -1,0 +1,70 @@
+"""What a model reads of an item, and in which order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from heldout.benchmark import Example
+from heldout.image import ImageRef, InlineBytes
+from heldout.model.prompt import option_requests, question_request
+from heldout.model.request import Text
+
+
+@pytest.fixture
+def pictures(picture: Callable[..., bytes]) -> tuple[ImageRef, ...]:
+    return tuple(ImageRef(f"{n}.png", InlineBytes(picture(n), f"{n}.png")) for n in range(2))
+
+
+def test_pictures_stand_before_the_question_and_the_answer_is_the_only_scored_text(
+    pictures: tuple[ImageRef, ...],
+) -> None:
+    request = question_request(Example("7", pictures, " Which organ? ", answer=" liver\n"))
+    assert request.id == "7" and request.turn
+    assert request.content == (*pictures, Text("Which organ?"), Text("liver", scored=True))
+    assert request.target == "liver"
+
+
+def test_ablations_leave_out_the_pictures_or_the_question(pictures: tuple[ImageRef, ...]) -> None:
+    example = Example("7", pictures, "Which organ?", answer="liver")
+    assert question_request(example, with_image=False).content == (
+        Text("Which organ?"),
+        Text("liver", scored=True),
+    )
+    assert question_request(example, with_question=False).content == (
+        *pictures,
+        Text("liver", scored=True),
+    )
+
+
+@pytest.mark.parametrize(
+    ("question", "expected"),
+    [
+        ("<image>\nWhich?", [0, 1, "Which?"]),
+        ("<image><image>\nWhich?", [0, 1, "Which?"]),
+        ("Compare <image 2> with <image 1>.", ["Compare ", 1, " with ", 0, "."]),
+        ("Is <image_2> new?", [0, 1, "Is  new?"]),
+        ("<image 9> <image> a <image> b", [0, 1, "a  b"]),
+        ("", [0, 1]),
+    ],
+)
+def test_pictures_stand_where_the_question_marks_them(
+    pictures: tuple[ImageRef, ...], question: str, expected: list[int | str]
+) -> None:
+    content = question_request(Example("7", pictures, question, answer="x")).content[:-1]
+    assert content == tuple(pictures[e] if isinstance(e, int) else Text(e) for e in expected)
+    words = question_request(Example("7", (), question, answer="x")).content[:-1]
+    assert not any("<image" in part.text for part in words if isinstance(part, Text))
+
+
+def test_every_option_takes_the_place_of_the_answer(pictures: tuple[ImageRef, ...]) -> None:
+    example = Example("7", pictures, "Which?", ("liver", "lung"), "lung", 1)
+    requests = option_requests(example)
+    assert [request.id for request in requests] == ["7#option0", "7#option1"]
+    assert [request.target for request in requests] == ["liver", "lung"]
+    assert requests[1].content == question_request(example).content
+
+
+def test_an_item_without_an_answer_has_nothing_to_score() -> None:
+    assert question_request(Example("7", (), "Which?")).target == ""
