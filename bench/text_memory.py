@@ -7,7 +7,8 @@ there are fewer than asked for. Documents: JSON Lines of PathVQA's training ques
 of another one in front, so that all are different; every hundredth is a benchmark question word for
 word. Each size is searched in a fresh process by everything `heldout overlap --text` does (image
 scan, text scan, tables, findings, claims, report), with the work in that one process. Peak resident
-memory is the kernel's (VmHWM), and is given after the benchmark was read and at the end.
+memory is the kernel's (VmHWM), and is given after the benchmark was read and at the end. Matches that
+are kept cost memory, too: with few items (--items 200) their number has soon reached its ceiling.
 Writes bench/out/text_memory.json.
 """
 
@@ -79,13 +80,15 @@ def search(benchmark: str, corpus: str, run: str, encoder: str) -> dict[str, Any
             text=TextSearch(encoder=encoder or None),
             quiet=True,
         )
-    spent = time.perf_counter() - begun
-    counts = next(iter(Run.open(Path(run)).manifest()["text"].values()))["counts"]
+    spent, peak = time.perf_counter() - begun, peak_mib()
+    searched = Run.open(Path(run))
+    counts = next(iter(searched.manifest()["text"].values()))["counts"]
     return {
         "items": len(ours),
         "documents": counts["text_documents"],
+        "matches": searched.read_table("text_matches").num_rows,  # kept: ten an item and method
         "read_mib": round(before, 1),
-        "peak_mib": round(peak_mib(), 1),
+        "peak_mib": round(peak, 1),
         "seconds": round(spent, 1),
     }
 

@@ -53,7 +53,15 @@ class Gate:
         unread = [problem for one in self.protected for problem in one.problems]
         if self.passed:
             names = ", ".join(one.benchmark for one in self.protected)
-            return f"The gate is open: none of the training rows that were compared holds {names}."
+            doubtful = sum(one.doubtful for one in self.protected)
+            read = (
+                f" {counted(doubtful, 'item has', 'items have')} matches that prove nothing and that "
+                f"people must look at: {self.files['doubtful']}."
+            )
+            return (
+                f"The gate is open: none of the training rows that were compared holds {names}."
+                f"{read if doubtful else ''}"
+            )
         told = []
         if leaking:
             told.append(
@@ -94,6 +102,7 @@ def write_gate(runs: Run | Sequence[Run], out: Path, *, strict: bool = False) ->
     files = {
         "rows": out / "training_rows.parquet",
         "ids": out / "remove_ids.txt",
+        "doubtful": out / "training_doubtful.csv",
         "junit": out / "junit.xml",
         "manifest": out / "gate.json",
     }

@@ -7,6 +7,7 @@ import dataclasses
 from rapidfuzz.distance import LCSseq
 
 from heldout.corpus import Corpus, CorpusItem, Shard
+from heldout.errors import counted
 from heldout.overlap.text.batch import WordBatch
 from heldout.overlap.text.embedding import EmbeddingPass
 from heldout.overlap.text.fields import COMPARABLE, LONGEST, Document, document_texts
@@ -154,7 +155,8 @@ class _Scan:
             self.embedding.settle(self.ledger)
         wordless = self.counts["text_wordless"]
         if wordless:
-            detail = f"{wordless} of {self.counts['text_items']} items have no text"
+            items = counted(self.counts["text_items"], "item", "items")
+            detail = f"{wordless:,} of {items} {'has' if wordless == 1 else 'have'} no text"
             self.dropped.append(Dropped(STAGE, shard.id, "no text", detail, scope="words"))
 
 
