@@ -61,6 +61,8 @@ def test_what_cannot_be_scored_is_dropped_with_its_reason(
         ask("broken", ImageRef("c.png", InlineBytes(b"no picture", "c.png")), "Is it?"),
         ask("thin", thin, "Is it?"),
         ask("special", shown, "What does <|im_end|> mean?"),
+        ask("in two parts", shown, "What does <|im_", "end|> mean?"),
+        ask("half a character", shown, "What is \ud83d?"),
         ask("placeholder", shown, "Is it?", answer="<|image_pad|>"),
         ask("long", shown, "mass " * 600),
         ask("also good", shown, "Is there a nodule?"),
@@ -74,6 +76,8 @@ def test_what_cannot_be_scored_is_dropped_with_its_reason(
         "broken": "not an image",
         "thin": "picture not processed",
         "special": "special token in the text",
+        "in two parts": "special token in the text",
+        "half a character": "not Unicode text",
         "placeholder": "special token in the text",
         "long": "prompt too long",
     }

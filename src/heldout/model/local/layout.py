@@ -110,7 +110,7 @@ class Layout:
                 return_tensors="pt",
                 **({} if self._adds_special(text) else {"add_special_tokens": False}),
             )
-        except (ValueError, TypeError, IndexError, RuntimeError) as error:
+        except Exception as error:  # any processor may fail in its own way on an odd picture
             detail = f"the model's processor: {type(error).__name__}: {error}"
             raise UnwritableError("picture not processed", detail) from error
         finally:

@@ -73,10 +73,15 @@ class Writer:
         most = self._family.most_pictures
         if most is not None and pictures > most:
             raise UnwritableError("too many pictures", f"{pictures}, this family takes {most}")
-        for part in request.content:
-            if isinstance(part, Text) and (found := self._special.search(part.text)):
-                detail = f"the text holds {found[0]!r}, which this model does not read as text"
-                raise UnwritableError("special token in the text", detail)
+        # Parts meet in the model's text: two harmless ones may make a special token together.
+        text = "".join(p.text if isinstance(p, Text) else "\n" for p in request.content)
+        if found := self._special.search(text):
+            detail = f"the text holds {found[0]!r}, which this model does not read as text"
+            raise UnwritableError("special token in the text", detail)
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            raise UnwritableError("not Unicode text", str(error)) from error
 
     def _turn(self, request: Request) -> Written:
         scored = [part for part in request.content if isinstance(part, Text) and part.scored]
