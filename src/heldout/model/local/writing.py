@@ -57,6 +57,7 @@ class Writer:
             else family.form
         )
         self._picture = self._document_picture()
+        self._opening = _opening(tokenizer)
 
     def write(self, request: Request) -> Written:
         self._check(request)
@@ -132,7 +133,7 @@ class Writer:
 
     def _document(self, request: Request) -> Written:
         before, after = self._picture
-        segments = [""]
+        segments = [self._opening]
         spans = []
         for part in request.content:
             if isinstance(part, ImageRef):
@@ -158,3 +159,15 @@ class Writer:
             if found:
                 return before, after
         return "", ""
+
+
+def _opening(tokenizer: Any) -> str:
+    """A token to predict a document's first one from, where the tokenizer puts none there itself.
+
+    The end of the text before, as is usual for models that know no beginning: without it the first
+    token of a document could not be scored, and which one that is depends on the order of its items.
+    """
+    first = tokenizer("x")["input_ids"][0]
+    if first in tokenizer.all_special_ids:
+        return ""
+    return str(tokenizer.bos_token or tokenizer.eos_token or "")
