@@ -1,0 +1,187 @@
+"""Forward passes that give logits at scored places only: over whole rows, or after a prefix read once."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from heldout.model.local.family import Family
+from heldout.model.local.rows import Features, Row
+from heldout.model.local.tower import one_look
+
+
+@dataclass(frozen=True)
+class Prefix:
+    """What a model keeps of tokens it has read: keys and values, how many, and where the next one
+    stands (pictures take less room in multi-dimensional positions than in the sequence)."""
+
+    cache: Any
+    length: int
+    shift: int | None
+
+
+class Forward:
+    """``logits`` of ``whole`` and ``after`` have one line per scored token, in the rows' order."""
+
+    def __init__(self, model: Any, family: Family, pad: int) -> None:
+        self._model = model
+        self._family = family
+        self._pad = pad
+        self._head = model.get_output_embeddings()
+        # A model that always looks at its picture is continued by the part that does not.
+        self._reader = model.language_model if family.picture_first else model
+
+    def whole(self, rows: Sequence[Row], features: Features, *, share: bool = True) -> Any:
+        """Full sequences, padded on the right; every row shows the same pictures."""
+        import torch
+
+        inputs = self._text_inputs(rows, features)
+        for name, value in features.tensors.items():
+            inputs[name] = self._placed(_repeated(value, len(rows)))
+        looks = len(rows) if share and self._family.tower and features.tensors else 1
+        with (
+            torch.inference_mode(),
+            one_look(self._model, self._family.tower, looks),
+            self._gathering([(n, p) for n, row in enumerate(rows) for p in _before(row)]) as taken,
+        ):
+            return taken(self._model(**inputs, use_cache=False).logits)
+
+    def read(self, ids: Sequence[int], features: Features) -> Prefix | None:
+        """The common beginning of a group, read once; None where what is kept cannot be shared."""
+        import torch
+
+        row = Row(tuple(ids), (), (), True)
+        inputs = self._text_inputs([row], features)
+        inputs |= {name: self._placed(value) for name, value in features.tensors.items()}
+        with torch.inference_mode(), self._gathering([]):
+            output = self._model(**inputs, use_cache=True)
+        cache = getattr(output, "past_key_values", None)
+        if cache is None:
+            cache = getattr(
+                getattr(output, "language_model_outputs", None), "past_key_values", None
+            )
+        layers = getattr(cache, "layers", None)
+        if not layers or any(getattr(layer, "keys", None) is None for layer in layers):
+            return None
+        deltas = getattr(self._model.base_model, "rope_deltas", None)
+        if deltas is None:
+            deltas = getattr(getattr(self._model, "model", None), "rope_deltas", None)
+        shift = int(deltas.flatten()[0]) if deltas is not None and features.tensors else None
+        return Prefix(cache, len(ids), shift)
+
+    def after(self, prefix: Prefix, rows: Sequence[Row]) -> Any:
+        """What follows the prefix in each row, padded on the right: causality hides the padding."""
+        import torch
+
+        rest = [row.ids[prefix.length :] for row in rows]
+        width = max(map(len, rest))
+        inputs: dict[str, Any] = {"input_ids": self._padded(rest, self._pad)}
+        if prefix.shift is not None:
+            start = prefix.length + prefix.shift
+            places = torch.arange(start, start + width, device=self._model.device)
+            inputs["position_ids"] = places.expand(3, len(rows), width)
+        wanted = [(n, p - prefix.length) for n, row in enumerate(rows) for p in _before(row)]
+        cache = _spread(prefix.cache, len(rows))
+        with torch.inference_mode(), self._gathering(wanted) as taken:
+            return taken(self._reader(**inputs, past_key_values=cache, use_cache=True).logits)
+
+    def _text_inputs(self, rows: Sequence[Row], features: Features) -> dict[str, Any]:
+        import torch
+
+        inputs = {"input_ids": self._padded([row.ids for row in rows], self._pad)}
+        inputs["attention_mask"] = self._padded([[1] * len(row.ids) for row in rows], 0)
+        if features.types and self._family.answer_types:
+            kinds = [_answer_types(row) for row in rows]
+            inputs[features.types] = self._padded(kinds, 1)
+        elif features.types:
+            marked = torch.tensor(sorted(features.marked), device=self._model.device)
+            inputs[features.types] = torch.isin(inputs["input_ids"], marked).long()
+        if self._family.instruction:
+            asked = [row.instruction for row in rows]
+            inputs["qformer_input_ids"] = self._padded(asked, 0)
+            inputs["qformer_attention_mask"] = self._padded([[1] * len(ids) for ids in asked], 0)
+        if rows[0].reply:
+            start = self._start()
+            replies = [(start, *row.reply[:-1]) for row in rows]
+            inputs["decoder_input_ids"] = self._padded(replies, self._pad)
+            inputs["decoder_attention_mask"] = self._padded([[1] * len(r) for r in replies], 0)
+        return inputs
+
+    def _start(self) -> int:
+        """The token an encoder–decoder's reply begins with."""
+        for config in (self._model.config, self._model.config.get_text_config()):
+            start = getattr(config, "decoder_start_token_id", None)
+            if start is not None:
+                return int(start)
+        return self._pad
+
+    @contextlib.contextmanager
+    def _gathering(self, wanted: Sequence[tuple[int, int]]) -> Iterator[Any]:
+        """Only the wanted (row, place) pairs go through the head; most of its work is elsewhere."""
+        import torch
+
+        device = self._model.device
+        rows = torch.tensor([row for row, _ in wanted], dtype=torch.long, device=device)
+        places = torch.tensor([place for _, place in wanted], dtype=torch.long, device=device)
+        gathered = []
+
+        def gather(_module: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
+            gathered.append(True)
+            return (args[0][rows, places].unsqueeze(0), *args[1:])
+
+        def taken(logits: Any) -> Any:
+            return logits[0] if gathered else logits[rows, places]
+
+        if self._head is None:
+            yield taken
+            return
+        hook = self._head.register_forward_pre_hook(gather)
+        try:
+            yield taken
+        finally:
+            hook.remove()
+
+    def _padded(self, rows: Sequence[Sequence[int]], fill: int) -> Any:
+        import torch
+
+        width = max(map(len, rows))
+        filled = [[*row, *([fill] * (width - len(row)))] for row in rows]
+        return torch.tensor(filled, dtype=torch.long, device=self._model.device)
+
+    def _placed(self, value: Any) -> Any:
+        import torch
+
+        if not isinstance(value, torch.Tensor):
+            return value
+        dtype = self._model.dtype if value.is_floating_point() else value.dtype
+        return value.to(self._model.device, dtype)
+
+
+def _before(row: Row) -> list[int]:
+    """Where a scored token is predicted: one place earlier; an encoder–decoder's input is shifted."""
+    return [place if row.reply else place - 1 for place in row.scored]
+
+
+def _answer_types(row: Row) -> list[int]:
+    first = row.scored[0] if row.scored else len(row.ids)
+    return [0] * first + [1] * (len(row.ids) - first)
+
+
+def _repeated(value: Any, times: int) -> Any:
+    """Pictures lie one after the other along the first axis, row by row."""
+    if times == 1 or not hasattr(value, "repeat"):
+        return value
+    return value.repeat(times, *([1] * (value.dim() - 1)))
+
+
+def _spread(cache: Any, rows: int) -> Any:
+    """A view of the cache for many rows. The next tokens are put behind a copy, never into it."""
+    spread = copy.copy(cache)
+    spread.layers = [copy.copy(layer) for layer in cache.layers]
+    for layer in spread.layers:
+        layer.keys = layer.keys.expand(rows, -1, -1, -1)
+        layer.values = layer.values.expand(rows, -1, -1, -1)
+    return spread

@@ -1,0 +1,211 @@
+"""Rows of a group of requests that show the same pictures: the processor looks at them once.
+
+What the processor makes of a placeholder is read off the text it hands to its tokenizer. Every other
+request of the group gets the same in its places, and is tokenised as a whole, so that tokens across the
+border of prompt and answer are those the model would see. The first prompt is compared with the
+processor's own tokens; where they differ, the group is not laid out this way.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from PIL import Image
+
+from heldout.model.local.family import Family
+from heldout.model.local.rows import Features, Row
+from heldout.model.local.spans import scored_tokens
+from heldout.model.local.writing import UnwritableError, Written
+
+# Inputs of single tokens, which every row has of its own.
+_PER_TOKEN = {
+    "input_ids", "attention_mask", "token_type_ids", "mm_token_type_ids", "labels",
+    "qformer_input_ids", "qformer_attention_mask",
+}  # fmt: skip
+
+
+class _Overheard:
+    """A tokenizer that remembers which texts it was given."""
+
+    def __init__(self, tokenizer: Any) -> None:
+        self._tokenizer = tokenizer
+        self.texts: list[str] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._tokenizer, name)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        text = args[0] if args else kwargs.get("text")
+        self.texts += [text] if isinstance(text, str) else list(text or [])
+        return self._tokenizer(*args, **kwargs)
+
+
+class Layout:
+    def __init__(
+        self,
+        processor: Any,
+        tokenizer: Any,
+        family: Family,
+        *,
+        placeholder: str,
+        image_id: int | None,
+        replies: bool = False,
+    ) -> None:
+        self._processor = processor
+        self._tokenizer = tokenizer
+        self._family = family
+        self._placeholder = placeholder
+        self._image_id = image_id
+        self._replies = replies
+        token = None if image_id is None else tokenizer.convert_ids_to_tokens(image_id)
+        self._run = re.compile(f"(?:{re.escape(token)})+") if token else None
+        self._token = token or ""
+        added = sorted(map(str, tokenizer.get_added_vocab()), key=len, reverse=True)
+        self._expansion = "((?:\\s|" + "|".join(map(re.escape, added)) + ")+)"
+
+    def lay_out(
+        self, written: Sequence[Written], pictures: Sequence[Image.Image]
+    ) -> tuple[Features, list[Row]]:
+        """Rows of texts that all show ``pictures``; UnwritableError where tokens cannot be aligned."""
+        if not pictures:
+            return Features(), self._rows(written, [], 0)
+        features, overheard, ids = self._look(written[0], pictures)
+        if self._family.picture_first:
+            places = [""] * len(pictures)
+            first = sum(number == self._image_id for number in ids)
+        else:
+            places = self._expanded(written[0], overheard)
+            first = 0
+        prompt = Written(written[0].segments, "", ())
+        if list(self._rows([prompt], places, first)[0].ids) != ids:
+            raise UnwritableError(
+                "tokens cannot be aligned",
+                "the processor's tokens of the prompt are not those of the text it was overheard on",
+            )
+        return features, self._rows(written, places, first)
+
+    def _look(
+        self, written: Written, pictures: Sequence[Image.Image]
+    ) -> tuple[Features, str, list[int]]:
+        """What the processor gives for the first prompt: the pictures, its text and its tokens."""
+        joint = "" if self._family.picture_first else self._placeholder
+        text = joint.join(written.segments)
+        overheard = _Overheard(self._tokenizer)
+        self._processor.tokenizer = overheard
+        try:
+            given = self._processor(
+                text=[text],
+                images=list(pictures) if self._family.picture_first else [list(pictures)],
+                return_tensors="pt",
+                **({} if self._adds_special(text) else {"add_special_tokens": False}),
+            )
+        except (ValueError, TypeError, IndexError, RuntimeError) as error:
+            detail = f"the model's processor: {type(error).__name__}: {error}"
+            raise UnwritableError("picture not processed", detail) from error
+        finally:
+            self._processor.tokenizer = self._tokenizer
+        ids = given["input_ids"][0].tolist()
+        tensors = {name: value for name, value in given.items() if name not in _PER_TOKEN}
+        types = next((n for n in ("mm_token_type_ids", "token_type_ids") if n in given), None)
+        marked = frozenset(
+            number
+            for number, kind in zip(ids, given[types][0].tolist() if types else [], strict=False)
+            if kind
+        )
+        return Features(tensors, types, marked), overheard.texts[0], ids
+
+    def _expanded(self, written: Written, overheard: str) -> list[str]:
+        """What stands in the overheard text in the place of each picture."""
+        parts = [re.escape(segment) for segment in written.segments]
+        pattern = self._expansion.join(parts) + re.escape(self._family.closing)
+        found = re.fullmatch(pattern, overheard, re.DOTALL)
+        if found is None:
+            raise UnwritableError(
+                "tokens cannot be aligned",
+                "the processor writes more than tokens of its own in the place of a picture",
+            )
+        return list(found.groups())
+
+    def _rows(self, written: Sequence[Written], places: Sequence[str], first: int) -> list[Row]:
+        runs = [len(run) // len(self._token) for place in places for run in self._runs(place)]
+        short = [self._shorten(place) for place in places]
+        prompts, texts, spans = [], [], []
+        for item in written:
+            text, starts = "", []
+            for number, segment in enumerate(item.segments):
+                starts.append(len(text))
+                text += segment + (short[number] if number < len(short) else "")
+            text += self._family.closing if places or first else ""
+            starts.append(len(text))
+            prompts.append(text)
+            texts.append(text + item.answer)
+            spans.append([(starts[n] + begin, starts[n] + end) for n, begin, end in item.spans])
+        if self._replies:
+            return self._paired(written, prompts, runs, first)
+        encoded = self._encode(texts)
+        rows = []
+        for number, text in enumerate(texts):
+            numbers, offsets = encoded["input_ids"][number], encoded["offset_mapping"][number]
+            scored, clean = scored_tokens(text, offsets, spans[number])
+            tokens = tuple(self._tokenizer.decode([numbers[place]]) for place in scored)
+            ids, moved = self._lengthen(numbers, runs, first)
+            rows.append(Row(ids, tuple(moved[place] for place in scored), tokens, clean))
+        return self._instructed(rows, prompts)
+
+    def _paired(
+        self, written: Sequence[Written], prompts: list[str], runs: list[int], first: int
+    ) -> list[Row]:
+        """An encoder–decoder reads the prompt and writes the answer as a text of its own."""
+        prompted = self._encode(prompts)["input_ids"]
+        rows = []
+        for item, numbers in zip(written, prompted, strict=True):
+            reply = self._tokenizer(item.answer.strip(), add_special_tokens=False)["input_ids"]
+            tokens = tuple(self._tokenizer.decode([number]) for number in reply)
+            ids, _ = self._lengthen(numbers, runs, first)
+            rows.append(Row(ids, tuple(range(len(reply))), tokens, True, tuple(reply)))
+        return self._instructed(rows, prompts)
+
+    def _instructed(self, rows: list[Row], prompts: list[str]) -> list[Row]:
+        if not self._family.instruction:
+            return rows
+        read = self._processor.qformer_tokenizer(prompts)["input_ids"]
+        return [
+            Row(row.ids, row.scored, row.tokens, row.span_ok, row.reply, tuple(numbers))
+            for row, numbers in zip(rows, read, strict=True)
+        ]
+
+    def _encode(self, texts: list[str]) -> Any:
+        return self._tokenizer(
+            texts,
+            add_special_tokens=self._adds_special(texts[0]),
+            return_offsets_mapping=True,
+            padding=False,
+            truncation=False,
+        )
+
+    def _adds_special(self, text: str) -> bool:
+        """A template that writes the first token itself must not get a second one."""
+        bos = self._tokenizer.bos_token
+        return not (bos and text.startswith(bos))
+
+    def _runs(self, place: str) -> list[str]:
+        return self._run.findall(place) if self._run else []
+
+    def _shorten(self, place: str) -> str:
+        """Each run of a picture's token as one: the tokenizer reads thousands of them in vain."""
+        return self._run.sub(self._token.replace("\\", r"\\"), place) if self._run else place
+
+    def _lengthen(
+        self, numbers: Sequence[int], runs: Sequence[int], first: int
+    ) -> tuple[tuple[int, ...], list[int]]:
+        """The numbers with every run at its length, and where each number went."""
+        assert self._image_id is not None or not first
+        ids: list[int] = [self._image_id or 0] * first
+        moved = []
+        left = iter(runs)
+        for number in numbers:
+            moved.append(len(ids))
+            ids.extend([number] * (next(left, 1) if number == self._image_id else 1))
+        return tuple(ids), moved
