@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from heldout.benchmark import Benchmark
@@ -25,9 +26,12 @@ from heldout.store import Dropped, Run
 CONTEXT = 4096
 
 
-def usable(examples: Sequence[Example]) -> list[int]:
-    """Places of the items that have an answer: an item without one is not part of any document."""
-    return [place for place, one in enumerate(examples) if (one.answer or "").strip()]
+@dataclass(frozen=True)
+class JointReading:
+    """What order-joint will read: a plan whose places count in ``items``."""
+
+    plan: JointPlan
+    items: tuple[Example, ...]
 
 
 def plan_order_joint(
@@ -39,37 +43,43 @@ def plan_order_joint(
     context: int = CONTEXT,
     interleaved: bool = False,
     seed: int = 0,
-) -> JointPlan:
-    """What order-joint will read, and its cost in tokens, before anything is run."""
-    kept = usable(examples)
-    tokens = scorer.count([
+) -> JointReading:
+    """Shards, shuffles and their cost in tokens, before anything is run."""
+    answered = _answered(examples)
+    requests = [
         joint_request(examples[place].id, [examples[place]], interleaved=interleaved)
-        for place in kept
-    ])  # fmt: skip
-    clusters = [benchmark.clusters[place] for place in kept]
-    return plan_joint(tokens, clusters, budget=budget, context=context, seed=seed)
+        for place in answered
+    ]
+    counts = scorer.count(requests)
+    # An item the model cannot read (0 tokens) is in no document, in whatever order.
+    read = [(place, count) for place, count in zip(answered, counts, strict=True) if count > 0]
+    if not read:
+        raise InputError("order-joint: this model can read none of the items as a plain document")
+    clusters = [benchmark.clusters[place] for place, _ in read]
+    tokens = [count for _, count in read]
+    plan = plan_joint(tokens, clusters, budget=budget, context=context, seed=seed)
+    return JointReading(plan, tuple(examples[place] for place, _ in read))
 
 
 def score_order_joint(
     benchmark: Benchmark,
-    examples: Sequence[Example],
     scorer: Scorer,
     run: Run,
     model: str,
     folder: str,
-    plan: JointPlan,
+    reading: JointReading,
     *,
     interleaved: bool = False,
     quiet: bool = False,
 ) -> int:
     """Write ``order_joint`` for this model; returns its rows."""
-    kept = [examples[place] for place in usable(examples)]
+    plan = reading.plan
     orders: list[int | None] = [None, *range(plan.shuffles)]
 
     def requests() -> Iterator[list[Request]]:
         for shard in range(len(plan.shards)):
             for order in orders:
-                items = [kept[place] for place in plan.order(shard, order)]
+                items = [reading.items[place] for place in plan.order(shard, order)]
                 yield [joint_request(_name(shard, order), items, interleaved=interleaved)]
 
     answers = score_requests(
@@ -109,7 +119,7 @@ def score_order_neighbour(
     quiet: bool = False,
 ) -> int:
     """Write ``order_neighbour`` for this model; returns its rows."""
-    places = usable(examples)
+    places = _answered(examples)
     kept = [examples[place] for place in places]
     others = alternatives([benchmark.clusters[place] for place in places], seed=seed)
     if not others:
@@ -154,6 +164,11 @@ def score_order_neighbour(
     if not rows:
         raise _nothing("order-neighbour", answers, lost)
     return replace_rows(run, "order_neighbour", model, rows)
+
+
+def _answered(examples: Sequence[Example]) -> list[int]:
+    """Places of the items that have an answer: one without is not part of any document."""
+    return [place for place, one in enumerate(examples) if (one.answer or "").strip()]
 
 
 def _name(shard: int, order: int | None) -> str:

@@ -77,7 +77,7 @@ def score_benchmark(
             benchmark, examples, scorer, budget=plan.joint_budget, context=plan.context,
             interleaved=plan.interleaved, seed=plan.seed,
         )  # fmt: skip
-        tell(joint.sentence())
+        tell(joint.plan.sentence())
     scored, truncated = score_items(benchmark, examples, scorer, run, model, folder, **how)
     made = [
         truncation_check(truncated, len(scored.scores) + len(scored.dropped)),
@@ -99,7 +99,7 @@ def score_benchmark(
         )  # fmt: skip
     if joint is not None:
         rows["order_joint"] = score_order_joint(
-            benchmark, examples, scorer, run, model, folder, joint,
+            benchmark, scorer, run, model, folder, joint,
             interleaved=plan.interleaved, **how,
         )  # fmt: skip
     left = len(examples) - rows["scores"]

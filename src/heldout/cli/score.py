@@ -16,7 +16,7 @@ from heldout.cli.options import Images, Json, Map, Preset, Reader, parse_map
 from heldout.cli.show import complain, console, identify, plain, print_json
 from heldout.errors import InputError, require
 from heldout.model.endpoint import Connection, Endpoint, Pace
-from heldout.model.endpoint.parity import check_parity
+from heldout.model.endpoint.parity import LocalCopy, check_parity
 from heldout.model.request import Scorer
 from heldout.store import Run
 
@@ -198,12 +198,12 @@ def score_command(
         _show(one, out)
 
 
-def _local(model: str, settings: dict[str, Any]) -> Scorer:
+def _local(model: str, settings: dict[str, Any]) -> LocalCopy:
     require("torch", "hf", "scoring a local model")
     require("transformers", "hf", "scoring a local model")
     from heldout.model.local import LocalModel
 
-    made: Scorer = LocalModel.load(model, **settings)
+    made: LocalCopy = LocalModel.load(model, **settings)
     return made
 
 

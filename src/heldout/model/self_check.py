@@ -106,14 +106,22 @@ def _variant(
     elif name == "no-question" and (example.question or "").strip():
         made = question_request(example, with_question=False)
     elif name == "other-question" and (example.question or "").strip():
-        asked = [one.question for one in others if (one.question or "").strip()]
-        words = len((example.question or "").split())
-        same = [one for one in asked if len((one or "").split()) == words]
-        question = _another(same, example.question, rng) or _another(asked, example.question, rng)
+        question = _alike(example.question or "", others)
         made = question_request(replace(example, question=question)) if question else None
     if made is None or not any(not getattr(part, "scored", False) for part in made.content):
         return None  # nothing to ask with: an item that was nothing but its picture
     return replace(made, id=f"{example.id}#{name}")
+
+
+def _alike(question: str, others: Sequence[Example]) -> str | None:
+    """Another question as long as this one, in words and then in letters: else its length would do."""
+    asked = {one.question for one in others if one.question and one.question.strip()} - {question}
+    words, letters = len(question.split()), len(question)
+    return min(
+        asked,
+        key=lambda one: (abs(len(one.split()) - words), abs(len(one) - letters), one),
+        default=None,
+    )
 
 
 def _another(values: Sequence[T], own: T, rng: np.random.Generator) -> T | None:

@@ -49,12 +49,12 @@ def picture(seed: int) -> bytes:
 
 @pytest.fixture(scope="session")
 def bench(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """40 questions on 12 pictures, with options."""
+    """24 questions on 8 pictures, with options."""
     folder = tmp_path_factory.mktemp("bench")
     rows = []
-    for number in range(40):
-        name = f"{number * 12 // 40}.png"
-        (folder / name).write_bytes(picture(number * 12 // 40))
+    for number in range(24):
+        name = f"{number // 3}.png"
+        (folder / name).write_bytes(picture(number // 3))
         question = f"{QUESTIONS[number % len(QUESTIONS)]} ({number})"
         answer = ANSWERS[number % len(ANSWERS)]
         options = [answer, ANSWERS[(number + 1) % len(ANSWERS)]]
