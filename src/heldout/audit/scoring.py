@@ -18,13 +18,14 @@ from heldout.audit.order_scoring import (
 from heldout.benchmark import Benchmark
 from heldout.detect import ScoreTables
 from heldout.detect.self_checks import SelfCheck, self_checks
+from heldout.errors import InputError
 from heldout.model import read_recorded, save_scores
 from heldout.model.item_scores import score_items, score_options
 from heldout.model.request import Scorer
 from heldout.model.self_check import ablation_checks, truncation_check
 from heldout.model.tables import claim_model
 from heldout.overlap.scan import benchmark_identity, items_table
-from heldout.store import Run
+from heldout.store import Run, dropped_table
 
 
 @dataclass(frozen=True)
@@ -70,6 +71,8 @@ def score_benchmark(
     claim_model(run, model, {**scorer.identity, **(extra or {})})
     folder = stage_folder(model)
     examples = benchmark.examples[: plan.limit]
+    if plan.options and not any(one.options for one in examples):
+        raise InputError("--options: no item of this benchmark has options")
     how: dict[str, Any] = {"quiet": quiet}
     joint = None
     if plan.joint_budget is not None:
@@ -136,6 +139,8 @@ def prepare_run(benchmark: Benchmark, run: Run) -> None:
     run.claim_benchmark(benchmark_identity(benchmark))
     if not run.table_path("items").exists():
         run.write_table("items", items_table(benchmark))
+    if not run.table_path("dropped").exists():
+        run.write_table("dropped", dropped_table(benchmark.dropped))
 
 
 def save_checks(run: Run, model: str, checks: list[SelfCheck]) -> list[SelfCheck]:

@@ -80,8 +80,6 @@ def score_options(
 ) -> int:
     """Write ``option_scores`` for this model; returns its rows."""
     with_options = [example for example in examples if example.options]
-    if not with_options:
-        raise InputError("--options: no item of this benchmark has options")
 
     def requests(group: Sequence[Example]) -> list[Request]:
         return [one for example in group for one in option_requests(example) if one.target]

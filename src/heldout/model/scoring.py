@@ -20,7 +20,7 @@ from heldout.model.request import Request, Score, Scorer
 from heldout.store import SCHEMAS, Dropped, Run, ShardResult, Stage, dropped_table, make_table
 
 TABLE = "request_scores"
-SHARD = 32  # requests: what a kill may cost, and how many folders a run has
+SHARD = 16  # requests: what a kill may cost, and how many folders a run has
 _LISTS = ("tokens", "logprobs", "mu", "sigma")
 TRANSIENT = ("the endpoint failed",)  # reasons that the next run may not meet
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -151,6 +154,27 @@ def test_an_endpoint_that_dies_loses_nothing(
     asked = server.asked("again") - before
     assert asked == 3 + (24 - 11) + checked
     assert scores(run).height == 24
+
+
+def test_a_killed_run_goes_on_where_it_was(
+    text_bench: Path, server: Server, tmp_path: Path
+) -> None:
+    command = ["score", str(text_bench), "--endpoint", server.url("killed"), "--model", "tiny-text",
+               "--out", str(tmp_path / "run"), "--concurrency", "1"]  # fmt: skip
+    process = subprocess.Popen([sys.executable, "-m", "heldout", *command, "--rate", "40/s"])
+    final = tmp_path / "run/stages/score"
+    while not list(final.glob("*/*/counts.json")):  # the first shard
+        assert process.poll() is None
+        time.sleep(0.01)
+    process.kill()
+    process.wait()
+    time.sleep(0.1)  # a request that was on its way
+    before = server.asked("killed")
+    assert before < 3 + 24
+    told(*command)
+    # Without pictures an item is checked with another question alone.
+    assert server.asked("killed") - before == 3 + (24 - 16) + 24
+    assert scores(tmp_path / "run").height == 24
 
 
 def test_prompts_that_were_cut_are_dropped_and_fail_the_check(
