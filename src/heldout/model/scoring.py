@@ -139,7 +139,8 @@ class _Asking:
         kept.save(0, ShardResult({TABLE: make_table(TABLE, self._rows.values())}, {}))
 
     def unfinished(self) -> tuple[Iterable[Mapping[str, Any]], list[Dropped]]:
-        return self._rows.values(), [*self._dropped.values(), *self._passing]
+        silent = [Dropped("score", one, "no answer from the backend", "") for one in self.open]
+        return self._rows.values(), [*self._dropped.values(), *self._passing, *silent]
 
     def _save(self, index: int) -> None:
         ids = [request.id for request in self._shards[index]]

@@ -133,6 +133,9 @@ def test_a_model_that_does_not_look_is_not_testable(
     detected = told("detect", tmp_path / "run", "--detector", "order-trend")
     assert detected["findings"] == []
     assert "the model does not get it" in detected["not_testable"][0]["reason"]
+    page = Path(told("report", tmp_path / "run")["report"]).read_text()
+    assert f'<td class="error">failed</td><td class="rule">{check}</td>' in page
+    assert "Has tiny-llava seen it?" in page
 
 
 def test_an_endpoint_that_dies_loses_nothing(

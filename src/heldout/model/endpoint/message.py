@@ -49,7 +49,7 @@ def completion_body(model: str, text: str) -> dict[str, Any]:
     return {"model": model, "prompt": text, "echo": True, "logprobs": 1, **_QUIET}
 
 
-@functools.lru_cache(maxsize=64)  # questions on one picture come one after the other
+@functools.lru_cache(maxsize=16)  # questions on one picture come one after the other
 def data_url(ref: ImageRef) -> str:
     """The pixels our own backend would see, losslessly: rotation, depth and palette are settled here."""
     buffer = io.BytesIO()
