@@ -59,7 +59,8 @@ def _trained(split: bool) -> str:
     made.decoder = decoders.ByteLevel()
     alphabet = pre_tokenizers.ByteLevel.alphabet()
     trainer = trainers.BpeTrainer(vocab_size=400, initial_alphabet=alphabet, show_progress=False)
-    made.train_from_iterator(WORDS.split("\n") * 4 + [WORDS] * 4, trainer)
+    borders = [] if split else ["\nyes", "\nno", ": yes", ": no"] * 50
+    made.train_from_iterator(WORDS.split("\n") * 4 + [WORDS] * 4 + borders, trainer)
     return made.to_str()
 
 

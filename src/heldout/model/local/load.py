@@ -6,7 +6,7 @@ import hashlib
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from heldout.errors import InputError, require
+from heldout.errors import InputError, PrerequisiteError, require
 
 _WEIGHTS = ("*.safetensors", "*.bin")
 _ENDS = 1 << 20  # a file's first and last megabyte: all of it would be minutes for a large model
@@ -25,8 +25,14 @@ def load(
     require("torch", "hf", "--model NAME")
     require("transformers", "hf", "--model NAME")
     import torch
+    import transformers
     from transformers import AutoConfig, AutoProcessor
 
+    if int(transformers.__version__.split(".")[0]) < 5:
+        raise PrerequisiteError(
+            f"--model NAME needs transformers 5 or later, found {transformers.__version__}. "
+            f"Install it with: pip install -U 'transformers>=5'"
+        )
     folder = Path(name).expanduser()
     looks_local = name.startswith((".", "/", "~")) or name.count("/") > 1
     if not folder.is_dir() and (looks_local or folder.exists()):
@@ -35,12 +41,28 @@ def load(
         name = str(folder)
     chosen: dict[str, Any] = {"revision": revision} if revision else {}
     chosen["trust_remote_code"] = trust_remote_code
+    kind = _dtype(dtype)
     try:
         config = AutoConfig.from_pretrained(name, **chosen)
         processor = AutoProcessor.from_pretrained(name, **chosen)
-        model = _model(name, config, chosen, _dtype(dtype))
     except (OSError, ValueError, ImportError, KeyError) as error:
         raise InputError(_explained(name, error, trust_remote_code)) from error
+    tokenizer = _checked(name, processor)
+    try:
+        model = _model(name, config, chosen, kind)
+    except (OSError, ValueError, ImportError, KeyError) as error:
+        raise InputError(_explained(name, error, trust_remote_code)) from error
+    if device == "auto":
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        model = model.eval().to(device)
+    except (RuntimeError, AssertionError) as error:
+        raise InputError(f"--device {device}: {str(error).splitlines()[0]}") from error
+    return Loaded(model, processor, tokenizer, _revision(name, folder, config))
+
+
+def _checked(name: str, processor: Any) -> Any:
+    """The tokenizer of a processor that can be used here."""
     tokenizer = getattr(processor, "tokenizer", None)
     if tokenizer is None or getattr(processor, "image_processor", None) is None:
         raise InputError(
@@ -52,29 +74,27 @@ def load(
             f"--model {name}: its tokenizer ({type(tokenizer).__name__}) does not tell which "
             f"characters a token stands for, so the answer's tokens cannot be found"
         )
-    if device == "auto":
-        device = "cuda" if torch.cuda.is_available() else "cpu"
-    try:
-        model = model.eval().to(device)
-    except (RuntimeError, AssertionError) as error:
-        raise InputError(f"--device {device}: {str(error).splitlines()[0]}") from error
-    return Loaded(model, processor, tokenizer, _revision(name, folder, config))
+    return tokenizer
 
 
 def _model(name: str, config: Any, chosen: dict[str, Any], dtype: Any) -> Any:
     import transformers
 
-    doors = ["AutoModelForImageTextToText"]
-    offered = getattr(config, "auto_map", None) or {}
-    # A model with code of its own says itself which door is its.
-    doors += [
-        door for door in ("AutoModelForVision2Seq", "AutoModelForCausalLM") if door in offered
-    ]
-    for door in doors:
-        if len(doors) > 1 and door not in offered:
-            continue
-        return getattr(transformers, door).from_pretrained(name, dtype=dtype, **chosen)
-    return transformers.AutoModelForImageTextToText.from_pretrained(name, dtype=dtype, **chosen)
+    door = "AutoModelForImageTextToText"
+    if chosen["trust_remote_code"]:  # a model with code of its own says itself which door is its
+        offered = getattr(config, "auto_map", None) or {}
+        own = (door, "AutoModelForVision2Seq", "AutoModelForCausalLM")
+        door = next((name for name in own if name in offered), door)
+    opened = getattr(transformers, door)
+    model, told = opened.from_pretrained(name, dtype=dtype, output_loading_info=True, **chosen)
+    weights = {key for key, _ in model.named_parameters()}
+    absent = sorted(weights & set(told.get("missing_keys") or ()))
+    if absent:  # transformers would fill them with random numbers, and say so in a log
+        raise InputError(
+            f"--model {name}: the checkpoint lacks {len(absent)} of the model's weights, such as "
+            f"{absent[0]}; scores of a half random model mean nothing"
+        )
+    return model
 
 
 def _dtype(name: str) -> Any:
@@ -98,6 +118,11 @@ def _explained(name: str, error: Exception, trusted: bool) -> str:
         return (
             f"--model {name}: not a model that reads pictures and writes text "
             f"(transformers' AutoModelForImageTextToText does not know it)"
+        )
+    if "image processor" in told or "feature extractor" in told:
+        return (
+            f"--model {name}: it has no image processor; expected a checkpoint that reads pictures "
+            f"and text, with preprocessor_config.json"
         )
     return f"--model {name}: {told[:400]}"
 
