@@ -98,10 +98,12 @@ def _forget_what_rested_on_others(run: Run, corpora: Sequence[Corpus]) -> None:
 def conclude(run: Run) -> Conclusion:
     """Findings, claims and report, recomputed from the run's tables alone."""
     manifest = run.manifest()
-    items = _frame(run, "items")
-    matches = _frame(run, "matches")
-    if not manifest["stages"]:
+    scored = bool(manifest.get("models"))
+    if not manifest["stages"] and not scored:
         raise InputError(f"{run.path} has no finished scan yet: run heldout overlap again")
+    items = _frame(run, "items")
+    scanned_once = run.table_path("matches").exists()
+    matches = _frame(run, "matches") if scanned_once or not scored else _empty("matches")
     benchmark = manifest["inputs"]["benchmark"]["name"]
     findings: list[Finding] = []
     claims: list[Claim] = []

@@ -16,9 +16,11 @@ from heldout.cli import (
     lab,
     lab_confound,
     matrix,
+    model,
     overlap,
     report,
     sanitize,
+    score,
 )
 from heldout.cli.show import complain
 from heldout.errors import HeldoutError
@@ -39,9 +41,11 @@ app.command("sanitize", epilog=sanitize.EXAMPLE)(sanitize.sanitize_command)
 app.command("gate", epilog=gate.EXAMPLE)(gate.gate_command)
 app.command("impact", epilog=impact.EXAMPLE)(impact.impact_command)
 app.command("demo", epilog=demo.EXAMPLE)(demo.demo_command)
+app.command("score", epilog=score.EXAMPLE)(score.score_command)
 app.command("detect", epilog=detect.EXAMPLE)(detect.detect_command)
 lab.app.command("confound", epilog=lab_confound.EXAMPLE)(lab_confound.confound_command)
 app.add_typer(lab.app, name="lab")
+app.add_typer(model.app, name="model")
 
 
 def _version(asked: bool) -> None:

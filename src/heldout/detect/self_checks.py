@@ -24,13 +24,24 @@ class SelfCheck(NamedTuple):
 
 def self_checks(tables: ScoreTables, model: str) -> list[SelfCheck]:
     scored = tables.scored(model)
-    return [
+    made = [
         _coverage(tables, scored),
         _finite(scored),
         _spans(scored),
         _answers(scored),
         _constant(scored),
         _ties(scored),
+    ]
+    return [*made, *_recorded(tables, model, {check.name for check in made})]
+
+
+def _recorded(tables: ScoreTables, model: str, made: set[str]) -> list[SelfCheck]:
+    """What only scoring could check, because it needs the model: does it look, was a prompt cut?"""
+    kept = tables.identities.get(model, {}).get("self_checks") or ()
+    return [
+        SelfCheck(str(one["name"]), bool(one["passed"]), str(one["reason"]))
+        for one in kept
+        if one["name"] not in made
     ]
 
 

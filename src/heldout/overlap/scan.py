@@ -87,7 +87,7 @@ def scan(
     if near is not None and not hashes:
         raise InputError("an encoder decodes every picture: leave out --exact, or the encoder")
     index, unusable = build_index(benchmark)
-    run.claim_benchmark(_identity(benchmark))
+    run.claim_benchmark(benchmark_identity(benchmark))
     refs = pictures_of(benchmark)
     pictures = {key: (ref, index.by_key[key]) for key, ref in refs.items()}
     hashed = build_hash_index(refs) if hashes else None
@@ -283,7 +283,7 @@ def items_table(benchmark: Benchmark) -> Any:
     )
 
 
-def _identity(benchmark: Benchmark) -> dict[str, Any]:
+def benchmark_identity(benchmark: Benchmark) -> dict[str, Any]:
     return {
         "name": benchmark.name,
         "fingerprint": benchmark.fingerprint,

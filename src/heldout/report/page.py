@@ -16,9 +16,10 @@ from heldout.overlap.calibration.calibration import Calibration
 from heldout.report.figures import standalone
 from heldout.report.gallery import pairs_shown
 from heldout.report.impacts import impact_rows
+from heldout.report.models import model_sections, seen_by_a_model
 from heldout.report.nearness import agreement, nearness_sections, relation_counts
 from heldout.report.words import word_sections
-from heldout.store import Run, write_atomic
+from heldout.store import Run, empty_table, write_atomic
 from heldout.verdict import Claim
 
 _STRENGTH = ["survives", "qualified", "re-attributed", "collapses", "not testable", "clean"]
@@ -39,17 +40,21 @@ def write_report(
         lstrip_blocks=True,
     )
     manifest = run.manifest()
-    items, matches = _frame(run, "items"), _frame(run, "matches")
+    items = _frame(run, "items")
+    found = _frame_if_there(run, "matches")  # a run of scores alone has none
+    matches = found if found is not None else pl.DataFrame(empty_table("matches"))
+    models = model_sections(run)
     near = [
         one for one in manifest["stages"].values() if one["nearest"] or one.get("hashes", False)
     ]
     sections = nearness_sections(calibrated, _names(items), manifest["inputs"]["benchmark"]["name"])
     _write_figures(run, sections)
-    gallery, pairs = pairs_shown(run)
+    gallery, pairs = pairs_shown(run) if found is not None else ([], 0)
     checked = run.read_json("check.json") if (run.path / "check.json").exists() else None
     page = environment.get_template("report.html.j2").render(
         benchmark=manifest["inputs"]["benchmark"],
-        headline=_headline(claims, searched=bool(near)),
+        headline=_headline(claims, searched=bool(near), seen=seen_by_a_model(models)),
+        models=models,
         claims=sorted(claims, key=lambda claim: (claim.idle, _STRENGTH.index(claim.status))),
         findings={finding.id: finding for finding in findings},
         relations={one["corpus"]: relation_counts(items, matches, one["corpus"]) for one in near},
@@ -80,13 +85,13 @@ def _write_figures(run: Run, sections: Sequence[dict[str, Any]]) -> None:
             write_atomic(run.path / "figures" / name, standalone(figure))
 
 
-def _headline(claims: Sequence[Claim], *, searched: bool) -> tuple[str, str]:
+def _headline(claims: Sequence[Claim], *, searched: bool, seen: bool = False) -> tuple[str, str]:
     """The answer to the question in the title, and the status that colours it."""
     # Nearness is not a leak and never answers the question, however strong it is.
     # A corpus of words has no copies, and one of pictures no words: that is no open question.
     leaks = [claim for claim in claims if not (claim.id.startswith("nearness/") or claim.idle)]
     statuses = {claim.status for claim in leaks}
-    if "survives" in statuses:
+    if "survives" in statuses or seen:
         return "No.", "survives"
     if statuses == {"clean"}:
         copies = "copies" if searched else "exact copies"
@@ -113,7 +118,7 @@ def _frame_if_there(run: Run, name: str) -> pl.DataFrame | None:
 
 def _dropped(run: Run) -> list[dict[str, Any]]:
     """Reasons with their counts and one example each; the table itself stays in the run."""
-    rows = run.read_table("dropped").to_pylist()
+    rows = run.read_table("dropped").to_pylist() if run.table_path("dropped").exists() else []
     counts = Counter((row["stage"], row["reason"]) for row in rows)
     example = {(row["stage"], row["reason"]): row for row in reversed(rows)}
     return [

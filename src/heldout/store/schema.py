@@ -24,6 +24,8 @@ VERSIONS = {
     "text_queries": 1,
     "leaks": 1,
     "scores": 1,
+    "option_scores": 1,
+    "request_scores": 1,
     "order_joint": 1,
     "order_neighbour": 1,
 }
@@ -142,6 +144,28 @@ _COLUMNS: dict[str, list[tuple[str, pa.DataType]]] = {
         ("sum_logprob", pa.float64()),
         ("n_tokens", pa.int32()),
         ("span_ok", pa.bool_()),
+    ],
+    # Log-probability of every option in the answer's place.
+    "option_scores": [
+        ("benchmark_id", pa.string()),
+        ("model", pa.string()),
+        ("option", pa.int32()),
+        ("text", pa.string()),
+        ("sum_logprob", pa.float64()),
+        ("n_tokens", pa.int32()),
+    ],
+    # What a backend gave to each request, before anybody asked what it means: kept with the shards, not
+    # published. The lists are empty where only the sum is of use.
+    "request_scores": [
+        ("request", pa.string()),
+        ("tokens", pa.list_(pa.string())),
+        ("logprobs", pa.list_(pa.float64())),
+        ("mu", pa.list_(pa.float64())),
+        ("sigma", pa.list_(pa.float64())),
+        ("sum_logprob", pa.float64()),
+        ("n_tokens", pa.int32()),
+        ("span_ok", pa.bool_()),
+        ("truncated", pa.bool_()),
     ],
     # A shard of consecutive items scored as one text: as released ("canonical") and shuffled ("0", …).
     "order_joint": [

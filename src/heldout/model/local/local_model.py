@@ -44,6 +44,7 @@ class LocalModel:
         config = model.config
         self._family = family_of(config)
         self._writer = Writer(processor, tokenizer, self._family)
+        self._tokenizer = tokenizer
         self._replies = _writes_replies(config)
         self._image_id = image_token_id(config)
         self._layout = Layout(
@@ -108,6 +109,14 @@ class LocalModel:
                     for request, row in zip(ready.requests, ready.rows, strict=True):
                         counts[places[request.id].pop(0)] = row.length
         return counts
+
+    def tokens(self, request: Request) -> list[str]:
+        """Every token of the prompt the model reads, in words; none where it cannot be scored."""
+        for group in groups([request]):
+            for ready in [] if isinstance(group, Dropped) else self._prepare(group):
+                if isinstance(ready, _Ready):
+                    return [self._tokenizer.decode([number]) for number in ready.rows[0].ids]
+        return []
 
     def score(self, requests: Iterable[Request]) -> Iterator[Score | Dropped]:
         # The next pictures are decoded and processed while the model is at work on these.

@@ -1,0 +1,158 @@
+"""Score one model on one benchmark into a run folder: items, self-checks, and what the order tests need."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from heldout.audit.order_scoring import (
+    CONTEXT,
+    plan_order_joint,
+    score_order_joint,
+    score_order_neighbour,
+)
+from heldout.benchmark import Benchmark
+from heldout.detect import ScoreTables
+from heldout.detect.self_checks import SelfCheck, self_checks
+from heldout.errors import InputError
+from heldout.model import read_recorded, save_scores
+from heldout.model.item_scores import score_items, score_options
+from heldout.model.request import Scorer
+from heldout.model.self_check import ablation_checks, truncation_check
+from heldout.model.tables import claim_model
+from heldout.overlap.scan import benchmark_identity, items_table
+from heldout.store import Run, dropped_table
+
+
+@dataclass(frozen=True)
+class ScoringPlan:
+    """What to score besides the answers. ``limit``: only the first items, for a first look."""
+
+    options: bool = False
+    joint_budget: int | None = None
+    context: int = CONTEXT
+    interleaved: bool = False
+    neighbour: bool = False
+    limit: int | None = None
+    seed: int = 0
+
+
+@dataclass
+class Scoring:
+    """What came of it. ``checks`` are the model's self-checks, as `heldout detect` will see them."""
+
+    model: str
+    items: int
+    rows: dict[str, int] = field(default_factory=dict)
+    dropped: int = 0
+    checks: list[SelfCheck] = field(default_factory=list)
+
+    def as_json(self) -> dict[str, Any]:
+        return {**vars(self), "checks": [check._asdict() for check in self.checks]}
+
+
+def score_benchmark(
+    benchmark: Benchmark,
+    scorer: Scorer,
+    run: Run,
+    model: str,
+    plan: ScoringPlan,
+    *,
+    extra: Mapping[str, Any] | None = None,
+    tell: Callable[[str], None] = lambda _: None,
+    quiet: bool = False,
+) -> Scoring:
+    """Call inside run.writing(). ``tell`` gets the cost of order-joint before it is spent."""
+    prepare_run(benchmark, run)
+    claim_model(run, model, {**scorer.identity, **(extra or {})})
+    folder = stage_folder(model)
+    examples = benchmark.examples[: plan.limit]
+    if plan.options and not any(one.options for one in examples):
+        raise InputError("--options: no item of this benchmark has options")
+    how: dict[str, Any] = {"quiet": quiet}
+    joint = None
+    if plan.joint_budget is not None:
+        joint = plan_order_joint(
+            benchmark, examples, scorer, budget=plan.joint_budget, context=plan.context,
+            interleaved=plan.interleaved, seed=plan.seed,
+        )  # fmt: skip
+        tell(joint.plan.sentence())
+    scored, truncated = score_items(benchmark, examples, scorer, run, model, folder, **how)
+    made = [
+        truncation_check(truncated, len(scored.scores) + len(scored.dropped)),
+        *ablation_checks(
+            benchmark, examples, scorer, run, folder, scored, seed=plan.seed, quiet=quiet
+        ),
+    ]
+    rows = {"scores": len(scored.scores) - truncated}
+    # Kept at once: whatever fails below, the scores do not stand without their checks.
+    save_checks(run, model, [SelfCheck(*one) for one in made])
+    if plan.options:
+        rows["option_scores"] = score_options(
+            benchmark, examples, scorer, run, model, folder, **how
+        )
+    if plan.neighbour:
+        rows["order_neighbour"] = score_order_neighbour(
+            benchmark, examples, scorer, run, model, folder,
+            interleaved=plan.interleaved, seed=plan.seed, **how,
+        )  # fmt: skip
+    if joint is not None:
+        rows["order_joint"] = score_order_joint(
+            benchmark, scorer, run, model, folder, joint,
+            interleaved=plan.interleaved, **how,
+        )  # fmt: skip
+    left = len(examples) - rows["scores"]
+    return Scoring(model, len(examples), rows, left, save_checks(run, model, []))
+
+
+def import_scores(
+    benchmark: Benchmark,
+    source: Path,
+    run: Run,
+    *,
+    model: str | None = None,
+    allow_missing: bool = False,
+) -> list[Scoring]:
+    """Scores somebody else recorded, with the checks that can be made without the model."""
+    recorded = read_recorded(
+        source, [one.id for one in benchmark], fingerprint=benchmark.fingerprint, model=model,
+        allow_missing=allow_missing,
+    )  # fmt: skip
+    prepare_run(benchmark, run)
+    for name in recorded.models:
+        claim_model(run, name, {"backend": "recorded"})
+    save_scores(run, recorded)
+    made = []
+    for name in recorded.models:
+        rows = sum(row["model"] == name for row in recorded.rows)
+        checks = save_checks(run, name, [])
+        made.append(Scoring(name, len(benchmark), {"scores": rows}, len(benchmark) - rows, checks))
+    return made
+
+
+def prepare_run(benchmark: Benchmark, run: Run) -> None:
+    """The run is about this benchmark, and holds its items, whichever command came first."""
+    run.claim_benchmark(benchmark_identity(benchmark))
+    if not run.table_path("items").exists():
+        run.write_table("items", items_table(benchmark))
+    if not run.table_path("dropped").exists():
+        run.write_table("dropped", dropped_table(benchmark.dropped))
+
+
+def save_checks(run: Run, model: str, checks: list[SelfCheck]) -> list[SelfCheck]:
+    """Keep ``checks`` with the model and return them with those that its tables alone allow."""
+    known = run.manifest().get("models", {}).get(model, {})
+    if checks:
+        kept = [check._asdict() for check in checks]
+        run.update("models", {model: {**known, "self_checks": kept}})
+    return self_checks(ScoreTables.load(run), model)
+
+
+def stage_folder(model: str) -> str:
+    """A folder name that no model's name can leave, and no two share."""
+    plain = re.sub(r"[^A-Za-z0-9._-]+", "-", model).strip(".-")[-60:]
+    return f"{plain or 'model'}-{hashlib.sha256(model.encode()).hexdigest()[:8]}"

@@ -1,0 +1,258 @@
+"""heldout score: log-probabilities of every answer, from a local model, an endpoint or a file."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.text import Text
+
+from heldout.audit.scoring import Scoring, ScoringPlan, import_scores, score_benchmark
+from heldout.benchmark import Benchmark, read_benchmark
+from heldout.cli.options import Images, Json, Map, Preset, Reader, parse_map
+from heldout.cli.show import complain, console, identify, plain, print_json
+from heldout.errors import InputError, require
+from heldout.model.endpoint import Connection, Endpoint, Pace
+from heldout.model.endpoint.parity import LocalCopy, check_parity
+from heldout.model.request import Scorer
+from heldout.store import Run
+
+EXAMPLE = "Example: heldout score data/slake#split=test,lang=en --model models/qwen2.5-vl --out runs/slake"
+
+
+def score_command(
+    bench: Annotated[
+        str, typer.Argument(metavar="BENCH", help="A path, path#split=test,lang=en, or a preset.")
+    ],
+    out: Annotated[
+        Path, typer.Option("--out", metavar="RUN", help="Run folder, new or of this benchmark.")
+    ],
+    model: Annotated[
+        str | None,
+        typer.Option(
+            "--model", metavar="NAME", help="A folder or hub name; what the endpoint serves."
+        ),
+    ] = None,
+    endpoint: Annotated[
+        str | None, typer.Option("--endpoint", metavar="URL", help="http://host:8000/v1")
+    ] = None,
+    recorded: Annotated[
+        Path | None,
+        typer.Option(
+            "--recorded", metavar="FILE", help="Scores made elsewhere: parquet, jsonl, csv."
+        ),
+    ] = None,
+    name: Annotated[
+        str | None, typer.Option("--as", metavar="NAME", help="What the run calls this model.")
+    ] = None,
+    dtype: Annotated[
+        str,
+        typer.Option("--dtype", help="auto, float32, bfloat16 …; of an endpoint: what it runs in."),
+    ] = "auto",
+    device: Annotated[str, typer.Option("--device", help="auto, cpu, cuda, cuda:1 …")] = "auto",
+    batch_tokens: Annotated[
+        int | None, typer.Option("--batch-tokens", min=1, help="Tokens in one forward.")
+    ] = None,
+    revision: Annotated[str | None, typer.Option("--revision", help="Of a hub model.")] = None,
+    trust: Annotated[
+        bool, typer.Option("--trust-remote-code", help="Run Python that comes with the model.")
+    ] = False,
+    options: Annotated[
+        bool, typer.Option("--options", help="Score every option in the answer's place, too.")
+    ] = False,
+    order_joint: Annotated[
+        bool,
+        typer.Option(
+            "--order-joint", help="Shards in released and shuffled order; needs --budget."
+        ),
+    ] = False,
+    budget: Annotated[
+        int | None, typer.Option("--budget", metavar="TOKENS", min=1, help="Of --order-joint.")
+    ] = None,
+    context: Annotated[
+        int, typer.Option("--context", metavar="TOKENS", min=16, help="Longest shard.")
+    ] = 4096,
+    interleaved: Annotated[
+        bool,
+        typer.Option("--interleaved", help="Pictures stand in the order tests' documents, too."),
+    ] = False,
+    order_neighbour: Annotated[
+        bool,
+        typer.Option("--order-neighbour", help="Items after their predecessor and after others."),
+    ] = False,
+    limit: Annotated[
+        int | None, typer.Option("--limit", min=1, help="Only the first items.")
+    ] = None,
+    api_key_env: Annotated[
+        str | None,
+        typer.Option("--api-key-env", metavar="VAR", help="Variable that holds the key."),
+    ] = None,
+    rate: Annotated[
+        str | None, typer.Option("--rate", metavar="N/s", help="Most requests: 5/s, 100/m.")
+    ] = None,
+    timeout: Annotated[
+        float, typer.Option("--timeout", metavar="S", min=0.1, help="Seconds for one request.")
+    ] = 120.0,
+    concurrency: Annotated[
+        int, typer.Option("--concurrency", min=1, max=256, help="Requests at a time.")
+    ] = 4,
+    parity: Annotated[
+        str | None,
+        typer.Option(
+            "--parity",
+            metavar="FOLDER",
+            help="Compare a sample with this local copy of the model first.",
+        ),
+    ] = None,
+    allow_missing: Annotated[
+        bool,
+        typer.Option("--allow-missing", help="Of --recorded: items without a score are dropped."),
+    ] = False,
+    mapping: Map = [],  # noqa: B006 - typer copies defaults
+    images: Images = None,
+    preset: Preset = None,
+    reader: Reader = None,
+    seed: Annotated[int, typer.Option("--seed", help="Seed of every random draw.")] = 0,
+    as_json: Json = False,
+) -> None:
+    """Score every answer of a benchmark with one model; several models go into one run folder.
+
+    A killed run, or one whose endpoint died, goes on where it was when the same command is given again.
+    """
+    if recorded is not None and endpoint is not None:
+        raise InputError(
+            "--recorded reads a file, --endpoint asks a server: leave out one of the two"
+        )
+    if recorded is None and endpoint is None and model is None:
+        raise InputError("what is to be scored? Give --model, --endpoint URL, or --recorded FILE")
+    if order_joint != (budget is not None):
+        raise InputError(
+            "--order-joint and --budget TOKENS go together: a budget decides what is read"
+        )
+    if interleaved and not (order_joint or order_neighbour):
+        raise InputError(
+            "--interleaved is of --order-joint and --order-neighbour: name one of them"
+        )
+    if parity is not None and endpoint is None:
+        raise InputError("--parity compares an --endpoint with a local copy: name the endpoint")
+    plan = ScoringPlan(
+        options=options, joint_budget=budget, context=context, interleaved=interleaved,
+        neighbour=order_neighbour, limit=limit, seed=seed,
+    )  # fmt: skip
+    if recorded is not None and plan != ScoringPlan(context=context, seed=seed):
+        raise InputError("--recorded takes what the file holds: it has no options, order or limit")
+    benchmark = read_benchmark(
+        bench, preset=preset, mapping=parse_map(mapping), images=images, reader=reader
+    )
+    local = {
+        "dtype": dtype, "device": device, "revision": revision, "trust_remote_code": trust,
+        **({} if batch_tokens is None else {"batch_tokens": batch_tokens}),
+    }  # fmt: skip
+    connection = None
+    if endpoint is not None:
+        connection = Connection(
+            endpoint, api_key=key_from(api_key_env), timeout=timeout, pace=Pace(_per_second(rate))
+        )
+    run = Run.create(out, seed=seed)
+    identify(benchmark, quiet=as_json)
+    with run.writing():
+        if recorded is not None:
+            made = import_scores(
+                benchmark, recorded, run, model=name or model, allow_missing=allow_missing
+            )
+        else:
+            extra: dict[str, Any] = {}
+            scorer: Scorer
+            if connection is not None:
+                server = Endpoint.open(
+                    connection,
+                    model,
+                    concurrency=concurrency,
+                    dtype="unknown" if dtype == "auto" else dtype,
+                )
+                if parity is not None:
+                    extra["parity"] = _parity(benchmark, server, parity, local, seed)
+                scorer, called = server, name or server.model
+            else:
+                assert model is not None
+                scorer, called = _local(model, local), name or _short(model)
+            made = [
+                score_benchmark(
+                    benchmark,
+                    scorer,
+                    run,
+                    called,
+                    plan,
+                    extra=extra,
+                    quiet=as_json,
+                    tell=lambda told: None if as_json else complain(told),
+                )
+            ]
+    if as_json:
+        print_json({"run": str(out), "models": [one.as_json() for one in made]})
+        return
+    for one in made:
+        _show(one, out)
+
+
+def _local(model: str, settings: dict[str, Any]) -> LocalCopy:
+    require("torch", "hf", "scoring a local model")
+    require("transformers", "hf", "scoring a local model")
+    from heldout.model.local import LocalModel
+
+    made: LocalCopy = LocalModel.load(model, **settings)
+    return made
+
+
+def _parity(
+    benchmark: Benchmark, server: Endpoint, folder: str, settings: dict[str, Any], seed: int
+) -> dict[str, Any]:
+    found = check_parity(server, _local(folder, settings), benchmark, seed=seed)
+    if not found.passed:
+        raise InputError(
+            f"{server.connection.url} and {folder} do not score alike: {found.reason}. Nothing was "
+            f"scored; serve the same checkpoint, processor and dtype, or score it with --model {folder}"
+        )
+    return {**found.as_json(), "folder": folder}
+
+
+def _short(model: str) -> str:
+    """A folder is called by its own name, a hub model by its whole one."""
+    return Path(model).resolve().name if Path(model).is_dir() else model
+
+
+def key_from(variable: str | None) -> str | None:
+    if variable is None:
+        return None
+    value = os.environ.get(variable, "").strip()
+    if not value:
+        raise InputError(f"--api-key-env {variable}: this environment variable is not set")
+    return value
+
+
+def _per_second(text: str | None) -> float | None:
+    if text is None:
+        return None
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)(?:/(s|m|h))?", text.strip())
+    if match is None or float(match[1]) <= 0:
+        raise InputError(
+            f"--rate {text}: expected requests per second or minute, like 5/s or 100/m"
+        )
+    return float(match[1]) / {"s": 1, "m": 60, "h": 3600, None: 1}[match[2]]
+
+
+def _show(made: Scoring, out: Path) -> None:
+    screen = console()
+    told = ", ".join(f"{count:,} {table}" for table, count in made.rows.items())
+    screen.print(
+        Text(f"{plain(made.model)}: {told}; {made.dropped:,} of {made.items:,} items dropped")
+    )
+    for check in made.checks:
+        word, colour = ("passed", "green") if check.passed else ("FAILED", "bold red")
+        screen.print(Text(word, colour), Text(f"{check.name}: {plain(check.reason)}", "dim"))
+    if not all(check.passed for check in made.checks):
+        screen.print(Text("every finding about this model will be not testable", "red"))
+    screen.print(f"\nnext: heldout detect {out}", soft_wrap=True)

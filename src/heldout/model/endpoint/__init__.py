@@ -1,0 +1,18 @@
+"""A model behind an OpenAI-compatible server: vLLM, or whatever gives log-probabilities of prompts."""
+
+from heldout.model.endpoint.capabilities import Ability, Capabilities, as_json, probe
+from heldout.model.endpoint.connection import Connection, EndpointError
+from heldout.model.endpoint.endpoint import Endpoint
+from heldout.model.endpoint.pace import Backoff, Pace
+
+__all__ = [
+    "Ability",
+    "Backoff",
+    "Capabilities",
+    "Connection",
+    "Endpoint",
+    "EndpointError",
+    "Pace",
+    "as_json",
+    "probe",
+]

@@ -1,0 +1,143 @@
+"""What an endpoint can do, found out by asking it: three tiny requests whose right answer is known."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from PIL import Image
+
+from heldout.errors import InputError
+from heldout.image import ImageRef, InlineBytes
+from heldout.model.endpoint.align import ending, spell
+from heldout.model.endpoint.connection import Connection, EndpointError, RefusedError
+from heldout.model.endpoint.message import chat_body, completion_body
+from heldout.model.endpoint.read import Told, read_chat, read_completion
+from heldout.model.request import Request, Text
+
+_QUESTION, _ANSWER = "Is the sky blue?", "yes"
+_DOCUMENT = "The quick brown fox jumps over the lazy dog, and nobody asks the dog about it."
+_LETTERS_PER_TOKEN = 4.0
+
+
+@dataclass(frozen=True)
+class Ability:
+    works: bool
+    reason: str
+
+
+@dataclass(frozen=True)
+class Capabilities:
+    model: str
+    served: tuple[str, ...]
+    server: str
+    chat: Ability  # answers in the model's own chat template
+    images: Ability
+    completions: Ability  # plain documents
+    letters_per_token: float = _LETTERS_PER_TOKEN
+
+
+def probe(connection: Connection, model: str | None) -> Capabilities:
+    served, server = _served(connection)
+    named = model or (served[0] if len(served) == 1 else None)
+    if named is None:
+        told = f"it serves {', '.join(served)}" if served else "it does not say what it serves"
+        raise InputError(f"{connection.url}: name the model with --model; {told}")
+    if served and named not in served:
+        raise InputError(
+            f"{connection.url} does not serve '{named}'; it serves {', '.join(served)}"
+        )
+    ratio = _LETTERS_PER_TOKEN
+
+    def chat() -> Told:
+        return _chat(connection, named)
+
+    def pictures() -> Told:
+        return _chat(connection, named, _picture())
+
+    def completions() -> Told:
+        body = completion_body(named, _DOCUMENT)
+        return read_completion(connection.post("/completions", body))
+
+    asked, plain = _ability(chat, _answers), _ability(pictures, _answers)
+    images = plain[0]
+    if images.works and asked[1] is not None and plain[1] is not None:
+        more = len(plain[1].tokens) - len(asked[1].tokens)
+        told = f"a picture adds {more} tokens to the prompt"
+        images = Ability(more > 0, told if more > 0 else f"{told}: it is dropped")
+    echoed, prompt = _ability(completions, _echoes)
+    if echoed.works and prompt is not None:
+        ratio = max(1.0, len(_DOCUMENT) / max(1, len(prompt.tokens) - 1))
+    return Capabilities(named, served, server, asked[0], images, echoed, ratio)
+
+
+def _served(connection: Connection) -> tuple[tuple[str, ...], str]:
+    try:
+        answer = connection.get("/models")
+    except RefusedError as refused:
+        if refused.status == 404:
+            return (), "unknown"
+        raise EndpointError(f"{connection.url}/models: {refused.told}") from refused
+    rows = answer.get("data") if isinstance(answer, dict) else None
+    if not isinstance(rows, list):
+        raise EndpointError(
+            f"{connection.url}/models is not a list of models: is this an OpenAI API?"
+        )
+    rows = [row for row in rows if isinstance(row, dict)]
+    names = tuple(str(row["id"]) for row in rows if isinstance(row.get("id"), str))
+    owners = sorted({str(row.get("owned_by"))[:40] for row in rows if row.get("owned_by")})
+    return names, ", ".join(owners) or "unknown"
+
+
+def _ability(ask: Callable[[], Told], judge: Callable[[Told], str]) -> tuple[Ability, Told | None]:
+    try:
+        told = ask()
+    except RefusedError as refused:
+        status = f" (status {refused.status})" if refused.status else ""
+        return Ability(False, f"{refused.told}{status}"), None
+    problem = judge(told)
+    return Ability(not problem, problem or f"{len(told.tokens)} tokens told"), told
+
+
+def _answers(told: Told) -> str:
+    found = ending(told.tokens, _ANSWER)
+    if found is None:
+        return f"the prompt ends in {''.join(told.tokens[-6:])[-60:]!r}, not in the answer that was given"
+    if any(told.logprobs[place] is None for place in range(*found)):
+        return "the answer's tokens have no log-probability"
+    return ""
+
+
+def _echoes(told: Told) -> str:
+    for leading in range(min(4, len(told.tokens))):
+        for behind in (1, 0):
+            body = slice(leading, len(told.tokens) - behind)
+            if spell(told.tokens[body], _DOCUMENT) is not None:
+                empty = sum(value is None for value in told.logprobs[body])
+                return "" if empty <= 1 else f"{empty} tokens of the prompt have no log-probability"
+    if len(told.tokens) <= 2:
+        return "log-probabilities of the generated token alone: echo is not supported with logprobs"
+    return "the echoed tokens do not spell the prompt"
+
+
+def _chat(connection: Connection, model: str, *pictures: ImageRef) -> Told:
+    request = Request("probe", (*pictures, Text(_QUESTION), Text(_ANSWER, scored=True)))
+    return read_chat(connection.post("/chat/completions", chat_body(model, request)))
+
+
+def _picture() -> ImageRef:
+    buffer = io.BytesIO()
+    Image.linear_gradient("L").convert("RGB").save(buffer, "PNG")
+    return ImageRef("probe", InlineBytes(buffer.getvalue(), "probe"))
+
+
+def as_json(can: Capabilities) -> dict[str, Any]:
+    abilities = {"chat": can.chat, "images": can.images, "completions": can.completions}
+    return {
+        "model": can.model,
+        "served": list(can.served),
+        "server": can.server,
+        **{name: {"works": one.works, "reason": one.reason} for name, one in abilities.items()},
+    }

@@ -1,0 +1,229 @@
+"""An OpenAI-compatible server as a backend: log-probabilities of prompts, asked over HTTP."""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass, field
+
+from heldout.errors import InputError
+from heldout.image import ImageError
+from heldout.model.endpoint.align import bare, ending, spell
+from heldout.model.endpoint.capabilities import Capabilities, probe
+from heldout.model.endpoint.connection import Connection, EndpointError, RefusedError
+from heldout.model.endpoint.message import chat_body, completion_body, document
+from heldout.model.endpoint.read import Told, read_chat, read_completion
+from heldout.model.prompt import TEMPLATE
+from heldout.model.request import Request, Score, Text
+from heldout.store import Dropped
+
+STAGE = "score"
+CHAT, COMPLETIONS = "/chat/completions", "/completions"
+IMAGE_TOKENS = (
+    600  # a guess for budgets: servers do not say what a picture costs before they run it
+)
+_MOST_LEADING = 4  # special tokens a server may put before a document
+FAILED = "the endpoint failed"  # this time: the next run asks again
+_FAILURES = 5  # in a row: the server is broken, not the item
+
+
+@dataclass
+class Endpoint:
+    """``Endpoint.open`` asks what the server can do; requests beyond that are refused before any runs."""
+
+    connection: Connection
+    model: str
+    can: Capabilities
+    concurrency: int = 4
+    dtype: str = "unknown"
+    _failed: int = 0
+    _answered: int = 0
+    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
+
+    @classmethod
+    def open(
+        cls,
+        connection: Connection,
+        model: str | None,
+        *,
+        concurrency: int = 4,
+        dtype: str = "unknown",
+    ) -> Endpoint:
+        can = probe(connection, model)
+        if not can.chat.works and not can.completions.works:
+            raise InputError(
+                f"{connection.url} gives no log-probabilities of prompts: chat completions: "
+                f"{can.chat.reason}; completions: {can.completions.reason}. Serve the model with vLLM "
+                f"(vllm serve MODEL --max-logprobs 1 or more), or score it with --model FOLDER"
+            )
+        return cls(connection, can.model, can, concurrency, dtype)
+
+    @property
+    def identity(self) -> Mapping[str, str]:
+        how = TEMPLATE if self.can.chat.works else f"{TEMPLATE} as a plain document"
+        return {
+            "backend": f"endpoint {'chat' if self.can.chat.works else 'completions'}",
+            "model": self.model,
+            "revision": "unknown",
+            "dtype": self.dtype,
+            "template": how,
+            "server": self.can.server,
+        }
+
+    def count(self, requests: Sequence[Request]) -> list[int]:
+        """By the characters per token that the server showed when it was asked: an estimate."""
+        counts = []
+        for request in requests:
+            letters = sum(len(part.text) for part in request.content if isinstance(part, Text))
+            tokens = math.ceil(letters / self.can.letters_per_token)
+            counts.append(max(1, tokens + IMAGE_TOKENS * len(request.images)))
+        return counts
+
+    def score(self, requests: Iterable[Request]) -> Iterator[Score | Dropped]:
+        """As many at once as ``concurrency``; what is answered before the server dies is still given."""
+        pending: set[Future[Score | Dropped]] = set()
+        ended: EndpointError | None = None
+        with ThreadPoolExecutor(self.concurrency) as pool:
+            try:
+                for request in requests:
+                    pending.add(pool.submit(self.ask, request))
+                    while len(pending) >= 2 * self.concurrency and ended is None:
+                        done, pending = wait(pending, return_when=FIRST_COMPLETED)
+                        ended = yield from _given(done)
+                    if ended is not None:
+                        break
+                if ended is not None:
+                    pending = {one for one in pending if not one.cancel()}
+                last = yield from _given(wait(pending).done)
+            finally:
+                pool.shutdown(wait=False, cancel_futures=True)
+        if (error := ended or last) is not None:
+            raise error
+
+    def ask(self, request: Request) -> Score | Dropped:
+        try:
+            answer = self.tell(request)
+        except ImageError as error:
+            return Dropped(STAGE, request.id, error.reason, error.detail)
+        except RefusedError as refused:
+            return self._refused(request, refused)
+        with self._lock:
+            self._failed, self._answered = 0, self._answered + 1
+        return read_score(request, *answer)
+
+    def tell(self, request: Request) -> tuple[Told, str]:
+        """The prompt as the server read it, and the document that was sent ("" for a chat)."""
+        self.check(request)
+        if request.turn and self.can.chat.works:
+            return read_chat(self.connection.post(CHAT, chat_body(self.model, request))), ""
+        text = document(request)
+        return read_completion(
+            self.connection.post(COMPLETIONS, completion_body(self.model, text))
+        ), text
+
+    def check(self, request: Request) -> None:
+        """Refuse what this server cannot do at all: an error of the plan, not of the item."""
+        if request.images and not (request.turn and self.can.images.works):
+            reason = self.can.images.reason if request.turn else "plain documents hold text alone"
+            raise EndpointError(
+                f"{self.connection.url} cannot score a request with a picture ({request.id}): {reason}. "
+                f"Score this model with --model FOLDER instead"
+            )
+        if not request.turn and not self.can.completions.works:
+            raise EndpointError(
+                f"{self.connection.url} cannot score plain documents, which the order tests need: "
+                f"{self.can.completions.reason}"
+            )
+
+    def _refused(self, request: Request, refused: RefusedError) -> Dropped:
+        broken = refused.status >= 500 or refused.status == 0
+        with self._lock:
+            self._failed += 1
+            failed, answered = self._failed, self._answered
+        if refused.status == 404:
+            raise EndpointError(
+                f"{self.connection.url} does not serve {self.model}: {refused.told}"
+            )
+        if failed >= _FAILURES and (broken or not answered):
+            raise EndpointError(
+                f"{self.connection.url} failed on {failed} requests in a row, the last with status "
+                f"{refused.status}: {refused.told}. What was scored is kept: run the same command to go on"
+            )
+        reason = FAILED if broken else "refused by the endpoint"
+        return Dropped(STAGE, request.id, reason, f"status {refused.status}: {refused.told}")
+
+
+def _given(
+    done: Iterable[Future[Score | Dropped]],
+) -> Generator[Score | Dropped, None, EndpointError | None]:
+    """What the finished ones gave; returns the error that ends everything, if one of them met it."""
+    ended: EndpointError | None = None
+    for one in done:
+        try:
+            yield one.result()
+        except EndpointError as error:
+            ended = error
+    return ended
+
+
+def read_score(request: Request, told: Told, text: str) -> Score | Dropped:
+    """The scored tokens out of a prompt: the last ones of a chat, or by place in a document."""
+    if not text:
+        found = ending(told.tokens, request.target)
+        if found is None:
+            end = "".join(told.tokens[-8:])
+            detail = f"the prompt ends in {end[-80:]!r}, which is not the answer"
+            return Dropped(STAGE, request.id, "answer not found in the prompt", detail)
+        places = list(range(*found))
+        whole = True
+    else:
+        spans = _document_spans(told.tokens, text)
+        if spans is None:
+            detail = "the server's tokens do not spell what was sent"
+            return Dropped(STAGE, request.id, "document not found in the prompt", detail)
+        places, whole = _scored_places(request, text, spans)
+    given = [place for place in places if told.logprobs[place] is not None]
+    if len(given) < len(places) - (1 if text else 0) or not given:
+        detail = f"{len(places) - len(given)} of {len(places)} tokens have no log-probability"
+        return Dropped(STAGE, request.id, "no log-probabilities", detail)
+    logprobs = tuple(value for place in given if (value := told.logprobs[place]) is not None)
+    cut = told.prompt_tokens is not None and told.prompt_tokens > len(told.tokens)
+    tokens = tuple(told.tokens[place] for place in given)
+    return Score(request.id, tokens, logprobs, span_ok=whole, truncated=cut)
+
+
+def _document_spans(tokens: Sequence[str], text: str) -> list[tuple[int, int] | None] | None:
+    """Per token its characters of the bare text; None for special tokens before and what is after."""
+    for leading in range(min(_MOST_LEADING, len(tokens) - 1) + 1):
+        for behind in (1, 0):  # the token that was generated
+            spans = spell(tokens[leading : len(tokens) - behind], text)
+            if spans is not None:
+                return [*[None] * leading, *spans, *[None] * behind]
+    return None
+
+
+def _scored_places(
+    request: Request, text: str, spans: Sequence[tuple[int, int] | None]
+) -> tuple[list[int], bool]:
+    """Tokens of the scored parts, and whether none of them reaches into an unscored one."""
+    marks: list[bool] = []
+    if request.turn:
+        marks = [False] * (len(bare(text)) - len(bare(request.target)))
+        marks += [True] * len(bare(request.target))
+    else:
+        for part in request.content:
+            if isinstance(part, Text):
+                marks += [part.scored] * len(bare(part.text))
+    places, whole = [], True
+    for place, span in enumerate(spans):
+        if span is None:
+            continue
+        start, end = span
+        # A space belongs to what it leads to; the last one of a document to what it follows.
+        inside = marks[start:end] or marks[start : start + 1] or marks[-1:]
+        if any(inside):
+            places.append(place)
+            whole = whole and all(inside)
+    return places, whole

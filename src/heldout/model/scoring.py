@@ -1,0 +1,196 @@
+"""The resumable part of scoring: requests in, what the backend gave out, and no request asked twice.
+
+Requests are cut into shards that keep those with one picture together. A finished shard is final. What
+was answered in shards that did not finish (the server died, somebody pressed Ctrl-C) is kept beside them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow.parquet as pq
+
+from heldout.engine import progress
+from heldout.image import ImageRef
+from heldout.model.request import Request, Score, Scorer
+from heldout.store import SCHEMAS, Dropped, Run, ShardResult, Stage, dropped_table, make_table
+
+TABLE = "request_scores"
+SHARD = 16  # requests: what a kill may cost, and how many folders a run has
+_LISTS = ("tokens", "logprobs", "mu", "sigma")
+TRANSIENT = ("the endpoint failed",)  # reasons that the next run may not meet
+
+
+@dataclass
+class Answers:
+    """What became of every request, by its id. ``totals`` are there even where tokens were not kept."""
+
+    scores: dict[str, Score] = field(default_factory=dict)
+    totals: dict[str, tuple[float, int]] = field(default_factory=dict)
+    dropped: dict[str, Dropped] = field(default_factory=dict)
+
+    def add(self, rows: Iterable[Mapping[str, Any]], dropped: Iterable[Dropped]) -> None:
+        for row in rows:
+            name = row["request"]
+            tokens, logprobs, mu, sigma = (tuple(row[key] or ()) for key in _LISTS)
+            flags = bool(row["span_ok"]), bool(row["truncated"])
+            self.scores[name] = Score(name, tokens, logprobs, mu, sigma, *flags)
+            self.totals[name] = (row["sum_logprob"], row["n_tokens"])
+        self.dropped |= {one.id: one for one in dropped}
+
+
+def score_requests(
+    scorer: Scorer,
+    groups: Iterable[Sequence[Request]],
+    run: Run,
+    name: str,
+    *,
+    fingerprint: str,
+    title: str,
+    sums_only: bool = False,
+    quiet: bool = False,
+) -> Answers:
+    """Score every request once. Call inside run.writing().
+
+    ``groups`` are requests that share a picture. ``name`` is the stage's folder, ``fingerprint`` the
+    benchmark's; another backend, model or revision makes all shards new.
+    """
+    params = {"identity": dict(scorer.identity), "benchmark": fingerprint, "sums": sums_only}
+    stage = run.stage(name, params)
+    kept = run.stage(f"{name}-unfinished", params)
+    answers = Answers()
+    shards = list(_shards(groups))
+    waiting = {index: _key(shard) for index, shard in enumerate(shards)}
+    waiting = {index: key for index, key in waiting.items() if stage.plan(index, key)}
+    if not kept.plan(0, "unfinished") and waiting:
+        answers.add(*_read(kept))
+    ask = _Asking(stage, shards, waiting, sums_only, answers)
+    total = sum(len(shard) for shard in shards)
+    with progress(title, total, "requests", done=total - len(ask.open), disabled=quiet) as step:
+        try:
+            for given in scorer.score(ask.requests()):
+                ask.take(given)
+                step()
+        finally:  # an endpoint that died, an interrupt, a bug: what was answered stays
+            ask.keep(kept)
+    final = Answers()
+    final.add(*_read(stage))
+    final.add(*ask.unfinished())
+    stage.sweep()
+    return final
+
+
+class _Asking:
+    """Which requests are still open, and shards saved as soon as their last one is answered."""
+
+    def __init__(
+        self,
+        stage: Stage,
+        shards: Sequence[Sequence[Request]],
+        waiting: Mapping[int, str],
+        sums_only: bool,
+        known: Answers,
+    ) -> None:
+        self._stage, self._shards, self._waiting = stage, shards, list(waiting)
+        self._sums_only = sums_only
+        self._rows: dict[str, dict[str, Any]] = {}
+        self._dropped: dict[str, Dropped] = {}
+        self._passing: list[Dropped] = []
+        self.open: dict[str, int] = {}
+        self._left: dict[int, int] = {}
+        for index in self._waiting:
+            for request in shards[index]:
+                if request.id in known.scores:
+                    total, count = known.totals[request.id]
+                    self._rows[request.id] = _row(known.scores[request.id], total, count, False)
+                else:
+                    self.open[request.id] = index
+            self._left[index] = sum(request.id in self.open for request in shards[index])
+            if not self._left[index]:
+                self._save(index)
+
+    def requests(self) -> Iterator[Request]:
+        for index in self._waiting:
+            for request in self._shards[index]:
+                if request.id in self.open:
+                    yield request
+
+    def take(self, given: Score | Dropped) -> None:
+        index = self.open.pop(given.id)
+        if isinstance(given, Score):
+            self._rows[given.id] = _row(given, given.total, len(given.logprobs), self._sums_only)
+        elif (
+            given.reason in TRANSIENT
+        ):  # its shard stays unfinished: the next run asks for it again
+            self._passing.append(given)
+            return
+        else:
+            self._dropped[given.id] = given
+        self._left[index] -= 1
+        if not self._left[index]:
+            self._save(index)
+
+    def keep(self, kept: Stage) -> None:
+        """What is answered in unfinished shards, in one piece that the next run reads."""
+        kept.save(0, ShardResult({TABLE: make_table(TABLE, self._rows.values())}, {}))
+
+    def unfinished(self) -> tuple[Iterable[Mapping[str, Any]], list[Dropped]]:
+        silent = [Dropped("score", one, "no answer from the backend", "") for one in self.open]
+        return self._rows.values(), [*self._dropped.values(), *self._passing, *silent]
+
+    def _save(self, index: int) -> None:
+        ids = [request.id for request in self._shards[index]]
+        rows = [self._rows.pop(one) for one in ids if one in self._rows]
+        dropped = [self._dropped.pop(one) for one in ids if one in self._dropped]
+        tables = {TABLE: make_table(TABLE, rows), "dropped": dropped_table(dropped)}
+        self._stage.save(index, ShardResult(tables, {"scored": len(rows)}))
+
+
+def _shards(groups: Iterable[Sequence[Request]]) -> Iterator[list[Request]]:
+    shard: list[Request] = []
+    for group in groups:
+        shard += group
+        if len(shard) >= SHARD:
+            yield shard
+            shard = []
+    if shard:
+        yield shard
+
+
+def _key(shard: Sequence[Request]) -> str:
+    """What is asked; the pictures' content is in the benchmark's fingerprint."""
+    told = [
+        [
+            request.id,
+            request.turn,
+            [
+                ["picture", part.name] if isinstance(part, ImageRef) else [part.text, part.scored]
+                for part in request.content
+            ],
+        ]
+        for request in shard
+    ]
+    return hashlib.sha256(json.dumps(told).encode()).hexdigest()
+
+
+def _row(score: Score, total: float, count: int, sums_only: bool) -> dict[str, Any]:
+    lists = {key: [] if sums_only else list(getattr(score, key)) for key in _LISTS}
+    return {
+        "request": score.id, **lists, "sum_logprob": total, "n_tokens": count,
+        "span_ok": score.span_ok, "truncated": score.truncated,
+    }  # fmt: skip
+
+
+def _read(stage: Stage) -> tuple[list[dict[str, Any]], list[Dropped]]:
+    rows: list[dict[str, Any]] = []
+    for part in stage.parts(TABLE):
+        rows += pq.read_table(part, schema=SCHEMAS[TABLE]).to_pylist()
+    dropped = []
+    for part in stage.parts("dropped"):
+        found = pq.read_table(part, schema=SCHEMAS["dropped"]).to_pylist()
+        dropped += [Dropped(**row) for row in found]
+    return rows, dropped

@@ -1,0 +1,52 @@
+"""A model's rows in the tables of a run, in the place of its earlier ones; other models' rows stay."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from heldout.errors import InputError
+from heldout.store import Dropped, Run, dropped_table, make_table
+
+#: what makes two scores incomparable; a run holds one of each per model
+IDENTITY = ("backend", "revision", "dtype", "template")
+
+
+def replace_rows(run: Run, table: str, model: str, rows: Iterable[Mapping[str, Any]]) -> int:
+    made = make_table(table, rows)
+    count: int = made.num_rows
+    if run.table_path(table).exists():
+        known = run.read_table(table)
+        others = known.filter(pc.not_equal(known.column("model"), model))
+        made = pa.concat_tables([others, made])
+    run.write_table(table, made)
+    return count
+
+
+def replace_dropped(run: Run, stage: str, model: str, dropped: Sequence[Dropped]) -> None:
+    """Ids are written ``model/id``; what other stages and models left out is kept."""
+    mine = [Dropped(stage, f"{model}/{one.id}", one.reason, one.detail) for one in dropped]
+    new = dropped_table(mine)
+    if run.table_path("dropped").exists():
+        known = run.read_table("dropped").to_pylist()
+        others = [
+            row for row in known if row["stage"] != stage or not row["id"].startswith(f"{model}/")
+        ]
+        new = pa.concat_tables([make_table("dropped", others), new])
+    run.write_table("dropped", new)
+
+
+def claim_model(run: Run, model: str, identity: Mapping[str, Any]) -> None:
+    """Say how this model is scored: once per run, or its tables would mix two instruments."""
+    known = run.manifest().get("models", {}).get(model, {})
+    for name in IDENTITY:
+        if known.get(name) and identity.get(name) and known[name] != identity[name]:
+            raise InputError(
+                f"{run.path} holds scores of '{model}' with {name} '{known[name]}', not "
+                f"'{identity[name]}': scores of the two are never compared. Name this one with --as, or "
+                f"use another --out"
+            )
+    run.update("models", {model: {**known, **identity}})

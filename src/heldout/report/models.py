@@ -1,0 +1,46 @@
+"""What the page says of models: how each was scored, which self-checks it failed, what was found."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from heldout.store import Run
+
+_SHOWN = ("backend", "model", "revision", "dtype", "template", "server", "source")
+
+
+def model_sections(run: Run) -> list[dict[str, Any]]:
+    """One section per model of the run, also where nobody has called `heldout detect` yet."""
+    manifest = run.manifest()
+    detected = run.read_json("detections.json") if (run.path / "detections.json").exists() else {}
+    return [
+        {
+            "name": name,
+            "identity": {key: known[key] for key in _SHOWN if known.get(key)},
+            "parity": (known.get("parity") or {}).get("reason"),
+            "checks": detected.get("self_checks", {}).get(name) or known.get("self_checks") or [],
+            "detected": bool(detected),
+            "claims": _of(detected.get("claims", ()), name),
+            "findings": _of(detected.get("findings", ()), name),
+            "untested": _reasons(_of(detected.get("not_testable", ()), name)),
+        }
+        for name, known in sorted(manifest.get("models", {}).items())
+    ]
+
+
+def seen_by_a_model(sections: list[dict[str, Any]]) -> bool:
+    return any(claim["status"] == "survives" for section in sections for claim in section["claims"])
+
+
+def _of(entries: Any, model: str) -> list[Mapping[str, Any]]:
+    """Of this model alone, or of a pair of which it is one."""
+    return [one for one in entries if model in (one["cell"]["model"] or "").split(" & ")]
+
+
+def _reasons(untested: list[Mapping[str, Any]]) -> dict[str, list[str]]:
+    """Detectors by the reason they share, in the order they were asked."""
+    found: dict[str, list[str]] = {}
+    for one in untested:
+        found.setdefault(one["reason"], []).append(one["detector"])
+    return found
