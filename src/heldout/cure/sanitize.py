@@ -181,7 +181,7 @@ def _nothing_left(decisions: Sequence[Decision], policy: Policy) -> str:
     options = []
     if policy.name != "full" and full < len(decisions):
         options.append(
-            f"'--policy full' removes {counted(full, 'item', 'items')} that leaked with question and "
+            f"'--policy full' removes the {counted(full, 'item', 'items')} that leaked with question and "
             f"answer, and keeps {len(decisions) - full:,} whose image was seen"
         )
     options += [
