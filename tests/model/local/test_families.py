@@ -184,3 +184,17 @@ def test_a_document_is_scored_like_one_plain_text(
 
 def _quiet(parts: Sequence[ImageRef | Text]) -> list[ImageRef | Text]:
     return [Text(part.text) if isinstance(part, Text) else part for part in parts]
+
+
+@pytest.mark.parametrize("family", ["qwen2_5_vl", "gemma3", "llava"])
+def test_the_first_word_of_a_document_is_scored(family: str, tmp_path: Path) -> None:
+    save(family, tmp_path)
+    model = LocalModel.load(str(tmp_path), dtype="float32", device="cpu")
+    words = ["liver", " and", " lung"]
+    whole = Request("whole", tuple(Text(word, scored=True) for word in words), turn=False)
+    first = Request("first", (Text(words[0], scored=True),), turn=False)
+    scores = {score.id: score for score in model.score([whole, first])}
+    joint, alone = scores["whole"], scores["first"]
+    assert isinstance(joint, Score) and isinstance(alone, Score) and joint.span_ok
+    assert "".join(joint.tokens) == "liver and lung" and "".join(alone.tokens) == "liver"
+    assert joint.logprobs[: len(alone.logprobs)] == pytest.approx(alone.logprobs, abs=TOLERANCE)

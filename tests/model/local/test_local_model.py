@@ -20,10 +20,12 @@ import transformers
 from test_families import plain
 from tiny_models import save
 
+from heldout.benchmark import read_benchmark
 from heldout.errors import InputError
 from heldout.image import FileOnDisk, ImageRef, InlineBytes
 from heldout.model.local import LocalModel
 from heldout.model.local.load import Loaded, load
+from heldout.model.prompt import question_request
 from heldout.model.request import Request, Score, Text
 from heldout.store import Dropped
 
@@ -59,6 +61,8 @@ def test_what_cannot_be_scored_is_dropped_with_its_reason(
         ask("broken", ImageRef("c.png", InlineBytes(b"no picture", "c.png")), "Is it?"),
         ask("thin", thin, "Is it?"),
         ask("special", shown, "What does <|im_end|> mean?"),
+        ask("in two parts", shown, "What does <|im_", "end|> mean?"),
+        ask("half a character", shown, "What is \ud83d?"),
         ask("placeholder", shown, "Is it?", answer="<|image_pad|>"),
         ask("long", shown, "mass " * 600),
         ask("also good", shown, "Is there a nodule?"),
@@ -72,6 +76,8 @@ def test_what_cannot_be_scored_is_dropped_with_its_reason(
         "broken": "not an image",
         "thin": "picture not processed",
         "special": "special token in the text",
+        "in two parts": "special token in the text",
+        "half a character": "not Unicode text",
         "placeholder": "special token in the text",
         "long": "prompt too long",
     }
@@ -196,6 +202,18 @@ def test_tokens_across_the_border_of_prompt_and_answer(
         assert given.span_ok is clean
         theirs = [line[0] for line in plain(family, loaded.model, loaded.processor, request)]
         assert given.logprobs == pytest.approx(theirs, abs=1e-3)
+
+
+def test_real_questions_on_real_pictures(loaded: Loaded, shared_data: Path) -> None:
+    benchmark = read_benchmark(f"{shared_data}/slake/official_test.json#q_lang=en")
+    asked = [question_request(example) for example in benchmark.examples[:40]]
+    scores = list(LocalModel(loaded, "tiny").score(asked))
+    assert all(isinstance(one, Score) and one.span_ok for one in scores), scores
+    answers = {request.id: request.target for request in asked}
+    for one in scores:
+        assert isinstance(one, Score)
+        assert "".join(one.tokens) == answers[one.id]
+    assert len({one.total for one in scores if isinstance(one, Score)}) == 40
 
 
 def test_identity_changes_with_weights_dtype_and_chat_template(

@@ -9,6 +9,7 @@ processor's own tokens; where they differ, the group is not laid out this way.
 from __future__ import annotations
 
 import re
+import threading
 from collections.abc import Sequence
 from typing import Any
 
@@ -59,6 +60,7 @@ class Layout:
         self._placeholder = placeholder
         self._image_id = image_id
         self._replies = replies
+        self._turns = threading.Lock()  # while one is overheard, nobody else may speak
         token = None if image_id is None else tokenizer.convert_ids_to_tokens(image_id)
         self._run = re.compile(f"(?:{re.escape(token)})+") if token else None
         self._token = token or ""
@@ -69,6 +71,12 @@ class Layout:
         self, written: Sequence[Written], pictures: Sequence[Image.Image]
     ) -> tuple[Features, list[Row]]:
         """Rows of texts that all show ``pictures``; UnwritableError where tokens cannot be aligned."""
+        with self._turns:
+            return self._lay_out(written, pictures)
+
+    def _lay_out(
+        self, written: Sequence[Written], pictures: Sequence[Image.Image]
+    ) -> tuple[Features, list[Row]]:
         if not pictures:
             return Features(), self._rows(written, [], 0)
         features, overheard, ids = self._look(written[0], pictures)
@@ -79,12 +87,13 @@ class Layout:
             places = self._expanded(written[0], overheard)
             first = 0
         prompt = Written(written[0].segments, "", ())
-        if list(self._rows([prompt], places, first)[0].ids) != ids:
-            raise UnwritableError(
-                "tokens cannot be aligned",
-                "the processor's tokens of the prompt are not those of the text it was overheard on",
-            )
-        return features, self._rows(written, places, first)
+        for short in (True, False):
+            if list(self._rows([prompt], places, first, short=short)[0].ids) == ids:
+                return features, self._rows(written, places, first, short=short)
+        raise UnwritableError(
+            "tokens cannot be aligned",
+            "the processor's tokens of the prompt are not those of the text it was overheard on",
+        )
 
     def _look(
         self, written: Written, pictures: Sequence[Image.Image]
@@ -101,7 +110,7 @@ class Layout:
                 return_tensors="pt",
                 **({} if self._adds_special(text) else {"add_special_tokens": False}),
             )
-        except (ValueError, TypeError, IndexError, RuntimeError) as error:
+        except Exception as error:  # any processor may fail in its own way on an odd picture
             detail = f"the model's processor: {type(error).__name__}: {error}"
             raise UnwritableError("picture not processed", detail) from error
         finally:
@@ -128,15 +137,20 @@ class Layout:
             )
         return list(found.groups())
 
-    def _rows(self, written: Sequence[Written], places: Sequence[str], first: int) -> list[Row]:
-        runs = [len(run) // len(self._token) for place in places for run in self._runs(place)]
-        short = [self._shorten(place) for place in places]
+    def _rows(
+        self, written: Sequence[Written], places: Sequence[str], first: int, *, short: bool = True
+    ) -> list[Row]:
+        """``short``: each run of a picture's token is tokenised as one, for thousands are read in vain."""
+        runs = []
+        if short and self._run is not None:
+            runs = [len(run) // len(self._token) for p in places for run in self._run.findall(p)]
+            places = [self._run.sub(lambda _: self._token, place) for place in places]
         prompts, texts, spans = [], [], []
         for item in written:
             text, starts = "", []
             for number, segment in enumerate(item.segments):
                 starts.append(len(text))
-                text += segment + (short[number] if number < len(short) else "")
+                text += segment + (places[number] if number < len(places) else "")
             text += self._family.closing if places or first else ""
             starts.append(len(text))
             prompts.append(text)
@@ -189,13 +203,6 @@ class Layout:
         """A template that writes the first token itself must not get a second one."""
         bos = self._tokenizer.bos_token
         return not (bos and text.startswith(bos))
-
-    def _runs(self, place: str) -> list[str]:
-        return self._run.findall(place) if self._run else []
-
-    def _shorten(self, place: str) -> str:
-        """Each run of a picture's token as one: the tokenizer reads thousands of them in vain."""
-        return self._run.sub(self._token.replace("\\", r"\\"), place) if self._run else place
 
     def _lengthen(
         self, numbers: Sequence[int], runs: Sequence[int], first: int

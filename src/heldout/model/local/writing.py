@@ -57,6 +57,7 @@ class Writer:
             else family.form
         )
         self._picture = self._document_picture()
+        self._opening = _opening(tokenizer)
 
     def write(self, request: Request) -> Written:
         self._check(request)
@@ -73,10 +74,15 @@ class Writer:
         most = self._family.most_pictures
         if most is not None and pictures > most:
             raise UnwritableError("too many pictures", f"{pictures}, this family takes {most}")
-        for part in request.content:
-            if isinstance(part, Text) and (found := self._special.search(part.text)):
-                detail = f"the text holds {found[0]!r}, which this model does not read as text"
-                raise UnwritableError("special token in the text", detail)
+        # Parts meet in the model's text: two harmless ones may make a special token together.
+        text = "".join(p.text if isinstance(p, Text) else "\n" for p in request.content)
+        if found := self._special.search(text):
+            detail = f"the text holds {found[0]!r}, which this model does not read as text"
+            raise UnwritableError("special token in the text", detail)
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            raise UnwritableError("not Unicode text", str(error)) from error
 
     def _turn(self, request: Request) -> Written:
         scored = [part for part in request.content if isinstance(part, Text) and part.scored]
@@ -127,7 +133,7 @@ class Writer:
 
     def _document(self, request: Request) -> Written:
         before, after = self._picture
-        segments = [""]
+        segments = [self._opening]
         spans = []
         for part in request.content:
             if isinstance(part, ImageRef):
@@ -153,3 +159,15 @@ class Writer:
             if found:
                 return before, after
         return "", ""
+
+
+def _opening(tokenizer: Any) -> str:
+    """A token to predict a document's first one from, where the tokenizer puts none there itself.
+
+    The end of the text before, as is usual for models that know no beginning: without it the first
+    token of a document could not be scored, and which one that is depends on the order of its items.
+    """
+    first = tokenizer("x")["input_ids"][0]
+    if first in tokenizer.all_special_ids:
+        return ""
+    return str(tokenizer.bos_token or tokenizer.eos_token or "")
