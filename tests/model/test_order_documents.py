@@ -26,6 +26,8 @@ def test_items_read_alike_wherever_they_stand() -> None:
     assert not there.turn
     assert there.images == ()
     assert joint_request("a", [ONE, TWO], interleaved=True).images == (PICTURE,)
+    assert joint_request("a", [ONE, ONE], interleaved=True).images == (PICTURE,)  # once for both
+    assert joint_request("a", [ONE, TWO, ONE], interleaved=True).images == (PICTURE, PICTURE)
 
 
 def test_only_the_item_itself_is_scored_after_its_neighbour() -> None:

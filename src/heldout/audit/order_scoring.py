@@ -17,6 +17,7 @@ from heldout.model.order_documents import (
     alternatives,
     joint_request,
     neighbour_request,
+    shows_again,
 )
 from heldout.model.request import Request, Scorer
 from heldout.model.scoring import Answers, score_requests
@@ -46,10 +47,13 @@ def plan_order_joint(
 ) -> JointReading:
     """Shards, shuffles and their cost in tokens, before anything is run."""
     answered = _answered(examples)
-    requests = [
-        joint_request(examples[place].id, [examples[place]], interleaved=interleaved)
-        for place in answered
-    ]
+    before: Example | None = None
+    requests = []
+    for place in answered:
+        one = examples[place]
+        shown = interleaved and not shows_again(one, before)
+        requests.append(joint_request(one.id, [one], interleaved=shown))
+        before = one
     counts = scorer.count(requests)
     # An item the model cannot read (0 tokens) is in no document, in whatever order.
     read = [(place, count) for place, count in zip(answered, counts, strict=True) if count > 0]

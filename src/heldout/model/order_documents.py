@@ -25,16 +25,19 @@ def item_text(example: Example) -> str:
 
 def joint_request(name: str, items: Sequence[Example], *, interleaved: bool = False) -> Request:
     """Every item scored given those before it."""
-    return Request(name, tuple(_parts(items, scored=True, interleaved=interleaved)), turn=False)
+    return Request(name, _parts(items, 0, interleaved), turn=False)
 
 
 def neighbour_request(
     name: str, before: Example, item: Example, *, interleaved: bool = False
 ) -> Request:
     """One item scored given the one before it."""
-    context = _parts([before], scored=False, interleaved=interleaved)
-    own = _parts([item], scored=True, interleaved=interleaved)
-    return Request(name, (*context, *own), turn=False)
+    return Request(name, _parts([before, item], 1, interleaved), turn=False)
+
+
+def shows_again(item: Example, before: Example | None) -> bool:
+    """Questions on one picture stand under it: a release does not print it again for each."""
+    return before is not None and item.images == before.images
 
 
 def alternatives(clusters: Sequence[str], *, seed: int = 0) -> dict[int, tuple[int, ...]]:
@@ -70,10 +73,14 @@ def alternatives(clusters: Sequence[str], *, seed: int = 0) -> dict[int, tuple[i
     return found
 
 
-def _parts(items: Sequence[Example], *, scored: bool, interleaved: bool) -> list[ImageRef | Text]:
+def _parts(
+    items: Sequence[Example], first_scored: int, interleaved: bool
+) -> tuple[ImageRef | Text, ...]:
     parts: list[ImageRef | Text] = []
-    for item in items:
-        if interleaved:
+    before: Example | None = None
+    for place, item in enumerate(items):
+        if interleaved and not shows_again(item, before):
             parts += item.images
-        parts.append(Text(item_text(item), scored))
-    return parts
+        parts.append(Text(item_text(item), scored=place >= first_scored))
+        before = item
+    return tuple(parts)

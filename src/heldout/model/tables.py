@@ -11,6 +11,8 @@ import pyarrow.compute as pc
 from heldout.errors import InputError
 from heldout.store import Dropped, Run, dropped_table, make_table
 
+#: stages whose dropped rows are about a model; what is scanned anew does not touch them
+STAGES = ("score", "options", "order-joint", "order-neighbour")
 #: what makes two scores incomparable; a run holds one of each per model
 IDENTITY = ("backend", "revision", "dtype", "template")
 

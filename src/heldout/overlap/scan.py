@@ -19,6 +19,7 @@ from heldout.corpus import Corpus, Shard, corpus_fingerprint
 from heldout.engine import Engine, progress
 from heldout.errors import InputError
 from heldout.image import PIXEL_DIGEST, Digests, ImageRef
+from heldout.model.tables import STAGES as MODEL_STAGES
 from heldout.overlap.candidates import (
     Candidate,
     VerifyTask,
@@ -227,9 +228,12 @@ def _collect(
     ]
     thumbnails = _benchmark_thumbnails(benchmark, _matched_digests(stages))
     Stage.merge_all(stages, "matches", run.table_path("matches"))
-    Stage.merge_all(
-        stages, "dropped", run.table_path("dropped"), first=dropped_table([*dropped, *failed])
-    )
+    of_models = []
+    if run.table_path("dropped").exists():
+        known = run.read_table("dropped").to_pylist()
+        of_models = [Dropped(**row) for row in known if row["stage"] in MODEL_STAGES]
+    first = dropped_table([*dropped, *failed, *of_models])
+    Stage.merge_all(stages, "dropped", run.table_path("dropped"), first=first)
     Stage.merge_all(
         stages,
         "thumbnails",
