@@ -206,3 +206,27 @@ def test_an_unknown_detector_or_baseline_is_a_sentence() -> None:
         examine(planted_scores(2), ("mink",), QUICK)
     with pytest.raises(InputError, match="no scores of 'blip' in this run"):
         examine(planted_scores(2), ORDER, replace(QUICK, baselines=("blip",)))
+
+
+def test_a_scanned_run_says_whether_answers_are_likelier_where_the_image_leaked(
+    slake: ScoreTables, shared_data: Path
+) -> None:
+    """The published flags as a run's copies: the published gaps, with intervals and a baseline."""
+    published = shared_data.parent / "golden/medvlm/slake_en_overlap_inflation.json"
+    records = json.loads(published.read_text())["records"]
+    flagged = [r["example_id"].rsplit("::", 1)[1] for r in records if r["flagged"]]
+    scanned = replace(slake, leaked={"pmc": frozenset(flagged)})
+    made = examine(scanned, ("top-k-overlap",), Settings(baselines=("BLIP-2",)))
+    assert set(made.inflation) == {"pmc"}
+    overall = {one.model: one for one in made.inflation["pmc"] if one.stratum == "all"}
+    assert "CheXagent-8b" not in overall  # failed a self-check: nothing of it is testable
+    qwen = overall["Qwen2.5-VL-7B"]
+    assert qwen.gap.value == pytest.approx(0.269, abs=5e-4)
+    assert (qwen.gap.n, qwen.gap.clusters) == ((247, 814), (19, 77))
+    assert 0 < qwen.gap.interval.low < 0.1 and 0.4 < qwen.gap.interval.high < 0.6
+    assert qwen.above_baseline is not None and overall["BLIP-2"].above_baseline is None
+    assert qwen.above_baseline.value == pytest.approx(0.269 - 0.028, abs=1e-3)
+    assert {one.stratum for one in made.inflation["pmc"]} == {"all", "CLOSED", "OPEN"}
+    told = made.as_json()["overlap_inflation"]["pmc"][0]
+    assert set(told) == {"model", "stratum", "gap", "above_baseline", "standardised"}
+    assert not examine(slake, ("top-k-overlap",)).inflation

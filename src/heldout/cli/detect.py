@@ -13,6 +13,7 @@ from heldout.cli.options import Json
 from heldout.cli.show import console, plain, print_claims, print_json
 from heldout.detect import ScoreTables, Settings, detectors
 from heldout.errors import InputError
+from heldout.stats.contrast import Contrast
 from heldout.stats.permutation import PERMUTATIONS
 from heldout.store import Run
 from heldout.verdict import Examination, examine, save_examination
@@ -137,6 +138,7 @@ def _show(made: Examination) -> None:
             f.direction, f"{f.n:,}", f"{f.clusters:,}",
         )  # fmt: skip
     out.print(table)
+    _show_inflation(made)
     if made.untested:
         out.print("\n[dim]not testable[/]")
         reasons: dict[str, list[str]] = {}
@@ -147,3 +149,29 @@ def _show(made: Examination) -> None:
             out.print(Text(f"{plain(named)}: {plain(reason)}", "dim"))
     out.print()
     print_claims(made.claims)
+
+
+def _show_inflation(made: Examination) -> None:
+    """Are answers likelier where the image was proven to be in a corpus?"""
+    out = console()
+    for corpus, rows in made.inflation.items():
+        if not rows:
+            continue
+        out.print(
+            Text(f"\nimages found in {plain(corpus)} less the others, log p per token", "dim")
+        )
+        table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
+        for name in ("model", "stratum", "gap", "less the baseline's", "items", "clusters"):
+            table.add_column(name, justify="left" if name in ("model", "stratum") else "right")
+        for one in rows:
+            gap, above = one.gap, one.above_baseline
+            table.add_row(
+                Text(plain(one.model)), Text(plain(one.stratum)), _gap(gap),
+                "–" if above is None else _gap(above),
+                f"{gap.n[0]:,} / {gap.n[1]:,}", f"{gap.clusters[0]:,} / {gap.clusters[1]:,}",
+            )  # fmt: skip
+        out.print(table)
+
+
+def _gap(gap: Contrast) -> str:
+    return f"{gap.value:+.3f} [{gap.interval.low:+.3f}, {gap.interval.high:+.3f}]"

@@ -12,6 +12,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from heldout.detect.image_overlap import COPIES
 from heldout.errors import InputError
 from heldout.store import Run
 
@@ -66,6 +67,8 @@ class ScoreTables:
     order_neighbour: pl.DataFrame | None = None
     #: backend, dtype and revision by model: part of a score's identity
     identities: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    #: by corpus, the items of which a copy of an image was proven there
+    leaked: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not self.items[
@@ -91,6 +94,7 @@ class ScoreTables:
             _frame(run, "scores"),
             **optional,
             identities=manifest.get("models", {}),
+            leaked=_leaked(_frame(run, "matches")) if run.table_path("matches").exists() else {},
         )
 
     @cached_property
@@ -183,6 +187,14 @@ def strata(frame: pl.DataFrame, names: Sequence[str]) -> list[str] | None:
 
 def _band(words: int) -> str:
     return next((label for most, label in _BANDS if words <= most), "8 words or more")
+
+
+def _leaked(matches: pl.DataFrame) -> dict[str, frozenset[str]]:
+    copies = matches.filter(pl.col("relation").is_in(COPIES))
+    return {
+        str(corpus): frozenset(found["benchmark_id"])
+        for (corpus,), found in copies.group_by(["corpus"], maintain_order=True)
+    }
 
 
 def _frame(run: Run, name: str) -> pl.DataFrame:

@@ -17,9 +17,11 @@ from heldout.detect import (
     run_detectors,
 )
 from heldout.detect.self_checks import SelfCheck
+from heldout.stats.contrast import Contrast
 from heldout.store import Run
 from heldout.verdict.challenge import challenge
 from heldout.verdict.claim import Claim
+from heldout.verdict.controls.inflation import Inflation, run_inflation
 from heldout.verdict.controls.orders import OrderResult, ablate_orders
 from heldout.verdict.model_claims import claim_p_values, model_claim, with_adjusted
 
@@ -33,6 +35,7 @@ class Examination:
     claims: list[Claim]
     checks: dict[str, list[SelfCheck]]
     orders: dict[str, list[OrderResult]] = field(default_factory=dict)
+    inflation: dict[str, list[Inflation]] = field(default_factory=dict)  # by corpus
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -44,6 +47,9 @@ class Examination:
                 model: [check._asdict() for check in made] for model, made in self.checks.items()
             },
             "orders": {m: [one._asdict() for one in rows] for m, rows in self.orders.items()},
+            "overlap_inflation": {
+                corpus: [_inflation(one) for one in rows] for corpus, rows in self.inflation.items()
+            },
         }
 
 
@@ -79,7 +85,21 @@ def examine(
         claims.append(model_claim(family, found, reasons.get(key, []), q, controls))
     trends = [f.cell.model for f in findings if f.detector == order_trend.NAME and f.cell.model]
     orders = {model: ablate_orders(sound, model, chosen) for model in trends}
-    return Examination(findings, untested, claims, checks, orders)
+    baseline = next(iter(chosen.baselines), None)
+    inflation = run_inflation(sound, baseline=baseline, seed=chosen.seed)
+    return Examination(findings, untested, claims, checks, orders, inflation)
+
+
+def _inflation(one: Inflation) -> dict[str, Any]:
+    def told(gap: Contrast | None) -> dict[str, Any] | None:
+        if gap is None:
+            return None
+        return {**gap._asdict(), "interval": [gap.interval.low, gap.interval.high]}
+
+    return {
+        "model": one.model, "stratum": one.stratum, "gap": told(one.gap),
+        "above_baseline": told(one.above_baseline), "standardised": told(one.standardised),
+    }  # fmt: skip
 
 
 def save_examination(run: Run, made: Examination) -> None:

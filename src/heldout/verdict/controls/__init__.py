@@ -3,7 +3,7 @@
 from heldout.verdict.controls.baseline import Difference, against_baseline
 from heldout.verdict.controls.composition import Composition, sweep_cohort
 from heldout.verdict.controls.gain import GainFit, fit_gains
-from heldout.verdict.controls.inflation import Inflation, overlap_inflation
+from heldout.verdict.controls.inflation import Inflation, overlap_inflation, run_inflation
 from heldout.verdict.controls.orders import OrderResult, ablate_orders, adjusted_trend
 from heldout.verdict.controls.strata import Stratum, by_stratum
 from heldout.verdict.controls.structure import Within, trend_within_fields
@@ -22,6 +22,7 @@ __all__ = [
     "by_stratum",
     "fit_gains",
     "overlap_inflation",
+    "run_inflation",
     "sweep_cohort",
     "trend_within_fields",
 ]

@@ -12,6 +12,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
+from heldout.detect import ScoreTables
+from heldout.detect.tables import covariate
 from heldout.stats.contrast import Contrast, cluster_contrast
 
 ALL = "all"
@@ -58,4 +60,37 @@ def overlap_inflation(
                 scaled = (column / column.std() - other / other.std())[inside]
                 standardised = cluster_contrast(scaled, flags[inside], groups, seed=seed)
             found.append(Inflation(model, name, gap, above, standardised))
+    return found
+
+
+def run_inflation(
+    tables: ScoreTables, *, baseline: str | None = None, stratum: str = "answer_type", seed: int = 0
+) -> dict[str, list[Inflation]]:
+    """Per corpus of the run: items whose image was proven to be in it against the others.
+
+    Mean log p per token, on the items that all models scored; the baseline's gap is taken off where its
+    scores may be compared.
+    """
+    if not tables.leaked or not tables.models:
+        return {}
+    together = {one.model: one for one in tables.common(tables.models)}
+    frame = next(iter(together.values())).frame
+    ids, clusters = frame["benchmark_id"].to_list(), frame["cluster"].to_list()
+    strata = covariate(frame, stratum)
+    found: dict[str, list[Inflation]] = {}
+    for corpus, leaked in tables.leaked.items():
+        flags = [one in leaked for one in ids]
+        found[corpus] = []
+        for model, scored in together.items():
+            other = baseline if baseline in together and model != baseline else None
+            if other is not None and tables.comparable(model, other) is not None:
+                other = None
+            scores = {model: scored.means} | ({other: together[other].means} if other else {})
+            found[corpus] += [
+                one
+                for one in overlap_inflation(
+                    scores, flags, clusters, baseline=other, strata=strata, seed=seed
+                )
+                if one.model == model
+            ]
     return found
