@@ -24,12 +24,7 @@ TALL = 1.5
 def phash(image: Image.Image) -> int:
     """The hash whose hexadecimal digits ``str(imagehash.phash(image))`` prints."""
     pixels = grey_pixels(image)
-    return phash_of(pixels, row_sums(pixels))
-
-
-def row_sums(pixels: NDArray[np.uint8]) -> Floats | None:
-    """What ``phash_of`` starts from; None where Pillow had better reduce the picture."""
-    return _sums(pixels) if is_ours(pixels) else None
+    return phash_of(pixels, _sums(pixels) if is_ours(pixels) else None)
 
 
 def is_ours(pixels: NDArray[np.uint8]) -> bool:

@@ -7,11 +7,13 @@ deserve a ``fingerprint``.
 
 from __future__ import annotations
 
+import numpy as np
+
 from heldout.image import MAX_PIXELS, byte_digest, decode_shrunk, native_size
 from heldout.overlap.fingerprints.fingerprint import QUALITY_FLOOR, Fingerprint, is_flat
 from heldout.overlap.fingerprints.grey import grey_pixels
 from heldout.overlap.fingerprints.pdq import hash_bytes, pdq_coefficients
-from heldout.overlap.fingerprints.phash import phash_of, row_sums
+from heldout.overlap.fingerprints.phash import SIDE, is_ours, phash_of
 from heldout.overlap.fingerprints.smoothing import smoothing
 from heldout.overlap.fingerprints.stripes import reduce_rows
 
@@ -29,11 +31,12 @@ def screen(data: bytes, digest: str | None = None, *, max_pixels: int = MAX_PIXE
     width, height = native_size(data, max_pixels=max_pixels)
     image, shrunk = decode_shrunk(data, LEAST_SIDE, max_pixels=max_pixels)
     grey = grey_pixels(image)
-    rows = reduce_rows(grey, bands=smoothing(height, shrunk))
+    sums = np.empty((SIDE, len(grey)), np.float32) if is_ours(grey) else None
+    rows = reduce_rows(grey, sums, bands=smoothing(height, shrunk))
     coefficients, quality = pdq_coefficients(rows, smoothing(width, shrunk))
     return Fingerprint(
         pdq=hash_bytes(coefficients),
-        phash=phash_of(grey, row_sums(grey)),
+        phash=phash_of(grey, sums),
         quality=quality,
         usable=quality >= QUALITY_FLOOR - QUALITY_SLACK and not is_flat(grey),
         bytes=byte_digest(data) if digest is None else digest,
