@@ -28,6 +28,7 @@ VERSIONS = {
     "request_scores": 1,
     "order_joint": 1,
     "order_neighbour": 1,
+    "answers": 1,
 }
 
 _COLUMNS: dict[str, list[tuple[str, pa.DataType]]] = {
@@ -173,6 +174,26 @@ _COLUMNS: dict[str, list[tuple[str, pa.DataType]]] = {
         ("shard", pa.int32()),
         ("permutation", pa.string()),
         ("logprob", pa.float64()),
+    ],
+    # What a model answered: one row per item, variant (original, rotation-1, shuffle-3, no-image, twin, …)
+    # and draw. ``options`` stand as they were shown, ``order`` says which released option each was;
+    # ``gold`` and ``parsed`` are letters of what was shown, or texts of open answers.
+    "answers": [
+        ("benchmark_id", pa.string()),
+        ("model", pa.string()),
+        ("variant", pa.string()),
+        ("draw", pa.int32()),
+        ("options", pa.list_(pa.string())),
+        ("order", pa.list_(pa.int32())),
+        ("gold", pa.string()),
+        ("reply", pa.string()),
+        ("parsed", pa.string()),
+        ("outcome", pa.string()),  # right, wrong, unparsed, refused
+        ("rule", pa.string()),  # which rule of grading read the reply
+        ("choice_logprobs", pa.list_(pa.float64())),  # per option shown, where a backend gives them
+        ("prompt_tokens", pa.int64()),
+        ("reply_tokens", pa.int64()),
+        ("template", pa.string()),
     ],
     # An item scored after its released predecessor ("released"), and after another item (its id).
     "order_neighbour": [
