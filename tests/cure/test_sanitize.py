@@ -290,6 +290,22 @@ def test_removing_words_nobody_searched_for_is_refused_with_the_command(
     assert not (tmp_path / "out").exists()
 
 
+def test_items_nobody_could_compare_are_kept_and_listed(bench: Path, tmp_path: Path) -> None:
+    (bench / "images/0.png").write_bytes(b"no picture")
+    (bench / "images/1.png").unlink()
+    run = scan(bench / "test.jsonl", bench / "train.jsonl", tmp_path / "run")
+    opened = open_tables(str(bench / "test.jsonl"))
+    manifest = sanitize(opened, run, tmp_path / "clean", Policy())
+    listed_ids = {
+        row["benchmark_id"]: row["reason"] for row in listed(tmp_path / "clean", "doubtful")
+    }
+    assert set(listed_ids) == {"t0x", "t0y", "t1x", "t1y"}
+    assert set(listed_ids.values()) == {"kept: its picture could not be compared"}
+    assert any(
+        "4 kept items show a picture that could not be compared" in c for c in manifest["cautions"]
+    )
+
+
 def test_another_revision_is_refused(bench: Path, tmp_path: Path) -> None:
     run = scan(f"{bench}#split=test", f"{bench}#split=train", tmp_path / "run")
     with pytest.raises(InputError, match=r"was made for 'bench-test' \(10 items"):

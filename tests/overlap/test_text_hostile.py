@@ -120,3 +120,30 @@ def test_no_pattern_blows_up(tmp_path: Path, unit: str) -> None:
     search = TextSearch(methods=("provenance", "exact", "ngram", "edit"))
     benchmark = bench({"question": LONG, "metadata": {"doi": "10.7554/eLife.30274"}})
     assert scan_all(benchmark, corpus(tmp_path, row), search).counts["text_items"] == 1
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "<i>cyst</i>",
+        "5 &lt; 6",
+        "T<sub>2</sub>",
+        "\u200fالكبد",
+        "a\x00b",
+        "fi\ufb01ne",
+        "  Left  LUNG. ",
+    ],
+)
+def test_an_item_against_itself_is_the_same_item_whatever_its_answer(
+    tmp_path: Path, answer: str
+) -> None:
+    row = {"question": LONG, "answer": answer}
+    result = scan_all(bench(row), corpus(tmp_path, {"id": "a", **row}))
+    assert ("0", "a", "same item", "hard") in found(result, "exact")
+
+
+def test_numbers_inside_tags_are_not_numbers_of_the_text(tmp_path: Path) -> None:
+    question = f"<script>alert(1)</script><img src=x onerror=alert(2)> {LONG}"
+    row = {"question": question, "answer": "left"}
+    result = scan_all(bench(row), corpus(tmp_path, {"id": "a", **row}))
+    assert ("0", "a", "same item", "hard") in found(result, "exact")

@@ -4,12 +4,15 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
+from markupsafe import Markup
+
 from heldout.audit import audit_overlap
 from heldout.benchmark import Benchmark, Example
 from heldout.corpus import open_corpus
 from heldout.engine import LocalEngine
 from heldout.image import ImageRef, InlineBytes
 from heldout.report.gallery import SHOWN
+from heldout.report.visible import visible
 from heldout.store import Run
 
 Picture = Callable[..., bytes]
@@ -58,3 +61,9 @@ def test_a_large_gallery_is_cut_and_says_so(tmp_path: Path, picture: Picture) ->
     html = page(tmp_path, picture, SHOWN + 7, 0)
     assert html.count('class="pair"') == SHOWN
     assert f"The {SHOWN} gravest of {SHOWN + 7} pairs" in html
+
+
+def test_what_a_browser_would_obey_or_hide_is_shown() -> None:
+    hostile = "a\x00b\x1b[31m\u202egnp.exe\u200b\n\ttail"
+    assert visible(hostile) == "a␀b␛[31m[U+202E]gnp.exe[U+200B]\n\ttail"
+    assert visible(Markup("\u202e<b>")) == "\u202e<b>" and visible(7) == 7

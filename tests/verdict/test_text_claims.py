@@ -83,7 +83,9 @@ def inside(question: str) -> dict[str, str]:
 def test_question_and_answer_word_for_word_survive(tmp_path: Path) -> None:
     made = claim(tmp_path, asked(*LONG), [*asked(*LONG[:2]), PAGE])
     assert made.status == "survives"
-    assert made.why.startswith("2 items stand there word for word, question and answer")
+    assert made.why.startswith(
+        "2 items that say enough to be told by words alone stand there word for word"
+    )
     assert "chance" not in made.why
     half = claim(tmp_path, asked(*LONG), [*asked(*LONG[:2]), PAGE], text_lost_containers=1)
     assert half.status == "survives"

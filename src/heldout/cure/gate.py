@@ -28,6 +28,7 @@ class Protected:
     leaked: int  # items with a training row that must go
     rows: int  # those training rows
     doubtful: int  # items with matches that people must look at, and no other
+    doubtful_rows: int  # such matches, of leaked items, too
     problems: tuple[str, ...]  # parts of the training set that could not be read
 
 
@@ -168,7 +169,13 @@ class _Judged:
         )
         rows = len({(row["corpus"], row["corpus_id"]) for row in removed})
         summary = Protected(
-            known["name"], known["items"], len(leaked), rows, len(doubted - leaked), problems
+            known["name"],
+            known["items"],
+            len(leaked),
+            rows,
+            len(doubted - leaked),
+            len(doubtful),
+            problems,
         )
         return cls(removed, doubtful, summary)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -41,6 +41,9 @@ class Policy:
         return frozenset(removed)
 
 
+NOT_COMPARED = "kept: its picture could not be compared"
+
+
 @dataclass(frozen=True)
 class Decision:
     """What happens to one item, and why; ``leak`` is the gravest match that speaks for it."""
@@ -60,9 +63,20 @@ def decide(
     entries: Sequence[object],
     leaks: Mapping[str, ItemLeaks],
     policy: Policy,
+    *,
+    unread: Collection[str] = (),
 ) -> list[Decision]:
-    """One decision per item. ``entries`` tells which items cannot be parted in the file."""
-    decisions = [_alone(identifier, leaks.get(identifier), policy) for identifier in ids]
+    """One decision per item. ``entries`` tells which items cannot be parted in the file.
+
+    ``unread`` items show a picture that nobody could compare: kept where nothing speaks against them,
+    and listed.
+    """
+    decisions = [
+        Decision(identifier, "list", NOT_COMPARED)
+        if identifier in unread and identifier not in leaks
+        else _alone(identifier, leaks.get(identifier), policy)
+        for identifier in ids
+    ]
     if policy.whole_clusters:
         decisions = _together(decisions, clusters, SHARES_CLUSTER)
     return _together(decisions, entries, SHARES_ENTRY)

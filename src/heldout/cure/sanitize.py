@@ -14,11 +14,12 @@ from heldout.benchmark import Benchmark
 from heldout.benchmark.writers import Opened
 from heldout.cure.leaks import Grade, leaks_of
 from heldout.cure.lists import decided_rows, write_list
-from heldout.cure.policy import Decision, Policy, decide
+from heldout.cure.policy import NOT_COMPARED, Decision, Policy, decide
 from heldout.cure.roundtrip import RoundTrip, compare, pictures
 from heldout.cure.searched import searched, what_was_not_searched
 from heldout.cure.writing import chosen_by_table, entries, new_folder, write_file
 from heldout.errors import InputError, counted
+from heldout.image import ImageError
 from heldout.store import Run, write_json
 
 SANITIZE_VERSION = 1
@@ -34,7 +35,8 @@ def sanitize(opened: Opened, run: Run, out: Path, policy: Policy) -> dict[str, A
         _refuse_without_words(run)
     leaks = leaks_of(run)
     ids = [example.id for example in benchmark]
-    decisions = decide(ids, benchmark.clusters, entries(opened), leaks, policy)
+    unread = _not_compared(benchmark)
+    decisions = decide(ids, benchmark.clusters, entries(opened), leaks, policy, unread=unread)
     keep = [decision.action != "remove" for decision in decisions]
     if not any(keep):
         raise InputError(_nothing_left(decisions, policy))
@@ -76,6 +78,18 @@ def sanitize(opened: Opened, run: Run, out: Path, policy: Policy) -> dict[str, A
         }
         write_json(folder / "manifest.json", manifest)
     return manifest
+
+
+def _not_compared(benchmark: Benchmark) -> set[str]:
+    """Items with a picture that is missing, broken or flat: a scan says nothing about it."""
+    return {
+        example.id
+        for example in benchmark
+        if any(
+            isinstance(found, ImageError) or found.blank
+            for found in (benchmark.digests[ref] for ref in example.images)
+        )
+    }
 
 
 def refuse_other_revision(benchmark: Benchmark, run: Run) -> None:
@@ -156,6 +170,12 @@ def _cautions(
         told.append(
             f"{leaked:,} of the {len(kept):,} kept items show an image that leaked: only items "
             f"that leaked with their question and answer were removed"
+        )
+    blind = sum(decision.reason == NOT_COMPARED for decision in decisions)
+    if blind:
+        told.append(
+            f"{counted(blind, 'kept item shows a picture', 'kept items show a picture')} that could not "
+            f"be compared (missing, broken or flat): nobody knows whether it leaked; see doubtful"
         )
     remaining = len(pictures(kept, benchmark))
     if 0 < remaining < _FEW:

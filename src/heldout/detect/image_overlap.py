@@ -12,6 +12,7 @@ from typing import Any
 import polars as pl
 
 from heldout.detect.finding import Cell, Effect, Finding, Statistic
+from heldout.overlap.exact import BYTES_ONLY
 from heldout.stats import binomial_interval, cluster_rate_interval
 
 NAME = "image-overlap"
@@ -83,10 +84,11 @@ def _images(
         .explode("digest")
         .filter(pl.col("digest").is_not_null())
     )
-    pictures = shown.filter(pl.col("digest") != "").unique(
-        "digest", keep="first", maintain_order=True
-    )
     leaked = _leaked_pictures(hits)
+    # Of a picture that nobody can decode only the bytes were compared: a hit counts, a miss says little.
+    whole = (pl.col("digest") != "") & ~pl.col("digest").str.starts_with(BYTES_ONLY)
+    compared = whole | pl.col("digest").is_in(list(leaked))
+    pictures = shown.filter(compared).unique("digest", keep="first", maintain_order=True)
     hit = [float(digest in leaked) for digest in pictures["digest"]]
     return _finding(
         f"{NAME}/{corpus}/images",
@@ -96,7 +98,7 @@ def _images(
         pictures["cluster"].to_list(),
         {
             "corpus_images_compared": corpus_images,
-            "images_not_comparable": int((shown["digest"] == "").sum()),
+            "images_not_comparable": len(shown.filter(~compared)),
             "copies": len(hits),
             "by_method": _count(hits, "method"),
             "by_transform": _count(hits, "transform"),
@@ -118,7 +120,8 @@ def _questions(
 ) -> Finding:
     """A question without a leaked image counts as not leaked only if all its images were compared."""
     digests = pl.col("image_digests")
-    whole = (digests.list.len() > 0) & ~digests.list.contains("")
+    lost = pl.element().eq("") | pl.element().str.starts_with(BYTES_ONLY)
+    whole = (digests.list.len() > 0) & ~digests.list.eval(lost).list.any()
     tested = items.filter(whole | pl.col("benchmark_id").is_in(list(leaked)))
     hit = [float(one in counted) for one in tested["benchmark_id"]]
     clusters = tested["cluster"].to_list()

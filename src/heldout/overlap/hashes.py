@@ -38,7 +38,7 @@ PDQ, PHASH = "pdq", "phash"
 RADII = {PDQ: 31, PHASH: 6}
 BYTES = {PDQ: 32, PHASH: 8}
 # How far a hash of a small decoding lies from the one at full size: bench/fingerprints.py counts bits.
-SLACK = {PDQ: 8, PHASH: 2}
+SLACK = {PDQ: 12, PHASH: 2}
 # With more pictures to look for, so many strangers lie within the slack that nothing is saved.
 SCREENED_PICTURES = 2048
 BLOCK = 256  # corpus pictures screened together

@@ -11,6 +11,7 @@ from markupsafe import Markup
 
 from heldout.overlap.calibration.matrices import KINDS
 from heldout.report.figures import heat_map, standalone
+from heldout.report.visible import visible
 from heldout.store import write_atomic, write_json
 
 SCHEMA_VERSION = 1
@@ -47,6 +48,7 @@ def write_matrix(matrix: pl.DataFrame, folder: Path, *, command: str = "") -> li
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
+        finalize=visible,
     )
     page = environment.get_template("matrix.html.j2").render(
         figures=list(figures.values()),

@@ -18,6 +18,7 @@ from heldout.report.gallery import pairs_shown
 from heldout.report.impacts import impact_rows
 from heldout.report.models import model_sections, seen_by_a_model
 from heldout.report.nearness import agreement, nearness_sections, relation_counts
+from heldout.report.visible import visible
 from heldout.report.words import word_sections
 from heldout.store import Run, empty_table, write_atomic
 from heldout.verdict import Claim
@@ -38,6 +39,7 @@ def write_report(
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
+        finalize=visible,
     )
     manifest = run.manifest()
     items = _frame(run, "items")

@@ -193,6 +193,10 @@ def _sentence(
     )
 
 
+_TOLD_BY_WORDS = (
+    "item that says enough to be told by words alone stands",
+    "items that say enough to be told by words alone stand",
+)
 _METHODS = {
     "exact": "equal texts",
     "ngram": "runs of words",
@@ -233,8 +237,8 @@ def _why(
         return unread or (reach.reason if compared else "one side has no text")
     if status == "survives":
         why = (
-            f"{counted(together['hard'], 'item stands', 'items stand')} there word for word, question "
-            f"and answer (and options, where both sides have them)"
+            f"{counted(together['hard'], *_TOLD_BY_WORDS)} there word for word, "
+            f"question and answer (and options, where both sides have them)"
             if together["hard"]
             else f"{counted(whole, 'item stands', 'items stand')} there beside the own picture, "
             f"with the answer"

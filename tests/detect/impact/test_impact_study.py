@@ -243,6 +243,31 @@ def test_a_baseline_that_cannot_have_seen_it_takes_difficulty_out(run: Run, tmp_
     assert against.owed[0].interval.low < 0 < against.owed[0].interval.high
 
 
+def test_a_difference_of_rates_is_no_rate(run: Run, tmp_path: Path) -> None:
+    """Three items made wrong, or three made right, in the baseline: intervals that mirror."""
+    ids = [f"{n}{k}" for n in range(40) for k in "ab"]
+    right = {one: float(place % 2) for place, one in enumerate(ids)}
+    lower = right | dict.fromkeys([one for one in ids if right[one]][:3], 0.0)
+    higher = right | dict.fromkeys([one for one in ids if not right[one]][:3], 1.0)
+    files = {
+        name: write(
+            tmp_path / f"{name}.jsonl", [{"id": one, "score": v} for one, v in made.items()]
+        )
+        for name, made in (("model", right), ("lower", lower), ("higher", higher))
+    }
+    lines = {
+        name: study_impact(run, [files["model"]], baseline=files[name]).impacts[0].lines[0]
+        for name in ("lower", "higher")
+    }
+    down, up = lines["higher"], lines["lower"]
+    assert up.value is not None and down.value is not None
+    assert up.value == pytest.approx(-down.value)
+    assert up.interval is not None and down.interval is not None
+    assert up.interval.low == pytest.approx(-down.interval.high)
+    assert up.interval.high == pytest.approx(-down.interval.low)
+    assert up.interval.low < 0
+
+
 def test_everything_left_out_has_a_reason(run: Run, tmp_path: Path) -> None:
     rows: list[dict[str, Any]] = [{"id": f"{n}{k}", "score": 0.5} for n in range(39) for k in "ab"]
     rows += [{"id": "39a", "score": float("nan")}, {"id": "stranger", "score": 1.0}]

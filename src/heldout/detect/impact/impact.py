@@ -75,13 +75,18 @@ def measure_impact(
     clusters: Sequence[str],
     found: Sequence[Block],
     *,
+    difference: bool = False,
     seed: int = 0,
 ) -> Impact:
-    """``values`` by measure, aligned with ``clusters`` and the masks of ``found``."""
+    """``values`` by measure, aligned with ``clusters`` and the masks of ``found``.
+
+    ``difference``: they are differences to a baseline, which are no rates even where all are 0 or 1.
+    """
     result = Impact(model, metric, len(clusters))
     everything = np.ones(len(clusters), dtype=bool)
     for measure, numbers in values.items():
-        whole = _Measured(measure, numbers, clusters, seed)
+        is_rate = not difference and bool(np.isin(numbers, (0.0, 1.0)).all())
+        whole = _Measured(measure, numbers, clusters, seed, is_rate)
         result.lines.append(whole.line("original", "", everything))
         for place, block in enumerate(found):
             kind = block.leakage
@@ -104,6 +109,7 @@ class _Measured:
     values: NDArray[np.float64]
     clusters: Sequence[str]
     seed: int
+    is_rate: bool  # a difference to a baseline has no bounds at 0 and 1
 
     def line(self, subset: str, leakage: str, mask: Mask) -> Line:
         count, groups = int(mask.sum()), _count(self.clusters, mask)
@@ -122,7 +128,7 @@ class _Measured:
     def _interval(self, mean: Estimate, mask: Mask) -> Interval | None:
         """Rates near 0 and 100 %, where few clusters differ, have an exact method of their own."""
         chosen = self.values[mask]
-        if not np.isin(chosen, (0.0, 1.0)).all():
+        if not self.is_rate:
             return mean.interval
         groups = [name for name, kept in zip(self.clusters, mask, strict=True) if kept]
         names = np.array(groups, dtype=object)

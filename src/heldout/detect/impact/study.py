@@ -88,7 +88,8 @@ def study_impact(
             }
             clusters = [row["cluster"] for row in rows]
             study.impacts.append(measure_impact(
-                model.model, model.metric, values, clusters, blocks(identifiers, leaks), seed=seed
+                model.model, model.metric, values, clusters, blocks(identifiers, leaks),
+                difference=control is not None, seed=seed,
             ))  # fmt: skip
             study.dropped[model.model] = model.dropped
     adjust_impacts(study.impacts)

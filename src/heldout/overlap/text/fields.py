@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -30,7 +31,7 @@ COMPARABLE: Mapping[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class ItemTexts:
-    """One benchmark item; answers compare by ``normal``, like everywhere else."""
+    """One benchmark item; answers compare by ``normal``, as everywhere else, of what people read."""
 
     fields: tuple[tuple[str, str], ...]  # (field, strict text)
     answer: str
@@ -50,7 +51,7 @@ def item_texts(example: Example) -> ItemTexts:
         fields.append(("caption", answer))
     return ItemTexts(
         tuple((field, text[:LONGEST]) for field, text in fields),
-        normal(answer) if question else "",
+        _answer_key(example.answer or "") if question else "",
         options_key(example.options) if options else "",
         frozenset(name for ref in example.images if (name := _file_name(ref.name))),
     )
@@ -82,7 +83,7 @@ def document_texts(item: CorpusItem) -> Iterator[Document]:
     asked: dict[str, list[str]] = {}
     for question, answer in ((item.question, item.answer), *item.also):
         if question:
-            asked.setdefault(unnumbered(question), []).append(normal(answer))
+            asked.setdefault(unnumbered(question), []).append(_answer_key(answer or ""))
     for question, answers in asked.items():
         known = tuple(dict.fromkeys(answer for answer in answers if answer))
         yield Document(item.id, "question", question, known, key, image, pictured)
@@ -93,6 +94,12 @@ def document_texts(item: CorpusItem) -> Iterator[Document]:
         yield Document(item.id, "options", options_text(options), (), key, image, pictured)
     for text in _free_texts(item):
         yield Document(item.id, "text", text, (), "", image, pictured)
+
+
+@functools.lru_cache(maxsize=2**14)
+def _answer_key(answer: str) -> str:
+    """The same on both sides: "<i>cyst</i>" is "cyst" in a benchmark and in a corpus."""
+    return normal(strict(answer))
 
 
 def _free_texts(item: CorpusItem) -> Iterator[str]:
