@@ -88,3 +88,15 @@ def test_nothing_leaked_and_nothing_there_are_not_errors() -> None:
     assert none["images"].direction == "none"
     assert none["images"].minimum_detectable_effect == pytest.approx(0.0495, abs=1e-4)
     assert findings([("a", "a", [])], [])["images"].n == 0
+
+
+def test_a_picture_nobody_can_decode_counts_where_its_bytes_were_found_and_nowhere_else() -> None:
+    items: list[Item] = [
+        ("whole", "a", ["p1"]),
+        ("found", "b", ["bytes:x"]),
+        ("missed", "c", ["bytes:y"]),
+    ]
+    found = findings(items, [("found", "bytes:x", "image only")])
+    images, questions = found["images"], found["questions"]
+    assert (images.statistic.value, images.n, images.details["images_not_comparable"]) == (1, 2, 1)
+    assert (questions.statistic.value, questions.n) == (1, 2)
