@@ -18,7 +18,10 @@ from heldout.stats.intervals import Interval
 from heldout.stats.permutation import PERMUTATIONS, flip_test
 
 Floats = NDArray[np.float64]
-McNEMAR, BY_CLUSTER = "exact McNemar", "sign flips of whole clusters"
+McNEMAR, BY_CLUSTER = (
+    "exact sign test of discordant pairs (McNemar)",
+    "sign flips of whole clusters",
+)
 
 
 class PairedTable(NamedTuple):

@@ -126,7 +126,14 @@ def _details(probe: Probe, found: Measured, settings: Settings) -> dict[str, Any
         "plain": told(found.plain, own),
         "place_taken_out": told(found.main_placed, own or found.above is not None),
         "table": named,
-        "mcnemar": {"exact": exact.exact, "mid_p": exact.mid} if exact else None,
+        "mcnemar": {
+            "exact": exact.exact,
+            "mid_p": exact.mid,
+            # It takes items for independent: only the finding's p knows of shared images.
+            "items_independent": len(set(clusters)) == len(clusters),
+        }
+        if exact
+        else None,
         "discordant": discordant,
         "design_effect": found.plain.design_effect,
         "pairs_needed": {
@@ -137,7 +144,9 @@ def _details(probe: Probe, found: Measured, settings: Settings) -> dict[str, Any
         "references_own": {name: told(test, own) for name, test in found.reference_raw.items()},
         "references_unusable": found.unusable,
         "categories": (
-            categories(pairs, settings.category, settings) if settings.category and own else {}
+            categories(pairs, settings.category, settings)
+            if settings.category and probe.by_category
+            else {}
         ),
         "unread": found.arms.unread,
         "replies": found.arms.replies,

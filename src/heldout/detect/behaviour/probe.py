@@ -41,6 +41,8 @@ class Probe:
     zero_is_clean: bool = True
     #: is the place of the right option taken out of the effect itself?
     placed: bool = False
+    #: is it broken down by the metadata field that was asked for?
+    by_category: bool = False
 
 
 def two_variants(first: str, wanted: Callable[[str], bool], lacking: str) -> ArmsOf:

@@ -38,6 +38,7 @@ def probe_for(twin: str = TWIN) -> Probe:
         effect=f"drop from {ORIGINAL} to {twin}",
         arms=two_variants(ORIGINAL, lambda name: name == twin, LACKING),
         blind_to=BLIND_TO,
+        by_category=True,
     )
 
 
