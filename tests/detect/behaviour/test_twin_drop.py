@@ -65,6 +65,13 @@ def test_questions_of_one_image_are_one_observation() -> None:
 def test_what_was_asked_in_one_form_alone_is_counted_and_not_compared() -> None:
     found = _of(answers_of({("m", "original"): "1111111100", ("m", "twin"): "0000 0 110"}), "m")
     assert (found.n, found.details["unpaired"]) == (8, 2)
+    assert found.details["not_in_benchmark"] == 0
+
+
+def test_answers_to_items_the_benchmark_does_not_have_are_counted() -> None:
+    tables = answers_of({("m", "original"): "1" * 12, ("m", "twin"): "0" * 12})
+    found = _of(replace(tables, items=tables.items.head(9)), "m")
+    assert (found.n, found.details["not_in_benchmark"]) == (9, 3)
 
 
 def test_unreadable_replies_are_wrong_or_left_out_and_both_are_told() -> None:

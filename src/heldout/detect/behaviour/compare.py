@@ -151,6 +151,7 @@ def _details(probe: Probe, found: Measured, settings: Settings) -> dict[str, Any
         "unread": found.arms.unread,
         "replies": found.arms.replies,
         "unpaired": found.arms.unpaired,
+        "not_in_benchmark": found.arms.rows["benchmark_id"].n_unique() - len(pairs),
     }
 
 

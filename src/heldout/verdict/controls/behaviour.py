@@ -71,7 +71,7 @@ def _spread(finding: Finding) -> Control:
         reason = (
             f"its own difference is {_told(own)}, and {len(theirs)} clean reference"
             f"{'' if len(theirs) == 1 else 's'} cannot tell how much clean models differ: name at "
-            f"least {ENOUGH}, or the same model before it was trained further"
+            f"least {ENOUGH}"
         )
         return Control(name=SPREAD, outcome="missing", reason=reason)
     mean, spread = float(np.mean(theirs)), float(np.std(theirs, ddof=1))
