@@ -118,6 +118,17 @@ def test_both_arms_must_have_seen_the_same_prompt() -> None:
     assert "another template" in found.details["references_unusable"]["r"]
 
 
+def test_kinds_of_item_may_have_templates_of_their_own() -> None:
+    tables = answers_of({("m", "original"): "1" * 9, ("m", "twin"): "0" * 7, ("r", "original"): "1" * 9,
+                         ("r", "twin"): "1" * 9})  # fmt: skip
+    assert tables.answers is not None
+    kind = pl.when(pl.col("benchmark_id") > "q006").then(pl.lit("open/1")).otherwise("template")
+    mixed = replace(tables, answers=tables.answers.with_columns(kind.alias("template")))
+    found = _of(mixed, "m", replace(QUICK, baselines=("r",)))  # no open item has a twin
+    assert found.n == 7
+    assert not found.details["references_unusable"]
+
+
 def test_natural_twins_are_another_set_of_twins() -> None:
     tables = answers_of(
         {("m", "original"): "1" * 9, ("m", "twin"): "0" * 9, ("m", "twin-natural"): "1" * 9}

@@ -8,6 +8,7 @@ import numpy as np
 import polars as pl
 
 from heldout.detect.behaviour.probe import Arms, Probe
+from heldout.detect.behaviour.rows import unlike_templates
 from heldout.detect.settings import Settings
 from heldout.detect.tables import Floats, ScoreTables
 from heldout.stats.paired import PairedTest, paired_test
@@ -67,7 +68,7 @@ def measure(
         theirs = probe.arms(tables, settings, name, leave_out)
         if isinstance(theirs, str):
             unusable[name] = theirs
-        elif mine.templates and theirs.templates and mine.templates != theirs.templates:
+        elif unlike_templates(mine.answers, theirs.answers) is not None:
             unusable[name] = f"{name} was asked with another template"
         else:
             others[name] = theirs.rows

@@ -20,7 +20,7 @@ class Arms:
     unpaired: int
     unread: dict[str, dict[str, int]]
     replies: int
-    templates: frozenset[str]
+    answers: pl.DataFrame  # everything that was answered, readable or not
 
 
 #: tables, settings, model, whether unreadable replies are left out
@@ -70,5 +70,4 @@ def made_arms(
         return unlike
     rows = in_arms(kept, released)
     unpaired = everything["benchmark_id"].n_unique() - rows["benchmark_id"].n_unique()
-    templates = frozenset(everything["template"].drop_nulls().to_list()) - {""}
-    return Arms(rows, unpaired, unread(everything), len(everything), templates)
+    return Arms(rows, unpaired, unread(everything), len(everything), everything)

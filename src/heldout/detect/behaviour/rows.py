@@ -64,13 +64,23 @@ def in_arms(answers: pl.DataFrame, released: pl.Expr) -> pl.DataFrame:
     return rows.filter(pl.col("benchmark_id").is_in(kept.to_list())).select(COLUMNS)
 
 
+def templates(answers: pl.DataFrame) -> pl.DataFrame:
+    """By item the templates it was asked with; a benchmark of several kinds of item has several."""
+    named = answers.filter(pl.col("template").fill_null("") != "")
+    return named.group_by("benchmark_id").agg(pl.col("template").unique().sort())
+
+
 def unlike_templates(first: pl.DataFrame, second: pl.DataFrame) -> str | None:
     """Why two arms may not be compared: both have to see the identical prompt."""
-    sides = [sorted(set(one["template"].drop_nulls()) - {""}) for one in (first, second)]
-    if sides[0] and sides[1] and sides[0] != sides[1]:
-        told = " and ".join(", ".join(side) for side in sides)
-        return f"the two arms were asked with different templates ({told}): ask both with the same"
-    return None
+    both = templates(first).join(templates(second), on="benchmark_id", suffix="_other")
+    unlike = both.filter(pl.col("template") != pl.col("template_other")).sort("benchmark_id")
+    if unlike.is_empty():
+        return None
+    sides = (", ".join(unlike[name][0]) for name in ("template", "template_other"))
+    return (
+        f"{len(unlike):,} items were asked with another template in one arm ({' and '.join(sides)}): ask "
+        f"both with the same"
+    )
 
 
 def unread(answers: pl.DataFrame) -> dict[str, dict[str, int]]:
