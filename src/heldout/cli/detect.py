@@ -9,6 +9,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
+from heldout.cli.behaviour import degrees, named_pairs, show_behaviour
 from heldout.cli.options import Json
 from heldout.cli.show import console, plain, print_claims, print_json
 from heldout.detect import ScoreTables, Settings, detectors
@@ -23,7 +24,7 @@ EXAMPLE = "Example: heldout detect runs/slake --baseline blip2 --detector order-
 
 def detect_command(
     run: Annotated[
-        Path | None, typer.Argument(metavar="RUN", help="A run folder with recorded scores.")
+        Path | None, typer.Argument(metavar="RUN", help="A run folder with scores or answers.")
     ] = None,
     detector: Annotated[
         list[str], typer.Option("--detector", metavar="NAME", help="Only these; repeatable.")
@@ -61,22 +62,43 @@ def detect_command(
     share: Annotated[
         float, typer.Option("--share", min=0.01, max=1.0, help="K of Min-K: share of tokens.")
     ] = 0.2,
+    base: Annotated[
+        list[str],
+        typer.Option(
+            "--base",
+            metavar="[MODEL=]BASE",
+            help="The language model it was made from; repeatable.",
+        ),
+    ] = [],  # noqa: B006 - typer copies defaults
+    degree: Annotated[
+        list[str],
+        typer.Option(
+            "--degree", metavar="MODEL=N", help="Times it is known to have seen it; repeatable."
+        ),
+    ] = [],  # noqa: B006 - typer copies defaults
+    category: Annotated[
+        str | None,
+        typer.Option("--category", metavar="FIELD", help="Break drops down by a metadata field."),
+    ] = None,
     seed: Annotated[int, typer.Option("--seed", help="Seed of every random draw.")] = 0,
     listing: Annotated[bool, typer.Option("--list", help="Say which detectors there are.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Has a model seen this benchmark? Every likelihood detector, under control, from saved scores."""
+    """Has a model seen this benchmark? Every detector, under control, from saved scores and answers."""
     if listing:
         _list(as_json)
         return
     if run is None:
-        raise InputError("give the run folder whose scores to look at, or --list for the detectors")
+        raise InputError(
+            "give the run folder whose scores or answers to look at, or --list for the detectors"
+        )
     if rank_by not in ("score", "delta"):
         raise InputError(f"--rank-by {rank_by}: expected score or delta")
     settings = Settings(
         seed=seed, permutations=permutations, share=share, top=top, rank_by=rank_by, tail=tail,
         baselines=tuple(baseline), reference=reference, unseen=_pair(unseen),
         strata=() if stratum == ["none"] else tuple(stratum),
+        bases=named_pairs("--base", base, alone=True), degrees=degrees(degree), category=category,
     )  # fmt: skip
     opened = Run.open(run)
     made = examine(ScoreTables.load(opened), detector, settings)
@@ -138,6 +160,7 @@ def _show(made: Examination) -> None:
             f.direction, f"{f.n:,}", f"{f.clusters:,}",
         )  # fmt: skip
     out.print(table)
+    show_behaviour(made.findings)
     _show_inflation(made)
     if made.untested:
         out.print("\n[dim]not testable[/]")

@@ -14,6 +14,15 @@ from heldout.detect import (
     tail_enrichment,
     top_k_overlap,
 )
+from heldout.detect.behaviour import (
+    choice_confusion,
+    circular,
+    multimodal_leakage,
+    option_order,
+    slot_guess,
+    twin_consistency,
+    twin_drop,
+)
 from heldout.detect.membership import MEMBERSHIP
 from heldout.detect.outcome import Outcome, not_testable
 from heldout.detect.self_checks import SelfCheck, self_checks
@@ -30,6 +39,7 @@ class Detector:
     family: str  # findings of one family and model make one claim: order, membership, cohort, blind
     summary: str
     find: Callable[[ScoreTables, Settings], Iterable[Outcome]]
+    needs: str = "scores"  # or "answers": what has to be recorded
 
 
 def detectors() -> dict[str, Detector]:
@@ -51,10 +61,16 @@ def run_detectors(
     for name in names:
         if name not in known:
             raise InputError(f"there is no detector '{name}'; there are {', '.join(known)}")
+        if known[name].needs == "answers" and not tables.answering:
+            raise InputError(f"{name} reads answers, and this run has none: run heldout ask first")
+        if known[name].needs == "scores" and not tables.models:
+            raise InputError(f"{name} reads scores, and this run has none: run heldout score first")
+    recorded = sorted({*tables.models, *tables.answering})
     for model in (*chosen.baselines, *([chosen.reference] if chosen.reference else [])):
-        if model not in tables.models:
+        if model not in recorded:
             raise InputError(
-                f"no scores of '{model}' in this run; it has {', '.join(tables.models) or 'none'}"
+                f"no scores of '{model}' in this run, and no answers; it has "
+                f"{', '.join(recorded) or 'none'}"
             )
     checks = {model: self_checks(tables, model) for model in tables.models}
     broken = {
@@ -63,9 +79,13 @@ def run_detectors(
         if not all(check.passed for check in made)
     }
     sound = tables.without(list(broken))
+    recorded_for = {"scores": bool(tables.models), "answers": bool(tables.answering)}
     outcomes: list[Outcome] = []
     for name in names or known:
-        for model, reason in broken.items():
+        if not recorded_for.get(known[name].needs, True):
+            continue
+        # What a model answered stands, whatever is the matter with its scores.
+        for model, reason in broken.items() if known[name].needs == "scores" else ():
             told = f"a self-check of its scores failed: {reason}"
             outcomes.append(not_testable(name, tables.benchmark, model, told))
         outcomes += known[name].find(sound, chosen)
@@ -94,4 +114,17 @@ _BUILT_IN = [
         top_k_overlap.find,
     ),
     Detector(blind.NAME, "blind", "what words and metadata tell without any model", blind.find),
+    *(
+        Detector(name, name if name != twin_consistency.NAME else "consistency", summary, find, "answers")
+        for name, summary, find in (
+            (twin_drop.NAME, "same question, another picture and answer: who falls?", twin_drop.find),
+            (twin_consistency.NAME, "do drops grow with known degrees?", twin_consistency.find),
+            (option_order.NAME, "right as released, wrong reordered (CR, PCR)", option_order.find),
+            (circular.NAME, "vanilla beside circular accuracy", circular.find),
+            (choice_confusion.NAME, "wrong options that are right elsewhere", choice_confusion.find),
+            (multimodal_leakage.NAME, "right without the image, and the base is not",
+             multimodal_leakage.find),
+            (slot_guess.NAME, "masked words, released wording or paraphrase", slot_guess.find),
+        )
+    ),
 ]  # fmt: skip

@@ -25,7 +25,17 @@ class Settings:
     #: (metadata field, value) of items that no model can have seen: the comparison of set-level tests
     unseen: tuple[str, str] | None = None
     strata: tuple[str, ...] = ("answer_type", "answer_length")
+    #: (model, the language model it was made from); an empty model means all: multimodal leakage
+    bases: tuple[tuple[str, str], ...] = ()
+    #: (model, how often it is known to have seen the benchmark): consistency of twin drops
+    degrees: tuple[tuple[str, float], ...] = ()
+    category: str | None = None  # metadata field by which twin drops are broken down
 
     @property
     def reference_model(self) -> str | None:
         return self.reference or next(iter(self.baselines), None)
+
+    def base_of(self, model: str) -> str | None:
+        """The base named for this model, else the one named for all."""
+        named = dict(self.bases)
+        return named.get(model, named.get(""))

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from heldout.detect.image_overlap import COPIES
 from heldout.errors import InputError
-from heldout.store import Run
+from heldout.store import SCHEMAS, Run
 
 Floats = NDArray[np.float64]
 _BANDS = ((1, "1 word"), (3, "2-3 words"), (7, "4-7 words"))
@@ -65,6 +65,7 @@ class ScoreTables:
     scores: pl.DataFrame
     order_joint: pl.DataFrame | None = None
     order_neighbour: pl.DataFrame | None = None
+    answers: pl.DataFrame | None = None
     #: backend, dtype and revision by model: part of a score's identity
     identities: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     #: by corpus, the items of which a copy of an image was proven there
@@ -79,19 +80,21 @@ class ScoreTables:
     @classmethod
     def load(cls, run: Run) -> ScoreTables:
         manifest = run.manifest()
-        if not run.table_path("scores").exists():
+        if not any(run.table_path(name).exists() for name in ("scores", "answers")):
             raise InputError(
-                f"{run.path} holds no scores: run heldout score first, or import recorded ones"
+                f"{run.path} holds no scores and no answers: run heldout score or heldout ask first, or "
+                f"import recorded ones"
             )
         optional = {
             name: _frame(run, name) if run.table_path(name).exists() else None
-            for name in ("order_joint", "order_neighbour")
+            for name in ("scores", "order_joint", "order_neighbour", "answers")
         }
+        scores = optional.pop("scores")
         known = manifest["inputs"].get("benchmark", {})
         return cls(
             known.get("name", run.path.name),
             _frame(run, "items"),
-            _frame(run, "scores"),
+            no_scores() if scores is None else scores,
             **optional,
             identities=manifest.get("models", {}),
             leaked=_leaked(_frame(run, "matches")) if run.table_path("matches").exists() else {},
@@ -106,6 +109,11 @@ class ScoreTables:
     def models(self) -> list[str]:
         return sorted(self.scores["model"].unique().to_list())
 
+    @cached_property
+    def answering(self) -> list[str]:
+        """Models whose answers were recorded, whether or not their scores were."""
+        return [] if self.answers is None else sorted(self.answers["model"].unique().to_list())
+
     def scored(self, model: str) -> Scored:
         mine = self.scores.filter(pl.col("model") == model)
         if mine["benchmark_id"].n_unique() < len(mine):
@@ -116,6 +124,7 @@ class ScoreTables:
         return Scored(model, joined)
 
     def without(self, models: Sequence[str]) -> ScoreTables:
+        """Without these models' scores; what they answered stands on its own."""
         keep = ~pl.col("model").is_in(list(models))
 
         def kept(frame: pl.DataFrame | None) -> pl.DataFrame | None:
@@ -197,7 +206,16 @@ def _leaked(matches: pl.DataFrame) -> dict[str, frozenset[str]]:
     }
 
 
-def _frame(run: Run, name: str) -> pl.DataFrame:
-    frame = pl.from_arrow(run.read_table(name))
+def no_scores() -> pl.DataFrame:
+    """The scores of a run in which models were only asked."""
+    return _polars(SCHEMAS["scores"].empty_table())
+
+
+def _polars(table: Any) -> pl.DataFrame:
+    frame = pl.from_arrow(table)
     assert isinstance(frame, pl.DataFrame)
     return frame
+
+
+def _frame(run: Run, name: str) -> pl.DataFrame:
+    return _polars(run.read_table(name))

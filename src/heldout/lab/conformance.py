@@ -12,9 +12,18 @@ from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
+import polars as pl
 
 from heldout.detect import Detector, Finding, ScoreTables, Settings
-from heldout.lab.planted_scores import ACCOMPLICE, BASELINE, PLANTED, TARGET, planted_scores
+from heldout.lab.planted_answers import ASKED, BASE, planted_answers
+from heldout.lab.planted_scores import (
+    ACCOMPLICE,
+    BASELINE,
+    PLANTED,
+    REFERENCE,
+    TARGET,
+    planted_scores,
+)
 from heldout.stats.size import binomial_band
 
 
@@ -72,18 +81,39 @@ def clean_cells(
 ) -> Iterator[Finding]:
     """The target's finding in each of ``cells`` synthetic cells with cluster structure."""
     for cell in range(cells):
-        # Top sets of independent models are what chance means for top-k overlap.
-        shared = 0.0 if detector.name == "top-k-overlap" else 0.5
-        tables = planted_scores(1000 * seed + cell, dose=dose, shared=shared)
-        settings = replace(PLANTED, seed=cell, permutations=permutations)
-        yield target_finding(detector, tables, settings)
+        tables, settings = planted_for(detector, 1000 * seed + cell, dose=dose)
+        chosen = replace(settings, seed=cell, permutations=permutations)
+        yield target_finding(detector, tables, chosen)
+
+
+def planted_for(
+    detector: Detector, seed: int, *, dose: float = 0.0
+) -> tuple[ScoreTables, Settings]:
+    """Tables with what a detector needs, and settings under which it is testable on them."""
+    if detector.needs == "answers":
+        return planted_answers(seed, dose=dose), ASKED
+    # Top sets of independent models are what chance means for top-k overlap.
+    shared = 0.0 if detector.name == "top-k-overlap" else 0.5
+    return planted_scores(seed, dose=dose, shared=shared), PLANTED
 
 
 def target_finding(detector: Detector, tables: ScoreTables, settings: Settings) -> Finding:
     if detector.family in ("order", "membership"):  # one model's business: spare the others
         tables = tables.without([ACCOMPLICE] if detector.name == "perplexity-ratio" else
                                 [ACCOMPLICE, BASELINE, "reference"])  # fmt: skip
-    wanted = {TARGET, f"{ACCOMPLICE} & {TARGET}", "no model"}
+    if detector.needs == "answers" and tables.answers is not None:
+        spared = {BASE, REFERENCE}
+        spared -= {"multimodal-leakage": {BASE}, "twin-consistency": {REFERENCE}}.get(
+            detector.name, set()
+        )
+        kept = tables.answers.filter(~pl.col("model").is_in(list(spared)))
+        tables = replace(tables, answers=kept)
+    wanted = {
+        TARGET,
+        f"{ACCOMPLICE} & {TARGET}",
+        f"{BASELINE} < {REFERENCE} < {TARGET}",
+        "no model",
+    }
     return _only(
         outcome
         for outcome in detector.find(tables, settings)

@@ -12,10 +12,12 @@ from heldout.detect import (
     tail_enrichment,
     top_k_overlap,
 )
+from heldout.detect.behaviour import CLAIMING
 from heldout.detect.cohort import cohort_scores
 from heldout.detect.settings import ALPHA
 from heldout.verdict.claim import Control
 from heldout.verdict.controls.baseline import against_baseline
+from heldout.verdict.controls.behaviour import behaviour_controls
 from heldout.verdict.controls.composition import sweep_cohort
 from heldout.verdict.controls.gain import fit_gains
 from heldout.verdict.controls.orders import adjusted_trend
@@ -31,7 +33,9 @@ def challenge(
     q: float,
     settings: Settings,
 ) -> list[Control]:
-    """Controls of one family's findings on one model; none where nothing fires."""
+    """Controls of one family's findings on one model; none of scores where nothing fires."""
+    if family in CLAIMING:
+        return behaviour_controls(found, fires(found, q), settings)
     if not fires(found, q):
         return []
     strongest = strongest_of(found)

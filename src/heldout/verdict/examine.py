@@ -16,6 +16,7 @@ from heldout.detect import (
     order_trend,
     run_detectors,
 )
+from heldout.detect.behaviour import CLAIMING
 from heldout.detect.self_checks import SelfCheck
 from heldout.stats.contrast import Contrast
 from heldout.store import Run
@@ -25,7 +26,7 @@ from heldout.verdict.controls.inflation import Inflation, run_inflation
 from heldout.verdict.controls.orders import OrderResult, ablate_orders
 from heldout.verdict.model_claims import claim_p_values, model_claim, with_adjusted
 
-FAMILIES = ("order", "membership", "cohort")
+FAMILIES = ("order", "membership", "cohort", *CLAIMING)
 
 
 @dataclass(frozen=True)
@@ -75,7 +76,11 @@ def examine(
                 groups[key].append(one)
             else:
                 reasons.setdefault(key, []).append(one)
-    groups = {key: found for key, found in groups.items() if not _holds_baseline(key, chosen)}
+    groups = {
+        key: found
+        for key, found in groups.items()
+        if not _holds_baseline(key, chosen) and (found or names or not _not_asked(key))
+    }
     q_values = claim_p_values({key: found for key, found in groups.items() if found})
     claims = []
     for key, found in groups.items():
@@ -116,6 +121,11 @@ def save_examination(run: Run, made: Examination) -> None:
             ours = {entry["id"] for entry in entries}
             kept = [entry for entry in known if entry["id"] not in ours]
             run.write_json(f"{name}.json", {"schema_version": 1, name: [*kept, *entries]})
+
+
+def _not_asked(key: str) -> bool:
+    """A form nobody asked a model about makes no claim; what is not testable is listed anyway."""
+    return key.split("/", 1)[0] in CLAIMING
 
 
 def _holds_baseline(key: str, settings: Settings) -> bool:

@@ -3,6 +3,7 @@
 | family  | fires | against baselines              | other controls  | status                     |
 |---------|-------|--------------------------------|-----------------|----------------------------|
 | any     | no    |                                |                 | clean, with its resolution |
+| answers | no    | none was asked                 |                 | qualified                  |
 | any     | yes   | none was scored                |                 | qualified                  |
 | order   | yes   | no difference, they fire too   |                 | re-attributed              |
 | another | yes   | no difference, they fire too   |                 | collapses                  |
@@ -101,7 +102,9 @@ def _status(
     assert strongest is not None
     if not fires(findings, q):
         alone = all(f.p is None for f in findings)
-        return "qualified" if alone else "clean"
+        # Twins are usually easier: no drop is what a model shows that has seen a little.
+        unsettled = any(control.outcome == "missing" for control in controls)
+        return "qualified" if alone or unsettled else "clean"
     baselines = [control for control in controls if control.name.startswith(BASELINE)]
     failed = [control for control in controls if control.outcome == "failed"]
     if any(control.name == "structure" for control in failed):
@@ -166,7 +169,7 @@ def _why(
 
 def _next_step(status: Status, controls: Sequence[Control]) -> str:
     if any(c.name.startswith(BASELINE) and c.outcome == "missing" for c in controls):
-        return "score a model that cannot have seen the benchmark, and name it with --baseline"
+        return "record a model that cannot have seen the benchmark, and name it with --baseline"
     if status == "not testable":
         return "record what the reasons name, and detect again"
     if status == "survives":

@@ -1,0 +1,36 @@
+"""choice-confusion: wrong options are replaced by right answers of other items.
+
+They do not fit the question, so the item gets easier; for who remembers answers without their questions
+it gets harder.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from heldout.detect.behaviour.compare import compare_all
+from heldout.detect.behaviour.probe import Probe, two_variants
+from heldout.detect.behaviour.rows import ORIGINAL
+from heldout.detect.outcome import Outcome
+from heldout.detect.settings import Settings
+from heldout.detect.tables import ScoreTables
+
+NAME = "choice-confusion"
+CONFUSED = "confused-choices"
+LACKING = f"needs answers among confused choices: heldout ask --variants original,{CONFUSED}"
+
+PROBE = Probe(
+    name=NAME,
+    first=ORIGINAL,
+    second=CONFUSED,
+    effect="drop from the original to confused choices",
+    arms=two_variants(ORIGINAL, lambda name: name == CONFUSED, LACKING),
+    blind_to=[
+        "memory that ties an answer to its question",
+        "mild contamination: confused choices are easier, and a clean model gains by them",
+    ],
+)
+
+
+def find(tables: ScoreTables, settings: Settings) -> Iterator[Outcome]:
+    return compare_all(PROBE, tables, settings)

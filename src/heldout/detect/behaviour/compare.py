@@ -1,0 +1,167 @@
+"""A probe's finding: effect, test, and everything needed to judge them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import polars as pl
+
+from heldout.detect.behaviour.measure import Measured, differences, measure
+from heldout.detect.behaviour.probe import Probe
+from heldout.detect.outcome import Outcome, direction_of, model_finding, not_testable
+from heldout.detect.settings import Settings
+from heldout.detect.tables import ScoreTables, metadata_column
+from heldout.stats import Interval, binomial_interval, cluster_rate_interval
+from heldout.stats.multiplicity import adjust
+from heldout.stats.paired import PairedTest, mcnemar, paired_table, paired_test
+from heldout.stats.paired_power import pairs_needed
+
+DROPS = (0.02, 0.05, 0.1, 0.2)  # for which the number of pairs needed is told
+SMALLEST = 10  # items of a category below which it is only counted
+
+
+def compare_all(probe: Probe, tables: ScoreTables, settings: Settings) -> Iterator[Outcome]:
+    for model in tables.answering:
+        yield compare(probe, tables, settings, model)
+
+
+def compare(
+    probe: Probe,
+    tables: ScoreTables,
+    settings: Settings,
+    model: str,
+    *,
+    more: dict[str, Any] | None = None,
+) -> Outcome:
+    found = measure(probe, tables, settings, model)
+    if isinstance(found, str):
+        return not_testable(probe.name, tables.benchmark, model, found)
+    main = found.main
+    tested = probe.zero_is_clean or found.above is not None
+    value = -found.plain.value
+    name = probe.effect if found.above is None else f"{probe.effect}, less the references'"
+    return model_finding(
+        probe.name,
+        tables.benchmark,
+        model,
+        unit="questions",
+        statistic=(f"Δ = accuracy ({probe.second}) - accuracy ({probe.first})", value),
+        effect=(name, main.value, main.interval),
+        error=main.error,
+        p=main.p if tested else None,
+        n=main.n,
+        clusters=main.clusters,
+        blind_to=probe.blind_to,
+        seed=settings.seed,
+        table="answers",
+        details={
+            "p_tied": main.p_tied,
+            "test": main.method if tested else "none: a clean model shows a difference, too",
+            **_details(probe, found, settings),
+            "without_unread": _without_unread(probe, tables, settings, model, found),
+            **(more or {}),
+        },
+    )
+
+
+def told(test: PairedTest | None, tested: bool = True) -> dict[str, Any] | None:
+    """As JSON; ``tested`` is False where no difference is not what a clean model shows."""
+    if test is None:
+        return None
+    p = test.p if tested else None
+    return {
+        "value": test.value, "low": test.interval.low, "high": test.interval.high, "p": p,
+        "direction": direction_of(p, test.value), "n": test.n, "clusters": test.clusters,
+    }  # fmt: skip
+
+
+def rate(hits: pl.Series, clusters: list[str]) -> dict[str, float]:
+    values = hits.to_list()
+    alone = len(set(clusters)) == len(clusters) and set(values) <= {0.0, 1.0}
+    interval: Interval = (
+        binomial_interval(int(sum(values)), len(values))
+        if alone
+        else cluster_rate_interval(values, clusters)
+    )
+    return {"value": float(hits.mean() or 0.0), "low": interval.low, "high": interval.high}  # type: ignore[arg-type]
+
+
+def categories(pairs: pl.DataFrame, name: str, settings: Settings) -> dict[str, dict[str, Any]]:
+    """The drop in every value of a metadata field, corrected over them by Holm."""
+    labels = pl.Series([label or "none" for label in metadata_column(pairs, name)])
+    found: dict[str, dict[str, Any]] = {}
+    for label in sorted(set(labels)):
+        part = pairs.filter(labels == label)
+        found[label] = {"n": len(part), "clusters": part["cluster"].n_unique()}
+        if len(part) >= SMALLEST:
+            test = paired_test(
+                differences(part), part["cluster"].to_list(),
+                permutations=settings.permutations, seed=settings.seed,
+            )  # fmt: skip
+            found[label] |= told(test) or {}
+    tested = [label for label in found if "p" in found[label]]
+    for label, p in zip(tested, adjust([found[one]["p"] for one in tested], "holm"), strict=True):
+        found[label]["p_adjusted"] = p
+        found[label]["direction"] = direction_of(p, found[label]["value"])
+    return found
+
+
+def _details(probe: Probe, found: Measured, settings: Settings) -> dict[str, Any]:
+    pairs, clusters = found.pairs, found.pairs["cluster"].to_list()
+    table = paired_table(pairs["first"].to_numpy(), pairs["second"].to_numpy())
+    discordant = float((pairs["first"] != pairs["second"]).mean() or 0.0)  # type: ignore[arg-type]
+    own = probe.zero_is_clean
+    exact = mcnemar(table.first, table.second) if table and own else None
+    named = {
+        "both right": table.both, f"{probe.first} alone": table.first,
+        f"{probe.second} alone": table.second, "neither": table.neither,
+    } if table else None  # fmt: skip
+    return {
+        "accuracy": {
+            probe.first: rate(pairs["first"], clusters),
+            probe.second: rate(pairs["second"], clusters),
+        },
+        "own": told(found.raw, own),
+        "plain": told(found.plain, own),
+        "place_taken_out": told(found.main_placed, own or found.above is not None),
+        "table": named,
+        "mcnemar": {
+            "exact": exact.exact,
+            "mid_p": exact.mid,
+            # It takes items for independent: only the finding's p knows of shared images.
+            "items_independent": len(set(clusters)) == len(clusters),
+        }
+        if exact
+        else None,
+        "discordant": discordant,
+        "design_effect": found.plain.design_effect,
+        "pairs_needed": {
+            f"{drop:g}": pairs_needed(drop, discordant, design_effect=found.plain.design_effect)
+            for drop in DROPS
+        },
+        "references": {name: told(test) for name, test in found.references.items()},
+        "references_own": {name: told(test, own) for name, test in found.reference_raw.items()},
+        "references_unusable": found.unusable,
+        "categories": (
+            categories(pairs, settings.category, settings)
+            if settings.category and probe.by_category
+            else {}
+        ),
+        "unread": found.arms.unread,
+        "replies": found.arms.replies,
+        "unpaired": found.arms.unpaired,
+        "not_in_benchmark": found.arms.rows["benchmark_id"].n_unique() - len(pairs),
+    }
+
+
+def _without_unread(
+    probe: Probe, tables: ScoreTables, settings: Settings, model: str, found: Measured
+) -> dict[str, Any] | None:
+    """The same with unreadable replies left out instead of counted as wrong; None if all were read."""
+    if found.all_read:
+        return None
+    other = measure(probe, tables, settings, model, leave_out=True)
+    if isinstance(other, str):
+        return {"not_testable": other}
+    return told(other.main)

@@ -1,0 +1,60 @@
+"""slot-guess: can a masked word be guessed in the released wording, but not in a paraphrase? (MM-Detect)
+
+The same word is masked in both versions; where a paraphrase lost it, the pair is left out. Otherwise the
+difficulty of another word would pass for memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import polars as pl
+
+from heldout.detect.behaviour.compare import compare_all
+from heldout.detect.behaviour.probe import Arms, Probe, made_arms
+from heldout.detect.behaviour.rows import asked
+from heldout.detect.outcome import Outcome
+from heldout.detect.settings import Settings
+from heldout.detect.tables import ScoreTables
+
+NAME = "slot-guess"
+SLOT = "slot"
+LACKING = (
+    "needs the masked word asked in the released wording ('slot') and in a paraphrase ('slot-…')"
+)
+OTHER_WORD = "no paraphrase masks the same word as the released wording"
+
+
+def arms(tables: ScoreTables, settings: Settings, model: str, leave_out: bool) -> Arms | str:
+    def wanted(name: str) -> bool:
+        return name == SLOT or name.startswith(f"{SLOT}-")
+
+    everything = asked(tables, model, wanted)
+    if everything.is_empty():
+        return LACKING
+    word = pl.col("gold").str.strip_chars().str.to_lowercase()
+    masked = everything.filter(pl.col("variant") == SLOT).select(
+        "benchmark_id", word.alias("masked")
+    )
+    mine = asked(tables, model, wanted, leave_out=leave_out)
+    kept = mine.join(masked.unique(), on="benchmark_id").filter(word == pl.col("masked"))
+    if kept["variant"].n_unique() < 2:
+        return OTHER_WORD if everything["variant"].n_unique() > 1 else LACKING
+    return made_arms(everything, kept, pl.col("variant") == SLOT, LACKING)
+
+
+PROBE = Probe(
+    name=NAME,
+    first="released wording",
+    second="paraphrase",
+    effect="masked words guessed in the released wording above a paraphrase",
+    arms=arms,
+    blind_to=[
+        "memory of the meaning, which survives a paraphrase",
+        "paraphrases that are less natural than the released wording: they look like memory",
+    ],
+)
+
+
+def find(tables: ScoreTables, settings: Settings) -> Iterator[Outcome]:
+    return compare_all(PROBE, tables, settings)

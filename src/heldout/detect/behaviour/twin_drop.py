@@ -1,0 +1,59 @@
+"""twin-drop: a twin shows another answer to the same question; who remembers the old one falls for it.
+
+The published reading is the sign of Acc(twin) - Acc(original). Twins are usually easier, so a clean model
+gains, and one that has seen a little may still gain: with reference models that cannot have seen the
+benchmark the test is of the difference to theirs. Every variant named ``twin`` or ``twin-…`` is a set of
+twins of its own; natural ones (NaturalBench) are like any other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from heldout.detect.behaviour.compare import compare
+from heldout.detect.behaviour.probe import Probe, two_variants
+from heldout.detect.behaviour.rows import ORIGINAL
+from heldout.detect.finding import Finding
+from heldout.detect.outcome import Outcome
+from heldout.detect.settings import Settings
+from heldout.detect.tables import ScoreTables
+
+NAME = "twin-drop"
+TWIN = "twin"
+LACKING = (
+    "needs answers to the originals and to their twins: heldout ask --variants original,twin=…"
+)
+BLIND_TO = [
+    "memory of the picture or the question without the answer",
+    "contamination so mild that clean models of the same kind differ as much between themselves",
+    "twins that are wrong or cannot be answered: they look like a drop",
+]
+
+
+def probe_for(twin: str = TWIN) -> Probe:
+    return Probe(
+        name=NAME,
+        first=ORIGINAL,
+        second=twin,
+        effect=f"drop from {ORIGINAL} to {twin}",
+        arms=two_variants(ORIGINAL, lambda name: name == twin, LACKING),
+        blind_to=BLIND_TO,
+        by_category=True,
+    )
+
+
+def twins_of(tables: ScoreTables, model: str) -> list[str]:
+    """Every set of twins this model was asked about; the plain name where it was asked about none."""
+    if tables.answers is None:
+        return [TWIN]
+    names = tables.answers.filter(tables.answers["model"] == model)["variant"].unique().to_list()
+    return sorted(one for one in names if one == TWIN or one.startswith(f"{TWIN}-")) or [TWIN]
+
+
+def find(tables: ScoreTables, settings: Settings) -> Iterator[Outcome]:
+    for model in tables.answering:
+        for twin in twins_of(tables, model):
+            found = compare(probe_for(twin), tables, settings, model)
+            if twin != TWIN and isinstance(found, Finding):
+                found = found.model_copy(update={"id": f"{found.id}/{twin}"})
+            yield found

@@ -1,0 +1,111 @@
+"""Answers of models whose memory we planted ourselves: the ground truth of detectors that read answers.
+
+Images are easy or hard for all their questions, for all models and for each on its own; every model likes
+the first option, and the release puts the right one there most often. ``dose`` is how often the target
+has seen the benchmark: of the items it remembers it gives the released answer whatever it is asked, in the
+released letter or word. At dose 0 every detector's null hypothesis is true; ``easier`` makes twins and
+confused choices easier for everybody, which is nobody's memory. ``skewed`` is what the release does.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from heldout.detect.settings import Settings
+from heldout.detect.tables import ScoreTables, no_scores
+from heldout.store import SCHEMAS
+
+Floats = NDArray[np.float64]
+
+TARGET, BASELINE, REFERENCE, BASE = "target", "baseline", "reference", "base"
+MODELS = (TARGET, BASELINE, REFERENCE, BASE)
+#: settings under which every detector of answers is testable on these tables
+ASKED = Settings(
+    baselines=(BASELINE,), bases=(("", BASE),), degrees=((BASELINE, 0.0), (REFERENCE, 0.0), (TARGET, 1.0))
+)  # fmt: skip
+OPTIONS = 4
+FAVOURITE = 0.2  # how often a model takes the first option without looking
+_RELEASED = (0.4, 0.3, 0.2, 0.1)  # how often the release puts the right option in each place
+_LETTERS = np.asarray(list("ABCD"))
+
+
+@lru_cache(maxsize=64)
+def planted_answers(
+    seed: int,
+    *,
+    clusters: int = 40,
+    dose: float = 0.0,
+    easier: float = 0.0,
+    unparsed: float = 0.0,
+    skewed: bool = True,
+) -> ScoreTables:
+    rng = np.random.default_rng([seed, 78])
+    codes = np.repeat(np.arange(clusters), rng.integers(1, 9, clusters))
+    n = len(codes)
+    gold = rng.choice(OPTIONS, n, p=_RELEASED if skewed else None)
+    twin_gold = (gold + rng.integers(1, OPTIONS, n)) % OPTIONS
+    shared = rng.normal(size=clusters)[codes] + 0.7 * rng.normal(size=n)
+    frames = []
+    for model in MODELS:
+        known = rng.random(n) < (1.0 - np.exp(-0.3 * dose) if model == TARGET else 0.0)
+        level = shared + 0.5 * rng.normal(size=clusters)[codes]
+
+        def answer(
+            variant: str,
+            place: NDArray[np.int64],
+            ease: float,
+            memory: float,
+            # What belongs to this model, not to the one after it.
+            level: Floats = level,
+            known: NDArray[np.bool_] = known,
+            model: str = model,
+        ) -> None:
+            """``memory``: the chance that an item that is remembered is answered right by it."""
+            own = level + ease + 0.4 * rng.normal(size=clusters)[codes]
+            right = rng.random(n) < 1.0 / (1.0 + np.exp(-own))
+            right = np.where(rng.random(n) < FAVOURITE, place == 0, right)
+            right = np.where(known, rng.random(n) < memory, right)
+            read = rng.random(n) >= unparsed
+            outcome = np.where(read, np.where(right, "right", "wrong"), "unparsed")
+            frames.append(_frame(model, variant, _LETTERS[place], outcome))
+
+        answer("original", gold, 0.0, 1.0)
+        answer("twin", twin_gold, easier, 0.1)
+        answer("confused-choices", gold, easier, 0.4)
+        answer("no-image", gold, -1.0, 1.0)
+        answer("slot", gold, -0.5, 1.0)
+        answer("slot-paraphrase", gold, -0.5, 0.4)
+        for turn in range(1, OPTIONS):
+            answer(f"rotation-{turn}", (gold + turn) % OPTIONS, 0.0, 0.3)
+    letters = pl.concat_list([pl.lit(letter) for letter in _LETTERS.tolist()])
+    answers = pl.concat(frames).with_columns(letters.alias("options"))
+    return ScoreTables("planted", _items(codes), no_scores(), answers=answers)
+
+
+def _frame(
+    model: str, variant: str, gold: NDArray[np.str_], outcome: NDArray[np.str_]
+) -> pl.DataFrame:
+    n = len(gold)
+    return pl.DataFrame({
+        "benchmark_id": [f"item{place:05d}" for place in range(n)], "model": [model] * n,
+        "variant": [variant] * n, "draw": np.zeros(n, dtype=np.int32),
+        "gold": gold, "outcome": outcome, "template": ["planted/1"] * n,
+    })  # fmt: skip
+
+
+def _items(codes: NDArray[np.int64]) -> pl.DataFrame:
+    n = len(codes)
+    kinds = np.where(np.arange(n) % 3 == 0, '{"category": "count"}', '{"category": "colour"}')
+    whole = pl.from_arrow(SCHEMAS["items"].empty_table())
+    assert isinstance(whole, pl.DataFrame)
+    return pl.concat(
+        [whole, pl.DataFrame({
+            "benchmark_id": [f"item{place:05d}" for place in range(n)], "position": np.arange(n),
+            "cluster": [f"image{code:04d}" for code in codes], "metadata": kinds,
+        })],
+        how="diagonal",
+    )  # fmt: skip

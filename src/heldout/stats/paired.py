@@ -1,0 +1,132 @@
+"""Two answers to the same items: is the one right more often than the other?
+
+Items that share an image are one observation. Where every item has its own, the test is McNemar's, exact;
+elsewhere whole clusters change sides (the same test, by cluster). Intervals are Bonett and Price's: one
+imagined pair is added on either side, so that no discordant pair at all does not mean certainty.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import special
+
+from heldout.stats.intervals import Interval
+from heldout.stats.permutation import PERMUTATIONS, flip_test
+
+Floats = NDArray[np.float64]
+McNEMAR, BY_CLUSTER = (
+    "exact sign test of discordant pairs (McNemar)",
+    "sign flips of whole clusters",
+)
+
+
+class PairedTable(NamedTuple):
+    """Items by what was right: in both arms, in the first alone, in the second alone, in neither."""
+
+    both: int
+    first: int
+    second: int
+    neither: int
+
+    @property
+    def n(self) -> int:
+        return sum(self)
+
+
+class McNemar(NamedTuple):
+    """Two-sided. ``mid`` counts half of the observed table: less careful, nearer to its level."""
+
+    exact: float
+    mid: float
+    tied: float  # the part of ``exact`` that is exact ties
+
+
+class PairedTest(NamedTuple):
+    """Mean difference, first less second; ``p`` two-sided by ``method``."""
+
+    value: float
+    error: float
+    interval: Interval
+    p: float
+    p_tied: float
+    method: str
+    n: int
+    clusters: int
+    #: variance by cluster over variance if items were independent
+    design_effect: float
+
+
+def paired_table(first: ArrayLike, second: ArrayLike) -> PairedTable | None:
+    """None where an outcome is neither right nor wrong: several draws were averaged."""
+    a, b = (np.asarray(one, dtype=np.float64) for one in (first, second))
+    if not (np.isin(a, (0.0, 1.0)).all() and np.isin(b, (0.0, 1.0)).all()):
+        return None
+    right, other = a > 0, b > 0
+    counts = (right & other, right & ~other, ~right & other, ~right & ~other)
+    return PairedTable(*(int(one.sum()) for one in counts))
+
+
+def mcnemar(first: int, second: int) -> McNemar:
+    """From the discordant pairs alone: in which the first arm is right, in which the second is."""
+    total, fewer = first + second, min(first, second)
+    if total == 0:
+        return McNemar(1.0, 1.0, 1.0)
+    at_most = float(special.bdtr(fewer, total, 0.5))
+    here = at_most - (float(special.bdtr(fewer - 1, total, 0.5)) if fewer else 0.0)
+    tied = here if first == second else 2 * here
+    return McNemar(min(1.0, 2 * at_most), min(1.0, 2 * at_most - here), tied)
+
+
+def paired_test(
+    differences: ArrayLike,
+    clusters: Sequence[Hashable],
+    *,
+    level: float = 0.95,
+    permutations: int = PERMUTATIONS,
+    seed: int = 0,
+) -> PairedTest:
+    """``differences`` are first less second per item: -1, 0, 1, or in between for averaged draws."""
+    values = np.asarray(differences, dtype=np.float64)
+    sums, sizes = cluster_sums(values, clusters)
+    count, n = len(sums), len(values)
+    value = float(values.mean()) if n else 0.0
+    error, interval, design = _spread(values, sums, sizes, level)
+    if count == n and np.isin(values, (-1.0, 0.0, 1.0)).all():
+        found = mcnemar(int((values > 0).sum()), int((values < 0).sum()))
+        return PairedTest(
+            value, error, interval, found.exact, found.tied, McNEMAR, n, count, design
+        )
+    test = flip_test(sums, permutations=permutations, seed=seed)
+    return PairedTest(value, error, interval, test.p, test.p_tied, BY_CLUSTER, n, count, design)
+
+
+def cluster_sums(values: Floats, clusters: Sequence[Hashable]) -> tuple[Floats, Floats]:
+    known = {name: code for code, name in enumerate(dict.fromkeys(clusters))}
+    codes = np.fromiter((known[name] for name in clusters), np.int64, len(values))
+    sums = np.bincount(codes, weights=values, minlength=len(known)).astype(np.float64)
+    return sums, np.bincount(codes, minlength=len(known)).astype(np.float64)
+
+
+def _spread(
+    values: Floats, sums: Floats, sizes: Floats, level: float
+) -> tuple[float, Interval, float]:
+    """Standard error, interval and design effect, with two imagined clusters of average size."""
+    count, n = len(sums), len(values)
+    if count < 2:
+        return 1.0, Interval(-1.0, 1.0, level, "one cluster tells nothing"), 1.0
+    typical = n / count
+    padded = np.concatenate([sums, [typical, -typical]])
+    weights = np.concatenate([sizes, [typical, typical]])
+    total = float(weights.sum())
+    mean = float(padded.sum()) / total
+    squares = float(((padded - mean * weights) ** 2).sum())
+    error = float(np.sqrt(squares * count / (count - 1))) / total
+    reach = float(special.stdtrit(count - 1, 0.5 + level / 2)) * error
+    interval = Interval(mean - reach, mean + reach, level, "Bonett and Price, by cluster")
+    plain = float(((values - values.mean()) ** 2).sum())
+    exact = float(((sums - values.mean() * sizes) ** 2).sum())
+    return error, interval, max(1.0, exact / plain) if plain > 0 else 1.0

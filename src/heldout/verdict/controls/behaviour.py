@@ -1,0 +1,111 @@
+"""Controls of what models answered: clean reference models, their spread, unreadable replies, places.
+
+A reference is a model that cannot have seen the benchmark. The difference to each of them is tested, never
+"the reference has p > .05". Clean models of different kinds differ between themselves, too: where a model
+gains by its twins, only less than the references do, their spread has to be known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from scipy import special
+
+from heldout.detect import Finding, Settings
+from heldout.detect.settings import ALPHA
+from heldout.verdict.claim import Control
+from heldout.verdict.model_claims import BASELINE, strongest_of
+
+SPREAD = "spread of clean models"
+UNREAD = "unreadable replies"
+PLACE = "place of the right option"
+ENOUGH = 3  # references whose spread is worth an interval
+
+
+def behaviour_controls(found: Sequence[Finding], fired: bool, settings: Settings) -> list[Control]:
+    strongest = strongest_of(found)
+    if strongest is None:
+        return []
+    references = _references(strongest, settings)
+    if not fired:
+        return [control for control in references if control.outcome == "missing"]
+    return [*references, _spread(strongest), *_unread(strongest), *_place(strongest)]
+
+
+def _references(finding: Finding, settings: Settings) -> list[Control]:
+    details = finding.details
+    if not settings.baselines:
+        reason = "no clean reference model was asked: changed items may be easier or harder for everybody"
+        return [Control(name=BASELINE, outcome="missing", reason=reason)]
+    made = []
+    for name in settings.baselines:
+        label = f"{BASELINE} {name}"
+        if name not in details["references"]:
+            reason = details["references_unusable"].get(name, f"{name} was not asked")
+            made.append(Control(name=label, outcome="missing", reason=reason))
+            continue
+        above, own = details["references"][name], details["references_own"][name]
+        told = f"{_told(above)} above {name}, p = {above['p']:.2g}"
+        corrected = min(1.0, above["p"] * len(details["references"]))
+        if corrected <= ALPHA and above["value"] > 0:
+            made.append(Control(name=label, outcome="passed", reason=told))
+        elif own["direction"] == "seen":
+            reason = f"{name} cannot have seen it and fires too ({_told(own)}); {told}"
+            made.append(Control(name=label, outcome="failed", reason=reason))
+        else:
+            reason = f"not clearly more than in {name}; {told}"
+            made.append(Control(name=label, outcome="failed", reason=reason))
+    return made
+
+
+def _spread(finding: Finding) -> Control:
+    """A drop of its own needs no spread: what clean models show lies on the other side."""
+    own = finding.details["own"]
+    if own["direction"] == "seen":
+        reason = f"its own difference is {_told(own)}: not only less of a gain than others'"
+        return Control(name=SPREAD, outcome="passed", reason=reason)
+    theirs = [one["value"] for one in finding.details["references_own"].values()]
+    if len(theirs) < ENOUGH:
+        reason = (
+            f"its own difference is {_told(own)}, and {len(theirs)} clean reference"
+            f"{'' if len(theirs) == 1 else 's'} cannot tell how much clean models differ: name at "
+            f"least {ENOUGH}"
+        )
+        return Control(name=SPREAD, outcome="missing", reason=reason)
+    mean, spread = float(np.mean(theirs)), float(np.std(theirs, ddof=1))
+    freedom = len(theirs) - 1
+    reach = float(special.stdtrit(freedom, 1 - ALPHA / 2)) * spread * np.sqrt(1 + 1 / len(theirs))
+    told = f"{own['value']:.3g}, where another clean model would lie up to {mean + reach:.3g}"
+    outside = own["value"] > mean + reach
+    return Control(name=SPREAD, outcome="passed" if outside else "failed", reason=told)
+
+
+def _unread(finding: Finding) -> list[Control]:
+    unread: Mapping[str, Mapping[str, int]] = finding.details["unread"]
+    count = sum(sum(kinds.values()) for kinds in unread.values())
+    other = finding.details["without_unread"]
+    if other is None:
+        return []
+    told = f"{count:,} of {finding.details['replies']:,} replies cannot be read"
+    if "not_testable" in other:
+        reason = f"{told}; without them nothing is testable: {other['not_testable']}"
+        return [Control(name=UNREAD, outcome="failed", reason=reason)]
+    same = other["direction"] == finding.direction
+    reason = f"{told}; left out, the difference is {_told(other)}, p = {other['p']:.2g}"
+    return [Control(name=UNREAD, outcome="passed" if same else "failed", reason=reason)]
+
+
+def _place(finding: Finding) -> list[Control]:
+    """Does it stay when what a favourite place explains is taken out?"""
+    placed = finding.details["place_taken_out"]
+    if placed is None or placed["p"] is None:
+        return []
+    same = placed["direction"] == finding.direction
+    reason = f"with the place taken out the difference is {_told(placed)}, p = {placed['p']:.2g}"
+    return [Control(name=PLACE, outcome="passed" if same else "failed", reason=reason)]
+
+
+def _told(test: Mapping[str, Any]) -> str:
+    return f"{test['value']:+.3g} [{test['low']:+.3g}, {test['high']:+.3g}]"

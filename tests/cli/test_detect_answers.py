@@ -1,0 +1,86 @@
+"""heldout detect on a run in which models were only asked."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import polars as pl
+import pytest
+from typer.testing import CliRunner, Result
+
+from heldout.cli.app import app
+from heldout.errors import InputError
+from heldout.lab.planted_answers import planted_answers
+from heldout.store import SCHEMAS, Run
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("answers") / "run"
+    made, tables = Run.create(folder, command=["test"]), planted_answers(2, dose=2.0, unparsed=0.02)
+    made.update("inputs", {"benchmark": {"name": "planted", "fingerprint": "cafe"}})
+    for name in ("items", "answers"):
+        empty = pl.from_arrow(SCHEMAS[name].empty_table())
+        assert isinstance(empty, pl.DataFrame)
+        whole = pl.concat([empty, getattr(tables, name)], how="diagonal_relaxed")
+        made.write_table(name, whole.select(SCHEMAS[name].names).to_arrow().cast(SCHEMAS[name]))
+    return folder
+
+
+def _detect(run: Path, *arguments: str) -> Result:
+    return CliRunner().invoke(
+        app, ["detect", str(run), "--permutations", "999", *arguments], env={"COLUMNS": "160"}
+    )
+
+
+def test_vanilla_and_circular_are_printed_together(run: Path) -> None:
+    done = _detect(run, "--baseline", "baseline", "--detector", "circular")
+    assert done.exit_code == 0, done.output
+    (line,) = (
+        line for line in done.output.splitlines() if line.startswith("circular  target     vanilla")
+    )
+    assert "circular " in line.split("vanilla", 1)[1]
+
+
+def test_findings_and_claims_are_kept(run: Path) -> None:
+    done = _detect(
+        run, "--baseline", "baseline", "--base", "base", "--degree", "baseline=0", "--degree", "target=3",
+        "--category", "category", "--json",
+    )  # fmt: skip
+    assert done.exit_code == 0, done.output
+    told = json.loads(done.output)
+    status = {claim["id"]: claim["status"] for claim in told["claims"]}
+    assert status["twin-drop/target"] == "survives"
+    assert "twin-drop/baseline" not in status
+    found = {one["id"]: one for one in told["findings"]}
+    assert found["twin-consistency/baseline < target"]["direction"] == "seen"
+    assert set(found["twin-drop/target"]["details"]["categories"]) == {"colour", "count"}
+    kept = json.loads((run / "claims.json").read_text())["claims"]
+    assert {claim["id"] for claim in kept} >= set(status)
+
+
+def test_p_values_that_forget_images_are_in_brackets(run: Path) -> None:
+    done = _detect(run, "--detector", "twin-drop")
+    (line,) = (
+        line
+        for line in done.output.splitlines()
+        if "twin-drop  target" in line and "original" in line
+    )
+    assert "(" in line.split("twin", 2)[2]
+    assert "share an image" in done.output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [(["--degree", "target"], "expected MODEL=VALUE"),
+     (["--degree", "target=often"], "expected a number"),
+     (["--base", "=base"], "expected MODEL=VALUE or VALUE for all"),
+     (["--base", "vicuna"], "--base vicuna: no answers of it in this run"),
+     (["--detector", "loss"], "loss reads scores, and this run has none"),
+     (["--baseline", "blip"], "no scores of 'blip' in this run, and no answers")],
+)  # fmt: skip
+def test_bad_input_gets_a_sentence(run: Path, arguments: list[str], told: str) -> None:
+    done = _detect(run, *arguments)
+    assert isinstance(done.exception, InputError)
+    assert told in str(done.exception)

@@ -1,0 +1,112 @@
+"""Claims from answers: what references, their spread, unreadable replies and places make of a drop."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import polars as pl
+
+from heldout.detect import Finding, ScoreTables, Settings
+from heldout.lab.planted_answers import BASELINE, REFERENCE, TARGET, planted_answers
+from heldout.verdict import Claim, examine
+from heldout.verdict.controls.behaviour import behaviour_controls
+
+QUICK = Settings(permutations=1999)
+DROP = ["twin-drop"]
+
+
+def _claim(tables: ScoreTables, *references: str, model: str = TARGET) -> Claim:
+    made = examine(tables, DROP, replace(QUICK, baselines=references))
+    return next(one for one in made.claims if one.cell.model == model)
+
+
+def _outcome(claim: Claim, start: str) -> str:
+    return next(one.outcome for one in claim.controls if one.name.startswith(start))
+
+
+def test_a_drop_that_clean_models_do_not_have_survives() -> None:
+    claim = _claim(planted_answers(2, dose=2.0, unparsed=0.02), BASELINE, REFERENCE)
+    assert claim.status == "survives"
+    assert {one.outcome for one in claim.controls} == {"passed"}
+    assert len(claim.controls) == 5  # two references, their spread, unreadable replies, places
+
+
+def test_without_a_reference_neither_drop_nor_no_drop_settles_anything() -> None:
+    for dose in (0.0, 2.0):
+        claim = _claim(planted_answers(2, dose=dose))
+        assert claim.status == "qualified"
+        assert _outcome(claim, "external baseline") == "missing"
+        assert "--baseline" in claim.next_step
+
+
+def test_with_a_reference_no_difference_is_clean_with_what_would_have_shown() -> None:
+    claim = _claim(planted_answers(2), BASELINE)
+    assert claim.status == "clean"
+    assert "would have shown" in claim.sentence
+
+
+def test_twins_that_are_wrong_make_everybody_drop_and_the_claim_goes() -> None:
+    tables = planted_answers(2, easier=-2.5)
+    (alone,) = (f for f in examine(tables, DROP, QUICK).findings if f.cell.model == TARGET)
+    assert alone.direction == "seen"
+    assert _claim(tables, BASELINE).status == "clean"
+
+
+def test_a_smaller_gain_than_one_reference_has_is_only_qualified() -> None:
+    tables = planted_answers(4, dose=0.7, easier=1.5, clusters=150)
+    claim = _claim(tables, BASELINE)
+    assert claim.status == "qualified"
+    assert _outcome(claim, "external baseline") == "passed"
+    assert _outcome(claim, "spread") == "missing"
+    assert "at least 3" in claim.why
+
+
+def test_three_references_tell_how_much_clean_models_differ() -> None:
+    tables = planted_answers(4, dose=1.0, easier=2.5, clusters=200)
+    settings = replace(QUICK, baselines=(BASELINE, REFERENCE, "base"))
+    (finding,) = (f for f in examine(tables, DROP, settings).findings if f.cell.model == TARGET)
+    assert finding.details["own"]["direction"] != "seen"
+    controls = {one.name: one for one in behaviour_controls([finding], True, settings)}
+    assert controls["spread of clean models"].outcome == "passed"
+    wider = _with_spread(finding, 0.5)
+    controls = {one.name: one for one in behaviour_controls([wider], True, settings)}
+    assert controls["spread of clean models"].outcome == "failed"
+
+
+def test_a_drop_made_of_unreadable_replies_does_not_survive() -> None:
+    tables = planted_answers(2)
+    assert tables.answers is not None
+    lost = (
+        (pl.col("model") == TARGET) & (pl.col("variant") == "twin") & (pl.col("outcome") == "right")
+        & (pl.col("benchmark_id").hash(1) % 5 < 3)
+    )  # fmt: skip
+    outcome = pl.when(lost).then(pl.lit("unparsed")).otherwise("outcome").alias("outcome")
+    # The wrong ones are lost as well: what can be read is as good as before.
+    wrong = (
+        (pl.col("model") == TARGET) & (pl.col("variant") == "twin") & (pl.col("outcome") == "wrong")
+    )
+    both = pl.when(wrong & (pl.col("benchmark_id").hash(1) % 5 < 3)).then(pl.lit("unparsed"))
+    broken = tables.answers.with_columns(outcome).with_columns(
+        both.otherwise("outcome").alias("outcome")
+    )
+    claim = _claim(replace(tables, answers=broken), BASELINE)
+    assert claim.status == "qualified"
+    assert _outcome(claim, "unreadable") == "failed"
+
+
+def test_forms_nobody_asked_about_make_no_claims() -> None:
+    tables = planted_answers(2)
+    assert tables.answers is not None
+    two = tables.answers.filter(pl.col("variant").is_in(["original", "twin"]))
+    made = examine(replace(tables, answers=two), (), replace(QUICK, baselines=(BASELINE,)))
+    assert {one.id.split("/")[0] for one in made.claims} == {"twin-drop"}
+    assert {one.detector for one in made.untested} >= {"circular", "option-order"}
+
+
+def _with_spread(finding: Finding, by: float) -> Finding:
+    own = finding.details["references_own"]
+    moved = {
+        name: {**one, "value": one["value"] + by * (index - 1)}
+        for index, (name, one) in enumerate(own.items())
+    }
+    return finding.model_copy(update={"details": {**finding.details, "references_own": moved}})
