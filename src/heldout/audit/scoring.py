@@ -81,6 +81,9 @@ def score_benchmark(
             interleaved=plan.interleaved, seed=plan.seed,
         )  # fmt: skip
         tell(joint.plan.sentence())
+    # Until they are made the scores do not stand: whoever is killed here leaves a failed check.
+    pending = SelfCheck("ablation", False, "not finished: give the same `heldout score` again")
+    _keep_checks(run, model, [pending])
     scored, truncated = score_items(benchmark, examples, scorer, run, model, folder, **how)
     made = [
         truncation_check(truncated, len(scored.scores) + len(scored.dropped)),
@@ -89,7 +92,6 @@ def score_benchmark(
         ),
     ]
     rows = {"scores": len(scored.scores) - truncated}
-    # Kept at once: whatever fails below, the scores do not stand without their checks.
     save_checks(run, model, [SelfCheck(*one) for one in made])
     if plan.options:
         rows["option_scores"] = score_options(
@@ -124,7 +126,7 @@ def import_scores(
     )  # fmt: skip
     prepare_run(benchmark, run)
     for name in recorded.models:
-        claim_model(run, name, {"backend": "recorded"})
+        claim_model(run, name, recorded.instruments[name])
     save_scores(run, recorded)
     made = []
     for name in recorded.models:
@@ -145,11 +147,15 @@ def prepare_run(benchmark: Benchmark, run: Run) -> None:
 
 def save_checks(run: Run, model: str, checks: list[SelfCheck]) -> list[SelfCheck]:
     """Keep ``checks`` with the model and return them with those that its tables alone allow."""
-    known = run.manifest().get("models", {}).get(model, {})
     if checks:
-        kept = [check._asdict() for check in checks]
-        run.update("models", {model: {**known, "self_checks": kept}})
+        _keep_checks(run, model, checks)
     return self_checks(ScoreTables.load(run), model)
+
+
+def _keep_checks(run: Run, model: str, checks: list[SelfCheck]) -> None:
+    known = run.manifest().get("models", {}).get(model, {})
+    kept = [check._asdict() for check in checks]
+    run.update("models", {model: {**known, "self_checks": kept}})
 
 
 def stage_folder(model: str) -> str:

@@ -61,7 +61,7 @@ def find(tables: ScoreTables, settings: Settings) -> Iterator[Outcome]:
             table="order_joint",
             details={
                 "p_t_one_sided": p_t,
-                "p_t_two_sided": min(1.0, 2 * min(p_t, 1 - p_t)),
+                "p_t_two_sided": 2 * float(special.stdtr(len(gains) - 1, -abs(t))) if t else 1.0,
                 "p_greater": test.p_greater,
                 "p_tied": test.p_tied,
                 "permutations": test.evaluated,

@@ -6,6 +6,9 @@ together in every order, else the released order would win by keeping images tog
 
 from __future__ import annotations
 
+import functools
+import itertools
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -17,6 +20,7 @@ from heldout.errors import InputError
 FEWEST_SHUFFLES = 4  # per shard; the exact p needs few, because every shard multiplies the orders
 MOST_SHUFFLES = 50
 WANTED_SHARDS = 50
+BLOCKS = 4  # clusters a shard should have: two have two orders, and one of those is the released
 
 
 @dataclass(frozen=True)
@@ -34,8 +38,12 @@ class JointPlan:
         blocks = self.shards[shard]
         if permutation is None:
             return [place for block in blocks for place in block]
-        rng = np.random.default_rng([self.seed, shard, permutation])
-        return [place for index in rng.permutation(len(blocks)) for place in blocks[index]]
+        chosen = _orders(len(blocks), self.shuffles, (self.seed, shard))[permutation]
+        return [place for index in chosen for place in blocks[index]]
+
+    def shuffles_of(self, shard: int) -> int:
+        """Few blocks have few orders: none is read twice, and the released one is not read again."""
+        return len(_orders(len(self.shards[shard]), self.shuffles, (self.seed, shard)))
 
     def sentence(self) -> str:
         told = (
@@ -43,6 +51,20 @@ class JointPlan:
             f"each, {self.tokens:,} tokens to score"
         )
         return told + (f"; {self.left_out:,} items are left out" if self.left_out else "")
+
+
+@functools.lru_cache(maxsize=4096)
+def _orders(blocks: int, wanted: int, seed: tuple[int, int]) -> tuple[tuple[int, ...], ...]:
+    """Different orders of so many blocks, never the released one: drawn without replacement."""
+    most = math.factorial(min(blocks, 12)) - 1
+    rng = np.random.default_rng(seed)
+    if most <= 2 * wanted:
+        every = list(itertools.permutations(range(blocks)))[1:]
+        return tuple(every[index] for index in rng.permutation(len(every))[:wanted])
+    found: dict[tuple[int, ...], None] = {tuple(range(blocks)): None}
+    while len(found) <= wanted:
+        found[tuple(rng.permutation(blocks).tolist())] = None
+    return tuple(found)[1:]
 
 
 def plan_joint(
@@ -65,7 +87,7 @@ def plan_joint(
     ]
     sizes = [sum(tokens[place] for place in block) for block in blocks]
     total = sum(sizes)
-    target = min(context, max(total / WANTED_SHARDS, 2 * total / max(len(blocks), 1)))
+    target = min(context, max(total / WANTED_SHARDS, BLOCKS * total / max(len(blocks), 1)))
     shards = _cut(blocks, sizes, target, context)
     usable = [shard for shard in shards if len(shard) >= 2]
     if not usable:
@@ -95,7 +117,7 @@ def _cut(
     current: list[tuple[int, ...]] = []
     filled = before = 0
     for block, size in zip(blocks, sizes, strict=True):
-        full = filled >= target and len(current) >= 2
+        full = filled >= target and len(current) >= BLOCKS
         if current and (full or filled + size > context):
             shards.append(tuple(current))
             current, filled, before = [], 0, filled

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from heldout.detect.outcome import Outcome, around, model_finding, not_testable
 from heldout.detect.settings import Settings
 from heldout.detect.tables import ScoreTables, strata
-from heldout.stats.trend import trend_test
+from heldout.stats.trend import FEWEST, trend_test
 
 NAME = "order-trend"
 BLIND_TO = [
@@ -30,7 +30,7 @@ def find(tables: ScoreTables, settings: Settings) -> Iterator[Outcome]:
             permutations=settings.permutations, seed=settings.seed,
         )  # fmt: skip
         if trend is None:
-            reason = "fewer than 4 clusters, or scores that do not vary within their strata"
+            reason = f"fewer than {FEWEST} clusters, or scores that do not vary within their strata"
             yield not_testable(NAME, tables.benchmark, model, reason)
             continue
         yield model_finding(

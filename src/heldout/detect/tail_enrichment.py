@@ -38,6 +38,14 @@ def find(tables: ScoreTables, settings: Settings) -> Iterator[Outcome]:
     _, clusters, scores, which = cohort
     delta = cohort_delta(scores)
     tails = delta > settings.tail
+    if not tails.any():
+        reason = (
+            f"no item of any model lies Δ > {settings.tail:g} above its cohort by {which}: nothing could "
+            f"have shown (the largest is {float(delta.max()):.3g}; --tail sets the threshold)"
+        )
+        for model in tables.models:
+            yield not_testable(NAME, tables.benchmark, model, reason)
+        return
     rows = [tables.models.index(name) for name in settings.baselines if name in tables.models]
     frame = tables.common(tables.models)[0].frame
     labels = strata(frame, settings.strata) or ["all"] * len(clusters)

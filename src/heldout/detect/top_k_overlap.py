@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from scipy import special
 
 from heldout.detect.cohort import SMALLEST, cohort_delta, cohort_scores
-from heldout.detect.outcome import Outcome, around, model_finding, not_testable
+from heldout.detect.outcome import Outcome, around, direction_of, model_finding, not_testable
 from heldout.detect.settings import Settings
 from heldout.detect.tables import Floats, ScoreTables
 from heldout.stats.permutation import Design, product_design, staged
@@ -98,17 +98,17 @@ def find(tables: ScoreTables, settings: Settings) -> Iterator[Outcome]:
             effect=("overlap above chance, share of K", gain,
                     around(gain, test.spread / k, "permutation standard error")),
             error=test.spread / k,
-            p=test.p_greater,
+            p=test.p,
             n=len(ids),
             clusters=len(set(clusters)),
             blind_to=BLIND_TO,
             seed=settings.seed,
             table="scores",
-            direction="seen" if test.p_greater <= 0.05 else "none",
+            direction=direction_of(test.p, gain),
             details={
                 "k": k, "ranked_by": which if settings.rank_by == "score" else f"Δ of {which}",
-                **found._asdict(), "p_hypergeometric": found.p, "p_tied": test.p_tied,
-                "permutations": test.evaluated, "models": [models[a], models[b]],
+                **found._asdict(), "p_hypergeometric": found.p, "p_greater": test.p_greater,
+                "p_tied": test.p_tied, "permutations": test.evaluated, "models": [models[a], models[b]],
             },
         )  # fmt: skip
 

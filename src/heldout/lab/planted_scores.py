@@ -107,7 +107,7 @@ def _scores(
     mu = -np.exp(1.0 - 0.06 * per_token + 0.15 * rng.normal(size=len(per_token)))
     sigma = 1.0 + 0.1 * np.abs(rng.normal(size=len(per_token)))
     long = pl.DataFrame({
-        "benchmark_id": np.repeat(np.asarray(ids), tokens), "tokens": ["t"] * len(per_token),
+        "benchmark_id": np.repeat(np.asarray(ids), tokens), "tokens": [""] * len(per_token),
         "logprobs": -surprise, "mu": mu, "sigma": sigma,
     })  # fmt: skip
     return (

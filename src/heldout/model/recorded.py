@@ -17,10 +17,13 @@ import pyarrow.compute as pc
 
 from heldout.errors import InputError
 from heldout.model.recorded_rows import check_row, read_rows
+from heldout.model.tables import forget_detections, owner
 from heldout.store import Dropped, Run, dropped_table, make_table
 
 STAGE = "score"
 _SHOWN = 3
+BACKEND = "recorded"
+INSTRUMENT = ("backend", "dtype", "template")
 
 
 @dataclass(frozen=True)
@@ -31,6 +34,12 @@ class Recorded:
     rows: list[dict[str, Any]]
     source: str
     dropped: list[Dropped] = field(default_factory=list)
+    #: by model what its scores were made with, as far as the file says: backend, dtype, revision, …
+    instruments: dict[str, dict[str, str]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name in self.models:
+            self.instruments.setdefault(name, {"backend": BACKEND})
 
     @property
     def table(self) -> pa.Table:
@@ -55,9 +64,11 @@ def read_recorded(
     seen: dict[tuple[str, str], int] = {}
     rows: list[dict[str, Any]] = []
     unknown: list[str] = []
+    instruments: dict[str, dict[str, str]] = {}
     for number, raw in read_rows(source):
         row = check_row(raw, f"{source}, row {number}", model=model, fingerprint=fingerprint)
         key = (row["model"], row["benchmark_id"])
+        _same_instrument(raw, instruments.setdefault(row["model"], {}), f"{source}, row {number}")
         if key in seen:
             raise InputError(
                 f"{source}, row {number}: the item '{key[1]}' was already scored for {key[0]} in row "
@@ -78,7 +89,8 @@ def read_recorded(
     models = tuple(dict.fromkeys(row["model"] for row in rows))
     dropped = _missing(source, items, models, seen, allow_missing)
     rows.sort(key=lambda row: (models.index(row["model"]), order[row["benchmark_id"]]))
-    return Recorded(models, rows, str(source), dropped)
+    named = {name: {**one, "backend": _backend(one)} for name, one in instruments.items()}
+    return Recorded(models, rows, str(source), dropped, named)
 
 
 def save_scores(run: Run, recorded: Recorded, *, identity: Mapping[str, Any] | None = None) -> None:
@@ -95,16 +107,34 @@ def save_scores(run: Run, recorded: Recorded, *, identity: Mapping[str, Any] | N
     if recorded.dropped or path.exists():
         new = dropped_table(recorded.dropped)
         if path.exists():
-            prefixes = {f"{model}/" for model in recorded.models}
+            models = {*recorded.models, *run.manifest().get("models", {})}
             others = [
                 row
                 for row in run.read_table("dropped").to_pylist()
-                if row["stage"] != STAGE or not any(row["id"].startswith(name) for name in prefixes)
+                if row["stage"] != STAGE or owner(row["id"], models) not in recorded.models
             ]
             new = pa.concat_tables([make_table("dropped", others), new])
         run.write_table("dropped", new)
-    told = {"backend": "recorded", "source": recorded.source, **(identity or {})}
-    run.update("models", dict.fromkeys(recorded.models, told))
+    told = {"source": recorded.source, **(identity or {})}
+    run.update("models", {name: {**recorded.instruments[name], **told} for name in recorded.models})
+    forget_detections(run)
+
+
+def _same_instrument(raw: Mapping[str, Any], known: dict[str, str], where: str) -> None:
+    """One model, one instrument: columns that say how a score was made may not change half way."""
+    for name in INSTRUMENT:
+        value = raw.get(name)
+        if value in (None, ""):
+            continue
+        if known.setdefault(name, str(value)) != str(value):
+            raise InputError(
+                f"{where}: {name} is '{value}', but '{known[name]}' above for the same model; scores of "
+                f"two instruments are never mixed, give them two model names"
+            )
+
+
+def _backend(instrument: Mapping[str, str]) -> str:
+    return f"{BACKEND}: {instrument['backend']}" if "backend" in instrument else BACKEND
 
 
 def _missing(

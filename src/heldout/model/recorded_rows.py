@@ -75,6 +75,11 @@ def check_row(
     if any(value < 0 for value in lists["sigma"]):
         raise InputError(f"{where}: a negative sigma; expected standard deviations of log p")
     total = math.fsum(logprobs) if total in (None, "") else _number(total, "sum_logprob", where)
+    if total > _ABOVE_ZERO:
+        raise InputError(
+            f"{where}: sum_logprob is {total:g}, above 0; expected log-probabilities, not losses or "
+            f"probabilities"
+        )
     if logprobs and abs(total - math.fsum(logprobs)) > _AGREE * max(1.0, abs(total)):
         raise InputError(
             f"{where}: sum_logprob is {total:g} but the logprobs add up to {math.fsum(logprobs):g}; "

@@ -25,7 +25,22 @@ def replace_rows(run: Run, table: str, model: str, rows: Iterable[Mapping[str, A
         others = known.filter(pc.not_equal(known.column("model"), model))
         made = pa.concat_tables([others, made])
     run.write_table(table, made)
+    forget_detections(run)
     return count
+
+
+def forget_detections(run: Run) -> None:
+    """What `heldout detect` said of other scores than the run now holds is withdrawn."""
+    if not (run.path / "detections.json").exists():
+        return
+    told = run.read_json("detections.json")
+    for name in ("findings", "claims"):
+        if (run.path / f"{name}.json").exists():
+            gone = {entry["id"] for entry in told.get(name, ())}
+            known = run.read_json(f"{name}.json")
+            kept = [entry for entry in known[name] if entry["id"] not in gone]
+            run.write_json(f"{name}.json", {**known, name: kept})
+    (run.path / "detections.json").unlink()
 
 
 def replace_dropped(run: Run, stage: str, model: str, dropped: Sequence[Dropped]) -> None:
@@ -34,11 +49,17 @@ def replace_dropped(run: Run, stage: str, model: str, dropped: Sequence[Dropped]
     new = dropped_table(mine)
     if run.table_path("dropped").exists():
         known = run.read_table("dropped").to_pylist()
+        models = {model, *run.manifest().get("models", {})}
         others = [
-            row for row in known if row["stage"] != stage or not row["id"].startswith(f"{model}/")
+            row for row in known if row["stage"] != stage or owner(row["id"], models) != model
         ]
         new = pa.concat_tables([make_table("dropped", others), new])
     run.write_table("dropped", new)
+
+
+def owner(identifier: str, models: Iterable[str]) -> str:
+    """Whose row ``model/id`` is: "org/model/7" belongs to "org/model", not to "org"."""
+    return max((one for one in models if identifier.startswith(f"{one}/")), key=len, default="")
 
 
 def claim_model(run: Run, model: str, identity: Mapping[str, Any]) -> None:

@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from heldout.stats.permutation import PERMUTATIONS, Permuted, shuffle_test
 
 Floats = NDArray[np.float64]
+FEWEST = 6  # clusters: four have 24 orders, so that even a perfect trend has p = .08
 
 
 class Trend(NamedTuple):
@@ -47,12 +48,12 @@ def trend_test(
     seed: int = 0,
     early: bool = True,
 ) -> Trend | None:
-    """``values`` in released order. None where nothing can be told: < 4 clusters, constant scores."""
+    """``values`` in released order. None where nothing can be told: < FEWEST clusters, constant scores."""
     ranks = aligned_ranks(values, strata)
     blocks = clusters if clusters is not None else range(len(ranks))
     means, _ = block_means(ranks, blocks)
     count = len(means)
-    if count < 4 or float(np.ptp(means)) < 1e-12:
+    if count < FEWEST or float(np.ptp(means)) < 1e-12:
         return None
     early_places = np.linspace(1.0, -1.0, count)
     test = shuffle_test(means, early_places, permutations=permutations, seed=seed, early=early)

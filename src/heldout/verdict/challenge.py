@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from heldout.detect import (
     Finding,
     ScoreTables,
@@ -15,14 +17,18 @@ from heldout.detect import (
 from heldout.detect.behaviour import CLAIMING
 from heldout.detect.cohort import cohort_scores
 from heldout.detect.settings import ALPHA
+from heldout.detect.tables import Floats
 from heldout.verdict.claim import Control
 from heldout.verdict.controls.baseline import against_baseline
 from heldout.verdict.controls.behaviour import behaviour_controls
 from heldout.verdict.controls.composition import sweep_cohort
-from heldout.verdict.controls.gain import fit_gains
+from heldout.verdict.controls.gain import fit_gains, spread_about
 from heldout.verdict.controls.orders import adjusted_trend
 from heldout.verdict.controls.structure import trend_within_fields
 from heldout.verdict.model_claims import BASELINE, fires, strongest_of
+
+# Scores that scatter this much more than the cohort's put a clean model's items into the tail.
+WIDER = 1.5
 
 
 def challenge(
@@ -90,12 +96,21 @@ def _baseline(
     )
     corrected = min(1.0, difference.p * len(settings.baselines))
     if corrected <= ALPHA and difference.value * finding.effect.value > 0:
+        if _also_fires(theirs, finding):
+            # What both show is not memory, and how much each makes of the same context differs, too.
+            told = f"{baseline} shows it as well, though less (p = {theirs.p:.2g}); {told}"
+            return Control(name=name, outcome="missing", reason=told)
         return Control(name=name, outcome="passed", reason=told)
     if theirs.p is not None and theirs.p <= ALPHA:
         told = f"{baseline} cannot have seen it and fires too (p = {theirs.p:.2g}); {told}"
     else:
         told = f"not clearly more than in {baseline}; {told}"
     return Control(name=name, outcome="failed", reason=told)
+
+
+def _also_fires(theirs: Finding, finding: Finding) -> bool:
+    same_side = theirs.effect.value * finding.effect.value > 0
+    return theirs.p is not None and theirs.p <= ALPHA and same_side
 
 
 def _pairs(finding: Finding, everything: Sequence[Finding], baseline: str, name: str) -> Control:
@@ -190,7 +205,8 @@ def _cohort(tables: ScoreTables, model: str, settings: Settings) -> list[Control
     flagged = sum(one.flagged for one in swept)
     told = f"flagged in {flagged} of {len(swept)} sub-cohorts"
     stable = flagged == len(swept)
-    fit = next(one for one in fit_gains(scores, models, tail=settings.tail) if one.model == model)
+    fits = fit_gains(scores, models, tail=settings.tail)
+    fit = next(one for one in fits if one.model == model)
     share = (
         f"the gain gap of {fit.gain_gap:.3g} to the cohort's median alone puts {fit.tail_predicted:.1%} of "
         f"the items into the tail, which is {fit.explained:.0%} of it"
@@ -200,4 +216,15 @@ def _cohort(tables: ScoreTables, model: str, settings: Settings) -> list[Control
         Control(
             name="calibration", outcome="passed" if fit.explained < 0.5 else "failed", reason=share
         ),
+        _spread(scores, models, model),
     ]
+
+
+def _spread(scores: Floats, models: Sequence[str], model: str) -> Control:
+    """A model that is only noisier than its cohort has a longer tail on both sides."""
+    own = spread_about(scores, models.index(model))
+    others = [spread_about(scores, row) for row, name in enumerate(models) if name != model]
+    usual = float(np.median(others))
+    ratio = own / usual if usual > 0 else np.inf
+    told = f"below their line its scores scatter {ratio:.2g} times as far as the others' do"
+    return Control(name="spread", outcome="passed" if ratio < WIDER else "missing", reason=told)

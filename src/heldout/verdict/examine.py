@@ -18,6 +18,7 @@ from heldout.detect import (
 )
 from heldout.detect.behaviour import CLAIMING
 from heldout.detect.self_checks import SelfCheck
+from heldout.model.tables import forget_detections
 from heldout.stats.contrast import Contrast
 from heldout.store import Run
 from heldout.verdict.challenge import challenge
@@ -110,6 +111,7 @@ def _inflation(one: Inflation) -> dict[str, Any]:
 def save_examination(run: Run, made: Examination) -> None:
     """Findings and claims join those of other stages; ours replace earlier ones of the same id."""
     with run.writing():
+        forget_detections(run)
         run.write_json("detections.json", made.as_json())
         mine = {
             "findings": [finding.model_dump(mode="json") for finding in made.findings],

@@ -136,7 +136,7 @@ def _sentence(
     if status == "clean":
         return (
             f"No sign in {what} tests that {model} {have} seen {benchmark} ({told}; an effect of "
-            f"{finding.minimum_detectable_effect:.2g} would have shown)."
+            f"{finding.minimum_detectable_effect:.2g} would have shown by itself, before correction)."
         )
     if status == "collapses":
         return f"{model} on {benchmark} looks seen by {what} tests, but so does what cannot be ({told})."

@@ -54,6 +54,14 @@ def fit_gains(scores: Floats, models: list[str], *, tail: float = 100.0) -> list
     return fits
 
 
+def spread_about(scores: Floats, row: int) -> float:
+    """How far below its line one model's harder items lie: noise goes both ways, memory only up."""
+    easiness = _easiness(np.delete(scores, row, axis=0))
+    gain, offset, _ = _line(easiness, scores[row])
+    left = scores[row] - gain * easiness - offset
+    return float(np.median(left) - np.quantile(left, 0.1))
+
+
 def _easiness(others: Floats) -> Floats:
     """The first principal direction over items: what the other models agree on, by their own scale."""
     centred = others - others.mean(axis=1, keepdims=True)
