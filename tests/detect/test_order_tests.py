@@ -101,6 +101,16 @@ def test_a_plan_keeps_clusters_whole_and_within_budget() -> None:
     assert plan_joint(tokens, clusters, budget=10_000_000).shuffles >= plan.shuffles
 
 
+def test_no_order_is_read_twice_and_the_released_one_only_once() -> None:
+    clusters = [str(i // 3) for i in range(60)]
+    plan = plan_joint([20] * 60, clusters, budget=200_000)
+    for shard, blocks in enumerate(plan.shards):
+        assert len(blocks) >= 4
+        orders = [tuple(plan.order(shard, n)) for n in range(plan.shuffles_of(shard))]
+        assert len({*orders, tuple(plan.order(shard, None))}) == len(orders) + 1
+        assert 23 <= len(orders) <= plan.shuffles
+
+
 def test_a_small_budget_leaves_shards_out_and_says_so() -> None:
     clusters, tokens = [str(i // 2) for i in range(400)], [50] * 400
     plan = plan_joint(tokens, clusters, budget=30_000)

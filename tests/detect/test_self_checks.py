@@ -25,6 +25,8 @@ def test_sound_scores_pass() -> None:
 def test_scores_that_cannot_be_trusted_fail_by_name() -> None:
     assert _failed(sum_logprob=pl.lit(float("nan"))) >= {"finite"}
     assert _failed(span_ok=pl.lit(False)) == {"span"}
+    tail = pl.lit(["<|im_end|>", "\n"], pl.List(pl.String))  # of the template, not of the answer
+    assert _failed(tokens=tail) == {"span"}
     assert _failed(sum_logprob=pl.lit(-2.0), n_tokens=pl.lit(1)) == {"variation", "ties"}
     items = planted_scores(0).items
     assert _failed(items=items.with_columns(answer=pl.lit(""))) == {"answers"}

@@ -11,6 +11,7 @@ import pytest
 
 from heldout.errors import InputError
 from heldout.model import read_recorded, save_scores
+from heldout.model.tables import owner
 from heldout.store import Run
 
 ITEMS = ["a", "b", "c"]
@@ -126,3 +127,42 @@ def test_a_second_import_replaces_its_own_models_and_keeps_the_others(tmp_path: 
     assert run.read_table("dropped").num_rows == 2  # not counted twice
     assert run.manifest()["models"]["other"]["dtype"] == "float32"
     assert run.manifest()["models"]["m"]["backend"] == "recorded"
+
+
+def test_losses_are_not_log_probabilities_in_sums_either(tmp_path: Path) -> None:
+    rows = [{"id": name, "sum_logprob": 2.5, "n_tokens": 3, "model": "m"} for name in ITEMS]
+    with pytest.raises(InputError, match=r"row 1: sum_logprob is 2.5, above 0"):
+        read_recorded(_jsonl(tmp_path, rows), ITEMS)
+
+
+def test_what_a_file_says_of_its_instrument_is_part_of_the_identity(tmp_path: Path) -> None:
+    rows = [
+        _row(name, model=model, backend=backend, dtype=dtype)
+        for model, backend, dtype in (("A", "vllm", "float16"), ("B", "transformers", "float32"))
+        for name in ITEMS
+    ]
+    recorded = read_recorded(_jsonl(tmp_path, rows), ITEMS)
+    assert recorded.instruments["A"] == {"backend": "recorded: vllm", "dtype": "float16"}
+    rows[1]["dtype"] = "bfloat16"
+    with pytest.raises(InputError, match=r"row 2: dtype is 'bfloat16', but 'float16' above"):
+        read_recorded(_jsonl(tmp_path, rows), ITEMS)
+    plain = read_recorded(_jsonl(tmp_path, [_row(name) for name in ITEMS]), ITEMS)
+    assert plain.instruments == {"m": {"backend": "recorded"}}
+
+
+def test_rows_left_out_of_one_model_are_not_anothers_whose_name_begins_alike() -> None:
+    assert owner("org/model/7", {"org", "org/model"}) == "org/model"
+    assert owner("org/7", {"org", "org/model"}) == "org"
+    assert owner("else/7", {"org"}) == ""
+
+
+def test_new_scores_withdraw_what_was_said_of_the_old_ones(tmp_path: Path) -> None:
+    run = Run.create(tmp_path / "run", command=["test"])
+    recorded = read_recorded(_jsonl(tmp_path, [_row(name) for name in ITEMS]), ITEMS)
+    with run.writing():
+        save_scores(run, recorded)
+        run.write_json("detections.json", {"claims": [{"id": "order/m"}], "findings": []})
+        run.write_json("claims.json", {"claims": [{"id": "order/m"}, {"id": "overlap/web"}]})
+        save_scores(run, recorded)
+    assert not (run.path / "detections.json").exists()
+    assert run.read_json("claims.json")["claims"] == [{"id": "overlap/web"}]

@@ -230,3 +230,51 @@ def test_a_scanned_run_says_whether_answers_are_likelier_where_the_image_leaked(
     told = made.as_json()["overlap_inflation"]["pmc"][0]
     assert set(told) == {"model", "stratum", "gap", "above_baseline", "standardised"}
     assert not examine(slake, ("top-k-overlap",)).inflation
+
+
+def test_a_baseline_that_shows_the_effect_too_though_less_caps_the_claim() -> None:
+    """Topics in runs help every model that reads on; who makes more of them has not seen more."""
+    tables = planted_scores(2, shared=False)
+    rng = np.random.default_rng(0)
+    rows = []
+    for model, gain in ((TARGET, 1.0), (BASELINE, 0.4)):
+        for shard in range(40):
+            topic = rng.normal(2.0, 0.5)
+            rows.append({"model": model, "shard": shard, "permutation": "canonical",
+                         "logprob": -100.0 + gain * topic + 0.2 * rng.normal()})  # fmt: skip
+            rows += [
+                {"model": model, "shard": shard, "permutation": str(n),
+                 "logprob": -100.0 + 0.2 * rng.normal()}
+                for n in range(8)
+            ]  # fmt: skip
+    joint = pl.DataFrame(rows, schema_overrides={"shard": pl.Int32})
+    claim = _claim(replace(tables, order_joint=joint), ("order-joint",), "order/target")
+    assert claim.status == "qualified"
+    assert f"{BASELINE} shows it as well, though less" in claim.why
+
+
+def test_a_model_that_is_only_noisier_than_its_cohort_does_not_survive() -> None:
+    tables = planted_scores(3)
+    rng = np.random.default_rng(1)
+    ease = rng.normal(0, 100, len(tables.items))
+    frames = []
+    for model in tables.models:
+        noise = rng.normal(0, 150 if model == TARGET else 10, len(ease))
+        mine = tables.scores.filter(pl.col("model") == model)
+        mine = tables.items.select("benchmark_id").join(mine, on="benchmark_id", how="left")
+        frames.append(mine.with_columns(
+            sum_logprob=pl.Series(ease + noise - 1000.0), n_tokens=pl.lit(1, pl.Int32),
+            logprobs=pl.lit([], pl.List(pl.Float64)), mu=pl.lit([], pl.List(pl.Float64)),
+            sigma=pl.lit([], pl.List(pl.Float64)), tokens=pl.lit([], pl.List(pl.String)),
+        ).select(tables.scores.columns))  # fmt: skip
+    noisy = replace(tables, scores=pl.concat(frames))
+    claim = _claim(noisy, ("tail-enrichment",), f"cohort/{TARGET}", tail=100.0)
+    assert claim.status == "qualified"
+    spread = next(one for one in claim.controls if one.name == "spread")
+    assert spread.outcome == "missing" and "times as far" in spread.reason
+
+
+def test_no_tail_anywhere_is_not_testable_rather_than_clean() -> None:
+    claim = _claim(planted_scores(2), ("tail-enrichment",), f"cohort/{TARGET}", tail=1e6)
+    assert claim.status == "not testable"
+    assert "nothing could have shown" in claim.why

@@ -174,7 +174,11 @@ def test_a_killed_run_goes_on_where_it_was(
     time.sleep(0.1)  # a request that was on its way
     before = server.asked("killed")
     assert before < 3 + 24
+    (pending,) = Run.open(tmp_path / "run").manifest()["models"]["tiny-text"]["self_checks"]
+    assert not pending["passed"] and "not finished" in pending["reason"]
     told(*command)
+    kept = Run.open(tmp_path / "run").manifest()["models"]["tiny-text"]["self_checks"]
+    assert "ablation" not in {check["name"] for check in kept}
     # Without pictures an item is checked with another question alone.
     assert server.asked("killed") - before == 3 + (24 - 16) + 24
     assert scores(tmp_path / "run").height == 24
