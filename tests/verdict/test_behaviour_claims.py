@@ -94,6 +94,16 @@ def test_a_drop_made_of_unreadable_replies_does_not_survive() -> None:
     assert _outcome(claim, "unreadable") == "failed"
 
 
+def test_twins_without_their_options_leave_the_place_open() -> None:
+    tables = planted_answers(2, dose=2.0)
+    assert tables.answers is not None
+    empty = pl.lit([], dtype=pl.List(pl.String))
+    bare = pl.when(pl.col("variant") == "twin").then(empty).otherwise("options").alias("options")
+    claim = _claim(replace(tables, answers=tables.answers.with_columns(bare)), BASELINE)
+    assert claim.status == "qualified"
+    assert _outcome(claim, "place") == "missing"
+
+
 def test_forms_nobody_asked_about_make_no_claims() -> None:
     tables = planted_answers(2)
     assert tables.answers is not None
