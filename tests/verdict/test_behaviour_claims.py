@@ -52,6 +52,17 @@ def test_twins_that_are_wrong_make_everybody_drop_and_the_claim_goes() -> None:
     assert _claim(tables, BASELINE).status == "clean"
 
 
+def test_a_reference_that_drops_as_much_makes_the_claim_collapse() -> None:
+    tables = planted_answers(2, dose=2.0)
+    assert tables.answers is not None
+    copy = tables.answers.filter(pl.col("model") == TARGET).with_columns(
+        pl.lit("clean?").alias("model")
+    )
+    claim = _claim(replace(tables, answers=pl.concat([tables.answers, copy])), "clean?", BASELINE)
+    assert claim.status == "collapses"
+    assert "clean? cannot have seen it and fires too" in claim.why
+
+
 def test_a_smaller_gain_than_one_reference_has_is_only_qualified() -> None:
     tables = planted_answers(4, dose=0.7, easier=1.5, clusters=150)
     claim = _claim(tables, BASELINE)
