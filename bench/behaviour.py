@@ -20,6 +20,7 @@ from heldout.stats.size import binomial_band
 from heldout.verdict import examine
 
 ALPHA = 0.05
+TOGETHER = 1.0  # one picture for all its questions: a twin that came out badly fails them all
 DOSES = (0.0, 0.25, 0.5, 1.0, 2.0, 4.0)
 NAMES = [name for name, one in detectors().items() if one.needs == "answers"]
 OWN = replace(ASKED, baselines=())
@@ -32,11 +33,11 @@ def calibrate(cells: int, permutations: int) -> None:
     alarms: Counter[tuple[str, str]] = Counter()
     tested: Counter[tuple[str, str]] = Counter()
     for cell in range(cells):
-        even = planted_answers(cell, skewed=False)
-        skewed = planted_answers(cell, easier=1.0)
+        even = planted_answers(cell, skewed=False, together=TOGETHER)
+        skewed = planted_answers(cell, easier=1.0, together=TOGETHER)
         for name in NAMES:
             # Twins change the place of the answer: where a release prefers one, only references help.
-            own = even if name == "twin-drop" else planted_answers(cell)
+            own = even if name == "twin-drop" else planted_answers(cell, together=TOGETHER)
             _count(name, "own", own, replace(OWN, seed=cell), permutations, alarms, tested)
             _count(
                 name, "references", skewed, replace(ASKED, seed=cell), permutations, alarms, tested
@@ -83,7 +84,7 @@ def _count(
         tested[name, "sign"] += 1
         alarms[name, "sign"] += found.statistic.value < 0
     if how == "own" and name == "twin-drop":
-        skewed = planted_answers(settings.seed)
+        skewed = planted_answers(settings.seed, together=TOGETHER)
         other = target_finding(detectors()[name], skewed, chosen)
         for kind, p in (("skew", other.p), ("place", other.details["place_taken_out"]["p"])):
             tested[name, kind] += 1
@@ -150,11 +151,16 @@ def audit_published(shared: Path) -> None:
             + f" | {status[0]} | {'is the reference' if row.model == reference else status[1]} |"
         )
     other = made[clean["LLaVA"], True][clean["Qwen2"]]
-    print(f"\nclean Qwen2-VL against clean LLaVA: {100 * other[0].effect.value:+.1f} points of drop, "
-          f"p = {other[0].p:.1g}, {other[1]}")  # fmt: skip
-    least = extremes(187, 178)
-    print(f"Δ = -1.82 (9 of 495) at clean LLaVA's rate: McNemar p from {least.p_agreeing.exact:.1g} to "
-          f"{least.p_opposed.exact:.2g}")  # fmt: skip
+    print(
+        f"\nclean Qwen2-VL against clean LLaVA: {100 * other[0].effect.value:+.1f} points of drop, "
+        f"p = {other[0].p:.1g} where forms agree, z ≥ {least_z(other[0].effect.value):.1f} at worst; "
+        f"{other[1]}"
+    )
+    least, gap = extremes(187, 178), -(9 + 156) / 495
+    print(
+        f"Δ = -1.82 (9 of 495) at clean LLaVA's rate: McNemar p from {least.p_agreeing.exact:.1g} to "
+        f"{least.p_opposed.exact:.2g}; against clean LLaVA {100 * gap:+.1f}, z ≥ {least_z(gap):.1f}"
+    )
 
 
 def _twin_findings(tables: ScoreTables, reference: str | None) -> dict[str, tuple[Finding, str]]:

@@ -52,6 +52,17 @@ def test_twins_that_are_wrong_make_everybody_drop_and_the_claim_goes() -> None:
     assert _claim(tables, BASELINE).status == "clean"
 
 
+def test_a_reference_that_drops_as_much_makes_the_claim_collapse() -> None:
+    tables = planted_answers(2, dose=2.0)
+    assert tables.answers is not None
+    copy = tables.answers.filter(pl.col("model") == TARGET).with_columns(
+        pl.lit("clean?").alias("model")
+    )
+    claim = _claim(replace(tables, answers=pl.concat([tables.answers, copy])), "clean?", BASELINE)
+    assert claim.status == "collapses"
+    assert "clean? cannot have seen it and fires too" in claim.why
+
+
 def test_a_smaller_gain_than_one_reference_has_is_only_qualified() -> None:
     tables = planted_answers(4, dose=0.7, easier=1.5, clusters=150)
     claim = _claim(tables, BASELINE)
@@ -92,6 +103,16 @@ def test_a_drop_made_of_unreadable_replies_does_not_survive() -> None:
     claim = _claim(replace(tables, answers=broken), BASELINE)
     assert claim.status == "qualified"
     assert _outcome(claim, "unreadable") == "failed"
+
+
+def test_twins_without_their_options_leave_the_place_open() -> None:
+    tables = planted_answers(2, dose=2.0)
+    assert tables.answers is not None
+    empty = pl.lit([], dtype=pl.List(pl.String))
+    bare = pl.when(pl.col("variant") == "twin").then(empty).otherwise("options").alias("options")
+    claim = _claim(replace(tables, answers=tables.answers.with_columns(bare)), BASELINE)
+    assert claim.status == "qualified"
+    assert _outcome(claim, "place") == "missing"
 
 
 def test_forms_nobody_asked_about_make_no_claims() -> None:

@@ -3,8 +3,10 @@
 Images are easy or hard for all their questions, for all models and for each on its own; every model likes
 the first option, and the release puts the right one there most often. ``dose`` is how often the target
 has seen the benchmark: of the items it remembers it gives the released answer whatever it is asked, in the
-released letter or word. At dose 0 every detector's null hypothesis is true; ``easier`` makes twins and
-confused choices easier for everybody, which is nobody's memory. ``skewed`` is what the release does.
+released letter or word. At dose 0 every detector's null hypothesis is true, but for twin-drop without
+references where the release is skewed: a twin moves the answer. ``easier`` makes twins and confused choices
+easier for everybody, which is nobody's memory. ``skewed`` is what the release does,
+``together`` how much a form (a twin's picture) suits all questions about an image or none.
 """
 
 from __future__ import annotations
@@ -42,6 +44,7 @@ def planted_answers(
     easier: float = 0.0,
     unparsed: float = 0.0,
     skewed: bool = True,
+    together: float = 0.4,
 ) -> ScoreTables:
     rng = np.random.default_rng([seed, 78])
     codes = np.repeat(np.arange(clusters), rng.integers(1, 9, clusters))
@@ -65,7 +68,7 @@ def planted_answers(
             model: str = model,
         ) -> None:
             """``memory``: the chance that an item that is remembered is answered right by it."""
-            own = level + ease + 0.4 * rng.normal(size=clusters)[codes]
+            own = level + ease + together * rng.normal(size=clusters)[codes]
             right = rng.random(n) < 1.0 / (1.0 + np.exp(-own))
             right = np.where(rng.random(n) < FAVOURITE, place == 0, right)
             right = np.where(known, rng.random(n) < memory, right)

@@ -125,6 +125,7 @@ def _details(probe: Probe, found: Measured, settings: Settings) -> dict[str, Any
         "own": told(found.raw, own),
         "plain": told(found.plain, own),
         "place_taken_out": told(found.main_placed, own or found.above is not None),
+        "options": bool((found.arms.rows["place"] != "open").any()),
         "table": named,
         "mcnemar": {
             "exact": exact.exact,

@@ -101,7 +101,11 @@ def _place(finding: Finding) -> list[Control]:
     """Does it stay when what a favourite place explains is taken out?"""
     placed = finding.details["place_taken_out"]
     if placed is None or placed["p"] is None:
-        return []
+        reason = "it is not recorded for both forms, or never differs between items"
+        missing = Control(
+            name=PLACE, outcome="missing", reason=f"where the right option stood: {reason}"
+        )
+        return [missing] if finding.details["options"] else []
     same = placed["direction"] == finding.direction
     reason = f"with the place taken out the difference is {_told(placed)}, p = {placed['p']:.2g}"
     return [Control(name=PLACE, outcome="passed" if same else "failed", reason=reason)]
