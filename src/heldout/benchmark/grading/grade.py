@@ -15,8 +15,8 @@ __all__ = ["OUTCOMES", "Grade", "grade", "letter"]
 _REFUSAL = re.compile(
     r"\b(?:i(?:'m| am)(?: very| really)? sorry\b|i apologi[sz]e|as an ai\b|as a(?:n ai)? language model"
     r"|i(?:'m| am) (?:unable|not able|not allowed|not permitted) to"
-    r"|i (?:cannot|can't|can not|won't|will not) (?:help|assist|answer|provide|identify|determine|see|view|analy[sz]e|comply|give"
-    r"|recognize|process|access|interpret|make|diagnose|offer)\b"
+    r"|i (?:cannot|can't|can not|won't|will not) (?:help|assist|answer|provide|identify|determine"
+    r"|see|view|analy[sz]e|comply|give|recognize|process|access|interpret|make|diagnose|offer)\b"
     r"|(?:it is|it's) not possible to (?:determine|answer|tell|say)|no image (?:was|is|has been)? ?"
     r"(?:provided|attached|visible)|(?:please|could you) (?:provide|upload|share|attach))",
     re.IGNORECASE,
