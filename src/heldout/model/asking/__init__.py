@@ -2,9 +2,9 @@
 
 from heldout.model.asking.plan import Variant, parse_variants
 from heldout.model.asking.question import Question
-from heldout.model.asking.reply import Asker, Reply
 from heldout.model.asking.template import TEMPLATE, write
 from heldout.model.asking.variants import Asked, expand
+from heldout.model.reply import Asker, Reply
 
 __all__ = [
     "TEMPLATE",
