@@ -228,7 +228,10 @@ def _tell(made: list[Asking], out: Path, prices: tuple[float, float] | None, as_
 
 def _show(one: Asking, cost: float | None) -> None:
     screen = console()
-    told = f"{one.asked:,} asked, {one.reused:,} known already, {one.dropped:,} left out"
+    told = (
+        f"{one.asked:,} asked, {one.reused:,} answered before or by the same prompt, "
+        f"{one.dropped:,} left out"
+    )
     if one.prompt_tokens or one.reply_tokens:
         told += f"; {one.prompt_tokens:,} tokens read, {one.reply_tokens:,} written"
     if cost is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -32,6 +32,10 @@ class Reply:
     reply_tokens: int | None = None
     choice_logprobs: tuple[float | None, ...] = ()
 
+    def __post_init__(self) -> None:
+        # Half of a surrogate pair, as a cut emoji leaves it, is no text that a table can hold.
+        object.__setattr__(self, "text", self.text.encode("utf-8", "replace").decode())
+
 
 class Asker(Protocol):
     """A backend. ``identity`` is everything a reply depends on besides the prompt."""
@@ -41,7 +45,7 @@ class Asker(Protocol):
 
     def ask(
         self, prompts: Iterable[Prompt], keep: Callable[[Reply], None]
-    ) -> Iterator[Reply | Dropped]:
+    ) -> Generator[Reply | Dropped, None, None]:
         """One answer per prompt, in any order. ``keep`` gets every reply the moment it is there, from
         whatever thread, before anything else can go wrong."""
         ...

@@ -40,6 +40,14 @@ def test_items_on_one_picture_widen_the_interval() -> None:
     assert together.high - together.low > 3 * (apart.high - apart.low)
 
 
+def test_variants_stand_in_an_order_people_expect() -> None:
+    names = ["twin", "rotation-10", "rotation-9", "no-image", "original"]
+    found = summarise([row("a", name, "right") for name in names], {})
+    assert [one.name for one in found.variants] == [
+        "original", "no-image", "rotation-9", "rotation-10", "twin",
+    ]  # fmt: skip
+
+
 def test_without_rotations_there_is_no_circular_accuracy() -> None:
     found = summarise([row("a", "original", "right")], {})
     assert found.circular is None and found.vanilla is None and found.without_rotations == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import hashlib
 import json
@@ -63,12 +64,14 @@ def ask_questions(
         progress(title, len(prompts), "questions", done=done, disabled=quiet) as step,
     ):
         try:
-            for given in asker.ask(open_prompts(), keep):
-                step()
-                if isinstance(given, Reply):
-                    made.fresh.append(given)
-                else:
-                    lost[keys[given.id]] = given
+            # Closed before the journal, whatever happens here: replies under way are still kept.
+            with contextlib.closing(asker.ask(open_prompts(), keep)) as given:
+                for one in given:
+                    step()
+                    if isinstance(one, Reply):
+                        made.fresh.append(one)
+                    else:
+                        lost[keys[one.id]] = one
         except InputError as error:
             made.ended = error
     for question in questions:

@@ -62,13 +62,23 @@ def summarise(rows: Sequence[Mapping[str, Any]], clusters: Mapping[str, str]) ->
             counts[name] = len(row["options"])
         if row["draw"] == 0 and (variant == "original" or variant.startswith(_ROTATION)):
             outcomes[name][variant] = row["outcome"] == "right"
-    listed = [_accuracy(name, found, clusters) for name, found in by_variant.items()]
+    listed = [
+        _accuracy(name, by_variant[name], clusters) for name in sorted(by_variant, key=_place)
+    ]
     turned = [name for name, count in counts.items() if _whole(outcomes[name], count)]
     vanilla = circular = None
     if turned:
         vanilla = _rate("vanilla", [(n, outcomes[n]["original"]) for n in turned], clusters)
         circular = _rate("circular", [(n, all(outcomes[n].values())) for n in turned], clusters)
     return Summary(tuple(listed), vanilla, circular, len(counts) - len(turned))
+
+
+def _place(variant: str) -> tuple[bool, str, int]:
+    """The original first, then by kind, and rotation-10 after rotation-9."""
+    kind, _, number = variant.rpartition("-")
+    if number.isdecimal():
+        return True, kind, int(number)
+    return variant != "original", variant, 0
 
 
 def _whole(found: Mapping[str, bool], count: int) -> bool:

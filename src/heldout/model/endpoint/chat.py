@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -66,7 +66,7 @@ class ChatEndpoint:
 
     def ask(
         self, prompts: Iterable[Prompt], keep: Callable[[Reply], None]
-    ) -> Iterator[Reply | Dropped]:
+    ) -> Generator[Reply | Dropped, None, None]:
         def one(prompt: Prompt) -> Reply | Dropped:
             given = self._ask(prompt)
             if isinstance(given, Reply):

@@ -7,7 +7,7 @@ so that no padding ever stands between a prompt and its reply: batching changes 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -61,7 +61,7 @@ class LocalAsker:
 
     def ask(
         self, prompts: Iterable[Prompt], keep: Callable[[Reply], None]
-    ) -> Iterator[Reply | Dropped]:
+    ) -> Generator[Reply | Dropped, None, None]:
         letters: dict[str, int] = {}
 
         def requests() -> Iterator[Any]:
