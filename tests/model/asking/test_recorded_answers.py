@@ -183,6 +183,17 @@ def test_a_table_of_ones_own(benchmark: Benchmark, tmp_path: Path) -> None:
     }  # fmt: skip
 
 
+def test_rotated_rows_find_their_item_among_many(tmp_path: Path) -> None:
+    many = Benchmark("many", tuple(
+        Example(str(n), (), f"{n}?", ORGANS, ORGANS[n % 4], n % 4) for n in (4, 14, 114)
+    ))  # fmt: skip
+    path = tmp_path / "q.csv"
+    path.write_text("index,A,B,C,D,prediction\n3000114,spleen,liver,heart,left lung,B\n")
+    question, reply = read_answers(path, many)["q"].pairs[0]
+    assert (question.benchmark_id, question.variant, question.gold) == ("114", "rotation-3", "D")
+    assert reply.text == "B"
+
+
 def test_two_answers_to_one_question_are_refused(benchmark: Benchmark, tmp_path: Path) -> None:
     path = tmp_path / "twice.csv"
     path.write_text("id,prediction\n0,A\n0,B\n")

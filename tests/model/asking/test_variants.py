@@ -85,6 +85,18 @@ def test_confused_choices_are_right_answers_of_other_clusters(benchmark: Benchma
     assert {one.reason for one in few.dropped} == {"too few other answers"}
 
 
+def test_confused_choices_do_not_come_from_the_same_picture(benchmark: Benchmark) -> None:
+    shared = [Example(e.id, benchmark.examples[n // 6].images, e.question, e.options, e.answer, e.answer_index)
+              for n, e in enumerate(benchmark)]  # fmt: skip
+    made = by_variant(
+        asked(Benchmark("two", tuple(shared)), "confused-choices"), "confused-choices"
+    )
+    halves = [{e.answer for e in shared[:6]}, {e.answer for e in shared[6:]}]
+    for number, question in enumerate(made):
+        own = halves[number // 6] & set(question.options)
+        assert own == {shared[number].answer}
+
+
 def test_ablations_and_the_identical_template(benchmark: Benchmark) -> None:
     made = asked(benchmark, "no-image,no-question")
     whole, blind, deaf = made.questions[:3]
