@@ -8,6 +8,7 @@ import typer
 
 from heldout import __version__
 from heldout.cli import (
+    ask,
     check,
     demo,
     detect,
@@ -42,6 +43,7 @@ app.command("gate", epilog=gate.EXAMPLE)(gate.gate_command)
 app.command("impact", epilog=impact.EXAMPLE)(impact.impact_command)
 app.command("demo", epilog=demo.EXAMPLE)(demo.demo_command)
 app.command("score", epilog=score.EXAMPLE)(score.score_command)
+app.command("ask", epilog=ask.EXAMPLE)(ask.ask_command)
 app.command("detect", epilog=detect.EXAMPLE)(detect.detect_command)
 lab.app.command("confound", epilog=lab_confound.EXAMPLE)(lab_confound.confound_command)
 app.add_typer(lab.app, name="lab")

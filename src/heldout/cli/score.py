@@ -154,7 +154,7 @@ def score_command(
     connection = None
     if endpoint is not None:
         connection = Connection(
-            endpoint, api_key=key_from(api_key_env), timeout=timeout, pace=Pace(_per_second(rate))
+            endpoint, api_key=key_from(api_key_env), timeout=timeout, pace=Pace(per_second(rate))
         )
     run = Run.create(out, seed=seed)
     identify(benchmark, quiet=as_json)
@@ -178,7 +178,7 @@ def score_command(
                 scorer, called = server, name or server.model
             else:
                 assert model is not None
-                scorer, called = _local(model, local), name or _short(model)
+                scorer, called = _local(model, local), name or short_name(model)
             made = [
                 score_benchmark(
                     benchmark,
@@ -219,7 +219,7 @@ def _parity(
     return {**found.as_json(), "folder": folder}
 
 
-def _short(model: str) -> str:
+def short_name(model: str) -> str:
     """A folder is called by its own name, a hub model by its whole one."""
     return Path(model).resolve().name if Path(model).is_dir() else model
 
@@ -233,7 +233,7 @@ def key_from(variable: str | None) -> str | None:
     return value
 
 
-def _per_second(text: str | None) -> float | None:
+def per_second(text: str | None) -> float | None:
     if text is None:
         return None
     match = re.fullmatch(r"(\d+(?:\.\d+)?)(?:/(s|m|h))?", text.strip())

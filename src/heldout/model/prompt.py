@@ -49,12 +49,12 @@ def _request(
 ) -> Request:
     pictures = example.images if with_image else ()
     question = (example.question or "") if with_question else ""
-    parts: list[ImageRef | Text] = _placed(question, pictures)
+    parts: list[ImageRef | Text] = placed(question, pictures)
     parts.append(Text((target or "").strip(), scored=True))
     return Request(identifier, tuple(parts))
 
 
-def _placed(question: str, pictures: tuple[ImageRef, ...]) -> list[ImageRef | Text]:
+def placed(question: str, pictures: tuple[ImageRef, ...]) -> list[ImageRef | Text]:
     """Pictures where the question marks them, if it marks every one; else before it, in their order."""
     question = question.strip()
     places = list(_MARKER.finditer(question))

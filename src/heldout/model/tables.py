@@ -12,7 +12,7 @@ from heldout.errors import InputError
 from heldout.store import Dropped, Run, dropped_table, make_table
 
 #: stages whose dropped rows are about a model; what is scanned anew does not touch them
-STAGES = ("score", "options", "order-joint", "order-neighbour")
+STAGES = ("score", "options", "order-joint", "order-neighbour", "ask")
 #: what makes two scores incomparable; a run holds one of each per model
 IDENTITY = ("backend", "revision", "dtype", "template")
 

@@ -40,15 +40,7 @@ class Capabilities:
 
 
 def probe(connection: Connection, model: str | None) -> Capabilities:
-    served, server = _served(connection)
-    named = model or (served[0] if len(served) == 1 else None)
-    if named is None:
-        told = f"it serves {', '.join(served)}" if served else "it does not say what it serves"
-        raise InputError(f"{connection.url}: name the model with --model; {told}")
-    if served and named not in served:
-        raise InputError(
-            f"{connection.url} does not serve '{named}'; it serves {', '.join(served)}"
-        )
+    named, served, server = named_model(connection, model)
     ratio = _LETTERS_PER_TOKEN
 
     def chat() -> Told:
@@ -71,6 +63,20 @@ def probe(connection: Connection, model: str | None) -> Capabilities:
     if echoed.works and prompt is not None:
         ratio = max(1.0, len(_DOCUMENT) / max(1, len(prompt.tokens) - 1))
     return Capabilities(named, served, server, asked[0], images, echoed, ratio)
+
+
+def named_model(connection: Connection, model: str | None) -> tuple[str, tuple[str, ...], str]:
+    """The model to ask, all that are served, and who serves them."""
+    served, server = _served(connection)
+    named = model or (served[0] if len(served) == 1 else None)
+    if named is None:
+        told = f"it serves {', '.join(served)}" if served else "it does not say what it serves"
+        raise InputError(f"{connection.url}: name the model with --model; {told}")
+    if served and named not in served:
+        raise InputError(
+            f"{connection.url} does not serve '{named}'; it serves {', '.join(served)}"
+        )
+    return named, served, server
 
 
 def _served(connection: Connection) -> tuple[tuple[str, ...], str]:

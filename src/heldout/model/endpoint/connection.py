@@ -25,6 +25,10 @@ class EndpointError(InputError):
     """The endpoint is gone, or refuses us altogether: no request can be answered."""
 
 
+class TimedOutError(EndpointError):
+    """The last of all attempts took too long: the server may be gone, or this one request too much."""
+
+
 class RefusedError(Exception):
     """This one request was answered with an error. ``status`` 0: with something that is no answer."""
 
@@ -64,10 +68,10 @@ class Connection:
         return self._asked(path, json.dumps(body).encode())
 
     def _asked(self, path: str, body: bytes | None) -> Any:
-        problem = ""
+        problem, slow = "", False
         for attempt in range(self.backoff.attempts):
             self.pace.wait()
-            retry_after = None
+            retry_after, slow = None, False
             try:
                 return _parsed(self._once(path, body))
             except urllib.error.HTTPError as error:
@@ -81,11 +85,12 @@ class Connection:
                     raise RefusedError(error.code, told) from error
             except (OSError, http.client.HTTPException) as error:  # refused, reset, cut or too slow
                 problem = self._without_key(str(getattr(error, "reason", error)) or repr(error))
+                slow = isinstance(getattr(error, "reason", error), TimeoutError)
             if attempt + 1 < self.backoff.attempts:
                 time.sleep(self.backoff.seconds(attempt, retry_after))
-        raise EndpointError(
+        raise (TimedOutError if slow else EndpointError)(
             f"{self.url}{path} did not answer in {self.backoff.attempts} attempts ({problem}). Is the "
-            f"server still running? What was scored is kept: run the same command to go on"
+            f"server still running? What was answered is kept: run the same command to go on"
         )
 
     def _once(self, path: str, body: bytes | None) -> bytes:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from heldout.errors import InputError
@@ -14,6 +13,7 @@ from heldout.model.endpoint.align import bare, ending, spell
 from heldout.model.endpoint.capabilities import Capabilities, probe
 from heldout.model.endpoint.connection import Connection, EndpointError, RefusedError
 from heldout.model.endpoint.message import chat_body, completion_body, document
+from heldout.model.endpoint.parallel import in_parallel
 from heldout.model.endpoint.read import Told, read_chat, read_completion
 from heldout.model.prompt import TEMPLATE
 from heldout.model.request import Request, Score, Text
@@ -83,24 +83,7 @@ class Endpoint:
 
     def score(self, requests: Iterable[Request]) -> Iterator[Score | Dropped]:
         """As many at once as ``concurrency``; what is answered before the server dies is still given."""
-        pending: set[Future[Score | Dropped]] = set()
-        ended: EndpointError | None = None
-        with ThreadPoolExecutor(self.concurrency) as pool:
-            try:
-                for request in requests:
-                    pending.add(pool.submit(self.ask, request))
-                    while len(pending) >= 2 * self.concurrency and ended is None:
-                        done, pending = wait(pending, return_when=FIRST_COMPLETED)
-                        ended = yield from _given(done)
-                    if ended is not None:
-                        break
-                if ended is not None:
-                    pending = {one for one in pending if not one.cancel()}
-                last = yield from _given(wait(pending).done)
-            finally:
-                pool.shutdown(wait=False, cancel_futures=True)
-        if (error := ended or last) is not None:
-            raise error
+        yield from in_parallel(self.ask, requests, self.concurrency)
 
     def ask(self, request: Request) -> Score | Dropped:
         try:
@@ -153,19 +136,6 @@ class Endpoint:
             )
         reason = FAILED if broken else "refused by the endpoint"
         return Dropped(STAGE, request.id, reason, f"status {refused.status}: {refused.told}")
-
-
-def _given(
-    done: Iterable[Future[Score | Dropped]],
-) -> Generator[Score | Dropped, None, EndpointError | None]:
-    """What the finished ones gave; returns the error that ends everything, if one of them met it."""
-    ended: EndpointError | None = None
-    for one in done:
-        try:
-            yield one.result()
-        except EndpointError as error:
-            ended = error
-    return ended
 
 
 def read_score(request: Request, told: Told, text: str) -> Score | Dropped:

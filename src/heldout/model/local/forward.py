@@ -69,7 +69,9 @@ class Forward:
         deltas = getattr(self._model.base_model, "rope_deltas", None)
         if deltas is None:
             deltas = getattr(getattr(self._model, "model", None), "rope_deltas", None)
-        shift = int(deltas.flatten()[0]) if deltas is not None and features.tensors else None
+        shift = None
+        if deltas is not None:  # without a picture they are those of an earlier one
+            shift = int(deltas.flatten()[0]) if features.tensors else 0
         return Prefix(cache, len(ids), shift)
 
     def after(self, prefix: Prefix, rows: Sequence[Row]) -> Any:
@@ -87,6 +89,42 @@ class Forward:
         cache = _spread(prefix.cache, len(rows))
         with torch.inference_mode(), self._gathering(wanted) as taken:
             return taken(self._reader(**inputs, past_key_values=cache, use_cache=True).logits)
+
+    @property
+    def stops(self) -> tuple[int, ...]:
+        """Tokens that end a reply, as the checkpoint's generation settings name them."""
+        told = getattr(self._model.generation_config, "eos_token_id", None)
+        return tuple(told) if isinstance(told, list | tuple) else () if told is None else (told,)
+
+    def spread(self, prefix: Prefix, rows: int) -> Any:
+        """A cache of ``rows`` replies that begin with the prefix; ``step`` writes into it."""
+        return _spread(prefix.cache, rows)
+
+    def step(self, cache: Any, rows: Sequence[Sequence[int]], start: int, shift: int | None) -> Any:
+        """Logits after the next tokens of every row, all of one length, that stand from ``start`` on."""
+        import torch
+
+        width = len(rows[0])
+        inputs: dict[str, Any] = {"input_ids": self._padded(rows, self._pad)}
+        if shift is not None:
+            begin = start + shift
+            places = torch.arange(begin, begin + width, device=self._model.device)
+            inputs["position_ids"] = places.expand(3, len(rows), width)
+        wanted = [(number, width - 1) for number in range(len(rows))]
+        with torch.inference_mode(), self._gathering(wanted) as taken:
+            return taken(self._reader(**inputs, past_key_values=cache, use_cache=True).logits)
+
+    def generate(self, row: Row, features: Features, most: int) -> Any:
+        """One row by the model's own generation, greedily, with the logits of every step."""
+        import torch
+
+        inputs = self._text_inputs([row], features)
+        inputs |= {name: self._placed(value) for name, value in features.tensors.items()}
+        with torch.inference_mode():
+            return self._model.generate(
+                **inputs, max_new_tokens=most, do_sample=False, num_beams=1,
+                repetition_penalty=1.0, output_logits=True, return_dict_in_generate=True,
+            )  # fmt: skip
 
     def _text_inputs(self, rows: Sequence[Row], features: Features) -> dict[str, Any]:
         import torch

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from heldout.image import ImageError
+from heldout.model.local.answering import LocalAsker, Parts
 from heldout.model.local.batches import Numbered, batches, common_prefix, halving
 from heldout.model.local.family import family_of, image_token_id
 from heldout.model.local.forward import Forward
@@ -90,6 +91,15 @@ class LocalModel:
             trust_remote_code=trust_remote_code,
         )
         return cls(loaded, name, batch_tokens=batch_tokens, sharing=sharing)
+
+    def asker(self, max_new_tokens: int, *, logprobs: bool = False) -> LocalAsker:
+        """The same model, asked for replies instead of scores."""
+        parts = Parts(
+            self._identity, self._family, self._writer, self._layout, self._forward,
+            self._tokenizer, self._image_id, self._context, self._batch_tokens, self._sharing,
+            self._replies,
+        )  # fmt: skip
+        return LocalAsker(parts, max_new_tokens, logprobs=logprobs)
 
     @property
     def identity(self) -> Mapping[str, str]:

@@ -65,8 +65,14 @@ class Writer:
             return self._turn(request)
         return self._document(request)
 
-    def _check(self, request: Request) -> None:
-        if not request.target.strip():
+    def write_prompt(self, request: Request) -> Written:
+        """A user's turn that waits for its reply."""
+        self._check(request, answered=False)
+        shown = request.content
+        return Written(self._chatted(shown) if self._chat else self._plain(shown), "", ())
+
+    def _check(self, request: Request, *, answered: bool = True) -> None:
+        if answered and not request.target.strip():
             raise UnwritableError("nothing to score", "the answer is empty")
         pictures = len(request.images)
         if self._family.needs_picture and not pictures:

@@ -1,0 +1,173 @@
+"""Ask one model about one benchmark into a run folder: answers by variant, and how good they are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from heldout.audit.scoring import prepare_run, stage_folder
+from heldout.benchmark import Benchmark, read_benchmark
+from heldout.errors import InputError
+from heldout.image import Digests, ImageError, ImageRef, byte_digest
+from heldout.model.asking import Asker, Variant, expand, parse_variants
+from heldout.model.asking.journal import Journal
+from heldout.model.asking.recorded import read_answers
+from heldout.model.asking.rows import answer_row, replace_left_out, replace_variants
+from heldout.model.asking.stage import ask_questions
+from heldout.model.asking.summary import Summary, summarise
+from heldout.model.asking.template import template_name
+from heldout.model.item_scores import by_picture
+from heldout.model.tables import claim_model
+from heldout.store import Run
+
+
+@dataclass(frozen=True)
+class AskingPlan:
+    """``tolerance``: relative error that a number may have. ``limit``: only the first items."""
+
+    variants: Sequence[Variant]
+    thought: bool = False
+    tolerance: float = 0.0
+    limit: int | None = None
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class Asking:
+    """What came of it. Tokens are of what this command asked; ``reused`` were asked before."""
+
+    model: str
+    summary: Summary
+    asked: int
+    reused: int
+    dropped: int
+    prompt_tokens: int = 0
+    reply_tokens: int = 0
+
+    def as_json(self) -> dict[str, Any]:
+        return {**vars(self), "summary": self.summary.as_json()}
+
+
+def default_variants(benchmark: Benchmark) -> list[Variant]:
+    """Vanilla and circular accuracy together, where there is something to rotate."""
+    some = any(len(example.options) > 1 for example in benchmark)
+    return parse_variants("rotation-all" if some else "original")
+
+
+def read_twins(variants: Sequence[Variant], benchmark: Benchmark) -> dict[str, Benchmark]:
+    found = {}
+    for variant in variants:
+        if variant.name.startswith("twin"):
+            found[variant.name] = read_benchmark(variant.source)
+            mine = {example.id for example in benchmark}
+            if not any(example.id in mine for example in found[variant.name]):
+                theirs = ", ".join(example.id for example in found[variant.name].examples[:3])
+                raise InputError(
+                    f"--variants {variant.name}={variant.source}: no item has the id of an item of "
+                    f"{benchmark.name}. Twins are paired by id; theirs are like {theirs}"
+                )
+    return found
+
+
+def ask_benchmark(
+    benchmark: Benchmark,
+    asker: Asker,
+    run: Run,
+    model: str,
+    plan: AskingPlan,
+    twins: Mapping[str, Benchmark],
+    *,
+    quiet: bool = False,
+) -> Asking:
+    """Call inside run.writing()."""
+    prepare_run(benchmark, run)
+    claim_model(run, model, asker.identity)
+    chosen = benchmark.examples[: plan.limit]
+    examples = [one for group in by_picture(benchmark, chosen) for one in group]
+    made = expand(benchmark, examples, plan.variants, twins=twins, seed=plan.seed)
+    if not made.questions:
+        why = made.dropped[0]
+        raise InputError(f"nothing can be asked: item {why.id}: {why.reason} ({why.detail})")
+    journal = Journal(run.path / "stages" / "ask" / stage_folder(model) / "replies.jsonl")
+    answered = ask_questions(
+        asker, made.questions, journal, _digest_of(benchmark, *twins.values()),
+        thought=plan.thought, title=f"asking {model}", quiet=quiet,
+    )  # fmt: skip
+    place = {example.id: number for number, example in enumerate(benchmark)}
+    rows = [
+        answer_row(
+            question, answered.replies[question.id], model,
+            template_name(question, thought=plan.thought), plan.tolerance,
+        )
+        for question in sorted(made.questions, key=lambda one: place[one.benchmark_id])
+        if question.id in answered.replies
+    ]  # fmt: skip
+    replace_variants(run, model, rows)
+    dropped = [*made.dropped, *answered.dropped]
+    asked = {variant.name for variant in plan.variants} | {row["variant"] for row in rows}
+    replace_left_out(run, model, asked, dropped)
+    if (
+        answered.ended is not None
+    ):  # the tables hold what there is; the command still says why it failed
+        raise answered.ended
+    fresh = answered.fresh
+    return Asking(
+        model, summarise_model(benchmark, run, model), len(fresh),
+        len(answered.replies) - len(fresh), len(dropped),
+        sum(reply.prompt_tokens or 0 for reply in fresh),
+        sum(reply.reply_tokens or 0 for reply in fresh),
+    )  # fmt: skip
+
+
+def import_answers(
+    benchmark: Benchmark,
+    source: Path,
+    run: Run,
+    *,
+    model: str | None = None,
+    mapping: Mapping[str, str] | None = None,
+    tolerance: float = 0.0,
+) -> list[Asking]:
+    """Answers somebody else recorded, graded by the same rules."""
+    recorded = read_answers(source, benchmark, model=model, mapping=mapping or {})
+    prepare_run(benchmark, run)
+    made = []
+    for name, answers in recorded.items():
+        claim_model(run, name, {"backend": "recorded"})
+        rows = [
+            answer_row(question, reply, name, "recorded", tolerance)
+            for question, reply in answers.pairs
+        ]
+        replace_variants(run, name, rows)
+        replace_left_out(run, name, {row["variant"] for row in rows}, answers.dropped)
+        summary = summarise_model(benchmark, run, name)
+        made.append(Asking(name, summary, 0, len(rows), len(answers.dropped)))
+    return made
+
+
+def summarise_model(benchmark: Benchmark, run: Run, model: str) -> Summary:
+    frame = pl.from_arrow(run.read_table("answers"))
+    assert isinstance(frame, pl.DataFrame)
+    rows = frame.filter(pl.col("model") == model).to_dicts()
+    clusters = dict(zip((one.id for one in benchmark), benchmark.clusters, strict=True))
+    return summarise(rows, clusters)
+
+
+def _digest_of(*benchmarks: Benchmark) -> Any:
+    """A picture's content; one that cannot be read is known by its name, and never asked."""
+
+    def digest(ref: ImageRef) -> str:
+        for benchmark in benchmarks:
+            found = benchmark.digests.get(ref)
+            if isinstance(found, Digests):
+                return found.bytes
+        try:
+            return byte_digest(ref.read())
+        except ImageError:
+            return f"missing:{ref.name}"
+
+    return digest

@@ -1,0 +1,226 @@
+"""Which of the options shown a reply chooses: by letter, by its words, or by a sentence that says so."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from heldout.benchmark.grading.clean import bare, same
+
+AMBIGUOUS, CONTRADICTORY, UNREADABLE = "ambiguous", "contradictory", "unreadable statement"
+
+_LETTERED = re.compile(
+    r"(?:option|choice|answer)?\s*[(\[{]?\s*([A-Za-z])\s*(?P<end>[)\]}]?[.:,)]?|\s*[-–—])"
+    r"(?:\s+(?P<text>.+))?",
+    re.DOTALL | re.IGNORECASE,
+)
+_EMPHASIS = str.maketrans("", "", "*`$#")
+_SENTENCE = re.compile(r"(?<=[.!?;])\s+|\n+")
+_REASON = re.compile(
+    r"[,.;:]?\s+(?:because|since|as (?:the|it|this|there|shown|seen|indicated)|given that)\b"
+)
+# "The answer is …", "Answer: …", "I would choose …": what follows has to be an option and nothing else.
+_STATEMENT = re.compile(
+    r"(?:\b(?:the|my|your|its|so|thus|hence|therefore|final|correct|right|best|most|likely|appropriate"
+    r"|accurate|suitable)[,\s]+)*"
+    r"\b(?:answer|option|choice|selection)\b"
+    r"(?:\s+(?:to|for|of)\s+(?:the|this|your|that)\s+(?:question|image|picture))?"
+    r"(?:\s*[:=]|\s+(?:is|would be|should be|must be|seems to be|appears to be|will be))"
+    r"\s*(?:[:\-]|therefore|thus|most likely|likely|probably|clearly|indeed|definitely)?[\s,]*",
+    re.IGNORECASE,
+)
+_CHOOSING = re.compile(
+    r"\b(?:i|i'd|i'll|we)\s+(?:would\s+|will\s+|'d\s+)?(?:choose|pick|select|go with|answer)\s*:?\s+",
+    re.IGNORECASE,
+)
+_IS_RIGHT = re.compile(
+    r"^(?:(?:so|thus|hence|therefore|the)[,\s]+)*(.{1,300}?)\s+is\s+(?:the\s+)?(?:most\s+)?"
+    r"(?:correct|right|best|appropriate|accurate)(?:\s+(?:answer|option|choice|one))?$",
+    re.IGNORECASE,
+)
+_DOUBT = re.compile(
+    r"\b(?:not|never|if|whether|unless|unlikely|doubt|nor|neither|cannot|can't|unsure|unclear|either"
+    r"|\w+n't|suppose|assume|assuming|might|could|may)\b",
+    re.IGNORECASE,
+)
+_FINAL = re.compile(r"\bfinal\b", re.IGNORECASE)
+_REST = 600  # characters around "the answer is" that are looked at
+_MOST = 50  # statements: a model that goes round in circles
+_POLES = (frozenset({"yes", "no"}), frozenset({"true", "false"}))
+
+
+class Reading(NamedTuple):
+    """``place`` is the option chosen, None where the reply chooses none; ``rule`` says why."""
+
+    place: int | None
+    rule: str
+
+
+def letter(place: int) -> str:
+    """The letter an option is shown with."""
+    return chr(ord("A") + place)
+
+
+def read_whole(text: str, options: Sequence[str]) -> Reading | None:
+    """``text`` as one option and nothing else; None where it is something else."""
+    text = bare(text)
+    words = same(text)
+    if not words:
+        return None
+    named = [place for place, option in enumerate(options) if same(option) == words]
+    lettered = _by_letter(text, options)
+    if lettered is not None and lettered.place is None:
+        return lettered if not named else _one(named, "option text")
+    if lettered is not None and named and lettered.place not in named:
+        return Reading(None, AMBIGUOUS)  # options "B", "A": is "A" a letter or a text?
+    if lettered is not None:
+        return lettered
+    return _one(named, "option text") if named else None
+
+
+def read_choice(reply: str, options: Sequence[str]) -> Reading | None:
+    """What the reply chooses; a place of None: it speaks of a choice but makes none that is clear."""
+    whole = read_whole(reply, options)
+    if whole is not None:
+        return whole
+    stated = _statements(reply, options)
+    if stated is not None:
+        return stated
+    return _leading(reply, options)
+
+
+def _by_letter(text: str, options: Sequence[str]) -> Reading | None:
+    found = _LETTERED.fullmatch(text.strip())
+    if found is None:
+        return None
+    place = ord(found[1].upper()) - ord("A")
+    rest = bare(found["text"] or "")
+    if place >= len(options):
+        # Beyond the options: "Z" chooses nothing. "I: …" may still be an ordinary sentence.
+        return None if rest or not found["end"] else Reading(None, "no such option")
+    if not rest:
+        return Reading(place, "letter")
+    if not found["end"].strip():
+        return None  # "A dog" is not option A
+    if same(rest) == same(options[place]):
+        return Reading(place, "letter and text")
+    if any(same(rest) == same(option) for option in options):
+        return Reading(None, CONTRADICTORY)
+    head, more = _head(rest)
+    if more and same(head) == same(options[place]):
+        others = {r.place for r in _parts(more, options)} - {place, None}
+        return Reading(None, AMBIGUOUS) if others else Reading(place, "letter and text")
+    return None
+
+
+def _one(places: Sequence[int], rule: str) -> Reading:
+    return Reading(places[0], rule) if len(places) == 1 else Reading(None, AMBIGUOUS)
+
+
+def _head(text: str) -> tuple[str, str]:
+    """The first sentence, or what stands before "because", and the rest."""
+    reason, sentence = _REASON.search(text), _SENTENCE.search(text)
+    cuts = [found for found in (reason, sentence) if found is not None]
+    if not cuts:
+        return text, ""
+    first = min(cuts, key=lambda found: found.start())
+    return text[: first.start()], text[first.end() :]
+
+
+def _parts(text: str, options: Sequence[str]) -> list[Reading]:
+    parts = [part for part in _SENTENCE.split(text) if part.strip()]
+    return [found for part in parts if (found := read_whole(part, options)) is not None]
+
+
+def _statements(reply: str, options: Sequence[str]) -> Reading | None:
+    """Every "the answer is …" has to be clear and all have to agree; a *final* one overrules."""
+    found: list[tuple[bool, Reading]] = []
+    for line in reply.splitlines():
+        line = line.translate(_EMPHASIS).strip()
+        for start, end in _sentences(line):
+            right = _IS_RIGHT.match(line[start:end].strip().rstrip(".!"))
+            inner = read_whole(right[1], options) if right is not None else None
+            if inner is not None:
+                found.append((False, inner))
+                continue
+            for opening in (_STATEMENT, _CHOOSING):
+                for said in opening.finditer(line, start, end):
+                    reading = _stated(line, start, said, options)
+                    found.append((bool(_FINAL.search(said[0])), reading))
+                    if len(found) > _MOST:
+                        return Reading(None, AMBIGUOUS)
+    final = [reading for is_final, reading in found if is_final]
+    readings = final or [reading for _, reading in found]
+    if not readings:
+        return None
+    places = {reading.place for reading in readings}
+    if None in places:
+        return Reading(None, next(r.rule for r in readings if r.place is None))
+    if len(places) > 1:
+        return Reading(None, AMBIGUOUS)
+    return Reading(readings[-1].place, "the answer is")
+
+
+def _sentences(line: str) -> list[tuple[int, int]]:
+    cuts = [found.span() for found in _SENTENCE.finditer(line)]
+    starts = [0, *(end for _, end in cuts)]
+    ends = [*(start for start, _ in cuts), len(line)]
+    return list(zip(starts, ends, strict=True))
+
+
+def _stated(line: str, start: int, said: re.Match[str], options: Sequence[str]) -> Reading:
+    if _DOUBT.search(line[max(start, said.start() - _REST) : said.start()]):
+        return Reading(None, UNREADABLE)  # "I don't think the answer is A"
+    rest = line[said.end() : said.end() + _REST].strip()
+    whole = read_whole(rest, options)
+    if whole is not None:
+        return whole
+    head, _ = _head(rest)
+    inner = read_whole(head, options)
+    if inner is None:  # "B. Left lung. The picture shows …": a letter's point is not a full stop
+        sentences = [part for part in _SENTENCE.split(rest) if part.strip()]
+        inner = read_whole(" ".join(sentences[:2]), options) if len(sentences) > 1 else None
+    return inner if inner is not None else Reading(None, UNREADABLE)
+
+
+def _leading(reply: str, options: Sequence[str]) -> Reading | None:
+    """An option alone in the first line or sentence, or in the last line, explained elsewhere."""
+    lines = [line for line in reply.splitlines() if line.strip()]
+    found: list[Reading] = []
+    polar = _polar(lines[0] if lines else "", options)
+    if polar is not None:
+        return polar
+    if len(lines) > 1:
+        ends = (read_whole(lines[0], options), read_whole(lines[-1], options))
+        found = [reading for reading in ends if reading is not None]
+    if not found and lines:
+        head, more = _head(lines[0])
+        first = read_whole(head, options) if more or head != lines[0] else None
+        if first is not None:
+            found = [first, *_parts(more, options)]
+    if not found:
+        return None
+    places = {reading.place for reading in found}
+    if None in places or len(places) > 1:
+        return Reading(None, AMBIGUOUS)
+    return Reading(found[0].place, f"{found[0].rule}, explained")
+
+
+def _polar(line: str, options: Sequence[str]) -> Reading | None:
+    """ "Yes, there is a mass": of options yes and no (or true and false) the first word chooses."""
+    words = [same(option) for option in options]
+    poles = next((pair for pair in _POLES if pair <= set(words)), None)
+    pole = leading_pole(line, poles) if poles else None
+    if pole is None:
+        return None
+    return Reading(words.index(pole), "first word") if pole else Reading(None, AMBIGUOUS)
+
+
+def leading_pole(line: str, poles: frozenset[str]) -> str | None:
+    """The word of ``poles`` that a sentence opens with; "" for "yes and no"; None for neither."""
+    either = "|".join(sorted(poles))
+    found = re.match(rf"\W*({either})(?:\s*[,.;:!–—-]\s*|\s*$)(.*)", bare(line), re.I | re.S)
+    if re.match(rf"\W*(?:{either})\W+(?:and|or|but)?\W*(?:{either})\b", bare(line), re.I):
+        return ""
+    return found[1].lower() if found is not None else None

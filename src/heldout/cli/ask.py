@@ -1,0 +1,271 @@
+"""heldout ask: a model's answers to a benchmark in variants, from a local model, an endpoint or a file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from heldout.audit.asking import (
+    Asking,
+    AskingPlan,
+    ask_benchmark,
+    default_variants,
+    import_answers,
+    read_twins,
+)
+from heldout.benchmark import read_benchmark
+from heldout.cli.options import Images, Json, Map, Preset, Reader, parse_map
+from heldout.cli.score import key_from, per_second, short_name
+from heldout.cli.show import console, identify, plain, print_json
+from heldout.errors import InputError, require
+from heldout.model.asking import Asker, parse_variants
+from heldout.model.asking.summary import Accuracy
+from heldout.model.endpoint import Connection, Pace
+from heldout.model.endpoint.chat import ChatEndpoint
+from heldout.store import Run
+
+EXAMPLE = (
+    "Example: heldout ask data/mmstar.tsv --endpoint http://localhost:8000/v1 --out runs/mmstar "
+    "--variants original,rotation-all,no-image"
+)
+_TOKENS, _TOKENS_OF_THOUGHT = 64, 1024
+
+
+def ask_command(
+    bench: Annotated[
+        str, typer.Argument(metavar="BENCH", help="A path, path#split=test,lang=en, or a preset.")
+    ],
+    out: Annotated[
+        Path, typer.Option("--out", metavar="RUN", help="Run folder, new or of this benchmark.")
+    ],
+    model: Annotated[
+        str | None,
+        typer.Option(
+            "--model", metavar="NAME", help="A folder or hub name; what the endpoint serves."
+        ),
+    ] = None,
+    endpoint: Annotated[
+        str | None, typer.Option("--endpoint", metavar="URL", help="http://host:8000/v1")
+    ] = None,
+    recorded: Annotated[
+        Path | None,
+        typer.Option(
+            "--recorded",
+            metavar="FILE",
+            help="Answers made elsewhere: VLMEvalKit's xlsx or tsv, lmms-eval's samples, csv, jsonl.",
+        ),
+    ] = None,
+    name: Annotated[
+        str | None, typer.Option("--as", metavar="NAME", help="What the run calls this model.")
+    ] = None,
+    variants: Annotated[
+        str | None,
+        typer.Option(
+            "--variants",
+            metavar="V,V,…",
+            help="original, rotation-K, rotation-all, shuffle-K, no-image, no-question, "
+            "confused-choices, twin=BENCH, slot, slot-paraphrase=COLUMN. "
+            "Default: original and all rotations.",
+        ),
+    ] = None,
+    thought: Annotated[
+        bool, typer.Option("--chain-of-thought", help="Reason first, then <answer>…</answer>.")
+    ] = False,
+    limit: Annotated[
+        int | None, typer.Option("--limit", min=1, help="Only the first items.")
+    ] = None,
+    tolerance: Annotated[
+        float, typer.Option("--tolerance", min=0, max=1, help="Relative error a number may have.")
+    ] = 0.0,
+    max_new_tokens: Annotated[
+        int | None,
+        typer.Option("--max-new-tokens", min=1, help="Of a reply; 64, with reasoning 1024."),
+    ] = None,
+    choice_logprobs: Annotated[
+        bool,
+        typer.Option("--choice-logprobs", help="Keep the letters' log-probabilities, if told."),
+    ] = False,
+    dtype: Annotated[str, typer.Option("--dtype", help="auto, float32, bfloat16 …")] = "auto",
+    device: Annotated[str, typer.Option("--device", help="auto, cpu, cuda, cuda:1 …")] = "auto",
+    batch_tokens: Annotated[
+        int | None, typer.Option("--batch-tokens", min=1, help="Tokens in one forward.")
+    ] = None,
+    revision: Annotated[str | None, typer.Option("--revision", help="Of a hub model.")] = None,
+    trust: Annotated[
+        bool, typer.Option("--trust-remote-code", help="Run Python that comes with the model.")
+    ] = False,
+    api_key_env: Annotated[
+        str | None,
+        typer.Option("--api-key-env", metavar="VAR", help="Variable that holds the key."),
+    ] = None,
+    rate: Annotated[
+        str | None, typer.Option("--rate", metavar="N/s", help="Most requests: 5/s, 100/m.")
+    ] = None,
+    timeout: Annotated[
+        float, typer.Option("--timeout", metavar="S", min=0.1, help="Seconds for one request.")
+    ] = 120.0,
+    concurrency: Annotated[
+        int, typer.Option("--concurrency", min=1, max=256, help="Requests at a time.")
+    ] = 4,
+    token_field: Annotated[
+        str,
+        typer.Option(
+            "--token-field", help="What the endpoint calls the limit: max_completion_tokens …"
+        ),
+    ] = "max_tokens",
+    price: Annotated[
+        str | None,
+        typer.Option(
+            "--price", metavar="IN,OUT", help="Price of a million tokens read and written."
+        ),
+    ] = None,
+    columns: Annotated[
+        list[str],
+        typer.Option(
+            "--map-recorded", metavar="FIELD=COLUMN", help="Of --recorded: id, reply, model, …"
+        ),
+    ] = [],  # noqa: B006 - typer copies defaults
+    mapping: Map = [],  # noqa: B006
+    images: Images = None,
+    preset: Preset = None,
+    reader: Reader = None,
+    seed: Annotated[int, typer.Option("--seed", help="Seed of every random draw.")] = 0,
+    as_json: Json = False,
+) -> None:
+    """Ask a model every item, as released and in variants; grade strictly; print accuracy.
+
+    A killed run, or one whose endpoint died, goes on where it was when the same command is given again:
+    no reply that arrived is lost or asked for twice.
+    """
+    if recorded is not None and endpoint is not None:
+        raise InputError(
+            "--recorded reads a file, --endpoint asks a server: leave out one of the two"
+        )
+    if recorded is None and endpoint is None and model is None:
+        raise InputError("who is to be asked? Give --model, --endpoint URL, or --recorded FILE")
+    if recorded is not None and (variants or thought or limit):
+        raise InputError("--recorded takes what the file holds: it has no variants or limit")
+    prices = _prices(price)
+    chosen = parse_variants(variants) if variants is not None else None
+    benchmark = read_benchmark(
+        bench, preset=preset, mapping=parse_map(mapping), images=images, reader=reader
+    )
+    run = Run.create(out, seed=seed)
+    identify(benchmark, quiet=as_json)
+    if recorded is not None:
+        with run.writing():
+            made = import_answers(
+                benchmark, recorded, run, model=name or model, mapping=parse_map(columns),
+                tolerance=tolerance,
+            )  # fmt: skip
+        return _tell(made, out, prices, as_json)
+    plan = AskingPlan(chosen or default_variants(benchmark), thought, tolerance, limit, seed)
+    twins = read_twins(plan.variants, benchmark)
+    most = max_new_tokens or (_TOKENS_OF_THOUGHT if thought else _TOKENS)
+    asker: Asker
+    if endpoint is not None:
+        connection = Connection(
+            endpoint, api_key=key_from(api_key_env), timeout=timeout, pace=Pace(per_second(rate))
+        )
+        server = ChatEndpoint.open(
+            connection, model, max_tokens=most, concurrency=concurrency,
+            dtype="unknown" if dtype == "auto" else dtype, logprobs=choice_logprobs,
+            token_field=token_field,
+        )  # fmt: skip
+        asker, called = server, name or server.model
+    else:
+        assert model is not None
+        local = {
+            "dtype": dtype, "device": device, "revision": revision, "trust_remote_code": trust,
+            **({} if batch_tokens is None else {"batch_tokens": batch_tokens}),
+        }  # fmt: skip
+        asker, called = _local(model, local, most, choice_logprobs), name or short_name(model)
+    with run.writing():
+        asked = ask_benchmark(benchmark, asker, run, called, plan, twins, quiet=as_json)
+    return _tell([asked], out, prices, as_json)
+
+
+def _local(model: str, settings: dict[str, Any], most: int, logprobs: bool) -> Asker:
+    require("torch", "hf", "asking a local model")
+    require("transformers", "hf", "asking a local model")
+    from heldout.model.local import LocalModel
+
+    made: Asker = LocalModel.load(model, **settings).asker(most, logprobs=logprobs)
+    return made
+
+
+def _prices(text: str | None) -> tuple[float, float] | None:
+    if text is None:
+        return None
+    try:
+        read, written = (float(part) for part in text.split(","))
+    except ValueError:
+        raise InputError(
+            f"--price {text}: expected two numbers, of a million tokens read and written: 2.5,10"
+        ) from None
+    return read, written
+
+
+def _cost(one: Asking, prices: tuple[float, float] | None) -> float | None:
+    if prices is None:
+        return None
+    return (one.prompt_tokens * prices[0] + one.reply_tokens * prices[1]) / 1e6
+
+
+def _tell(made: list[Asking], out: Path, prices: tuple[float, float] | None, as_json: bool) -> None:
+    if as_json:
+        models = [{**one.as_json(), "cost": _cost(one, prices)} for one in made]
+        return print_json({"run": str(out), "models": models})
+    for one in made:
+        _show(one, _cost(one, prices))
+    console().print(f"\nnext: heldout detect {out}", soft_wrap=True)
+    return None
+
+
+def _show(one: Asking, cost: float | None) -> None:
+    screen = console()
+    told = (
+        f"{one.asked:,} asked, {one.reused:,} answered before or by the same prompt, "
+        f"{one.dropped:,} left out"
+    )
+    if one.prompt_tokens or one.reply_tokens:
+        told += f"; {one.prompt_tokens:,} tokens read, {one.reply_tokens:,} written"
+    if cost is not None:
+        told += f", cost {cost:,.2f}"
+    screen.print(Text(f"{plain(one.model)}: {told}"))
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
+    for header in ("", "accuracy", "95 % interval", "items", "unparsed", "refused"):
+        table.add_column(header, justify="left" if not header else "right")
+    for accuracy in one.summary.variants:
+        table.add_row(*_cells(accuracy))
+    screen.print(table)
+    vanilla, circular = one.summary.vanilla, one.summary.circular
+    if vanilla is None or circular is None:
+        screen.print(Text("vanilla and circular: no item was asked in all rotations", "dim"))
+        return
+    screen.print(
+        Text(
+            f"vanilla {_rate(vanilla)}, circular {_rate(circular)} on the same {vanilla.n:,} items in "
+            f"{vanilla.clusters:,} clusters"
+            + (
+                f"; {one.summary.without_rotations:,} items were not asked in all rotations"
+                if one.summary.without_rotations
+                else ""
+            )
+        )
+    )
+
+
+def _rate(one: Accuracy) -> str:
+    return f"{one.rate:.1%} [{one.interval.low:.1%}, {one.interval.high:.1%}]"
+
+
+def _cells(one: Accuracy) -> tuple[str, ...]:
+    return (
+        one.name, f"{one.rate:.1%}", f"{one.interval.low:.1%} – {one.interval.high:.1%}",
+        f"{one.n:,}", f"{one.outcomes.get('unparsed', 0):,}", f"{one.outcomes.get('refused', 0):,}",
+    )  # fmt: skip

@@ -1,0 +1,60 @@
+"""Question: one item as one variant shows it, and the answer that is right there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from heldout.benchmark.example import Example
+from heldout.benchmark.grading import letter
+from heldout.image import ImageRef
+from heldout.store import Dropped
+
+STAGE = "ask"
+MOST_OPTIONS = 26  # letters
+
+
+@dataclass(frozen=True)
+class Question:
+    """``order`` says for every option shown which released one it was, -1 for one from elsewhere;
+    ``gold`` is the right one's letter, or the text of an open answer."""
+
+    benchmark_id: str
+    variant: str
+    text: str
+    images: tuple[ImageRef, ...] = ()
+    options: tuple[str, ...] = ()
+    order: tuple[int, ...] = ()
+    gold: str = ""
+    draw: int = 0
+    kind: str = ""  # "choice", "open" or "slot": which template asks it; the same for every arm
+
+    @property
+    def id(self) -> str:
+        return f"{self.variant}/{self.draw}/{self.benchmark_id}"
+
+
+def original(example: Example) -> Question | Dropped:
+    """The item as it was released; Dropped where nobody could say what is right."""
+    text = (example.question or "").strip()
+    if not text and not example.images:
+        return dropped(example, "original", "nothing to ask", "neither a question nor a picture")
+    if not example.options:
+        answer = (example.answer or "").strip()
+        if not answer:
+            return dropped(example, "original", "no answer", example.origin)
+        return Question(example.id, "original", text, example.images, gold=answer, kind="open")
+    if example.answer_index is None:
+        return dropped(
+            example, "original", "answer not among the options", f"{example.answer!r:.80}"
+        )
+    if len(example.options) > MOST_OPTIONS:
+        return dropped(example, "original", "too many options", f"{len(example.options)}")
+    order = tuple(range(len(example.options)))
+    gold = letter(example.answer_index)
+    return Question(
+        example.id, "original", text, example.images, example.options, order, gold, kind="choice"
+    )
+
+
+def dropped(example: Example, variant: str, reason: str, detail: str) -> Dropped:
+    return Dropped(STAGE, example.id, reason, f"{variant}: {detail}")

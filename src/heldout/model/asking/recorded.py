@@ -1,0 +1,206 @@
+"""Answers somebody already has, matched to the benchmark's items and to what was shown to the model."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from heldout.benchmark import Benchmark, Example
+from heldout.benchmark.grading import letter
+from heldout.benchmark.grading.choice import read_whole
+from heldout.benchmark.grading.clean import same
+from heldout.errors import InputError
+from heldout.model.asking.orders import reordered
+from heldout.model.asking.question import STAGE, Question, original
+from heldout.model.asking.recorded_rows import RecordedRow, recorded_rows
+from heldout.model.reply import Reply
+from heldout.store import Dropped
+
+_CIRCULAR = 1_000_000  # VLMEvalKit numbers the k-th rotation of item i as i + k million
+_OTHER_GOLD = ("twin", "slot", "confused-choices")  # variants in which the row says what is right
+
+
+@dataclass
+class RecordedAnswers:
+    """Of one model: what it was asked, and what it said."""
+
+    pairs: list[tuple[Question, Reply]] = field(default_factory=list)
+    dropped: list[Dropped] = field(default_factory=list)
+
+
+def read_answers(
+    source: Path,
+    benchmark: Benchmark,
+    *,
+    model: str | None = None,
+    mapping: Mapping[str, str] | None = None,
+) -> dict[str, RecordedAnswers]:
+    """By model: the one the row names, else ``model``, else the file's own name."""
+    found: dict[str, RecordedAnswers] = defaultdict(RecordedAnswers)
+    seen: dict[tuple[str, str], tuple[str, str]] = {}
+    unreadable: list[Dropped] = []
+    items = _Items(benchmark)
+    for row in recorded_rows(source, mapping or {}):
+        if isinstance(row, Dropped):
+            unreadable.append(dataclasses.replace(row, stage=STAGE))
+            continue
+        name = row.model or model or source.stem
+        made = items.shown(row)
+        if isinstance(made, Dropped):
+            found[name].dropped.append(made)
+            continue
+        if row.reply is None:
+            found[name].dropped.append(_left(row, "no recorded answer", made.variant))
+            continue
+        known = seen.setdefault((name, made.id), (row.reply, row.where))
+        if known[1] != row.where:  # lmms-eval writes a line per filter: the same reply again
+            if known[0] != row.reply:
+                raise InputError(
+                    f"{row.where}: item {made.benchmark_id} ({made.variant}) has another answer at "
+                    f"{known[1]}; several models need a column 'model', several draws a column 'draw'"
+                )
+            continue
+        found[name].pairs.append((made, Reply(made.id, row.reply)))
+    if not any(one.pairs for one in found.values()):
+        raise InputError(_nothing(source, benchmark, found, unreadable))
+    for one in found.values():
+        one.dropped += unreadable
+        answered = {question.benchmark_id for question, _ in one.pairs}
+        told = {drop.id for drop in one.dropped}
+        one.dropped += [
+            Dropped(STAGE, example.id, "no recorded answer", f"original: not in {source.name}")
+            for example in benchmark
+            if example.id not in answered and example.id not in told
+        ]
+    return dict(found)
+
+
+class _Items:
+    def __init__(self, benchmark: Benchmark) -> None:
+        self._examples = benchmark.examples
+        self._by_id = {example.id: example for example in benchmark}
+        self._shuffles: dict[str, list[tuple[int, ...]]] = defaultdict(list)
+
+    def shown(self, row: RecordedRow) -> Question | Dropped:
+        example = self._example(row)
+        if isinstance(example, Dropped):
+            return example
+        base = original(example)
+        variant = row.variant or ""
+        if variant.startswith(_OTHER_GOLD):
+            return self._told(example, row)
+        if isinstance(base, Dropped):
+            return base
+        question = base
+        if row.options and base.options:
+            order = _order(base.options, row.options)
+            if order is None:
+                return _left(row, "other options", variant or "original", example.id)
+            if order != base.order:
+                question = reordered(base, self._name(base, order), order)
+        problem = _disagreement(question, row)
+        if problem:
+            return _left(row, problem, question.variant, example.id)
+        return dataclasses.replace(question, variant=variant or question.variant, draw=row.draw)
+
+    def _example(self, row: RecordedRow) -> Example | Dropped:
+        if row.id is not None and row.id in self._by_id:
+            return self._by_id[row.id]
+        if row.id is not None and row.id.isdecimal() and len(row.id) < 16:
+            turned = str(int(row.id) % _CIRCULAR)
+            if int(row.id) >= _CIRCULAR and turned in self._by_id:
+                return self._by_id[turned]
+        if row.position is not None and row.position < len(self._examples):
+            example = self._examples[row.position]
+            # A position alone proves nothing: the item there has to ask the same.
+            if row.question is not None and same(row.question) == same(example.question or ""):
+                return example
+        named = row.id if row.id is not None else f"position {row.position}"
+        return Dropped(STAGE, named, "unknown item", f"{row.where}: the benchmark has no such item")
+
+    def _name(self, base: Question, order: tuple[int, ...]) -> str:
+        count = len(order)
+        if all(place == (order[0] + n) % count for n, place in enumerate(order)):
+            return f"rotation-{order[0]}"
+        known = self._shuffles[base.benchmark_id]
+        if order not in known:
+            known.append(order)
+        return f"shuffle-{known.index(order) + 1}"
+
+    def _told(self, example: Example, row: RecordedRow) -> Question | Dropped:
+        """A twin or a slot is right about something else: the row has to say about what."""
+        assert row.variant is not None
+        if row.gold is None:
+            return _left(row, "no gold", row.variant, example.id)
+        if not row.options:
+            kind = "slot" if row.variant.startswith("slot") else "open"
+            return Question(
+                example.id,
+                row.variant,
+                row.question or "",
+                (),
+                gold=row.gold,
+                draw=row.draw,
+                kind=kind,
+            )
+        right = read_whole(row.gold, row.options)
+        if right is None or right.place is None:
+            return _left(row, "answer not among the options", row.variant, example.id)
+        released = [same(option) for option in example.options]
+        order = [released.index(same(o)) if same(o) in released else -1 for o in row.options]
+        return Question(
+            example.id, row.variant, row.question or "", (), row.options, tuple(order),
+            letter(right.place), row.draw, "choice",
+        )  # fmt: skip
+
+
+def _order(released: Sequence[str], shown: Sequence[str]) -> tuple[int, ...] | None:
+    """Which released option each shown one is; None where they are not the same options."""
+    left: dict[str, list[int]] = defaultdict(list)
+    for place, option in enumerate(released):
+        left[same(option)].append(place)
+    order = []
+    for option in shown:
+        places = left.get(same(option))
+        if not places:
+            return None
+        order.append(places.pop(0))
+    return tuple(order) if len(order) == len(released) else None
+
+
+def _disagreement(question: Question, row: RecordedRow) -> str:
+    """The file may be of another release: what it calls right has to be right here."""
+    if row.gold is None:
+        return ""
+    if not question.options:
+        return "" if same(row.gold) == same(question.gold) else "another answer"
+    right = read_whole(row.gold, question.options)
+    agrees = right is not None and right.place is not None and letter(right.place) == question.gold
+    return "" if agrees else "another answer"
+
+
+def _left(row: RecordedRow, reason: str, variant: str, item: str | None = None) -> Dropped:
+    detail = f"{variant}: {row.where}"
+    if reason == "another answer":
+        detail += f": right is {row.gold!r:.60} there"
+    return Dropped(STAGE, item or row.id or row.where, reason, detail)
+
+
+def _nothing(
+    source: Path,
+    benchmark: Benchmark,
+    found: Mapping[str, RecordedAnswers],
+    unreadable: Sequence[Dropped],
+) -> str:
+    lost = [*unreadable, *(drop for one in found.values() for drop in one.dropped)]
+    ours = ", ".join(example.id for example in benchmark.examples[:3])
+    if not lost:
+        return f"{source} holds no row that can be read"
+    return (
+        f"{source}: no row is an answer to an item of {benchmark.name}. The first: {lost[0].id}: "
+        f"{lost[0].reason} ({lost[0].detail}). The benchmark's ids are like {ours}; name columns with "
+        f"--map-recorded id=COLUMN and reply=COLUMN"
+    )

@@ -1,0 +1,209 @@
+"""LocalAsker: replies of a model that runs here, word by word, always the likeliest.
+
+Questions about one picture share what the model made of it. Those of equal length are continued together,
+so that no padding ever stands between a prompt and its reply: batching changes no word.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+from heldout.image import ImageError
+from heldout.model.local.batches import Numbered, halving
+from heldout.model.local.family import Family
+from heldout.model.local.forward import Forward, Prefix
+from heldout.model.local.greedy import Greedy, Said
+from heldout.model.local.groups import Group, groups
+from heldout.model.local.layout import Layout
+from heldout.model.local.rows import Features, Row
+from heldout.model.local.writing import UnwritableError, Writer
+from heldout.model.reply import CUT, STOPPED, Prompt, Reply
+from heldout.store.dropped import Dropped
+
+STAGE = "ask"
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What a LocalModel is made of."""
+
+    identity: Mapping[str, str]
+    family: Family
+    writer: Writer
+    layout: Layout
+    forward: Forward
+    tokenizer: Any
+    image_id: int | None
+    context: int | None
+    batch_tokens: int
+    sharing: bool
+    replies: bool  # an encoder–decoder
+
+
+class LocalAsker:
+    """An Asker. ``max_new_tokens``: the longest reply; ``logprobs``: of the letters as first token."""
+
+    def __init__(self, parts: Parts, max_new_tokens: int, *, logprobs: bool = False) -> None:
+        self._parts = parts
+        self._most = max_new_tokens
+        self._greedy = Greedy(parts.forward, parts.tokenizer, max_new_tokens)
+        self._logprobs = logprobs
+        known = {name: text for name, text in parts.identity.items() if name != "template"}
+        self._identity = {**known, "max_new_tokens": str(max_new_tokens)}
+
+    @property
+    def identity(self) -> Mapping[str, str]:
+        return self._identity
+
+    def ask(
+        self, prompts: Iterable[Prompt], keep: Callable[[Reply], None]
+    ) -> Generator[Reply | Dropped, None, None]:
+        letters: dict[str, int] = {}
+
+        def requests() -> Iterator[Any]:
+            for prompt in prompts:
+                letters[prompt.request.id] = prompt.letters
+                yield prompt.request
+
+        with ThreadPoolExecutor(1) as ahead:  # the next pictures, while the model writes
+            waiting: Any = None
+            for group in groups(requests()):
+                if isinstance(group, Dropped):
+                    yield Dropped(STAGE, group.id, group.reason, group.detail)
+                    continue
+                following = ahead.submit(self._prepare, group)
+                if waiting is not None:
+                    yield from self._said(waiting.result(), letters, keep)
+                waiting = following
+            if waiting is not None:
+                yield from self._said(waiting.result(), letters, keep)
+
+    def _prepare(self, group: Group) -> list[tuple[list[str], Features, list[Row]] | Dropped]:
+        """Ids, pictures and rows that belong together; what cannot be asked, with its reason."""
+        made: list[tuple[list[str], Features, list[Row]] | Dropped] = []
+        names, written = [], []
+        for request in group.requests:
+            try:
+                written.append(self._parts.writer.write_prompt(request))
+                names.append(request.id)
+            except UnwritableError as problem:
+                made.append(Dropped(STAGE, request.id, problem.reason, problem.detail))
+        if not names:
+            return made
+        try:
+            pictures = group.pictures()
+        except ImageError as error:
+            return made + [Dropped(STAGE, name, error.reason, error.detail) for name in names]
+        lay_out = self._parts.layout.lay_out
+        try:
+            return [*made, (names, *lay_out(written, pictures))]
+        except UnwritableError:
+            pass  # one of them may be the odd one: each on its own
+        for name, text in zip(names, written, strict=True):
+            try:
+                made.append(([name], *lay_out([text], pictures)))
+            except UnwritableError as problem:
+                made.append(Dropped(STAGE, name, problem.reason, problem.detail))
+        return made
+
+    def _said(
+        self,
+        prepared: Sequence[tuple[list[str], Features, list[Row]] | Dropped],
+        letters: Mapping[str, int],
+        keep: Callable[[Reply], None],
+    ) -> Iterator[Reply | Dropped]:
+        for ready in prepared:
+            if isinstance(ready, Dropped):
+                yield ready
+                continue
+            names, features, rows = ready
+            fitting: list[Numbered] = []
+            for number, row in enumerate(rows):
+                most = self._parts.context
+                if most is not None and row.length + self._most > most:
+                    detail = (
+                        f"{row.length:,} tokens and {self._most:,} to write; the model has {most:,}"
+                    )
+                    yield Dropped(STAGE, names[number], "prompt too long", detail)
+                else:
+                    fitting.append((number, row))
+            for number, said in self._run(fitting, features):
+                if said is None:
+                    detail = "not even alone; try --dtype bfloat16, or a smaller --max-new-tokens"
+                    yield Dropped(STAGE, names[number], "out of memory", detail)
+                    continue
+                reply = self._reply(names[number], rows[number], said, letters[names[number]])
+                keep(reply)
+                yield reply
+
+    def _run(self, rows: list[Numbered], features: Features) -> Iterator[tuple[int, Said | None]]:
+        if not rows:
+            return
+        shared = self._shared([row for _, row in rows], features)
+        prefix = None
+        if shared:
+            found = list(
+                halving(
+                    rows[:1], lambda b: self._parts.forward.read(b[0][1].ids[:shared], features)
+                )
+            )
+            prefix = found[0][1]
+        if prefix is None:
+            for number, row in rows:
+                for _, said in halving([(number, row)], lambda b: [self._alone(b[0][1], features)]):
+                    yield number, said[0] if said is not None else None
+            return
+        for planned in self._equal(rows):
+            for batch, replies in halving(planned, lambda b: self._after(prefix, b)):
+                for place, (number, _) in enumerate(batch):
+                    yield number, None if replies is None else replies[place]
+
+    def _alone(self, row: Row, features: Features) -> Said:
+        """One row from its beginning: by its own prefix, or as the model's own code generates."""
+        if self._able() and len(row.ids) > 1:
+            prefix = self._parts.forward.read(row.ids[:-1], features)
+            if prefix is not None:
+                return self._greedy.after(prefix, [row.ids[-1:]])[0]
+        return self._greedy.whole(row, features)
+
+    def _after(self, prefix: Prefix, batch: Sequence[Numbered]) -> list[Said]:
+        return self._greedy.after(prefix, [row.ids[prefix.length :] for _, row in batch])
+
+    def _equal(self, rows: list[Numbered]) -> Iterator[list[Numbered]]:
+        """Rows of one length, within the budget of tokens."""
+        lengths: dict[int, list[Numbered]] = defaultdict(list)
+        for number, row in rows:
+            lengths[row.length].append((number, row))
+        for length, members in lengths.items():
+            most = max(1, self._parts.batch_tokens // (length + self._most))
+            for start in range(0, len(members), most):
+                yield members[start : start + most]
+
+    def _able(self) -> bool:
+        return self._parts.family.prefix and not self._parts.replies
+
+    def _shared(self, rows: Sequence[Row], features: Features) -> int:
+        """How many tokens to read once for all rows, each keeping its last; 0 where that is not valid."""
+        if not (self._parts.sharing and self._able()):
+            return 0
+        first, last = min(row.ids for row in rows), max(row.ids for row in rows)
+        shared = 0
+        for one, other in zip(first, last, strict=False):
+            if one != other:
+                break
+            shared += 1
+        shared = min(shared, *(len(row.ids) - 1 for row in rows))
+        late = any(self._parts.image_id in row.ids[shared:] for row in rows)
+        return 0 if late and features.tensors else max(0, shared)
+
+    def _reply(self, name: str, row: Row, said: Said, letters: int) -> Reply:
+        text = self._parts.tokenizer.decode(said.tokens, skip_special_tokens=True)
+        told: tuple[float | None, ...] = ()
+        if self._logprobs and letters:
+            told = self._greedy.letters(said, letters)
+        finish = STOPPED if said.stopped else CUT
+        return Reply(name, text, finish, row.length, len(said.tokens), told)

@@ -1,0 +1,51 @@
+"""What a model said to one question: the one contract of every backend that answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from heldout.model.request import Request
+from heldout.store.dropped import Dropped
+
+STOPPED, CUT, REFUSED = "stop", "length", "refused"
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """A request without a scored text; ``letters``: how many options it shows, 0 for an open one."""
+
+    request: Request
+    letters: int = 0
+
+
+@dataclass(frozen=True)
+class Reply:
+    """``finish``: the model stopped, was cut at its limit, or the server says that it refused.
+    ``choice_logprobs``: of every letter shown as the first token, None where a backend does not tell."""
+
+    id: str
+    text: str
+    finish: str = STOPPED
+    prompt_tokens: int | None = None
+    reply_tokens: int | None = None
+    choice_logprobs: tuple[float | None, ...] = ()
+
+    def __post_init__(self) -> None:
+        # Half of a surrogate pair, as a cut emoji leaves it, is no text that a table can hold.
+        object.__setattr__(self, "text", self.text.encode("utf-8", "replace").decode())
+
+
+class Asker(Protocol):
+    """A backend. ``identity`` is everything a reply depends on besides the prompt."""
+
+    @property
+    def identity(self) -> Mapping[str, str]: ...
+
+    def ask(
+        self, prompts: Iterable[Prompt], keep: Callable[[Reply], None]
+    ) -> Generator[Reply | Dropped, None, None]:
+        """One answer per prompt, in any order. ``keep`` gets every reply the moment it is there, from
+        whatever thread, before anything else can go wrong."""
+        ...

@@ -1,0 +1,262 @@
+"""heldout ask against a real server process: right numbers, every fault, and nothing paid for twice."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+import urllib.request
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from typer.testing import CliRunner
+
+from heldout.cli.app import app
+from heldout.errors import InputError
+from heldout.model.endpoint import pace
+from heldout.store import Run
+
+ORGANS = ["liver", "heart", "left lung", "spleen"]
+
+
+class Scripted:
+    def __init__(self, answers: Path) -> None:
+        script = Path(__file__).parent / "asking_server.py"
+        self.process = subprocess.Popen(
+            [sys.executable, str(script), str(answers)], stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        assert self.process.stdout is not None
+        self.port = int(self.process.stdout.readline())
+
+    def url(self, how: str = "plain") -> str:
+        return f"http://127.0.0.1:{self.port}/{how}/v1"
+
+    def counts(self) -> dict[str, Any]:
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/counts") as answer:
+            found: dict[str, Any] = json.loads(answer.read())
+        return found
+
+    def posted(self, how: str) -> int:
+        return int(self.counts()["posted"].get(how, 0))
+
+
+@pytest.fixture
+def bench(tmp_path: Path, picture: Callable[..., bytes]) -> Path:
+    """24 questions on 12 pictures; the picture of the last two does not decode."""
+    rows = []
+    for number in range(24):
+        name = f"{number // 2}.png"
+        data = picture(number // 2) if number < 22 else b"\x89PNG\r\n\x1a\nnothing more"
+        (tmp_path / name).write_bytes(data)
+        rows.append({"id": f"q{number}", "image": name, "question": f"Which organ is it? ({number})",
+                     "options": ORGANS, "answer": ORGANS[number % 4]})  # fmt: skip
+    path = tmp_path / "test.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+@pytest.fixture
+def server(bench: Path, tmp_path: Path) -> Iterator[Scripted]:
+    answers = tmp_path / "answers.json"
+    rows = [json.loads(line) for line in bench.read_text().splitlines()]
+    answers.write_text(json.dumps({row["question"]: row["answer"] for row in rows}))
+    running = Scripted(answers)
+    yield running
+    running.process.communicate()
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pace.Backoff.__init__, "__defaults__", (3, 0.01, 0.05))
+
+
+def ask(*arguments: object) -> dict[str, Any]:
+    done = CliRunner().invoke(app, ["ask", *map(str, arguments), "--json"])
+    assert done.exit_code == 0, done.exception or done.output
+    found: dict[str, Any] = json.loads(done.stdout)
+    one: dict[str, Any] = found["models"][0]
+    return one
+
+
+def sentence(*arguments: object) -> str:
+    done = CliRunner().invoke(app, ["ask", *map(str, arguments)])
+    assert isinstance(done.exception, InputError), done.exception or done.output
+    return str(done.exception)
+
+
+def answers(run: Path) -> pl.DataFrame:
+    frame = pl.from_arrow(Run.open(run).read_table("answers"))
+    assert isinstance(frame, pl.DataFrame)
+    return frame
+
+
+def test_vanilla_and_circular_are_told_together_and_known_replies_cost_nothing(
+    bench: Path, server: Scripted, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    base = (bench, "--endpoint", server.url(), "--out", run)
+    made = ask(*base, "--variants", "original,no-image", "--price", "2,10")
+    assert (made["asked"], made["reused"]) == (22 + 24, 0)
+    assert made["prompt_tokens"] == 22 * 150 + 24 * 100
+    assert made["cost"] == pytest.approx((made["prompt_tokens"] * 2 + 46 * 7 * 10) / 1e6)
+    assert made["summary"]["circular"] is None
+    before = server.posted("plain")
+    done = CliRunner().invoke(app, ["ask", *map(str, base)])  # original and all rotations
+    assert server.posted("plain") - before == 3 * 22
+    shown = " ".join(done.output.split())
+    assert "vanilla 100.0%" in shown and "circular 100.0%" in shown
+    assert "on the same 22 items in 11 clusters" in shown
+    found = answers(run)
+    counts = dict(found.group_by("variant").len().iter_rows())
+    assert counts == {
+        "original": 22,
+        "no-image": 24,
+        "rotation-1": 22,
+        "rotation-2": 22,
+        "rotation-3": 22,
+    }
+    assert set(found["outcome"]) == {"right"} and set(found["rule"]) == {"letter"}
+    assert set(found["template"]) == {"heldout-ask/1 choice"}
+    lost = Run.open(run).read_table("dropped").to_pylist()
+    assert Counter(row["id"] for row in lost) == {"scripted/q22": 4, "scripted/q23": 4}
+    sent = server.counts()["last"][0]
+    assert sent["temperature"] == 0 and sent["max_tokens"] == 64 and "logprobs" not in sent
+
+
+def test_every_fault_is_survived_or_named_and_nothing_is_paid_for_twice(
+    bench: Path, server: Scripted, tmp_path: Path, quick: None
+) -> None:
+    run = tmp_path / "run"
+    base = (bench, "--endpoint", server.url("faulty"), "--out", run, "--variants", "original",
+            "--timeout", "0.5", "--concurrency", "4")  # fmt: skip
+    ask(*base)
+    found = {row["benchmark_id"]: row for row in answers(run).to_dicts()}
+    for number in (0, 1, 2, 10, 11, 12, 13, 14):  # 429, 500 and a cut answer at first; no fault
+        assert found[f"q{number}"]["outcome"] == "right", number
+    told = {
+        name: (found[name]["outcome"], found[name]["rule"]) for name in ("q3", "q4", "q5", "q9")
+    }
+    assert told == {
+        "q3": ("unparsed", "empty"),
+        "q4": ("refused", "refused by the server"),
+        "q5": ("refused", "refused by the server"),
+        "q9": ("unparsed", "cut off at the limit"),
+    }
+    lost = Run.open(run).read_table("dropped").to_pylist()
+    reasons = {row["id"].removeprefix("scripted/"): row["reason"] for row in lost}
+    assert reasons.pop("q22") == reasons.pop("q23") == "not an image"
+    assert reasons == {
+        "q6": "prompt too long", "q18": "prompt too long", "q7": "the endpoint failed",
+        "q19": "the endpoint failed", "q8": "the endpoint failed", "q20": "the endpoint failed",
+    }  # fmt: skip
+    details = {row["id"]: row["detail"] for row in lost}
+    assert "no answer within 0.5 s in 3 attempts" in details["scripted/q7"]
+    assert "not JSON" in details["scripted/q8"] and "4096" in details["scripted/q6"]
+    assert len(found) + len(reasons) + 2 == 24
+    before = server.counts()
+    again = ask(*base)
+    after = server.counts()
+    assert again["asked"] == 0 and after["answered"] == before["answered"] and after["most"] == 1
+
+
+def test_a_server_that_dies_half_way_loses_nothing(
+    bench: Path, server: Scripted, tmp_path: Path, quick: None
+) -> None:
+    def base(how: str) -> tuple[object, ...]:
+        return (bench, "--endpoint", server.url(how), "--out", tmp_path / "run", "--concurrency", 2,
+                "--variants", "original")  # fmt: skip
+
+    refused = sentence(*base("mortal-9"))
+    assert "did not answer" in refused and "run the same command" in refused
+    assert answers(tmp_path / "run").height == 9  # what there is can be looked at
+    reasons = Counter(
+        row["reason"] for row in Run.open(tmp_path / "run").read_table("dropped").to_pylist()
+    )
+    assert reasons["not asked"] == 22 - 9 + 2 - reasons["not an image"]
+    made = ask(*base("plain"))
+    assert (made["asked"], made["reused"]) == (22 - 9, 9)
+    assert answers(tmp_path / "run").height == 22
+
+
+def test_a_killed_process_loses_nothing_that_arrived(
+    bench: Path, server: Scripted, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    command = [
+        "ask",
+        str(bench),
+        "--endpoint",
+        server.url(),
+        "--out",
+        str(run),
+        "--concurrency",
+        "1",
+    ]
+    process = subprocess.Popen([sys.executable, "-m", "heldout", *command, "--rate", "50/s"])
+    while len(list(run.glob("stages/ask/*/replies.jsonl"))) == 0 or server.counts()["answered"] < 7:
+        assert process.poll() is None
+        time.sleep(0.01)
+    process.kill()
+    process.wait()
+    time.sleep(0.1)
+    journal = next(run.glob("stages/ask/*/replies.jsonl"))
+    kept = len(journal.read_bytes().splitlines())
+    assert server.counts()["answered"] - kept <= 1  # the one on its way
+    with journal.open("ab") as file:
+        file.write(b'{"key": "cut sh')
+    made = ask(*command[1:])
+    assert made["reused"] == kept and made["asked"] == 22 * 4 - kept
+    assert journal.read_bytes().count(b"cut sh\n") == 1
+
+
+def test_thought_tags_letters_and_other_settings_are_other_prompts(
+    bench: Path, server: Scripted, tmp_path: Path
+) -> None:
+    base = (
+        bench,
+        "--endpoint",
+        server.url(),
+        "--out",
+        tmp_path / "run",
+        "--variants",
+        "original",
+        "--limit",
+        4,
+    )
+    ask(*base, "--choice-logprobs")
+    first = answers(tmp_path / "run")["choice_logprobs"].to_list()[0]
+    assert first[0] == pytest.approx(-0.2986, abs=1e-3)  # "A" and " A" together
+    assert first[1] == pytest.approx(-3.0) and first[2:] == [None, None]
+    ask(*base, "--chain-of-thought", "--token-field", "max_completion_tokens")
+    found = answers(tmp_path / "run")
+    assert set(found["rule"]) == {"answer tag: letter"} and found.height == 4
+    assert set(found["template"]) == {"heldout-ask/1 choice, chain of thought"}
+    assert server.counts()["last"][0]["max_completion_tokens"] == 1024
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ([], "who is to be asked?"),
+        (["--recorded", "f", "--endpoint", "u"], "leave out one"),
+        (["--recorded", "f", "--variants", "no-image"], "it has no variants"),
+        (["--model", "m", "--variants", "circular"], "there is no variant 'circular'"),
+        (["--model", "m", "--price", "cheap"], "expected two numbers"),
+        (["--recorded", "nowhere.csv"], "does not exist"),
+        (["--endpoint", "{url}", "--model", "gpt"], "does not serve 'gpt'"),
+        (["--endpoint", "{url}", "--variants", "twin={twin}"], "Twins are paired by id"),
+    ],
+)
+def test_bad_input_gets_a_sentence(
+    bench: Path, server: Scripted, tmp_path: Path, arguments: list[str], expected: str
+) -> None:
+    twin = tmp_path / "twin.jsonl"
+    twin.write_text('{"id": "z", "question": "?", "options": ["a", "b"], "answer": "a"}\n')
+    given = [part.format(url=server.url(), twin=twin) for part in arguments]
+    assert expected in sentence(bench, "--out", tmp_path / "run", *given)
