@@ -86,8 +86,11 @@ def test_confused_choices_are_right_answers_of_other_clusters(benchmark: Benchma
 
 
 def test_confused_choices_do_not_come_from_the_same_picture(benchmark: Benchmark) -> None:
-    shared = [Example(e.id, benchmark.examples[n // 6].images, e.question, e.options, e.answer, e.answer_index)
-              for n, e in enumerate(benchmark)]  # fmt: skip
+    pictures = [example.images for example in benchmark]
+    shared = [
+        Example(e.id, pictures[n // 6], e.question, e.options, e.answer, e.answer_index)
+        for n, e in enumerate(benchmark)
+    ]
     made = by_variant(
         asked(Benchmark("two", tuple(shared)), "confused-choices"), "confused-choices"
     )
