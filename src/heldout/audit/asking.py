@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ from heldout.model.asking.summary import Summary, summarise
 from heldout.model.asking.template import template_name
 from heldout.model.item_scores import by_picture
 from heldout.model.tables import claim_model
-from heldout.store import Run
+from heldout.store import Dropped, Run
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,7 @@ class Asking:
     summary: Summary
     asked: int
     reused: int
-    dropped: int
+    dropped: Mapping[str, int]  # how many questions were left out, by reason
     prompt_tokens: int = 0
     reply_tokens: int = 0
 
@@ -117,7 +118,7 @@ def ask_benchmark(
     fresh = answered.fresh
     return Asking(
         model, summarise_model(benchmark, run, model), len(fresh),
-        len(answered.replies) - len(fresh), len(dropped),
+        len(answered.replies) - len(fresh), _reasons(dropped),
         sum(reply.prompt_tokens or 0 for reply in fresh),
         sum(reply.reply_tokens or 0 for reply in fresh),
     )  # fmt: skip
@@ -145,7 +146,7 @@ def import_answers(
         replace_variants(run, name, rows)
         replace_left_out(run, name, {row["variant"] for row in rows}, answers.dropped)
         summary = summarise_model(benchmark, run, name)
-        made.append(Asking(name, summary, 0, len(rows), len(answers.dropped)))
+        made.append(Asking(name, summary, 0, len(rows), _reasons(answers.dropped)))
     return made
 
 
@@ -155,6 +156,10 @@ def summarise_model(benchmark: Benchmark, run: Run, model: str) -> Summary:
     rows = frame.filter(pl.col("model") == model).to_dicts()
     clusters = dict(zip((one.id for one in benchmark), benchmark.clusters, strict=True))
     return summarise(rows, clusters)
+
+
+def _reasons(dropped: Iterable[Dropped]) -> dict[str, int]:
+    return dict(Counter(one.reason for one in dropped).most_common())
 
 
 def _digest_of(*benchmarks: Benchmark) -> Any:

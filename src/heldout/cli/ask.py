@@ -230,13 +230,16 @@ def _show(one: Asking, cost: float | None) -> None:
     screen = console()
     told = (
         f"{one.asked:,} asked, {one.reused:,} answered before or by the same prompt, "
-        f"{one.dropped:,} left out"
+        f"{sum(one.dropped.values()):,} left out"
     )
     if one.prompt_tokens or one.reply_tokens:
         told += f"; {one.prompt_tokens:,} tokens read, {one.reply_tokens:,} written"
     if cost is not None:
         told += f", cost {cost:,.2f}"
     screen.print(Text(f"{plain(one.model)}: {told}"))
+    if one.dropped:
+        listed = ", ".join(f"{reason} {count:,}" for reason, count in one.dropped.items())
+        screen.print(Text(f"left out: {plain(listed)}", "dim"))
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
     for header in ("", "accuracy", "95 % interval", "items", "unparsed", "refused"):
         table.add_column(header, justify="left" if not header else "right")

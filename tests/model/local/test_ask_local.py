@@ -43,7 +43,7 @@ def test_a_local_model_is_asked_once(tmp_path: Path, picture: Callable[..., byte
     done = CliRunner().invoke(app, command)
     assert done.exit_code == 0, done.exception or done.output
     made = json.loads(done.stdout)["models"][0]
-    assert (made["asked"], made["reused"], made["dropped"]) == (36, 0, 0)
+    assert (made["asked"], made["reused"], made["dropped"]) == (36, 0, {})
     found = pl.read_parquet(run / "tables/answers.parquet")
     assert dict(found.group_by("variant").len().iter_rows()) == {
         "original": 6, "rotation-1": 6, "rotation-2": 6, "no-image": 6, "slot": 6, "twin": 6,

@@ -11,8 +11,8 @@ from heldout.benchmark.grading.clean import bare, same
 AMBIGUOUS, CONTRADICTORY, UNREADABLE = "ambiguous", "contradictory", "unreadable statement"
 
 _LETTERED = re.compile(
-    r"(?:option|choice|answer)?\s*[(\[{]?\s*([A-Za-z])\s*(?P<end>[)\]}]?[.:,)]?|\s*[-–—])"
-    r"(?:\s+(?P<text>.+))?",
+    r"(?:option|choice|answer)?\s*[(\[{]?\s*([A-Za-z])\s*(?P<end>\s*[-–—](?=\s)|[)\]}]?[.:,)]?)"
+    r"(?:\s*(?P<text>.+))?",
     re.DOTALL | re.IGNORECASE,
 )
 _EMPHASIS = str.maketrans("", "", "*`$#")
@@ -26,7 +26,7 @@ _STATEMENT = re.compile(
     r"|accurate|suitable)[,\s]+)*"
     r"\b(?:answer|option|choice|selection)\b"
     r"(?:\s+(?:to|for|of)\s+(?:the|this|your|that)\s+(?:question|image|picture))?"
-    r"(?:\s*[:=]|\s+(?:is|would be|should be|must be|seems to be|appears to be|will be))"
+    r"(?:\s*[:=：]|\s+(?:is|would be|should be|must be|seems to be|appears to be|will be))"
     r"\s*(?:[:\-]|therefore|thus|most likely|likely|probably|clearly|indeed|definitely)?[\s,]*",
     re.IGNORECASE,
 )
@@ -35,8 +35,8 @@ _CHOOSING = re.compile(
     re.IGNORECASE,
 )
 _IS_RIGHT = re.compile(
-    r"^(?:(?:so|thus|hence|therefore|the)[,\s]+)*(.{1,300}?)\s+is\s+(?:the\s+)?(?:most\s+)?"
-    r"(?:correct|right|best|appropriate|accurate)(?:\s+(?:answer|option|choice|one))?$",
+    r"^(?:(?:so|thus|hence|therefore|the)[,\s]+)*(.{1,300}?)\s+is\s+(?:the\s+)?(?:answer|(?:most\s+)?"
+    r"(?:correct|right|best|appropriate|accurate)(?:\s+(?:answer|option|choice|one))?)$",
     re.IGNORECASE,
 )
 _DOUBT = re.compile(
@@ -109,8 +109,9 @@ def _by_letter(text: str, options: Sequence[str]) -> Reading | None:
         return Reading(None, CONTRADICTORY)
     head, more = _head(rest)
     if more and same(head) == same(options[place]):
+        # Where other options follow, it may be their list: sentences that say more are looked at first.
         others = {r.place for r in _parts(more, options)} - {place, None}
-        return Reading(None, AMBIGUOUS) if others else Reading(place, "letter and text")
+        return None if others else Reading(place, "letter and text")
     return None
 
 
@@ -185,15 +186,17 @@ def _stated(line: str, start: int, said: re.Match[str], options: Sequence[str]) 
 
 
 def _leading(reply: str, options: Sequence[str]) -> Reading | None:
-    """An option alone in the first line or sentence, or in the last line, explained elsewhere."""
+    """An option alone in the first line or sentence, or in the last line, explained elsewhere; no other
+    line may be another option."""
     lines = [line for line in reply.splitlines() if line.strip()]
     found: list[Reading] = []
     polar = _polar(lines[0] if lines else "", options)
     if polar is not None:
         return polar
     if len(lines) > 1:
-        ends = (read_whole(lines[0], options), read_whole(lines[-1], options))
-        found = [reading for reading in ends if reading is not None]
+        readings = [read_whole(line, options) for line in lines]
+        if readings[0] is not None or readings[-1] is not None:
+            found = [reading for reading in readings if reading is not None]
     if not found and lines:
         head, more = _head(lines[0])
         first = read_whole(head, options) if more or head != lines[0] else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from typing import NamedTuple
 
@@ -38,13 +39,12 @@ def quantity(text: str) -> Quantity | None:
     found = _WHOLE.fullmatch(text)
     if found is None or len((found["unit"] or "").split()) > 2:
         return None
-    value = float(found["digits"].replace(",", ""))
-    if found["power"]:
-        value *= 10.0 ** int(found["power"])
+    value = float(f"{found['digits'].replace(',', '')}e{found['power'] or 0}")
     if found["under"]:
-        if int(found["under"]) == 0:
-            return None
-        value /= int(found["under"])
+        under = float(found["under"])
+        value = value / under if under else math.inf
+    if not math.isfinite(value):
+        return None
     return Quantity(
         -value if found["sign"] == "-" else value, found["currency"] or _unit(found["unit"])
     )
