@@ -53,11 +53,10 @@ def _calibrated(task: tuple[str, int, int]) -> Calibration:
     return null_calibration(detectors()[name], cells, permutations=permutations, seed=7)
 
 
-def measure_power(cells: int, workers: int) -> None:
+def measure_power(names: list[str], cells: int, workers: int) -> None:
     print(f"share of {cells} cells in which the target is called seen, by planted dose")
     print("| detector | " + " | ".join(f"{dose:g}" for dose in DOSES) + " |")
     print("|---" * (len(DOSES) + 1) + "|")
-    names = [name for name in detectors() if name != "blind"]
     with ProcessPoolExecutor(workers) as pool:
         for name, shares in zip(
             names, pool.map(_powered, [(n, cells) for n in names]), strict=True
@@ -196,7 +195,7 @@ def main() -> None:
     )
     parser.add_argument("what", choices=["calibration", "power", "permutations", "published"])
     parser.add_argument("shared", nargs="?", type=Path, default=Path("../shared"))
-    parser.add_argument("--detector", action="append", help="calibration of these only; repeatable")
+    parser.add_argument("--detector", action="append", help="only these; repeatable")
     parser.add_argument("--cells", type=int, default=500)
     parser.add_argument("--permutations", type=int, default=999)
     parser.add_argument("--rounds", type=int, default=3)
@@ -206,7 +205,8 @@ def main() -> None:
         names = chosen.detector or list(detectors())
         calibrate(names, chosen.cells, chosen.permutations, chosen.workers)
     elif chosen.what == "power":
-        measure_power(chosen.cells, chosen.workers)
+        names = chosen.detector or [name for name in detectors() if name != "blind"]
+        measure_power(names, chosen.cells, chosen.workers)
     elif chosen.what == "permutations":
         race(chosen.rounds)
     else:
