@@ -135,7 +135,9 @@ class _Items:
         assert row.variant is not None
         if row.gold is None:
             return _left(row, "no gold", row.variant, example.id)
-        if not row.options:
+        # A twin has another answer among the same options, unless the row names others.
+        options = row.options or (example.options if row.variant.startswith("twin") else ())
+        if not options:
             kind = "slot" if row.variant.startswith("slot") else "open"
             return Question(
                 example.id,
@@ -146,13 +148,13 @@ class _Items:
                 draw=row.draw,
                 kind=kind,
             )
-        right = read_whole(row.gold, row.options)
+        right = read_whole(row.gold, options)
         if right is None or right.place is None:
             return _left(row, "answer not among the options", row.variant, example.id)
         released = [same(option) for option in example.options]
-        order = [released.index(same(o)) if same(o) in released else -1 for o in row.options]
+        order = [released.index(same(o)) if same(o) in released else -1 for o in options]
         return Question(
-            example.id, row.variant, row.question or "", (), row.options, tuple(order),
+            example.id, row.variant, row.question or "", (), options, tuple(order),
             letter(right.place), row.draw, "choice",
         )  # fmt: skip
 
