@@ -39,8 +39,8 @@ demo: $(VENV)/.core
 	@$(BIN)/heldout demo --out heldout-demo
 
 test: $(VENV)/.dev lint
-	# Two workers on two cores: threads inside them would wait for each other by spinning.
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile
+# Two workers on two cores: threads inside them would wait for each other by spinning.
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
