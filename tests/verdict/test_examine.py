@@ -278,3 +278,19 @@ def test_no_tail_anywhere_is_not_testable_rather_than_clean() -> None:
     claim = _claim(planted_scores(2), ("tail-enrichment",), f"cohort/{TARGET}", tail=1e6)
     assert claim.status == "not testable"
     assert "nothing could have shown" in claim.why
+
+
+def test_scores_are_broken_down_by_what_the_benchmark_names(slake: ScoreTables) -> None:
+    made = examine(slake, ("top-k-overlap",), Settings(baselines=("BLIP-2",)))
+    assert "CheXagent-8b" not in made.strata  # failed a self-check
+    fields = made.strata["Qwen2.5-VL-7B"]
+    assert set(fields) == {"answer_type", "content_type", "modality"}
+    closed, opened = fields["answer_type"]
+    assert (closed.name, opened.name, closed.n + opened.n) == ("CLOSED", "OPEN", 1061)
+    values = {m: slake.scored(m).frame.sort("position") for m in ("Qwen2.5-VL-7B", "BLIP-2")}
+    kept = np.asarray(["CLOSED" in text for text in values["BLIP-2"]["metadata"]])
+    less = values["Qwen2.5-VL-7B"]["sum_logprob"] - values["BLIP-2"]["sum_logprob"]
+    assert closed.value == pytest.approx(float(less.to_numpy()[kept].mean()))
+    assert closed.interval is not None and closed.interval.low < closed.value < closed.interval.high
+    told = made.as_json()["strata"]["Qwen2.5-VL-7B"]["modality"]
+    assert {"name", "n", "clusters", "value", "interval"} == set(told[0])

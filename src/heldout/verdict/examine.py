@@ -25,6 +25,7 @@ from heldout.verdict.challenge import challenge
 from heldout.verdict.claim import Claim
 from heldout.verdict.controls.inflation import Inflation, run_inflation
 from heldout.verdict.controls.orders import OrderResult, ablate_orders
+from heldout.verdict.controls.strata import Stratum, run_strata
 from heldout.verdict.model_claims import claim_p_values, model_claim, with_adjusted
 
 FAMILIES = ("order", "membership", "cohort", *CLAIMING)
@@ -38,6 +39,7 @@ class Examination:
     checks: dict[str, list[SelfCheck]]
     orders: dict[str, list[OrderResult]] = field(default_factory=dict)
     inflation: dict[str, list[Inflation]] = field(default_factory=dict)  # by corpus
+    strata: dict[str, dict[str, list[Stratum]]] = field(default_factory=dict)  # by model and field
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -51,6 +53,10 @@ class Examination:
             "orders": {m: [one._asdict() for one in rows] for m, rows in self.orders.items()},
             "overlap_inflation": {
                 corpus: [_inflation(one) for one in rows] for corpus, rows in self.inflation.items()
+            },
+            "strata": {
+                model: {field: [_stratum(one) for one in rows] for field, rows in fields.items()}
+                for model, fields in self.strata.items()
             },
         }
 
@@ -93,7 +99,13 @@ def examine(
     orders = {model: ablate_orders(sound, model, chosen) for model in trends}
     baseline = next(iter(chosen.baselines), None)
     inflation = run_inflation(sound, baseline=baseline, seed=chosen.seed)
-    return Examination(findings, untested, claims, checks, orders, inflation)
+    strata = run_strata(sound, baseline)
+    return Examination(findings, untested, claims, checks, orders, inflation, strata)
+
+
+def _stratum(one: Stratum) -> dict[str, Any]:
+    interval = None if one.interval is None else [one.interval.low, one.interval.high]
+    return {**one._asdict(), "interval": interval}
 
 
 def _inflation(one: Inflation) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from heldout.verdict.controls.composition import Composition, sweep_cohort
 from heldout.verdict.controls.gain import GainFit, fit_gains
 from heldout.verdict.controls.inflation import Inflation, overlap_inflation, run_inflation
 from heldout.verdict.controls.orders import OrderResult, ablate_orders, adjusted_trend
-from heldout.verdict.controls.strata import Stratum, by_stratum
+from heldout.verdict.controls.strata import Stratum, by_stratum, run_strata
 from heldout.verdict.controls.structure import Within, trend_within_fields
 
 __all__ = [
@@ -23,6 +23,7 @@ __all__ = [
     "fit_gains",
     "overlap_inflation",
     "run_inflation",
+    "run_strata",
     "sweep_cohort",
     "trend_within_fields",
 ]

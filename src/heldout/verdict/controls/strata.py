@@ -8,8 +8,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
+from heldout.detect import ScoreTables
+from heldout.detect.tables import covariate, metadata_column
 from heldout.stats import Interval
 from heldout.stats.contrast import FEW, cluster_mean
+
+FIELDS = ("answer_type", "content_type", "modality")
 
 
 class Stratum(NamedTuple):
@@ -29,4 +33,26 @@ def by_stratum(values: ArrayLike, clusters: Sequence[str], labels: Sequence[str]
         count = len(set(groups))
         mean, _, interval = cluster_mean(numbers[members], groups)
         found.append(Stratum(label, len(members), count, mean, interval if count >= FEW else None))
+    return found
+
+
+def run_strata(
+    tables: ScoreTables, baseline: str | None = None
+) -> dict[str, dict[str, list[Stratum]]]:
+    """Per model and field of the benchmark: mean log p per token, less the baseline's where it may be."""
+    found: dict[str, dict[str, list[Stratum]]] = {}
+    for model in tables.models:
+        other = baseline if baseline in tables.models and baseline != model else None
+        if other is not None and tables.comparable(model, other) is not None:
+            other = None
+        scored = tables.common([model, other] if other is not None else [model])
+        if not len(scored[0]):
+            continue
+        values = scored[0].means - (scored[1].means if other is not None else 0.0)
+        frame = scored[0].frame
+        found[model] = {
+            field: by_stratum(values, scored[0].clusters, covariate(frame, field))
+            for field in FIELDS
+            if field == "answer_type" or any(metadata_column(frame, field))
+        }
     return found
