@@ -1,0 +1,1 @@
+"""Review: the local page where people adjudicate matches and rate items."""

@@ -1,0 +1,85 @@
+"""Judgements: what people said of matches and items, appended and never rewritten."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from heldout.errors import InputError
+from heldout.store.lock import exclusive
+
+MATCH, ITEM, TWIN = "match", "item", "twin"
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """One thing one person said. A later one of the same rater on the same subject replaces it."""
+
+    rater: str
+    kind: str  # match, item or twin
+    subject: str  # which one: a key that depends on the data alone
+    verdict: str | None  # None takes an earlier one back
+    note: str = ""
+    ratings: Mapping[str, int] = field(default_factory=dict)  # scale → 1 to 4
+    time: str = ""
+
+
+def append(run: Path, judgement: Judgement) -> Judgement:
+    """On disk before this returns; two writers never tear each other's lines."""
+    path = _path(run)
+    stamped = Judgement(**{**asdict(judgement), "time": datetime.now(UTC).isoformat()})
+    line = json.dumps(asdict(stamped), ensure_ascii=False) + "\n"
+    with exclusive(path.with_name(".judgements.lock")), path.open("ab") as file:
+        if file.tell() and not _ends_with_newline(path):
+            file.write(b"\n")  # a line torn by a crash stays torn, and alone
+        file.write(line.encode())
+        file.flush()
+        os.fsync(file.fileno())
+    return stamped
+
+
+def history(run: Path) -> Iterator[Judgement]:
+    """Every judgement in the order in which it was made; a torn last line is passed over."""
+    path = _path(run)
+    if not path.exists():
+        return
+    lines = path.read_bytes().split(b"\n")
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            yield Judgement(**_object(json.loads(line)))
+        except (ValueError, TypeError) as error:
+            if number >= len(lines) - 1 or not line.rstrip().endswith(b"}"):
+                continue
+            raise InputError(f"{path}, line {number} is not a judgement: {error}") from error
+
+
+def current(run: Path, kind: str) -> dict[tuple[str, str], Judgement]:
+    """The last word of each rater on each subject, by (subject, rater)."""
+    latest: dict[tuple[str, str], Judgement] = {}
+    for judgement in history(run):
+        if judgement.kind == kind:
+            latest[judgement.subject, judgement.rater] = judgement
+    return {key: said for key, said in latest.items() if said.verdict is not None}
+
+
+def _path(run: Path) -> Path:
+    return run / "review" / "judgements.jsonl"
+
+
+def _object(value: Any) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise ValueError("expected an object")
+    return value
+
+
+def _ends_with_newline(path: Path) -> bool:
+    with path.open("rb") as file:
+        file.seek(-1, os.SEEK_END)
+        return file.read(1) == b"\n"
