@@ -20,6 +20,7 @@ from heldout.cli import (
     model,
     overlap,
     report,
+    review,
     sanitize,
     score,
 )
@@ -37,6 +38,7 @@ app = typer.Typer(
 app.command("check", epilog=check.EXAMPLE)(check.check_command)
 app.command("overlap", epilog=overlap.EXAMPLE)(overlap.overlap_command)
 app.command("report", epilog=report.EXAMPLE)(report.report_command)
+app.command("review", epilog=review.EXAMPLE)(review.review_command)
 app.command("matrix", epilog=matrix.EXAMPLE)(matrix.matrix_command)
 app.command("sanitize", epilog=sanitize.EXAMPLE)(sanitize.sanitize_command)
 app.command("gate", epilog=gate.EXAMPLE)(gate.gate_command)
