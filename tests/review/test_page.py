@@ -118,6 +118,7 @@ def test_a_blinded_rater_sees_neither_tool_nor_others(
         assert "tool says" not in words.lower()
         page.keyboard.press("j")
         begins(page, "#place", f"{place} /")
+        shown(page)
     page.keyboard.press("2")
     judged(page, 1)
     assert {rater for _, rater in current(run, MATCH)} == {"zelda", "bo"}
@@ -191,7 +192,7 @@ def test_overlays_lay_the_neighbour_on_the_query(run: Path, serving: Serving, pa
         place += 1
         page.keyboard.press("j")
         begins(page, "#place", f"{place} /")
-    page.wait_for_timeout(150)
+        shown(page)
     page.keyboard.press("d")
     dark = _brightness(page)
     assert dark < 12  # mirrored back, the two pictures cancel out

@@ -16,12 +16,7 @@ from heldout.review.pictures import Album, Picture, same_pixels
 from heldout.store import Run
 
 MOST = 6  # pictures of one item that are shown
-_VERIFIER = (
-    "rubric",
-    "verifier",
-    "accepted",
-    "verifier_score",
-)  # columns that give its opinion away
+_OPINION = ("rubric", "verif", "accepted", "rejected")  # in names of columns that give it away
 
 
 @dataclass(frozen=True)
@@ -89,7 +84,11 @@ def _card(
     pictures: Iterable[Picture],
 ) -> Card:
     verifier = verifier_of(metadata)
-    shown = {key: value for key, value in metadata.items() if key not in _VERIFIER}
+    shown = {
+        key: value
+        for key, value in metadata.items()
+        if not any(part in key.lower() for part in _OPINION)
+    }
     return Card(
         subject=identifier,
         cluster=cluster,

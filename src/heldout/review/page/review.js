@@ -183,7 +183,7 @@ function buildScales() {
   session.scales.forEach((scale, place) => {
     const points = [1, 2, 3, 4, null].map((value) =>
       make("button", { type: "button", "data-value": value ?? "na", "aria-label": `${scale.label}: ${value ?? "not applicable"}`, onclick: () => { scaleHere = place; rate(value); } }, value ?? "n/a"));
-    $("scales").append(make("fieldset", { class: "scale", "data-scale": scale.name, title: scale.help }, make("legend", {}, scale.label), make("div", { class: "points" }, points)));
+    $("scales").append(make("div", { class: "scale", role: "group", "aria-label": scale.label, "data-scale": scale.name, title: scale.help }, make("span", {}, scale.label), make("div", { class: "points" }, points)));
   });
 }
 
@@ -319,6 +319,8 @@ function inNote(event) {
 }
 
 document.addEventListener("keydown", onKey);
+// A verdict given by mouse must not be given again by the next Space.
+document.addEventListener("click", (event) => event.detail > 0 && event.target.closest(".judge button")?.blur());
 $("note").addEventListener("input", keepDraft);
 $("previous").addEventListener("click", () => step(-1));
 $("next").addEventListener("click", () => step(1));

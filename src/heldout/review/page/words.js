@@ -29,7 +29,7 @@ function opinion(hint) {
   const numbers = {
     "found by": `${hint.method.split(" | ")[0]}, similarity ${hint.similarity.toFixed(3)}`,
     "aligned detail": found.detail != null ? `${found.detail.toFixed(2)} (correlation ${found.correlation.toFixed(2)})` : null,
-    overlap: found.overlap ? found.overlap.map((share) => `${Math.round(share * 100)} %`).join(" of the query, ") + " of the neighbour" : null,
+    overlap: found.overlap ? found.overlap.map((share, side) => `${Math.round(share * 100)} % of ${side ? "neighbour" : "query"}`).join(", ") : null,
     "not verified": hint.unverified,
   };
   const tags = [make("span", { class: "tag strong" }, hint.relation), hint.transform && hint.transform !== "none" && make("span", { class: "tag" }, hint.transform)];
