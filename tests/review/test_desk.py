@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,8 @@ import pytest
 from typer.testing import CliRunner
 
 from heldout.cli.app import app
-from heldout.errors import InputError
-from heldout.review import Card, open_desk
+from heldout.errors import InputError, PrerequisiteError
+from heldout.review import Card, open_desk, serve
 from heldout.review.items import verifier_of
 from heldout.review.order import CLAIMS, EVIDENCE, match_orders
 from heldout.review.tables import agreement_tables
@@ -160,6 +161,14 @@ def test_what_cannot_be_opened_is_said_in_a_sentence(run: Path, tmp_path: Path) 
         open_desk(str(tmp_path), kind="matches", rater="ada")
     with pytest.raises(InputError, match="--rater"):
         open_desk(str(run), rater="  ")
+
+
+def test_without_its_extra_the_page_says_what_to_install(
+    run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "fastapi", None)
+    with pytest.raises(PrerequisiteError, match=r"pip install 'heldout\[review\]'"):
+        serve(open_desk(str(run), rater="ada"))
 
 
 def test_the_command_prints_agreement(run: Path) -> None:

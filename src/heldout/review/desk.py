@@ -12,7 +12,7 @@ from heldout.errors import InputError
 from heldout.review.card import FORMS, KINDS, Card, Kind
 from heldout.review.order import ORDERS, as_listed, match_orders, shuffled
 from heldout.review.tables import Table, agreement_tables
-from heldout.store.judgements import Judgement, append, current
+from heldout.store.judgements import Following, Judgement, append
 
 NOTE = 4000  # characters
 MORE_THAN_A_NAME = 80
@@ -37,12 +37,14 @@ class Desk:
     rubric: bool = True  # the verifier's lines are shown with items
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _places: dict[str, int] = field(init=False)
+    _log: Following = field(init=False)
 
     def __post_init__(self) -> None:
         name = self.rater.strip()
         if not name or len(name) > MORE_THAN_A_NAME or not name.isprintable():
             raise InputError(f"--rater {self.rater!r}: expected a name of 1 to 80 characters")
         self.rater = name
+        self._log = Following(self.folder, KINDS[self.kind])
         self._places = {card.subject: index for index, card in enumerate(self.cards)}
 
     def session(self) -> dict[str, Any]:
@@ -81,7 +83,7 @@ class Desk:
         said = self._current()
         others = [
             {"rater": rater, "verdict": judgement.verdict, "note": judgement.note}
-            for (subject, rater), judgement in sorted(said.items())
+            for (subject, rater), judgement in said.items()
             if subject == card.subject and rater != self.rater
         ]
         return {
@@ -136,7 +138,7 @@ class Desk:
         return agreement_tables(self.kind, self.cards, self._current())
 
     def _current(self) -> dict[tuple[str, str], Judgement]:
-        return current(self.folder, KINDS[self.kind])
+        return self._log.current()
 
     def _hint(self, card: Card) -> Mapping[str, Any]:
         if self.kind == "items" and not self.rubric:
