@@ -237,7 +237,7 @@ function quiet() {
 }
 
 function fail(error) {
-  const lost = error instanceof Refused ? error.message : `${error.message}. Nothing of this card was saved; what was saved before is on disk. Start heldout review again`;
+  const lost = error instanceof Refused ? error.message : `${error.message}. What was saved before is on disk; start heldout review again`;
   alertUser(`Not saved: ${lost}.`);
 }
 
