@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from heldout.errors import InputError
-from heldout.store.judgements import MATCH, Judgement, append, current, history
+from heldout.store.judgements import ITEM, MATCH, Following, Judgement, append, current, history
 
 
 def _say(run: Path, rater: str, subject: str, verdict: str | None) -> Judgement:
@@ -55,3 +55,22 @@ def test_a_foreign_line_is_an_error_that_names_it(tmp_path: Path) -> None:
     path.write_text(json.dumps({"x": 1}) + "\n" + path.read_text() + path.read_text())
     with pytest.raises(InputError, match="line 1"):
         list(history(tmp_path))
+
+
+def test_following_says_what_reading_everything_says(tmp_path: Path) -> None:
+    log = Following(tmp_path, MATCH)
+    assert log.current() == {}
+    path = tmp_path / "review" / "judgements.jsonl"
+    for step, verdict in enumerate(["unsure", "unrelated", None, "unsure"]):
+        _say(tmp_path, "ada", "m1", verdict)
+        _say(tmp_path, "bo", f"m{step}", "unrelated")
+        append(tmp_path, Judgement("ada", ITEM, "m1", "accept"))
+        assert log.current() == current(tmp_path, MATCH)
+    whole = path.read_bytes()
+    path.write_bytes(whole + b'{"rater": "ada", "kind": "match", "subj')  # torn, or being written
+    assert log.current() == current(tmp_path, MATCH)
+    _say(tmp_path, "ada", "m9", "unsure")
+    assert ("m9", "ada") in log.current()
+    assert log.current() == current(tmp_path, MATCH)
+    path.write_bytes(whole[: whole.index(b"\n") + 1])  # an older copy was put back
+    assert set(log.current()) == {("m1", "ada")}

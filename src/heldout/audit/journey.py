@@ -31,11 +31,13 @@ from heldout.overlap.calibrate import calibrate
 from heldout.overlap.calibration.calibration import Calibration, calibrations
 from heldout.overlap.calibration.measure import CalibrationPlan
 from heldout.overlap.calibration.record import calibration_record
+from heldout.overlap.judged import read_matches
 from heldout.overlap.text import TextSearch
 from heldout.overlap.texts import forget_texts, scan_texts
 from heldout.report import write_report
 from heldout.store import SCHEMAS, Run
 from heldout.verdict import Claim, nearness_claims, overlap_claims, text_claim
+from heldout.verdict.people import with_people
 
 
 @dataclass
@@ -103,7 +105,7 @@ def conclude(run: Run) -> Conclusion:
         raise InputError(f"{run.path} has no finished scan yet: run heldout overlap again")
     items = _frame(run, "items")
     scanned_once = run.table_path("matches").exists()
-    matches = _frame(run, "matches") if scanned_once or not scored else _empty("matches")
+    matches = read_matches(run) if scanned_once or not scored else _empty("matches")
     benchmark = manifest["inputs"]["benchmark"]["name"]
     findings: list[Finding] = []
     claims: list[Claim] = []
@@ -119,7 +121,7 @@ def conclude(run: Run) -> Conclusion:
             hashes=scanned.get("hashes", False),
         )
         findings += found
-        claims += overlap_claims(found, scanned)
+        claims += with_people(overlap_claims(found, scanned), matches)
     findings_of_words, claims_of_words = _words(run, items, matches, benchmark)
     findings += findings_of_words
     claims += claims_of_words

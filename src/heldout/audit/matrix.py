@@ -10,6 +10,7 @@ import polars as pl
 
 from heldout.errors import InputError
 from heldout.overlap.calibration import Audited, leakage_matrix
+from heldout.overlap.judged import read_matches
 from heldout.store import Run
 
 
@@ -52,7 +53,7 @@ def _audited(run: Run) -> tuple[Audited, dict[str, str]]:
     one = Audited(
         benchmark["name"],
         _frame(run, "items"),
-        _frame(run, "matches"),
+        read_matches(run),
         [stage["corpus"] for stage in stages],
         "; ".join(sorted(encoders)),
     )

@@ -15,6 +15,7 @@ VERBS = (
     Verb("check", "Lint a benchmark: most false alarms of contamination start there."),
     Verb("overlap", "Find every image of a benchmark in corpora; every copy is proven."),
     Verb("report", "Rebuild findings, claims and report.html from the tables of a run."),
+    Verb("review", "Adjudicate matches, rate items and twins on a local page."),
     Verb("matrix", "How much of each benchmark is in each corpus, in one table."),
     Verb("sanitize", "Write a clean split in the format of the input."),
     Verb("gate", "Which training rows to remove so that none of these benchmarks leaks."),

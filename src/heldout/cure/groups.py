@@ -14,6 +14,7 @@ from heldout.cure.roundtrip import pictures
 from heldout.cure.writing import entries
 from heldout.errors import InputError
 from heldout.image import Digests
+from heldout.overlap.judged import read_matches
 from heldout.store import Run
 
 
@@ -88,7 +89,7 @@ def _copies(union: Benchmark, run: Run | None) -> list[tuple[str, str]]:
             if isinstance(found, Digests):
                 cluster_of[found.bytes] = cluster
     pairs = []
-    for row in run.read_table("matches").to_pylist():
+    for row in read_matches(run).to_dicts():
         if row["relation"] in (*COPIES, UNDECIDED):
             evidence = evidence_of(row)
             ends = [evidence.get("benchmark_image"), evidence.get("corpus_image")]

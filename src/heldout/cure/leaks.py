@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any
 
+from heldout.overlap.judged import read_matches
 from heldout.store import Run
 
 COPIES = ("same image", "transformed copy")
@@ -94,7 +95,7 @@ class ItemLeaks:
 def leaks_of(run: Run) -> dict[str, ItemLeaks]:
     """Every item with a match that says anything, by its id."""
     found: dict[str, ItemLeaks] = defaultdict(ItemLeaks)
-    for row in run.read_table("matches").to_pylist():
+    for row in read_matches(run).to_dicts():
         grade = _image_grade(row)
         if grade is not None:
             found[row["benchmark_id"]].leaks.append(Leak(grade, row))

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from heldout.detect.image_overlap import COPIES
 from heldout.errors import InputError
+from heldout.overlap.judged import read_matches
 from heldout.store import SCHEMAS, Run
 
 Floats = NDArray[np.float64]
@@ -97,7 +98,7 @@ class ScoreTables:
             no_scores() if scores is None else scores,
             **optional,
             identities=manifest.get("models", {}),
-            leaked=_leaked(_frame(run, "matches")) if run.table_path("matches").exists() else {},
+            leaked=_leaked(read_matches(run)) if run.table_path("matches").exists() else {},
         )
 
     @cached_property

@@ -8,6 +8,7 @@ from typing import Any
 
 import polars as pl
 
+from heldout.overlap.judged import read_matches
 from heldout.store import Run
 
 SHOWN = 60
@@ -17,8 +18,7 @@ _SUREST = {"same image": 0, "transformed copy": 1, "undecided": 2, "same view, o
 
 def pairs_shown(run: Run, limit: int = SHOWN) -> tuple[list[dict[str, Any]], int]:
     """Up to ``limit`` picture pairs with their questions, and how many pairs there are in all."""
-    matches = pl.from_arrow(run.read_table("matches"))
-    assert isinstance(matches, pl.DataFrame)
+    matches = read_matches(run)
     if matches.is_empty():
         return [], 0
     matches = matches.filter(pl.col("relation") != "unrelated")

@@ -13,6 +13,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from heldout.detect import Finding
 from heldout.overlap.calibration.calibration import Calibration
+from heldout.overlap.judged import read_matches
 from heldout.report.figures import standalone
 from heldout.report.gallery import pairs_shown
 from heldout.report.impacts import impact_rows
@@ -43,7 +44,7 @@ def write_report(
     )
     manifest = run.manifest()
     items = _frame(run, "items")
-    found = _frame_if_there(run, "matches")  # a run of scores alone has none
+    found = read_matches(run) if run.table_path("matches").exists() else None  # scores alone
     matches = found if found is not None else pl.DataFrame(empty_table("matches"))
     models = model_sections(run)
     near = [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
@@ -67,6 +68,43 @@ def current(run: Path, kind: str) -> dict[tuple[str, str], Judgement]:
         if judgement.kind == kind:
             latest[judgement.subject, judgement.rater] = judgement
     return {key: said for key, said in latest.items() if said.verdict is not None}
+
+
+class Following:
+    """``current`` for one who asks again and again: only what was appended since is read."""
+
+    def __init__(self, run: Path, kind: str) -> None:
+        self.run, self.kind = run, kind
+        self._lock = threading.Lock()
+        self._read = 0  # bytes, up to the end of a line
+        self._latest: dict[tuple[str, str], Judgement] = {}
+
+    def current(self) -> dict[tuple[str, str], Judgement]:
+        path = _path(self.run)
+        with self._lock:
+            size = path.stat().st_size if path.exists() else 0
+            if size < self._read:  # another log lies there now
+                self._read, self._latest = 0, {}
+            if size > self._read:
+                self._follow(path)
+            return {key: said for key, said in self._latest.items() if said.verdict is not None}
+
+    def _follow(self, path: Path) -> None:
+        with path.open("rb") as file:
+            file.seek(self._read)
+            data = file.read()
+        whole = data[: data.rfind(b"\n") + 1]  # a line that is still being written comes next time
+        for line in whole.split(b"\n"):
+            if line.strip() and line.rstrip().endswith(b"}"):
+                try:
+                    judgement = Judgement(**_object(json.loads(line)))
+                except (ValueError, TypeError) as error:
+                    raise InputError(
+                        f"{path} holds a line that is no judgement: {error}"
+                    ) from error
+                if judgement.kind == self.kind:
+                    self._latest[judgement.subject, judgement.rater] = judgement
+        self._read += len(whole)
 
 
 def _path(run: Path) -> Path:

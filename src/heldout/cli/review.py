@@ -1,0 +1,117 @@
+"""heldout review: a local page where people adjudicate matches and rate items and twins."""
+
+from __future__ import annotations
+
+import getpass
+import webbrowser
+from dataclasses import asdict
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.table import Table as Grid
+
+from heldout.cli.options import Json
+from heldout.cli.show import console, plain, print_json
+from heldout.review import Desk, open_desk, serve
+from heldout.review.card import Kind
+
+EXAMPLE = "Example: heldout review runs/slake --rater ada --blind"
+
+
+class Kinds(StrEnum):
+    matches = "matches"
+    twins = "twins"
+    items = "items"
+
+
+def review_command(
+    run: Annotated[
+        str,
+        typer.Argument(metavar="RUN", help="A run folder; with --kind items also a benchmark."),
+    ],
+    rater: Annotated[
+        str | None,
+        typer.Option("--rater", metavar="NAME", help="Who judges (default: your user name)."),
+    ] = None,
+    port: Annotated[
+        int, typer.Option("--port", help="Port on this machine; 0 takes a free one.")
+    ] = 0,
+    no_browser: Annotated[
+        bool, typer.Option("--no-browser", help="Print the address and open nothing.")
+    ] = False,
+    kind: Annotated[
+        Kinds | None,
+        typer.Option("--kind", help="What to judge (default: matches, else twins, else items)."),
+    ] = None,
+    blind: Annotated[
+        bool,
+        typer.Option("--blind", help="Show neither the tool's opinion nor other raters' verdicts."),
+    ] = False,
+    rubric: Annotated[
+        bool, typer.Option("--rubric/--no-rubric", help="Items: show the verifier's rubric.")
+    ] = True,
+    unrelated: Annotated[
+        bool,
+        typer.Option(
+            "--all", help="Matches: also the pairs of which the tool says nothing aligns."
+        ),
+    ] = False,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out", metavar="DIR", help="Where judgements go (default: RUN, or NAME-review)."
+        ),
+    ] = None,
+    agreement: Annotated[
+        bool, typer.Option("--agreement", help="Print how far raters agree, and serve nothing.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Judge matches, twins or items on a page that only this machine can open. Nothing leaves it."""
+    chosen: Kind | None = kind.value if kind else None
+    name = rater if rater is not None else _user()
+    desk = open_desk(
+        run, kind=chosen, rater=name, blind=blind, rubric=rubric, unrelated=unrelated, out=out
+    )
+    if agreement:
+        _show_agreement(desk, as_json)
+        return
+
+    def ready(url: str) -> None:
+        told = console()
+        told.print(f"{len(desk.cards):,} {desk.kind} of {plain(desk.title)}, as {desk.rater}")
+        typer.echo(f"review: {url}")  # typer flushes, and nothing breaks the address
+        told.print("Every verdict is on disk at once. Ctrl-C ends; then: heldout report RUN")
+        if not no_browser:
+            webbrowser.open(url)
+
+    serve(desk, port=port, ready=ready)
+
+
+def _show_agreement(desk: Desk, as_json: bool) -> None:
+    tables = desk.tables()
+    if as_json:
+        print_json({"kind": desk.kind, "tables": [asdict(table) for table in tables]})
+        return
+    told = console()
+    if not tables:
+        told.print(f"nobody judged any of the {len(desk.cards):,} {desk.kind} yet")
+    for table in tables:
+        told.print(f"\n[bold]{table.title}[/]")
+        grid = Grid(box=None, padding=(0, 3, 0, 0), pad_edge=False, header_style="dim")
+        for column in table.columns:
+            grid.add_column(column)
+        for row in table.rows:
+            grid.add_row(*(plain(cell) for cell in row))
+        told.print(grid)
+        if table.note:
+            told.print(f"[dim]{table.note}[/]")
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return "somebody"

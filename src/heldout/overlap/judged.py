@@ -1,0 +1,123 @@
+"""Matches as people judged them: their word replaces the tool's, pair of pictures by pair of pictures.
+
+What people say is of two pictures, however many questions and corpus items show them. Most raters
+decide; where as many say one thing as another, the pair is *undecided* and counts as no copy.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any
+
+import polars as pl
+
+from heldout.benchmark.normal import normal
+from heldout.corpus import CorpusItem
+from heldout.overlap.modality import relate_text
+from heldout.store import Run
+from heldout.store.judgements import MATCH, Judgement, current
+
+# What a person says → the relation it stands for.
+RELATIONS = {
+    "exact duplicate": "same image",
+    "transformed copy": "transformed copy",
+    "same source, other view": "same source, other view",
+    "same view, other subject": "same view, other subject",
+    "unrelated": "unrelated",
+    "unsure": "undecided",
+}
+UNDECIDED = RELATIONS["unsure"]
+COPY = "transformed copy"
+_COPIES = {"same image", COPY}
+_CUT = 500  # characters of a corpus' question that evidence keeps; a cut one equals no question
+
+
+def match_subject(evidence: Mapping[str, Any], corpus: str, corpus_id: str) -> str:
+    """What a judgement of a match is about: two pictures, named by their content alone."""
+    theirs = evidence.get("corpus_image") or f"{corpus}\n{corpus_id}"  # an embedding has no file
+    told = f"{evidence['benchmark_pixels']}\n{theirs}"
+    return hashlib.sha256(told.encode()).hexdigest()[:32]
+
+
+def judged_matches(
+    matches: pl.DataFrame, judgements: Iterable[Judgement], items: pl.DataFrame | None = None
+) -> pl.DataFrame:
+    """``matches`` with the relation people gave; who judged stands in the evidence, under "people".
+
+    ``items`` (the run's table) lets a pair that people made a copy say what leaked beside the picture.
+    """
+    said: dict[str, dict[str, str]] = defaultdict(dict)
+    for judgement in judgements:
+        if judgement.kind == MATCH and judgement.verdict in RELATIONS:
+            said[judgement.subject][judgement.rater] = judgement.verdict
+    if not said or matches.is_empty():
+        return matches
+    words = _words(items)
+    rows = [_judged(row, said, words) for row in matches.iter_rows(named=True)]
+    return pl.DataFrame(rows, schema=matches.schema)
+
+
+def read_matches(run: Run) -> pl.DataFrame:
+    """The table matches of ``run`` as its people judged it, so far as they did."""
+    matches = pl.from_arrow(run.read_table("matches"))
+    assert isinstance(matches, pl.DataFrame)
+    judgements = current(run.path, MATCH).values()
+    if not judgements:
+        return matches
+    items = pl.from_arrow(run.read_table("items"))
+    assert isinstance(items, pl.DataFrame)
+    return judged_matches(matches, judgements, items)
+
+
+def majority(verdicts: Collection[str]) -> str:
+    """The relation most raters stand for. Between two kinds of copy a tie is the weaker one."""
+    counts = Counter(RELATIONS[verdict] for verdict in verdicts)
+    most = max(counts.values())
+    leading = {relation for relation, count in counts.items() if count == most}
+    if len(leading) == 1:
+        return leading.pop()
+    return COPY if leading == _COPIES else UNDECIDED
+
+
+def _judged(
+    row: dict[str, Any],
+    said: Mapping[str, Mapping[str, str]],
+    words: Mapping[str, tuple[str, str]],
+) -> dict[str, Any]:
+    evidence = json.loads(row["evidence"])
+    verdicts = said.get(match_subject(evidence, row["corpus"], row["corpus_id"]))
+    if not verdicts:
+        return row
+    relation, tool = majority(verdicts.values()), row["relation"]
+    evidence["people"] = {"verdicts": dict(sorted(verdicts.items())), "tool": tool}
+    told = json.dumps(evidence, ensure_ascii=False)
+    changed: dict[str, Any] = {"relation": relation, "evidence": told}
+    if relation in _COPIES and tool not in _COPIES:
+        question, answer = words.get(row["benchmark_id"], ("", ""))
+        text = relate_text(question, answer, _corpus_item(row, evidence))
+        changed |= {"modality": text.modality, "label_relation": text.label_relation}
+    elif relation not in _COPIES:
+        changed |= {"modality": "none", "label_relation": "unknown"}
+        if relation != UNDECIDED:
+            changed["transform"] = ""
+    if relation == "unrelated":
+        changed["degree"] = "none"  # a likeness that people looked at and dismissed
+    return {**row, **changed}
+
+
+def _corpus_item(row: Mapping[str, Any], evidence: Mapping[str, Any]) -> CorpusItem:
+    question = str(evidence.get("corpus_question") or "")
+    if len(question) >= _CUT:
+        return CorpusItem(row["corpus_id"])
+    answer = str(evidence.get("corpus_answer") or "")
+    return CorpusItem(row["corpus_id"], question=question or None, answer=answer or None)
+
+
+def _words(items: pl.DataFrame | None) -> dict[str, tuple[str, str]]:
+    if items is None:
+        return {}
+    rows = items.select("benchmark_id", "question", "answer").iter_rows()
+    return {name: (normal(question), normal(answer)) for name, question, answer in rows}

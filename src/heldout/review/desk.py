@@ -1,0 +1,171 @@
+"""Desk: the cards one rater works through, and what was said of them; no web in here."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from heldout.errors import InputError
+from heldout.review.card import FORMS, KINDS, Card, Kind
+from heldout.review.order import ORDERS, as_listed, match_orders, shuffled
+from heldout.review.tables import Table, agreement_tables
+from heldout.store.judgements import Following, Judgement, append
+
+NOTE = 4000  # characters
+MORE_THAN_A_NAME = 80
+
+
+class JudgedMeanwhileError(Exception):
+    """Somebody (another tab, as a rule) judged this card since it was shown; ``said`` is what."""
+
+    def __init__(self, said: Judgement | None) -> None:
+        super().__init__("this was judged in another tab since it was shown here")
+        self.said = said
+
+
+@dataclass
+class Desk:
+    folder: Path  # judgements are appended to its review/judgements.jsonl
+    title: str
+    kind: Kind
+    rater: str
+    cards: Sequence[Card]
+    blind: bool = False  # neither the tool's opinion nor other people's
+    rubric: bool = True  # the verifier's lines are shown with items
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _places: dict[str, int] = field(init=False)
+    _log: Following = field(init=False)
+
+    def __post_init__(self) -> None:
+        name = self.rater.strip()
+        if not name or len(name) > MORE_THAN_A_NAME or not name.isprintable():
+            raise InputError(f"--rater {self.rater!r}: expected a name of 1 to 80 characters")
+        self.rater = name
+        self._log = Following(self.folder, KINDS[self.kind])
+        self._places = {card.subject: index for index, card in enumerate(self.cards)}
+
+    def session(self) -> dict[str, Any]:
+        form = FORMS[self.kind]
+        orders = self.orders()
+        return {
+            "title": self.title,
+            "kind": self.kind,
+            "rater": self.rater,
+            "blind": self.blind,
+            "rubric": self.rubric and not self.blind,
+            "total": len(self.cards),
+            "verdicts": [asdict(verdict) for verdict in form.verdicts],
+            "scales": [asdict(scale) for scale in form.scales],
+            "orders": [
+                {"name": name, "label": ORDERS[name], "cards": orders[name]} for name in orders
+            ],
+        }
+
+    def orders(self) -> dict[str, list[int]]:
+        if self.blind:
+            return shuffled(self.cards, self.rater)
+        return match_orders(self.cards) if self.kind == "matches" else as_listed(self.cards)
+
+    def progress(self) -> dict[str, Any]:
+        """What this rater said so far, by the number of the card."""
+        said = {
+            self._places[subject]: judgement.verdict
+            for (subject, rater), judgement in self._current().items()
+            if rater == self.rater and subject in self._places
+        }
+        return {"judged": said, "total": len(self.cards)}
+
+    def card(self, index: int) -> dict[str, Any]:
+        card = self.cards[index]
+        said = self._current()
+        others = [
+            {"rater": rater, "verdict": judgement.verdict, "note": judgement.note}
+            for (subject, rater), judgement in said.items()
+            if subject == card.subject and rater != self.rater
+        ]
+        return {
+            "index": index,
+            "subject": card.subject,
+            "told": card.told,
+            "pictures": [{"side": side, "name": one.name} for side, one in card.pictures.items()],
+            "hint": None if self.blind else self._hint(card),
+            "others": None if self.blind else others,
+            "mine": _mine(said.get((card.subject, self.rater))),
+        }
+
+    def judge(
+        self,
+        index: int,
+        verdict: str | None,
+        *,
+        note: str = "",
+        ratings: Mapping[str, int] | None = None,
+        seen: str | None = None,
+    ) -> dict[str, Any]:
+        """On disk when this returns. ``seen`` is the time of the judgement the person saw, if any."""
+        card = self.cards[index]
+        self._check(verdict, note, ratings or {})
+        with self._lock:
+            known = self._current().get((card.subject, self.rater))
+            if (known.time if known else None) != seen:
+                raise JudgedMeanwhileError(known)
+            kind = KINDS[self.kind]
+            said = Judgement(self.rater, kind, card.subject, verdict, note, dict(ratings or {}))
+            return {"mine": _mine(append(self.folder, said)), "progress": self.progress()}
+
+    def undo(self, index: int | None = None) -> int | None:
+        """Take back this rater's verdict on a card, or else the last one; the card it was, if any."""
+        with self._lock:
+            mine = {
+                subject: judgement
+                for (subject, rater), judgement in self._current().items()
+                if rater == self.rater and subject in self._places
+            }
+            subject = self.cards[index].subject if index is not None else None
+            if subject is None or subject not in mine:
+                subject = max(mine, key=lambda one: mine[one].time, default=None)
+            if subject is None:
+                return None
+            # The note stays in the log; a verdict of None takes the rest back.
+            append(self.folder, Judgement(self.rater, KINDS[self.kind], subject, None))
+            return self._places[subject]
+
+    def tables(self) -> list[Table]:
+        """How far people agree. A blinded rater is told when all is judged, not before."""
+        return agreement_tables(self.kind, self.cards, self._current())
+
+    def _current(self) -> dict[tuple[str, str], Judgement]:
+        return self._log.current()
+
+    def _hint(self, card: Card) -> Mapping[str, Any]:
+        if self.kind == "items" and not self.rubric:
+            return {}
+        return card.hint
+
+    def _check(self, verdict: str | None, note: str, ratings: Mapping[str, int]) -> None:
+        form = FORMS[self.kind]
+        known = [one.value for one in form.verdicts]
+        if verdict is not None and verdict not in known:
+            raise InputError(f"there is no verdict {verdict!r}; there are: {', '.join(known)}")
+        if len(note) > NOTE:
+            raise InputError(f"a note has at most {NOTE:,} characters, this one {len(note):,}")
+        scales = [scale.name for scale in form.scales]
+        for name, rating in ratings.items():
+            if name not in scales or rating not in (1, 2, 3, 4):
+                raise InputError(
+                    f"{name} = {rating}: expected 1 to 4 on {', '.join(scales) or 'none'}"
+                )
+
+
+def _mine(said: Judgement | None) -> dict[str, Any] | None:
+    if said is None or said.verdict is None:
+        return None
+    return {
+        "verdict": said.verdict,
+        "note": said.note,
+        "ratings": dict(said.ratings),
+        "time": said.time,
+    }

@@ -1,0 +1,105 @@
+// What is known of a card, in words. Everything here is somebody else's text.
+import { make } from "./text.js";
+
+const LEAKED = { full: "with question and answer", "image and question": "with the question", "image only": "picture alone" };
+
+export function words(session, card) {
+  const parts = { matches: matchWords, twins: twinWords, items: itemWords }[session.kind](card.told, card.hint);
+  return [...parts, ...others(card)];
+}
+
+function matchWords(told, hint) {
+  const { query, neighbour } = told;
+  const asked = query.questions.flatMap((one, place) => [place ? make("hr") : null, ...question(one)]);
+  return [
+    ...(hint ? [heading("The tool says"), ...opinion(hint)] : []),
+    heading("Query: the benchmark"),
+    listed({ image: query.name, items: query.questions.map((one) => one.id).join(", "), ...query.metadata }),
+    ...asked,
+    heading("Neighbour: the corpus"),
+    listed({ found: neighbour.places.join("\n"), file: neighbour.file }),
+    neighbour.question && make("p", { class: "ask" }, neighbour.question),
+    neighbour.answer && make("p", {}, `Answer: ${neighbour.answer}`),
+    neighbour.text && make("p", {}, neighbour.text),
+  ].filter(Boolean);
+}
+
+function opinion(hint) {
+  const found = hint.registration;
+  const numbers = {
+    "found by": `${hint.method.split(" | ")[0]}, similarity ${hint.similarity.toFixed(3)}`,
+    "aligned detail": found.detail != null ? `${found.detail.toFixed(2)} (correlation ${found.correlation.toFixed(2)})` : null,
+    overlap: found.overlap ? found.overlap.map((share, side) => `${Math.round(share * 100)} % of ${side ? "neighbour" : "query"}`).join(", ") : null,
+    "not verified": hint.unverified,
+  };
+  const tags = [make("span", { class: "tag strong" }, hint.relation), hint.transform && hint.transform !== "none" && make("span", { class: "tag" }, hint.transform)];
+  const worst = ["full", "image and question", "image only"].find((one) => hint.modality.includes(one));
+  const beside = worst && make("span", { class: "tag" }, LEAKED[worst]);
+  return [make("div", { class: "tags" }, tags, beside), listed(numbers)];
+}
+
+function twinWords(told, hint) {
+  return [
+    heading("Question"),
+    make("p", { class: "ask" }, told.question),
+    options(told.options, told.new_answer),
+    make("div", { class: "answers" },
+      make("div", {}, make("small", {}, "answer before"), told.old_answer),
+      make("span", { "aria-hidden": "true" }, "→"),
+      make("div", {}, make("small", {}, "answer of the twin"), told.new_answer)),
+    ...(told.caption ? [heading("The twin should show"), make("p", {}, told.caption)] : []),
+    heading("Where it comes from"),
+    listed({ item: told.id, image: told.image_name, renderer: told.renderer }),
+    ...(hint?.verifier ? [heading("The verifier says"), make("div", { class: "tags" }, make("span", { class: "tag strong" }, hint.verifier)), make("p", {}, hint.reason)] : []),
+  ];
+}
+
+function itemWords(told, hint) {
+  return [
+    heading("Item"),
+    ...question(told),
+    heading("Where it comes from"),
+    listed({ item: told.id, ...told.metadata }),
+    ...(hint?.rubric?.length ? [heading("The verifier's rubric"), rubric(hint)] : []),
+  ];
+}
+
+function rubric(hint) {
+  const decision = hint.accepted == null ? "" : hint.accepted ? "accepted" : "rejected";
+  const lines = hint.rubric.map((line) =>
+    make("li", {},
+      make("span", { class: Number(line.score) === 0 ? "failed" : "" }, `${line.title ?? ""}: ${line.score ?? "?"}`),
+      line.category ? ` (${line.category})` : "",
+      line.notes ? ` ${line.notes}` : ""));
+  return make("div", {}, decision && make("div", { class: "tags" }, make("span", { class: "tag strong" }, decision)), make("ul", {}, lines));
+}
+
+function question({ question: asked, options: choices, answer }) {
+  const listedAnswer = choices?.includes(answer);
+  return [
+    asked && make("p", { class: "ask" }, asked),
+    choices?.length ? options(choices, answer) : null,
+    answer && !listedAnswer ? make("p", {}, `Answer: ${answer}`) : null,
+  ].filter(Boolean);
+}
+
+function options(choices, answer) {
+  const lettered = make("ol", { type: "A" });
+  for (const choice of choices) lettered.append(make("li", { class: choice === answer ? "right" : "" }, choice));
+  return lettered;
+}
+
+function others({ others: said }) {
+  if (!said?.length) return [];
+  return [heading("Other raters"), make("ul", {}, said.map((one) => make("li", {}, `${one.rater}: ${one.verdict}${one.note ? ` (${one.note})` : ""}`)))];
+}
+
+const heading = (text) => make("h2", {}, text);
+
+function listed(fields) {
+  const list = make("dl");
+  for (const [name, value] of Object.entries(fields)) {
+    if (value) list.append(make("dt", {}, name), make("dd", {}, value));
+  }
+  return list;
+}

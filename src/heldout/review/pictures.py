@@ -1,0 +1,137 @@
+"""Pictures of the page: the full one from where it lies if it is still the same, else what the run kept.
+
+Nothing is served by a name the browser gives: a card's side leads to a place that the tables name, and
+its bytes must have the digest they name. What is sent is decoded and encoded anew, so that no stranger's
+file reaches the browser as it is.
+"""
+
+from __future__ import annotations
+
+import functools
+import io
+import threading
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+from PIL import Image
+
+from heldout.benchmark import Benchmark, read_benchmark
+from heldout.errors import HeldoutError, InputError
+from heldout.image import ImageError, ImageRef, Location, byte_digest, decode, pixel_digest, to_rgb
+from heldout.store import Run, empty_table
+
+LARGEST = 4096  # pixels of the longer side that are sent
+FULL, THUMBNAIL, MISSING = "full", "thumbnail", "missing"
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What the browser gets, and how big the picture really is."""
+
+    data: bytes
+    media: str
+    width: int
+    height: int
+    origin: str  # full, thumbnail or missing
+    why: str = ""  # why it is not the full picture
+
+
+@dataclass(frozen=True)
+class Picture:
+    """One side of a card: places to look at, the proof of being the right one, and the small one."""
+
+    name: str
+    places: Callable[[], Iterable[Location | ImageRef]]
+    proof: Callable[[bytes, Image.Image], bool]
+    small: Callable[[], Shown | None] = lambda: None
+
+    def show(self) -> Shown:
+        why = "the original is not where it was"
+        try:
+            for place in self.places():
+                try:
+                    data = place.read()
+                    image = decode(data)
+                except ImageError as error:
+                    why = f"{error.reason}: {error.detail}"
+                    continue
+                if self.proof(data, image):
+                    return encode(image)
+                why = "the file there is another one now"
+        except HeldoutError as error:
+            why = str(error)
+        small = self.small()
+        if small is not None:
+            return Shown(small.data, small.media, small.width, small.height, THUMBNAIL, why)
+        return Shown(b"", "image/png", 0, 0, MISSING, why)
+
+
+def encode(image: Image.Image) -> Shown:
+    """A decoded picture as a PNG made here; huge ones smaller."""
+    width, height = image.size
+    rgb = to_rgb(image)
+    if max(rgb.size) > LARGEST:
+        rgb = rgb.copy()
+        rgb.thumbnail((LARGEST, LARGEST), Image.Resampling.LANCZOS)
+    buffer = io.BytesIO()
+    rgb.save(buffer, "PNG", compress_level=1)
+    return Shown(buffer.getvalue(), "image/png", width, height, FULL)
+
+
+def same_bytes(digest: str) -> Callable[[bytes, Image.Image], bool]:
+    return lambda data, image: byte_digest(data) == digest
+
+
+def same_pixels(digest: str) -> Callable[[bytes, Image.Image], bool]:
+    return lambda data, image: pixel_digest(image) == digest
+
+
+class Album:
+    """The pictures of one run: its thumbnails, and its benchmark read again when first looked at."""
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+        self._lock = threading.Lock()  # requests come in threads, and a benchmark is read once
+
+    def of_benchmark(self, identifier: str, index: int) -> list[ImageRef]:
+        with self._lock:
+            images, why = self._benchmark
+        if why:
+            raise InputError(why)
+        refs = images.get(identifier, ())
+        return list(refs[index : index + 1])
+
+    def thumbnail(self, digest: str) -> Shown | None:
+        with self._lock:
+            table, places = self._thumbnails
+        if digest not in places:
+            return None
+        row = table.slice(places[digest], 1).to_pylist()[0]
+        return Shown(row["webp"], "image/webp", row["width"], row["height"], THUMBNAIL)
+
+    @functools.cached_property
+    def _thumbnails(self) -> tuple[pa.Table, dict[str, int]]:
+        if not self.run.table_path("thumbnails").exists():
+            return empty_table("thumbnails"), {}
+        table = self.run.read_table("thumbnails")
+        names = table.column("digest").to_pylist()
+        return table, {name: place for place, name in enumerate(names)}
+
+    @functools.cached_property
+    def _benchmark(self) -> tuple[dict[str, tuple[ImageRef, ...]], str]:
+        """The benchmark's references by item, or why there are none."""
+        known = self.run.manifest()["inputs"].get("benchmark", {})
+        source = str(known.get("source", ""))
+        # Only what lies on this disk: a name of the hub would be downloaded.
+        if not source or not Path(source.partition("#")[0]).exists():
+            return {}, f"the benchmark is not at {source or 'a known place'}"
+        try:
+            return images_of(read_benchmark(source)), ""
+        except HeldoutError as error:
+            return {}, str(error)
+
+
+def images_of(benchmark: Benchmark) -> dict[str, tuple[ImageRef, ...]]:
+    return {example.id: example.images for example in benchmark}

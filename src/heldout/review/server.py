@@ -1,0 +1,154 @@
+"""The web application around a desk, and the loopback server that runs it."""
+
+from __future__ import annotations
+
+import secrets
+import socket
+from collections.abc import Callable
+from dataclasses import asdict
+from importlib import resources
+from typing import Any
+
+from heldout.errors import InputError, require
+from heldout.review.desk import Desk, JudgedMeanwhileError
+from heldout.review.guard import Asgi, Guard
+
+LOOPBACK = "127.0.0.1"
+_TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
+
+
+def make_app(desk: Desk, *, token: str, port: int) -> Asgi:
+    """The guarded application; every request but the first needs the token."""
+    _require()
+    from fastapi import Body, FastAPI
+    from fastapi.responses import JSONResponse, Response
+
+    app = FastAPI(openapi_url=None, docs_url=None, redoc_url=None)
+    files = _page()
+
+    def static(name: str) -> Response:
+        kind = _TYPES[name.rpartition(".")[2]]
+        return Response(files[name], media_type=f"{kind}; charset=utf-8")
+
+    @app.get("/", response_model=None)
+    def index() -> Response:
+        return static("index.html")
+
+    @app.get("/page/{name}", response_model=None)
+    def page(name: str) -> Response:
+        return static(name) if name in files else Response(status_code=404)
+
+    @app.get("/api/session", response_model=None)
+    def session() -> dict[str, Any]:
+        return desk.session()
+
+    @app.get("/api/progress", response_model=None)
+    def progress() -> dict[str, Any]:
+        return desk.progress()
+
+    @app.get("/api/cards/{index}", response_model=None)
+    def card(index: int) -> Response:
+        if not 0 <= index < len(desk.cards):
+            return Response(status_code=404)
+        return JSONResponse(desk.card(index))
+
+    @app.get("/picture/{index}/{place}", response_model=None)
+    def picture(index: int, place: int) -> Response:
+        """Numbers alone: which file that is, the tables say."""
+        if not 0 <= index < len(desk.cards):
+            return Response(status_code=404)
+        pictures = list(desk.cards[index].pictures.values())
+        if not 0 <= place < len(pictures):
+            return Response(status_code=404)
+        shown = pictures[place].show()
+        headers = {
+            "x-picture-origin": shown.origin,
+            "x-picture-size": f"{shown.width}x{shown.height}",
+            "x-picture-why": shown.why.encode("ascii", "backslashreplace")
+            .decode()[:300]
+            .replace("\n", " "),
+        }
+        status = 200 if shown.data else 404
+        return Response(shown.data, status_code=status, media_type=shown.media, headers=headers)
+
+    @app.post("/api/cards/{index}/judgement", response_model=None)
+    def judge(index: int, said: dict[str, Any] = Body()) -> Response:  # noqa: B008
+        if not 0 <= index < len(desk.cards):
+            return Response(status_code=404)
+        try:
+            return JSONResponse(desk.judge(index, **_judgement(said)))
+        except JudgedMeanwhileError as conflict:
+            return JSONResponse({"told": str(conflict), "card": desk.card(index)}, 409)
+        except InputError as error:
+            return JSONResponse({"told": str(error)}, 422)
+
+    @app.post("/api/undo", response_model=None)
+    def undo(asked: dict[str, Any] = Body()) -> Response:  # noqa: B008
+        index = asked.get("index")
+        if index is not None and (not isinstance(index, int) or not 0 <= index < len(desk.cards)):
+            return JSONResponse({"told": "there is no such card"}, 422)
+        return JSONResponse({"index": desk.undo(index), "progress": desk.progress()})
+
+    @app.get("/api/agreement", response_model=None)
+    def agreement() -> Response:
+        if desk.blind:
+            told = "hidden from a blinded rater: open the page again without --blind"
+            return JSONResponse({"tables": [], "told": told})
+        return JSONResponse({"tables": [asdict(table) for table in desk.tables()], "told": ""})
+
+    return Guard(app, token=token, port=port)
+
+
+def serve(desk: Desk, *, port: int = 0, ready: Callable[[str], None] = lambda url: None) -> None:
+    """Serve until interrupted. ``ready`` gets the address with the token, once it can be opened."""
+    _require()
+    import uvicorn
+
+    token = secrets.token_urlsafe(24)
+    with _listening(port) as listening:
+        bound = listening.getsockname()[1]
+        app = make_app(desk, token=token, port=bound)
+        config = uvicorn.Config(
+            app, log_level="error", access_log=False, server_header=False, lifespan="off"
+        )
+        ready(f"http://{LOOPBACK}:{bound}/?token={token}")
+        uvicorn.Server(config).run(sockets=[listening])
+
+
+def _listening(port: int) -> socket.socket:
+    listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    try:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind((LOOPBACK, port))
+        listening.listen()  # whoever opens the address before uvicorn is up waits, and is served
+    except (OSError, OverflowError) as error:
+        listening.close()
+        raise InputError(
+            f"--port {port} cannot be used: {error}; leave it out for a free one"
+        ) from error
+    return listening
+
+
+def _judgement(said: dict[str, Any]) -> dict[str, Any]:
+    """The fields of a judgement, refused where one is of another kind than expected."""
+    verdict, note, seen = said.get("verdict"), said.get("note", ""), said.get("seen")
+    ratings = said.get("ratings", {})
+    if not (verdict is None or isinstance(verdict, str)) or not isinstance(note, str):
+        raise InputError("verdict and note are texts")
+    if not (seen is None or isinstance(seen, str)) or not isinstance(ratings, dict):
+        raise InputError("seen is a time, ratings are numbers by scale")
+    return {"verdict": verdict, "note": note, "seen": seen, "ratings": ratings}
+
+
+def _page() -> dict[str, bytes]:
+    folder = resources.files("heldout.review") / "page"
+    return {
+        file.name: file.read_bytes()
+        for file in folder.iterdir()
+        if file.name.rpartition(".")[2] in _TYPES
+    }
+
+
+def _require() -> None:
+    for module in ("fastapi", "uvicorn"):
+        require(module, "review", "the review page")

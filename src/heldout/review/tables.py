@@ -1,0 +1,164 @@
+"""What people said, in tables: agreement of raters, and Tables 8 and 9 of MedVLSynther for items."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from heldout.errors import counted
+from heldout.review.card import FORMS, SCALES, Card, Kind
+from heldout.stats import cluster_rate_interval
+from heldout.stats.agreement import Agreement, agreement
+from heldout.stats.subset_means import subset_mean
+from heldout.store.judgements import Judgement
+
+Said = Mapping[tuple[str, str], Judgement]
+ByItem = Mapping[str, Sequence[Judgement]]
+_NONE = "–"
+
+
+@dataclass(frozen=True)
+class Table:
+    title: str
+    columns: list[str]
+    rows: list[list[str]]
+    note: str = ""
+
+
+def agreement_tables(kind: Kind, cards: Sequence[Card], said: Said) -> list[Table]:
+    known = {card.subject: card for card in cards}
+    here = {key: one for key, one in said.items() if key[0] in known}
+    tables = [_raters(kind, here), _agreements(kind, known, here)]
+    if kind == "items":
+        by_item: dict[str, list[Judgement]] = defaultdict(list)
+        for (subject, _), judgement in here.items():
+            by_item[subject].append(judgement)
+        tables += [_quality(known, by_item), _rejected(known, by_item)]
+    if kind == "twins":
+        tables.append(_against_verifier(known, here))
+    return [table for table in tables if table.rows]
+
+
+def _raters(kind: Kind, said: Said) -> Table:
+    verdicts = [one.value for one in FORMS[kind].verdicts]
+    counts: dict[str, Counter[str]] = defaultdict(Counter)
+    for (_, rater), judgement in said.items():
+        counts[rater][str(judgement.verdict)] += 1
+    rows = [
+        [rater, str(sum(found.values())), *(str(found[one]) for one in verdicts)]
+        for rater, found in sorted(counts.items())
+    ]
+    return Table("What each rater said", ["rater", "judged", *verdicts], rows)
+
+
+def _agreements(kind: Kind, cards: Mapping[str, Card], said: Said) -> Table:
+    codes = {one.value: float(code) for code, one in enumerate(FORMS[kind].verdicts)}
+    rows = [_agreement("verdict", _agreed(cards, said, lambda one: codes.get(one.verdict or "")))]
+    for scale in FORMS[kind].scales:
+        found = _agreed(cards, said, lambda one, name=scale.name: one.ratings.get(name), "ordinal")  # type: ignore[misc]
+        rows.append(_agreement(scale.label, found))
+    several = len({rater for _, rater in said}) > 1
+    note = "95 % intervals leave out one benchmark picture after the other (jackknife)"
+    columns = ["of", "coefficient", "value", "interval", "equal", "judged by several"]
+    return Table("Agreement", columns, rows if several else [], note)
+
+
+def _agreed(
+    cards: Mapping[str, Card],
+    said: Said,
+    code: Callable[[Judgement], float | None],
+    scale: str = "nominal",
+) -> Agreement:
+    units: dict[str, dict[str, float]] = defaultdict(dict)
+    for (subject, rater), judgement in said.items():
+        value = code(judgement)
+        if value is not None:
+            units[subject][rater] = float(value)
+    clusters = [cards[subject].cluster for subject in units]
+    return agreement(list(units.values()), clusters, scale=scale)  # type: ignore[arg-type]
+
+
+def _agreement(name: str, found: Agreement) -> list[str]:
+    interval = found.interval
+    return [
+        name,
+        found.coefficient,
+        _NONE if found.value is None else f"{found.value:.2f}",
+        _NONE if interval is None else f"{interval.low:.2f} to {interval.high:.2f}",
+        _NONE if found.observed is None else f"{found.observed:.0%}",
+        str(found.units),
+    ]
+
+
+def _subsets(cards: Mapping[str, Card], by_item: ByItem) -> dict[str, list[str]]:
+    named = {True: "verifier-accepted", False: "verifier-rejected", None: "no verifier"}
+    found: dict[str, list[str]] = defaultdict(list)
+    for subject in by_item:
+        found[named[cards[subject].hint.get("accepted")]].append(subject)
+    return {name: found[name] for name in named.values() if found[name]}
+
+
+def _quality(cards: Mapping[str, Card], by_item: ByItem) -> Table:
+    """Table 8: how many items people accept, and the mean of each scale over items."""
+    rows = []
+    for name, subjects in _subsets(cards, by_item).items():
+        raters = {one.rater for subject in subjects for one in by_item[subject]}
+        passed = [float(_accepted(by_item[subject])) for subject in subjects]
+        clusters = [cards[subject].cluster for subject in subjects]
+        interval = cluster_rate_interval(passed, clusters)
+        rate = f"{sum(passed) / len(passed):.0%}; {interval.low:.0%} to {interval.high:.0%}"
+        means = [_mean(cards, by_item, subjects, scale.name) for scale in SCALES]
+        told = f"{sum(passed):.0f} / {len(passed)} ({rate})"
+        rows.append([name, str(len(subjects)), str(len(raters)), told, *means])
+    scales = [f"mean {scale.label.lower()}" for scale in SCALES]
+    note = "an item is accepted if more raters accept than reject it; a scale's mean is over items"
+    columns = ["subset", "items", "raters", "people accept", *scales]
+    return Table("Quality as people see it", columns, rows, note)
+
+
+def _accepted(said: Sequence[Judgement]) -> bool:
+    votes = Counter(one.verdict for one in said)
+    return votes["accept"] > votes["reject"]
+
+
+def _mean(cards: Mapping[str, Card], by_item: ByItem, subjects: Sequence[str], scale: str) -> str:
+    values, clusters = [], []
+    for subject in subjects:
+        own = [one.ratings[scale] for one in by_item[subject] if scale in one.ratings]
+        if own:
+            values.append(sum(own) / len(own))
+            clusters.append(cards[subject].cluster)
+    found = subset_mean(values, [True] * len(values), clusters) if values else None
+    if found is None:
+        return _NONE
+    told = f"{found.value:.2f}"
+    if found.interval is not None:
+        told += f" ({found.interval.low:.2f} to {found.interval.high:.2f})"
+    return told
+
+
+def _rejected(cards: Mapping[str, Card], by_item: ByItem) -> Table:
+    """Table 9: of the items a verifier rejected, by the essential criterion, where people agree."""
+    agreed: dict[str, list[bool]] = defaultdict(list)
+    for subject in _subsets(cards, by_item).get("verifier-rejected", []):
+        for title in cards[subject].hint.get("failed", []):
+            agreed[title].append(not _accepted(by_item[subject]))
+    rows = [
+        [title, str(len(found)), f"{sum(found)} of {len(found)}"]
+        for title, found in sorted(agreed.items(), key=lambda one: (-len(one[1]), one[0]))
+    ]
+    columns = ["essential criterion that failed", "items", "people reject them, too"]
+    return Table("Where people agree with a rejection", columns, rows)
+
+
+def _against_verifier(cards: Mapping[str, Card], said: Said) -> Table:
+    pairs: Counter[tuple[str, str]] = Counter()
+    for (subject, _), judgement in said.items():
+        if decision := cards[subject].hint.get("verifier"):
+            pairs[str(decision), str(judgement.verdict)] += 1
+    rows = [
+        [decision, verdict, counted(count, "judgement", "judgements")]
+        for (decision, verdict), count in sorted(pairs.items())
+    ]
+    return Table("People and the verifier", ["verifier", "people", "how often"], rows)

@@ -1,0 +1,123 @@
+"""What people's judgements of matches add to a claim: how many, whether they agreed, what they changed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import polars as pl
+
+from heldout.detect.image_overlap import COPIES
+from heldout.errors import counted
+from heldout.overlap.judged import RELATIONS, match_subject
+from heldout.stats.agreement import Agreement, agreement
+from heldout.verdict.claim import Claim, Control
+
+PEOPLE = "people"
+SETTLE = "let a second rater judge the pairs that were dismissed (heldout review RUN --blind)"
+_EXACT = ("bytes", "pixels")
+
+
+def with_people(claims: Sequence[Claim], matches: pl.DataFrame) -> list[Claim]:
+    """Claims of image overlap with the people who judged their matches in the trail.
+
+    ``matches`` are as people judged them (overlap/judged.py): nothing else is read.
+    """
+    judged = matches.filter(pl.col("evidence").str.json_path_match("$.people").is_not_null())
+    if judged.is_empty():
+        return list(claims)
+    return [_with_people(claim, judged) for claim in claims]
+
+
+def _with_people(claim: Claim, judged: pl.DataFrame) -> Claim:
+    if claim.id != f"overlap/{claim.cell.corpus}":
+        return claim
+    here = judged.filter(pl.col("corpus") == claim.cell.corpus)
+    if here.is_empty():
+        return claim
+    pairs = _pairs(here)
+    told, doubt = _told(pairs), _doubt(pairs)
+    control = Control(
+        name=PEOPLE,
+        outcome="missing" if doubt else "passed",
+        reason=f"{told}; {doubt}" if doubt else told,
+    )
+    changed: dict[str, Any] = {
+        "why": f"{claim.why}; {control.reason}",
+        "controls": [*claim.controls, control],
+    }
+    if doubt and claim.status == "clean":
+        changed |= {"status": "qualified", "next_step": SETTLE}
+    return claim.model_copy(update=changed)
+
+
+def _doubt(pairs: Sequence[Mapping[str, Any]]) -> str:
+    """Why a benchmark that people cleared is not clean yet: "" where two or more looked at each copy."""
+    overturned = [pair for pair in pairs if pair["overturned"]]
+    exact = sum(pair["exact"] for pair in overturned)
+    alone = sum(len(pair["verdicts"]) < 2 for pair in overturned)
+    if exact:
+        return f"equal bytes or pixels stand against them in {counted(exact, 'pair', 'pairs')}"
+    return f"one rater alone dismissed {counted(alone, 'copy', 'copies')}" if alone else ""
+
+
+def _pairs(here: pl.DataFrame) -> list[dict[str, Any]]:
+    """One entry per pair of pictures, whatever number of questions and corpus items show it."""
+    found: dict[str, dict[str, Any]] = {}
+    for row in here.iter_rows(named=True):
+        evidence = json.loads(row["evidence"])
+        subject = match_subject(evidence, row["corpus"], row["corpus_id"])
+        found.setdefault(
+            subject,
+            {
+                "verdicts": evidence["people"]["verdicts"],
+                "picture": evidence["benchmark_pixels"],
+                "changed": evidence["people"]["tool"] != row["relation"],
+                "exact": row["method"] in _EXACT,
+                "overturned": evidence["people"]["tool"] in COPIES
+                and row["relation"] not in COPIES,
+            },
+        )
+    return list(found.values())
+
+
+def _told(pairs: Sequence[Mapping[str, Any]]) -> str:
+    raters = {rater for pair in pairs for rater in pair["verdicts"]}
+    told = f"people: {counted(len(pairs), 'pair', 'pairs')} judged by " + counted(
+        len(raters), "rater", "raters"
+    )
+    told += ", " + agreement_words(
+        verdict_agreement([pair["verdicts"] for pair in pairs], [pair["picture"] for pair in pairs])
+    )
+    changed = [pair for pair in pairs if pair["changed"]]
+    if changed:
+        told += (
+            f"; {counted(len(changed), 'relation is', 'relations are')} theirs and not the tool's"
+        )
+    return told
+
+
+def verdict_agreement(
+    verdicts: Sequence[Mapping[str, str]], pictures: Sequence[str]
+) -> Agreement | None:
+    """Agreement of all who judged matches; None where there is only one of them."""
+    if len({rater for said in verdicts for rater in said}) < 2:
+        return None
+    codes = {verdict: float(code) for code, verdict in enumerate(RELATIONS)}
+    units = [{rater: codes[verdict] for rater, verdict in said.items()} for said in verdicts]
+    return agreement(units, pictures)
+
+
+def agreement_words(found: Agreement | None) -> str:
+    if found is None:
+        return "no second rater"
+    if not found.units:
+        return "no pair judged by two"
+    shared = f"{counted(found.units, 'pair', 'pairs')} judged by several"
+    if found.value is None:
+        return f"{shared}, all alike (kappa is not defined)"
+    told = f"{found.coefficient} {found.value:.2f}"
+    if found.interval is not None:
+        told += f" [{found.interval.low:.2f}, {found.interval.high:.2f}]"
+    return f"{told} over {shared}"
