@@ -18,8 +18,17 @@ from heldout.audit.asking import (
     read_twins,
 )
 from heldout.benchmark import read_benchmark
-from heldout.cli.options import Images, Json, Map, Preset, Reader, parse_map
-from heldout.cli.score import key_from, per_second, short_name
+from heldout.cli.options import (
+    Images,
+    Json,
+    Map,
+    Preset,
+    Reader,
+    key_from,
+    parse_map,
+    per_second,
+    short_name,
+)
 from heldout.cli.show import console, identify, plain, print_json
 from heldout.errors import InputError, require
 from heldout.model.asking import Asker, parse_variants

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 from typing import Annotated
@@ -54,3 +55,28 @@ def parse_named(text: str) -> tuple[str | None, str]:
     if match is None or Path(text).exists():
         return None, text
     return match[1], match[2]
+
+
+def short_name(model: str) -> str:
+    """A folder is called by its own name, a hub model by its whole one."""
+    return Path(model).resolve().name if Path(model).is_dir() else model
+
+
+def key_from(variable: str | None, option: str = "--api-key-env") -> str | None:
+    if variable is None:
+        return None
+    value = os.environ.get(variable, "").strip()
+    if not value:
+        raise InputError(f"{option} {variable}: this environment variable is not set")
+    return value
+
+
+def per_second(text: str | None, option: str = "--rate") -> float | None:
+    if text is None:
+        return None
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)(?:/(s|m|h))?", text.strip())
+    if match is None or float(match[1]) <= 0:
+        raise InputError(
+            f"{option} {text}: expected requests per second or minute, like 5/s or 100/m"
+        )
+    return float(match[1]) / {"s": 1, "m": 60, "h": 3600, None: 1}[match[2]]

@@ -30,13 +30,28 @@ from heldout.cli.options import (
     parse_named,
 )
 from heldout.cli.show import complain, console, identify, print_claims, print_json
-from heldout.cli.text import Text, TextEncoder, text_search
+from heldout.cli.text import (
+    JUDGE_TOKENS,
+    JudgeAll,
+    JudgeConcurrency,
+    JudgeKey,
+    JudgeModel,
+    JudgeOptions,
+    JudgeRate,
+    JudgeTokenField,
+    JudgeTokens,
+    JudgeUrl,
+    Text,
+    TextEncoder,
+    text_search,
+)
 from heldout.corpus import open_corpus
 from heldout.cure import write_gate
 from heldout.engine import open_engine
 from heldout.errors import InputError, require
 from heldout.overlap import NearSearch
 from heldout.overlap.neighbours import NEAREST
+from heldout.overlap.text import ModelJudge
 from heldout.overlap.verify import NO_OPENCV, can_register
 from heldout.store import Run
 
@@ -73,6 +88,14 @@ def overlap_command(
     ] = NEAREST,
     text: Text = False,
     text_encoder: TextEncoder = None,
+    judge: JudgeUrl = None,
+    judge_model: JudgeModel = None,
+    judge_api_key_env: JudgeKey = None,
+    judge_concurrency: JudgeConcurrency = 4,
+    judge_rate: JudgeRate = None,
+    judge_max_new_tokens: JudgeTokens = JUDGE_TOKENS,
+    judge_token_field: JudgeTokenField = "max_tokens",
+    judge_all: JudgeAll = False,
     gate: Gated = False,
     alpha: Alpha = ALPHA,
     null: NullSource = None,
@@ -108,6 +131,10 @@ def overlap_command(
         raise InputError("--embeddings keeps what an --encoder makes: name one, or leave it out")
     if exact and encoder is not None:
         raise InputError("--exact looks for nothing an --encoder finds: leave out one of the two")
+    judging = JudgeOptions(
+        judge, judge_model, judge_api_key_env, judge_concurrency, judge_rate, judge_max_new_tokens,
+        judge_token_field, judge_all,
+    ).open(text, text_encoder)  # fmt: skip
     benchmark = read_benchmark(
         bench, preset=preset, mapping=parse_map(mapping), images=images, reader=reader
     )
@@ -137,6 +164,8 @@ def overlap_command(
             hashes=not exact,
             calibration=calibration,
             text=text_search(text, text_encoder),
+            judge=ModelJudge.of(run, judging, quiet=as_json) if judging is not None else None,
+            judge_every=judge_all,
             quiet=as_json,
         )
     gated = write_gate(run, run.path / "gate") if gate else None

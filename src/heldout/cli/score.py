@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import re
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,7 +10,17 @@ from rich.text import Text
 
 from heldout.audit.scoring import Scoring, ScoringPlan, import_scores, score_benchmark
 from heldout.benchmark import Benchmark, read_benchmark
-from heldout.cli.options import Images, Json, Map, Preset, Reader, parse_map
+from heldout.cli.options import (
+    Images,
+    Json,
+    Map,
+    Preset,
+    Reader,
+    key_from,
+    parse_map,
+    per_second,
+    short_name,
+)
 from heldout.cli.show import complain, console, identify, plain, print_json
 from heldout.errors import InputError, require
 from heldout.model.endpoint import Connection, Endpoint, Pace
@@ -217,31 +225,6 @@ def _parity(
             f"scored; serve the same checkpoint, processor and dtype, or score it with --model {folder}"
         )
     return {**found.as_json(), "folder": folder}
-
-
-def short_name(model: str) -> str:
-    """A folder is called by its own name, a hub model by its whole one."""
-    return Path(model).resolve().name if Path(model).is_dir() else model
-
-
-def key_from(variable: str | None) -> str | None:
-    if variable is None:
-        return None
-    value = os.environ.get(variable, "").strip()
-    if not value:
-        raise InputError(f"--api-key-env {variable}: this environment variable is not set")
-    return value
-
-
-def per_second(text: str | None) -> float | None:
-    if text is None:
-        return None
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)(?:/(s|m|h))?", text.strip())
-    if match is None or float(match[1]) <= 0:
-        raise InputError(
-            f"--rate {text}: expected requests per second or minute, like 5/s or 100/m"
-        )
-    return float(match[1]) / {"s": 1, "m": 60, "h": 3600, None: 1}[match[2]]
 
 
 def _show(made: Scoring, out: Path) -> None:

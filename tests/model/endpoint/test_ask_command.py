@@ -6,7 +6,6 @@ import json
 import subprocess
 import sys
 import time
-import urllib.request
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import Any
 
 import polars as pl
 import pytest
+from asking_process import Scripted
 from typer.testing import CliRunner
 
 from heldout.cli.app import app
@@ -22,28 +22,6 @@ from heldout.model.endpoint import pace
 from heldout.store import Run
 
 ORGANS = ["liver", "heart", "left lung", "spleen"]
-
-
-class Scripted:
-    def __init__(self, answers: Path) -> None:
-        script = Path(__file__).parent / "asking_server.py"
-        self.process = subprocess.Popen(
-            [sys.executable, str(script), str(answers)], stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE, text=True,
-        )  # fmt: skip
-        assert self.process.stdout is not None
-        self.port = int(self.process.stdout.readline())
-
-    def url(self, how: str = "plain") -> str:
-        return f"http://127.0.0.1:{self.port}/{how}/v1"
-
-    def counts(self) -> dict[str, Any]:
-        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/counts") as answer:
-            found: dict[str, Any] = json.loads(answer.read())
-        return found
-
-    def posted(self, how: str) -> int:
-        return int(self.counts()["posted"].get(how, 0))
 
 
 @pytest.fixture
