@@ -30,6 +30,8 @@ from heldout.store import Run
 
 EXAMPLE = "Example: heldout score data/slake#split=test,lang=en --model models/qwen2.5-vl --out runs/slake"
 
+_COLOURS = {"passed": "green", "failed": "bold red", "not checked": "yellow"}
+
 
 def score_command(
     bench: Annotated[
@@ -234,8 +236,9 @@ def _show(made: Scoring, out: Path) -> None:
         Text(f"{plain(made.model)}: {told}; {made.dropped:,} of {made.items:,} items dropped")
     )
     for check in made.checks:
-        word, colour = ("passed", "green") if check.passed else ("FAILED", "bold red")
-        screen.print(Text(word, colour), Text(f"{check.name}: {plain(check.reason)}", "dim"))
-    if not all(check.passed for check in made.checks):
+        word = check.outcome.upper() if check.failed else check.outcome
+        told = Text(f"{check.name}: {plain(check.reason)}", "dim")
+        screen.print(Text(word, _COLOURS[check.outcome]), told)
+    if any(check.failed for check in made.checks):
         screen.print(Text("every finding about this model will be not testable", "red"))
     screen.print(f"\nnext: heldout detect {out}", soft_wrap=True)

@@ -66,7 +66,7 @@ def examine(
 ) -> Examination:
     chosen = settings or Settings()
     outcomes, checks = run_detectors(tables, names, chosen)
-    broken = [m for m, made in checks.items() if not all(check.passed for check in made)]
+    broken = [m for m, made in checks.items() if any(check.failed for check in made)]
     sound = tables.without(broken)
     families = {name: one.family for name, one in detectors().items()}
     findings = with_adjusted([one for one in outcomes if isinstance(one, Finding)], families)
