@@ -19,12 +19,15 @@ from heldout.cli.calibration import (
 )
 from heldout.cli.gate import Gated, shut
 from heldout.cli.options import (
+    Bench,
     EngineName,
     Images,
     Json,
     Map,
     Preset,
+    Quiet,
     Reader,
+    Seed,
     Workers,
     parse_map,
     parse_named,
@@ -62,9 +65,7 @@ EXAMPLE = (
 
 
 def overlap_command(
-    bench: Annotated[
-        str, typer.Argument(metavar="BENCH", help="A path, path#split=test,lang=en, or a preset.")
-    ],
+    bench: Bench,
     against: Annotated[
         list[str],
         typer.Option(
@@ -119,7 +120,8 @@ def overlap_command(
     images: Images = None,
     preset: Preset = None,
     reader: Reader = None,
-    seed: Annotated[int, typer.Option("--seed", help="Seed of every random draw.")] = 0,
+    seed: Seed = 0,
+    quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
     """Find every image of a benchmark in corpora: exact copies, re-encoded, resized, grey, flipped and
@@ -143,7 +145,7 @@ def overlap_command(
     ]
     calibration = calibration_plan(encoder, alpha, null, control, second_encoder)
     run = Run.create(out, seed=seed)
-    identify(benchmark, quiet=as_json)
+    identify(benchmark, quiet=quiet)
     if replaced := replaced_by(run, corpora):
         complain(
             f"{out} speaks of {', '.join(replaced)} so far, and will speak of these corpora alone"
@@ -164,9 +166,9 @@ def overlap_command(
             hashes=not exact,
             calibration=calibration,
             text=text_search(text, text_encoder),
-            judge=ModelJudge.of(run, judging, quiet=as_json) if judging is not None else None,
+            judge=ModelJudge.of(run, judging, quiet=quiet) if judging is not None else None,
             judge_every=judge_all,
-            quiet=as_json,
+            quiet=quiet,
         )
     gated = write_gate(run, run.path / "gate") if gate else None
     if as_json:

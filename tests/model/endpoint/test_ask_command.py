@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 import time
@@ -219,6 +220,23 @@ def test_thought_tags_letters_and_other_settings_are_other_prompts(
     assert server.counts()["last"][0]["max_completion_tokens"] == 1024
 
 
+def test_json_shows_progress_on_standard_error_unless_it_is_to_be_quiet(
+    bench: Path, server: Scripted, tmp_path: Path
+) -> None:
+    """A script that reads standard output is watched by somebody, too."""
+    told = []
+    for quiet in ([], ["--quiet"]):
+        command = ["ask", bench, "--endpoint", server.url(), "--out", tmp_path / f"run{len(quiet)}",
+                   "--variants", "original", "--rate", "8/s", "--json", *quiet]  # fmt: skip
+        done = subprocess.run(
+            [sys.executable, "-m", "heldout", *map(str, command)], capture_output=True, text=True
+        )
+        assert json.loads(done.stdout)["models"][0]["asked"] == 22
+        told.append(done.stderr)
+    assert re.search(r"^asking scripted: \d+/24 questions · [\d.]+ questions/s", told[0], re.M)
+    assert told[1] == ""
+
+
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
@@ -239,3 +257,4 @@ def test_bad_input_gets_a_sentence(
     twin.write_text('{"id": "z", "question": "?", "options": ["a", "b"], "answer": "a"}\n')
     given = [part.format(url=server.url(), twin=twin) for part in arguments]
     assert expected in sentence(bench, "--out", tmp_path / "run", *given)
+    assert "--recorded" in given or not (tmp_path / "run").exists()
