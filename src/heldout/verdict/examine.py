@@ -121,7 +121,7 @@ def _inflation(one: Inflation) -> dict[str, Any]:
 
 
 def save_examination(run: Run, made: Examination) -> None:
-    """Findings and claims join those of other stages; ours replace earlier ones of the same id."""
+    """Findings and claims join those of other stages, in the place of our earlier ones."""
     with run.writing():
         forget_detections(run)
         run.write_json("detections.json", made.as_json())
@@ -131,9 +131,7 @@ def save_examination(run: Run, made: Examination) -> None:
         }
         for name, entries in mine.items():
             path = run.path / f"{name}.json"
-            known = run.read_json(f"{name}.json")[name] if path.exists() else []
-            ours = {entry["id"] for entry in entries}
-            kept = [entry for entry in known if entry["id"] not in ours]
+            kept = run.read_json(f"{name}.json")[name] if path.exists() else []
             run.write_json(f"{name}.json", {"schema_version": 1, name: [*kept, *entries]})
 
 
