@@ -101,6 +101,7 @@ class JudgeOptions:
             self.url,
             api_key=key_from(self.key_variable, "--judge-api-key-env"),
             pace=Pace(per_second(self.rate, "--judge-rate")),
+            role="judge-",
         )
         return ChatEndpoint.open(
             connection, self.model, max_tokens=self.tokens, concurrency=self.concurrency,

@@ -3,8 +3,9 @@
     python asking_server.py ANSWERS.json
 
 ANSWERS.json has the text of the right option by question. The first part of the path chooses how:
-/plain/v1, /faulty/v1 (each question meets a fault of its own), /mortal-N/v1 (gone after N answers). Of a
-judge's prompt the second text counts: what ANSWERS.json has for it is the whole reply. It prints its port.
+/plain/v1, /faulty/v1 (each question meets a fault of its own), /mortal-N/v1 (gone after N answers),
+/locked/v1 (wants a key). Of a judge's prompt the second text counts: what ANSWERS.json has for it is the
+whole reply. It prints its port.
 """
 
 from __future__ import annotations
@@ -51,6 +52,8 @@ class Handler(BaseHTTPRequestHandler):
             told = {"posted": dict(self.posted), "most": max(self.answered.values(), default=0),
                     "answered": sum(self.answered.values()), "last": self.bodies[-1:]}  # fmt: skip
             return self._send(200, json.dumps(told))
+        if self.path.startswith("/locked/"):
+            return self._send(401, '{"error": {"message": "no key"}}')
         return self._send(200, json.dumps({"data": [{"id": "scripted", "owned_by": "tests"}]}))
 
     def do_POST(self) -> None:

@@ -189,6 +189,7 @@ def test_a_judge_that_dies_half_way_keeps_what_was_paid(data: Path, server: Scri
     [
         (["--judge-model", "m"], "who is to judge?"),
         (["--judge", "ftp://x"], "expected an address"),
+        (["--judge", "{locked}"], "with --judge-api-key-env"),
         (["--judge", "{url}", "--judge-model", "other"], "does not serve 'other'"),
         (
             ["--judge", "{url}", "--judge-api-key-env", "NOWHERE_SET"],
@@ -200,7 +201,7 @@ def test_a_judge_that_dies_half_way_keeps_what_was_paid(data: Path, server: Scri
 def test_bad_input_gets_a_sentence_before_anything_is_searched(
     data: Path, server: Scripted, more: list[str], expected: str
 ) -> None:
-    given = [part.format(url=server.url()) for part in more]
+    given = [part.format(url=server.url(), locked=server.url("locked")) for part in more]
     done = CliRunner().invoke(app, arguments(data, *given))
     assert isinstance(done.exception, InputError) and expected in str(done.exception)
     assert not (data / "run").exists()
