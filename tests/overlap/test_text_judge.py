@@ -62,6 +62,7 @@ def test_a_judge_lowers_what_it_calls_different_and_raises_nothing(found: object
     assert sorted(judge.asked) == sorted({TextPair(QUESTION, REWORDED), TextPair(QUESTION, KIDNEY)})
     (record,) = checked.records.values()
     assert (record["pairs"], record["same"], record["different"]) == (3, 2, 1)
+    assert record["lowered"] == 1
 
 
 def test_what_does_not_count_is_asked_only_if_everything_is(found: object) -> None:
@@ -73,6 +74,8 @@ def test_what_does_not_count_is_asked_only_if_everything_is(found: object) -> No
     assert judge.asked == []
     checked = cross_check(nothing, judge, every=True).matches.to_pylist()
     assert {row["degree"] for row in checked} == {"none"} and len(judge.asked) == 2
+    (record,) = cross_check(nothing, judge, every=True).records.values()
+    assert (record["pairs"], record["different"], record["lowered"]) == (3, 1, 0)
 
 
 def shown(pair: TextPair) -> str:

@@ -29,13 +29,14 @@ def with_judge(claim: Claim, scanned: Mapping[str, Any]) -> Claim:
 
 
 def judge_sentence(record: Mapping[str, Any]) -> str:
-    """ "m read 9 pairs that may be paraphrases: 5 the same, 3 different (no longer counted), 1 unsure"."""
+    """ "m read 9 pairs that may be paraphrases: 5 the same, 3 different (3 count no longer), 1 unsure"."""
     pairs = counted(
         record["pairs"], "pair that may be a paraphrase", "pairs that may be paraphrases"
     )
     told = (
         f"{record['identity']['model']} read {pairs}: {record['same']:,} the same, "
-        f"{record['different']:,} different (no longer counted), {record['unsure']:,} unsure"
+        f"{record['different']:,} different ({record['lowered']:,} count no longer), "
+        f"{record['unsure']:,} unsure"
     )
     if record["unread"]:
         reasons = ", ".join(f"{count:,} {why}" for why, count in record["unread"].items())

@@ -100,6 +100,7 @@ def cross_check(matches: pa.Table, judge: Judge, *, every: bool = False) -> Cros
         tallies[row["corpus"]][opinion.verdict] += 1
         row["evidence"] = json.dumps({**evidence[place], "judge": told}, ensure_ascii=False)
         if opinion.verdict == "different":
+            tallies[row["corpus"]]["lowered"] += row["degree"] != "none"
             row["degree"], row["relation"] = "none", JUDGED_DIFFERENT
         if opinion.lost:
             detail = f"{row['corpus']}/{row['corpus_id']}: {opinion.why}"
@@ -113,10 +114,13 @@ def cross_check(matches: pa.Table, judge: Judge, *, every: bool = False) -> Cros
 def judge_record(
     judge: Judge, tally: Mapping[str, int], unread: Mapping[str, int]
 ) -> dict[str, Any]:
-    """What a manifest keeps: who judged, and how often what was said; ``unread`` are among unsure."""
+    """What a manifest keeps: who judged, and how often what was said; ``unread`` are among unsure,
+    ``lowered`` are the different ones that counted until then."""
+    said: dict[str, int] = {verdict: tally.get(verdict, 0) for verdict in VERDICTS}
     return {
         "identity": dict(judge.identity),
-        "pairs": sum(tally.values()),
-        **{verdict: tally.get(verdict, 0) for verdict in VERDICTS},
+        "pairs": sum(said.values()),
+        **said,
+        "lowered": tally.get("lowered", 0),
         "unread": dict(sorted(unread.items())),
     }
