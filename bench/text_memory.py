@@ -4,11 +4,12 @@
 
 Benchmark: questions of PathVQA's test split with their answers, cycled with a running number where
 there are fewer than asked for. Documents: JSON Lines of PathVQA's training questions with a few words
-of another one in front, so that all are different; every hundredth is a benchmark question word for
-word. Each size is searched in a fresh process by everything `heldout overlap --text` does (image
-scan, text scan, tables, findings, claims, report), with the work in that one process. Peak resident
-memory is the kernel's (VmHWM), and is given after the benchmark was read and at the end. Matches that
-are kept cost memory, too: with few items (--items 200) their number has soon reached its ceiling.
+of another one in front, so that all are different; every hundredth (--planted-every) is a benchmark
+question word for word. Each size is searched in a fresh process by everything `heldout overlap --text`
+does (image scan, text scan, tables, findings, claims, report), with the work in that one process. Peak
+resident memory is the kernel's (VmHWM), and is given after the benchmark was read and at the end.
+Matches that are kept cost memory, too: with few items (--items 200), or many planted copies of each,
+their number has soon reached its ceiling.
 Writes bench/out/text_memory.json.
 """
 
@@ -53,7 +54,9 @@ def write_benchmark(path: Path, shared: Path, items: int) -> list[tuple[str, str
     return chosen
 
 
-def write_documents(path: Path, ours: list[tuple[str, str]], shared: Path, count: int) -> None:
+def write_documents(
+    path: Path, ours: list[tuple[str, str]], shared: Path, count: int, every: int
+) -> None:
     others = asked(shared / "pathvqa/pvqa_train.json")
     draw = random.Random(0)
     with path.open("w") as file:
@@ -61,8 +64,8 @@ def write_documents(path: Path, ours: list[tuple[str, str]], shared: Path, count
             question, answer = others[number % len(others)]
             front = " ".join(draw.choice(others)[0].split()[:4])
             row = {"question": f"{front}: {question}", "answer": answer}
-            if number % 100 == 0:
-                question, answer = ours[number // 100 % len(ours)]
+            if number % every == 0:
+                question, answer = ours[number // every % len(ours)]
                 row = {"question": question, "answer": answer}
             file.write(json.dumps(row) + "\n")
 
@@ -98,6 +101,7 @@ def main() -> None:
     parser.add_argument("--shared", type=Path, default=ROOT.parent / "shared" / "data")
     parser.add_argument("--documents", type=int, nargs="*", default=[10**4, 10**5, 10**6])
     parser.add_argument("--items", type=int, default=5000)
+    parser.add_argument("--planted-every", type=int, default=100, help="documents per planted one")
     parser.add_argument("--text-encoder", default="", help="also the embedding pass")
     parser.add_argument("--search", nargs=4, help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -108,9 +112,8 @@ def main() -> None:
     for count in options.documents:
         with tempfile.TemporaryDirectory(prefix="heldout-text-") as folder:
             ours, corpus = Path(folder, "test.jsonl"), Path(folder, "corpus.jsonl")
-            write_documents(
-                corpus, write_benchmark(ours, options.shared, options.items), options.shared, count
-            )
+            planted = write_benchmark(ours, options.shared, options.items)
+            write_documents(corpus, planted, options.shared, count, options.planted_every)
             command = [sys.executable, __file__, "--search", str(ours), str(corpus)]
             done = subprocess.run(
                 [*command, f"{folder}/run", options.text_encoder],
@@ -118,7 +121,8 @@ def main() -> None:
                 stdout=subprocess.PIPE,
                 text=True,
             )
-            rows.append({"bytes": corpus.stat().st_size, **json.loads(done.stdout)})
+            found = json.loads(done.stdout)
+            rows.append({"bytes": corpus.stat().st_size, "every": options.planted_every, **found})
         print(rows[-1], flush=True)
     OUT.parent.mkdir(parents=True, exist_ok=True)
     OUT.write_text(json.dumps(rows, indent=2) + "\n")

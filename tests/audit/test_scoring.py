@@ -98,6 +98,13 @@ def test_a_run_of_scores_alone_has_a_page_before_anything_is_detected(
     page = (run / "report.html").read_text()
     assert "heldout detect" in page
     assert "Every corpus image" not in page
+    # Nobody saw the tokens, and nobody can ask the model: neither passed nor failed, anywhere.
+    kept = Run.open(run).manifest()["models"]["m"]["self_checks"]
+    assert {one["name"] for one in kept if one["passed"] is None} == {"span", "ablation"}
+    assert page.count(">not checked</td>") == 2
+    shown = heldout("score", bench, "--recorded", recorded(tmp_path, ITEMS), "--out", run)
+    assert "not checked ablation: recorded scores come without the model" in shown.output
+    assert "passed ablation" not in shown.output and "passed span" not in shown.output
 
 
 def test_an_instrument_is_not_changed_within_a_run(bench: Path, tmp_path: Path) -> None:

@@ -62,6 +62,9 @@ def test_json_is_one_document_and_the_same_twice(run: Path) -> None:
     told = json.loads(first.stdout)
     assert {f["detector"] for f in told["findings"]} >= {"order-trend", "min-k++", "blind"}
     assert told["self_checks"]["target"][0]["passed"] is True
+    for name in ("findings", "claims"):  # said again, in the place of what was said before
+        ids = [one["id"] for one in json.loads((run / f"{name}.json").read_text())[name]]
+        assert len(ids) == len(set(ids)) > 0
 
 
 @pytest.mark.parametrize(

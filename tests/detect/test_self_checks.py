@@ -15,7 +15,7 @@ def _failed(**columns: Any) -> set[str]:
     scores = tables.scores.with_columns(**{k: v for k, v in columns.items() if k != "items"})
     items = columns.get("items")
     changed = replace(tables, scores=scores, items=tables.items if items is None else items)
-    return {check.name for check in self_checks(changed, TARGET) if not check.passed}
+    return {check.name for check in self_checks(changed, TARGET) if check.failed}
 
 
 def test_sound_scores_pass() -> None:
@@ -57,3 +57,18 @@ def test_a_model_that_is_certain_is_not_called_broken(certain: float) -> None:
     scores = tables.scores.with_columns(sum_logprob=sure)
     checks = {c.name: c.passed for c in self_checks(replace(tables, scores=scores), TARGET)}
     assert checks["ties"]
+
+
+def test_what_nobody_could_check_is_neither_passed_nor_failed() -> None:
+    tables = planted_scores(0)
+    nothing = pl.lit([], pl.List(pl.String))
+    untold = replace(tables, scores=tables.scores.with_columns(tokens=nothing))
+    untold.identities[TARGET] = {"backend": "recorded csv"}
+    checks = {check.name: check for check in self_checks(untold, TARGET)}
+    assert {name for name, check in checks.items() if check.passed is None} == {"span", "ablation"}
+    assert {checks[name].outcome for name in ("span", "ablation")} == {"not checked"}
+    assert not any(check.failed for check in checks.values())
+    assert "have no tokens" in checks["span"].reason
+    # Where a backend says itself that the span is wrong, tokens are not needed.
+    wrong = replace(untold, scores=untold.scores.with_columns(span_ok=pl.lit(False)))
+    assert {c.name for c in self_checks(wrong, TARGET) if c.failed} == {"span"}

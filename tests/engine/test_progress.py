@@ -30,7 +30,7 @@ def test_work_that_takes_longer_says_how_far_it_is_without_waiting_for_a_step() 
         for _ in range(3):
             step(1, items=4)
         wait_for_output(file)
-        time.sleep(0.2)  # a second line is due only after thirty seconds
+        time.sleep(0.2)  # a second line is due only after ten seconds
     assert LINE.fullmatch(file.getvalue().strip())
 
 

@@ -9,7 +9,7 @@ import pytest
 from text_corpus import LONG, LONG_OPTIONS, bench, corpus, found, ids, matches, scan_all
 
 from heldout.errors import InputError
-from heldout.overlap.text import TextSearch, build_text_index, cross_check, scan_text_shard
+from heldout.overlap.text import TextSearch, build_text_index, scan_text_shard
 from heldout.overlap.text.ledger import LISTED
 
 ITEM = {"question": LONG, "options": LONG_OPTIONS, "answer": LONG_OPTIONS[1]}
@@ -148,35 +148,6 @@ def test_the_index_travels_to_workers(tmp_path: Path) -> None:
 def test_unknown_methods_are_refused() -> None:
     with pytest.raises(InputError, match="no text method 'minhash'"):
         TextSearch(methods=("minhash",))
-
-
-class Scripted:
-    name = "scripted"
-
-    def __init__(self) -> None:
-        self.asked: list[tuple[str, str]] = []
-
-    def compare(self, benchmark_text: str, corpus_text: str) -> str:
-        self.asked.append((benchmark_text, corpus_text))
-        return "different" if "kidney" in corpus_text else "same"
-
-
-def test_a_judge_lowers_what_it_calls_different_and_raises_nothing(tmp_path: Path) -> None:
-    pytest.importorskip("wordllama")
-    question = "Does the chest radiograph of this patient show evidence of an enlarged heart?"
-    reworded = "Is there evidence of an enlarged heart on this chest radiograph of the patient?"
-    kidney = "Has this patient an enlarged kidney, and is there evidence of it on the radiograph?"
-    texts = {"same": reworded, "same again": reworded, "kidney": kidney}
-    rows = [{"id": name, "question": text} for name, text in texts.items()]
-    search = TextSearch(methods=("embedding",), encoder="wordllama", threshold=0.6)
-    result = scan_all(bench({"question": question}), corpus(tmp_path, *rows), search)
-    before = {row["corpus_id"]: row["degree"] for row in matches(result)}
-    judge = Scripted()
-    checked = cross_check(result.tables["text_matches"], judge)  # type: ignore[arg-type]
-    after = {row["corpus_id"]: row["degree"] for row in checked.to_pylist()}
-    assert before["same"] == after["same"] == "soft"
-    assert (before["kidney"], after["kidney"]) == ("soft", "none")
-    assert len(judge.asked) == len(set(judge.asked))  # equal texts are asked once
 
 
 @pytest.mark.parametrize("method", ["exact", "ngram", "edit"])

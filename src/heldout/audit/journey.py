@@ -10,6 +10,7 @@ from typing import Any
 
 import polars as pl
 
+from heldout.audit.judged import with_judge
 from heldout.benchmark import Benchmark
 from heldout.benchmark.check import check
 from heldout.corpus import Corpus
@@ -32,7 +33,8 @@ from heldout.overlap.calibration.calibration import Calibration, calibrations
 from heldout.overlap.calibration.measure import CalibrationPlan
 from heldout.overlap.calibration.record import calibration_record
 from heldout.overlap.judged import read_matches
-from heldout.overlap.text import TextSearch
+from heldout.overlap.judging import judge_texts
+from heldout.overlap.text import Judge, TextSearch
 from heldout.overlap.texts import forget_texts, scan_texts
 from heldout.report import write_report
 from heldout.store import SCHEMAS, Run
@@ -66,20 +68,32 @@ def audit_overlap(
     calibration: CalibrationPlan | None = None,
     hashes: bool = True,
     text: TextSearch | None = None,
+    judge: Judge | None = None,
+    judge_every: bool = False,
     quiet: bool = False,
 ) -> Conclusion:
-    """Everything `heldout overlap` does. A killed call continues where it was when called again."""
+    """Everything `heldout overlap` does. A killed call continues where it was when called again.
+
+    ``judge`` reads the paraphrase candidates of the text search that count, with ``judge_every`` all that
+    are listed.
+    """
     plan = calibration or CalibrationPlan()
     with run.writing():
         _forget_what_rested_on_others(run, corpora)
         scan(benchmark, corpora, run, engine, near=near, hashes=hashes, quiet=quiet)
         calibrate(benchmark, corpora, run, engine, near=near, plan=plan, quiet=quiet)
+        ended = None
         if text is None:
             forget_texts(run)
         else:
             scan_texts(benchmark, corpora, run, engine, text, quiet=quiet)
+            if judge is not None:
+                ended = judge_texts(run, judge, every=judge_every).ended
         run.write_json("check.json", check(benchmark).model_dump(mode="json"))
-        return conclude(run)
+        conclusion = conclude(run)
+    if ended is not None:  # tables and report hold what the judge said by then; the rest is unsure
+        raise ended
+    return conclusion
 
 
 def replaced_by(run: Run, corpora: Sequence[Corpus]) -> list[str]:
@@ -173,7 +187,8 @@ def _words(
         )
         joined = joined_leakage(items, leaked, benchmark=benchmark, corpus=corpus)
         findings += [*per_method, joined]
-        claims.append(text_claim(per_method, joined, count_kinds(kinds, corpus), scanned))
+        claim = text_claim(per_method, joined, count_kinds(kinds, corpus), scanned)
+        claims.append(with_judge(claim, scanned))
     return findings, claims
 
 

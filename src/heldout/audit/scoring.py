@@ -132,6 +132,7 @@ def import_scores(
     for name in recorded.models:
         rows = sum(row["model"] == name for row in recorded.rows)
         checks = save_checks(run, name, [])
+        _keep_checks(run, name, checks)  # the page says what could not be checked, too
         made.append(Scoring(name, len(benchmark), {"scores": rows}, len(benchmark) - rows, checks))
     return made
 

@@ -18,13 +18,39 @@ from heldout.audit.asking import (
     read_twins,
 )
 from heldout.benchmark import read_benchmark
-from heldout.cli.options import Images, Json, Map, Preset, Reader, parse_map
-from heldout.cli.score import key_from, per_second, short_name
+from heldout.cli.options import (
+    ApiKeyEnv,
+    BatchTokens,
+    Bench,
+    CalledAs,
+    Concurrency,
+    Device,
+    Dtype,
+    EndpointUrl,
+    Images,
+    Json,
+    Limit,
+    Map,
+    Model,
+    ModelRun,
+    Preset,
+    Quiet,
+    Rate,
+    Reader,
+    Revision,
+    Seed,
+    Timeout,
+    TrustRemoteCode,
+    check_out,
+    connect,
+    local_settings,
+    parse_map,
+    short_name,
+)
 from heldout.cli.show import console, identify, plain, print_json
 from heldout.errors import InputError, require
 from heldout.model.asking import Asker, parse_variants
 from heldout.model.asking.summary import Accuracy
-from heldout.model.endpoint import Connection, Pace
 from heldout.model.endpoint.chat import ChatEndpoint
 from heldout.store import Run
 
@@ -36,21 +62,10 @@ _TOKENS, _TOKENS_OF_THOUGHT = 64, 1024
 
 
 def ask_command(
-    bench: Annotated[
-        str, typer.Argument(metavar="BENCH", help="A path, path#split=test,lang=en, or a preset.")
-    ],
-    out: Annotated[
-        Path, typer.Option("--out", metavar="RUN", help="Run folder, new or of this benchmark.")
-    ],
-    model: Annotated[
-        str | None,
-        typer.Option(
-            "--model", metavar="NAME", help="A folder or hub name; what the endpoint serves."
-        ),
-    ] = None,
-    endpoint: Annotated[
-        str | None, typer.Option("--endpoint", metavar="URL", help="http://host:8000/v1")
-    ] = None,
+    bench: Bench,
+    out: ModelRun,
+    model: Model = None,
+    endpoint: EndpointUrl = None,
     recorded: Annotated[
         Path | None,
         typer.Option(
@@ -59,9 +74,7 @@ def ask_command(
             help="Answers made elsewhere: VLMEvalKit's xlsx or tsv, lmms-eval's samples, csv, jsonl.",
         ),
     ] = None,
-    name: Annotated[
-        str | None, typer.Option("--as", metavar="NAME", help="What the run calls this model.")
-    ] = None,
+    name: CalledAs = None,
     variants: Annotated[
         str | None,
         typer.Option(
@@ -75,9 +88,7 @@ def ask_command(
     thought: Annotated[
         bool, typer.Option("--chain-of-thought", help="Reason first, then <answer>…</answer>.")
     ] = False,
-    limit: Annotated[
-        int | None, typer.Option("--limit", min=1, help="Only the first items.")
-    ] = None,
+    limit: Limit = None,
     tolerance: Annotated[
         float, typer.Option("--tolerance", min=0, max=1, help="Relative error a number may have.")
     ] = 0.0,
@@ -89,28 +100,15 @@ def ask_command(
         bool,
         typer.Option("--choice-logprobs", help="Keep the letters' log-probabilities, if told."),
     ] = False,
-    dtype: Annotated[str, typer.Option("--dtype", help="auto, float32, bfloat16 …")] = "auto",
-    device: Annotated[str, typer.Option("--device", help="auto, cpu, cuda, cuda:1 …")] = "auto",
-    batch_tokens: Annotated[
-        int | None, typer.Option("--batch-tokens", min=1, help="Tokens in one forward.")
-    ] = None,
-    revision: Annotated[str | None, typer.Option("--revision", help="Of a hub model.")] = None,
-    trust: Annotated[
-        bool, typer.Option("--trust-remote-code", help="Run Python that comes with the model.")
-    ] = False,
-    api_key_env: Annotated[
-        str | None,
-        typer.Option("--api-key-env", metavar="VAR", help="Variable that holds the key."),
-    ] = None,
-    rate: Annotated[
-        str | None, typer.Option("--rate", metavar="N/s", help="Most requests: 5/s, 100/m.")
-    ] = None,
-    timeout: Annotated[
-        float, typer.Option("--timeout", metavar="S", min=0.1, help="Seconds for one request.")
-    ] = 120.0,
-    concurrency: Annotated[
-        int, typer.Option("--concurrency", min=1, max=256, help="Requests at a time.")
-    ] = 4,
+    dtype: Dtype = "auto",
+    device: Device = "auto",
+    batch_tokens: BatchTokens = None,
+    revision: Revision = None,
+    trust: TrustRemoteCode = False,
+    api_key_env: ApiKeyEnv = None,
+    rate: Rate = None,
+    timeout: Timeout = 120.0,
+    concurrency: Concurrency = 4,
     token_field: Annotated[
         str,
         typer.Option(
@@ -133,7 +131,8 @@ def ask_command(
     images: Images = None,
     preset: Preset = None,
     reader: Reader = None,
-    seed: Annotated[int, typer.Option("--seed", help="Seed of every random draw.")] = 0,
+    seed: Seed = 0,
+    quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
     """Ask a model every item, as released and in variants; grade strictly; print accuracy.
@@ -154,9 +153,12 @@ def ask_command(
     benchmark = read_benchmark(
         bench, preset=preset, mapping=parse_map(mapping), images=images, reader=reader
     )
-    run = Run.create(out, seed=seed)
-    identify(benchmark, quiet=as_json)
+    connection = None
+    if endpoint is not None:
+        connection = connect(endpoint, api_key_env, timeout=timeout, rate=rate)
+    identify(benchmark, quiet=quiet)
     if recorded is not None:
+        run = Run.create(out, seed=seed)
         with run.writing():
             made = import_answers(
                 benchmark, recorded, run, model=name or model, mapping=parse_map(columns),
@@ -166,26 +168,22 @@ def ask_command(
     plan = AskingPlan(chosen or default_variants(benchmark), thought, tolerance, limit, seed)
     twins = read_twins(plan.variants, benchmark)
     most = max_new_tokens or (_TOKENS_OF_THOUGHT if thought else _TOKENS)
+    check_out(out, seed)
     asker: Asker
-    if endpoint is not None:
-        connection = Connection(
-            endpoint, api_key=key_from(api_key_env), timeout=timeout, pace=Pace(per_second(rate))
-        )
+    if connection is not None:
         server = ChatEndpoint.open(
-            connection, model, max_tokens=most, concurrency=concurrency,
-            dtype="unknown" if dtype == "auto" else dtype, logprobs=choice_logprobs,
-            token_field=token_field,
+            connection, model, max_tokens=most,
+            concurrency=concurrency, dtype="unknown" if dtype == "auto" else dtype,
+            logprobs=choice_logprobs, token_field=token_field,
         )  # fmt: skip
         asker, called = server, name or server.model
     else:
         assert model is not None
-        local = {
-            "dtype": dtype, "device": device, "revision": revision, "trust_remote_code": trust,
-            **({} if batch_tokens is None else {"batch_tokens": batch_tokens}),
-        }  # fmt: skip
+        local = local_settings(dtype, device, revision, trust, batch_tokens)
         asker, called = _local(model, local, most, choice_logprobs), name or short_name(model)
+    run = Run.create(out, seed=seed)
     with run.writing():
-        asked = ask_benchmark(benchmark, asker, run, called, plan, twins, quiet=as_json)
+        asked = ask_benchmark(benchmark, asker, run, called, plan, twins, quiet=quiet)
     return _tell([asked], out, prices, as_json)
 
 

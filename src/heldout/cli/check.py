@@ -8,7 +8,7 @@ import typer
 
 from heldout.benchmark import read_benchmark
 from heldout.benchmark.check import check
-from heldout.cli.options import Images, Json, Map, Preset, Reader, parse_map
+from heldout.cli.options import Images, Json, Map, Preset, Quiet, Reader, parse_map
 from heldout.cli.show import identify, print_check, print_json
 
 EXAMPLE = "Example: heldout check data/vqa_rad#split=test --split-of data/vqa_rad#split=train"
@@ -26,6 +26,7 @@ def check_command(
     images: Images = None,
     preset: Preset = None,
     reader: Reader = None,
+    quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
     """Lint a benchmark: most false alarms of contamination start there.
@@ -39,7 +40,7 @@ def check_command(
         if source is not None
     ]
     for benchmark in benchmarks:  # only now: a wrong --split-of is noticed before the long part
-        identify(benchmark, quiet=as_json)
+        identify(benchmark, quiet=quiet)
     report = check(*benchmarks)
     if as_json:
         print_json({**report.model_dump(mode="json"), "ok": report.ok})

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from heldout.audit import DemoResult, run_demo
-from heldout.cli.options import EngineName, Json, Workers
+from heldout.cli.options import EngineName, Json, Quiet, Workers
 from heldout.cli.show import console, print_check, print_claims, print_json
 from heldout.engine import open_engine
 
@@ -25,11 +25,12 @@ def demo_command(
     seed: Annotated[int, typer.Option("--seed", help="Another seed renders another world.")] = 0,
     engine: EngineName = "local",
     workers: Workers = None,
+    quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
     """Render a small benchmark and a corpus with planted leaks, audit it, and show the report."""
     with open_engine(engine, workers) as chosen:
-        result = run_demo(out, chosen, seed=seed, quiet=as_json)
+        result = run_demo(out, chosen, seed=seed, quiet=quiet)
     if as_json:
         planted = [asdict(row) for row in result.planted]
         print_json({**result.conclusion.as_json(), "planted": planted})

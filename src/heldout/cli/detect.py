@@ -135,10 +135,9 @@ def _show(made: Examination) -> None:
     out = console()
     for model, checks in made.checks.items():
         for check in checks:
-            if not check.passed:
-                out.print(
-                    Text(f"{plain(model)}: self-check '{check.name}' failed: {check.reason}", "red")
-                )
+            if check.passed is not True:
+                told = f"{plain(model)}: self-check '{check.name}' {check.outcome}: {check.reason}"
+                out.print(Text(told, "red" if check.failed else "yellow"))
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
     for name in (
         "detector",

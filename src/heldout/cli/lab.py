@@ -12,7 +12,7 @@ import typer
 
 from heldout.benchmark import read_benchmark
 from heldout.cli import lab_confound
-from heldout.cli.options import EngineName, Images, Json, Workers
+from heldout.cli.options import EngineName, Images, Json, Quiet, Workers
 from heldout.cli.show import console, print_json
 from heldout.corpus import open_corpus
 from heldout.engine import open_engine
@@ -84,6 +84,7 @@ def transforms_command(
     engine: EngineName = "local",
     workers: Workers = None,
     seed: Annotated[int, typer.Option("--seed", help="Seed of every random draw.")] = 0,
+    quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
     """How well are copies found after a flip, a crop, noise …? R@1, ROC and rates, per transform."""
@@ -116,7 +117,7 @@ def transforms_command(
                 parts=parts,
                 judge=judge,
                 engine=chosen,
-                quiet=as_json,
+                quiet=quiet,
             )
             for opened in map(open_encoder, encoder)
         ]

@@ -8,8 +8,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from heldout.cli.options import Json
-from heldout.cli.score import key_from
+from heldout.cli.options import Json, key_from
 from heldout.cli.show import console, plain, print_json
 from heldout.model.endpoint import Connection, as_json, probe
 from heldout.model.endpoint.enables import enables

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from heldout.errors import InputError
+from heldout.model.endpoint import Connection, Pace
+from heldout.store import Run
 
 Map = Annotated[
     list[str],
@@ -29,13 +32,87 @@ Preset = Annotated[
 Reader = Annotated[
     str | None, typer.Option("--reader", metavar="NAME", help="Use this reader; do not look.")
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")]
+Json = Annotated[
+    bool,
+    typer.Option("--json", help="Print one JSON document on standard output, nothing else there."),
+]
+Quiet = Annotated[bool, typer.Option("--quiet", help="Show no progress on standard error.")]
+Seed = Annotated[int, typer.Option("--seed", help="Seed of every random draw.")]
+Bench = Annotated[
+    str, typer.Argument(metavar="BENCH", help="A path, path#split=test,lang=en, or a preset.")
+]
 EngineName = Annotated[
     str, typer.Option("--engine", metavar="ENGINE", help="local, ray, or ray://HOST:PORT.")
 ]
 Workers = Annotated[
     int | None, typer.Option("--workers", min=1, help="Processes to use; default: one per core.")
 ]
+
+# Of the verbs that need a model.
+ModelRun = Annotated[
+    Path, typer.Option("--out", metavar="RUN", help="Run folder, new or of this benchmark.")
+]
+Model = Annotated[
+    str | None,
+    typer.Option("--model", metavar="NAME", help="A folder or hub name; what the endpoint serves."),
+]
+EndpointUrl = Annotated[
+    str | None, typer.Option("--endpoint", metavar="URL", help="http://host:8000/v1")
+]
+CalledAs = Annotated[
+    str | None, typer.Option("--as", metavar="NAME", help="What the run calls this model.")
+]
+Dtype = Annotated[
+    str,
+    typer.Option("--dtype", help="auto, float32, bfloat16 …; of an endpoint: what it runs in."),
+]
+Device = Annotated[str, typer.Option("--device", help="auto, cpu, cuda, cuda:1 …")]
+BatchTokens = Annotated[
+    int | None, typer.Option("--batch-tokens", min=1, help="Tokens in one forward.")
+]
+Revision = Annotated[str | None, typer.Option("--revision", help="Of a hub model.")]
+TrustRemoteCode = Annotated[
+    bool, typer.Option("--trust-remote-code", help="Run Python that comes with the model.")
+]
+Limit = Annotated[int | None, typer.Option("--limit", min=1, help="Only the first items.")]
+ApiKeyEnv = Annotated[
+    str | None,
+    typer.Option("--api-key-env", metavar="VAR", help="Variable that holds the key."),
+]
+Rate = Annotated[
+    str | None, typer.Option("--rate", metavar="N/s", help="Most requests: 5/s, 100/m.")
+]
+Timeout = Annotated[
+    float, typer.Option("--timeout", metavar="S", min=0.1, help="Seconds for one request.")
+]
+Concurrency = Annotated[
+    int, typer.Option("--concurrency", min=1, max=256, help="Requests at a time.")
+]
+
+
+def local_settings(
+    dtype: str, device: str, revision: str | None, trust: bool, batch_tokens: int | None
+) -> dict[str, Any]:
+    """What ``LocalModel.load`` takes besides the name."""
+    known = {"dtype": dtype, "device": device, "revision": revision, "trust_remote_code": trust}
+    return known if batch_tokens is None else {**known, "batch_tokens": batch_tokens}
+
+
+def connect(
+    url: str, api_key_env: str | None, *, timeout: float = 120.0, rate: str | None = None
+) -> Connection:
+    return Connection(
+        url, api_key=key_from(api_key_env), timeout=timeout, pace=Pace(per_second(rate))
+    )
+
+
+def check_out(out: Path, seed: int) -> None:
+    """An --out that is there is looked at before a model is loaded; a new one is made only afterwards,
+    so that a model that cannot be loaded leaves no run behind."""
+    if out.is_file() or (
+        out.is_dir() and any(not one.name.startswith(".") for one in out.iterdir())
+    ):
+        Run.create(out, seed=seed)
 
 
 def parse_map(entries: list[str]) -> dict[str, str]:
@@ -54,3 +131,28 @@ def parse_named(text: str) -> tuple[str | None, str]:
     if match is None or Path(text).exists():
         return None, text
     return match[1], match[2]
+
+
+def short_name(model: str) -> str:
+    """A folder is called by its own name, a hub model by its whole one."""
+    return Path(model).resolve().name if Path(model).is_dir() else model
+
+
+def key_from(variable: str | None, option: str = "--api-key-env") -> str | None:
+    if variable is None:
+        return None
+    value = os.environ.get(variable, "").strip()
+    if not value:
+        raise InputError(f"{option} {variable}: this environment variable is not set")
+    return value
+
+
+def per_second(text: str | None, option: str = "--rate") -> float | None:
+    if text is None:
+        return None
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)(?:/(s|m|h))?", text.strip())
+    if match is None or float(match[1]) <= 0:
+        raise InputError(
+            f"{option} {text}: expected requests per second or minute, like 5/s or 100/m"
+        )
+    return float(match[1]) / {"s": 1, "m": 60, "h": 3600, None: 1}[match[2]]

@@ -19,24 +19,42 @@ from heldout.cli.calibration import (
 )
 from heldout.cli.gate import Gated, shut
 from heldout.cli.options import (
+    Bench,
     EngineName,
     Images,
     Json,
     Map,
     Preset,
+    Quiet,
     Reader,
+    Seed,
     Workers,
     parse_map,
     parse_named,
 )
 from heldout.cli.show import complain, console, identify, print_claims, print_json
-from heldout.cli.text import Text, TextEncoder, text_search
+from heldout.cli.text import (
+    JUDGE_TOKENS,
+    JudgeAll,
+    JudgeConcurrency,
+    JudgeKey,
+    JudgeModel,
+    JudgeOptions,
+    JudgeRate,
+    JudgeTokenField,
+    JudgeTokens,
+    JudgeUrl,
+    Text,
+    TextEncoder,
+    text_search,
+)
 from heldout.corpus import open_corpus
 from heldout.cure import write_gate
 from heldout.engine import open_engine
 from heldout.errors import InputError, require
 from heldout.overlap import NearSearch
 from heldout.overlap.neighbours import NEAREST
+from heldout.overlap.text import ModelJudge
 from heldout.overlap.verify import NO_OPENCV, can_register
 from heldout.store import Run
 
@@ -47,9 +65,7 @@ EXAMPLE = (
 
 
 def overlap_command(
-    bench: Annotated[
-        str, typer.Argument(metavar="BENCH", help="A path, path#split=test,lang=en, or a preset.")
-    ],
+    bench: Bench,
     against: Annotated[
         list[str],
         typer.Option(
@@ -73,6 +89,14 @@ def overlap_command(
     ] = NEAREST,
     text: Text = False,
     text_encoder: TextEncoder = None,
+    judge: JudgeUrl = None,
+    judge_model: JudgeModel = None,
+    judge_api_key_env: JudgeKey = None,
+    judge_concurrency: JudgeConcurrency = 4,
+    judge_rate: JudgeRate = None,
+    judge_max_new_tokens: JudgeTokens = JUDGE_TOKENS,
+    judge_token_field: JudgeTokenField = "max_tokens",
+    judge_all: JudgeAll = False,
     gate: Gated = False,
     alpha: Alpha = ALPHA,
     null: NullSource = None,
@@ -96,7 +120,8 @@ def overlap_command(
     images: Images = None,
     preset: Preset = None,
     reader: Reader = None,
-    seed: Annotated[int, typer.Option("--seed", help="Seed of every random draw.")] = 0,
+    seed: Seed = 0,
+    quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
     """Find every image of a benchmark in corpora: exact copies, re-encoded, resized, grey, flipped and
@@ -108,6 +133,10 @@ def overlap_command(
         raise InputError("--embeddings keeps what an --encoder makes: name one, or leave it out")
     if exact and encoder is not None:
         raise InputError("--exact looks for nothing an --encoder finds: leave out one of the two")
+    judging = JudgeOptions(
+        judge, judge_model, judge_api_key_env, judge_concurrency, judge_rate, judge_max_new_tokens,
+        judge_token_field, judge_all,
+    ).open(text, text_encoder)  # fmt: skip
     benchmark = read_benchmark(
         bench, preset=preset, mapping=parse_map(mapping), images=images, reader=reader
     )
@@ -116,7 +145,7 @@ def overlap_command(
     ]
     calibration = calibration_plan(encoder, alpha, null, control, second_encoder)
     run = Run.create(out, seed=seed)
-    identify(benchmark, quiet=as_json)
+    identify(benchmark, quiet=quiet)
     if replaced := replaced_by(run, corpora):
         complain(
             f"{out} speaks of {', '.join(replaced)} so far, and will speak of these corpora alone"
@@ -137,7 +166,9 @@ def overlap_command(
             hashes=not exact,
             calibration=calibration,
             text=text_search(text, text_encoder),
-            quiet=as_json,
+            judge=ModelJudge.of(run, judging, quiet=quiet) if judging is not None else None,
+            judge_every=judge_all,
+            quiet=quiet,
         )
     gated = write_gate(run, run.path / "gate") if gate else None
     if as_json:

@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from heldout.benchmark.writers import open_tables
-from heldout.cli.options import Images, Json, Map, Preset, Reader, parse_map
+from heldout.cli.options import Images, Json, Map, Preset, Quiet, Reader, parse_map
 from heldout.cli.show import console, identify, plain, print_json
 from heldout.cure import DOUBTFUL, POLICIES, Policy, resplit, sanitize
 from heldout.errors import InputError, counted
@@ -85,6 +85,7 @@ def sanitize_command(
     images: Images = None,
     preset: Preset = None,
     reader: Reader = None,
+    quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
     """Write a clean split in the format of the input, with a list of all that is not in it."""
@@ -107,10 +108,10 @@ def sanitize_command(
         for source in (bench, *others)
     ]
     if others:
-        manifest = resplit(opened, out, run=scanned, stratify=stratify, seed=seed, quiet=as_json)
+        manifest = resplit(opened, out, run=scanned, stratify=stratify, seed=seed, quiet=quiet)
     else:
         assert scanned is not None
-        identify(opened[0].benchmark, quiet=as_json)
+        identify(opened[0].benchmark, quiet=quiet)
         chosen = Policy(
             policy, strict, whole_clusters, text, DOUBTFUL if weight is None else weight
         )

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import re
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,54 +10,64 @@ from rich.text import Text
 
 from heldout.audit.scoring import Scoring, ScoringPlan, import_scores, score_benchmark
 from heldout.benchmark import Benchmark, read_benchmark
-from heldout.cli.options import Images, Json, Map, Preset, Reader, parse_map
+from heldout.cli.options import (
+    ApiKeyEnv,
+    BatchTokens,
+    Bench,
+    CalledAs,
+    Concurrency,
+    Device,
+    Dtype,
+    EndpointUrl,
+    Images,
+    Json,
+    Limit,
+    Map,
+    Model,
+    ModelRun,
+    Preset,
+    Quiet,
+    Rate,
+    Reader,
+    Revision,
+    Seed,
+    Timeout,
+    TrustRemoteCode,
+    check_out,
+    connect,
+    local_settings,
+    parse_map,
+    short_name,
+)
 from heldout.cli.show import complain, console, identify, plain, print_json
 from heldout.errors import InputError, require
-from heldout.model.endpoint import Connection, Endpoint, Pace
+from heldout.model.endpoint import Endpoint
 from heldout.model.endpoint.parity import LocalCopy, check_parity
 from heldout.model.request import Scorer
 from heldout.store import Run
 
 EXAMPLE = "Example: heldout score data/slake#split=test,lang=en --model models/qwen2.5-vl --out runs/slake"
 
+_COLOURS = {"passed": "green", "failed": "bold red", "not checked": "yellow"}
+
 
 def score_command(
-    bench: Annotated[
-        str, typer.Argument(metavar="BENCH", help="A path, path#split=test,lang=en, or a preset.")
-    ],
-    out: Annotated[
-        Path, typer.Option("--out", metavar="RUN", help="Run folder, new or of this benchmark.")
-    ],
-    model: Annotated[
-        str | None,
-        typer.Option(
-            "--model", metavar="NAME", help="A folder or hub name; what the endpoint serves."
-        ),
-    ] = None,
-    endpoint: Annotated[
-        str | None, typer.Option("--endpoint", metavar="URL", help="http://host:8000/v1")
-    ] = None,
+    bench: Bench,
+    out: ModelRun,
+    model: Model = None,
+    endpoint: EndpointUrl = None,
     recorded: Annotated[
         Path | None,
         typer.Option(
             "--recorded", metavar="FILE", help="Scores made elsewhere: parquet, jsonl, csv."
         ),
     ] = None,
-    name: Annotated[
-        str | None, typer.Option("--as", metavar="NAME", help="What the run calls this model.")
-    ] = None,
-    dtype: Annotated[
-        str,
-        typer.Option("--dtype", help="auto, float32, bfloat16 …; of an endpoint: what it runs in."),
-    ] = "auto",
-    device: Annotated[str, typer.Option("--device", help="auto, cpu, cuda, cuda:1 …")] = "auto",
-    batch_tokens: Annotated[
-        int | None, typer.Option("--batch-tokens", min=1, help="Tokens in one forward.")
-    ] = None,
-    revision: Annotated[str | None, typer.Option("--revision", help="Of a hub model.")] = None,
-    trust: Annotated[
-        bool, typer.Option("--trust-remote-code", help="Run Python that comes with the model.")
-    ] = False,
+    name: CalledAs = None,
+    dtype: Dtype = "auto",
+    device: Device = "auto",
+    batch_tokens: BatchTokens = None,
+    revision: Revision = None,
+    trust: TrustRemoteCode = False,
     options: Annotated[
         bool, typer.Option("--options", help="Score every option in the answer's place, too.")
     ] = False,
@@ -83,22 +91,11 @@ def score_command(
         bool,
         typer.Option("--order-neighbour", help="Items after their predecessor and after others."),
     ] = False,
-    limit: Annotated[
-        int | None, typer.Option("--limit", min=1, help="Only the first items.")
-    ] = None,
-    api_key_env: Annotated[
-        str | None,
-        typer.Option("--api-key-env", metavar="VAR", help="Variable that holds the key."),
-    ] = None,
-    rate: Annotated[
-        str | None, typer.Option("--rate", metavar="N/s", help="Most requests: 5/s, 100/m.")
-    ] = None,
-    timeout: Annotated[
-        float, typer.Option("--timeout", metavar="S", min=0.1, help="Seconds for one request.")
-    ] = 120.0,
-    concurrency: Annotated[
-        int, typer.Option("--concurrency", min=1, max=256, help="Requests at a time.")
-    ] = 4,
+    limit: Limit = None,
+    api_key_env: ApiKeyEnv = None,
+    rate: Rate = None,
+    timeout: Timeout = 120.0,
+    concurrency: Concurrency = 4,
     parity: Annotated[
         str | None,
         typer.Option(
@@ -115,7 +112,8 @@ def score_command(
     images: Images = None,
     preset: Preset = None,
     reader: Reader = None,
-    seed: Annotated[int, typer.Option("--seed", help="Seed of every random draw.")] = 0,
+    seed: Seed = 0,
+    quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
     """Score every answer of a benchmark with one model; several models go into one run folder.
@@ -147,48 +145,38 @@ def score_command(
     benchmark = read_benchmark(
         bench, preset=preset, mapping=parse_map(mapping), images=images, reader=reader
     )
-    local = {
-        "dtype": dtype, "device": device, "revision": revision, "trust_remote_code": trust,
-        **({} if batch_tokens is None else {"batch_tokens": batch_tokens}),
-    }  # fmt: skip
     connection = None
     if endpoint is not None:
-        connection = Connection(
-            endpoint, api_key=key_from(api_key_env), timeout=timeout, pace=Pace(per_second(rate))
-        )
-    run = Run.create(out, seed=seed)
-    identify(benchmark, quiet=as_json)
-    with run.writing():
-        if recorded is not None:
+        connection = connect(endpoint, api_key_env, timeout=timeout, rate=rate)
+    identify(benchmark, quiet=quiet)
+    if recorded is not None:
+        run = Run.create(out, seed=seed)
+        with run.writing():
             made = import_scores(
                 benchmark, recorded, run, model=name or model, allow_missing=allow_missing
             )
+    else:
+        check_out(out, seed)
+        local = local_settings(dtype, device, revision, trust, batch_tokens)
+        extra: dict[str, Any] = {}
+        scorer: Scorer
+        if connection is not None:
+            server = Endpoint.open(
+                connection, model,
+                concurrency=concurrency, dtype="unknown" if dtype == "auto" else dtype,
+            )  # fmt: skip
+            if parity is not None:
+                extra["parity"] = _parity(benchmark, server, parity, local, seed)
+            scorer, called = server, name or server.model
         else:
-            extra: dict[str, Any] = {}
-            scorer: Scorer
-            if connection is not None:
-                server = Endpoint.open(
-                    connection,
-                    model,
-                    concurrency=concurrency,
-                    dtype="unknown" if dtype == "auto" else dtype,
-                )
-                if parity is not None:
-                    extra["parity"] = _parity(benchmark, server, parity, local, seed)
-                scorer, called = server, name or server.model
-            else:
-                assert model is not None
-                scorer, called = _local(model, local), name or short_name(model)
+            assert model is not None
+            scorer, called = _local(model, local), name or short_name(model)
+        run = Run.create(out, seed=seed)
+        with run.writing():
+            tell = (lambda _: None) if quiet else complain
             made = [
                 score_benchmark(
-                    benchmark,
-                    scorer,
-                    run,
-                    called,
-                    plan,
-                    extra=extra,
-                    quiet=as_json,
-                    tell=lambda told: None if as_json else complain(told),
+                    benchmark, scorer, run, called, plan, extra=extra, quiet=quiet, tell=tell
                 )
             ]
     if as_json:
@@ -219,31 +207,6 @@ def _parity(
     return {**found.as_json(), "folder": folder}
 
 
-def short_name(model: str) -> str:
-    """A folder is called by its own name, a hub model by its whole one."""
-    return Path(model).resolve().name if Path(model).is_dir() else model
-
-
-def key_from(variable: str | None) -> str | None:
-    if variable is None:
-        return None
-    value = os.environ.get(variable, "").strip()
-    if not value:
-        raise InputError(f"--api-key-env {variable}: this environment variable is not set")
-    return value
-
-
-def per_second(text: str | None) -> float | None:
-    if text is None:
-        return None
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)(?:/(s|m|h))?", text.strip())
-    if match is None or float(match[1]) <= 0:
-        raise InputError(
-            f"--rate {text}: expected requests per second or minute, like 5/s or 100/m"
-        )
-    return float(match[1]) / {"s": 1, "m": 60, "h": 3600, None: 1}[match[2]]
-
-
 def _show(made: Scoring, out: Path) -> None:
     screen = console()
     told = ", ".join(f"{count:,} {table}" for table, count in made.rows.items())
@@ -251,8 +214,9 @@ def _show(made: Scoring, out: Path) -> None:
         Text(f"{plain(made.model)}: {told}; {made.dropped:,} of {made.items:,} items dropped")
     )
     for check in made.checks:
-        word, colour = ("passed", "green") if check.passed else ("FAILED", "bold red")
-        screen.print(Text(word, colour), Text(f"{check.name}: {plain(check.reason)}", "dim"))
-    if not all(check.passed for check in made.checks):
+        word = check.outcome.upper() if check.failed else check.outcome
+        reason = Text(f"{check.name}: {plain(check.reason)}", "dim")
+        screen.print(Text(word, _COLOURS[check.outcome]), reason)
+    if any(check.failed for check in made.checks):
         screen.print(Text("every finding about this model will be not testable", "red"))
     screen.print(f"\nnext: heldout detect {out}", soft_wrap=True)

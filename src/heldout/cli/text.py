@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Annotated
 
 import typer
 
+from heldout.cli.options import key_from, per_second
 from heldout.errors import InputError
+from heldout.model.endpoint import Connection, Pace
+from heldout.model.endpoint.chat import ChatEndpoint
 from heldout.overlap.text import TextSearch
+from heldout.overlap.text.model_judge import MAX_TOKENS
 
 Text = Annotated[
     bool,
@@ -24,6 +29,84 @@ TextEncoder = Annotated[
         "transformers:NAME, for example transformers:BAAI/bge-m3.",
     ),
 ]
+JudgeUrl = Annotated[
+    str | None,
+    typer.Option(
+        "--judge",
+        metavar="URL",
+        help="With --text-encoder: a model behind this address (http://host:8000/v1) reads every "
+        "paraphrase that counts; what it calls different no longer does.",
+    ),
+]
+JudgeModel = Annotated[
+    str | None,
+    typer.Option("--judge-model", metavar="NAME", help="Where the judge's server has several."),
+]
+JudgeKey = Annotated[
+    str | None,
+    typer.Option("--judge-api-key-env", metavar="VAR", help="Variable that holds the judge's key."),
+]
+JudgeConcurrency = Annotated[
+    int, typer.Option("--judge-concurrency", min=1, max=256, help="Pairs asked at a time.")
+]
+JudgeRate = Annotated[
+    str | None,
+    typer.Option("--judge-rate", metavar="N/s", help="Most requests to the judge: 5/s, 100/m."),
+]
+JudgeTokens = Annotated[
+    int,
+    typer.Option(
+        "--judge-max-new-tokens", min=16, help="Of the judge's reply, its reasons included."
+    ),
+]
+JudgeTokenField = Annotated[
+    str,
+    typer.Option(
+        "--judge-token-field", help="What its server calls the limit: max_completion_tokens …"
+    ),
+]
+JudgeAll = Annotated[
+    bool,
+    typer.Option("--judge-all", help="The judge also reads candidates that do not count anyway."),
+]
+JUDGE_TOKENS = MAX_TOKENS
+
+
+@dataclass(frozen=True)
+class JudgeOptions:
+    """What was given of a judge; ``open`` asks its server what it serves, before anything is searched."""
+
+    url: str | None
+    model: str | None
+    key_variable: str | None
+    concurrency: int
+    rate: str | None
+    tokens: int
+    token_field: str
+    every: bool
+
+    def open(self, text: bool, encoder: str | None) -> ChatEndpoint | None:
+        if self.url is None:
+            if self.model or self.key_variable or self.every:
+                raise InputError(
+                    "who is to judge? --judge-model, -api-key-env and -all need --judge URL"
+                )
+            return None
+        if not text or encoder is None:
+            raise InputError(
+                "--judge reads paraphrases, and only --text-encoder finds any: add "
+                "--text --text-encoder wordllama"
+            )
+        connection = Connection(
+            self.url,
+            api_key=key_from(self.key_variable, "--judge-api-key-env"),
+            pace=Pace(per_second(self.rate, "--judge-rate")),
+            role="judge-",
+        )
+        return ChatEndpoint.open(
+            connection, self.model, max_tokens=self.tokens, concurrency=self.concurrency,
+            token_field=self.token_field,
+        )  # fmt: skip
 
 
 def text_search(asked: bool, encoder: str | None) -> TextSearch | None:

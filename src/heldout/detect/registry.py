@@ -74,9 +74,9 @@ def run_detectors(
             )
     checks = {model: self_checks(tables, model) for model in tables.models}
     broken = {
-        model: "; ".join(check.reason for check in made if not check.passed)
+        model: "; ".join(check.reason for check in made if check.failed)
         for model, made in checks.items()
-        if not all(check.passed for check in made)
+        if any(check.failed for check in made)
     }
     sound = tables.without(list(broken))
     recorded_for = {"scores": bool(tables.models), "answers": bool(tables.answering)}

@@ -18,9 +18,20 @@ FEW_ITEMS = 20
 
 
 class SelfCheck(NamedTuple):
+    """``passed`` is None where nothing could be checked: no reason to doubt the scores, and none to
+    trust them."""
+
     name: str
-    passed: bool
+    passed: bool | None
     reason: str
+
+    @property
+    def failed(self) -> bool:
+        return self.passed is False
+
+    @property
+    def outcome(self) -> str:
+        return {True: "passed", False: "failed", None: "not checked"}[self.passed]
 
 
 def self_checks(tables: ScoreTables, model: str) -> list[SelfCheck]:
@@ -41,10 +52,10 @@ def _recorded(tables: ScoreTables, model: str, made: set[str]) -> list[SelfCheck
     known = tables.identities.get(model, {})
     kept = known.get("self_checks") or ()
     if not kept and str(known.get("backend", "")).startswith("recorded"):
-        told = "not checked: recorded scores come without the model, whether it looks is not known"
-        return [SelfCheck("ablation", True, told)]
+        told = "recorded scores come without the model: whether it looks is not known"
+        return [SelfCheck("ablation", None, told)]
     return [
-        SelfCheck(str(one["name"]), bool(one["passed"]), str(one["reason"]))
+        SelfCheck(str(one["name"]), one["passed"], str(one["reason"]))
         for one in kept
         if one["name"] not in made
     ]
@@ -61,21 +72,23 @@ def _finite(scored: Scored) -> SelfCheck:
 
 
 def _spans(scored: Scored) -> SelfCheck:
-    frame = scored.frame
-    spelled = [
-        bool(ok) and _spells(tokens or [], answer or "")
-        for ok, tokens, answer in frame.select("span_ok", "tokens", "answer").iter_rows()
-    ]
-    bad = len(spelled) - sum(spelled)
-    told = f"in {bad:,} of {len(scored):,} items the scored span is not the answer alone"
-    return SelfCheck("span", bad <= BAD_SPANS * len(scored), told)
+    rows = scored.frame.select("span_ok", "tokens", "answer").rows()
+    spelled = [_spells(tokens or [], answer or "") if ok else False for ok, tokens, answer in rows]
+    bad, unknown = spelled.count(False), spelled.count(None)
+    told = f"in {bad:,} of {len(rows):,} items the scored span is not the answer alone"
+    if unknown:
+        told += f"; {unknown:,} have no tokens to compare with it, or none that can be read back"
+    if bad > BAD_SPANS * len(rows):
+        return SelfCheck("span", False, told)
+    return SelfCheck("span", None if rows and unknown == len(rows) else True, told)
 
 
-def _spells(tokens: Sequence[str], answer: str) -> bool:
-    """Do the letters of the tokens spell the answer? Pieces of other alphabets cannot be read back."""
+def _spells(tokens: Sequence[str], answer: str) -> bool | None:
+    """Do the letters of the tokens spell the answer? None without tokens; pieces of other alphabets
+    cannot be read back."""
     written = "".join(tokens)
     if not written or not answer.isascii():
-        return True
+        return None
     letters = [
         "".join(c for c in text if c.isascii() and c.isalnum()) for text in (written, answer)
     ]

@@ -1,4 +1,4 @@
-"""Progress on standard error for long work: a bar on a terminal, a rare plain line elsewhere."""
+"""Progress on standard error for long work: a bar on a terminal, a plain line now and then elsewhere."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from rich.progress import Task as Row
 from rich.text import Text
 
 APPEARS_AFTER_SECONDS = 2.0
-LINE_EVERY_SECONDS = 30.0
+LINE_EVERY_SECONDS = 10.0
 
 
 class Step(Protocol):

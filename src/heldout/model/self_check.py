@@ -6,7 +6,7 @@ each sampled item is also scored with another item's picture, and with another q
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple, TypeVar
 
@@ -39,8 +39,10 @@ VARIANTS = {
 
 
 class Checked(NamedTuple):
+    """``passed`` is None where nothing could be checked."""
+
     name: str
-    passed: bool
+    passed: bool | None
     reason: str
 
 
@@ -147,7 +149,7 @@ def _judge(name: str, made: Sequence[_Moved]) -> Checked:
     enough = [one for one in made if one.pairs >= FEWEST]
     if not enough:
         what = "picture" if name == "image-ablation" else "question"
-        return Checked(name, True, f"not applicable: too few items have a {what} to change")
+        return Checked(name, None, f"fewer than {FEWEST} items have a {what} to change")
     told = "; ".join(
         f"{one.moved} of {one.pairs} scores move {one.what} (median {one.median:.2g} nats)"
         for one in enough
@@ -156,7 +158,3 @@ def _judge(name: str, made: Sequence[_Moved]) -> Checked:
     if still:
         told += ": the model does not get it, so its scores are not about this benchmark"
     return Checked(name, not still, told)
-
-
-def as_json(checks: Sequence[Checked]) -> list[Mapping[str, object]]:
-    return [one._asdict() for one in checks]

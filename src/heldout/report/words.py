@@ -10,8 +10,10 @@ import polars as pl
 
 from heldout.detect import Finding, count_kinds, text_kinds
 from heldout.detect.image_overlap import COPIES
+from heldout.overlap.text.judge import JUDGED_DIFFERENT
 
 SHOWN = 30  # items on the page; the table holds all
+DOUBTED = 5  # pairs on the page that a judge called different
 _DEGREE = {"hard": 0, "soft": 1, "none": 2}
 _WHOLE = ["same item", "same question", "same caption"]
 _METHOD = {"exact": 0, "ngram": 1, "edit": 2, "embedding": 3}  # of equals, the plainest word
@@ -39,6 +41,8 @@ def word_sections(
                 for method in scanned["methods"]
             ],
             "kinds": count_kinds(kinds, corpus),
+            "judge": scanned.get("judge"),
+            "doubted": _doubted(text_matches.filter(pl.col("corpus") == corpus)),
             "joined": by_id[f"joined-leakage/{corpus}"].details,
             **_pairs(
                 text_matches.filter(pl.col("corpus") == corpus),
@@ -47,6 +51,17 @@ def word_sections(
             ),
         }
         for corpus, scanned in texts.items()
+    ]
+
+
+def _doubted(here: pl.DataFrame) -> list[dict[str, Any]]:
+    """Pairs that do not count because of a model's opinion: people can see whether it was right."""
+    rows = here.filter(pl.col("relation") == JUDGED_DIFFERENT).sort(
+        -pl.col("similarity"), "benchmark_id", "corpus_id"
+    )
+    return [
+        {**row, "evidence": json.loads(row["evidence"])}
+        for row in rows.head(DOUBTED).iter_rows(named=True)
     ]
 
 

@@ -66,7 +66,7 @@ def examine(
 ) -> Examination:
     chosen = settings or Settings()
     outcomes, checks = run_detectors(tables, names, chosen)
-    broken = [m for m, made in checks.items() if not all(check.passed for check in made)]
+    broken = [m for m, made in checks.items() if any(check.failed for check in made)]
     sound = tables.without(broken)
     families = {name: one.family for name, one in detectors().items()}
     findings = with_adjusted([one for one in outcomes if isinstance(one, Finding)], families)
@@ -121,7 +121,7 @@ def _inflation(one: Inflation) -> dict[str, Any]:
 
 
 def save_examination(run: Run, made: Examination) -> None:
-    """Findings and claims join those of other stages; ours replace earlier ones of the same id."""
+    """Findings and claims join those of other stages, in the place of our earlier ones."""
     with run.writing():
         forget_detections(run)
         run.write_json("detections.json", made.as_json())
@@ -131,9 +131,7 @@ def save_examination(run: Run, made: Examination) -> None:
         }
         for name, entries in mine.items():
             path = run.path / f"{name}.json"
-            known = run.read_json(f"{name}.json")[name] if path.exists() else []
-            ours = {entry["id"] for entry in entries}
-            kept = [entry for entry in known if entry["id"] not in ours]
+            kept = run.read_json(f"{name}.json")[name] if path.exists() else []
             run.write_json(f"{name}.json", {"schema_version": 1, name: [*kept, *entries]})
 
 

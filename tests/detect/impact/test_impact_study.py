@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from heldout.benchmark.grading import grade, letter
 from heldout.cli.impact import _sentence
 from heldout.cure.leaks import leaks_of
 from heldout.detect.impact import Impact, Line, study_impact
@@ -321,14 +322,21 @@ def test_predictions_are_graded_strictly_and_models_kept_apart(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("said", "answer", "options", "right"),
     [
-        ("Left lung", "left lung.", (), True), ("the left lung", "left lung", (), False),
+        ("Left lung", "left lung.", (), True), ("the left lung", "left lung", (), True),
+        ("left lung base", "left lung", (), False), ("left or right lung", "left lung", (), False),
         ("C", "ct", ("mri", "us", "ct"), True), ("C", "C", ("mri", "us", "ct"), True),
         ("c) CT", "C", ("mri", "us", "ct"), True), ("J", "ct", ("mri", "us", "ct"), False),
-        ("A cyst", "A", ("cyst", "none"), False), ("", "ct", (), False),
+        ("A cyst", "A", ("cyst", "none"), True), ("A mass", "A", ("cyst", "none"), False),
+        ("**C**", "ct", ("mri", "us", "ct"), True), ("C. MRI", "ct", ("mri", "us", "ct"), False),
+        ("", "ct", (), False),
     ],
 )  # fmt: skip
-def test_grading(said: str, answer: str, options: tuple[str, ...], right: bool) -> None:
+def test_grading_is_that_of_asking(
+    said: str, answer: str, options: tuple[str, ...], right: bool
+) -> None:
     assert is_correct(said, answer, options) is right
+    gold = next((letter(k) for k, one in enumerate(options) if answer in (one, letter(k))), answer)
+    assert (grade(said, gold, options).outcome == "right") is right
 
 
 @pytest.mark.parametrize(

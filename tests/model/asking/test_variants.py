@@ -161,6 +161,8 @@ def test_what_cannot_be_shown_has_a_reason() -> None:
         Example("bound", (), "Which?", ("a", "b", "All of the above"), "a", 0),
         Example("letters", (), "Which?", ("x", "y", "Both A and B"), "x", 0),
         Example("two", (), "Which?", ("a", "b"), "a", 0),
+        Example("hole", (), "Which?", ("a", "", "c"), "a", 0),
+        Example("blank", (), "Which?", ("a", "b", " "), None),
         Example("void"),
     ))  # fmt: skip
     made = asked(odd, "rotation-all,rotation-2,shuffle-1,no-image")
@@ -175,8 +177,11 @@ def test_what_cannot_be_shown_has_a_reason() -> None:
         "bound": {"options refer to their places", "no picture"},
         "letters": {"options refer to their places", "no picture"},
         "two": {"no such rotation", "no picture"},
+        "hole": {"empty option"},
+        "blank": {"empty option"},
         "void": {"nothing to ask"},
     }
+    assert [one.detail for one in made.dropped if one.id == "hole"] == ["original: B of 3"]
     assert {q.id for q in made.questions} == {
         "original/0/open", "original/0/bound", "original/0/letters", "original/0/two",
         "rotation-1/0/two", "shuffle-1/0/two",

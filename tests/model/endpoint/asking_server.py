@@ -3,8 +3,9 @@
     python asking_server.py ANSWERS.json
 
 ANSWERS.json has the text of the right option by question. The first part of the path chooses how:
-/plain/v1, /faulty/v1 (each question meets a fault of its own), /mortal-N/v1 (gone after N answers). It
-prints its port.
+/plain/v1, /faulty/v1 (each question meets a fault of its own), /mortal-N/v1 (gone after N answers),
+/locked/v1 (wants a key). Of a judge's prompt the second text counts: what ANSWERS.json has for it is the
+whole reply. It prints its port.
 """
 
 from __future__ import annotations
@@ -51,6 +52,8 @@ class Handler(BaseHTTPRequestHandler):
             told = {"posted": dict(self.posted), "most": max(self.answered.values(), default=0),
                     "answered": sum(self.answered.values()), "last": self.bodies[-1:]}  # fmt: skip
             return self._send(200, json.dumps(told))
+        if self.path.startswith("/locked/"):
+            return self._send(401, '{"error": {"message": "no key"}}')
         return self._send(200, json.dumps({"data": [{"id": "scripted", "owned_by": "tests"}]}))
 
     def do_POST(self) -> None:
@@ -107,6 +110,9 @@ class Handler(BaseHTTPRequestHandler):
         }
         if fault in special:
             return special[fault]
+        judged = re.search(r"^\[\[BEGIN TEXT 2 \w+\]\]\n(.*)\n\[\[END", text, re.M)
+        if judged is not None:
+            return {"role": "assistant", "content": self.answers.get(judged[1], "")}, "stop"
         question, *lines = text.split("\n")
         right = self.answers.get(question, "")
         letter = next((line[0] for line in lines if line[1:] == f". {right}"), right or "I see")

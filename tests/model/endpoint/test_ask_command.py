@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 import time
-import urllib.request
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,6 +14,7 @@ from typing import Any
 
 import polars as pl
 import pytest
+from asking_process import Scripted
 from typer.testing import CliRunner
 
 from heldout.cli.app import app
@@ -22,28 +23,6 @@ from heldout.model.endpoint import pace
 from heldout.store import Run
 
 ORGANS = ["liver", "heart", "left lung", "spleen"]
-
-
-class Scripted:
-    def __init__(self, answers: Path) -> None:
-        script = Path(__file__).parent / "asking_server.py"
-        self.process = subprocess.Popen(
-            [sys.executable, str(script), str(answers)], stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE, text=True,
-        )  # fmt: skip
-        assert self.process.stdout is not None
-        self.port = int(self.process.stdout.readline())
-
-    def url(self, how: str = "plain") -> str:
-        return f"http://127.0.0.1:{self.port}/{how}/v1"
-
-    def counts(self) -> dict[str, Any]:
-        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/counts") as answer:
-            found: dict[str, Any] = json.loads(answer.read())
-        return found
-
-    def posted(self, how: str) -> int:
-        return int(self.counts()["posted"].get(how, 0))
 
 
 @pytest.fixture
@@ -241,6 +220,23 @@ def test_thought_tags_letters_and_other_settings_are_other_prompts(
     assert server.counts()["last"][0]["max_completion_tokens"] == 1024
 
 
+def test_json_shows_progress_on_standard_error_unless_it_is_to_be_quiet(
+    bench: Path, server: Scripted, tmp_path: Path
+) -> None:
+    """A script that reads standard output is watched by somebody, too."""
+    told = []
+    for quiet in ([], ["--quiet"]):
+        command = ["ask", bench, "--endpoint", server.url(), "--out", tmp_path / f"run{len(quiet)}",
+                   "--variants", "original", "--rate", "8/s", "--json", *quiet]  # fmt: skip
+        done = subprocess.run(
+            [sys.executable, "-m", "heldout", *map(str, command)], capture_output=True, text=True
+        )
+        assert json.loads(done.stdout)["models"][0]["asked"] == 22
+        told.append(done.stderr)
+    assert re.search(r"^asking scripted: \d+/24 questions · [\d.]+ questions/s", told[0], re.M)
+    assert told[1] == ""
+
+
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
@@ -261,3 +257,4 @@ def test_bad_input_gets_a_sentence(
     twin.write_text('{"id": "z", "question": "?", "options": ["a", "b"], "answer": "a"}\n')
     given = [part.format(url=server.url(), twin=twin) for part in arguments]
     assert expected in sentence(bench, "--out", tmp_path / "run", *given)
+    assert "--recorded" in given or not (tmp_path / "run").exists()

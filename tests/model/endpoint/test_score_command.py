@@ -117,7 +117,7 @@ def test_parity_passes_alike_and_refuses_what_is_misaligned(
     )
     assert "do not score alike" in refused
     assert "they part at token" in refused
-    assert not Run.open(tmp_path / "b").table_path("scores").exists()
+    assert not (tmp_path / "b").exists()
 
 
 @pytest.mark.parametrize(
@@ -237,11 +237,32 @@ def test_inspect_prints_and_the_key_is_nowhere(
         (["--endpoint", "http://x/v1", "--api-key-env", "NOT_SET_AT_ALL"], "is not set"),
         (["--endpoint", "{url}"], "name the model with --model; it serves"),
         (["--endpoint", "{url}", "--model", "gpt"], "does not serve 'gpt'"),
-        (["--endpoint", "{deaf}", "--model", "tiny-text"], "cannot score a request with a picture"),
+        (["--model", "no/such/folder/here"], "no/such/folder/here"),
     ],
 )
 def test_bad_input_gets_a_sentence(
     bench: Path, server: Server, tmp_path: Path, arguments: list[str], expected: str
 ) -> None:
-    given = [part.format(url=server.url(), deaf=server.url("deaf")) for part in arguments]
+    given = [part.format(url=server.url()) for part in arguments]
     assert expected in sentence("score", bench, "--out", tmp_path / "run", *given)
+    assert not (tmp_path / "run").exists()  # what could not begin leaves nothing behind
+
+
+def test_a_server_that_takes_no_pictures_gets_a_sentence(
+    bench: Path, server: Server, tmp_path: Path
+) -> None:
+    refused = sentence("score", bench, "--endpoint", server.url("deaf"), "--model", "tiny-text",
+                       "--out", tmp_path / "run")  # fmt: skip
+    assert "cannot score a request with a picture" in refused
+
+
+def test_an_out_that_cannot_be_a_run_is_told_before_a_model_is_loaded(
+    bench: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "taken").mkdir()
+    (tmp_path / "taken/file.txt").write_text("mine")
+    refused = sentence("score", bench, "--model", "no/such/folder", "--out", tmp_path / "taken")
+    assert "is not a run folder" in refused
+    assert [one.name for one in (tmp_path / "taken").iterdir() if one.name[0] != "."] == [
+        "file.txt"
+    ]

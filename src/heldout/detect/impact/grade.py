@@ -2,34 +2,26 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
-from heldout.benchmark.normal import normal
-
-_LETTER = re.compile(r"\(?([A-Ja-j])(?:\)|[.:]|\s*$)\)?[.:]?\s*(.*)", re.DOTALL)
+from heldout.benchmark.grading.choice import read_whole
+from heldout.benchmark.grading.clean import same
 
 
 def is_correct(prediction: str, answer: str, options: Sequence[str] = ()) -> bool:
-    """Equal after case, spacing and closing punctuation; among options also by letter.
+    """Equal after case, spacing, articles and closing punctuation; among options also by letter.
 
-    "no" in "not sure" is not an answer, and neither is one right option among several.
+    "no" in "not sure" is not an answer, and neither is one right option among several. What is a whole
+    option is read by the rules of `heldout ask`; sentences that lead to one are not, since a file of
+    predictions holds answers, and whoever extracted them has read the sentences.
     """
-    if normal(prediction) == normal(answer):
+    if same(prediction) == same(answer):
         return True
-    chosen, right = _position(prediction, options), _position(answer, options)
+    chosen, right = _place(prediction, options), _place(answer, options)
     return chosen is not None and chosen == right
 
 
-def _position(text: str, options: Sequence[str]) -> int | None:
+def _place(text: str, options: Sequence[str]) -> int | None:
     """The option a text means: its words, its letter, or 'B. its words'."""
-    folded = [normal(option) for option in options]
-    if normal(text) in folded:
-        return folded.index(normal(text))
-    match = _LETTER.fullmatch(text.strip())
-    if match is None:
-        return None
-    index = ord(match[1].upper()) - ord("A")
-    if index >= len(options) or (match[2].strip() and normal(match[2]) != folded[index]):
-        return None
-    return index
+    found = read_whole(text, options) if options else None
+    return found.place if found is not None else None

@@ -43,6 +43,10 @@ def original(example: Example) -> Question | Dropped:
         if not answer:
             return dropped(example, "original", "no answer", example.origin)
         return Question(example.id, "original", text, example.images, gold=answer, kind="open")
+    empty = [letter(k) for k, option in enumerate(example.options) if not option.strip()]
+    if empty:  # a letter without a text: nobody can choose it, and the chances of the others change
+        told = f"{', '.join(empty)} of {len(example.options)}"
+        return dropped(example, "original", "empty option", told)
     if example.answer_index is None:
         return dropped(
             example, "original", "answer not among the options", f"{example.answer!r:.80}"

@@ -1,24 +1,18 @@
-"""Ask every question once: what the journal holds is not asked again, and equal prompts are one."""
+"""Ask every question of a benchmark once, and say of each what became of it."""
 
 from __future__ import annotations
 
-import contextlib
-import dataclasses
-import hashlib
-import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from heldout.engine import progress
 from heldout.errors import InputError
 from heldout.image import ImageRef
 from heldout.model.asking.journal import Journal
+from heldout.model.asking.prompts import ask_prompts
 from heldout.model.asking.question import STAGE, Question
 from heldout.model.asking.template import write
 from heldout.model.reply import Asker, Prompt, Reply
 from heldout.store import Dropped
-
-NOT_ASKED = "not asked"
 
 
 @dataclass
@@ -43,56 +37,11 @@ def ask_questions(
     quiet: bool = False,
 ) -> Answered:
     """``digest`` names a picture by its content, so that a changed one is another prompt."""
-    made = Answered()
     prompts = {q.id: Prompt(write(q, thought=thought), len(q.options)) for q in questions}
-    keys = {name: _key(asker.identity, one, digest) for name, one in prompts.items()}
-    waiting: dict[str, str] = {}  # key → the first question that asks it
-    for name, key in keys.items():
-        if key not in journal:
-            waiting.setdefault(key, name)
-    lost: dict[str, Dropped] = {}
-
-    def keep(reply: Reply) -> None:
-        journal.keep(keys[reply.id], reply)
-
-    def open_prompts() -> Iterator[Prompt]:
-        return (prompts[name] for name in waiting.values())
-
-    done = len(prompts) - len(waiting)
-    with (
-        journal,
-        progress(title, len(prompts), "questions", done=done, disabled=quiet) as step,
-    ):
-        try:
-            # Closed before the journal, whatever happens here: replies under way are still kept.
-            with contextlib.closing(asker.ask(open_prompts(), keep)) as given:
-                for one in given:
-                    step()
-                    if isinstance(one, Reply):
-                        made.fresh.append(one)
-                    else:
-                        lost[keys[one.id]] = one
-        except InputError as error:
-            made.ended = error
-    for question in questions:
-        key = keys[question.id]
-        if key in journal:
-            made.replies[question.id] = dataclasses.replace(journal.reply(key), id=question.id)
-            continue
-        why = lost.get(key)
-        reason, detail = (
-            (why.reason, why.detail) if why else (NOT_ASKED, "the backend ended before it")
-        )
-        made.dropped.append(
-            Dropped(STAGE, question.benchmark_id, reason, f"{question.variant}: {detail}")
-        )
-    return made
-
-
-def _key(identity: Mapping[str, str], prompt: Prompt, digest: Callable[[ImageRef], str]) -> str:
-    content = [
-        ["picture", digest(part)] if isinstance(part, ImageRef) else part.text
-        for part in prompt.request.content
+    given = ask_prompts(asker, prompts, journal, digest, stage=STAGE, title=title, quiet=quiet)
+    dropped = [
+        Dropped(STAGE, one.benchmark_id, lost.reason, f"{one.variant}: {lost.detail}")
+        for one in questions
+        if (lost := given.lost.get(one.id)) is not None
     ]
-    told = json.dumps([dict(identity), content, prompt.letters], sort_keys=True)
-    return hashlib.sha256(told.encode()).hexdigest()
+    return Answered(given.replies, dropped, given.fresh, given.ended)

@@ -71,7 +71,7 @@ def named_model(connection: Connection, model: str | None) -> tuple[str, tuple[s
     named = model or (served[0] if len(served) == 1 else None)
     if named is None:
         told = f"it serves {', '.join(served)}" if served else "it does not say what it serves"
-        raise InputError(f"{connection.url}: name the model with --model; {told}")
+        raise InputError(f"{connection.url}: name the model with --{connection.role}model; {told}")
     if served and named not in served:
         raise InputError(
             f"{connection.url} does not serve '{named}'; it serves {', '.join(served)}"

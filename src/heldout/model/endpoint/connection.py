@@ -47,13 +47,15 @@ class _NoRedirects(urllib.request.HTTPRedirectHandler):
 
 @dataclass(frozen=True)
 class Connection:
-    """``url`` up to and including ``/v1``; safe to use from several threads."""
+    """``url`` up to and including ``/v1``; safe to use from several threads. ``role``: what a command calls
+    its options after, "judge-" for --judge-model; complaints name them."""
 
     url: str
     api_key: str | None = field(default=None, repr=False)
     timeout: float = 120.0
     backoff: Backoff = field(default_factory=Backoff)
     pace: Pace = field(default_factory=Pace)
+    role: str = ""
     _opener: urllib.request.OpenerDirector = field(
         default_factory=lambda: urllib.request.build_opener(_NoRedirects), repr=False
     )
@@ -114,7 +116,7 @@ class Connection:
         if status in (401, 403):
             raise EndpointError(
                 f"{self.url}{path} refuses the key (status {status}): name the environment variable "
-                f"that holds it with --api-key-env"
+                f"that holds it with --{self.role}api-key-env"
             )
         if 300 <= status < 400:
             raise EndpointError(

@@ -2,14 +2,19 @@
 
 from heldout.overlap.text.collect import collect_text
 from heldout.overlap.text.index import METHODS, TextIndex, TextSearch, build_text_index
-from heldout.overlap.text.judge import Judge, cross_check
+from heldout.overlap.text.judge import Judge, Opinion, Opinions, TextPair, cross_check
+from heldout.overlap.text.model_judge import ModelJudge
 from heldout.overlap.text.scan import scan_text_shard
 from heldout.overlap.text.search import TextResult, search_text
 
 __all__ = [
     "METHODS",
     "Judge",
+    "ModelJudge",
+    "Opinion",
+    "Opinions",
     "TextIndex",
+    "TextPair",
     "TextResult",
     "TextSearch",
     "build_text_index",
