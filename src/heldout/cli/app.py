@@ -22,6 +22,7 @@ from heldout.cli import (
     report,
     sanitize,
     score,
+    twin,
 )
 from heldout.cli.show import complain
 from heldout.errors import HeldoutError
@@ -45,6 +46,7 @@ app.command("demo", epilog=demo.EXAMPLE)(demo.demo_command)
 app.command("score", epilog=score.EXAMPLE)(score.score_command)
 app.command("ask", epilog=ask.EXAMPLE)(ask.ask_command)
 app.command("detect", epilog=detect.EXAMPLE)(detect.detect_command)
+app.command("twin", epilog=twin.EXAMPLE)(twin.twin_command)
 lab.app.command("confound", epilog=lab_confound.EXAMPLE)(lab_confound.confound_command)
 app.add_typer(lab.app, name="lab")
 app.add_typer(model.app, name="model")

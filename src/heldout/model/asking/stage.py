@@ -43,10 +43,31 @@ def ask_questions(
     quiet: bool = False,
 ) -> Answered:
     """``digest`` names a picture by its content, so that a changed one is another prompt."""
-    made = Answered()
     prompts = {q.id: Prompt(write(q, thought=thought), len(q.options)) for q in questions}
+    made = ask_prompts(asker, prompts, journal, digest, title=title, quiet=quiet)
+    named = {question.id: question for question in questions}
+    made.dropped = [
+        Dropped(STAGE, named[one.id].benchmark_id, one.reason,
+                f"{named[one.id].variant}: {one.detail}")
+        for one in made.dropped
+    ]  # fmt: skip
+    return made
+
+
+def ask_prompts(
+    asker: Asker,
+    prompts: Mapping[str, Prompt],
+    journal: Journal,
+    digest: Callable[[ImageRef], str],
+    *,
+    title: str,
+    unit: str = "questions",
+    quiet: bool = False,
+) -> Answered:
+    """Any prompts by their id; what was not answered is Dropped under that id."""
+    made = Answered()
     keys = {name: _key(asker.identity, one, digest) for name, one in prompts.items()}
-    waiting: dict[str, str] = {}  # key → the first question that asks it
+    waiting: dict[str, str] = {}  # key → the first prompt that asks it
     for name, key in keys.items():
         if key not in journal:
             waiting.setdefault(key, name)
@@ -61,7 +82,7 @@ def ask_questions(
     done = len(prompts) - len(waiting)
     with (
         journal,
-        progress(title, len(prompts), "questions", done=done, disabled=quiet) as step,
+        progress(title, len(prompts), unit, done=done, disabled=quiet) as step,
     ):
         try:
             # Closed before the journal, whatever happens here: replies under way are still kept.
@@ -74,18 +95,15 @@ def ask_questions(
                         lost[keys[one.id]] = one
         except InputError as error:
             made.ended = error
-    for question in questions:
-        key = keys[question.id]
+    for name, key in keys.items():
         if key in journal:
-            made.replies[question.id] = dataclasses.replace(journal.reply(key), id=question.id)
+            made.replies[name] = dataclasses.replace(journal.reply(key), id=name)
             continue
         why = lost.get(key)
         reason, detail = (
             (why.reason, why.detail) if why else (NOT_ASKED, "the backend ended before it")
         )
-        made.dropped.append(
-            Dropped(STAGE, question.benchmark_id, reason, f"{question.variant}: {detail}")
-        )
+        made.dropped.append(Dropped(STAGE, name, reason, detail))
     return made
 
 
