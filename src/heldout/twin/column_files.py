@@ -14,7 +14,6 @@ from heldout.benchmark.fields import FieldMap
 from heldout.benchmark.readers.arrow import data_parts
 from heldout.benchmark.readers.base import head
 from heldout.benchmark.readers.json_rows import load_object
-from heldout.image.location import arrow_table
 from heldout.store import write_json
 from heldout.twin.published import OLD_ANSWER, PROVENANCE, Published
 from heldout.twin.row_files import ID
@@ -31,13 +30,12 @@ def rewrite_arrow(path: Path, twins: Sequence[Published], fields: FieldMap) -> N
     """A file, or a save_to_disk folder, whose description is brought up to date."""
     data = data_parts(path)[0] if path.is_dir() else path
     random_access = head(data, 8)[:4] == b"ARRO"
-    # A mapped file must not change under the table that is read from it.
-    table = changed(arrow_table(str(data)), twins, fields)
-    new = data.with_name(f".{data.name}.new")
+    # Not by the cached mapping that pictures are read from: the file is about to change.
+    read = pa.ipc.open_file if random_access else pa.ipc.open_stream
+    table = changed(read(pa.py_buffer(data.read_bytes())).read_all(), twins, fields)
     make = pa.ipc.new_file if random_access else pa.ipc.new_stream
-    with pa.OSFile(str(new), "wb") as sink, make(sink, table.schema) as out:
+    with pa.OSFile(str(data), "wb") as sink, make(sink, table.schema) as out:
         out.write_table(table)
-    new.replace(data)
     if path.is_dir():
         info = load_object(path / "dataset_info.json")
         if isinstance(info.get("features"), dict):

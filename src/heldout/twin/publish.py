@@ -46,26 +46,27 @@ def publish(
         if wrong:
             raise InputError(f"the TSV of the twins does not read back as it was meant: {wrong[0]}")
         place, notes = _same_format(reopen, twins, made)
+        # `heldout ask` reads a twin as it stands, without presets or --map.
+        plain = place is not None and not _differences(twins, _plainly(made / place))
         write_stage(run, PUBLISH, [{"id": key} for key in twins], dropped)
         for part in ("vlmevalkit", "benchmark"):
             shutil.rmtree(base / part, ignore_errors=True)
             if (made / part).exists():
                 (made / part).replace(base / part)
-    tsv = base / "vlmevalkit" / name
+    tsv = (base / "vlmevalkit" / name).relative_to(run.path).as_posix()
+    same = None if place is None else (base / place).relative_to(run.path).as_posix()
     told = {
         "publish_version": PUBLISH_VERSION,
         "heldout": __version__,
         "seed": seed,
         "items": len(twins),
         "filtered": next(iter(twins.values())).provenance["filter"],
-        "benchmark": None if place is None else (base / place).relative_to(run.path).as_posix(),
-        "vlmevalkit": tsv.relative_to(run.path).as_posix(),
-        "ask_with": tsv.relative_to(run.path).as_posix(),
+        "benchmark": same,
+        "vlmevalkit": tsv,
+        "ask_with": same if plain else tsv,
         "notes": notes,
         "made_by": run.manifest().get("twin", {}),
     }
-    if place is not None and not _differences(twins, _plainly(base / place)):
-        told["ask_with"] = told["benchmark"]
     lines = ({"id": key, **twin.provenance} for key, twin in twins.items())
     _write_provenance(base / "provenance.jsonl", list(lines))
     write_json(base / "publish.json", told)

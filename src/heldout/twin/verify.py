@@ -59,10 +59,10 @@ def read_verdict(reply: Reply) -> Verdict:
         text = without_thoughts(reply.text)
     except CutError:
         return Verdict(UNREAD, "cut off while thinking")
-    lines = [line.strip(_MARKS) for line in text.splitlines() if line.strip(_MARKS)]
+    lines = [line.strip() for line in text.splitlines() if line.strip(_MARKS)]
     if not lines:
         return Verdict(UNREAD, "empty")
-    found = _VERDICT.fullmatch(lines[-1].replace("*", ""))
+    found = _VERDICT.fullmatch(lines[-1].replace("*", "").strip(_MARKS))
     if found is None:
         return Verdict(UNREAD, f"no verdict in the last line: {lines[-1]!r:.120}")
     reason = "\n".join(lines[:-1])[-_LONGEST_REASON:]
