@@ -2,9 +2,9 @@
 
     python twin_server.py
 
-The first part of the path chooses how: /plain/v1, /slow/v1 (a moment per answer), /faulty/v1 (each prompt
-meets a fault of its own, by its digest), /mortal-N/v1 (gone after N answers). It prints its port. Twins
-whose question holds "circle" are rejected.
+The first part of the path chooses how: /slow/v1 (a moment per answer), /faulty/v1 (of every job the first
+prompts meet a fault each), /mortal-N/v1 (gone after N answers), anything else plainly. It prints its port.
+Twins whose question holds "circle" are rejected.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from typing import Any, ClassVar
 
 from PIL import Image, ImageOps
 
-FAULTS = ("", "", "busy", "broken", "cut", "empty", "refused", "filtered", "sorry", "long", "length",
+FAULTS = ("busy", "broken", "cut", "empty", "refused", "filtered", "sorry", "long", "length",
           "slow", "wordy", "garbage")  # fmt: skip
 SLOW = 1.2  # seconds: more than the tests wait
 
@@ -34,7 +34,7 @@ class Handler(BaseHTTPRequestHandler):
     posted: ClassVar[Counter[str]] = Counter()  # by mode
     tries: ClassVar[Counter[str]] = Counter()  # by prompt
     answered: ClassVar[Counter[str]] = Counter()  # by prompt: what somebody pays for
-    faults: ClassVar[dict[str, list[str]]] = {}
+    fates: ClassVar[dict[str, dict[str, str]]] = {}  # by mode and job: prompt → fault
     lock = threading.Lock()
 
     def log_message(self, *_: Any) -> None:
@@ -42,8 +42,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         if self.path == "/counts":
-            told = {"posted": dict(self.posted), "most": max(self.answered.values(), default=0),
-                    "answered": sum(self.answered.values()), "faults": self.faults}  # fmt: skip
+            told = {"posted": dict(self.posted), "answered": dict(self.answered)}
             return self._send(200, json.dumps(told))
         return self._send(200, json.dumps({"data": [{"id": "scripted", "owned_by": "tests"}]}))
 
@@ -63,15 +62,14 @@ class Handler(BaseHTTPRequestHandler):
             self.posted[f"{how} {job}"] += 1
             self.tries[key] += 1
             again, count = self.tries[key], self.posted[how]
-        fault = FAULTS[int(prompt, 16) % len(FAULTS)] if how == "faulty" else ""
+            fates = self.fates.setdefault(f"{how} {job}", {})
+            if prompt not in fates:
+                fates[prompt] = FAULTS[len(fates)] if len(fates) < len(FAULTS) else ""
+        fault = fates[prompt] if how == "faulty" else ""
         if how.startswith("mortal") and count > int(how.split("-")[1]):
             return self.connection.close()
         if how == "slow":
             time.sleep(0.03)
-        with self.lock:
-            found = self.faults.setdefault(f"{job} {fault}", [])
-            if fault and prompt not in found:
-                found.append(prompt)
         if fault == "busy" and again < 2:
             return self._send(429, '{"error": {"message": "slow down"}}', {"Retry-After": "0"})
         if fault == "broken" and again < 2:

@@ -15,7 +15,7 @@ from heldout.twin.renderer import Renderer
 @dataclass(frozen=True)
 class Kind:
     module: str
-    class_name: str
+    takes: str  # the class whose parameters are the renderer's settings
     needs_caption: bool
     about: str
 
@@ -26,7 +26,7 @@ KINDS: Mapping[str, Kind] = {
         "redraws procedural scenes exactly, on any machine",
     ),
     "flux": Kind(
-        "flux_renderer", "FluxRenderer", True, "FLUX.1-dev with a Canny ControlNet, on a GPU"
+        "flux_renderer", "FluxSettings", True, "FLUX.1-dev with a Canny ControlNet, on a GPU"
     ),
     "edit": Kind(
         "edit_renderer", "EditEndpointRenderer", True, "an OpenAI-compatible image edit endpoint"
@@ -39,7 +39,8 @@ def open_renderer(name: str, **settings: Any) -> Renderer:
     if name not in KINDS:
         raise InputError(f"--renderer {name}: there are {', '.join(KINDS)}")
     kind = KINDS[name]
-    make = getattr(importlib.import_module(f"heldout.twin.{kind.module}"), kind.class_name)
+    module = importlib.import_module(f"heldout.twin.{kind.module}")
+    make = getattr(module, kind.takes)
     known = inspect.signature(make)
     try:
         known.bind(**settings)
@@ -49,4 +50,8 @@ def open_renderer(name: str, **settings: Any) -> Renderer:
             f"--renderer {name} cannot be set up like this: {error}; its settings are {listed}"
         ) from error
     made: Renderer = make(**settings)
+    if (
+        name == "flux"
+    ):  # the settings are made first: what is wrong with them is said before loading
+        made = module.FluxRenderer.load(made)
     return made
