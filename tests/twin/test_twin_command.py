@@ -184,7 +184,7 @@ def test_people_and_verifier_together(run: Path, scenes: Path, tmp_path: Path) -
         (["--stage", "render", "--until", "render"], "--stage is one stage alone"),
         (
             ["--renderer", "scene", "--unfiltered", "--render-set", "steps=3"],
-            "its settings are folder",
+            "unexpected keyword argument 'steps'",
         ),
         (["--renderer", "scene", "--unfiltered", "--render-set", "x"], "expected KEY=VALUE"),
     ],

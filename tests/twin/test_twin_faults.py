@@ -129,3 +129,37 @@ def test_killed_in_every_stage_it_ends_as_if_it_never_was(
     one, other = tree(run), tree(reference)
     assert one.keys() == other.keys() and len(one) > 30
     assert [name for name in one if one[name] != other[name]] == []
+
+
+@pytest.mark.usefixtures("quick")
+def test_pictures_of_an_edit_endpoint_that_dies_are_kept(
+    scenes: Path, server: TwinServer, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+
+    def arguments(mode: str) -> list[str]:
+        return [
+            "twin", str(scenes), "--out", str(run), "--renderer", "edit", "--render-model", "mirror",
+            "--render-endpoint", server.url(mode), "--render-set", "sizes=", "--unfiltered",
+            "--limit", "20", "--concurrency", "2",
+        ]  # fmt: skip
+
+    done = CliRunner().invoke(app, arguments("mortal-5"))
+    assert isinstance(done.exception, InputError)
+    drawn = len(list((run / "twin/pictures").glob("*.png")))
+    dropped = pl.read_parquet(run / "tables/dropped.parquet")
+    assert drawn == len(server.answered("mortal-5")) and "not drawn" in dropped["reason"].to_list()
+    made = call(*arguments("well-edit"))
+    stages = made["stages"]
+    assert stages["render"]["reused"] == drawn
+    assert stages["render"]["drawn"] == server.posted("well-edit edit")
+    assert (
+        stages["render"]["items"]
+        == stages["resample"]["items"]
+        == drawn + stages["render"]["drawn"]
+    )
+    provenance = (run / "twin/provenance.jsonl").read_text()
+    assert made["policy"] == "unfiltered" and provenance.count('"filter": "unfiltered"') == len(
+        provenance.splitlines()
+    )
+    assert "127.0.0.1" not in provenance

@@ -17,7 +17,7 @@ from heldout.model.reply import Asker
 from heldout.store import Run
 from heldout.twin.describe import LONGEST_CAPTION, describe
 from heldout.twin.drawing import render
-from heldout.twin.edge_maps import edges
+from heldout.twin.edge_maps import edges, faint
 from heldout.twin.edges import HIGH, LOW
 from heldout.twin.filtering import choose_policy, earlier_verdicts, filter_twins
 from heldout.twin.ledger import (
@@ -109,6 +109,7 @@ def make_twins(
             spent, ended = _spent(asked) if describer else {}, asked.ended
         elif stage == EDGES:
             edges(run, benchmark, low=plan.low, high=plan.high, quiet=quiet)
+            spent = {"faint": faint(run)}
         elif stage == RENDER:
             assert renderer is not None
             how = {"name": renderer.name, "settings": portable(renderer.settings)}

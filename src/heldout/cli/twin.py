@@ -22,7 +22,7 @@ from heldout.model.endpoint.chat import ChatEndpoint
 from heldout.store import Run
 from heldout.twin.describe import LONGEST_CAPTION
 from heldout.twin.filtering import POLICIES
-from heldout.twin.ledger import DESCRIBE, FILTER, PUBLISH, RENDER, RESAMPLE, STAGES
+from heldout.twin.ledger import DESCRIBE, EDGES, FILTER, PUBLISH, RENDER, RESAMPLE, STAGES
 from heldout.twin.renderer import Renderer
 from heldout.twin.renderers import KINDS, open_renderer
 
@@ -164,9 +164,10 @@ def twin_command(
         if render_model is not None:
             settings["model"] = render_model
         if renderer == "edit":
-            if render_url is None:
+            if render_url is None or render_model is None:
                 raise InputError(
-                    "--renderer edit needs the address of its server: --render-endpoint URL"
+                    "--renderer edit needs its server and what that serves: --render-endpoint URL "
+                    "--render-model NAME"
                 )
             settings |= {
                 "url": render_url, "api_key": key_from(render_key), "timeout": timeout,
@@ -266,6 +267,11 @@ def _show(made: Twinning, bench: str, out: Path, last: str) -> None:
     ]
     if any(count for count, _ in tokens):
         screen.print(", ".join(f"{count:,} tokens {word}" for count, word in tokens))
+    if (faint := made.stages.get(EDGES, {}).get("faint", 0.0)) > 0.5:
+        screen.print(
+            Text(f"the edge maps of {faint:.0%} of the items are all but empty and keep no layout: look "
+                 f"at {out}/twin/edges, and lower --edges", "yellow"), soft_wrap=True,
+        )  # fmt: skip
     if made.agreement is not None:
         _show_agreement(made.agreement)
     if made.policy == "unfiltered":

@@ -75,14 +75,16 @@ def _items(run: Run, benchmark: Benchmark, renderer: Renderer, seed: int) -> lis
     resampled = {row["id"]: row for row in read_stage(run, RESAMPLE)}
     captions = {row["id"]: row for row in read_stage(run, DESCRIBE)}
     examples = {example.id: example for example in benchmark}
+    settings = {key: value for key, value in renderer.settings.items() if key != "endpoint"}
     found = []
     for outline in read_stage(run, EDGES):
         name = outline["id"]
         row = {**resampled[name], **captions[name], **outline}
         drawn = int(item_random(seed, "twin-picture", name).integers(2**31))
-        # Everything the drawing depends on: another caption or setting is another picture.
+        # Everything the drawing depends on: another caption or setting is another picture, but a server
+        # that moved is still the same model.
         told = [
-            renderer.name, dict(renderer.settings), drawn, row["original"], row["edges"],
+            renderer.name, settings, drawn, row["original"], row["edges"],
             row["caption"], row["question"], row["old_answer"], row["new_answer"],
         ]  # fmt: skip
         target = place(run, "pictures", file_name(name, digest(told)[:12]))

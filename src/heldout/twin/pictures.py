@@ -22,10 +22,10 @@ def relative(run: Run, path: Path) -> str:
     return path.relative_to(run.path).as_posix()
 
 
-def save(path: Path, picture: Image.Image) -> None:
-    """From here on no kill can take it away."""
+def save(path: Path, picture: Image.Image, *, quickly: bool = False) -> None:
+    """From here on no kill can take it away. ``quickly``: larger files, for what is not published."""
     with replacing(path) as temporary:
-        picture.save(temporary, "PNG")
+        picture.save(temporary, "PNG", compress_level=1 if quickly else 6)
 
 
 def load(path: Path) -> Image.Image | ImageError:

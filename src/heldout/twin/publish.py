@@ -130,6 +130,9 @@ def _kept(run: Run, benchmark: Benchmark, seed: int) -> dict[str, Published]:
     rendered = {row["id"]: row for row in read_stage(run, RENDER)}
     examples = {example.id: example for example in benchmark}
     how = run.manifest().get("twin", {})
+    drawing = how.get("render", {})
+    # Whose server drew it is nobody's business but the run's.
+    settings = {k: v for k, v in drawing.get("settings", {}).items() if k != "endpoint"}
     twins = {}
     for judged in read_stage(run, FILTER):
         if not judged["kept"]:
@@ -142,7 +145,7 @@ def _kept(run: Run, benchmark: Benchmark, seed: int) -> dict[str, Published]:
             "seed": seed,
             "picture_seed": row["seed"],
             "picture_sha256": byte_digest(picture.read_bytes()),
-            "renderer": how.get("render"),
+            "renderer": {"name": row["renderer"], "settings": settings},
             "edges": {"low": row["low"], "high": row["high"]},
             "caption_sha256": digest(row["caption"]) if row["caption"] else None,
             "describer": how.get("describe"),
