@@ -6,6 +6,7 @@ import base64
 import csv
 import json
 import re
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -146,6 +147,26 @@ def test_a_format_without_room_for_twins_gets_the_tsv_and_a_note(
     assert made["notes"][0].startswith("only the TSV was written: a row of the format pathvqa")
     (twin,) = read_benchmark(tmp_path / "run" / made["ask_with"]).examples
     assert (twin.id, twin.answer) == (read_benchmark(bench).examples[0].id, "no")
+
+
+def test_real_questions_keep_their_columns(shared_data: Path, tmp_path: Path) -> None:
+    source = shared_data / "vqa_rad"
+    every = json.loads((source / "mevf_testset.json").read_text())
+    closed = [row for row in every if row["answer_type"] == "CLOSED"][:4]
+    other = [row for row in every if row["answer_type"] == "OPEN"][:1]
+    (tmp_path / "images").mkdir()
+    for row in (*closed, *other):
+        shutil.copy(source / "images" / row["image_name"], tmp_path / "images")
+    bench = tmp_path / "test.json"
+    bench.write_text(json.dumps([*other, *closed]))
+    made = twinned(bench, tmp_path / "run")
+    assert made.stages["resample"]["left_out"] == {"open question": 1}
+    assert made.published is not None and made.published["notes"] == []
+    rows = json.loads((tmp_path / "run" / made.published["benchmark"]).read_text())
+    for row, old in zip(rows, closed, strict=True):
+        assert {row["answer"].lower(), old["answer"].lower()} == {"yes", "no"}
+        same = set(old) - {"answer", "image_name"}
+        assert {name: row[name] for name in same} == {name: old[name] for name in same}
 
 
 def test_ids_cannot_leave_the_folder(tmp_path: Path, picture: Callable[..., bytes]) -> None:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from heldout.image import ImageRef, InlineBytes
 from heldout.model.reply import CUT, REFUSED, Reply
+from heldout.model.request import Text
 from heldout.store import Dropped
 from heldout.twin.describe import read_caption
+from heldout.twin.prompts import describe_prompt, verify_prompt
 from heldout.twin.verify import read_verdict
 
 
@@ -62,3 +65,20 @@ def test_a_caption_is_one_line() -> None:
     assert read_caption(Reply("q", "A sorry sight:\n a red  circle."), 20) == (
         "A sorry sight: a red circle."
     )
+
+
+def test_what_is_asked_holds_all_that_matters() -> None:
+    picture = ImageRef("p", InlineBytes(b"", "p"))
+    options = ["one {0}", "two", "three"]
+    for prompt in (
+        describe_prompt("q", picture, "How {many}?", options, "one {0}", "three", 99),
+        verify_prompt("q", picture, "How {many}?", options, "three"),
+    ):
+        shown, words = prompt.request.content
+        assert shown is picture and isinstance(words, Text)
+        assert "Question: How {many}?\nOptions:\nA. one {0}\nB. two\nC. three\n" in words.text
+        assert ": three\n" in words.text
+    assert (
+        "at most 99 words"
+        in describe_prompt("q", picture, "?", [], "no", "yes", 99).request.content[1].text
+    )  # type: ignore[union-attr]

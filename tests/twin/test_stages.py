@@ -90,6 +90,8 @@ def test_nobody_judged(bench: Path, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="nobody has judged the twins. Give --verifier"):
         twinned(bench, tmp_path / "run", unfiltered=False, renderer=drawing)
     assert drawing.drawn == []  # said before anything was paid for
+    with pytest.raises(InputError, match="nobody has judged the twins"):
+        twinned(bench, tmp_path / "run", unfiltered=False, keep="either")
     with pytest.raises(InputError, match="choose one"):
         twinned(bench, tmp_path / "run", keep="people")
 

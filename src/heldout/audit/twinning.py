@@ -11,6 +11,7 @@ from typing import Any
 from heldout.audit.scoring import prepare_run
 from heldout.benchmark import Benchmark
 from heldout.benchmark.writers import Opened
+from heldout.engine import progress
 from heldout.errors import InputError
 from heldout.model.asking.stage import Answered
 from heldout.model.reply import Asker
@@ -19,6 +20,7 @@ from heldout.twin.describe import LONGEST_CAPTION, describe
 from heldout.twin.drawing import render
 from heldout.twin.edge_maps import edges, faint
 from heldout.twin.edges import HIGH, LOW
+from heldout.twin.edit_renderer import EditRenderer
 from heldout.twin.filtering import choose_policy, earlier_verdicts, filter_twins
 from heldout.twin.ledger import (
     DESCRIBE,
@@ -117,7 +119,11 @@ def make_twins(
             drawn = render(
                 run, benchmark, renderer, seed=plan.seed, concurrency=plan.concurrency, quiet=quiet
             )
-            spent, ended = {"drawn": drawn.fresh, "reused": drawn.reused}, drawn.ended
+            spent = {"drawn": drawn.fresh, "reused": drawn.reused}
+            ended = drawn.ended
+            if isinstance(renderer, EditRenderer):
+                spent["prompt_tokens"] = renderer.spent.tokens_read
+                spent["reply_tokens"] = renderer.spent.tokens_written
         elif stage == FILTER:
             if verifier is not None:
                 run.update("twin", {"verifier": {**verifier.identity, "template": VERIFY_TEMPLATE}})
@@ -130,7 +136,8 @@ def make_twins(
             asked_for = _spent(judged.asked) if verifier else {}
             spent, ended = {**asked_for, "kept": judged.kept}, judged.asked.ended
         else:
-            made.published = publish(run, benchmark, reopen, seed=plan.seed)
+            with progress("publishing", disabled=quiet):
+                made.published = publish(run, benchmark, reopen, seed=plan.seed)
         made.stages[stage] = {**_counts(run, stage), **spent}
         if ended is not None:
             raise ended

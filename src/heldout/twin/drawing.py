@@ -58,13 +58,15 @@ def render(
     made = _draw(run, renderer, items, concurrency, quiet)
     rows: list[dict[str, Any]] = []
     dropped: list[Dropped] = []
-    for item in items:
-        problem = made.failed.get(item.row["id"]) or _problem(run, item)
-        if problem is not None:
-            dropped.append(problem)
-            continue
-        picture = relative(run, item.target)
-        rows.append({**item.row, "picture": picture, "renderer": renderer.name, "seed": item.seed})
+    with progress("looking at the pictures", len(items), "pictures", disabled=quiet) as step:
+        for item in items:
+            problem = made.failed.get(item.row["id"]) or _problem(run, item)
+            step()
+            if problem is not None:
+                dropped.append(problem)
+                continue
+            told = {"picture": relative(run, item.target), "renderer": renderer.name}
+            rows.append({**item.row, **told, "seed": item.seed})
     withdraw_of_changed(run, {row["id"]: row["picture"] for row in rows})
     write_stage(run, RENDER, rows, dropped)
     write_twins(run)

@@ -89,7 +89,8 @@ def choose_policy(
         raise InputError(f"--keep {policy}: expected one of {', '.join(POLICIES)}")
     if policy is None:
         policy = "verifier" if verdicts or not people else "people"
-    if policy in ("verifier", "both") and not verdicts:
+    nobody = policy == "either" and not people
+    if (policy in ("verifier", "both") or nobody) and not verdicts:
         raise InputError(
             "nobody has judged the twins. Give --verifier URL; or stop with --until render, judge them "
             f"with 'heldout review {run.path} --kind twins' and come back with --keep people; or "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -33,19 +33,27 @@ def twin_row(
     return row
 
 
-def write_json(rows: Sequence[Mapping[str, Any]], target: Path) -> None:
-    target.write_text(json.dumps(list(rows), ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+def write_json(rows: Iterable[Mapping[str, Any]], target: Path) -> None:
+    """Row by row: a benchmark with its pictures inside may be larger than the memory."""
+    with target.open("w", encoding="utf-8") as file:
+        for number, row in enumerate(rows):
+            file.write(",\n" if number else "[\n")
+            file.write(json.dumps(row, ensure_ascii=False, indent=1))
+        file.write("\n]\n")
 
 
-def write_json_lines(rows: Sequence[Mapping[str, Any]], target: Path) -> None:
-    lines = (json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
-    target.write_text("".join(lines), encoding="utf-8")
+def write_json_lines(rows: Iterable[Mapping[str, Any]], target: Path) -> None:
+    with target.open("w", encoding="utf-8") as file:
+        file.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
 
 
-def write_delimited(rows: Sequence[Mapping[str, Any]], source: Path, target: Path) -> None:
+def write_delimited(
+    rows: Iterable[Mapping[str, Any]], fields: FieldMap, source: Path, target: Path
+) -> None:
     """The columns of ``source`` in their order, then what is new."""
     table = Table.open(source)
-    columns = list(dict.fromkeys([*table.columns, *(name for row in rows for name in row)]))
+    new = [*([] if fields.columns.get("id") else [ID]), OLD_ANSWER, PROVENANCE]
+    columns = list(dict.fromkeys([*table.columns, *new]))
     with target.open("w", encoding="utf-8", newline="") as file:
         out = csv.writer(file, delimiter=table.delimiter, lineterminator="\n")
         out.writerow(columns)

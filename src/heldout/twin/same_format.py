@@ -57,13 +57,13 @@ def _write(opened: Opened, table: Table, chosen: Mapping[int, Published], out: P
         find_writer(reader).write([Part(table.file.path, frozenset(chosen))], target)
         REWRITE[reader](target, ordered, fields)
     else:
-        rows = [
+        rows = (
             twin_row(row.values, chosen[row.number], fields, flat=reader == "delimited")
             for row in table.file.reader.rows(table.file.path)
             if isinstance(row, Row) and row.number in chosen
-        ]
+        )
         if reader == "delimited":
-            write_delimited(rows, table.file.path, target)
+            write_delimited(rows, fields, table.file.path, target)
         else:
             (write_json if reader == "json" else write_json_lines)(rows, target)
     _copy_pictures(ordered, target if target.is_dir() else target.parent)
