@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from heldout import __version__
-from heldout.benchmark import Benchmark, read_benchmark
+from heldout.benchmark import Benchmark, Example, read_benchmark
 from heldout.benchmark.writers import Opened
 from heldout.errors import InputError
-from heldout.image import Digests, byte_digest
+from heldout.image import ImageError, byte_digest
 from heldout.store import Run, write_atomic, write_json
 from heldout.twin.ledger import FILTER, PUBLISH, RENDER, folder, read_stage, write_stage
 from heldout.twin.names import digest
@@ -116,14 +116,21 @@ def _differences(twins: Mapping[str, Published], written: Benchmark) -> list[str
             "place of the answer": (after.answer_index, twin.new_index),
         }
         parts = [what for what, (now, meant) in said.items() if now != meant]
-        shown = written.digests[after.images[0]] if len(after.images) == 1 else None
-        if not isinstance(shown, Digests) or shown.bytes != byte_digest(twin.picture.read_bytes()):
+        if _shown(after) != byte_digest(twin.picture.read_bytes()):
             parts.append("picture")
         if parts:
             wrong.append(f"{name}: {', '.join(parts)}")
     if len(written) > len(twins):
         wrong.append(f"{len(written):,} items are read, {len(twins):,} were written")
     return wrong
+
+
+def _shown(example: Example) -> str:
+    try:
+        (picture,) = example.images
+        return byte_digest(picture.read())
+    except (ValueError, ImageError) as error:
+        return str(error)
 
 
 def _kept(run: Run, benchmark: Benchmark, seed: int) -> dict[str, Published]:
