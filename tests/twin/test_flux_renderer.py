@@ -148,6 +148,26 @@ def test_captions_that_cannot_be_read_whole_are_refused(renderer: FluxRenderer) 
         assert caught.value.reason == reason
 
 
+def test_a_picture_too_large_for_the_memory_is_dropped_unless_none_fits(
+    weights: dict[str, Path],
+) -> None:
+    import torch
+
+    def full(*_: Any) -> None:
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    one = load(weights, steps=1)
+    handle = one._pipeline.transformer.register_forward_pre_hook(full)
+    with pytest.raises(InputError, match="offload=model"):
+        one.render(task())
+    handle.remove()
+    one.render(task())
+    one._pipeline.transformer.register_forward_pre_hook(full)
+    with pytest.raises(RenderError, match="48 x 32") as caught:
+        one.render(task())
+    assert caught.value.reason == "out of memory"
+
+
 @pytest.mark.parametrize(
     ("size", "most", "expected"),
     [((50, 37), 2**21, (48, 32)), ((5, 4000), 2**21, (16, 4000)), ((640, 480), 2**21, (640, 480)),
@@ -168,7 +188,16 @@ def test_missing_weights_say_what_to_do(weights: dict[str, Path], tmp_path: Path
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"steps": 0}, {"true_cfg": float("nan")}, {"offload": "disk"}, {"dtype": "int8"}]
+    "wrong",
+    [
+        {"steps": 0},
+        {"steps": 2.5},
+        {"steps": "many"},
+        {"true_cfg": float("nan")},
+        {"offload": "disk"},
+        {"dtype": "int8"},
+        {"negative_prompt": 7},
+    ],
 )
 def test_settings_that_mean_nothing_are_refused(
     wrong: dict[str, Any], weights: dict[str, Path]
