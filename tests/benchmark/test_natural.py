@@ -97,18 +97,23 @@ def test_a_row_without_its_pair_is_dropped_with_its_number(
     answers = {k: v for k, v in row(0, picture).items() if "_Question_" in k}
     for name in ("a.png", "b.png"):
         (tmp_path / name).write_bytes(picture(1))
-    lines = [{**whole, **answers, "Image_0": "a.png", "Image_1": "b.png"}, {"Index": 9}]
+    first = {**whole, **answers, "Image_0": "a.png", "Image_1": "b.png"}
+    lines = [first, {"Index": 9}, {**first, "Index": 7}]
     path.write_text("".join(json.dumps(one) + "\n" for one in lines))
-    found = arm(path, "twin")
-    assert [one.id for one in found] == ["0-q0", "0-q1"]
-    assert [(one.id, one.reason) for one in found.dropped] == [("row 2", "no pair of images")]
+    for options in ({}, {"preset": "naturalbench"}):
+        opened = open_tables(f"{path}#arm=twin", **options)
+        found = opened.benchmark
+        assert [one.id for one in found] == ["0-q0", "0-q1", "7-q0", "7-q1"]
+        assert [(one.id, one.reason) for one in found.dropped] == [("row 2", "no pair of images")]
+        assert [place for _, place in opened.places()] == [1, 1, 3, 3]
 
 
+@pytest.mark.parametrize("name", ["original", "twin"])
 @pytest.mark.parametrize("options", [{}, {"preset": "naturalbench"}])
 def test_items_of_an_arm_lie_in_the_rows_of_their_file(
-    options: dict[str, str], table: Path
+    options: dict[str, str], name: str, table: Path
 ) -> None:
-    opened = open_tables(f"{table}#arm=twin", **options)
+    opened = open_tables(f"{table}#arm={name}", **options)
     assert [place for _, place in opened.places()] == [1, 1, 2, 2, 3, 3, 4, 4, 5]
 
 

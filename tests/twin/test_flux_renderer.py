@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +46,18 @@ def load(weights: dict[str, Path], controlnet: str = "hint", **changed: Any) -> 
 @pytest.fixture(scope="module")
 def renderer(weights: dict[str, Path]) -> FluxRenderer:
     return load(weights)
+
+
+@pytest.fixture(scope="module")
+def other(weights: dict[str, Path], renderer: FluxRenderer) -> Callable[..., FluxRenderer]:
+    """Other settings over weights that are loaded once."""
+    loaded = {"hint": renderer, "encoded": load(weights, "encoded")}
+
+    def make(kind: str = "hint", **changed: Any) -> FluxRenderer:
+        whole = loaded[kind]
+        return FluxRenderer(whole._pipeline, replace(whole._chosen, **changed))
+
+    return make
 
 
 def task(**changed: Any) -> RenderTask:
@@ -89,8 +103,8 @@ def test_a_picture_of_the_originals_size_that_follows_from_the_seed(
 
 
 @pytest.mark.parametrize("kind", ["hint", "encoded"])
-def test_edges_caption_and_weight_matter(kind: str, weights: dict[str, Path]) -> None:
-    strong, none = load(weights, kind, true_cfg=1.0), load(weights, kind, control_weight=0.0)
+def test_edges_caption_and_weight_matter(kind: str, other: Callable[..., FluxRenderer]) -> None:
+    strong, none = other(kind, true_cfg=1.0), other(kind, control_weight=0.0)
     empty = Image.new("L", (50, 37))
     assert strong.render(task()).tobytes() != strong.render(task(edges=empty)).tobytes()
     assert strong.render(task()).tobytes() != strong.render(task(caption="two")).tobytes()
@@ -98,7 +112,9 @@ def test_edges_caption_and_weight_matter(kind: str, weights: dict[str, Path]) ->
         assert none.render(task()).tobytes() == none.render(task(edges=empty)).tobytes()
 
 
-def test_true_guidance_starts_at_its_step(weights: dict[str, Path], renderer: FluxRenderer) -> None:
+def test_true_guidance_starts_at_its_step(
+    other: Callable[..., FluxRenderer], renderer: FluxRenderer
+) -> None:
     renderer.render(task())  # encodes the negative prompt once and for all
     counted = calls(renderer, task())
     assert counted["transformer"] == STEPS + (STEPS - 5)
@@ -108,27 +124,25 @@ def test_true_guidance_starts_at_its_step(weights: dict[str, Path], renderer: Fl
         ({"true_cfg_from": STEPS}, STEPS),
         ({"true_cfg": 1.0}, STEPS),
     ):
-        assert calls(load(weights, **changed), task())["transformer"] == expected
+        assert calls(other(**changed), task())["transformer"] == expected
 
 
 @pytest.mark.parametrize("kind", ["hint", "encoded"])
-def test_two_calls_go_the_way_of_one(kind: str, weights: dict[str, Path]) -> None:
+def test_two_calls_go_the_way_of_one(kind: str, other: Callable[..., FluxRenderer]) -> None:
     """Guidance of one adds nothing: stopping and going on must not change the picture."""
     import torch
 
-    whole = load(weights, kind, true_cfg=1.0)
-    cut = load(weights, kind, true_cfg=1.0 + 1e-7, true_cfg_from=3)
+    whole = other(kind, true_cfg=1.0)
+    cut = other(kind, true_cfg=1.0 + 1e-7, true_cfg_from=3)
     assert calls(cut, task())["transformer"] == STEPS + STEPS - 3
     with torch.no_grad():
-        one, other = (np.asarray(made.render(task()), dtype=int) for made in (whole, cut))
-    assert np.abs(one - other).max() <= 1
+        one, two = (np.asarray(made.render(task()), dtype=int) for made in (whole, cut))
+    assert np.abs(one - two).max() <= 1
     assert one.std() > 1
 
 
-def test_the_guided_steps_change_the_picture(weights: dict[str, Path]) -> None:
-    pictures = {
-        start: load(weights, true_cfg_from=start).render(task()).tobytes() for start in (0, 5, 7)
-    }
+def test_the_guided_steps_change_the_picture(other: Callable[..., FluxRenderer]) -> None:
+    pictures = {start: other(true_cfg_from=start).render(task()).tobytes() for start in (0, 5, 7)}
     assert len(set(pictures.values())) == 3
 
 
@@ -146,6 +160,27 @@ def test_captions_that_cannot_be_read_whole_are_refused(renderer: FluxRenderer) 
         with pytest.raises(RenderError) as caught:
             renderer.render(task(caption=caption))
         assert caught.value.reason == reason
+
+
+def test_a_picture_too_large_for_the_memory_is_dropped_unless_none_fits(
+    other: Callable[..., FluxRenderer],
+) -> None:
+    import torch
+
+    def full(*_: Any) -> None:
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    one = other(steps=1)
+    handle = one._pipeline.transformer.register_forward_pre_hook(full)
+    with pytest.raises(InputError, match="offload=model"):
+        one.render(task())
+    handle.remove()
+    one.render(task())
+    handle = one._pipeline.transformer.register_forward_pre_hook(full)
+    with pytest.raises(RenderError, match="48 x 32") as caught:
+        one.render(task())
+    handle.remove()
+    assert caught.value.reason == "out of memory"
 
 
 @pytest.mark.parametrize(
@@ -168,7 +203,16 @@ def test_missing_weights_say_what_to_do(weights: dict[str, Path], tmp_path: Path
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"steps": 0}, {"true_cfg": float("nan")}, {"offload": "disk"}, {"dtype": "int8"}]
+    "wrong",
+    [
+        {"steps": 0},
+        {"steps": 2.5},
+        {"steps": "many"},
+        {"true_cfg": float("nan")},
+        {"offload": "disk"},
+        {"dtype": "int8"},
+        {"negative_prompt": 7},
+    ],
 )
 def test_settings_that_mean_nothing_are_refused(
     wrong: dict[str, Any], weights: dict[str, Path]

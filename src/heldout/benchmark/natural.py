@@ -50,7 +50,7 @@ def natural_twins(
     by the row of the file."""
     if arm not in ARMS:
         raise InputError(f"#arm={arm}: expected one of {', '.join(ARMS)}")
-    groups = 0
+    before = 0  # items of the rows so far
     for row in rows:
         if isinstance(row, Dropped):
             yield row
@@ -59,6 +59,7 @@ def natural_twins(
             listed = ", ".join(row.values)
             told = f"expected {', '.join(_COLUMNS)}; found {listed:.120}"
             yield Dropped("read", f"row {row.number}", "no pair of images", told)
+            before += 1
             continue
         for question in (0, 1):
             values = _item(row, ARMS[arm], question)
@@ -68,8 +69,9 @@ def natural_twins(
                 told = f"{values['question']!r:.120}: {answers[0]!r} and {answers[1]!r}"
                 yield Dropped("read", str(values["id"]), "no twin", told)
                 continue
-            yield Row(4 * groups + 2 * question + ARMS[arm] + 1 if apart else row.number, values)
-        groups += 1
+            number = before + 2 * question + ARMS[arm] + 1
+            yield Row(number if apart else row.number, values)
+        before += 4
 
 
 def _item(row: Row, image: int, question: int) -> dict[str, Any]:

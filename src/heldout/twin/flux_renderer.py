@@ -25,6 +25,7 @@ class FluxRenderer:
         self._pipeline = pipeline
         self._chosen = settings
         self._negative: dict[str, Any] | None = None
+        self._drawn = 0
 
     @classmethod
     def load(cls, settings: FluxSettings | None = None) -> FluxRenderer:
@@ -85,13 +86,28 @@ class FluxRenderer:
             *task.original.size, 2 * self._pipeline.vae_scale_factor, self._chosen.most_pixels
         )
         edges = task.edges.convert("RGB").resize((width, height), Image.Resampling.LANCZOS)
-        drawn = self._draw(task, {"control_image": edges, "width": width, "height": height})
+        drawn = self._fitting(task, {"control_image": edges, "width": width, "height": height})
         if not np.isfinite(drawn).all():
             raise RenderError("not a picture", "FLUX drew values that are no numbers; try float32")
         picture = Image.fromarray((drawn * 255).round().astype(np.uint8))
         if picture.size != task.original.size:
             picture = picture.resize(task.original.size, Image.Resampling.LANCZOS)
         return picture
+
+    def _fitting(self, task: RenderTask, what: dict[str, Any]) -> Any:
+        import torch
+
+        try:
+            drawn = self._draw(task, what)
+        except torch.OutOfMemoryError as error:
+            if torch.cuda.is_available():
+                torch.cuda.empty_cache()
+            told = f"{what['width']} x {what['height']} pixels; set offload=model or most_pixels"
+            if not self._drawn:  # then no other picture will fit
+                raise InputError(f"FLUX does not fit into the GPU's memory: {told}") from error
+            raise RenderError("out of memory", told) from error
+        self._drawn += 1
+        return drawn
 
     def _draw(self, task: RenderTask, what: dict[str, Any]) -> Any:
         """The pipeline has true guidance for all steps or for none: so it is called twice, the second

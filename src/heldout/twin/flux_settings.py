@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from heldout.errors import InputError
 
@@ -37,21 +38,26 @@ class FluxSettings:
     offload: str = "none"
 
     def __post_init__(self) -> None:
-        for name, value, least in (
-            ("steps", self.steps, 1),
-            ("true_cfg_from", self.true_cfg_from, 0),
-            ("control_weight", self.control_weight, 0.0),
-            ("guidance", self.guidance, 0.0),
-            ("true_cfg", self.true_cfg, 1.0),
-            ("most_pixels", self.most_pixels, 256),
-            ("caption_tokens", self.caption_tokens, 8),
-        ):
-            if not value >= least:  # also what is not a number
-                raise InputError(f"FLUX: {name} is {value}; expected at least {least:g}")
+        for name, least in _LEAST.items():
+            value: Any = getattr(self, name)
+            kinds = int if isinstance(least, int) else (int, float)
+            # Written so that what is not a number is not at least anything.
+            if isinstance(value, bool) or not isinstance(value, kinds) or not value >= least:
+                kind = "a whole number" if isinstance(least, int) else "a number"
+                raise InputError(f"FLUX: {name} is {value!r}; expected {kind}, at least {least:g}")
+        for name in ("model", "controlnet", "negative_prompt", "dtype", "device"):
+            if not isinstance(getattr(self, name), str):
+                raise InputError(f"FLUX: {name} is {getattr(self, name)!r}; expected text")
         if self.offload not in OFFLOADS:
             raise InputError(
                 f"FLUX: offload is '{self.offload}'; expected one of {', '.join(OFFLOADS)}"
             )
+
+
+_LEAST: dict[str, float] = {
+    "steps": 1, "true_cfg_from": 0, "most_pixels": 256, "caption_tokens": 8,
+    "control_weight": 0.0, "guidance": 0.0, "true_cfg": 1.0,
+}  # fmt: skip
 
 
 def drawing_size(width: int, height: int, multiple: int, most_pixels: int) -> tuple[int, int]:
