@@ -9,6 +9,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 from drawing_tools import Inverted, twinned
+from PIL import Image
 
 from heldout.errors import InputError
 from heldout.store import Run
@@ -50,6 +51,17 @@ def test_a_picture_of_no_use_has_a_reason_and_is_not_drawn_twice(
     assert twins["benchmark_id"].to_list() == ["q3", "q4", "q5"] and twins["kept"].all()
     for column in ("original", "edges", "picture"):
         assert all((tmp_path / "run" / path).is_file() for path in twins[column])
+
+
+def test_edge_maps_that_keep_nothing_are_told(bench: Path, tmp_path: Path) -> None:
+    made = twinned(bench, tmp_path / "noisy", last="edges")
+    assert made.stages["edges"]["faint"] == 0
+    for number in range(3):  # two flat halves: one line, and letters at the border
+        flat = Image.new("L", (240, 160), 90 + number)
+        flat.paste(200, (0, 0, 240, 12))
+        flat.save(tmp_path / f"{number}.png")
+    made = twinned(bench, tmp_path / "flat", last="edges")
+    assert made.stages["edges"]["faint"] == 1
 
 
 def test_a_stage_needs_the_one_before(bench: Path, tmp_path: Path) -> None:

@@ -267,10 +267,10 @@ def _show(made: Twinning, bench: str, out: Path, last: str) -> None:
     ]
     if any(count for count, _ in tokens):
         screen.print(", ".join(f"{count:,} tokens {word}" for count, word in tokens))
-    if (faint := made.stages.get(EDGES, {}).get("faint", 0.0)) > 0.5:
+    if (faint := made.stages.get(EDGES, {}).get("faint", 0.0)) > 0.1:
         screen.print(
-            Text(f"the edge maps of {faint:.0%} of the items are all but empty and keep no layout: look "
-                 f"at {out}/twin/edges, and lower --edges", "yellow"), soft_wrap=True,
+            Text(f"the edge maps of {faint:.0%} of the items are all but empty inside, and keep no layout: "
+                 f"look at {out}/twin/edges, and lower --edges", "yellow"), soft_wrap=True,
         )  # fmt: skip
     if made.agreement is not None:
         _show_agreement(made.agreement)
