@@ -26,7 +26,7 @@ from PIL import Image, ImageOps
 
 FAULTS = ("busy", "broken", "cut", "empty", "refused", "filtered", "sorry", "long", "length",
           "slow", "wordy", "garbage")  # fmt: skip
-SLOW = 1.2  # seconds: more than the tests wait
+SLOW = 1.6  # seconds: more than the tests wait
 
 
 class Handler(BaseHTTPRequestHandler):
