@@ -15,35 +15,6 @@ _INLINE_LETTER = re.compile(r"(?:^|(?<=[\s,;:.]))" + _LETTER)
 _OPTIONS = re.compile(r"\b(?:options?|choices)\s*:\s*", re.IGNORECASE)
 
 
-def natural_bench(rows: Iterator[Row | Dropped]) -> Iterator[Row | Dropped]:
-    """NaturalBench: two images × two questions in a row → four rows that share the row's Index."""
-    number = 0
-    for row in rows:
-        if isinstance(row, Dropped):
-            yield row
-            continue
-        if "Image_0" not in row.values or "Question_0" not in row.values:
-            number += 1
-            yield Row(number, row.values)  # already one item per row
-            continue
-        index = row.values.get("Index", row.number)
-        shared = {k: v for k, v in row.values.items() if not re.match(r"(Image|Question)_[01]", k)}
-        for question in (0, 1):
-            for image in (0, 1):
-                number += 1
-                asked = row.values.get(f"Question_{question}")
-                values = {
-                    **shared,
-                    "Index": index,
-                    "id": f"{index}_image{image}_question{question}",
-                    "image": row.values.get(f"Image_{image}"),
-                    "question": asked,
-                    "options": options_in(asked),
-                    "answer": row.values.get(f"Image_{image}_Question_{question}"),
-                }
-                yield Row(number, values)
-
-
 def listed_options(rows: Iterator[Row | Dropped]) -> Iterator[Row | Dropped]:
     """Benchmarks that write the options into the question: it stays, options are added."""
     for row in rows:

@@ -15,6 +15,7 @@ from heldout.benchmark.fields import FieldMap
 from heldout.benchmark.hub import hub_name, hub_rows
 from heldout.benchmark.image_finder import ImageFinder
 from heldout.benchmark.locate import DataFile, locate, unreadable
+from heldout.benchmark.natural import is_group, natural_bench, natural_twins
 from heldout.benchmark.presets import Preset, find_preset
 from heldout.benchmark.readers import Row
 from heldout.benchmark.source import ALIASES, Source, parse_source, split_of
@@ -148,9 +149,8 @@ def _examples(
     where: str,
     split: str | None = None,
 ) -> Iterator[Example | Dropped]:
+    rows, asked = _taken_apart(rows, asked)
     settings = asked.settings
-    if settings is not None and settings.explode is not None:
-        rows = settings.explode(rows)
     ahead = list(itertools.islice(rows, _LOOK_AHEAD))
     seen = [row.values for row in ahead if isinstance(row, Row)]
     if not seen:
@@ -171,6 +171,24 @@ def _examples(
         elif keep(row.values):
             yield fields.example(row.values, row.number, f"{where} row {row.number}", finder)
     keep.report()
+
+
+def _taken_apart(
+    rows: Iterator[Row | Dropped], asked: _Asked
+) -> tuple[Iterator[Row | Dropped], _Asked]:
+    """Rows that hold several items, as rows that hold one; an arm chooses one of two pictures."""
+    settings, arm = asked.settings, asked.source.selection.get("arm")
+    explode = settings.explode if settings is not None else None
+    if arm is not None:
+        ahead = list(itertools.islice(rows, _LOOK_AHEAD))
+        rows = itertools.chain(ahead, rows)
+        if any(isinstance(row, Row) and is_group(row.values) for row in ahead):
+            twins = natural_twins(rows, arm, apart=explode is natural_bench)
+            source = _without(asked.source, "arm")
+            return twins, replace(
+                asked, source=source, settings=settings or find_preset("naturalbench")
+            )
+    return (rows if explode is None else explode(rows)), asked
 
 
 class _RowFilter:

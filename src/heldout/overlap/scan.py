@@ -20,6 +20,7 @@ from heldout.engine import Engine, progress
 from heldout.errors import InputError
 from heldout.image import PIXEL_DIGEST, Digests, ImageRef
 from heldout.model.tables import STAGES as MODEL_STAGES
+from heldout.model.tables import TWIN_STAGES
 from heldout.overlap.candidates import (
     Candidate,
     VerifyTask,
@@ -231,7 +232,8 @@ def _collect(
     of_models = []
     if run.table_path("dropped").exists():
         known = run.read_table("dropped").to_pylist()
-        of_models = [Dropped(**row) for row in known if row["stage"] in MODEL_STAGES]
+        others = (*MODEL_STAGES, *TWIN_STAGES)
+        of_models = [Dropped(**row) for row in known if row["stage"] in others]
     first = dropped_table([*dropped, *failed, *of_models])
     Stage.merge_all(stages, "dropped", run.table_path("dropped"), first=first)
     Stage.merge_all(

@@ -5,7 +5,10 @@ from heldout.scenes.captions import caption
 from heldout.scenes.leaks import KINDS, Kind
 from heldout.scenes.leaky_corpus import Truth, WrittenCorpus, write_corpus
 from heldout.scenes.questions import Question, ask
+from heldout.scenes.reading import read_question
 from heldout.scenes.render import render
+from heldout.scenes.scene_file import DrawnScene, read_scenes
+from heldout.scenes.twins import NoTwinError, twin_scene
 from heldout.scenes.world import (
     ATTRIBUTES,
     Background,
@@ -19,7 +22,9 @@ __all__ = [
     "ATTRIBUTES",
     "KINDS",
     "Background",
+    "DrawnScene",
     "Kind",
+    "NoTwinError",
     "Question",
     "Scene",
     "SceneObject",
@@ -29,7 +34,10 @@ __all__ = [
     "ask",
     "caption",
     "random_scene",
+    "read_question",
+    "read_scenes",
     "render",
+    "twin_scene",
     "vary",
     "write_benchmark",
     "write_corpus",

@@ -13,6 +13,7 @@ from heldout.errors import InputError
 from heldout.image import pixel_digest
 from heldout.scenes.questions import Question, ask
 from heldout.scenes.render import render
+from heldout.scenes.scene_file import DrawnScene, write_scenes
 from heldout.scenes.world import Scene, random_scene
 from heldout.store.atomic import write_atomic
 
@@ -41,13 +42,17 @@ class WrittenBenchmark:
 
 
 def write_benchmark(folder: str | Path, *, images: int = 60, seed: int = 0) -> WrittenBenchmark:
-    """Write ``images/*.png`` and ``test.jsonl``; rows are grouped by image, as VQA sets come."""
+    """Write ``images/*.png``, ``test.jsonl`` and the scenes behind the pictures.
+
+    Rows are grouped by image, as VQA sets come.
+    """
     folder = Path(folder)
     if images < 1:
         raise InputError(f"images={images}: a benchmark needs at least one image")
     refuse_leftovers(folder)
     (folder / "images").mkdir(parents=True)
     scenes: dict[str, Scene] = {}
+    drawn: dict[str, DrawnScene] = {}
     questions: dict[str, tuple[tuple[str, Question], ...]] = {}
     lines: list[str] = []
     seen: set[str] = set()
@@ -63,8 +68,10 @@ def write_benchmark(folder: str | Path, *, images: int = 60, seed: int = 0) -> W
         picture.save(folder / image)
         asked = ask(scene, rng, count=int(rng.integers(4, 7)))
         scenes[image] = scene
+        drawn[image] = DrawnScene(scene, IMAGE_SIZE, digest)
         questions[image] = tuple((f"{index:04d}-{n}", question) for n, question in enumerate(asked))
         lines += [_line(id, image, question) for id, question in questions[image]]
+    write_scenes(folder, drawn)
     write_atomic(folder / "test.jsonl", "\n".join(lines) + "\n")
     return WrittenBenchmark(folder, seed, scenes, questions)
 

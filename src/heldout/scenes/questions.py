@@ -53,6 +53,12 @@ def ask(scene: Scene, rng: np.random.Generator, count: int = 5) -> list[Question
     return asked
 
 
+def facts(scene: Scene) -> list[tuple[Probe, str]]:
+    """Everything that can be asked of this scene and is not a matter of yes or no, with its answer."""
+    found = ((probe, probe.answer(scene)) for probe in (*_single(scene), *_paired(scene)))
+    return [(probe, answer) for probe, answer in found if answer is not None]
+
+
 def name(scene: Scene, item: SceneObject) -> Phrase:
     """The shortest words that mean this object and no other."""
     short = Phrase(shape=item.shape)

@@ -45,7 +45,7 @@ ATTRIBUTES = ("shape", "colour", "size", "texture", "position")
 MIN_OBJECTS, MAX_OBJECTS = 3, 7
 
 _GAP = 0.025  # between objects, and between an object and the frame
-_MOVE = 0.15  # a change of position shorter than this would be hard to see
+MOVE = 0.15  # a change of position shorter than this would be hard to see
 _TRIES = 32
 
 
@@ -132,7 +132,7 @@ def _changed(
         position = _free_position(rng, old.radius, others, away_from=old.position)
         return None if position is None else replace(old, position=position)
     if attribute == "size":
-        fitting = [s for s in SIZES if s != old.size and _fits(old.position, SIZES[s], others)]
+        fitting = [s for s in SIZES if s != old.size and fits(old.position, SIZES[s], others)]
         return replace(old, size=pick(rng, fitting)) if fitting else None
     if attribute == "texture":
         return replace(old, texture=pick(rng, [t for t in TEXTURES if t != old.texture]))
@@ -158,14 +158,15 @@ def _free_position(
 ) -> tuple[float, float] | None:
     low, high = radius + _GAP, 1 - radius - _GAP
     for x, y in rng.uniform(low, high, size=(_TRIES, 2)).round(3).tolist():
-        if away_from is not None and math.dist((x, y), away_from) < _MOVE:
+        if away_from is not None and math.dist((x, y), away_from) < MOVE:
             continue
-        if _fits((x, y), radius, others):
+        if fits((x, y), radius, others):
             return x, y
     return None
 
 
-def _fits(position: tuple[float, float], radius: float, others: Sequence[SceneObject]) -> bool:
+def fits(position: tuple[float, float], radius: float, others: Sequence[SceneObject]) -> bool:
+    """Whether there is room: inside the frame, and away from the others."""
     # Rounding a position may cost half a thousandth of the gap.
     edge = radius + _GAP - 0.001
     inside = all(edge <= coordinate <= 1 - edge for coordinate in position)

@@ -29,6 +29,7 @@ VERSIONS = {
     "order_joint": 1,
     "order_neighbour": 1,
     "answers": 1,
+    "twins": 1,
 }
 
 _COLUMNS: dict[str, list[tuple[str, pa.DataType]]] = {
@@ -194,6 +195,26 @@ _COLUMNS: dict[str, list[tuple[str, pa.DataType]]] = {
         ("prompt_tokens", pa.int64()),
         ("reply_tokens", pa.int64()),
         ("template", pa.string()),
+    ],
+    # Twins of items: the same question with a new picture on which another answer is right. Paths are
+    # relative to the run folder; ``verifier`` and ``people`` say keep, reject, or why neither; ``kept`` is
+    # empty until somebody judged.
+    "twins": [
+        ("benchmark_id", pa.string()),
+        ("image_name", pa.string()),
+        ("question", pa.string()),
+        ("options", pa.list_(pa.string())),
+        ("old_answer", pa.string()),
+        ("new_answer", pa.string()),
+        ("caption", pa.string()),
+        ("original", pa.string()),
+        ("edges", pa.string()),
+        ("picture", pa.string()),
+        ("renderer", pa.string()),
+        ("verifier", pa.string()),
+        ("verifier_reason", pa.string()),
+        ("people", pa.string()),
+        ("kept", pa.bool_()),
     ],
     # An item scored after its released predecessor ("released"), and after another item (its id).
     "order_neighbour": [

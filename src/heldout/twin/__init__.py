@@ -1,5 +1,7 @@
-"""Twins: the same question with a new picture, on which another answer is right."""
+"""Twins: the same question with a new picture, on which another answer is right. See docs/twins.md."""
 
 from heldout.twin.renderer import Renderer, RenderError, RenderTask
+from heldout.twin.renderers import open_renderer
+from heldout.twin.resample import Resampled, resample
 
-__all__ = ["RenderError", "RenderTask", "Renderer"]
+__all__ = ["RenderError", "RenderTask", "Renderer", "Resampled", "open_renderer", "resample"]

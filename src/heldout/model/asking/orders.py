@@ -12,7 +12,7 @@ from heldout.benchmark.grading import letter
 from heldout.model.asking.question import Question
 
 # An option that speaks of its neighbours, or of their letters, means something else elsewhere.
-_BOUND = re.compile(
+BOUND = re.compile(
     r"\b(?:(?i:(?:all|none|neither|any|both|either|some) of (?:the )?(?:above|below|these|those|options))"
     r"|(?i:both|either|neither|all of|options?|choices?)\s+\(?[A-H]\)?\b(?=\s*(?:$|,|and|or|nor|&))"
     r"|\(?[A-H]\)? (?:and|or|&) \(?[A-H]\)?$)"
@@ -50,7 +50,7 @@ def reordered(question: Question, variant: str, order: tuple[int, ...]) -> Quest
 
 def bound(question: Question) -> str | None:
     """The first option that depends on where the others stand."""
-    return next((option for option in question.options if _BOUND.search(option.strip())), None)
+    return next((option for option in question.options if BOUND.search(option.strip())), None)
 
 
 def item_random(seed: int, *names: str) -> np.random.Generator:

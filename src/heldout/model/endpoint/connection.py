@@ -17,6 +17,7 @@ from heldout.model.endpoint.pace import Backoff, Pace
 
 LARGEST_RESPONSE = 256 * 2**20  # log-probabilities of a long prompt are a few MB
 _CHUNK = 2**20
+_JSON = "application/json"
 _AGAIN = {408, 425, 429, 500, 502, 503, 504}
 _TOLD = 300  # characters of a server's complaint that are worth repeating
 
@@ -69,13 +70,17 @@ class Connection:
     def post(self, path: str, body: Any) -> Any:
         return self._asked(path, json.dumps(body).encode())
 
-    def _asked(self, path: str, body: bytes | None) -> Any:
+    def post_form(self, path: str, body: bytes, content_type: str) -> Any:
+        """What is no JSON: a form with files in it, as image endpoints take them."""
+        return self._asked(path, body, content_type)
+
+    def _asked(self, path: str, body: bytes | None, content_type: str = _JSON) -> Any:
         problem, slow = "", False
         for attempt in range(self.backoff.attempts):
             self.pace.wait()
             retry_after, slow = None, False
             try:
-                return _parsed(self._once(path, body))
+                return _parsed(self._once(path, body, content_type))
             except urllib.error.HTTPError as error:
                 told = self._without_key(_complaint(error))
                 self._give_up_on(error.code, path, told)
@@ -95,8 +100,8 @@ class Connection:
             f"server still running? What was answered is kept: run the same command to go on"
         )
 
-    def _once(self, path: str, body: bytes | None) -> bytes:
-        headers = {"Content-Type": "application/json", "Accept": "application/json"}
+    def _once(self, path: str, body: bytes | None, content_type: str) -> bytes:
+        headers = {"Content-Type": content_type, "Accept": _JSON}
         if self.api_key:
             headers["Authorization"] = f"Bearer {self.api_key}"
         request = urllib.request.Request(self.url + path, data=body, headers=headers)

@@ -1,0 +1,159 @@
+"""Render: the new picture of every item, kept the moment it is drawn, and looked at before it is used."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from heldout.benchmark import Benchmark
+from heldout.engine import progress
+from heldout.errors import InputError
+from heldout.image import ImageError, to_rgb
+from heldout.model.asking.orders import item_random
+from heldout.model.endpoint.parallel import in_parallel
+from heldout.store import Dropped, Run
+from heldout.twin.ledger import DESCRIBE, EDGES, RENDER, RESAMPLE, read_stage, write_stage
+from heldout.twin.names import digest, file_name
+from heldout.twin.people import withdraw_of_changed
+from heldout.twin.pictures import equal, load, place, relative, save, sweep
+from heldout.twin.renderer import Renderer, RenderError, RenderTask
+from heldout.twin.table import write_twins
+
+STAGE = "twin render"
+NOT_DRAWN = "not drawn"
+
+
+@dataclass
+class Drawn:
+    """``fresh``: how many pictures this call drew. ``ended``: what put an end to it."""
+
+    fresh: int = 0
+    reused: int = 0
+    failed: dict[str, Dropped] = field(default_factory=dict)
+    ended: InputError | None = None
+
+
+@dataclass(frozen=True)
+class _Item:
+    row: Mapping[str, Any]  # what all stages before know of it
+    seed: int
+    target: Path
+    metadata: Mapping[str, Any]
+
+
+def render(
+    run: Run,
+    benchmark: Benchmark,
+    renderer: Renderer,
+    *,
+    seed: int,
+    concurrency: int = 1,
+    quiet: bool = False,
+) -> Drawn:
+    """A picture that could not be drawn is tried again by the next call; one that was drawn is not."""
+    sweep(run)
+    items = _items(run, benchmark, renderer, seed)
+    made = _draw(run, renderer, items, concurrency, quiet)
+    rows: list[dict[str, Any]] = []
+    dropped: list[Dropped] = []
+    with progress("looking at the pictures", len(items), "pictures", disabled=quiet) as step:
+        for item in items:
+            problem = made.failed.get(item.row["id"]) or _problem(run, item)
+            step()
+            if problem is not None:
+                dropped.append(problem)
+                continue
+            told = {"picture": relative(run, item.target), "renderer": renderer.name}
+            rows.append({**item.row, **told, "seed": item.seed})
+    withdraw_of_changed(run, {row["id"]: row["picture"] for row in rows})
+    write_stage(run, RENDER, rows, dropped)
+    write_twins(run)
+    return made
+
+
+def _items(run: Run, benchmark: Benchmark, renderer: Renderer, seed: int) -> list[_Item]:
+    resampled = {row["id"]: row for row in read_stage(run, RESAMPLE)}
+    captions = {row["id"]: row for row in read_stage(run, DESCRIBE)}
+    examples = {example.id: example for example in benchmark}
+    settings = {key: value for key, value in renderer.settings.items() if key != "endpoint"}
+    found = []
+    for outline in read_stage(run, EDGES):
+        name = outline["id"]
+        row = {**resampled[name], **captions[name], **outline}
+        drawn = int(item_random(seed, "twin-picture", name).integers(2**31))
+        # Everything the drawing depends on: another caption or setting is another picture, but a server
+        # that moved is still the same model.
+        told = [
+            renderer.name, settings, drawn, row["original"], row["edges"],
+            row["caption"], row["question"], row["old_answer"], row["new_answer"],
+        ]  # fmt: skip
+        target = place(run, "pictures", file_name(name, digest(told)[:12]))
+        found.append(_Item(row, drawn, target, examples[name].metadata))
+    return found
+
+
+def _draw(run: Run, renderer: Renderer, items: list[_Item], concurrency: int, quiet: bool) -> Drawn:
+    made = Drawn()
+    waiting = [item for item in items if not item.target.exists()]
+    made.reused = len(items) - len(waiting)
+
+    def one(item: _Item) -> Dropped | None:
+        name = item.row["id"]
+        try:
+            task = _task(run, item)
+            save(item.target, to_rgb(renderer.render(task)))
+        except (RenderError, ImageError) as error:
+            return Dropped(STAGE, name, error.reason, error.detail)
+        return None
+
+    def results() -> Iterator[tuple[_Item, Dropped | None]]:
+        return in_parallel(lambda item: (item, one(item)), waiting, concurrency)
+
+    title = f"drawing with {renderer.name}"
+    with progress(title, len(items), "pictures", done=made.reused, disabled=quiet) as step:
+        try:
+            for item, problem in results():
+                step()
+                if problem is None:
+                    made.fresh += 1
+                else:
+                    made.failed[item.row["id"]] = problem
+        except InputError as error:  # the endpoint is gone, the weights are not there
+            made.ended = error
+    for item in waiting:
+        if not item.target.exists() and item.row["id"] not in made.failed:
+            made.failed[item.row["id"]] = Dropped(
+                STAGE, item.row["id"], NOT_DRAWN, "the renderer ended before it"
+            )
+    return made
+
+
+def _task(run: Run, item: _Item) -> RenderTask:
+    row = item.row
+    original, outline = load(run.path / row["original"]), load(run.path / row["edges"])
+    if isinstance(original, ImageError):
+        raise original
+    if isinstance(outline, ImageError):
+        raise outline
+    return RenderTask(
+        row["id"], row["image_name"], original, outline.convert("L"), row["caption"], row["question"],
+        row["old_answer"], row["new_answer"], item.seed, item.metadata,
+    )  # fmt: skip
+
+
+def _problem(run: Run, item: _Item) -> Dropped | None:
+    """What is wrong with a drawn picture; it stays on disk, it was paid for."""
+    name = item.row["id"]
+    drawn, original = load(item.target), load(run.path / item.row["original"])
+    for picture in (drawn, original):
+        if isinstance(picture, ImageError):
+            return Dropped(STAGE, name, picture.reason, picture.detail)
+    assert not isinstance(drawn, ImageError) and not isinstance(original, ImageError)
+    if drawn.size != original.size:
+        sizes = f"{drawn.width}x{drawn.height}, not {original.width}x{original.height}"
+        return Dropped(STAGE, name, "picture of another size", sizes)
+    if equal(drawn, original):
+        return Dropped(STAGE, name, "picture unchanged", "every pixel is as it was")
+    return None

@@ -1,0 +1,168 @@
+"""Filter: which twins are kept, by the verifier, by people, or by both, and whether the two agree."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from heldout.benchmark import Benchmark
+from heldout.errors import InputError
+from heldout.model.asking.prompts import Replied
+from heldout.model.reply import Asker
+from heldout.store import Dropped, Run, write_atomic, write_json
+from heldout.twin.agreement import Agreement, agreement
+from heldout.twin.ledger import FILTER, RENDER, finished, folder, read_stage, write_stage
+from heldout.twin.people import KEEP, REJECT, TIE, said_by_people
+from heldout.twin.table import write_twins
+from heldout.twin.verify import NOT_ASKED, UNREAD, Verdict, verify
+
+STAGE = "twin filter"
+POLICIES = ("verifier", "people", "both", "either")
+UNFILTERED = "unfiltered"
+
+
+@dataclass(frozen=True)
+class Filtered:
+    policy: str
+    judged: int
+    kept: int
+    agreement: Agreement | None
+    asked: Replied
+
+
+def filter_twins(
+    run: Run,
+    benchmark: Benchmark,
+    verifier: Asker | None,
+    *,
+    policy: str | None = None,
+    unfiltered: bool = False,
+    quiet: bool = False,
+) -> Filtered:
+    """Verdicts of an earlier call stay where no verifier is given: the pictures are still the same."""
+    rendered = read_stage(run, RENDER)
+    people = said_by_people(run)
+    asked = Replied()
+    if verifier is not None:
+        verdicts, asked = verify(run, rendered, verifier, quiet=quiet)
+    else:
+        verdicts = _earlier(run)
+    chosen = choose_policy(run, policy, unfiltered, verdicts, people)
+    rows: list[dict[str, Any]] = []
+    dropped: list[Dropped] = []
+    for row in rendered:
+        name = row["id"]
+        verdict, said = verdicts.get(name), people.get(name)
+        kept, reason, detail = _decide(chosen, verdict, said)
+        rows.append({
+            "id": name, "verifier": verdict.verdict if verdict else None,
+            "verifier_reason": verdict.reason if verdict else None, "people": said, "kept": kept,
+            "policy": chosen,
+        })  # fmt: skip
+        if not kept:
+            dropped.append(Dropped(STAGE, name, reason, detail))
+    write_stage(run, FILTER, rows, dropped)
+    write_twins(run)
+    kept_ids = [row["id"] for row in rows if row["kept"]]
+    write_atomic(folder(run) / "kept.txt", "".join(f"{one}\n" for one in kept_ids))
+    agreed = _agreement(benchmark, verdicts, people, [row["id"] for row in rendered])
+    if agreed is not None:
+        write_json(folder(run) / "agreement.json", agreed.as_json())
+    return Filtered(chosen, len(rows), len(kept_ids), agreed, asked)
+
+
+def choose_policy(
+    run: Run,
+    policy: str | None,
+    unfiltered: bool,
+    verdicts: Mapping[str, Any] | bool,
+    people: Mapping[str, str],
+) -> str:
+    """What decides; ``verdicts`` is anything true where a verifier speaks."""
+    if unfiltered:
+        if policy is not None:
+            raise InputError(f"--unfiltered keeps every twin, --keep {policy} does not: choose one")
+        return UNFILTERED
+    if policy is not None and policy not in POLICIES:
+        raise InputError(f"--keep {policy}: expected one of {', '.join(POLICIES)}")
+    if policy is None:
+        policy = "verifier" if verdicts or not people else "people"
+    nobody = policy == "either" and not people
+    if (policy in ("verifier", "both") or nobody) and not verdicts:
+        raise InputError(
+            "nobody has judged the twins. Give --verifier URL; or stop with --until render, judge them "
+            f"with 'heldout review {run.path} --kind twins' and come back with --keep people; or "
+            "publish them as they are with --unfiltered"
+        )
+    if policy in ("people", "both") and not people:
+        raise InputError(
+            f"--keep {policy}: no person has judged a twin of {run.path} yet. Stop with --until render "
+            f"and judge them with 'heldout review {run.path} --kind twins'"
+        )
+    return policy
+
+
+def earlier_verdicts(run: Run) -> bool:
+    return (
+        any(row["verifier"] for row in read_stage(run, FILTER)) if finished(run, FILTER) else False
+    )
+
+
+def _earlier(run: Run) -> dict[str, Verdict]:
+    if not finished(run, FILTER):
+        return {}
+    return {
+        row["id"]: Verdict(row["verifier"], row["verifier_reason"])
+        for row in read_stage(run, FILTER)
+        if row["verifier"]
+    }
+
+
+def _decide(policy: str, verdict: Verdict | None, said: str | None) -> tuple[bool, str, str]:
+    """Kept or not, and the reason why not."""
+    machine, person = verdict is not None and verdict.verdict == KEEP, said == KEEP
+    kept = {
+        UNFILTERED: True, "verifier": machine, "people": person, "both": machine and person,
+        "either": machine or person,
+    }[policy]  # fmt: skip
+    if kept:
+        return True, "", ""
+    of_machine, detail = _against(verdict)
+    of_people = {
+        REJECT: "rejected by people", TIE: "people are divided", None: "not judged by people"
+    }.get(said, "")  # fmt: skip
+    if policy == "people" or (policy == "both" and machine):
+        return False, of_people, f"verifier: {verdict.verdict if verdict else 'none'}"
+    if policy == "either" and said is not None:
+        return False, f"{of_machine}; {of_people}", detail
+    return False, of_machine, detail
+
+
+def _against(verdict: Verdict | None) -> tuple[str, str]:
+    if verdict is None:
+        return "not seen by the verifier", ""
+    reason = {
+        REJECT: "rejected by the verifier", UNREAD: "the verifier gave no verdict",
+        NOT_ASKED: "the verifier was not reached",
+    }.get(verdict.verdict, "")  # fmt: skip
+    return reason, " ".join(verdict.reason.split())[-300:]
+
+
+def _agreement(
+    benchmark: Benchmark,
+    verdicts: Mapping[str, Verdict],
+    people: Mapping[str, str],
+    ids: list[str],
+) -> Agreement | None:
+    clusters = dict(zip((one.id for one in benchmark), benchmark.clusters, strict=True))
+    both = [
+        name
+        for name in ids
+        if name in people and name in verdicts and verdicts[name].verdict in (KEEP, REJECT)
+    ]
+    return agreement(
+        [verdicts[name].verdict == KEEP for name in both],
+        [people[name] == KEEP for name in both],
+        [clusters[name] for name in both],
+    )

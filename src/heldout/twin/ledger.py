@@ -1,0 +1,106 @@
+"""What every stage of a twin run made and left out: one line of JSON per item, written in one go.
+
+A stage that makes something else than before withdraws what later stages made of it. What was paid for
+(replies, drawn pictures) is kept elsewhere and never withdrawn.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from heldout.errors import InputError
+from heldout.model.tables import TWIN_STAGES
+from heldout.store import Dropped, Run, make_table, write_atomic
+
+RESAMPLE, DESCRIBE, EDGES, RENDER, FILTER, PUBLISH = STAGES = tuple(
+    stage.removeprefix("twin ") for stage in TWIN_STAGES
+)
+TABLE = "twins"
+# What there is besides a stage's own lines, by the stage that writes it.
+_OUTPUTS: dict[str, tuple[str, ...]] = {
+    RENDER: ("tables/twins.parquet",),
+    FILTER: ("twin/kept.txt", "twin/agreement.json"),
+    PUBLISH: ("twin/publish.json", "twin/benchmark", "twin/vlmevalkit", "twin/provenance.jsonl"),
+}
+
+
+def folder(run: Run) -> Path:
+    """Where everything that people may want to look at lies."""
+    return run.path / "twin"
+
+
+def lines_path(run: Run, stage: str) -> Path:
+    return folder(run) / f"{stage}.jsonl"
+
+
+def write_stage(
+    run: Run, stage: str, rows: Sequence[Mapping[str, Any]], dropped: Sequence[Dropped]
+) -> None:
+    """The whole result of a stage; ``rows`` have an ``id``. Equal to the last one, nothing happens."""
+    left_out = [{"id": d.id, "dropped": d.reason, "detail": d.detail} for d in dropped]
+    text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in [*rows, *left_out])
+    path = lines_path(run, stage)
+    if not path.exists() or path.read_bytes() != text.encode():
+        _withdraw_after(run, stage)
+        write_atomic(path, text)
+    write_dropped(run)
+
+
+def read_stage(run: Run, stage: str) -> list[dict[str, Any]]:
+    """The items a stage let through, in the benchmark's order."""
+    return [row for row in _lines(run, stage) if "dropped" not in row]
+
+
+def dropped_of(run: Run, stage: str) -> list[Dropped]:
+    return [
+        Dropped(f"twin {stage}", row["id"], row["dropped"], row["detail"])
+        for row in _lines(run, stage)
+        if "dropped" in row
+    ]
+
+
+def finished(run: Run, stage: str) -> bool:
+    return lines_path(run, stage).exists()
+
+
+def write_dropped(run: Run) -> None:
+    """What all stages left out, in the place of what the table knew of them."""
+    known = run.read_table("dropped").to_pylist() if run.table_path("dropped").exists() else []
+    rows = [row for row in known if row["stage"] not in TWIN_STAGES]
+    for stage in STAGES:
+        if finished(run, stage):
+            rows += [
+                {"stage": d.stage, "id": d.id, "reason": d.reason, "detail": d.detail}
+                for d in dropped_of(run, stage)
+            ]
+    if rows != known:
+        run.write_table("dropped", make_table("dropped", rows))
+
+
+def _lines(run: Run, stage: str) -> list[dict[str, Any]]:
+    path = lines_path(run, stage)
+    if not path.exists():
+        raise InputError(
+            f"{run.path} has not been through the stage '{stage}': run the same command with "
+            f"--until {stage} first, or without --stage and --from"
+        )
+    # Only "\n" ends a line: captions may hold other line separators.
+    found = path.read_text(encoding="utf-8").split("\n")
+    return [json.loads(line) for line in found if line]
+
+
+def _withdraw_after(run: Run, stage: str) -> None:
+    later = STAGES[STAGES.index(stage) + 1 :]
+    for name in later:
+        lines_path(run, name).unlink(missing_ok=True)
+    for name in (stage, *later):
+        for output in _OUTPUTS.get(name, ()):
+            place = run.path / output
+            if place.is_dir():
+                shutil.rmtree(place)
+            else:
+                place.unlink(missing_ok=True)

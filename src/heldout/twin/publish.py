@@ -1,0 +1,171 @@
+"""Publish: the kept twins as a benchmark in the format of the input, and as VLMEvalKit's TSV."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from heldout import __version__
+from heldout.benchmark import Benchmark, Example, read_benchmark
+from heldout.benchmark.writers import Opened
+from heldout.errors import InputError
+from heldout.image import ImageError, byte_digest
+from heldout.store import Run, write_atomic, write_json
+from heldout.twin.ledger import FILTER, PUBLISH, RENDER, folder, read_stage, write_stage
+from heldout.twin.names import digest
+from heldout.twin.published import Published
+from heldout.twin.same_format import write_same_format
+from heldout.twin.vlmevalkit import write_tsv
+
+PUBLISH_VERSION = 1
+
+
+def publish(
+    run: Run, benchmark: Benchmark, reopen: Callable[[], Opened], *, seed: int
+) -> dict[str, Any]:
+    """``reopen`` finds the files of the benchmark; what is written is read back before it is believed."""
+    twins = _kept(run, benchmark, seed)
+    if not twins:
+        raise InputError(
+            f"no twin of {run.path} was kept, so there is nothing to publish: tables/dropped.parquet "
+            f"says why, item by item"
+        )
+    name = f"{re.sub(r'[^A-Za-z0-9._-]+', '-', benchmark.name).strip('.-') or 'benchmark'}-twin.tsv"
+    base = folder(run)
+    with tempfile.TemporaryDirectory(prefix=".publish.", dir=base) as temporary:
+        made = Path(temporary)
+        dropped = write_tsv(list(twins.values()), made / "vlmevalkit" / name)
+        left_out = {one.id for one in dropped}
+        in_tsv = {key: twin for key, twin in twins.items() if key not in left_out}
+        wrong = _differences(in_tsv, read_benchmark(made / "vlmevalkit" / name)) if in_tsv else []
+        if wrong:
+            raise InputError(f"the TSV of the twins does not read back as it was meant: {wrong[0]}")
+        place, notes = _same_format(reopen, twins, made)
+        # `heldout ask` reads a twin as it stands, without presets or --map.
+        plain = place is not None and not _differences(twins, _plainly(made / place))
+        write_stage(run, PUBLISH, [{"id": key} for key in twins], dropped)
+        for part in ("vlmevalkit", "benchmark"):
+            shutil.rmtree(base / part, ignore_errors=True)
+            if (made / part).exists():
+                (made / part).replace(base / part)
+    tsv = (base / "vlmevalkit" / name).relative_to(run.path).as_posix()
+    same = None if place is None else (base / place).relative_to(run.path).as_posix()
+    told = {
+        "publish_version": PUBLISH_VERSION,
+        "heldout": __version__,
+        "seed": seed,
+        "items": len(twins),
+        "filtered": next(iter(twins.values())).provenance["filter"],
+        "benchmark": same,
+        "vlmevalkit": tsv,
+        "ask_with": same if plain else tsv,
+        "notes": notes,
+        "made_by": run.manifest().get("twin", {}),
+    }
+    lines = ({"id": key, **twin.provenance} for key, twin in twins.items())
+    _write_provenance(base / "provenance.jsonl", list(lines))
+    write_json(base / "publish.json", told)
+    return told
+
+
+def _same_format(
+    reopen: Callable[[], Opened], twins: Mapping[str, Published], made: Path
+) -> tuple[Path | None, list[str]]:
+    """The file's place below ``made``, or a note that says why there is none."""
+    try:
+        opened = reopen()
+        place = write_same_format(opened, twins, made / "benchmark")
+        wrong = _differences(twins, opened.reading.back(place))
+    except InputError as error:
+        shutil.rmtree(made / "benchmark", ignore_errors=True)
+        return None, [f"only the TSV was written: {error}"]
+    if wrong:
+        shutil.rmtree(made / "benchmark", ignore_errors=True)
+        return None, [
+            f"only the TSV was written: in the benchmark's own format {len(wrong):,} twins do not read "
+            f"back as they were meant, the first: {wrong[0]}"
+        ]
+    return place.relative_to(made), []
+
+
+def _plainly(path: Path) -> Benchmark:
+    """As somebody reads it who knows nothing of presets and --map."""
+    try:
+        return read_benchmark(path)
+    except InputError:
+        return Benchmark(path.name, ())
+
+
+def _differences(twins: Mapping[str, Published], written: Benchmark) -> list[str]:
+    found = {example.id: example for example in written}
+    wrong = []
+    for name, twin in twins.items():
+        after, before = found.get(name), twin.example
+        if after is None:
+            wrong.append(f"{name}: it is missing")
+            continue
+        said = {
+            "question": ((after.question or "").strip(), (before.question or "").strip()),
+            "options": (after.options, before.options),
+            "answer": (after.answer, twin.new_answer),
+            "place of the answer": (after.answer_index, twin.new_index),
+        }
+        parts = [what for what, (now, meant) in said.items() if now != meant]
+        if _shown(after) != byte_digest(twin.picture.read_bytes()):
+            parts.append("picture")
+        if parts:
+            wrong.append(f"{name}: {', '.join(parts)}")
+    if len(written) > len(twins):
+        wrong.append(f"{len(written):,} items are read, {len(twins):,} were written")
+    return wrong
+
+
+def _shown(example: Example) -> str:
+    try:
+        (picture,) = example.images
+        return byte_digest(picture.read())
+    except (ValueError, ImageError) as error:
+        return str(error)
+
+
+def _kept(run: Run, benchmark: Benchmark, seed: int) -> dict[str, Published]:
+    rendered = {row["id"]: row for row in read_stage(run, RENDER)}
+    examples = {example.id: example for example in benchmark}
+    how = run.manifest().get("twin", {})
+    drawing = how.get("render", {})
+    # Whose server drew it is nobody's business but the run's.
+    settings = {k: v for k, v in drawing.get("settings", {}).items() if k != "endpoint"}
+    twins = {}
+    for judged in read_stage(run, FILTER):
+        if not judged["kept"]:
+            continue
+        row = rendered[judged["id"]]
+        picture = run.path / row["picture"]
+        told = {
+            "old_answer": row["old_answer"],
+            "new_answer": row["new_answer"],
+            "seed": seed,
+            "picture_seed": row["seed"],
+            "picture_sha256": byte_digest(picture.read_bytes()),
+            "renderer": {"name": row["renderer"], "settings": settings},
+            "edges": {"low": row["low"], "high": row["high"]},
+            "caption_sha256": digest(row["caption"]) if row["caption"] else None,
+            "describer": how.get("describe"),
+            "verifier": how.get("verifier") if judged["verifier"] else None,
+            "verdict": judged["verifier"],
+            "people": judged["people"],
+            "filter": judged["policy"],
+        }
+        twins[row["id"]] = Published(
+            examples[row["id"]], row["new_answer"], row["new_index"], picture, told
+        )
+    return twins
+
+
+def _write_provenance(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
+    write_atomic(path, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))

@@ -1,0 +1,56 @@
+"""One twin as it is published: the cells of its row that differ from the original's."""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from heldout.benchmark import Example
+from heldout.benchmark.example import canonical_value
+from heldout.benchmark.grading import letter
+from heldout.twin.names import file_name
+
+#: columns that every published table has besides the benchmark's own
+OLD_ANSWER, PROVENANCE = "original_answer", "twin"
+_LETTERED = re.compile(r"\(?([A-Za-z])\)?[.:]?")
+
+
+@dataclass(frozen=True)
+class Published:
+    example: Example  # as it was released
+    new_answer: str
+    new_index: int | None
+    picture: Path  # a PNG file
+    provenance: Mapping[str, Any]
+
+    @property
+    def image_name(self) -> str:
+        """Relative to the table that names it."""
+        return f"images/{file_name(self.example.id)}.png"
+
+    def encoded(self) -> str:
+        return base64.b64encode(self.picture.read_bytes()).decode()
+
+    def answer_cell(self, raw: Any, answer_is: str) -> Any:
+        """The new answer, written as the old one was: as a letter, a place or a text; in a list or not."""
+        if isinstance(raw, list | tuple):
+            return [self.answer_cell(raw[0], answer_is)] if raw else [self.new_answer]
+        text = (canonical_value(raw) or "").strip()
+        if self.new_index is None:
+            return self.new_answer
+        for style in dict.fromkeys((answer_is, "text", "letter", "index")):
+            if style == "text" and text.casefold() == (self.example.answer or "").casefold():
+                return self.new_answer
+            found = _LETTERED.fullmatch(text) if style == "letter" else None
+            old = self.example.answer_index or 0
+            if found is not None and found[1].upper() == letter(old):
+                new = letter(self.new_index)
+                new = new if found[1].isupper() else new.lower()
+                return text[: found.start(1)] + new + text[found.end(1) :]
+            if style == "index" and text == str(old):
+                return self.new_index if not isinstance(raw, str) else str(self.new_index)
+        return self.new_answer
