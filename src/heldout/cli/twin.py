@@ -15,7 +15,7 @@ from heldout.benchmark import parse_source, read_benchmark
 from heldout.benchmark.writers import open_tables
 from heldout.cli.options import Images, Json, Map, Preset, Reader, key_from, parse_map, per_second
 from heldout.cli.show import console, identify, plain, print_json
-from heldout.errors import InputError
+from heldout.errors import InputError, counted
 from heldout.model.endpoint import Connection, Pace
 from heldout.model.endpoint.chat import ChatEndpoint
 from heldout.store import Run
@@ -308,7 +308,9 @@ def _show_published(told: dict[str, Any], bench: str, out: Path) -> None:
     screen = console()
     places = [told[name] for name in ("benchmark", "vlmevalkit") if told[name]]
     listed = " and ".join(f"{out}/{place}" for place in places)
-    screen.print(Text(f"\n{told['items']:,} twins: {plain(listed)}"), soft_wrap=True)
+    screen.print(
+        Text(f"\n{counted(told['items'], 'twin', 'twins')}: {plain(listed)}"), soft_wrap=True
+    )
     for note in told["notes"]:
         screen.print(Text(plain(note), "yellow"), soft_wrap=True)
     ask = f"heldout ask {bench} --out {out} --variants original,twin={out}/{told['ask_with']} --model …"
