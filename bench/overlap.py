@@ -119,7 +119,7 @@ def fingerprint_lines(folder: Path, large: bool) -> Iterator[Line]:
                     f"{row.per_second:.0f} /s",
                     f"{peer[processes].per_second:.0f} /s",
                     ratio,
-                    "3x",
+                    "3x" if "PDQ" in row.name else "",
                 )
                 size = f"{len(files)} real files"
 

@@ -12,8 +12,8 @@ from heldout.errors import InputError
 from heldout.overlap.join.candidates import BELOW_EVERYTHING, Candidates
 from heldout.overlap.join.hits import Hits
 from heldout.overlap.join.projection import PLAIN, Levels, Projection, plain_margin
-from heldout.overlap.join.scratch import Scratch
 from heldout.overlap.join.similarity import not_unit, quick_similarity, unit_queries
+from heldout.overlap.scratch import Scratch
 
 _ROWS, _QUERIES = 2048, 1024  # one tile of scores: 8 MB
 _WORTH_PLANNING = 2e9  # multiplications below which a plain product is done before a plan is made

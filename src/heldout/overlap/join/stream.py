@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from heldout.engine import Engine
 from heldout.errors import InputError
 from heldout.overlap.join.hits import Hits, select
-from heldout.overlap.join.scratch import Scratch
+from heldout.overlap.scratch import Scratch
 
 MEMORY = 4 * 2**20  # what a worker reads at a time; more makes nothing faster
 _SMALLEST = 2**20

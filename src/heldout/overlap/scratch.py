@@ -1,4 +1,4 @@
-"""Scratch: memory that a scan writes again and again, because fresh pages cost more than arithmetic."""
+"""Scratch: memory that is written again and again, because fresh pages cost more than arithmetic."""
 
 from __future__ import annotations
 
