@@ -1,5 +1,7 @@
 """The exact join against faiss.IndexFlatIP: same rows, same machine, taking turns. See overlap.py.
 
+    python bench/join.py [--rows "real" 100000] [--queries 1000] [--repeats 6]
+
 Ours reads float16 rows from a .npy (page cache warm) on an engine with as many workers as cores;
 planning counts. faiss gets the same rows as float32, already in memory (not timed), with as many
 threads. Seconds on the wall, best of the repeats; and core seconds (this process and its workers), which
@@ -8,6 +10,9 @@ a busy machine moves less.
 
 from __future__ import annotations
 
+import argparse
+import os
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -105,3 +110,34 @@ def compare(
         }  # fmt: skip
         lines.append(line)
     return lines
+
+
+def main() -> None:
+    from embeddings import write_all
+
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--rows", nargs=2, default=["real", "100000"], metavar=("KIND", "COUNT"))
+    parser.add_argument("--queries", type=int, default=1000)
+    parser.add_argument("--repeats", type=int, default=6)
+    options = parser.parse_args()
+    name, rows = options.rows[0], int(options.rows[1])
+    with tempfile.TemporaryDirectory(prefix="heldout-join-") as temporary:
+        folder = Path(temporary)
+        made = write_all(folder, [(name, rows)])
+        queries = np.load(folder / f"{name}-{rows}-queries.npy")[: options.queries]
+        print(f"{len(queries):,} queries, {rows:,} {name} rows ({made})")
+        for found in compare(
+            folder / f"{name}-{rows}.npy", queries, cores=2, repeats=options.repeats
+        ):
+            print(
+                f"{found['mode']:10} ours {found['seconds']:.2f} s ({found['core seconds']:.2f} core s), "
+                f"faiss {found['faiss']:.2f} s ({found['faiss core']:.2f} core s): "
+                f"{found['faiss'] / found['seconds']:.2f}x on the wall, "
+                f"{found['faiss core'] / found['core seconds']:.2f}x in core time; "
+                f"{found['hits']:,} hits, {found['differing']} differ"
+            )
+    print(f"load over 1, 5 and 15 minutes: {os.getloadavg()}")
+
+
+if __name__ == "__main__":
+    main()

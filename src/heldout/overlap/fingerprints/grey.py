@@ -7,6 +7,9 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from heldout.image import grey_plane, to_rgb
+from heldout.overlap.scratch import Scratch
+
+_scratch = Scratch()
 
 
 def grey_pixels(image: Image.Image) -> NDArray[np.uint8]:
@@ -23,6 +26,12 @@ def grey_of_colours(image: Image.Image) -> NDArray[np.uint8]:
 
 
 def centred(grey: NDArray[np.uint8]) -> NDArray[np.float32]:
-    """Greys around 0: half the magnitude, so half the rounding error of every sum over them."""
+    """Greys around 0: half the magnitude, so half the rounding error of every sum over them.
+
+    Overwritten by the next call.
+    """
     # With the highest bit turned over, the byte of v reads as v - 128: cheaper than a subtraction.
-    return np.bitwise_xor(grey, 128).view(np.int8).astype(np.float32)
+    turned = np.bitwise_xor(grey, 128, out=_scratch.take("turned", grey.shape, np.uint8))
+    floats: NDArray[np.float32] = _scratch.take("floats", grey.shape, np.float32)
+    np.copyto(floats, turned.view(np.int8))
+    return floats

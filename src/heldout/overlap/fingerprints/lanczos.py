@@ -19,6 +19,7 @@ from heldout.overlap.fingerprints.bands import Band, Floats, bands_of, product
 _PRECISION = 22  # bits of Pillow's fixed-point weights
 _SUPPORT = 3.0
 _GROUP = 8  # neighbouring outputs share most of their inputs: one product for all of them
+_STEP = 2.0**-_PRECISION
 _UNIT = 2.0**-24  # rounding unit of single precision
 
 
@@ -27,9 +28,10 @@ class Weights:
     """Fixed-point weights from ``length`` samples to a few outputs."""
 
     start: NDArray[np.int64]  # first sample of each output's window
-    window: NDArray[np.int64]  # (outputs, widest window), zero where narrower
+    # (outputs, widest window), zero where narrower; 255 times their sum is below 2^31
+    window: NDArray[np.int32]
     places: NDArray[np.int64]  # 0, 1, ... up to the widest window
-    offset: Floats  # what the middle grey, taken out before, contributes; plus one half
+    offset: Floats  # what the middle grey, taken out before, contributes; one for each output
     margin: float  # largest error of a single-precision sum, in grey levels
     bands: tuple[Band, ...]
 
@@ -56,11 +58,12 @@ def weights(length: int, outputs: int) -> Weights:
     error = (width + 2) * _UNIT * 128 * float(np.abs(window).sum(axis=1).max()) / (1 << _PRECISION)
     return Weights(
         start=start,
-        window=window,
+        window=window.astype(np.int32),
         places=np.arange(width),
-        offset=(total * 128 / (1 << _PRECISION) + 0.5).astype(np.float32),
+        offset=(total * 128 / (1 << _PRECISION)).astype(np.float32)[:, None],
         margin=error + 2 * 256 * _UNIT * 2,  # and the two operations that follow the sum
-        bands=bands_of(_spread(start, window, length).astype(np.float32), _GROUP),
+        # Whole numbers times a power of two: exact in single precision.
+        bands=bands_of((_spread(start, window, length) * _STEP).astype(np.float32), _GROUP),
     )
 
 
@@ -77,28 +80,29 @@ def reduce_grey(grey: NDArray[np.uint8], sums: Floats, side: int) -> NDArray[np.
     height, width = grey.shape
     rows = grey if width == side else _settled(grey, sums, weights(width, side)).T
     if height == side:
-        return rows
+        return rows.astype(np.uint8, copy=False)
     # Few enough numbers for double precision, in which sums of these integers are exact.
     exact = np.empty((side, side))
     product(_down(height, side), rows.astype(np.float64), exact)
-    return _rounded(exact * 2.0**-_PRECISION + 0.5)
+    # Truncation is the floor of what is not negative.
+    reduced: NDArray[np.uint8] = np.clip(exact * _STEP + 0.5, 0, 255).astype(np.uint8)
+    return reduced
 
 
-def _settled(grey: NDArray[np.uint8], sums: Floats, fit: Weights) -> NDArray[np.uint8]:
-    """Sums rounded as Pillow rounds them."""
-    sums = sums * np.float32(2.0**-_PRECISION)
-    sums += fit.offset[:, None]
-    distance = np.rint(sums)
-    distance -= sums
-    np.abs(distance, out=distance)
-    column, row = np.divmod(np.flatnonzero(distance < fit.margin), sums.shape[1])
-    result = _rounded(sums)
+def _settled(grey: NDArray[np.uint8], sums: Floats, fit: Weights) -> Floats:
+    """Sums rounded as Pillow rounds them: whole numbers from 0 to 255."""
+    sums = sums + fit.offset
+    result = np.rint(sums)
+    sums -= result
+    np.abs(sums, out=sums)
+    # Pillow rounds a half up and ``rint`` to the even number: but a half is close to the edge, too.
+    column, row = np.divmod(np.flatnonzero(sums > 0.5 - fit.margin), sums.shape[1])
     if len(row):
         sample = (row * grey.shape[1] + fit.start[column])[:, None] + fit.places
-        exact = np.einsum("ij,ij->i", grey.ravel()[sample].astype(np.int64), fit.window[column])
-        exact = (exact + (1 << (_PRECISION - 1))) >> _PRECISION
-        result[column, row] = np.clip(exact, 0, 255)
-    return result
+        exact = np.einsum("ij,ij->i", grey.ravel()[sample].astype(np.int32), fit.window[column])
+        result[column, row] = (exact + (1 << (_PRECISION - 1))) >> _PRECISION
+    np.maximum(result, 0, out=result)
+    return np.minimum(result, 255, out=result)
 
 
 @functools.lru_cache(maxsize=256)
@@ -107,17 +111,13 @@ def _down(length: int, outputs: int) -> tuple[Band, ...]:
     return bands_of(_spread(fit.start, fit.window, length).astype(np.float64), _GROUP)
 
 
-def _spread(start: NDArray[np.int64], window: NDArray[np.int64], length: int) -> NDArray[np.int64]:
+def _spread(
+    start: NDArray[np.int64], window: NDArray[np.signedinteger], length: int
+) -> NDArray[np.int64]:
     """(outputs, length): every window at its place."""
     full = np.zeros((len(start), length), np.int64)
     np.put_along_axis(full, start[:, None] + np.arange(window.shape[1]), window, 1)
     return full
-
-
-def _rounded(values: NDArray[np.floating]) -> NDArray[np.uint8]:
-    # Truncation is the floor of what is not negative.
-    result: NDArray[np.uint8] = np.clip(values, 0, 255).astype(np.uint8)
-    return result
 
 
 def _lanczos(place: NDArray[np.float64]) -> NDArray[np.float64]:

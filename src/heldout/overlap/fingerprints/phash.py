@@ -15,6 +15,8 @@ from heldout.overlap.fingerprints.lanczos import across, reduce_grey, weights
 
 SIDE = 32
 HASH_SIDE = 8
+# Sums of 1,024 greys, up to a million: double precision is right to far less than this.
+CLEAR = 1e-6
 # Below this many pixels Pillow's own reduction is faster than preparing the products.
 SMALL = 1 << 15
 # Pillow reduces across first, then down, except in tall pictures, where some versions do not.
@@ -38,12 +40,27 @@ def is_ours(pixels: NDArray[np.uint8]) -> bool:
 def phash_of(pixels: NDArray[np.uint8], sums: Floats | None) -> int:
     """``phash`` of a grey picture, from the sums along its rows where there are any."""
     small = _pillow(pixels) if sums is None else reduce_grey(pixels, sums, SIDE)
-    # The transform is SciPy's, as in imagehash: flat pictures have ties that other sums break otherwise.
-    low = dct(dct(small.astype(np.float64), axis=0)[:HASH_SIDE], axis=1)[:, :HASH_SIDE]
+    greys = small.astype(np.float64)
+    above = _above_the_median(_cosines() @ greys @ _cosines().T)
+    if np.abs(above).min() < CLEAR:
+        # Flat pictures have ties, which other sums break otherwise: the transform of imagehash decides.
+        above = _above_the_median(dct(dct(greys, axis=0)[:HASH_SIDE], axis=1)[:, :HASH_SIDE])
+    return int.from_bytes(np.packbits(above > 0).tobytes(), "big")
+
+
+def _above_the_median(low: NDArray[np.float64]) -> NDArray[np.float64]:
     ordered = np.sort(low, axis=None)
     half = len(ordered) // 2
-    bits = low > (ordered[half - 1] + ordered[half]) / 2
-    return int.from_bytes(np.packbits(bits).tobytes(), "big")
+    above: NDArray[np.float64] = low - (ordered[half - 1] + ordered[half]) / 2
+    return above
+
+
+@functools.cache
+def _cosines() -> NDArray[np.float64]:
+    """The lowest frequencies of SciPy's transform as a matrix."""
+    frequency, place = np.arange(HASH_SIDE)[:, None], np.arange(SIDE)
+    cosines: NDArray[np.float64] = 2 * np.cos(np.pi * frequency * (2 * place + 1) / (2 * SIDE))
+    return cosines
 
 
 @functools.cache

@@ -14,7 +14,7 @@ from heldout.overlap.fingerprints.fingerprint import QUALITY_FLOOR, Fingerprint,
 from heldout.overlap.fingerprints.grey import grey_pixels
 from heldout.overlap.fingerprints.pdq import hash_bytes, pdq_coefficients
 from heldout.overlap.fingerprints.phash import SIDE, is_ours, phash_of
-from heldout.overlap.fingerprints.smoothing import smoothing
+from heldout.overlap.fingerprints.smoothing import smoothing, thinning
 from heldout.overlap.fingerprints.stripes import reduce_rows
 
 # Three samples for each of PDQ's 64 places: with two, some hashes move by a dozen bits.
@@ -32,7 +32,7 @@ def screen(data: bytes, digest: str | None = None, *, max_pixels: int = MAX_PIXE
     image, shrunk = decode_shrunk(data, LEAST_SIDE, max_pixels=max_pixels)
     grey = grey_pixels(image)
     sums = np.empty((SIDE, len(grey)), np.float32) if is_ours(grey) else None
-    rows = reduce_rows(grey, sums, bands=smoothing(height, shrunk))
+    rows = reduce_rows(grey, sums, down=thinning(height, shrunk))
     coefficients, quality = pdq_coefficients(rows, smoothing(width, shrunk))
     return Fingerprint(
         pdq=hash_bytes(coefficients),

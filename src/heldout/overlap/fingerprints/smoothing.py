@@ -5,11 +5,12 @@ from __future__ import annotations
 import functools
 
 import numpy as np
+from scipy.sparse import csr_array
 
 from heldout.overlap.fingerprints.bands import Band, Floats, bands_of
 
 SIDE = 64
-GROUP = 4  # neighbouring outputs share samples: few enough to waste little, enough for one product
+GROUP = 8  # neighbouring outputs share samples: few enough to waste little, enough for one product
 _NOTHING = 1e-9  # what the differences of running sums leave outside the windows
 
 
@@ -20,6 +21,20 @@ def smoothing(length: int, shrunk: int = 1) -> tuple[Band, ...]:
     For a picture that was ``shrunk`` from ``length``, each of whose samples is the mean of that many,
     the weights of those add up.
     """
+    return bands_of(_weights(length, shrunk), GROUP)
+
+
+@functools.lru_cache(maxsize=256)
+def thinning(length: int, shrunk: int = 1) -> csr_array:
+    """The same matrix for products with whole rows of a picture.
+
+    Nearly every row goes into one output only. Adding it there takes less than half the time of a dense
+    product, which copies all rows into an order of its own first.
+    """
+    return csr_array(_weights(length, shrunk))
+
+
+def _weights(length: int, shrunk: int) -> Floats:
     window = -(-length // (2 * SIDE))
     ahead = (window + 2) // 2 - 1
     behind = window - ahead - 1
@@ -34,5 +49,4 @@ def smoothing(length: int, shrunk: int = 1) -> tuple[Band, ...]:
     first, last = np.maximum(place - ahead, 0), np.minimum(place + behind + 1, length)
     weights: Floats = (total[:, last] - total[:, first]).astype(np.float32)
     weights[np.abs(weights) < _NOTHING] = 0
-    weights = np.add.reduceat(weights, np.arange(0, length, shrunk), axis=1)
-    return bands_of(weights, GROUP)
+    return np.add.reduceat(weights, np.arange(0, length, shrunk), axis=1)

@@ -13,11 +13,12 @@ from heldout.overlap.join.candidates import BELOW_EVERYTHING, Candidates
 from heldout.overlap.join.hits import Hits
 from heldout.overlap.join.projection import PLAIN, Levels, Projection, plain_margin
 from heldout.overlap.join.similarity import not_unit, quick_similarity, unit_queries
+from heldout.overlap.scratch import Scratch
 
 _ROWS, _QUERIES = 2048, 1024  # one tile of scores: 8 MB
 _WORTH_PLANNING = 2e9  # multiplications below which a plain product is done before a plan is made
 _TILES_TO_PLAN_AT = frozenset(4**power for power in range(1, 16))  # bars rise, shards differ
-_MOST_AXES = 254
+_MOST_AXES, _MOST_FOR_THRESHOLD = 254, 94
 _GROUPS = 16  # groups of rows per neighbour wanted, when a first bar is looked for
 
 
@@ -48,6 +49,7 @@ class JoinIndex:
         self._fixed = axes or 0
         self.levels = PLAIN
         self._tiles = 0
+        self._scratch = Scratch()
 
     def scan(
         self, block: NDArray[Any], start: int = 0, floor: NDArray[np.float64] | None = None
@@ -66,12 +68,12 @@ class JoinIndex:
         # what to expect of the others, however the corpus is sorted.
         tiles = -(-len(block) // _ROWS)
         plan = self._projection is not None or self._worth_planning(len(block))
-        scores = np.empty(min(_QUERIES, len(self.queries)) * -(-len(block) // tiles), np.float32)
         unusable = []
         for first in range(tiles):
-            rows, squares, bad = _load(block[first::tiles])
+            part = block[first::tiles]
+            rows, squares, bad = _load(part, self._scratch.take("rows", part.shape, np.float32))
             unusable.append(np.flatnonzero(bad) * tiles + first + start)
-            self._tile(rows, squares, bad, candidates, scores, first, tiles, plan)
+            self._tile(rows, squares, bad, candidates, first, tiles, plan)
         found = candidates.settle(self.queries, block, start)
         every = np.sort(np.concatenate(unusable))
         return Hits(found.query, found.position, found.similarity, every)
@@ -79,7 +81,7 @@ class JoinIndex:
     def prepare(self, sample: NDArray[Any], rows: int) -> NDArray[np.float64] | None:
         """Plan for a corpus of ``rows`` rows, of which ``sample`` are some; gives a first floor."""
         self._expect_width(sample)
-        usable, _, bad = _load(sample)
+        usable, _, bad = _load(sample, np.empty(sample.shape, np.float32))
         usable = usable[~bad]
         candidates = self._candidates(None)
         if len(usable) and len(self.queries) and self._worth_planning(rows):
@@ -129,7 +131,6 @@ class JoinIndex:
         squares: NDArray[np.float32],
         bad: NDArray[np.bool_],
         candidates: Candidates,
-        memory: NDArray[np.float32],
         first: int,
         stride: int,
         plan: bool,
@@ -149,12 +150,13 @@ class JoinIndex:
             ours, theirs = self.queries, rows
         for some in self._parts():
             part = ours[some]
-            scores = memory[: len(part) * len(rows)].reshape(len(part), len(rows))
+            scores = self._scratch.take("scores", (len(part), len(rows)), np.float32)
+            passed = self._scratch.take("passed", scores.shape, np.bool_)
             np.matmul(part, theirs.T, out=scores)
             if bad.any():
                 scores[:, bad] = -np.inf
             if projection is not None:
-                places = np.flatnonzero(scores >= 0)
+                places = np.flatnonzero(np.greater_equal(scores, 0, out=passed))
                 query, row = np.divmod(places, len(rows))
                 query += some.start
                 if self.levels.more > self.levels.axes:
@@ -168,7 +170,8 @@ class JoinIndex:
             else:
                 if blind:
                     self._first_bars(scores, candidates, some)
-                places = np.flatnonzero(scores >= candidates.lowered[some, None])
+                bars = candidates.lowered[some, None]
+                places = np.flatnonzero(np.greater_equal(scores, bars, out=passed))
                 quick = scores.reshape(-1)[places]
                 query, row = np.divmod(places, len(rows))
                 query += some.start
@@ -195,7 +198,7 @@ class JoinIndex:
             return
         if self._projection is None:
             # A threshold is high or it is useless: few axes are enough.
-            most = _MOST_AXES if self.k is not None else _MOST_AXES // 2
+            most = _MOST_AXES if self.k is not None else _MOST_FOR_THRESHOLD
             self._projection = Projection.fit(self.queries, sample, most)
         if self._measure:
             self.levels = self._projection.choose(sample, bars)
@@ -206,13 +209,13 @@ class JoinIndex:
 
 
 def _load(
-    block: NDArray[Any],
+    block: NDArray[Any], rows: NDArray[np.float32]
 ) -> tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.bool_]]:
-    """Rows as float32, their squared lengths, and which are unusable (those become zeros)."""
-    rows = np.ascontiguousarray(block, np.float32)
+    """The block as float32 in ``rows``, squared lengths, and which are unusable (those become zeros)."""
+    np.copyto(rows, block, casting="same_kind")
     squares = np.einsum("ij,ij->i", rows, rows)
     bad = not_unit(squares)
     if bad.any():
-        rows = np.where(bad[:, None], np.float32(0), rows)
+        rows[bad] = 0
         squares[bad] = 0
     return rows, squares, bad

@@ -14,9 +14,11 @@ from numpy.typing import NDArray
 from heldout.engine import Engine
 from heldout.errors import InputError
 from heldout.overlap.join.hits import Hits, select
+from heldout.overlap.scratch import Scratch
 
-MEMORY = 8 * 2**20  # what a worker reads at a time; more makes nothing faster
+MEMORY = 4 * 2**20  # what a worker reads at a time; more makes nothing faster
 _SMALLEST = 2**20
+_scratch = Scratch()
 _SAMPLE, _RUN = 2048, 64  # rows looked at before a corpus is scanned, and how many of them together
 
 
@@ -51,17 +53,18 @@ class Rows:
     floor: NDArray[np.float64] | None = None
 
 
-def row_ranges(paths: Sequence[Path], memory: int) -> Iterator[Rows]:
+def row_ranges(paths: Sequence[Path], memory: int, *, growing: bool) -> Iterator[Rows]:
     """The rows of all matrices in order, at most ``memory`` bytes at a time.
 
-    The first ranges are small: what they find spares the later ones work, wherever those run.
+    With ``growing`` the first ranges are small: where the bars rise, what those find spares the later
+    ones work, wherever they run. A fixed threshold learns nothing from them.
     """
     start, count = 0, 0
     for path in paths:
         matrix = _open(path)
         first = 0
         while first < len(matrix):
-            size = min(memory, _SMALLEST * 2 ** min(count // 4, 40))
+            size = min(memory, _SMALLEST * 2 ** min(count // 4, 40)) if growing else memory
             stop = min(first + max(1, size // max(1, matrix.strides[0])), len(matrix))
             yield Rows(path, first, stop, start + first)
             first, count = stop, count + 1
@@ -70,7 +73,10 @@ def row_ranges(paths: Sequence[Path], memory: int) -> Iterator[Rows]:
 
 def scan_rows(index: Index, rows: Rows) -> Hits:
     """One range of rows against all queries. Pure: the same wherever it runs."""
-    return index.scan(_read(_open(rows.path), rows.first, rows.stop), rows.start, rows.floor)
+    matrix = _open(rows.path)
+    shape = (rows.stop - rows.first, matrix.shape[1])
+    block = _read(matrix, rows.first, rows.stop, _scratch.take("block", shape, matrix.dtype))
+    return index.scan(block, rows.start, rows.floor)
 
 
 def prepare_rows(index: IndexT, paths: Sequence[Path]) -> tuple[IndexT, NDArray[np.float64] | None]:
@@ -92,7 +98,9 @@ def sample_rows(paths: Sequence[Path]) -> tuple[NDArray[Any] | None, int]:
         total += len(matrix)
         count = -(-_SAMPLE // (_RUN * len(some)))
         for first in np.unique(np.linspace(0, max(0, len(matrix) - _RUN), count).astype(int)):
-            runs.append(_read(matrix, int(first), min(int(first) + _RUN, len(matrix))))
+            stop = min(int(first) + _RUN, len(matrix))
+            room = np.empty((stop - int(first), matrix.shape[1]), matrix.dtype)
+            runs.append(_read(matrix, int(first), stop, room))
     # Matrices of different width are refused, with a sentence, where they are scanned.
     same = [run for run in runs if run.shape[1] == runs[0].shape[1]]
     return (np.concatenate(same) if same else None), total * len(paths) // max(1, len(some))
@@ -114,7 +122,7 @@ def join(
         raise InputError(f"a join needs at least {_SMALLEST} bytes of memory, not {memory}")
     index, known = _prepare(index, paths, engine)
     found = _Found(index)
-    ranges = row_ranges(paths, memory)
+    ranges = row_ranges(paths, memory, growing=index.k is not None)
 
     def tasks() -> Iterator[Rows]:
         # Drawn lazily, so that a later range knows what the finished ones guarantee.
@@ -169,11 +177,11 @@ class _Found:
         return self.hits
 
 
-def _read(matrix: NDArray[Any], first: int, stop: int) -> NDArray[Any]:
-    """Rows of a mapped matrix, read from its file: faults of a mapping would come page by page."""
+def _read(matrix: NDArray[Any], first: int, stop: int, rows: NDArray[Any]) -> NDArray[Any]:
+    """``rows`` with those of a mapped matrix, from its file: faults of a mapping come page by page."""
     if not (isinstance(matrix, np.memmap) and matrix.flags.c_contiguous):
-        return np.array(matrix[first:stop])
-    rows = np.empty((stop - first, matrix.shape[1]), matrix.dtype)
+        np.copyto(rows, matrix[first:stop])
+        return rows
     view, done = rows.reshape(-1).view(np.uint8).data, 0
     with Path(str(matrix.filename)).open("rb", buffering=0) as file:
         file.seek(matrix.offset + first * matrix.strides[0])
