@@ -9,6 +9,7 @@ import typer
 from heldout import __version__
 from heldout.cli import (
     ask,
+    audit,
     check,
     demo,
     detect,
@@ -36,6 +37,7 @@ app = typer.Typer(
 )
 app.command("check", epilog=check.EXAMPLE)(check.check_command)
 app.command("overlap", epilog=overlap.EXAMPLE)(overlap.overlap_command)
+app.command("audit", epilog=audit.EXAMPLE)(audit.audit_command)
 app.command("report", epilog=report.EXAMPLE)(report.report_command)
 app.command("matrix", epilog=matrix.EXAMPLE)(matrix.matrix_command)
 app.command("sanitize", epilog=sanitize.EXAMPLE)(sanitize.sanitize_command)

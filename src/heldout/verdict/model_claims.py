@@ -34,13 +34,18 @@ def with_adjusted(findings: Sequence[Finding], families: dict[str, str]) -> list
     ]
 
 
-def claim_p_values(claims: dict[str, list[Finding]]) -> dict[str, float]:
-    """One p per claim, corrected over all claims whatever their dependence."""
-    smallest = {
+def smallest_p(claims: dict[str, list[Finding]]) -> dict[str, float]:
+    """One p per claim: the smallest of its findings', adjusted within the claim."""
+    return {
         key: min((f.p_adjusted for f in found if f.p_adjusted is not None), default=1.0)
         for key, found in claims.items()
     }
-    return dict(zip(smallest, adjust(list(smallest.values()), "by"), strict=True))
+
+
+def corrected(claims: dict[str, float], others: Sequence[float] = ()) -> dict[str, float]:
+    """The claims' p corrected over these and all ``others`` planned with them, however dependent."""
+    family = adjust([*claims.values(), *others], "by")
+    return dict(zip(claims, family, strict=False))
 
 
 def model_claim(
