@@ -58,10 +58,10 @@ def look_around(folder: Path) -> Found:
         elif path.suffix.lower() in _DATA and path.name != FILE:
             _classify(path, name, label, folder, images, found)
     if not found.corpora:
+        own = {folder / one["images"] for one in found.benchmarks.values() if "images" in one}
+        own |= {(folder / one["source"]).parent for one in found.benchmarks.values()}
         for place in images:
-            if not any(
-                place == folder / one.get("images", "") for one in found.benchmarks.values()
-            ):
+            if place not in own:
                 found.corpora[folder_name(place.name)] = place.relative_to(folder).as_posix()
     return found
 

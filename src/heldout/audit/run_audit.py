@@ -141,7 +141,7 @@ class _Journey:
         null, controls = open_controls(self.audit)
         inputs = {
             "benchmark": case.benchmark.fingerprint,
-            "corpora": [(one.name, one.source, corpus_fingerprint(one)) for one in case.corpora],
+            "corpora": [(one.name, corpus_fingerprint(one)) for one in case.corpora],
             "search": search.model_dump(mode="json", exclude={"engine", "workers"}),
             "null": corpus_fingerprint(null) if null is not None else "",
             "controls": [
