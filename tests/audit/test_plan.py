@@ -11,11 +11,13 @@ import yaml
 from typer.testing import CliRunner
 
 from heldout.audit.cases import open_cases
+from heldout.audit.nearness_family import share_nearness
 from heldout.audit.plan import corpus_size, make_plan
 from heldout.audit.read_audit import read_audit
 from heldout.audit.run_audit import run_audit
 from heldout.cli.app import app
 from heldout.errors import InputError
+from heldout.store import Run
 
 
 def _edit(folder: Path, **changed: Any) -> Path:
@@ -124,3 +126,18 @@ def test_init_of_an_empty_folder_writes_an_example_to_fill_in(tmp_path: Path) ->
     assert "my-benchmark" in text
     with pytest.raises(InputError, match="nothing to compare"):
         read_audit(tmp_path)
+
+
+def test_nearness_of_all_benchmarks_is_one_family(audit_folder: Path, tmp_path: Path) -> None:
+    pytest.importorskip("cv2", reason="OpenCV is not installed")
+    path = _edit(audit_folder, search={"encoder": "pixels", "second_encoders": ["pixels"]})
+    assert _plan(path).nearness == 2 * 2  # two benchmarks, with and without proven copies
+    runs = {}
+    for name, p_values in (("a", [0.01, 0.2]), ("b", [0.03])):
+        runs[name] = Run.create(tmp_path / name, command=["test"])
+        findings = [{"detector": "image-nearness", "p": p} for p in p_values]
+        other = {"detector": "image-overlap", "p": None}
+        runs[name].write_json("findings.json", {"findings": [*findings, other]})
+    share_nearness(runs)
+    assert runs["a"].manifest()["audit"] == {"nearness": [0.03]}
+    assert runs["b"].manifest()["audit"] == {"nearness": [0.01, 0.2]}

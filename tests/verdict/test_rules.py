@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import itertools
+from pathlib import Path
 
 import pytest
 
 from heldout.detect import Cell
-from heldout.verdict import Claim, Control
+from heldout.verdict import Claim, Control, required, rules
 from heldout.verdict.required import REQUIRED, settled_by
 from heldout.verdict.rules import COPIES, KINDS, OF_MODELS, ORDER, RULES, decide
 
@@ -55,6 +56,12 @@ def test_what_would_settle_a_claim_is_told_for_each_control_it_lacks() -> None:
     assert "under baselines" in told[0]
     assert "three baselines" in told[1]  # not what would settle the cohort's own "spread"
     assert settled_by(claim.model_copy(update={"status": "survives"})) == []
+
+
+def test_the_page_holds_the_table_that_the_command_prints() -> None:
+    page = (Path(__file__).parents[2] / "docs/verdict.md").read_text()
+    assert rules.as_markdown() in page
+    assert required.as_markdown() in page
 
 
 def test_every_required_control_belongs_to_a_kind() -> None:

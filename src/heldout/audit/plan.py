@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from heldout.audit.audit_file import AuditFile, Budget
@@ -40,6 +40,7 @@ class Plan:
     steps: list[Step] = field(default_factory=list)
     tests: list[Test] = field(default_factory=list)
     claims: dict[str, list[str]] = field(default_factory=dict)  # by benchmark
+    nearness: int = 0  # most tests of nearness, corrected together by Holm
     over: list[str] = field(default_factory=list)  # what the budget does not allow
 
     @property
@@ -61,6 +62,7 @@ class Plan:
                 "claims": self.claims,
                 "size": self.family,
                 "correction": "Holm within a claim, Benjamini-Yekutieli over all claims",
+                "nearness_tests": self.nearness,
                 "tests": [asdict(test) for test in self.tests],
             },
             "over_budget": self.over,
@@ -71,8 +73,11 @@ def make_plan(cases: Sequence[Case], file: AuditFile) -> Plan:
     tests = family_of_tests(cases, file)
     claims = {case.name: planned_claims(tests, case.name) for case in cases}
     steps = [step for case in cases for step in _steps(case, file, tests)]
-    plan = Plan(steps, tests, claims)
-    return Plan(steps, tests, claims, _over(plan, file.budget))
+    encoders = {file.search.encoder, *file.search.second_encoders} if file.search.encoder else set()
+    # Each is tested twice: all pictures, and those without a proven copy.
+    nearness = 2 * len(encoders) * sum(len(case.corpora) for case in cases)
+    plan = Plan(steps, tests, claims, nearness)
+    return replace(plan, over=_over(plan, file.budget))
 
 
 def refuse_over_budget(plan: Plan) -> None:

@@ -15,6 +15,7 @@ import polars as pl
 from heldout.audit.cases import Case, open_cases, open_controls
 from heldout.audit.journey import audit_overlap, conclude
 from heldout.audit.ledger import Ledger, file_digest, fingerprint
+from heldout.audit.nearness_family import share_nearness
 from heldout.audit.plan import Plan, make_plan, refuse_over_budget
 from heldout.audit.read_audit import Audit
 from heldout.audit.recording import inputs_of, record
@@ -92,6 +93,7 @@ class _Journey:
             for case in self.cases:
                 if case.corpora:
                     self._overlap(case, runs[case.name], engine)
+        share_nearness(runs)
         for case in self.cases:
             for one in case.recordings:
                 for kind, wanted in (("scores", one.scored), ("answers", one.answered)):
@@ -266,6 +268,7 @@ class _Journey:
         inputs = {
             "tables": {name: file_digest(run.table_path(name)) for name in _TABLES},
             "claims": file_digest(run.path / "detections.json"),
+            "nearness": run.manifest().get("audit", {}),
             "models": names,
         }
 

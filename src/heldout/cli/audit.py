@@ -24,17 +24,17 @@ EXAMPLE = "Example: heldout audit audit.yaml --plan"
 
 def audit_command(
     file: Annotated[
-        Path | None, typer.Argument(metavar="AUDIT.yaml", help="What is audited against what.")
+        Path | None,
+        typer.Argument(
+            metavar="AUDIT.yaml", help="What is audited against what; with --init a folder of data."
+        ),
     ] = None,
     plan: Annotated[
         bool, typer.Option("--plan", help="Say what will run, at which cost; run nothing.")
     ] = False,
     init: Annotated[
-        Path | None,
-        typer.Option(
-            "--init", metavar="DIR", help="Write DIR/audit.yaml from the data found in DIR."
-        ),
-    ] = None,
+        bool, typer.Option("--init", help="Write an audit.yaml from the data found in the folder.")
+    ] = False,
     fail_on: Annotated[
         list[str],
         typer.Option(
@@ -56,8 +56,8 @@ def audit_command(
     if table:
         typer.echo(f"{rules.as_markdown()}\n\n{required.as_markdown()}")
         return
-    if init is not None:
-        made = write_init(init)
+    if init:
+        made = write_init(file if file is not None else Path())
         if as_json:
             print_json({"file": str(made)})
         else:
@@ -65,7 +65,7 @@ def audit_command(
                             soft_wrap=True, markup=False)  # fmt: skip
         return
     if file is None:
-        raise InputError("give an audit file, or --init DIR to write one from the data in DIR")
+        raise InputError("give an audit file, or --init to write one from the data in this folder")
     gates = [parse_gate(text) for text in fail_on]
     audit = read_audit(file)
     gates = gates or [parse_gate(text) for text in audit.file.fail_on]
