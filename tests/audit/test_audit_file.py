@@ -6,9 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from heldout.audit.gates import parse_gate
+from heldout.audit.gates import parse_gate, shut
 from heldout.audit.read_audit import read_audit
+from heldout.detect import Cell
 from heldout.errors import InputError
+from heldout.stats import Interval
+from heldout.verdict import Claim
+from heldout.verdict.overall import BenchmarkVerdict, CellVerdict, Overall, Rate
 
 GOOD = """\
 benchmarks:
@@ -109,3 +113,20 @@ def test_gates_are_parsed(text: str, most: float | None) -> None:
 def test_a_share_above_one_is_no_share() -> None:
     with pytest.raises(InputError, match="less than 1"):
         parse_gate("leak-rate>5")
+
+
+def test_nearness_fires_no_gate_and_a_rate_is_of_one_corpus() -> None:
+    def cell(id: str, leaked: int) -> CellVerdict:
+        claim = Claim(id=id, cell=Cell(benchmark="b", corpus="web"), sentence="s", status="survives",
+                      why="w", findings=[])  # fmt: skip
+        rate = Rate(leaked, 100, Interval(0.0, 1.0, 0.95, "none"))
+        return CellVerdict(claim.cell, "survives", [claim], rate)
+
+    def fired(one: CellVerdict, gate: str) -> list[str]:
+        verdict = BenchmarkVerdict("b", "run", [one], [], {})
+        return shut(Overall([verdict], [], {}), [parse_gate(gate)])
+
+    assert fired(cell("nearness/web", 0), "survives") == []
+    assert fired(cell("overlap/web", 3), "survives") == ["fail-on survives: b × web: overlap/web"]
+    assert fired(cell("overlap/web", 3), "leak-rate>0.03") == []
+    assert "3 of 100 items leaked (3.00%)" in fired(cell("overlap/web", 3), "leak-rate>2%")[0]

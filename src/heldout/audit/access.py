@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from typing import TYPE_CHECKING
 
@@ -40,12 +41,24 @@ def open_asker(entry: ModelEntry, location: str) -> Asker:
 def _load(entry: ModelEntry, location: str) -> LocalModel:
     for package in ("torch", "transformers"):
         require(package, "hf", f"running the local model '{entry.name}'")
+    return _loaded(location, entry.dtype, entry.device, entry.revision, entry.trust_remote_code)
+
+
+@functools.lru_cache(maxsize=1)
+def _loaded(
+    location: str, dtype: str, device: str, revision: str | None, trust: bool
+) -> LocalModel:
+    """The last model stays: it is scored, then asked. Two would not fit."""
     from heldout.model.local import LocalModel
 
     return LocalModel.load(
-        location, dtype=entry.dtype, device=entry.device, revision=entry.revision,
-        trust_remote_code=entry.trust_remote_code,
-    )  # fmt: skip
+        location, dtype=dtype, device=device, revision=revision, trust_remote_code=trust
+    )
+
+
+def forget_loaded() -> None:
+    """Give the last model's memory back."""
+    _loaded.cache_clear()
 
 
 def _connection(entry: EndpointEntry) -> Connection:

@@ -12,6 +12,7 @@ from typing import Any
 
 import polars as pl
 
+from heldout.audit.access import forget_loaded
 from heldout.audit.cases import Case, open_cases, open_controls
 from heldout.audit.journey import audit_overlap, conclude
 from heldout.audit.ledger import Ledger, file_digest, fingerprint
@@ -94,11 +95,16 @@ class _Journey:
                 if case.corpora:
                     self._overlap(case, runs[case.name], engine)
         share_nearness(runs)
-        for case in self.cases:
-            for one in case.recordings:
-                for kind, wanted in (("scores", one.scored), ("answers", one.answered)):
-                    if wanted:
-                        self._record(case, runs[case.name], one, kind)
+        # One model after the other: a loaded one serves all benchmarks before the next is loaded.
+        for model in self.file.models:
+            for case in self.cases:
+                for one in case.recordings:
+                    if one.name != model.name:
+                        continue
+                    for kind, wanted in (("scores", one.scored), ("answers", one.answered)):
+                        if wanted:
+                            self._record(case, runs[case.name], one, kind)
+        forget_loaded()
         tested = {
             case.name: self._test(case, runs[case.name]) for case in self.cases if case.recordings
         }

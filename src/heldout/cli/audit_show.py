@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rich.table import Table
@@ -12,6 +12,7 @@ from heldout.audit.plan import Plan
 from heldout.audit.read_audit import Audit
 from heldout.audit.run_audit import Audited
 from heldout.cli.show import COLOURS, console, plain
+from heldout.errors import counted
 from heldout.verdict.overall import CellVerdict, is_leak
 
 
@@ -42,8 +43,9 @@ def _show_family(plan: Plan) -> None:
     out = console()
     tests = [test for test in plan.tests if not test.lacks]
     out.print(
-        f"\n[bold]the family[/]: {len(tests):,} tests in {plan.family:,} claims, fixed now; Holm within a "
-        f"claim, Benjamini–Yekutieli over all {plan.family:,}"
+        f"\n[bold]the family[/]: {counted(len(tests), 'test', 'tests')} in "
+        f"{counted(plan.family, 'claim', 'claims')}, fixed now; Holm within a claim, "
+        f"Benjamini–Yekutieli over all {plan.family:,}"
     )
     table = _table("benchmark", "claim", "tests")
     for benchmark, claims in plan.claims.items():
@@ -71,11 +73,12 @@ def show_verdict(done: Audited) -> None:
         table = _bare()
         for claim in tested:
             text = Text(plain(claim.sentence))
-            text.append(f"\n{plain(claim.why)}.", style="dim")
+            text.append(f"\n{plain(claim.why)}. [{claim.rule}]", style="dim")
             word = claim.status if is_leak(claim) else f"{claim.status} (nearness)"
             table.add_row(Text(word, COLOURS.get(claim.status, "dim")), text)
         for names, why in _untested(cell).items():
-            table.add_row(Text("not testable", "dim"), Text(plain(f"{names}: {why}"), "dim"))
+            told = f"{names}: {why}" if names else why
+            table.add_row(Text("not testable", "dim"), Text(plain(told), "dim"))
         out.print(table)
     _show_scores(done)
     if done.overall.recommendations:
@@ -93,7 +96,7 @@ def show_verdict(done: Audited) -> None:
 def _untested(cell: CellVerdict) -> dict[str, str]:
     """Families of tests that could not be made, together where the reason is the same."""
     if not cell.claims:
-        return {"nothing": "what was recorded of it allows no test (see --plan)"}
+        return {"": "what was recorded of it allows no test (see --plan)"}
     reasons: dict[str, list[str]] = {}
     for claim in cell.claims:
         if claim.status == "not testable":
@@ -130,42 +133,44 @@ def _word(cell: CellVerdict | None) -> Text:
 
 
 def _show_scores(done: Audited) -> None:
+    """One table per benchmark and measure; subsets only where something leaked."""
     out = console()
     for one in done.overall.benchmarks:
-        for ranking in one.corrected["rankings"]:
-            measure = ranking["measure"]
-            models = {
-                model["model"]: model for model in one.corrected["models"] if model["metric"] == measure
-            }  # fmt: skip
-            out.print(
-                Text(plain(f"\n{one.benchmark}: {measure} with and without proven leaks"), "bold")
-            )
-            _scores(models, measure, ranking)
-            tau = ranking["tau_b"]
-            told = "none" if tau is None else f"{tau:.2f}"
-            out.print(Text(f"Kendall's τ-b of full and clean ranking: {told}", "dim"))
-        ranked = {ranking["measure"] for ranking in one.corrected["rankings"]}
-        for model in one.corrected["models"]:
-            if model["metric"] not in ranked:
-                title = f"\n{one.benchmark}: {model['metric']} with and without proven leaks"
-                out.print(Text(plain(title), "bold"))
-                _scores({model["model"]: model}, model["metric"], None)
+        rankings = {ranking["measure"]: ranking for ranking in one.corrected["rankings"]}
+        for measure in dict.fromkeys(model["metric"] for model in one.corrected["models"]):
+            models = [model for model in one.corrected["models"] if model["metric"] == measure]
+            leaked = any(_by_subset(model)["leaked"]["items"] for model in models)
+            told = "with and without proven leaks" if leaked else "(no proven leak to take out)"
+            out.print(Text(plain(f"\n{one.benchmark}: {measure} {told}"), "bold"))
+            out.print(_scores(models, measure, rankings.get(measure), leaked))
+            if measure in rankings and leaked:
+                tau = rankings[measure]["tau_b"]
+                shown = "none" if tau is None else f"{tau:.2f}"
+                out.print(Text(f"Kendall's τ-b of full and clean ranking: {shown}", "dim"))
 
 
 def _scores(
-    models: Mapping[str, Mapping[str, Any]], measure: str, ranking: Mapping[str, Any] | None
-) -> None:
-    ranks = ("rank", "clean rank") if ranking else ()
-    table = _table("model", "all items", "clean", "leaked", "random, as many", *ranks)
-    for name, model in models.items():
-        lines = {line["subset"]: line for line in model["lines"]}
-        cells = [_line(lines[subset], measure) for subset in ("original", "non-leaked", "leaked")]
-        cells.append(_line(lines["random"], measure))
-        if ranking:
-            mine = ranking["ranks"][name]
-            cells += [_rank(mine.get(subset)) for subset in ("full", "clean")]
-        table.add_row(plain(name), *cells)
-    console().print(table)
+    models: Sequence[Mapping[str, Any]],
+    measure: str,
+    ranking: Mapping[str, Any] | None,
+    leaked: bool,
+) -> Table:
+    subsets = {"original": "all items"}
+    if leaked:
+        subsets |= {"non-leaked": "clean", "leaked": "leaked", "random": "random, as many"}
+    ranks = {"full": "rank", "clean": "clean rank"} if leaked else {"full": "rank"}
+    ranks = ranks if ranking else {}
+    table = _table("model", *subsets.values(), *ranks.values())
+    for model in models:
+        lines = _by_subset(model)
+        cells = [_line(lines[subset], measure) for subset in subsets]
+        mine = ranking["ranks"][model["model"]] if ranking else {}
+        table.add_row(plain(model["model"]), *cells, *(_rank(mine.get(one)) for one in ranks))
+    return table
+
+
+def _by_subset(model: Mapping[str, Any]) -> dict[str, Any]:
+    return {line["subset"]: line for line in model["lines"]}
 
 
 def _line(line: Mapping[str, Any], measure: str) -> str:
