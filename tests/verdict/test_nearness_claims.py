@@ -1,4 +1,4 @@
-"""The table at the top of nearness_claims.py, row by row, on calibrations of known similarities."""
+"""The rules of nearness, row by row, on calibrations of known similarities."""
 
 from __future__ import annotations
 
@@ -172,3 +172,12 @@ def test_without_a_control_of_its_kind_no_p_is_claimed() -> None:
 def test_slices_of_one_study_are_one_false_alarm() -> None:
     assert judged(60, inside=(10, 300))[0].controls[1].outcome == "failed"
     assert judged(60, inside=(10, 300), studies=10)[0].controls[1].outcome != "failed"
+
+
+def test_nearness_is_adjusted_over_what_other_benchmarks_tested_too() -> None:
+    """Holm over the audit's four tests: .02 is the second smallest of them, .5 the third."""
+    _, findings = judged(5)
+    made = [findings[0].model_copy(update={"p": p, "p_adjusted": None}) for p in (0.02, 0.5)]
+    assert [one.p_adjusted for one in adjust(made)] == pytest.approx([0.04, 0.5])
+    together = adjust(made, others=[0.9, 0.001])
+    assert [one.p_adjusted for one in together] == pytest.approx([0.06, 1.0])

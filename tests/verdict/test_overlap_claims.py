@@ -1,4 +1,4 @@
-"""The table at the top of overlap_claims.py, row by row."""
+"""The rules of copies, row by row."""
 
 from __future__ import annotations
 

@@ -3,13 +3,19 @@
 from heldout.audit.demo import DemoResult, run_demo
 from heldout.audit.journey import Conclusion, audit_overlap, conclude, replaced_by
 from heldout.audit.matrix import matrix_of
+from heldout.audit.read_audit import Audit, read_audit
+from heldout.audit.run_audit import Audited, run_audit
 
 __all__ = [
+    "Audit",
+    "Audited",
     "Conclusion",
     "DemoResult",
     "audit_overlap",
     "conclude",
     "matrix_of",
+    "read_audit",
     "replaced_by",
+    "run_audit",
     "run_demo",
 ]

@@ -141,7 +141,8 @@ def conclude(run: Run) -> Conclusion:
     claims += claims_of_words
     calibrated = _calibrations(run, items)
     nearness = [image_nearness(items, matches, one, benchmark=benchmark) for one in calibrated]
-    adjusted = iter(adjust([finding for found in nearness for finding in found]))
+    others = manifest.get("audit", {}).get("nearness", ())  # tested together with these
+    adjusted = iter(adjust([finding for found in nearness for finding in found], others))
     for one, found in zip(calibrated, nearness, strict=True):
         mine = [next(adjusted) for _ in found]
         findings += mine

@@ -14,6 +14,7 @@ from heldout.errors import HeldoutError
 VERBS = (
     Verb("check", "Lint a benchmark: most false alarms of contamination start there."),
     Verb("overlap", "Find every image of a benchmark in corpora; every copy is proven."),
+    Verb("audit", "The whole journey of one audit file: plan, evidence, controls, verdict."),
     Verb("report", "Rebuild findings, claims and report.html from the tables of a run."),
     Verb("review", "Adjudicate matches, rate items and twins on a local page."),
     Verb("matrix", "How much of each benchmark is in each corpus, in one table."),

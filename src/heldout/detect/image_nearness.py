@@ -55,12 +55,15 @@ def image_nearness(
     ]
 
 
-def adjust(findings: Sequence[Finding]) -> list[Finding]:
-    """Holm over every nearness test of the run: the family is what the command asked for."""
+def adjust(findings: Sequence[Finding], others: Sequence[float] = ()) -> list[Finding]:
+    """Holm over every nearness test of the run: the family is what the command asked for.
+
+    ``others``: p of the tests that an audit made of other benchmarks beside these.
+    """
     tested = [index for index, one in enumerate(findings) if one.p is not None]
-    adjusted = holm([findings[index].p or 0.0 for index in tested])
+    adjusted = holm([*(findings[index].p or 0.0 for index in tested), *others])
     result = list(findings)
-    for index, p in zip(tested, adjusted, strict=True):
+    for index, p in zip(tested, adjusted, strict=False):
         result[index] = result[index].model_copy(update={"p_adjusted": p})
     return result
 

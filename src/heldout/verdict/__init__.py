@@ -1,7 +1,7 @@
 """Controls and claims: what a finding is worth once it has been challenged."""
 
 from heldout.verdict.claim import Claim, Control, Status
-from heldout.verdict.examine import Examination, examine, save_examination
+from heldout.verdict.examine import Examination, Looked, examine, judge, look, save_examination
 from heldout.verdict.nearness_claims import nearness_claims
 from heldout.verdict.overlap_claims import overlap_claims
 from heldout.verdict.text_claims import text_claim
@@ -10,8 +10,11 @@ __all__ = [
     "Claim",
     "Control",
     "Examination",
+    "Looked",
     "Status",
     "examine",
+    "judge",
+    "look",
     "nearness_claims",
     "overlap_claims",
     "save_examination",

@@ -30,6 +30,7 @@ class Claim(BaseModel):
     sentence: str
     status: Status
     why: str  # the reason trail in one sentence
+    rule: str = ""  # the row of the verdict's table that decided: verdict/rules.py
     findings: list[str]
     controls: list[Control] = Field(default_factory=list)
     next_step: str = ""  # what would settle it, or what to do about it

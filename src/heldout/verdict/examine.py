@@ -26,7 +26,7 @@ from heldout.verdict.claim import Claim
 from heldout.verdict.controls.inflation import Inflation, run_inflation
 from heldout.verdict.controls.orders import OrderResult, ablate_orders
 from heldout.verdict.controls.strata import Stratum, run_strata
-from heldout.verdict.model_claims import claim_p_values, model_claim, with_adjusted
+from heldout.verdict.model_claims import corrected, model_claim, smallest_p, with_adjusted
 
 FAMILIES = ("order", "membership", "cohort", *CLAIMING)
 
@@ -61,13 +61,37 @@ class Examination:
         }
 
 
+@dataclass(frozen=True)
+class Looked:
+    """What the detectors say before anybody judges it: findings by claim, each claim with its p."""
+
+    tables: ScoreTables
+    settings: Settings
+    sound: ScoreTables  # without models whose self-checks failed
+    findings: list[Finding]
+    untested: list[NotTestable]
+    checks: dict[str, list[SelfCheck]]
+    groups: dict[str, list[Finding]]  # by claim: family/model
+    reasons: dict[str, list[NotTestable]]
+
+    @property
+    def p_values(self) -> dict[str, float]:
+        """One p per claim that could be tested, adjusted within the claim."""
+        return smallest_p({key: found for key, found in self.groups.items() if found})
+
+
 def examine(
     tables: ScoreTables, names: Sequence[str] = (), settings: Settings | None = None
 ) -> Examination:
+    return judge(look(tables, names, settings))
+
+
+def look(
+    tables: ScoreTables, names: Sequence[str] = (), settings: Settings | None = None
+) -> Looked:
     chosen = settings or Settings()
     outcomes, checks = run_detectors(tables, names, chosen)
     broken = [m for m, made in checks.items() if any(check.failed for check in made)]
-    sound = tables.without(broken)
     families = {name: one.family for name, one in detectors().items()}
     findings = with_adjusted([one for one in outcomes if isinstance(one, Finding)], families)
     untested = [one for one in outcomes if isinstance(one, NotTestable)]
@@ -88,19 +112,29 @@ def examine(
         for key, found in groups.items()
         if not _holds_baseline(key, chosen) and (found or names or not _not_asked(key))
     }
-    q_values = claim_p_values({key: found for key, found in groups.items() if found})
+    sound = tables.without(broken)
+    return Looked(tables, chosen, sound, findings, untested, checks, groups, reasons)
+
+
+def judge(looked: Looked, others: Sequence[float] = ()) -> Examination:
+    """``others``: p of the claims that were planned together with these, 1 where one was not testable.
+
+    The family is what was planned, not what happened to work: it only grows by them.
+    """
+    chosen, sound, findings = looked.settings, looked.sound, looked.findings
+    q_values = corrected(looked.p_values, others)
     claims = []
-    for key, found in groups.items():
+    for key, found in looked.groups.items():
         family = key.split("/", 1)[0]
         q = q_values.get(key, 1.0)
         controls = challenge(sound, family, found, findings, q, chosen) if found else []
-        claims.append(model_claim(family, found, reasons.get(key, []), q, controls))
+        claims.append(model_claim(family, found, looked.reasons.get(key, []), q, controls))
     trends = [f.cell.model for f in findings if f.detector == order_trend.NAME and f.cell.model]
     orders = {model: ablate_orders(sound, model, chosen) for model in trends}
     baseline = next(iter(chosen.baselines), None)
     inflation = run_inflation(sound, baseline=baseline, seed=chosen.seed)
     strata = run_strata(sound, baseline)
-    return Examination(findings, untested, claims, checks, orders, inflation, strata)
+    return Examination(findings, looked.untested, claims, looked.checks, orders, inflation, strata)
 
 
 def _stratum(one: Stratum) -> dict[str, Any]:

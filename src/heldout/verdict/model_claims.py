@@ -1,19 +1,5 @@
 """Claims about a model: one per family of detectors, after the controls they went through.
 
-| family  | fires | against baselines              | other controls  | status                     |
-|---------|-------|--------------------------------|-----------------|----------------------------|
-| any     | no    |                                |                 | clean, with its resolution |
-| answers | no    | none was asked                 |                 | qualified                  |
-| any     | yes   | none was scored                |                 | qualified                  |
-| order   | yes   | no difference, they fire too   |                 | re-attributed              |
-| another | yes   | no difference, they fire too   |                 | collapses                  |
-| any     | yes   | no clear difference            |                 | qualified                  |
-| order   | yes   | whatever they do               | structure fails | re-attributed              |
-| order   | yes   | more than in every one of them | covariates fail | re-attributed              |
-| any     | yes   | more than in every one of them | another fails,  | qualified                  |
-|         |       |                                | or is missing   |                            |
-| any     | yes   | more than in every one of them | all pass        | survives                   |
-
 Holm within a claim, Benjamini–Yekutieli across claims: the family is all that was asked for.
 """
 
@@ -25,8 +11,10 @@ from heldout.detect import Finding, NotTestable
 from heldout.detect.settings import ALPHA
 from heldout.stats.multiplicity import adjust
 from heldout.verdict.claim import Claim, Control, Status
+from heldout.verdict.rules import ANSWERS, COHORT, MEMBERSHIP, ORDER, Rule, decide, rule_id
 
 BASELINE = "external baseline"
+FIRES_TOO = "fires too"  # how the reason of a failed baseline says that it shows the effect, too
 
 
 def with_adjusted(findings: Sequence[Finding], families: dict[str, str]) -> list[Finding]:
@@ -46,13 +34,18 @@ def with_adjusted(findings: Sequence[Finding], families: dict[str, str]) -> list
     ]
 
 
-def claim_p_values(claims: dict[str, list[Finding]]) -> dict[str, float]:
-    """One p per claim, corrected over all claims whatever their dependence."""
-    smallest = {
+def smallest_p(claims: dict[str, list[Finding]]) -> dict[str, float]:
+    """One p per claim: the smallest of its findings', adjusted within the claim."""
+    return {
         key: min((f.p_adjusted for f in found if f.p_adjusted is not None), default=1.0)
         for key, found in claims.items()
     }
-    return dict(zip(smallest, adjust(list(smallest.values()), "by"), strict=True))
+
+
+def corrected(claims: dict[str, float], others: Sequence[float] = ()) -> dict[str, float]:
+    """The claims' p corrected over these and all ``others`` planned with them, however dependent."""
+    family = adjust([*claims.values(), *others], "by")
+    return dict(zip(claims, family, strict=False))
 
 
 def model_claim(
@@ -64,7 +57,8 @@ def model_claim(
 ) -> Claim:
     """``findings`` are one family's on one model; ``q`` is the claim's corrected p."""
     cell = (findings or untested)[0].cell
-    status = _status(family, findings, q, controls)
+    rule = _rule(family, findings, q, controls)
+    status = rule.status
     strongest = strongest_of(findings)
     return Claim(
         id=f"{family}/{cell.model}",
@@ -72,6 +66,7 @@ def model_claim(
         sentence=_sentence(family, status, cell.benchmark, str(cell.model), strongest, q),
         status=status,
         why=_why(status, strongest, untested, controls),
+        rule=rule_id(kind_of(family), rule),
         findings=[finding.id for finding in findings],
         controls=list(controls),
         next_step=_next_step(status, controls),
@@ -93,32 +88,35 @@ def fires(findings: Sequence[Finding], q: float) -> bool:
     return any(f.details.get("flagged") for f in findings)
 
 
-def _status(
-    family: str, findings: Sequence[Finding], q: float, controls: Sequence[Control]
-) -> Status:
-    if not findings:
-        return "not testable"
+def kind_of(family: str) -> str:
+    """Order, membership and cohort are kinds of their own; whatever models answered is one."""
+    return family if family in (ORDER, MEMBERSHIP, COHORT) else ANSWERS
+
+
+def _rule(family: str, findings: Sequence[Finding], q: float, controls: Sequence[Control]) -> Rule:
     strongest = strongest_of(findings)
-    assert strongest is not None
-    if not fires(findings, q):
-        alone = all(f.p is None for f in findings)
-        # Twins are usually easier: no drop is what a model shows that has seen a little.
-        unsettled = any(control.outcome == "missing" for control in controls)
-        return "qualified" if alone or unsettled else "clean"
+    return decide(kind_of(family), {
+        "tested": bool(findings),
+        "has a p": any(f.p is not None for f in findings),
+        "fires": fires(findings, q),
+        "points to memory": strongest is not None and strongest.direction == "seen",
+        **facts_of(controls),
+    })  # fmt: skip
+
+
+def facts_of(controls: Sequence[Control]) -> dict[str, bool]:
+    """What a finding's controls say, as the table of rules asks it."""
     baselines = [control for control in controls if control.name.startswith(BASELINE)]
     failed = [control for control in controls if control.outcome == "failed"]
-    if any(control.name == "structure" for control in failed):
-        return "re-attributed"
-    if not baselines or any(control.outcome == "missing" for control in baselines):
-        return "qualified"
-    if any("fires too" in control.reason for control in failed):
-        return "re-attributed" if family == "order" else "collapses"
-    if any(control.name == "covariates" for control in failed):
-        return "re-attributed"
-    missing = any(control.outcome == "missing" for control in controls)
-    if failed or missing or strongest.direction != "seen":
-        return "qualified"
-    return "survives"
+    return {
+        "every baseline was recorded": bool(baselines)
+        and all(control.outcome != "missing" for control in baselines),
+        "a baseline fires too": any(FIRES_TOO in control.reason for control in failed),
+        "structure explains it": any(control.name == "structure" for control in failed),
+        "covariates explain it": any(control.name == "covariates" for control in failed),
+        "a control failed": bool(failed),
+        "a control is missing": any(control.outcome == "missing" for control in controls),
+    }
 
 
 def _sentence(

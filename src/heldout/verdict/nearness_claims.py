@@ -1,18 +1,5 @@
 """Claims about nearness: what a calibrated flag rate is worth once copies and controls are counted.
 
-| flags, beyond chance            | in-domain control             | status         |
-|---------------------------------|-------------------------------|----------------|
-| no                              | –                             | clean          |
-| no, nor would light copies be   | –                             | qualified      |
-| fewer than chance               | –                             | qualified      |
-| only among proven copies        | –                             | re-attributed  |
-| yes                             | passed                        | survives       |
-| yes                             | missing, or too small to tell | qualified      |
-| yes, clearly more than control  | fires                         | qualified      |
-| yes, no more than control       | fires                         | collapses      |
-| yes, and paintings flag, too    | –                             | collapses      |
-| –, the null resolves no α       | –                             | not testable   |
-
 Nearness is never a leak, whatever its status: copies have a claim of their own.
 """
 
@@ -26,6 +13,7 @@ from heldout.overlap.calibration.calibration import Calibration, ControlRun
 from heldout.overlap.calibration.light_copies import NAME, SEEN
 from heldout.stats import binomial_interval
 from heldout.verdict.claim import Claim, Control, Status
+from heldout.verdict.rules import NEARNESS, Rule, decide, rule_id
 
 
 def nearness_claims(findings: Sequence[Finding], found: Calibration, benchmark: str) -> list[Claim]:
@@ -39,7 +27,8 @@ def nearness_claims(findings: Sequence[Finding], found: Calibration, benchmark: 
     if not controlled:
         controls.append(_no_control())
     controls.append(_light_copies(found))
-    status = _status(images, rest, found, controls)
+    rule = _rule(images, rest, found, controls)
+    status = rule.status
     return [
         Claim(
             id=f"nearness/{found.name}",
@@ -47,6 +36,7 @@ def nearness_claims(findings: Sequence[Finding], found: Calibration, benchmark: 
             sentence=_sentence(status, images, rest, questions, controlled=controlled),
             status=status,
             why=_why(status, images, rest, found, controls),
+            rule=rule_id(NEARNESS, rule),
             findings=[finding.id for finding in findings],
             controls=controls,
             next_step=_NEXT[status],
@@ -54,27 +44,26 @@ def nearness_claims(findings: Sequence[Finding], found: Calibration, benchmark: 
     ]
 
 
-def _status(
-    images: Finding, rest: Finding, found: Calibration, controls: Sequence[Control]
-) -> Status:
-    if _falls(images):
-        return (
-            "qualified"  # pictures of the null lie closer together than these do: it does not fit
-        )
-    if not _rises(images):
-        return "clean" if _sees_copies(found) else "qualified"
-    if not _rises(rest):
-        return "re-attributed"
+def _rule(images: Finding, rest: Finding, found: Calibration, controls: Sequence[Control]) -> Rule:
     fired = [one for one in found.controls if one.at_alpha is not None and one.at_alpha.fires]
-    if any(one.domain == "out of domain" or not _above(rest, one) for one in fired):
-        return "collapses"
     inside = [
         control
         for control, run in zip(controls[1:], found.controls, strict=False)
         if run.domain == "in domain"
     ]
-    passed = inside and all(control.outcome == "passed" for control in inside)
-    return "survives" if passed else "qualified"
+    facts = {
+        "the null resolves a threshold": True,
+        "fewer flags than chance": _falls(images),
+        "more flags than chance": _rises(images),
+        "light copies are flagged": _sees_copies(found),
+        "more than chance without copies": _rises(rest),
+        "a control is flagged as much": any(
+            one.domain == "out of domain" or not _above(rest, one) for one in fired
+        ),
+        "the in-domain control passed": bool(inside)
+        and all(control.outcome == "passed" for control in inside),
+    }
+    return decide(NEARNESS, facts)
 
 
 def _rises(finding: Finding) -> bool:
@@ -251,6 +240,7 @@ def _not_testable(cell: Cell, found: Calibration) -> Claim:
         f"could not be tested.",
         status="not testable",
         why=found.problem or "nothing could be measured",
+        rule=rule_id(NEARNESS, decide(NEARNESS, {"the null resolves a threshold": False})),
         findings=[],
         next_step="give a reference set of pictures that cannot be in the corpus with --null SOURCE",
     )

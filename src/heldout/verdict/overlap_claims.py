@@ -1,16 +1,4 @@
-"""Claims about image overlap: what the counts are worth, and what they cannot say.
-
-| leaked images | benchmark and corpus were read   | status                        |
-|---------------|----------------------------------|-------------------------------|
-| any           | all of it                        | survives                      |
-| any           | in part                          | survives, as a lower bound    |
-| none          | all of it                        | clean, as to what was searched|
-| none          | in part                          | qualified                     |
-| –             | nothing could be compared        | not testable                  |
-| –             | one side never had an image      | not testable, and no reproach |
-
-Equal digests need no control of their own: they are compared, not inferred.
-"""
+"""Claims about image overlap: what the counts are worth, and what they cannot say."""
 
 from __future__ import annotations
 
@@ -20,6 +8,7 @@ from typing import Any
 from heldout.detect import Finding
 from heldout.errors import counted
 from heldout.verdict.claim import NOTHING_TO_COMPARE, Claim, Control, Status
+from heldout.verdict.rules import COPIES, Rule, decide, rule_id
 
 # Above this share of unread images, "none found" is a statement about the readable part only.
 UNREAD = 0.01
@@ -32,7 +21,8 @@ def overlap_claims(findings: Sequence[Finding], scanned: Mapping[str, Any]) -> l
     if imageless := _imageless(images, scanned["counts"]):
         return [_nothing_to_compare(images, imageless)]
     controls = [_benchmark_coverage(images), _corpus_coverage(scanned)]
-    status = _status(images, controls)
+    rule = _rule(images, controls)
+    status = rule.status
     return [
         Claim(
             id=f"overlap/{images.cell.corpus}",
@@ -40,6 +30,7 @@ def overlap_claims(findings: Sequence[Finding], scanned: Mapping[str, Any]) -> l
             sentence=_sentence(status, images, questions, answers),
             status=status,
             why=_why(status, images, controls),
+            rule=rule_id(COPIES, rule),
             findings=[finding.id for finding in findings],
             controls=controls,
             next_step=_next_step(status, images, answers),
@@ -64,6 +55,7 @@ def _nothing_to_compare(images: Finding, why: str) -> Claim:
         sentence=f"{images.cell.benchmark} and {images.cell.corpus} have no images to compare.",
         status="not testable",
         why=why,
+        rule=rule_id(COPIES, decide(COPIES, {"both sides have pictures": False})),
         findings=[],
         controls=[Control(name=NOTHING_TO_COMPARE, outcome="missing", reason=why)],
         next_step="their words are compared with --text",
@@ -104,13 +96,15 @@ def _corpus_coverage(scanned: Mapping[str, Any]) -> Control:
     return Control(name="corpus coverage", outcome="failed" if bad else "passed", reason=told)
 
 
-def _status(images: Finding, controls: Sequence[Control]) -> Status:
-    if images.n == 0 or images.details["corpus_images_compared"] == 0:
-        return "not testable"
-    if images.statistic.value > 0:
-        return "survives"
-    covered = all(control.outcome == "passed" for control in controls)
-    return "clean" if covered else "qualified"
+def _rule(images: Finding, controls: Sequence[Control]) -> Rule:
+    compared = images.n > 0 and images.details["corpus_images_compared"] > 0
+    facts = {
+        "both sides have pictures": True,
+        "pictures were compared": compared,
+        "a copy was proven": images.statistic.value > 0,
+        "all was read": all(control.outcome == "passed" for control in controls),
+    }
+    return decide(COPIES, facts)
 
 
 def _why(status: Status, images: Finding, controls: Sequence[Control]) -> str:

@@ -1,18 +1,5 @@
 """Claims about text overlap: what shared words are worth.
 
-| evidence                                                       | status                           |
-|----------------------------------------------------------------|----------------------------------|
-| items whose question and answer stand there word for word, and | survives                         |
-| whose options do where both sides have them                    |                                  |
-| items that leaked whole: words beside their own picture, with  | survives                         |
-| the answer, however common the question                        |                                  |
-| reworded, contained, short or unanswered items only            | qualified: people must read them |
-| none, parts not read                                           | qualified                        |
-| none, but fewer than 80 % of the items say enough to be found  | qualified, with their number     |
-| inside a longer text                                           |                                  |
-| none, everything was read and 80 % or more could be found      | clean, as to what was searched   |
-| no text on one side, or no item that any method can find       | not testable                     |
-
 A common question never counts: "is the lung healthy?" is asked of every radiograph. It cannot be
 found, so a search that found nothing says nothing about it.
 """
@@ -27,6 +14,7 @@ from heldout.errors import counted
 from heldout.overlap.text.testable import NO_WORDS
 from heldout.verdict.claim import NOTHING_TO_COMPARE, Claim, Control, Status
 from heldout.verdict.overlap_claims import UNREAD
+from heldout.verdict.rules import WORDS, Rule, decide, rule_id
 
 WITHIN_REACH = "items within reach"  # the control that asks what a search could have found
 REACH = (
@@ -49,13 +37,15 @@ def text_claim(
     together = findings[0].details["all_methods"] if findings else dict.fromkeys(_TOGETHER, 0)
     reach = _reach(together)
     whole = int(joined.details["by_modality"]["full"])
-    status = _status(together, documents, control, reach, whole)
+    rule = _rule(together, documents, control, reach, whole)
+    status = rule.status
     return Claim(
         id=f"text/{cell.corpus}",
         cell=cell,
         sentence=_sentence(status, findings, joined, kinds, documents, together, reach),
         status=status,
         why=_why(status, together, documents, control, reach, words, whole),
+        rule=rule_id(WORDS, rule),
         findings=[*(one.id for one in words or findings), joined.id],
         controls=[control, reach, *_wordless(together, documents, control)],
         next_step=_next_step(status, together, documents, reach, control),
@@ -133,18 +123,19 @@ def _coverage(scanned: Mapping[str, Any]) -> Control:
     return Control(name="corpus coverage", outcome="failed" if bad else "passed", reason=told)
 
 
-def _status(
+def _rule(
     together: Mapping[str, Any], documents: int, control: Control, reach: Control, whole: int
-) -> Status:
-    if whole and documents:
-        return "survives"  # beside its own picture even a common question is the item's
-    if not together["eligible"] or not documents:
-        return "not testable"
-    if together["hard"]:
-        return "survives"
-    if together["evident"] or "failed" in (control.outcome, reach.outcome):
-        return "qualified"
-    return "clean"
+) -> Rule:
+    facts = {
+        "words were compared": bool(documents),
+        "an item leaked whole": bool(whole),
+        "some item can be told by its words": bool(together["eligible"]),
+        "question and answer stand there": bool(together["hard"]),
+        "similar words stand there": bool(together["evident"]),
+        "all was read": control.outcome != "failed",
+        "most items can be found": reach.outcome != "failed",
+    }
+    return decide(WORDS, facts)
 
 
 def _sentence(

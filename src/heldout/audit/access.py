@@ -1,0 +1,77 @@
+"""A model of the audit file made ready to be scored or asked."""
+
+from __future__ import annotations
+
+import functools
+import os
+from typing import TYPE_CHECKING
+
+from heldout.audit.audit_file import EndpointEntry, ModelEntry
+from heldout.errors import InputError, require
+from heldout.model.asking import Asker
+from heldout.model.endpoint import Connection, Endpoint, Pace
+from heldout.model.endpoint.chat import ChatEndpoint
+from heldout.model.request import Scorer
+
+if TYPE_CHECKING:
+    from heldout.model.local import LocalModel
+
+
+def open_scorer(entry: ModelEntry, location: str) -> Scorer:
+    if entry.endpoint is not None:
+        return Endpoint.open(
+            _connection(entry.endpoint), entry.endpoint.model,
+            concurrency=entry.endpoint.concurrency, dtype=_dtype(entry),
+        )  # fmt: skip
+    scorer: Scorer = _load(entry, location)
+    return scorer
+
+
+def open_asker(entry: ModelEntry, location: str) -> Asker:
+    if entry.endpoint is not None:
+        return ChatEndpoint.open(
+            _connection(entry.endpoint), entry.endpoint.model, max_tokens=entry.max_new_tokens,
+            concurrency=entry.endpoint.concurrency, dtype=_dtype(entry),
+            token_field=entry.endpoint.token_field,
+        )  # fmt: skip
+    asker: Asker = _load(entry, location).asker(entry.max_new_tokens)
+    return asker
+
+
+def _load(entry: ModelEntry, location: str) -> LocalModel:
+    for package in ("torch", "transformers"):
+        require(package, "hf", f"running the local model '{entry.name}'")
+    return _loaded(location, entry.dtype, entry.device, entry.revision, entry.trust_remote_code)
+
+
+@functools.lru_cache(maxsize=1)
+def _loaded(
+    location: str, dtype: str, device: str, revision: str | None, trust: bool
+) -> LocalModel:
+    """The last model stays: it is scored, then asked. Two would not fit."""
+    from heldout.model.local import LocalModel
+
+    return LocalModel.load(
+        location, dtype=dtype, device=device, revision=revision, trust_remote_code=trust
+    )
+
+
+def forget_loaded() -> None:
+    """Give the last model's memory back."""
+    _loaded.cache_clear()
+
+
+def _connection(entry: EndpointEntry) -> Connection:
+    key = None
+    if entry.api_key_env is not None:
+        key = os.environ.get(entry.api_key_env, "").strip()
+        if not key:
+            raise InputError(
+                f"api_key_env: the environment variable {entry.api_key_env} is not set"
+            )
+    pace = Pace(entry.requests_per_second)
+    return Connection(entry.url, api_key=key, timeout=entry.timeout, pace=pace)
+
+
+def _dtype(entry: ModelEntry) -> str:
+    return "unknown" if entry.dtype == "auto" else entry.dtype

@@ -1,0 +1,132 @@
+"""The audit file's schema: every key an audit.yaml may have, and nothing else."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictBool, StrictInt, StrictStr
+
+from heldout.overlap.calibration.measure import ALPHA
+from heldout.overlap.neighbours import NEAREST
+from heldout.stats.permutation import PERMUTATIONS
+
+
+def _filled(text: str) -> str:
+    if not text.strip():
+        raise ValueError("expected a text that is not empty")
+    return text
+
+
+Text = Annotated[StrictStr, AfterValidator(_filled)]
+Count = Annotated[StrictInt, Field(ge=1)]
+Kind = Literal["scores", "answers"]
+
+
+class Keys(BaseModel):
+    """A mapping of the audit file: a key that is not listed is a mistake."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class BenchmarkEntry(Keys):
+    name: Text
+    source: Text  # a path, path#split=test,lang=en, a preset or a hub name
+    images: Text | None = None
+    preset: Text | None = None
+    reader: Text | None = None
+    map: dict[Text, Text] = Field(default_factory=dict)  # field: column
+    against: list[Text] | None = None  # names of corpora; default: all
+    twins: dict[Text, Text] = Field(default_factory=dict)  # twin or twin-NAME: benchmark
+
+
+class CorpusEntry(Keys):
+    name: Text
+    source: Text
+
+
+class EndpointEntry(Keys):
+    url: Text
+    model: Text | None = None
+    api_key_env: Text | None = None
+    requests_per_second: Annotated[float, Field(gt=0)] | None = None
+    timeout: Annotated[float, Field(gt=0)] = 120.0
+    concurrency: Annotated[StrictInt, Field(ge=1, le=256)] = 4
+    token_field: Text = "max_tokens"
+
+
+class ModelEntry(Keys):
+    """One of local, endpoint, or recorded files (scores, answers, or both)."""
+
+    name: Text
+    local: Text | None = None
+    endpoint: EndpointEntry | None = None
+    scores: Text | dict[Text, Text] | None = None  # a file, or one for each benchmark
+    answers: Text | dict[Text, Text] | None = None
+    record: list[Kind] | None = None  # default: local both, an endpoint answers
+    variants: Text | None = None  # as `heldout ask --variants`
+    max_new_tokens: Count = 64
+    dtype: Text = "auto"
+    device: Text = "auto"
+    revision: Text | None = None
+    trust_remote_code: StrictBool = False
+    allow_missing: StrictBool = False  # of recorded scores
+    map: dict[Text, Text] = Field(default_factory=dict)  # of recorded answers: field: column
+    base: Text | None = None  # the language model it was made from, by its name here
+    degree: float | None = None  # how often it is known to have seen the benchmarks
+
+
+class CleanReferences(Keys):
+    """What nobody can have seen: the model of the perplexity ratio, items, pictures."""
+
+    model: Text | None = None
+    items: dict[Text, Text] = Field(default_factory=dict, max_length=1)  # metadata field: value
+    pictures: Text | None = None  # a null for nearness
+
+
+class ControlEntry(Keys):
+    name: Text
+    source: Text
+    domain: Literal["in-domain", "out-of-domain"]
+
+
+class Search(Keys):
+    """How corpora are searched; the same words as the flags of `heldout overlap`."""
+
+    exact: StrictBool = False
+    encoder: Text | None = None
+    nearest: Count = NEAREST
+    second_encoders: list[Text] = Field(default_factory=list)
+    alpha: Annotated[float, Field(gt=0, lt=1)] = ALPHA
+    text: StrictBool = True
+    text_encoder: Text | None = None
+    embeddings: Text | None = None
+    engine: Text = "local"
+    workers: Count | None = None
+
+
+class Budget(Keys):
+    """What an audit may spend. ``items`` and ``order_tokens`` shape it, the others refuse it."""
+
+    items: Count | None = None  # only the first items of every benchmark
+    order_tokens: Count | None = None  # of order-joint, for each model and benchmark
+    requests: Count | None = None
+    forward_tokens: Count | None = None
+    pictures: Count | None = None
+
+
+class AuditFile(Keys):
+    benchmarks: Annotated[list[BenchmarkEntry], Field(min_length=1)]
+    corpora: list[CorpusEntry] = Field(default_factory=list)
+    models: list[ModelEntry] = Field(default_factory=list)
+    baselines: list[Text] = Field(default_factory=list)
+    clean_references: CleanReferences = Field(default_factory=CleanReferences)
+    controls: list[ControlEntry] = Field(default_factory=list)
+    detectors: list[Text] = Field(default_factory=list)
+    strata: list[Text] = Field(default_factory=lambda: ["answer_type", "answer_length"])
+    category: Text | None = None
+    permutations: Annotated[StrictInt, Field(ge=100, le=1_000_000)] = PERMUTATIONS
+    search: Search = Field(default_factory=Search)
+    budget: Budget = Field(default_factory=Budget)
+    seed: StrictInt = 0
+    output: Text = "audit"
+    fail_on: list[Text] = Field(default_factory=list)

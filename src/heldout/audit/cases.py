@@ -1,0 +1,186 @@
+"""One case per benchmark: what it is compared with, and what each model records for it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from heldout.audit.asking import default_variants
+from heldout.audit.audit_file import BenchmarkEntry, ModelEntry
+from heldout.audit.read_audit import Audit
+from heldout.benchmark import Benchmark, read_benchmark
+from heldout.corpus import Corpus, open_corpus
+from heldout.errors import InputError
+from heldout.model import read_recorded
+from heldout.model.asking import Variant, expand, parse_variants
+from heldout.model.asking.recorded import read_answers
+from heldout.overlap.calibration.references import ControlSet
+
+
+@dataclass(frozen=True)
+class Recording:
+    """What one model gives for one benchmark, known before anything runs."""
+
+    entry: ModelEntry
+    scores: Path | None = None  # a recorded file
+    answers: Path | None = None
+    live: frozenset[str] = frozenset()  # "scores", "answers": made by this audit
+    moments: bool = False  # mean and spread of log p over the vocabulary
+    variants: tuple[Variant, ...] = ()  # to be asked
+    shown: frozenset[str] = frozenset()  # names of variants that will have answers
+    questions: int = 0  # how many are asked live
+
+    @property
+    def name(self) -> str:
+        return self.entry.name
+
+    @property
+    def scored(self) -> bool:
+        return self.scores is not None or "scores" in self.live
+
+    @property
+    def answered(self) -> bool:
+        return self.answers is not None or "answers" in self.live
+
+
+@dataclass
+class Case:
+    entry: BenchmarkEntry
+    benchmark: Benchmark
+    folder: Path
+    corpora: list[Corpus] = field(default_factory=list)
+    twins: dict[str, Benchmark] = field(default_factory=dict)
+    recordings: list[Recording] = field(default_factory=list)
+
+    @property
+    def name(self) -> str:
+        return self.entry.name
+
+
+def open_cases(audit: Audit) -> list[Case]:
+    """Everything that can be wrong with the inputs is said here, before any work is done."""
+    cases: list[Case] = []
+    for entry in audit.file.benchmarks:
+        folder = audit.output / folder_name(entry.name)
+        if any(case.folder == folder for case in cases):
+            raise InputError(
+                f"{audit.path}: two benchmarks would share the run folder {folder}: name them apart"
+            )
+        benchmark = read_benchmark(
+            audit.located(entry.source), preset=entry.preset, mapping=dict(entry.map),
+            images=audit.located(entry.images) if entry.images else None, reader=entry.reader,
+            name=entry.name,
+        )  # fmt: skip
+        wanted = [
+            one for one in audit.file.corpora if entry.against is None or one.name in entry.against
+        ]
+        corpora = [open_corpus(audit.located(one.source), name=one.name) for one in wanted]
+        twins = {
+            name: read_benchmark(audit.located(source)) for name, source in entry.twins.items()
+        }
+        case = Case(entry, benchmark, folder, corpora, twins)
+        for model in audit.file.models:
+            made = _recording(audit, case, model)
+            if made.scored or made.answered:
+                case.recordings.append(made)
+        cases.append(case)
+    return cases
+
+
+def open_controls(audit: Audit) -> tuple[Corpus | None, tuple[ControlSet, ...]]:
+    """Pictures known to be clean: a null of nearness, and the controls of either domain."""
+    pictures = audit.file.clean_references.pictures
+    null = open_corpus(audit.located(pictures), name="clean references") if pictures else None
+    controls = tuple(
+        ControlSet(
+            open_corpus(audit.located(one.source), name=one.name),
+            "in domain" if one.domain == "in-domain" else "out of domain",
+        )
+        for one in audit.file.controls
+    )
+    return null, controls
+
+
+def folder_name(name: str) -> str:
+    """A benchmark's name as a folder that it cannot leave."""
+    return re.sub(r"[^\w.-]+", "-", name).strip(".-") or "benchmark"
+
+
+def _recording(audit: Audit, case: Case, model: ModelEntry) -> Recording:
+    if model.local is None and model.endpoint is None:
+        return _recorded(audit, case, model)
+    wanted = model.record or (["scores", "answers"] if model.local else ["answers"])
+    variants: list[Variant] = []
+    shown: set[str] = set()
+    count = 0
+    if "answers" in wanted:
+        variants = (
+            parse_variants(model.variants)
+            if model.variants is not None
+            else [*default_variants(case.benchmark), *_for_detectors(audit, case)]
+        )
+        asked = {one.name for one in variants}
+        variants += [
+            Variant(name, source=str(twin.source))
+            for name, twin in case.twins.items()
+            if name not in asked
+        ]
+        made = expand(
+            case.benchmark, case.benchmark.examples[: audit.file.budget.items], variants,
+            twins=_twins(variants, case), seed=audit.file.seed,
+        )  # fmt: skip
+        shown = {question.variant for question in made.questions}
+        count = len(made.questions)
+    return Recording(
+        model, live=frozenset(wanted), moments=model.local is not None,
+        variants=tuple(dict.fromkeys(variants)), shown=frozenset(shown), questions=count,
+    )  # fmt: skip
+
+
+def _for_detectors(audit: Audit, case: Case) -> list[Variant]:
+    """Variants that a detector needs which the audit file asks for by name."""
+    needed = {
+        "option-order": "shuffle-1..3",
+        "choice-confusion": "confused-choices",
+        "multimodal-leakage": "no-image",
+        "slot-guess": "slot",
+    }
+    asked = [text for name, text in needed.items() if name in audit.file.detectors]
+    return [one for text in asked for one in parse_variants(text)]
+
+
+def _twins(variants: list[Variant], case: Case) -> Mapping[str, Benchmark]:
+    return {one.name: case.twins[one.name] for one in variants if one.name in case.twins}
+
+
+def _recorded(audit: Audit, case: Case, model: ModelEntry) -> Recording:
+    files: dict[str, Path | None] = {}
+    for kind in ("scores", "answers"):
+        given: Any = getattr(model, kind)
+        source = given.get(case.name) if isinstance(given, dict) else given
+        files[kind] = Path(audit.located(source)) if source else None
+    moments = False
+    if (scores := files["scores"]) is not None:
+        found = read_recorded(
+            scores, [one.id for one in case.benchmark], model=model.name,
+            allow_missing=model.allow_missing,
+        )  # fmt: skip
+        _named_there(scores, model.name, list(found.models))
+        moments = all(row["mu"] for row in found.rows if row["model"] == model.name)
+    shown: set[str] = set()
+    if (answers := files["answers"]) is not None:
+        told = read_answers(answers, case.benchmark, model=model.name, mapping=dict(model.map))
+        _named_there(answers, model.name, list(told))
+        shown = {question.variant for question, _ in told[model.name].pairs}
+    return Recording(model, scores, answers, moments=moments, shown=frozenset(shown))
+
+
+def _named_there(path: Path, name: str, models: list[str]) -> None:
+    if name not in models:
+        raise InputError(
+            f"{path} holds {', '.join(models)}, and the audit file calls this model '{name}': give it "
+            f"the name it has in the file"
+        )

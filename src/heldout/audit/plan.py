@@ -1,0 +1,196 @@
+"""What an audit will do and cost, worked out from its inputs alone: no picture is decoded, nobody asked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+from heldout.audit.audit_file import AuditFile, Budget
+from heldout.audit.cases import Case, Recording
+from heldout.audit.family import Test, family_of_tests, planned_claims
+from heldout.benchmark.example import Example
+from heldout.corpus import Corpus, CorpusItem
+from heldout.errors import InputError
+from heldout.model.self_check import SAMPLE
+
+COUNTED = 2_000  # corpus items looked at to say how many there are
+CHARACTERS_PER_TOKEN = 4
+PICTURE_TOKENS = 600  # what common vision-language models make of one picture
+READINGS = 3  # of order-neighbour: after its predecessor and after two others
+ABLATIONS = 4  # without picture, with another; without question, with another
+
+
+@dataclass(frozen=True)
+class Step:
+    """One stage on one cell. Costs are estimates, and upper bounds where something may be reused."""
+
+    benchmark: str
+    stage: str  # overlap, scores, answers, tests
+    on: str
+    items: int = 0
+    pictures: int = 0
+    requests: int = 0
+    forward_tokens: int = 0
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Plan:
+    steps: list[Step] = field(default_factory=list)
+    tests: list[Test] = field(default_factory=list)
+    claims: dict[str, list[str]] = field(default_factory=dict)  # by benchmark
+    nearness: int = 0  # most tests of nearness, corrected together by Holm
+    over: list[str] = field(default_factory=list)  # what the budget does not allow
+
+    @property
+    def family(self) -> int:
+        """How many claims about models are corrected together."""
+        return sum(len(one) for one in self.claims.values())
+
+    def total(self, what: str) -> int:
+        return sum(int(getattr(step, what)) for step in self.steps)
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "schema_version": 1,
+            "steps": [asdict(step) for step in self.steps],
+            "total": {
+                what: self.total(what) for what in ("pictures", "requests", "forward_tokens")
+            },
+            "family": {
+                "claims": self.claims,
+                "size": self.family,
+                "correction": "Holm within a claim, Benjamini-Yekutieli over all claims",
+                "nearness_tests": self.nearness,
+                "tests": [asdict(test) for test in self.tests],
+            },
+            "over_budget": self.over,
+        }
+
+
+def make_plan(cases: Sequence[Case], file: AuditFile) -> Plan:
+    tests = family_of_tests(cases, file)
+    claims = {case.name: planned_claims(tests, case.name) for case in cases}
+    steps = [step for case in cases for step in _steps(case, file, tests)]
+    encoders = {file.search.encoder, *file.search.second_encoders} if file.search.encoder else set()
+    # Each is tested twice: all pictures, and those without a proven copy.
+    nearness = 2 * len(encoders) * sum(len(case.corpora) for case in cases)
+    plan = Plan(steps, tests, claims, nearness)
+    return replace(plan, over=_over(plan, file.budget))
+
+
+def refuse_over_budget(plan: Plan) -> None:
+    if plan.over:
+        raise InputError(
+            f"nothing was run: {'; '.join(plan.over)}. Raise the budget, or audit less "
+            f"(budget.items, fewer variants, corpora or models)"
+        )
+
+
+def _over(plan: Plan, budget: Budget) -> list[str]:
+    return [
+        f"{plan.total(what):,} {what.replace('_', ' ')} are planned, and the budget allows {most:,}"
+        for what in ("pictures", "requests", "forward_tokens")
+        if (most := getattr(budget, what)) is not None and plan.total(what) > most
+    ]
+
+
+def _steps(case: Case, file: AuditFile, tests: Sequence[Test]) -> list[Step]:
+    made = []
+    for corpus in case.corpora:
+        count, told = corpus_size(corpus)
+        ways = ["bytes", "pixels", *([] if file.search.exact else ["hashes"])]
+        ways += [file.search.encoder] if file.search.encoder else []
+        ways += ["words"] if file.search.text else []
+        made.append(Step(
+            case.name, "overlap", corpus.name, len(case.benchmark),
+            len(case.benchmark.images) + count, note=f"{told}; by {', '.join(ways)}",
+        ))  # fmt: skip
+    for recording in case.recordings:
+        made += _recorded(case, recording) if not recording.live else _live(case, recording, file)
+    mine = [test for test in tests if test.benchmark == case.name]
+    if case.recordings:
+        testable = sum(not test.lacks for test in mine)
+        note = f"{testable} tests, up to {file.permutations:,} permutations each"
+        note = note if testable else "none: see below"
+        made.append(Step(case.name, "tests", "recorded tables", len(case.benchmark), note=note))
+    return made
+
+
+def _recorded(case: Case, recording: Recording) -> list[Step]:
+    files = {"scores": recording.scores, "answers": recording.answers}
+    return [
+        Step(case.name, kind, recording.name, len(case.benchmark), note=f"recorded: {path.name}")
+        for kind, path in files.items()
+        if path is not None
+    ]
+
+
+def _live(case: Case, recording: Recording, file: AuditFile) -> list[Step]:
+    examples = case.benchmark.examples[: file.budget.items]
+    words, pictures = _tokens(examples), PICTURE_TOKENS * len(_pictures(examples))
+    where = "endpoint" if recording.entry.endpoint else "local"
+    made = []
+    if "scores" in recording.live:
+        checks = min(SAMPLE, len(examples)) * ABLATIONS
+        requests, tokens, note = len(examples) + checks, words + pictures, [where]
+        per_item = (words + pictures) // max(len(examples), 1)
+        tokens += checks * per_item
+        if wants(file, "order-neighbour"):
+            requests += READINGS * len(examples)
+            tokens += READINGS * 2 * words
+            note.append("order-neighbour")
+        if wants(file, "order-joint") and file.budget.order_tokens:
+            tokens += file.budget.order_tokens
+            note.append("order-joint")
+        made.append(Step(
+            case.name, "scores", recording.name, len(examples), len(_pictures(examples)), requests,
+            tokens, ", ".join(note),
+        ))  # fmt: skip
+    if "answers" in recording.live:
+        share = recording.questions / max(len(examples), 1)
+        tokens = round(share * (words + PICTURE_TOKENS * len(examples)))
+        tokens += recording.questions * recording.entry.max_new_tokens
+        variants = ", ".join(one.name for one in recording.variants)
+        made.append(Step(
+            case.name, "answers", recording.name, len(examples), len(_pictures(examples)),
+            recording.questions, tokens, f"{where}; {variants}",
+        ))  # fmt: skip
+    return made
+
+
+def wants(file: AuditFile, detector: str) -> bool:
+    """Asked for by name, or nobody named any."""
+    return not file.detectors or detector in file.detectors
+
+
+def corpus_size(corpus: Corpus) -> tuple[int, str]:
+    """Pictures of a corpus: counted where it is small, else estimated from its first shards."""
+    pictures = items = read = 0
+    for shard in corpus.shards():
+        if items >= COUNTED:
+            break
+        for item in corpus.read(shard):
+            items += 1
+            pictures += isinstance(item, CorpusItem) and item.image is not None
+        read += 1
+    else:
+        return pictures, f"{pictures:,} pictures in {items:,} items"
+    shards = corpus.count_shards()
+    if shards is None:
+        return pictures, f"more than {pictures:,} pictures"
+    about = round(pictures * shards / max(read, 1))
+    return about, f"about {about:,} pictures ({read} of {shards:,} shards counted)"
+
+
+def _tokens(examples: Sequence[Example]) -> int:
+    texts = (
+        len(one.question or "") + len(one.answer or "") + sum(map(len, one.options))
+        for one in examples
+    )
+    return sum(texts) // CHARACTERS_PER_TOKEN
+
+
+def _pictures(examples: Sequence[Example]) -> set[Any]:
+    return {ref for one in examples for ref in one.images}

@@ -1,0 +1,223 @@
+"""audit.yaml → AuditFile. Every mistake is named with its line and the nearest right word."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+from rapidfuzz import process
+
+from heldout.audit.audit_file import (
+    AuditFile,
+    BenchmarkEntry,
+    Budget,
+    CleanReferences,
+    ControlEntry,
+    CorpusEntry,
+    EndpointEntry,
+    Keys,
+    ModelEntry,
+    Search,
+)
+from heldout.audit.gates import parse_gate
+from heldout.audit.yaml_lines import Place, read_yaml
+from heldout.detect import detectors
+from heldout.errors import InputError
+from heldout.model.asking import parse_variants
+
+# Which mapping stands where, so that a wrong key is compared with the right ones.
+_SCHEMA: dict[tuple[str, ...], type[Keys]] = {
+    (): AuditFile,
+    ("benchmarks",): BenchmarkEntry,
+    ("corpora",): CorpusEntry,
+    ("models",): ModelEntry,
+    ("models", "endpoint"): EndpointEntry,
+    ("clean_references",): CleanReferences,
+    ("controls",): ControlEntry,
+    ("search",): Search,
+    ("budget",): Budget,
+}
+_CLOSE = 60.0  # how alike two words must be (of 100) to be worth proposing
+
+
+@dataclass(frozen=True)
+class Audit:
+    """An audit file and where it stands: paths in it are relative to its folder."""
+
+    path: Path
+    file: AuditFile
+
+    @property
+    def output(self) -> Path:
+        return self.path.parent / self.file.output
+
+    def located(self, source: str) -> str:
+        """A path as the file means it; names of presets and of the hub stay as they are."""
+        location, hash_sign, selection = source.partition("#")
+        there = self.path.parent / location
+        written_as_path = location.startswith((".", "/")) or Path(location).suffix
+        if there.exists() or (written_as_path and not Path(location).is_absolute()):
+            return f"{there}{hash_sign}{selection}"
+        return source
+
+
+def read_audit(path: Path) -> Audit:
+    if path.is_dir():
+        path = path / "audit.yaml"
+    data, lines = read_yaml(path)
+    if not isinstance(data, dict):
+        raise InputError(f"{path}: expected keys like 'benchmarks:'; `heldout audit --init` shows")
+    try:
+        file = AuditFile.model_validate(data)
+    except ValidationError as error:
+        problems = [_told(one, lines) for one in error.errors()]
+        raise InputError(_listed(path, sorted(problems))) from None
+    problems = sorted(_Names(file, lines).problems())
+    if problems:
+        raise InputError(_listed(path, problems))
+    return Audit(path, file)
+
+
+Problem = tuple[int, str]
+
+
+def _listed(path: Path, problems: Sequence[Problem]) -> str:
+    told = [f"{path}, line {line}: {sentence}" for line, sentence in problems]
+    return "\n".join(told)
+
+
+def _told(error: Mapping[str, Any], lines: Mapping[Place, int]) -> Problem:
+    place: Place = tuple(error["loc"])
+    known = place
+    while known and known not in lines:  # what pydantic calls a choice of types is no key
+        known = known[:-1]
+    words = tuple(part for part in known if isinstance(part, str))
+    line = lines.get(known, 1)
+    if error["type"] == "extra_forbidden":
+        keys = list(_SCHEMA[words[:-1]].model_fields)
+        return line, f"there is no key '{words[-1]}' here; {_nearest(words[-1], keys)}"
+    if error["type"] == "missing":
+        wanted = place[-1]
+        here = lines.get(place[:-1], 1)
+        return here, f"{_named(place[:-1])} needs the key '{wanted}'"
+    told = error["msg"].removeprefix("Value error, ")
+    told = told[0].lower() + told[1:]
+    given = error["input"]
+    shown = f"; got {given!r:.60}" if not isinstance(given, dict | list) else ""
+    hint = ""
+    if error["type"] == "string_type" and not isinstance(given, dict | list):
+        hint = " (a text that YAML takes for something else: write it in quotes)"
+    return line, f"{_named(known)}: {told}{shown}{hint}"
+
+
+def _named(place: Place) -> str:
+    if not place:
+        return "the file"
+    told = ""
+    for part in place:
+        told += f"[{part + 1}]" if isinstance(part, int) else f".{part}" if told else part
+    return told
+
+
+def _nearest(word: str, known: Sequence[str]) -> str:
+    close = process.extractOne(word.lower(), known, score_cutoff=_CLOSE)
+    listed = f"there are {', '.join(known)}" if known else "there are none"
+    return f"did you mean '{close[0]}'? ({listed})" if close else listed
+
+
+class _Names:
+    """References by name: every one must name something the file has."""
+
+    def __init__(self, file: AuditFile, lines: Mapping[Place, int]) -> None:
+        self.file, self.lines = file, lines
+
+    def problems(self) -> Iterator[Problem]:
+        file = self.file
+        benchmarks = [one.name for one in file.benchmarks]
+        models = [one.name for one in file.models]
+        corpora = [one.name for one in file.corpora]
+        for key, names in (
+            ("benchmarks", benchmarks), ("models", models), ("corpora", corpora),
+            ("controls", [one.name for one in file.controls]),
+        ):  # fmt: skip
+            for place, name in enumerate(names):
+                if name in names[:place]:
+                    yield self._at((key, place, "name"), f"two {key} are called '{name}'")
+        for place, entry in enumerate(file.benchmarks):
+            for index, name in enumerate(entry.against or ()):
+                yield from self._known(("benchmarks", place, "against", index), name, corpora)
+            for name in entry.twins:
+                if name != "twin" and not name.startswith("twin-"):
+                    told = f"twins are called twin or twin-NAME, not '{name}'"
+                    yield self._at(("benchmarks", place, "twins", name), told)
+        for place, model in enumerate(file.models):
+            yield from self._access(place, model, benchmarks)
+            if model.base is not None:
+                yield from self._known(("models", place, "base"), model.base, models)
+        for place, name in enumerate(file.baselines):
+            yield from self._known(("baselines", place), name, models)
+        if file.clean_references.model is not None:
+            here = ("clean_references", "model")
+            yield from self._known(here, file.clean_references.model, models)
+        for place, name in enumerate(file.detectors):
+            yield from self._known(("detectors", place), name, list(detectors()))
+        for place, text in enumerate(file.fail_on):
+            try:
+                parse_gate(text)
+            except InputError as error:
+                yield self._at(("fail_on", place), str(error))
+        if not file.corpora and not file.models:
+            yield 1, "there is nothing to compare the benchmarks with: add corpora, models or both"
+        if file.controls and file.search.encoder is None:
+            told = "controls calibrate a near search: give search.encoder, for example pixels"
+            yield self._at(("controls",), told)
+        if file.search.exact and file.search.encoder is not None:
+            told = "exact looks for nothing an encoder finds: leave out one of the two"
+            yield self._at(("search", "exact"), told)
+        if file.search.text_encoder is not None and not file.search.text:
+            yield self._at(("search", "text_encoder"), "it is of a text search: set text to true")
+
+    def _access(self, place: int, model: ModelEntry, benchmarks: list[str]) -> Iterator[Problem]:
+        here: Place = ("models", place)
+        recorded = [kind for kind in ("scores", "answers") if getattr(model, kind) is not None]
+        ways = [*(["local"] if model.local else []), *(["endpoint"] if model.endpoint else [])]
+        ways += ["recorded files"] if recorded else []
+        if len(ways) != 1:
+            told = f"it has {' and '.join(ways)}" if ways else "it has none"
+            yield self._at(
+                here,
+                f"the model '{model.name}' needs one of local, endpoint, or recorded scores and "
+                f"answers; {told}",
+            )
+        if recorded and (model.record or model.variants):
+            told = "recorded files hold what they hold: they have no record and no variants"
+            yield self._at(here, f"the model '{model.name}': {told}")
+        yield from self._variants(place, model)
+        for kind in recorded:
+            files = getattr(model, kind)
+            if isinstance(files, str) and len(benchmarks) > 1:
+                told = f"{kind}: with several benchmarks give one file for each, by its name: "
+                yield self._at((*here, kind), f"{told}{benchmarks[0]}: FILE")
+            for name in files if isinstance(files, dict) else ():
+                yield from self._known((*here, kind, name), name, benchmarks)
+
+    def _variants(self, place: int, model: ModelEntry) -> Iterator[Problem]:
+        here = ("models", place, "variants")
+        try:
+            asked = parse_variants(model.variants) if model.variants is not None else []
+        except InputError as error:
+            yield self._at(here, str(error).removeprefix("--variants: "))
+            return
+        if any(one.name.startswith("twin") for one in asked):
+            told = "twins belong to a benchmark: name them under its key twins, and every model is asked"
+            yield self._at(here, told)
+
+    def _known(self, place: Place, name: str, known: Sequence[str]) -> Iterator[Problem]:
+        if name not in known:
+            yield self._at(place, f"there is no '{name}'; {_nearest(name, known)}")
+
+    def _at(self, place: Place, sentence: str) -> Problem:
+        return self.lines.get(place, self.lines.get(place[:1], 1)), sentence

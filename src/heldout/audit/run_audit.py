@@ -1,0 +1,291 @@
+"""A whole audit, stage by stage: what is finished stays finished, what is killed goes on."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from heldout.audit.access import forget_loaded
+from heldout.audit.cases import Case, open_cases, open_controls
+from heldout.audit.journey import audit_overlap, conclude
+from heldout.audit.ledger import Ledger, file_digest, fingerprint
+from heldout.audit.nearness_family import share_nearness
+from heldout.audit.plan import Plan, make_plan, refuse_over_budget
+from heldout.audit.read_audit import Audit
+from heldout.audit.recording import inputs_of, record
+from heldout.corpus import corpus_fingerprint
+from heldout.detect import ScoreTables, Settings, detectors
+from heldout.engine import Engine, open_engine
+from heldout.errors import require
+from heldout.overlap import NearSearch
+from heldout.overlap.calibration.measure import CalibrationPlan
+from heldout.overlap.text import TextSearch
+from heldout.overlap.verify import can_register
+from heldout.store import Run, write_atomic, write_json
+from heldout.store.lock import exclusive
+from heldout.verdict import Looked, judge, look, save_examination
+from heldout.verdict.corrected import correct_scores
+from heldout.verdict.ladder import actions
+from heldout.verdict.overall import Overall, benchmark_verdict, overall_verdict
+
+Tell = Callable[[str], None]
+_TABLES = ("items", "matches", "scores", "answers", "order_joint", "order_neighbour")
+
+
+@dataclass
+class Audited:
+    """What became of an audit. ``made`` and ``kept`` name stages that ran now, or had run before."""
+
+    plan: Plan
+    overall: Overall
+    runs: dict[str, Path]
+    verdict: Path
+    made: list[str] = field(default_factory=list)
+    kept: list[str] = field(default_factory=list)
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            **self.overall.as_json(),
+            "runs": {name: str(path) for name, path in self.runs.items()},
+            "stages": {"made": self.made, "kept": self.kept},
+        }
+
+
+def run_audit(audit: Audit, *, tell: Tell = lambda _: None, quiet: bool = False) -> Audited:
+    cases = open_cases(audit)
+    plan = make_plan(cases, audit.file)
+    refuse_over_budget(plan)
+    audit.output.mkdir(parents=True, exist_ok=True)
+    busy = f"{audit.output} is being written by another audit; wait for it"
+    with exclusive(audit.output / ".audit.lock", busy=busy):
+        return _Journey(audit, cases, plan, tell, quiet).run()
+
+
+class _Journey:
+    def __init__(
+        self, audit: Audit, cases: list[Case], plan: Plan, tell: Tell, quiet: bool
+    ) -> None:
+        self.audit, self.file, self.cases = audit, audit.file, cases
+        self.plan, self.tell, self.quiet = plan, tell, quiet
+        self.ledger = Ledger(audit.output)
+        self.made: list[str] = []
+        self.kept: list[str] = []
+        self.looked: dict[str, Looked] = {}
+        per_case = [
+            bool(case.corpora) + sum(one.scored + one.answered for one in case.recordings)
+            + (2 if case.recordings else 0) + 1
+            for case in cases
+        ]  # fmt: skip
+        self.total = sum(per_case)
+
+    def run(self) -> Audited:
+        runs = {}
+        for case in self.cases:
+            runs[case.name] = Run.create(case.folder, seed=self.file.seed)
+            shutil.copyfile(self.audit.path, case.folder / "audit.yaml")
+        with open_engine(self.file.search.engine, self.file.search.workers) as engine:
+            for case in self.cases:
+                if case.corpora:
+                    self._overlap(case, runs[case.name], engine)
+        share_nearness(runs)
+        # One model after the other: a loaded one serves all benchmarks before the next is loaded.
+        for model in self.file.models:
+            for case in self.cases:
+                for one in case.recordings:
+                    if one.name != model.name:
+                        continue
+                    for kind, wanted in (("scores", one.scored), ("answers", one.answered)):
+                        if wanted:
+                            self._record(case, runs[case.name], one, kind)
+        forget_loaded()
+        tested = {
+            case.name: self._test(case, runs[case.name]) for case in self.cases if case.recordings
+        }
+        verdicts = []
+        for case in self.cases:
+            run = runs[case.name]
+            if case.recordings:
+                self._judge(case, run, tested)
+            self._conclude(case, run)
+            tried = [one.name for one in case.recordings if one.name not in self.file.baselines]
+            corrected = run.read_json("corrected.json")
+            verdicts.append(benchmark_verdict(run, case.name, corrected, tried))
+        overall = overall_verdict(verdicts, self.plan.as_json()["family"])
+        target = self.audit.output / "verdict.json"
+        write_json(self.audit.output / "plan.json", self.plan.as_json())
+        write_json(target, overall.as_json())
+        return Audited(
+            self.plan, overall, {name: run.path for name, run in runs.items()}, target,
+            self.made, self.kept,
+        )  # fmt: skip
+
+    def _stage(
+        self, key: str, inputs: dict[str, Any], outputs: list[Path], work: Callable[[], Any]
+    ) -> Any:
+        """Do ``work`` unless it was done on the same inputs; work that may still succeed is not done."""
+        mark = fingerprint(inputs)
+        number = len(self.made) + len(self.kept) + 1
+        known = self.ledger.finished(key, mark, outputs)
+        if known is not None:
+            self.kept.append(key)
+            self.tell(f"[{number}/{self.total}] {key}: finished before")
+            return known
+        self.tell(f"[{number}/{self.total}] {key}")
+        result = work()
+        self.made.append(key)
+        if not (isinstance(result, dict) and result.get("again")):
+            self.ledger.finish(key, mark, result)
+        return result
+
+    def _overlap(self, case: Case, run: Run, engine: Engine) -> None:
+        search = self.file.search
+        null, controls = open_controls(self.audit)
+        inputs = {
+            "benchmark": case.benchmark.fingerprint,
+            "corpora": [(one.name, corpus_fingerprint(one)) for one in case.corpora],
+            "search": search.model_dump(mode="json", exclude={"engine", "workers"}),
+            "null": corpus_fingerprint(null) if null is not None else "",
+            "controls": [
+                (one.corpus.name, one.domain, corpus_fingerprint(one.corpus)) for one in controls
+            ],
+            "seed": self.file.seed,
+            "registration": can_register(),
+        }
+
+        def work() -> dict[str, Any]:
+            near = None
+            if search.encoder is not None:
+                require("cv2", "vision", "telling copies from look-alikes")
+                shared = Path(self.audit.located(search.embeddings)) if search.embeddings else None
+                near = NearSearch(search.encoder, search.nearest, shared)
+            plan = CalibrationPlan(
+                alpha=search.alpha, null=null, controls=controls,
+                encoders=tuple(one for one in search.second_encoders if one != search.encoder),
+            )  # fmt: skip
+            text = TextSearch(encoder=search.text_encoder) if search.text else None
+            audit_overlap(
+                case.benchmark, case.corpora, run, engine, near=near, calibration=plan,
+                hashes=not search.exact, text=text, quiet=self.quiet,
+            )  # fmt: skip
+            scanned = run.manifest()["stages"].values()
+            again = any(one["failed"] or one["counts"].get("missing") for one in scanned)
+            return {"corpora": [one["corpus"] for one in scanned], "again": again}
+
+        self._stage(f"{case.name}/overlap", inputs, [run.table_path("matches")], work)
+
+    def _record(self, case: Case, run: Run, recording: Any, kind: str) -> None:
+        inputs = inputs_of(self.audit, case, recording, kind)
+        self._stage(
+            f"{case.name}/{kind}/{recording.name}", inputs, [run.table_path(kind)],
+            lambda: record(self.audit, case, recording, kind, run, quiet=self.quiet),
+        )  # fmt: skip
+
+    def _test(self, case: Case, run: Run) -> dict[str, float]:
+        """Every detector that was planned; returns one p per claim."""
+
+        def work() -> dict[str, float]:
+            self.looked[case.name] = self._look(case, run)
+            return self.looked[case.name].p_values
+
+        found: dict[str, float] = self._stage(
+            f"{case.name}/tests", self._tested_on(case, run), [], work
+        )
+        return found
+
+    def _tested_on(self, case: Case, run: Run) -> dict[str, Any]:
+        return {
+            "tables": {name: file_digest(run.table_path(name)) for name in _TABLES},
+            "models": [one.name for one in case.recordings],
+            "checks": {
+                name: one.get("self_checks") for name, one in run.manifest().get("models", {}).items()
+            },
+            "settings": str(self._settings(case)),
+            "detectors": self._detectors(case),
+        }  # fmt: skip
+
+    def _look(self, case: Case, run: Run) -> Looked:
+        wanted = pl.col("model").is_in([one.name for one in case.recordings])
+        tables = ScoreTables.load(run)
+
+        def mine(frame: pl.DataFrame | None) -> pl.DataFrame | None:
+            return frame if frame is None else frame.filter(wanted)
+
+        # A model the audit file no longer names stays in the folder, and out of the family.
+        tables = dataclasses.replace(
+            tables, scores=tables.scores.filter(wanted), answers=mine(tables.answers),
+            order_joint=mine(tables.order_joint), order_neighbour=mine(tables.order_neighbour),
+        )  # fmt: skip
+        return look(tables, self._detectors(case), self._settings(case))
+
+    def _detectors(self, case: Case) -> list[str]:
+        has = {
+            "scores": any(one.scored for one in case.recordings),
+            "answers": any(one.answered for one in case.recordings),
+        }
+        return [name for name in self.file.detectors if has[detectors()[name].needs]]
+
+    def _settings(self, case: Case) -> Settings:
+        file, recorded = self.file, {one.name: one for one in case.recordings}
+        clean = file.clean_references
+        return Settings(
+            seed=file.seed, permutations=file.permutations, strata=tuple(file.strata),
+            baselines=tuple(name for name in file.baselines if name in recorded),
+            reference=clean.model if clean.model in recorded else None,
+            unseen=next(iter(clean.items.items()), None), category=file.category,
+            bases=tuple(
+                (name, one.entry.base) for name, one in recorded.items()
+                if one.answered and one.entry.base in recorded
+            ),
+            degrees=tuple(
+                (name, one.entry.degree) for name, one in recorded.items()
+                if one.answered and one.entry.degree is not None
+            ),
+        )  # fmt: skip
+
+    def _judge(self, case: Case, run: Run, tested: dict[str, dict[str, float]]) -> None:
+        """Claims, corrected over all that was planned: other benchmarks', and what failed as p = 1."""
+        others = [p for name, found in tested.items() if name != case.name for p in found.values()]
+        untested = sum(
+            claim not in tested.get(name, {})
+            for name, claims in self.plan.claims.items()
+            for claim in claims
+        )
+        family = [*others, *[1.0] * untested]
+
+        def work() -> list[str]:
+            looked = self.looked.get(case.name) or self._look(case, run)
+            made = judge(looked, family)
+            save_examination(run, made)
+            return [claim.id for claim in made.claims]
+
+        inputs = {**self._tested_on(case, run), "family": sorted(family)}
+        self._stage(f"{case.name}/claims", inputs, [run.path / "detections.json"], work)
+
+    def _conclude(self, case: Case, run: Run) -> None:
+        """Corrected scores and the page: cheap, and of what the tables and claims say now."""
+        names = [one.name for one in case.recordings]
+        inputs = {
+            "tables": {name: file_digest(run.table_path(name)) for name in _TABLES},
+            "claims": file_digest(run.path / "detections.json"),
+            "nearness": run.manifest().get("audit", {}),
+            "models": names,
+        }
+
+        def work() -> dict[str, Any]:
+            with run.writing():
+                corrected = correct_scores(run, names, seed=self.file.seed)
+                run.write_json("corrected.json", corrected.as_json())
+                rows = "".join(json.dumps(row) + "\n" for row in actions(run))
+                write_atomic(run.path / "actions.jsonl", rows)
+                conclude(run)
+            return {"models": [one.model for one in corrected.models]}
+
+        outputs = [run.path / "corrected.json", run.path / "report.html", run.path / "claims.json"]
+        self._stage(f"{case.name}/report", inputs, outputs, work)

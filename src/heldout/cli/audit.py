@@ -1,0 +1,93 @@
+"""heldout audit: one file in, one verdict out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from heldout.audit.cases import open_cases
+from heldout.audit.gates import parse_gate, shut
+from heldout.audit.init_file import write_init
+from heldout.audit.plan import make_plan
+from heldout.audit.read_audit import read_audit
+from heldout.audit.run_audit import run_audit
+from heldout.cli.audit_show import show_plan, show_verdict
+from heldout.cli.options import Json
+from heldout.cli.show import complain, console, plain, print_json
+from heldout.errors import InputError
+from heldout.verdict import required, rules
+
+EXAMPLE = "Example: heldout audit audit.yaml --plan"
+
+
+def audit_command(
+    file: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="AUDIT.yaml", help="What is audited against what; with --init a folder of data."
+        ),
+    ] = None,
+    plan: Annotated[
+        bool, typer.Option("--plan", help="Say what will run, at which cost; run nothing.")
+    ] = False,
+    init: Annotated[
+        bool, typer.Option("--init", help="Write an audit.yaml from the data found in the folder.")
+    ] = False,
+    fail_on: Annotated[
+        list[str],
+        typer.Option(
+            "--fail-on",
+            metavar="GATE",
+            help="Exit with 1 on: survives, leak-rate>0.01; repeatable.",
+        ),
+    ] = [],  # noqa: B006 - typer copies defaults
+    table: Annotated[
+        bool, typer.Option("--rules", help="Print the verdict's table of rules, and stop.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Audit benchmarks against corpora and models: evidence, controls, claims, one verdict.
+
+    A killed audit goes on where it was when the same command is given again, and what is finished is
+    not done again unless its inputs change.
+    """
+    if table:
+        typer.echo(f"{rules.as_markdown()}\n\n{required.as_markdown()}")
+        return
+    if init:
+        made = write_init(file if file is not None else Path())
+        if as_json:
+            print_json({"file": str(made)})
+        else:
+            console().print(f"wrote {plain(str(made))}: read it, then `heldout audit {made} --plan`",
+                            soft_wrap=True, markup=False)  # fmt: skip
+        return
+    if file is None:
+        raise InputError("give an audit file, or --init to write one from the data in this folder")
+    gates = [parse_gate(text) for text in fail_on]
+    audit = read_audit(file)
+    gates = gates or [parse_gate(text) for text in audit.file.fail_on]
+    if plan:
+        made_plan = make_plan(open_cases(audit), audit.file)
+        if as_json:
+            print_json({"audit": str(audit.path), **made_plan.as_json()})
+        else:
+            show_plan(made_plan, audit)
+        return
+
+    def tell(line: str) -> None:
+        if not as_json:
+            typer.echo(plain(line), err=True)
+
+    done = run_audit(audit, tell=tell, quiet=as_json)
+    fired = shut(done.overall, gates)
+    if as_json:
+        print_json({**done.as_json(), "gates": fired})
+    else:
+        show_verdict(done)
+    for reason in fired:
+        complain(reason)
+    if fired:
+        raise typer.Exit(1)

@@ -1,0 +1,222 @@
+"""How `heldout audit` shows a plan and a verdict in a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich.table import Table
+from rich.text import Text
+
+from heldout.audit.plan import Plan
+from heldout.audit.read_audit import Audit
+from heldout.audit.run_audit import Audited
+from heldout.cli.show import COLOURS, console, plain
+from heldout.errors import counted
+from heldout.verdict.overall import CellVerdict, is_leak
+
+
+def show_plan(plan: Plan, audit: Audit) -> None:
+    out = console()
+    out.print(Text(plain(f"{audit.path} → {audit.output}"), "bold"), soft_wrap=True)
+    table = _table("benchmark", "stage", "on", "items", "pictures", "requests", "tokens", "how")
+    for step in plan.steps:
+        table.add_row(
+            plain(step.benchmark), step.stage, plain(step.on), _count(step.items),
+            _count(step.pictures), _count(step.requests), _about(step.forward_tokens),
+            Text(plain(step.note), "dim"),
+        )  # fmt: skip
+    out.print(table)
+    out.print(
+        f"in all: {plan.total('pictures'):,} pictures to read, {plan.total('requests'):,} requests, "
+        f"{_about(plan.total('forward_tokens')) or '0'} tokens (estimates)"
+    )
+    if plan.tests:
+        _show_family(plan)
+    if plan.nearness:
+        out.print(f"nearness: up to {plan.nearness:,} tests, corrected together by Holm")
+    for sentence in plan.over:
+        out.print(Text(f"over budget: {sentence}", "bold red"))
+
+
+def _show_family(plan: Plan) -> None:
+    out = console()
+    tests = [test for test in plan.tests if not test.lacks]
+    out.print(
+        f"\n[bold]the family[/]: {counted(len(tests), 'test', 'tests')} in "
+        f"{counted(plan.family, 'claim', 'claims')}, fixed now; Holm within a claim, "
+        f"Benjamini–Yekutieli over all {plan.family:,}"
+    )
+    table = _table("benchmark", "claim", "tests")
+    for benchmark, claims in plan.claims.items():
+        for claim in claims:
+            mine = [t.detector for t in tests if (t.benchmark, t.claim) == (benchmark, claim)]
+            table.add_row(plain(benchmark), plain(claim), ", ".join(mine))
+    out.print(table)
+    lacking: dict[str, list[str]] = {}
+    for test in plan.tests:
+        if test.lacks:
+            lacking.setdefault(test.lacks, []).append(test.detector)
+    for reason, names in lacking.items():
+        told = f"not testable: {', '.join(dict.fromkeys(names))}: {reason}"
+        out.print(Text(told, "dim"), soft_wrap=True)
+
+
+def show_verdict(done: Audited) -> None:
+    out = console()
+    _show_grid(done)
+    for cell in done.overall.cells:
+        tested = [claim for claim in cell.claims if claim.status != "not testable"]
+        if not tested and cell.pair:
+            continue
+        out.print(Text(plain(f"\n{cell.cell.benchmark} × {cell.on}"), "bold"))
+        table = _bare()
+        for claim in tested:
+            text = Text(plain(claim.sentence))
+            text.append(f"\n{plain(claim.why)}. [{claim.rule}]", style="dim")
+            word = claim.status if is_leak(claim) else f"{claim.status} (nearness)"
+            table.add_row(Text(word, COLOURS.get(claim.status, "dim")), text)
+        for names, why in _untested(cell).items():
+            told = f"{names}: {why}" if names else why
+            table.add_row(Text("not testable", "dim"), Text(plain(told), "dim"))
+        out.print(table)
+    _show_scores(done)
+    if done.overall.recommendations:
+        out.print(Text("\nwhat to do", "bold"))
+        table = _bare()
+        for advice in done.overall.recommendations:
+            table.add_row("→", Text(plain(advice["sentence"])))
+        out.print(table)
+    out.print(f"\nverdict: {plain(str(done.verdict))}", soft_wrap=True, markup=False)
+    for name, path in done.runs.items():
+        told = plain(f"report of {name}: {path / 'report.html'}")
+        out.print(told, soft_wrap=True, markup=False)
+
+
+def _untested(cell: CellVerdict) -> dict[str, str]:
+    """Families of tests that could not be made, together where the reason is the same."""
+    if not cell.claims:
+        return {"": "what was recorded of it allows no test (see --plan)"}
+    reasons: dict[str, list[str]] = {}
+    for claim in cell.claims:
+        if claim.status == "not testable":
+            reasons.setdefault(claim.why, []).append(claim.id.partition("/")[0])
+    return {", ".join(names): why for why, names in reasons.items()}
+
+
+def _show_grid(done: Audited) -> None:
+    """Corpora and models down, benchmarks across: there are more of the former."""
+    single = [cell for cell in done.overall.cells if not cell.pair]
+    cells = sorted(single, key=lambda cell: cell.cell.corpus is None)
+    names = [one.benchmark for one in done.overall.benchmarks]
+    table = _table("", *map(plain, names))
+    for row in dict.fromkeys(_row(cell) for cell in cells):
+        mine = {cell.cell.benchmark: cell for cell in cells if _row(cell) == row}
+        table.add_row(Text(row, "bold"), *(_word(mine.get(name)) for name in names))
+    console().print(table)
+
+
+def _row(cell: CellVerdict) -> str:
+    return plain(f"{'corpus' if cell.cell.corpus is not None else 'model'} {cell.on}")
+
+
+def _word(cell: CellVerdict | None) -> Text:
+    if cell is None:
+        return Text("–", "dim")
+    told = Text(cell.status, COLOURS.get(cell.status, "dim"))
+    if cell.leak is not None and cell.leak.leaked:
+        low, high = cell.leak.interval.low, cell.leak.interval.high
+        told.append(f"\n{cell.leak.value:.1%} of items [{low:.1%}, {high:.1%}]", "dim")
+    for evidence, count in list(cell.evidence.items())[:2]:
+        told.append(f"\n{count:,} {evidence}", "dim")
+    for claim in cell.claims:
+        if not is_leak(claim) and claim.status in ("survives", "qualified"):
+            told.append(f"\nnearness {claim.status}", "dim")
+    return told
+
+
+def _show_scores(done: Audited) -> None:
+    """One table per benchmark and measure; subsets only where something leaked."""
+    out = console()
+    for one in done.overall.benchmarks:
+        rankings = {ranking["measure"]: ranking for ranking in one.corrected["rankings"]}
+        for measure in dict.fromkeys(model["metric"] for model in one.corrected["models"]):
+            models = [model for model in one.corrected["models"] if model["metric"] == measure]
+            leaked = any(_by_subset(model)["leaked"]["items"] for model in models)
+            told = "with and without proven leaks" if leaked else "(no proven leak to take out)"
+            out.print(Text(plain(f"\n{one.benchmark}: {measure} {told}"), "bold"))
+            out.print(_scores(models, measure, rankings.get(measure), leaked))
+            if measure in rankings and leaked:
+                tau = rankings[measure]["tau_b"]
+                shown = "none" if tau is None else f"{tau:.2f}"
+                out.print(Text(f"Kendall's τ-b of full and clean ranking: {shown}", "dim"))
+
+
+def _scores(
+    models: Sequence[Mapping[str, Any]],
+    measure: str,
+    ranking: Mapping[str, Any] | None,
+    leaked: bool,
+) -> Table:
+    subsets = {"original": "all items"}
+    if leaked:
+        subsets |= {"non-leaked": "clean", "leaked": "leaked", "random": "random, as many"}
+    ranks = {"full": "rank", "clean": "clean rank"} if leaked else {"full": "rank"}
+    ranks = ranks if ranking else {}
+    table = _table("model", *subsets.values(), *ranks.values())
+    for model in models:
+        lines = _by_subset(model)
+        cells = [_line(lines[subset], measure) for subset in subsets]
+        mine = ranking["ranks"][model["model"]] if ranking else {}
+        table.add_row(plain(model["model"]), *cells, *(_rank(mine.get(one)) for one in ranks))
+    return table
+
+
+def _by_subset(model: Mapping[str, Any]) -> dict[str, Any]:
+    return {line["subset"]: line for line in model["lines"]}
+
+
+def _line(line: Mapping[str, Any], measure: str) -> str:
+    if line["value"] is None:
+        return "none"
+    if line["sd"] is not None:
+        return f"{_number(line['value'], measure)} ± {_number(line['sd'], measure)}"
+    told = _number(line["value"], measure)
+    if line["interval"]:
+        low, high = (_number(line["interval"][end], measure) for end in ("low", "high"))
+        told += f" [{low}, {high}]"
+    return f"{told} of {line['items']:,}"
+
+
+def _rank(rank: Mapping[str, int] | None) -> str:
+    return "none" if rank is None else f"{rank['rank']} [{rank['low']}, {rank['high']}]"
+
+
+def _number(value: float, measure: str) -> str:
+    return f"{100 * value:.1f}" if measure == "accuracy" else f"{value:.3f}"
+
+
+def _table(*columns: str) -> Table:
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
+    for name in columns:
+        numeric = name in ("items", "pictures", "requests", "tokens")
+        table.add_column(name, justify="right" if numeric else "left")
+    return table
+
+
+def _bare() -> Table:
+    table = Table(box=None, padding=(0, 2, 0, 0), show_header=False, pad_edge=False)
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    return table
+
+
+def _count(number: int) -> str:
+    return f"{number:,}" if number else ""
+
+
+def _about(tokens: int) -> str:
+    for size, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if tokens >= size:
+            return f"~{tokens / size:.1f} {unit}"
+    return f"~{tokens}" if tokens else ""

@@ -1,0 +1,156 @@
+"""Corrected scores: what models score on all items, on those that did not leak, and how they rank there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from heldout.detect.impact import Impact, adjust_impacts, measure_impact
+from heldout.detect.impact.subsets import Block
+from heldout.stats.ranks import Rank, kendall_tau_b, rank_intervals
+from heldout.store import Run
+from heldout.verdict.ladder import PROVEN, Rung, standings
+
+ACCURACY, LIKELIHOOD = "accuracy", "log-likelihood"
+LEAKED = "proven"
+FULL, CLEAN = "full", "clean"
+Mask = NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """Models by one measure, on items that all of them have. ``tau_b`` compares full with clean."""
+
+    measure: str
+    items: int
+    clean_items: int
+    ranks: dict[str, dict[str, Rank]]  # by model: full, clean
+    tau_b: float | None
+
+    def as_json(self) -> dict[str, Any]:
+        ranks = {
+            model: {subset: rank._asdict() for subset, rank in one.items()}
+            for model, one in self.ranks.items()
+        }
+        return {**vars(self), "ranks": ranks}
+
+
+@dataclass
+class Corrected:
+    models: list[Impact] = field(default_factory=list)
+    rankings: list[Ranking] = field(default_factory=list)
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "schema_version": 1,
+            "models": [one.as_json() for one in self.models],
+            "rankings": [one.as_json() for one in self.rankings],
+        }
+
+
+def correct_scores(run: Run, models: Sequence[str], *, seed: int = 0) -> Corrected:
+    """Full, clean, leaked and size-matched random subsets for every model with answers or scores.
+
+    Leaked: proven in any corpus of the run. Clean: neither proven nor undecided; what is undecided is
+    in the full score alone. An item whose picture could not be compared is in none.
+    """
+    items = _frame(run, "items")
+    proven, open_ = _leaks(run)
+    known = [
+        (row["benchmark_id"], row["cluster"])
+        for row in items.iter_rows(named=True)
+        if "" not in row["image_digests"] or row["benchmark_id"] in proven
+    ]
+    made = Corrected()
+    for measure, by_model in _measures(run, models).items():
+        for model, values in by_model.items():
+            chosen = [(one, cluster) for one, cluster in known if one in values]
+            if not chosen:
+                continue
+            ids, clusters = [one for one, _ in chosen], [cluster for _, cluster in chosen]
+            column = np.array([values[one] for one in ids])
+            block = _block(ids, proven, open_)
+            made.models.append(
+                measure_impact(model, measure, {measure: column}, clusters, [block], seed=seed)
+            )
+        made.rankings += _ranking(measure, by_model, known, proven, open_)
+    adjust_impacts(made.models)
+    return made
+
+
+def _block(ids: Sequence[str], proven: frozenset[str], open_: frozenset[str]) -> Block:
+    leaked = np.array([one in proven for one in ids])
+    clean = np.array([one not in proven and one not in open_ for one in ids])
+    return Block(LEAKED, leaked, clean, ())
+
+
+def _ranking(
+    measure: str,
+    by_model: Mapping[str, Mapping[str, float]],
+    known: Sequence[tuple[str, str]],
+    proven: frozenset[str],
+    open_: frozenset[str],
+) -> list[Ranking]:
+    shared = [(one, cluster) for one, cluster in known if all(one in v for v in by_model.values())]
+    if len(by_model) < 2 or not shared:
+        return []
+    ids, clusters = [one for one, _ in shared], [cluster for _, cluster in shared]
+    columns = {name: np.array([v[one] for one in ids]) for name, v in by_model.items()}
+    everything: Mask = np.ones(len(ids), dtype=bool)
+    clean = _block(ids, proven, open_).clean
+    subsets = {FULL: everything, CLEAN: clean}
+    found = {name: rank_intervals(columns, mask, clusters) for name, mask in subsets.items()}
+    means = {
+        name: [float(column[mask].mean()) for column in columns.values()]
+        for name, mask in subsets.items()
+        if mask.any()
+    }
+    tau = kendall_tau_b(means[FULL], means[CLEAN]) if CLEAN in means else None
+    ranks = {
+        model: {name: one[model] for name, one in found.items() if model in one}
+        for model in columns
+    }
+    return [Ranking(measure, len(ids), int(clean.sum()), ranks, tau)]
+
+
+def _leaks(run: Run) -> tuple[frozenset[str], frozenset[str]]:
+    found = standings(run)
+    proven = frozenset(one.benchmark_id for one in found if one.rung in PROVEN)
+    near = {one.benchmark_id for one in found if one.rung is Rung.NEAR_DUPLICATE}
+    return proven, frozenset(near) - proven
+
+
+def _measures(run: Run, models: Sequence[str]) -> dict[str, dict[str, dict[str, float]]]:
+    """By measure and model, the value of each item: answers as released, and scores per token."""
+    found: dict[str, dict[str, dict[str, float]]] = {}
+    if run.table_path("answers").exists():
+        original = _frame(run, "answers").filter(pl.col("variant") == "original")
+        right = original.group_by("model", "benchmark_id", maintain_order=True).agg(
+            (pl.col("outcome") == "right").mean().alias("value")
+        )
+        found[ACCURACY] = _by_model(right, models)
+    if run.table_path("scores").exists():
+        scores = _frame(run, "scores").with_columns(
+            (pl.col("sum_logprob") / pl.col("n_tokens").clip(1)).alias("value")
+        )
+        found[LIKELIHOOD] = _by_model(scores, models)
+    return {measure: by_model for measure, by_model in found.items() if by_model}
+
+
+def _by_model(frame: pl.DataFrame, models: Sequence[str]) -> dict[str, dict[str, float]]:
+    found: dict[str, dict[str, float]] = {}
+    for name, identifier, value in frame.select("model", "benchmark_id", "value").iter_rows():
+        if name in models and value is not None and np.isfinite(value):
+            found.setdefault(name, {})[identifier] = float(value)
+    return {name: found[name] for name in models if name in found}
+
+
+def _frame(run: Run, name: str) -> pl.DataFrame:
+    frame = pl.from_arrow(run.read_table(name))
+    assert isinstance(frame, pl.DataFrame)
+    return frame

@@ -1,0 +1,97 @@
+"""The evidence ladder for matches: source overlap < near-duplicate < same image < same image and answer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from enum import IntEnum
+from typing import Any, NamedTuple
+
+from heldout.cure.leaks import Grade, leaks_of
+from heldout.store import Run
+
+OTHER_SUBJECT = "same view, other subject"
+
+
+class Rung(IntEnum):
+    """How much a match proves. Words stand beside the ladder: they show no picture."""
+
+    SOURCE_OVERLAP = 1
+    NEAR_DUPLICATE = 2
+    WORDS_AND_ANSWER = 3
+    SAME_IMAGE = 4
+    SAME_IMAGE_AND_ANSWER = 5
+
+    @property
+    def words(self) -> str:
+        return _WORDS[self]
+
+
+#: what a claim calls survives: proven, nobody has to look again
+PROVEN = frozenset({Rung.WORDS_AND_ANSWER, Rung.SAME_IMAGE, Rung.SAME_IMAGE_AND_ANSWER})
+_WORDS = {
+    Rung.SOURCE_OVERLAP: "source overlap",
+    Rung.NEAR_DUPLICATE: "near-duplicate",
+    Rung.WORDS_AND_ANSWER: "question and answer without the image",
+    Rung.SAME_IMAGE: "same image",
+    Rung.SAME_IMAGE_AND_ANSWER: "same image and answer",
+}
+_OF_GRADE = {
+    Grade.FULL: Rung.SAME_IMAGE_AND_ANSWER,
+    Grade.COPY: Rung.SAME_IMAGE,
+    Grade.TEXT: Rung.WORDS_AND_ANSWER,
+    Grade.UNDECIDED: Rung.NEAR_DUPLICATE,
+}
+ACTIONS = {
+    Rung.SAME_IMAGE_AND_ANSWER: "remove",
+    Rung.WORDS_AND_ANSWER: "remove",
+    Rung.SAME_IMAGE: "down-weight, or report with and without",
+    Rung.NEAR_DUPLICATE: "have people judge it",
+    Rung.SOURCE_OVERLAP: "keep; one source with the corpus",
+}
+
+
+class Standing(NamedTuple):
+    """The highest rung one item reaches in one corpus, and the corpus item that proves it."""
+
+    benchmark_id: str
+    corpus: str
+    corpus_id: str
+    rung: Rung
+
+
+def standings(run: Run) -> list[Standing]:
+    """Every item that stands on the ladder, once per corpus, in the order of the items."""
+    if not run.table_path("matches").exists():
+        return []
+    best: dict[tuple[str, str], Standing] = {}
+    for one in _all(run):
+        known = best.get((one.benchmark_id, one.corpus))
+        if known is None or (-one.rung, one.corpus_id) < (-known.rung, known.corpus_id):
+            best[one.benchmark_id, one.corpus] = one
+    place = {row["benchmark_id"]: row["position"] for row in run.read_table("items").to_pylist()}
+    return sorted(best.values(), key=lambda one: (place.get(one.benchmark_id, -1), one.corpus))
+
+
+def actions(run: Run) -> Iterator[dict[str, Any]]:
+    """What to do about each item, as one row per item and corpus."""
+    for one in standings(run):
+        yield {
+            "benchmark_id": one.benchmark_id,
+            "action": ACTIONS[one.rung],
+            "evidence": one.rung.words,
+            "corpus": one.corpus,
+            "corpus_id": one.corpus_id,
+        }
+
+
+def _all(run: Run) -> Iterator[Standing]:
+    for identifier, item in leaks_of(run).items():
+        for leak in item.leaks:
+            if leak.grade in _OF_GRADE:
+                corpus, corpus_id = leak.corpus_item
+                yield Standing(identifier, corpus, corpus_id, _OF_GRADE[leak.grade])
+    for row in run.read_table("matches").to_pylist():
+        if row["relation"] == OTHER_SUBJECT:
+            yield Standing(
+                row["benchmark_id"], row["corpus"], row["corpus_id"], Rung.SOURCE_OVERLAP
+            )

@@ -1,0 +1,265 @@
+"""A published claims-to-evidence map, made again from its own tables by our rules, and compared with it.
+
+Only tables are read: where a rule needs more than was published, the control is missing and says so.
+Claims made from per-item scores (``examined``, by benchmark and model) take the place of what tables allow.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from heldout.detect.settings import ALPHA
+from heldout.stats import Interval
+from heldout.stats.grouping import holm
+from heldout.stats.multiplicity import adjust
+from heldout.stats.quantile import UpperQuantile, excess_p
+from heldout.verdict.claim import Claim, Control, Status
+from heldout.verdict.model_claims import BASELINE, FIRES_TOO, facts_of
+from heldout.verdict.published import reread
+from heldout.verdict.rules import COHORT, COPIES, NEARNESS, ORDER, Rule, decide, rule_id
+
+BASELINES = ("Salesforce/blip2-opt-2.7b", "Salesforce/instructblip-vicuna-7b")
+FLAG, LIFT = 0.05, 10.0  # the published criteria of detectors 3 and 4
+#: VQA-RAD's flags stand in the text alone (its Table 1), per question
+RADIOLOGY = {"image_nn": (22, 451), "image_nn_so400m": (4, 451)}
+
+
+class Reading(NamedTuple):
+    """One cell, read by our rules beside what was published about it."""
+
+    kind: str
+    benchmark: str
+    on: str
+    published: Status
+    ours: Status
+    rule: str
+    why: str
+
+    @property
+    def agrees(self) -> bool:
+        return self.published == self.ours
+
+
+def read_map(
+    folder: Path, examined: Mapping[tuple[str, str], Claim] | None = None
+) -> list[Reading]:
+    return [
+        *_orders(folder, examined or {}),
+        *_tails(folder),
+        *_tops(folder),
+        *_nearness(folder),
+        *_adjudicated(folder),
+    ]
+
+
+def _orders(folder: Path, examined: Mapping[tuple[str, str], Claim]) -> Iterator[Reading]:
+    cells = json.loads((folder / "exchangeability_refined.json").read_text())["cells"]
+    read = {
+        (cell["benchmark"], cell["model"]): reread(cell["p_value"], int(cell["n_permutations"]))
+        for cell in cells
+    }
+    claims = [key for key in read if key[1] not in BASELINES]
+    corrected = adjust([read[key].p_two_sided for key in claims], "by")
+    raw = {(cell["benchmark"], cell["model"]): cell for cell in cells}
+    for (benchmark, model), q in zip(claims, corrected, strict=True):
+        published = _published_order(raw[benchmark, model])
+        if (claim := examined.get((benchmark, model))) is not None:
+            yield Reading(ORDER, benchmark, model, published, claim.status, claim.rule, claim.why)
+            continue
+        one = read[benchmark, model]
+        controls = _order_controls(benchmark, read) if q <= ALPHA else []
+        facts = {
+            "tested": True, "has a p": True, "fires": q <= ALPHA,
+            "points to memory": one.direction == "earlier easier", **facts_of(controls),
+        }  # fmt: skip
+        rule = decide(ORDER, facts)
+        told = f"two-sided p = {one.p_two_sided:.2g} ({one.direction}), corrected {q:.3g}"
+        why = "; ".join([told, *(control.reason for control in controls)])
+        yield Reading(ORDER, benchmark, model, published, rule.status, rule_id(ORDER, rule), why)
+
+
+def _published_order(cell: Mapping[str, Any]) -> Status:
+    """As its text reads: BH-significant survives, but for the PathVQA hit it calls an artefact."""
+    if not cell["significant_at_0_05_bh"]:
+        return "clean"
+    return "re-attributed" if cell["benchmark"] == "pathvqa" else "survives"
+
+
+def _order_controls(benchmark: str, read: Mapping[tuple[str, str], Any]) -> list[Control]:
+    made = []
+    for baseline in BASELINES:
+        one = read.get((benchmark, baseline))
+        if one is None:
+            continue
+        name = f"{BASELINE} {baseline}"
+        if one.p_two_sided <= ALPHA:
+            told = f"{baseline} cannot have seen it and {FIRES_TOO} (two-sided p = {one.p_two_sided:.2g}, "
+            told += f"{one.direction}): the release has an order of its own"
+            made.append(Control(name=name, outcome="failed", reason=told))
+        else:
+            told = (
+                f"{baseline} has p = {one.p_two_sided:.2g}, but the difference is what has to be tested, "
+                f"and the per-item likelihoods were not published"
+            )
+            made.append(Control(name=name, outcome="missing", reason=told))
+    told = "the statistic is a trend over positions; no test that conditions on the items before"
+    made.append(Control(name="conditional order test", outcome="missing", reason=told))
+    return made
+
+
+def _tails(folder: Path) -> Iterator[Reading]:
+    rows = json.loads((folder / "tail_enrichment_table.json").read_text())
+    tails = {(row["benchmark"], _slash(row["model"])): row["pr_delta_gt_100"] for row in rows}
+    for (benchmark, model), tail in tails.items():
+        if model in BASELINES or tail <= FLAG:
+            continue
+        theirs = {name: tails[benchmark, name] for name in BASELINES if (benchmark, name) in tails}
+        controls = [
+            Control(
+                name=f"{BASELINE} {name}",
+                outcome="failed" if other > FLAG else "passed",
+                reason=f"the tail of {name} is {other:.1%}"
+                + (f": it {FIRES_TOO}" if other > FLAG else ""),
+            )
+            for name, other in theirs.items()
+        ]
+        yield _cohort(benchmark, model, f"tail of {tail:.1%}", controls)
+
+
+def _tops(folder: Path) -> Iterator[Reading]:
+    tables = json.loads((folder / "topk_overlap.json").read_text())
+    for benchmark, table in tables.items():
+        pairs = [(_slash(p["a"]), _slash(p["b"]), p) for p in table["pairs"]]
+        for first, second, pair in pairs:
+            if {first, second} & set(BASELINES) or pair["lift_vs_chance"] < LIFT:
+                continue
+            with_it = [
+                other
+                for a, b, other in pairs
+                if {a, b} & set(BASELINES) and {a, b} & {first, second}
+            ]
+            most = max(other["intersection"] for other in with_it)
+            fired = any(other["lift_vs_chance"] >= LIFT for other in with_it)
+            controls = [
+                Control(
+                    name=f"{BASELINE} {BASELINES[0]}",
+                    outcome="failed" if fired else "passed",
+                    reason=f"with {BASELINES[0]} up to {most} items in common"
+                    + (f": it {FIRES_TOO}" if fired else ""),
+                ),
+                Control(
+                    name="clusters",
+                    outcome="missing",
+                    reason="items share images, and a lift over independent items is no test",
+                ),
+            ]
+            told = f"{pair['intersection']} of {table['K']} items in common"
+            yield _cohort(benchmark, f"{first} & {second}", told, controls)
+
+
+def _cohort(benchmark: str, on: str, told: str, controls: Sequence[Control]) -> Reading:
+    facts = {
+        "tested": True, "has a p": False, "fires": True, "points to memory": True,
+        **facts_of(controls),
+    }  # fmt: skip
+    rule = decide(COHORT, facts)
+    why = "; ".join([told, *(control.reason for control in controls)])
+    return Reading(COHORT, benchmark, on, "collapses", rule.status, rule_id(COHORT, rule), why)
+
+
+class _Flags(NamedTuple):
+    backbone: str
+    benchmark: str
+    flagged: int
+    n: int
+    alpha: float
+    null: int
+
+    @property
+    def p(self) -> float:
+        """Two-sided, of a threshold that is itself the rank-th largest of the null."""
+        rank = max(1, int(self.alpha * (self.null + 1)))
+        level = Interval(0.0, 0.0, 0.95, "of the threshold: not needed here")
+        tau = UpperQuantile(0.0, level, rank, self.null)
+        more = excess_p(self.flagged, self.n, tau)
+        fewer = 1.0 - excess_p(self.flagged + 1, self.n, tau)
+        return min(1.0, 2 * min(more, fewer))
+
+
+def _nearness(folder: Path) -> Iterator[Reading]:
+    """Holm over all flag rates; a control counted per question cannot pass for one per image."""
+    cells = list(_flags(folder))
+    for cell, p in zip(cells, holm([one.p for one in cells]), strict=True):
+        rate = cell.flagged / cell.n
+        rises = p < ALPHA and rate > cell.alpha
+        rule = decide(NEARNESS, {
+            "the null resolves a threshold": True,
+            "fewer flags than chance": p < ALPHA and rate < cell.alpha,
+            "more flags than chance": rises,
+            "light copies are flagged": True,  # not measured; taken at its word, as runs without it are
+            "more than chance without copies": rises,
+            "a control is flagged as much": False,
+            "the in-domain control passed": False,
+        })  # fmt: skip
+        told = (
+            f"{cell.flagged} of {cell.n:,} flagged at α = {cell.alpha:g}, {cell.alpha * cell.n:.1f} "
+            f"expected (p = {p:.2g}, Holm over {len(cells)})"
+        )
+        why = f"{told}: {_because(cell, rises, rule)}"
+        published: Status = "survives" if cell.benchmark == "slake_en" else "clean"
+        on = f"{cell.backbone} at {cell.alpha:g}"
+        status = rule.status
+        yield Reading(NEARNESS, cell.benchmark, on, published, status, rule_id(NEARNESS, rule), why)
+
+
+def _because(cell: _Flags, rises: bool, rule: Rule) -> str:
+    if not rises and rule.status == "clean":
+        return "no more than chance; whether copies would have been flagged was not measured"
+    if not rises:
+        return f"{rule.reason} (and what is counted are questions)"
+    if cell.benchmark == "vqa_rad":
+        return "the threshold is too low for radiographs, and the clean reference fires"
+    flagged, questions = RADIOLOGY[cell.backbone]
+    return (
+        f"{rule.reason}; VQA-RAD is counted per question ({flagged} of {questions}), and questions share "
+        f"images: a rate per image is not to be compared with it"
+    )
+
+
+def _flags(folder: Path) -> Iterator[_Flags]:
+    for backbone, control in RADIOLOGY.items():
+        found = json.loads((folder / backbone / "summary.json").read_text())
+        null, alpha = int(found["null_quantiles"]["n_null"]), float(found["alpha"])
+        for one in found["benchmarks"]:
+            flagged, n = one["n_images_flagged"], one["n_images"]
+            yield _Flags(backbone, one["benchmark"], flagged, n, alpha, null)
+        yield _Flags(backbone, "vqa_rad", *control, alpha, null)
+        # "Robust across two orders of magnitude of α": the strictest of the published sweep.
+        sweep = json.loads((folder / backbone / "alpha_sweep.json").read_text())["sweep"]
+        strict = min(sweep, key=lambda row: row["alpha"])
+        flagged, n = strict["slake_en__img_flag"], strict["slake_en__n_img"]
+        yield _Flags(backbone, "slake_en", flagged, n, float(strict["alpha"]), null)
+
+
+def _adjudicated(folder: Path) -> Iterator[Reading]:
+    """People looked at every flagged pair: none was proven a copy, one stayed undecided."""
+    pairs = len(json.loads((folder / "adjudication" / "manifest.json").read_text()))
+    facts = {
+        "both sides have pictures": True, "pictures were compared": True,
+        "a copy was proven": False, "all was read": False,
+    }  # fmt: skip
+    rule = decide(COPIES, facts)
+    why = (
+        f"of {pairs} flagged pairs one is undecided and the others show other patients: source overlap; "
+        f"pictures that were not flagged were not looked at"
+    )
+    yield Reading(
+        COPIES, "slake_en", "PMC-OA-beta", "qualified", rule.status, rule_id(COPIES, rule), why
+    )
+
+
+def _slash(name: str) -> str:
+    return name.replace("__", "/", 1)

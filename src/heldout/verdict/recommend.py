@@ -1,0 +1,179 @@
+"""Recommendations: sentences made from claims, each with the claims it rests on."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from heldout.errors import counted
+from heldout.verdict.claim import Claim
+from heldout.verdict.ladder import ACTIONS, Rung
+from heldout.verdict.required import settled_by
+from heldout.verdict.rules import COHORT, COPIES
+from heldout.verdict.text_claims import WITHIN_REACH
+
+if TYPE_CHECKING:
+    from heldout.verdict.overall import BenchmarkVerdict
+
+Advice = dict[str, Any]
+
+
+def recommend(benchmarks: Sequence[BenchmarkVerdict]) -> list[Advice]:
+    """In the order in which they are worth doing."""
+    made: list[Advice] = []
+    for one in benchmarks:
+        made += [*_items(one), *_models(one), *_scores(one)]
+    return [*made, *_safer(benchmarks), *_cohorts(benchmarks), *_controls(benchmarks)]
+
+
+def _advice(
+    kind: str, sentence: str, claims: Sequence[str], benchmark: str | None = None
+) -> Advice:
+    return {"kind": kind, "benchmark": benchmark, "sentence": sentence, "claims": list(claims)}
+
+
+def _items(one: BenchmarkVerdict) -> Iterator[Advice]:
+    gravest: dict[str, Rung] = {}
+    for standing in one.standings:
+        known = gravest.get(standing.benchmark_id)
+        gravest[standing.benchmark_id] = max(standing.rung, known or standing.rung)
+    counts = Counter(gravest.values())
+    claims = [c.id for cell in one.cells for c in cell.claims if cell.cell.corpus is not None]
+    told = {
+        Rung.SAME_IMAGE_AND_ANSWER: "Remove {} of {} that leaked with picture and answer",
+        Rung.WORDS_AND_ANSWER: "Remove {} of {} whose question and answer leaked without the picture",
+        Rung.SAME_IMAGE: "Down-weight {} of {} whose picture leaked without the answer, or report scores "
+        "with and without them",
+        Rung.NEAR_DUPLICATE: "Have people judge the undecided pairs of {} of {} (heldout review)",
+        Rung.SOURCE_OVERLAP: "Keep {} of {} that look like pictures of the corpus but are not: one source, "
+        "no leak",
+    }
+    for rung in sorted(counts, reverse=True):
+        items = counted(counts[rung], "item", "items")
+        sentence = f"{told[rung].format(items, one.benchmark)}; they are listed in actions.jsonl."
+        yield {
+            **_advice("items", sentence, claims, one.benchmark),
+            "action": ACTIONS[rung],
+            "items": counts[rung],
+        }
+
+
+def _models(one: BenchmarkVerdict) -> Iterator[Advice]:
+    for cell in one.cells:
+        if cell.cell.model is None:
+            continue
+        for claim in cell.claims:
+            if claim.status == "survives":
+                told = f"Say that {cell.cell.model} has seen {one.benchmark} wherever you report it"
+            elif claim.status == "re-attributed":
+                told = f"Do not read the order effect of {cell.cell.model} on {one.benchmark} as memory"
+            else:
+                continue
+            yield _advice("model", f"{told}: {claim.why}.", [claim.id], one.benchmark)
+
+
+def _scores(one: BenchmarkVerdict) -> Iterator[Advice]:
+    """Where leaks were proven: the clean score beside the full one, and whether they differ."""
+    claims = [claim.id for claim in one.survives if claim.cell.corpus is not None]
+    scored = [m for m in one.corrected.get("models", []) if m["metric"] == "accuracy"]
+    if scored and all(_lines(model)["non-leaked"]["value"] is None for model in scored):
+        told = (
+            f"No item of {one.benchmark} is clean, so no score on it can be corrected: report another "
+            f"benchmark, or perturbed twins (heldout twin)."
+        )
+        yield _advice("score", told, claims, one.benchmark)
+        return
+    for model in scored:
+        lines = _lines(model)
+        full, clean, leaked = lines["original"], lines["non-leaked"], lines["leaked"]
+        if not leaked["items"]:
+            continue
+        if clean["value"] is None:
+            continue
+        told = (
+            f"Report {model['model']} on {one.benchmark} as {clean['value']:.1%}{_interval(clean)} on "
+            f"{counted(clean['items'], 'clean item', 'clean items')}, beside {full['value']:.1%}"
+            f"{_interval(full)} on all {full['items']:,}{_difference(model)}."
+        )
+        yield _advice("score", told, claims, one.benchmark)
+
+
+def _lines(model: Mapping[str, Any]) -> dict[str, Any]:
+    return {line["subset"]: line for line in model["lines"]}
+
+
+def _interval(line: Mapping[str, Any]) -> str:
+    found = line["interval"]
+    return f" [{found['low']:.1%}, {found['high']:.1%}]" if found else ""
+
+
+def _difference(model: Mapping[str, Any]) -> str:
+    if not model["owed"]:
+        return ""
+    owed = model["owed"][0]
+    if owed["p_adjusted"] is None:
+        return "; too few clusters to say whether they differ"
+    sure = "they differ" if owed["p_adjusted"] <= 0.05 else "the difference may be chance"
+    return f" ({100 * owed['value']:+.1f} points with leaks, p = {owed['p_adjusted']:.2g}: {sure})"
+
+
+def _safer(benchmarks: Sequence[BenchmarkVerdict]) -> Iterator[Advice]:
+    """Only where one has no surviving claim, was looked at, and another has one."""
+    safe = [
+        one
+        for one in benchmarks
+        if not one.survives and any(cell.status == "clean" for cell in one.cells)
+    ]
+    worse = [one for one in benchmarks if one.survives]
+    if not safe or not worse:
+        return
+    names = ", ".join(one.benchmark for one in safe)
+    others = ", ".join(one.benchmark for one in worse)
+    open_ = sum(cell.status == "qualified" for one in safe for cell in one.cells)
+    told = f"Prefer {names} over {others}: no claim against it survives"
+    if open_:
+        told += f", though {counted(open_, 'cell is', 'cells are')} not settled"
+    claims = [claim.id for one in worse for claim in one.survives]
+    yield _advice("safer benchmark", f"{told}.", claims)
+
+
+def _cohorts(benchmarks: Sequence[BenchmarkVerdict]) -> Iterator[Advice]:
+    fallen = [
+        claim
+        for claim in _claims(benchmarks)
+        if claim.rule.startswith(f"{COHORT}/") and claim.status == "collapses"
+    ]
+    if fallen:
+        yield _advice(
+            "method",
+            "Do not use cohort-relative scores or top-k overlaps as evidence by themselves: a model that "
+            "cannot have seen the benchmark shows them, too.",
+            [claim.id for claim in fallen],
+        )
+
+
+def _controls(benchmarks: Sequence[BenchmarkVerdict]) -> Iterator[Advice]:
+    """Which missing control would settle how many claims."""
+    by_control: dict[str, list[str]] = {}
+    for one in benchmarks:
+        for cell in one.cells:
+            compared = any(_compared_pictures(claim) for claim in cell.claims)
+            for claim in cell.claims:
+                for sentence in settled_by(claim):
+                    # Where pictures were compared already, few telling words want nothing more.
+                    if not (compared and sentence.startswith(WITHIN_REACH)):
+                        by_control.setdefault(sentence, []).append(claim.id)
+    for sentence, claims in sorted(by_control.items(), key=lambda one: -len(one[1])):
+        control, _, supply = sentence.partition(": ")
+        number = counted(len(claims), "claim", "claims")
+        told = f"{supply[0].upper()}{supply[1:]}: {control} would help to settle {number}."
+        yield _advice("control", told, claims)
+
+
+def _compared_pictures(claim: Claim) -> bool:
+    return claim.rule.startswith(f"{COPIES}/") and claim.status != "not testable"
+
+
+def _claims(benchmarks: Sequence[BenchmarkVerdict]) -> list[Claim]:
+    return [claim for one in benchmarks for cell in one.cells for claim in cell.claims]

@@ -1,0 +1,86 @@
+"""Which controls each kind of finding has to meet, what each asks, and what would supply a missing one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from heldout.verdict.claim import Claim
+from heldout.verdict.rules import ANSWERS, COHORT, COPIES, MEMBERSHIP, NEARNESS, ORDER, WORDS
+
+
+class Required(NamedTuple):
+    """``control``: how the names of such controls begin; the rest names a model or a set."""
+
+    control: str
+    kinds: tuple[str, ...]
+    asks: str
+    supply: str
+
+
+REQUIRED: tuple[Required, ...] = (
+    Required("benchmark coverage", (COPIES,), "were the benchmark's pictures read?",
+             "make the benchmark's pictures readable (heldout check lists them)"),
+    Required("corpus coverage", (COPIES, WORDS), "was the corpus read?",
+             "make readable what the dropped table lists, and run the audit again"),
+    Required("items within reach", (WORDS,), "could the items have been found by their words?",
+             "compare the pictures, too: these words are too common or too short"),
+    Required("registration of what is flagged", (NEARNESS,), "are flagged pictures copies?",
+             "have people judge the undecided pairs: heldout review"),
+    Required("in-domain control", (NEARNESS,), "are clean pictures of the same kind flagged?",
+             "add clean pictures of the benchmark's kind under controls, with domain: in-domain"),
+    Required("out-of-domain control", (NEARNESS,), "are pictures of another kind flagged?",
+             "add pictures of another kind under controls, with domain: out-of-domain"),
+    Required("light copies are flagged", (NEARNESS,), "would copies lie above the threshold?",
+             "use an encoder that keeps light copies near (heldout lab transforms measures it)"),
+    Required("external baseline", (ORDER, MEMBERSHIP, COHORT, ANSWERS),
+             "is it more than in a model that cannot have seen the benchmark?",
+             "record a model that cannot have seen the benchmark, and name it under baselines"),
+    Required("covariates", (ORDER,), "does it stay with answer and question length taken out?",
+             "score more clusters: too few are left to take lengths out"),
+    Required("structure", (ORDER,), "does it stay within what the release is grouped by?",
+             "score the whole release: strata of what it is grouped by are too small"),
+    Required("conditional order test", (ORDER,), "does a test agree that conditions on the items before?",
+             "record order-neighbour, or order-joint with a budget of order_tokens"),
+    Required("blind", (MEMBERSHIP,), "do words and metadata alone tell suspect from unseen items?",
+             "add the detector blind"),
+    Required("cohort composition", (COHORT,), "is it flagged in every sub-cohort?",
+             "score more models of one backend"),
+    Required("calibration", (COHORT,), "does the gain gap explain the tail?",
+             "score a baseline of the same kind"),
+    Required("spread", (COHORT,), "are its scores only noisier?",
+             "score the model again in higher precision, or a cohort as noisy as it is"),
+    Required("spread of clean models", (ANSWERS,), "do clean models differ as much among themselves?",
+             "name at least three baselines that were asked the same"),
+    Required("unreadable replies", (ANSWERS,), "does it stay without replies nobody can read?",
+             "ask again with a longer limit, or with answers in tags"),
+    Required("place of the right option", (ANSWERS,), "does a favourite place explain it?",
+             "record which options were shown, in their order"),
+)  # fmt: skip
+
+
+def settled_by(claim: Claim) -> list[str]:
+    """What would settle a claim: a sentence for each control that it did not pass."""
+    if claim.status not in ("qualified", "not testable"):
+        return []
+    told = [
+        f"{control.name}: {supply}"
+        for control in claim.controls
+        if control.outcome != "passed" and (supply := _supply(control.name))
+    ]
+    return list(dict.fromkeys(told))
+
+
+def _supply(name: str) -> str:
+    # The longest beginning wins: "spread of clean models" is not "spread".
+    found: Sequence[Required] = [one for one in REQUIRED if name.startswith(one.control)]
+    return max(found, key=lambda one: len(one.control)).supply if found else ""
+
+
+def as_markdown() -> str:
+    lines = ["| control | of | asks | where it is missing |", "|---|---|---|---|"]
+    lines += [
+        f"| {one.control} | {', '.join(one.kinds)} | {one.asks} | {one.supply} |"
+        for one in REQUIRED
+    ]
+    return "\n".join(lines)

@@ -1,0 +1,126 @@
+"""The rules of the verdict: from what is known about a finding to a status. The table is data.
+
+``decide`` takes the first row of a kind whose facts all hold. Code establishes facts; only this table
+turns them into a status. `heldout audit --rules` prints it, and docs/verdict.md holds what that prints.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from heldout.verdict.claim import Status
+
+COPIES, WORDS, NEARNESS = "copies", "words", "nearness"
+ORDER, MEMBERSHIP, COHORT, ANSWERS = "order", "membership", "cohort", "answers"
+OF_MODELS = (ORDER, MEMBERSHIP, COHORT, ANSWERS)
+KINDS = (COPIES, WORDS, NEARNESS, *OF_MODELS)
+
+
+class Rule(NamedTuple):
+    """``when``: facts and whether they have to hold; facts that are not named do not matter."""
+
+    name: str
+    kinds: tuple[str, ...]
+    when: Mapping[str, bool]
+    status: Status
+    reason: str
+
+
+def decide(kind: str, facts: Mapping[str, bool]) -> Rule:
+    """The rule that applies. A fact the table asks for and nobody established is a mistake of ours."""
+    return next(
+        rule
+        for rule in RULES
+        if kind in rule.kinds and all(facts[fact] == held for fact, held in rule.when.items())
+    )
+
+
+def rule_id(kind: str, rule: Rule) -> str:
+    """What a claim's ``rule`` says: the kind of finding and the row that decided."""
+    return f"{kind}/{rule.name}"
+
+
+RULES: tuple[Rule, ...] = (
+    # Copies are compared, not inferred: equal digests and aligned pixels need no control of their own.
+    Rule("no-pictures", (COPIES,), {"both sides have pictures": False}, "not testable",
+         "one side never had a picture"),
+    Rule("nothing-read", (COPIES,), {"pictures were compared": False}, "not testable",
+         "no picture could be compared"),
+    Rule("copy-found", (COPIES,), {"a copy was proven": True}, "survives",
+         "a proven copy needs no further control; a lower bound where parts were not read"),
+    Rule("parts-unread", (COPIES,), {"all was read": False}, "qualified",
+         "none found, but parts of either side could not be read"),
+    Rule("none-found", (COPIES,), {}, "clean", "none found, and all was read: as to what was looked for"),
+    # Words identify an item only together with its answer, or beside its own picture.
+    Rule("leaked-whole", (WORDS,), {"words were compared": True, "an item leaked whole": True}, "survives",
+         "beside its own picture and with its answer even a common question is the item's"),
+    Rule("nothing-to-find", (WORDS,), {"some item can be told by its words": False}, "not testable",
+         "no text on one side, or no item that any method could find"),
+    Rule("no-words", (WORDS,), {"words were compared": False}, "not testable", "one side has no text"),
+    Rule("word-for-word", (WORDS,), {"question and answer stand there": True}, "survives",
+         "question and answer (and options) word for word"),
+    Rule("like-words", (WORDS,), {"similar words stand there": True}, "qualified",
+         "reworded, contained, short or unanswered: people must read them"),
+    Rule("parts-unread", (WORDS,), {"all was read": False}, "qualified",
+         "none found, but parts were not read"),
+    Rule("out-of-reach", (WORDS,), {"most items can be found": False}, "qualified",
+         "none found, but too few items say enough to be found inside a longer text"),
+    Rule("none-found", (WORDS,), {}, "clean", "none found, and most items could have been"),
+    # Nearness is never a leak, whatever its status: copies have a claim of their own.
+    Rule("no-threshold", (NEARNESS,), {"the null resolves a threshold": False}, "not testable",
+         "the null is too small for any threshold"),
+    Rule("null-misfit", (NEARNESS,), {"fewer flags than chance": True}, "qualified",
+         "pictures of the null lie closer together than these do: it does not fit"),
+    Rule("nothing-near", (NEARNESS,), {"more flags than chance": False, "light copies are flagged": True},
+         "clean", "no nearer than different pictures are, and light copies would have been"),
+    Rule("blind", (NEARNESS,), {"more flags than chance": False}, "qualified",
+         "nothing is flagged, but light copies would not be, either"),
+    Rule("copies-explain", (NEARNESS,), {"more than chance without copies": False}, "re-attributed",
+         "only proven copies are near: their own claim speaks of them"),
+    Rule("control-fires-too", (NEARNESS,), {"a control is flagged as much": True}, "collapses",
+         "pictures that cannot be in the corpus are flagged as much, or paintings are flagged at all"),
+    Rule("control-unsettled", (NEARNESS,), {"the in-domain control passed": False}, "qualified",
+         "without clean pictures of the same kind, nearness of the kind is not ruled out"),
+    Rule("nearer-than-control", (NEARNESS,), {}, "survives",
+         "nearer than clean pictures of the same kind: source overlap, not a leak"),
+    # Models: a finding has to be more than in a model that cannot have seen the benchmark.
+    Rule("untested", OF_MODELS, {"tested": False}, "not testable", "no test could be made"),
+    Rule("no-p", OF_MODELS, {"fires": False, "has a p": False}, "qualified",
+         "a rate without a test settles nothing"),
+    Rule("no-reference", OF_MODELS, {"fires": False, "a control is missing": True}, "qualified",
+         "nothing fires, but without a clean reference no difference is no proof"),
+    Rule("quiet", OF_MODELS, {"fires": False}, "clean", "nothing fires, at the effect it could have seen"),
+    Rule("structure", (ORDER,), {"structure explains it": True}, "re-attributed",
+         "gone within a field that the release is grouped by"),
+    Rule("no-baseline", OF_MODELS, {"every baseline was recorded": False}, "qualified",
+         "no external baseline, or one that cannot be compared"),
+    Rule("baseline-fires-too", (ORDER,), {"a baseline fires too": True}, "re-attributed",
+         "a model that cannot have seen it shows it as much: the release has structure"),
+    Rule("baseline-fires-too", (MEMBERSHIP, COHORT, ANSWERS), {"a baseline fires too": True}, "collapses",
+         "a model that cannot have seen it shows it as much"),
+    Rule("covariates", (ORDER,), {"covariates explain it": True}, "re-attributed",
+         "gone once answer and question length are taken out"),
+    Rule("control-failed", OF_MODELS, {"a control failed": True}, "qualified", "a control failed"),
+    Rule("control-missing", OF_MODELS, {"a control is missing": True}, "qualified", "a control is missing"),
+    Rule("away-from-memory", OF_MODELS, {"points to memory": False}, "qualified",
+         "significant on the side away from memory"),
+    Rule("stands", OF_MODELS, {}, "survives", "more than in every baseline, and every control passed"),
+)  # fmt: skip
+
+
+def as_markdown() -> str:
+    """The table as people read it, one kind after the other, first row that holds decides."""
+    blocks = []
+    for kind in KINDS:
+        lines = [f"**{kind}**", "", "| rule | holds when | status | because |", "|---|---|---|---|"]
+        for rule in RULES:
+            if kind in rule.kinds:
+                lines.append(f"| `{rule.name}` | {_facts(rule)} | {rule.status} | {rule.reason} |")
+        blocks.append("\n".join(lines))
+    return "\n\n".join(blocks)
+
+
+def _facts(rule: Rule) -> str:
+    told = [fact if held else f"not: {fact}" for fact, held in rule.when.items()]
+    return "; ".join(told) or "none of the above"

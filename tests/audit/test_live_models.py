@@ -1,0 +1,133 @@
+"""An audit that asks a server and runs a local model: real processes, real weights, tiny ones."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+import yaml
+
+from heldout.audit.read_audit import read_audit
+from heldout.audit.run_audit import run_audit
+from heldout.errors import InputError
+from heldout.model.endpoint import pace
+
+TESTS = Path(__file__).parents[1]
+
+
+def _edit(folder: Path, **changed: Any) -> Path:
+    path = folder / "audit.yaml"
+    told = yaml.safe_load(path.read_text())
+    told["benchmarks"] = told["benchmarks"][:1]
+    path.write_text(yaml.safe_dump({**told, "corpora": [], **changed}))
+    return path
+
+
+@pytest.fixture
+def server(audit_folder: Path) -> Iterator[int]:
+    """Knows every answer of the benchmark; its port."""
+    rows = [
+        json.loads(line) for line in (audit_folder / "leaky/test.jsonl").read_text().splitlines()
+    ]
+    answers = audit_folder / "answers.json"
+    answers.write_text(json.dumps({row["question"]: row["answer"] for row in rows}))
+    script = TESTS / "model/endpoint/asking_server.py"
+    process = subprocess.Popen(
+        [sys.executable, str(script), str(answers)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        text=True,
+    )  # fmt: skip
+    assert process.stdout is not None
+    yield int(process.stdout.readline())
+    process.kill()
+    process.communicate()
+
+
+def _answered(port: int) -> int:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/counts") as reply:
+        return int(json.loads(reply.read())["answered"])
+
+
+def test_a_server_is_asked_once_and_a_death_is_gone_on_from(
+    audit_folder: Path, server: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pace.Backoff.__init__, "__defaults__", (3, 0.01, 0.05))
+
+    def served(how: str) -> list[dict[str, Any]]:
+        url = f"http://127.0.0.1:{server}/{how}/v1"
+        return [{"name": "served", "endpoint": {"url": url, "concurrency": 1, "timeout": 5}}]
+
+    path = _edit(audit_folder, models=served("mortal-10"), baselines=[])
+    with pytest.raises(InputError):
+        run_audit(read_audit(path), quiet=True)  # the server is gone after ten answers
+    before = _answered(server)
+    assert before >= 10
+    done = run_audit(
+        read_audit(_edit(audit_folder, models=served("plain"), baselines=[])), quiet=True
+    )
+    assert "leaky/answers/served" in done.made
+    assert _answered(server) == 40  # nothing that had arrived was asked for again
+    again = run_audit(read_audit(path.parent / "audit.yaml"), quiet=True)
+    assert again.made == []
+    assert _answered(server) == 40
+    (model,) = done.overall.benchmarks[0].corrected["models"]
+    assert model["lines"][0]["value"] == 1.0
+
+
+def test_a_local_model_is_scored_and_asked(audit_folder: Path) -> None:
+    pytest.importorskip("torch", reason="torch is not installed")
+    pytest.importorskip("transformers", reason="transformers is not installed")
+    spec = importlib.util.spec_from_file_location("tiny", TESTS / "model/local/tiny_models.py")
+    assert spec is not None
+    assert spec.loader is not None
+    tiny = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(tiny)
+    tiny.save("qwen2_5_vl", audit_folder / "tiny")
+    local = {
+        "name": "tiny", "local": "tiny", "dtype": "float32", "device": "cpu", "max_new_tokens": 2,
+    }  # fmt: skip
+    path = _edit(audit_folder, models=[local], baselines=[], budget={"items": 12})
+    done = run_audit(read_audit(path), quiet=True)
+    assert {"leaky/scores/tiny", "leaky/answers/tiny"} <= set(done.made)
+    tables = audit_folder / "out/leaky/tables"
+    assert len(pl.read_parquet(tables / "scores.parquet")) == 12
+    assert set(pl.read_parquet(tables / "answers.parquet")["variant"]) == {"original"}
+    assert (tables / "order_neighbour.parquet").exists()
+    assert run_audit(read_audit(path), quiet=True).made == []
+    (
+        audit_folder / "tiny/config.json"
+    ).touch()  # the checkpoint changed: its scores are another model's
+    assert "leaky/scores/tiny" in run_audit(read_audit(path), quiet=True).made
+
+
+def test_twins_are_asked_and_tested_against_what_was_released(
+    audit_folder: Path, server: int
+) -> None:
+    """The server answers every question as released, whatever the picture shows: it falls on twins."""
+    rows = [
+        json.loads(line) for line in (audit_folder / "leaky/test.jsonl").read_text().splitlines()
+    ]
+    twins = [{**row, "answer": f"another finding {n}"} for n, row in enumerate(rows)]
+    (audit_folder / "leaky/twins.jsonl").write_text("\n".join(map(json.dumps, twins)))
+    url = f"http://127.0.0.1:{server}/plain/v1"
+    path = _edit(audit_folder, models=[{"name": "served", "endpoint": {"url": url}}], baselines=[])
+    told = yaml.safe_load(path.read_text())
+    told["benchmarks"][0]["twins"] = {"twin": "leaky/twins.jsonl"}
+    path.write_text(yaml.safe_dump(told))
+    done = run_audit(read_audit(path), quiet=True)
+    assert done.plan.claims["leaky"] == ["twin-drop/served"]
+    (cell,) = done.overall.cells
+    (claim,) = cell.claims
+    assert (
+        claim.status == "qualified"
+    )  # without a clean reference twins may be harder for everybody
+    assert claim.rule == "answers/no-baseline"
+    advice = [one["sentence"] for one in done.overall.recommendations if one["kind"] == "control"]
+    assert any("baseline" in one for one in advice)

@@ -1,0 +1,218 @@
+"""A whole audit: what it says, that it goes on after a kill, and does nothing twice."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from heldout.audit.read_audit import read_audit
+from heldout.audit.run_audit import Audited, run_audit
+from heldout.cli.app import app
+from heldout.errors import InputError
+
+
+def _run(folder: Path) -> Audited:
+    return run_audit(read_audit(folder / "audit.yaml"), quiet=True)
+
+
+def _change(folder: Path, old: str, new: str) -> None:
+    path = folder / "audit.yaml"
+    assert old in path.read_text()
+    path.write_text(path.read_text().replace(old, new))
+
+
+@pytest.fixture
+def done(finished_folder: Path) -> Audited:
+    return _run(finished_folder)
+
+
+def test_a_verdict_per_benchmark_and_corpus_or_model(done: Audited, finished_folder: Path) -> None:
+    cells = {(cell.cell.benchmark, cell.on): cell for cell in done.overall.cells}
+    leak = cells["leaky", "web"]
+    assert leak.status == "survives"
+    assert leak.leak is not None
+    assert (leak.leak.leaked, leak.leak.items) == (20, 40)
+    assert leak.evidence == {"same image": 20}
+    assert cells["fresh", "web"].status == "clean"
+    assert ("fresh", "target") in cells
+    assert ("leaky", "clean") not in cells  # a baseline is a control, not a cell
+    told = json.loads((finished_folder / "out/verdict.json").read_text())
+    assert {(c["benchmark"], c["corpus"] or c["model"]) for c in told["cells"]} == set(cells)
+    assert all(claim["rule"] for cell in told["cells"] for claim in cell["claims"])
+    for name in ("leaky", "fresh"):
+        assert (finished_folder / f"out/{name}/report.html").exists()
+        assert (finished_folder / f"out/{name}/audit.yaml").exists()
+
+
+def test_recommendations_and_corrected_scores_come_from_claims(
+    done: Audited, finished_folder: Path
+) -> None:
+    told = {advice["kind"]: advice for advice in done.overall.recommendations}
+    assert told["safer benchmark"]["sentence"].startswith("Prefer fresh over leaky")
+    assert told["safer benchmark"]["claims"] == ["overlap/web"]
+    assert told["items"]["items"] == 20
+    listed = (finished_folder / "out/leaky/actions.jsonl").read_text().splitlines()
+    assert len(listed) == 20
+    assert json.loads(listed[0])["evidence"] == "same image"
+    corrected = json.loads((finished_folder / "out/leaky/corrected.json").read_text())
+    target = next(
+        m for m in corrected["models"] if (m["model"], m["metric"]) == ("target", "accuracy")
+    )
+    lines = {line["subset"]: line for line in target["lines"]}
+    assert lines["leaked"]["items"] == lines["non-leaked"]["items"] == 20
+    assert lines["leaked"]["value"] > 0.8 > 0.4 > lines["non-leaked"]["value"]
+    assert lines["random"]["sd"] > 0
+    ranking = next(r for r in corrected["rankings"] if r["measure"] == "accuracy")
+    assert ranking["tau_b"] == -1.0  # without what leaked the other one is the better model
+    assert ranking["ranks"]["target"]["full"]["rank"] == 1
+    assert ranking["ranks"]["target"]["clean"]["rank"] == 2
+    advice = next(a for a in done.overall.recommendations if "Report target" in a["sentence"])
+    assert "they differ" in advice["sentence"]
+
+
+def test_a_second_run_does_nothing_and_says_the_same(done: Audited, finished_folder: Path) -> None:
+    first = (finished_folder / "out/verdict.json").read_bytes()
+    again = _run(finished_folder)
+    assert again.made == []
+    assert len(again.kept) == 16
+    assert done.made == []  # not even after the whole folder was copied elsewhere
+    assert (finished_folder / "out/verdict.json").read_bytes() == first
+
+
+def test_only_what_rests_on_a_changed_input_is_done_again(
+    done: Audited, finished_folder: Path
+) -> None:
+    path = finished_folder / "target-fresh.jsonl"
+    path.write_text(path.read_text().replace('"logprobs": [-', '"logprobs": [-1', 1))
+    again = _run(finished_folder)
+    assert "fresh/scores/target" in again.made
+    assert "fresh/tests" in again.made
+    # The other benchmark's claims are corrected together with these; its evidence is not touched.
+    assert not {"leaky/overlap", "fresh/overlap", "leaky/tests", "leaky/scores/target"} & set(
+        again.made
+    )
+
+
+def test_an_output_that_went_missing_is_made_again(done: Audited, finished_folder: Path) -> None:
+    (finished_folder / "out/leaky/report.html").unlink()
+    assert _run(finished_folder).made == ["leaky/report"]
+
+
+def test_a_model_that_is_no_longer_named_leaves_the_family(
+    done: Audited, finished_folder: Path
+) -> None:
+    before = {(cell.cell.benchmark, cell.on) for cell in done.overall.cells}
+    text = (finished_folder / "audit.yaml").read_text()
+    start, end = text.index("  - name: other"), text.index("  - name: clean")
+    (finished_folder / "audit.yaml").write_text(text[:start] + text[end:])
+    after = {(cell.cell.benchmark, cell.on) for cell in _run(finished_folder).overall.cells}
+    assert before - after == {
+        ("leaky", "other"), ("fresh", "other"), ("leaky", "other & target"), ("fresh", "other & target"),
+    }  # fmt: skip
+
+
+def test_the_family_is_corrected_over_all_benchmarks(done: Audited, finished_folder: Path) -> None:
+    """Alone, a benchmark's claims are corrected over fewer: their p only grow with the family."""
+    together = _p_of(finished_folder / "out/fresh/claims.json")
+    _change(finished_folder, "  - {name: leaky, source: leaky/test.jsonl}\n", "")
+    for name in ("target", "other", "clean"):
+        _change(finished_folder, f"{{leaky: {name}-leaky.jsonl, fresh: {name}-fresh.jsonl}}",
+                f"{{fresh: {name}-fresh.jsonl}}")  # fmt: skip
+    for line in ("answers: {leaky: answers-leaky.jsonl}", "answers: {leaky: other-answers.jsonl}"):
+        _change(finished_folder, f"    {line}\n", "")
+    _change(finished_folder, "output: out", "output: alone")
+    alone = _run(finished_folder)
+    assert alone.plan.family == done.plan.family // 2
+    fewer = _p_of(finished_folder / "alone/fresh/claims.json")
+    assert set(fewer) == set(together)
+    assert all(fewer[claim] <= together[claim] for claim in fewer)
+    assert any(fewer[claim] < together[claim] for claim in fewer)
+
+
+def _p_of(path: Path) -> dict[str, float]:
+    claims = json.loads(path.read_text())["claims"]
+    return {
+        claim["id"]: float(claim["sentence"].split("corrected p = ")[1].split(";")[0].rstrip(")."))
+        for claim in claims
+        if "corrected p = " in claim["sentence"]
+    }
+
+
+def _start(folder: Path) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "heldout", "audit", str(folder / "audit.yaml"), "--json"]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def _wait_for(path: Path, text: str) -> None:
+    for _ in range(3000):
+        if path.exists() and text in path.read_text():
+            return
+        time.sleep(0.01)
+    raise AssertionError(f"{path} never had {text}")
+
+
+@pytest.mark.parametrize(
+    ("how", "after", "code"),
+    [(signal.SIGKILL, "leaky/overlap", -9), (signal.SIGINT, "leaky/scores/target", 130)],
+)
+def test_a_killed_audit_goes_on_and_ends_as_if_nothing_had_happened(
+    audit_folder: Path, finished: Path, how: signal.Signals, after: str, code: int
+) -> None:
+    process = _start(audit_folder)
+    _wait_for(audit_folder / "out/stages.json", after)
+    os.kill(process.pid, how)
+    process.communicate(timeout=60)
+    assert process.returncode == code
+    stages = set(json.loads((audit_folder / "out/stages.json").read_text())["stages"])
+    assert after in stages
+    assert not (audit_folder / "out/verdict.json").exists()
+    went_on = _run(audit_folder)
+    assert stages <= set(went_on.kept)
+    assert went_on.made
+    verdict = (audit_folder / "out/verdict.json").read_text()
+    assert verdict == (finished / "out/verdict.json").read_text()
+
+
+def test_a_second_audit_into_the_same_output_is_refused(audit_folder: Path) -> None:
+    from heldout.store.lock import exclusive
+
+    (audit_folder / "out").mkdir()
+    with (
+        exclusive(audit_folder / "out/.audit.lock"),
+        pytest.raises(InputError, match="another audit"),
+    ):
+        _run(audit_folder)
+
+
+def _command(folder: Path, *more: str) -> Any:
+    return CliRunner().invoke(app, ["audit", str(folder / "audit.yaml"), *more])
+
+
+def test_gates_decide_the_exit_code(done: Audited, finished_folder: Path) -> None:
+    assert _command(finished_folder, "--json").exit_code == 0
+    fired = _command(finished_folder, "--json", "--fail-on", "survives")
+    assert fired.exit_code == 1
+    assert json.loads(fired.stdout)["gates"] == ["fail-on survives: leaky × web: overlap/web"]
+    assert _command(finished_folder, "--fail-on", "leak-rate>0.4").exit_code == 1
+    assert _command(finished_folder, "--fail-on", "leak-rate>0.6").exit_code == 0
+    _change(finished_folder, "output: out", "output: out\nfail_on: [leak-rate>0.4]")
+    assert _command(finished_folder).exit_code == 1
+
+
+def test_json_is_one_document_and_people_read_a_table(done: Audited, finished_folder: Path) -> None:
+    told = json.loads(_command(finished_folder, "--json").stdout)
+    assert told["stages"]["made"] == []
+    shown = _command(finished_folder).stdout
+    assert "corpus web" in shown
+    assert "50.0% of items" in shown
+    assert "Kendall's τ-b of full and clean ranking: -1.00" in shown
+    assert "Prefer fresh over leaky" in shown
