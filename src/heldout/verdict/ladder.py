@@ -7,6 +7,7 @@ from enum import IntEnum
 from typing import Any, NamedTuple
 
 from heldout.cure.leaks import Grade, leaks_of
+from heldout.overlap.judged import read_matches
 from heldout.store import Run
 
 OTHER_SUBJECT = "same view, other subject"
@@ -90,7 +91,7 @@ def _all(run: Run) -> Iterator[Standing]:
             if leak.grade in _OF_GRADE:
                 corpus, corpus_id = leak.corpus_item
                 yield Standing(identifier, corpus, corpus_id, _OF_GRADE[leak.grade])
-    for row in run.read_table("matches").to_pylist():
+    for row in read_matches(run).iter_rows(named=True):
         if row["relation"] == OTHER_SUBJECT:
             yield Standing(
                 row["benchmark_id"], row["corpus"], row["corpus_id"], Rung.SOURCE_OVERLAP
