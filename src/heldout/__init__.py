@@ -9,6 +9,8 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from heldout.audit import audit_overlap, conclude
+    from heldout.audit.read_audit import read_audit
+    from heldout.audit.run_audit import run_audit
     from heldout.benchmark import Benchmark, Example, read_benchmark
     from heldout.benchmark.check import check
     from heldout.corpus import Corpus, CorpusItem, open_corpus
@@ -27,6 +29,8 @@ _HOMES = {
     "Finding": "heldout.detect",
     "Run": "heldout.store",
     "audit_overlap": "heldout.audit",
+    "read_audit": "heldout.audit",
+    "run_audit": "heldout.audit",
     "check": "heldout.benchmark.check",
     "conclude": "heldout.audit",
     "open_corpus": "heldout.corpus",
@@ -47,7 +51,9 @@ __all__ = [
     "conclude",
     "open_corpus",
     "open_engine",
+    "read_audit",
     "read_benchmark",
+    "run_audit",
 ]
 
 
