@@ -70,7 +70,7 @@ def train(args: Any) -> None:
     import torch
 
     from heldout.lab.arms import standing_arms, standing_bases
-    from heldout.lab.grid import Grid, Prepared, standing_recipe
+    from heldout.lab.grid import Grid, Prepared, reads_of, standing_recipe
     from heldout.lab.training import clock
 
     started = clock("cpu")
@@ -87,11 +87,10 @@ def train(args: Any) -> None:
     chosen = [name for name in args.arms.split(",") if name]
     arms = [a for a in standing_arms(every) if not chosen or any(c in a.name for c in chosen)]
     prepared = Prepared(args.folder)
-    # A base's models read their own world's sheet; films read scenes as well, as its outsiders.
-    own = {"scenes": ("scenes",), "films": ("films", "scenes"), "slake": ("slake",)}
-    reads = {base.name: own[base.name.rstrip("0123456789")] for base in every}
     keeps = frozenset(filter(None, args.keep.split(",")))
-    grid = Grid(prepared, recipe, args.state, args.device, not args.plain, reads, say, keeps)
+    grid = Grid(
+        prepared, recipe, args.state, args.device, not args.plain, reads_of(every), say, keeps
+    )
     finished = grid.run(bases, arms, until=until)
     say(
         f"{'finished' if finished else 'stopped by the clock'} after {clock('cpu') - started:.0f} s"

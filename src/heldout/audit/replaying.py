@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from heldout.audit.asking import AskingPlan, ask_benchmark, read_twins
 from heldout.audit.scoring import ScoringPlan, score_benchmark
 from heldout.benchmark import Benchmark
 from heldout.lab.paraphrase import paraphrased
-from heldout.lab.replay import Collector, Replay
+from heldout.lab.replay import Collector, Keys, Replay
 from heldout.lab.sheet import Sheet
 from heldout.model.asking import expand, parse_variants
 from heldout.model.asking.template import write
@@ -23,13 +24,19 @@ CONTEXT = 640  # tokens of the longest text that the small models are trained on
 SHUFFLES = 20
 
 
-@dataclass(frozen=True)
+@dataclass
 class Tier:
-    """One benchmark of the lab: what is scored and asked of it, the same for every model."""
+    """One benchmark of the lab: what is scored and asked of it, the same for every model. ``keys`` know
+    its pictures' bytes, which are read once for all models."""
 
     benchmark: Benchmark
     twins: Path | None = None
     seed: int = 0
+    keys: Keys = field(default_factory=Keys)
+
+    @cached_property
+    def twin_benchmarks(self) -> dict[str, Benchmark]:
+        return read_twins(self.asking.variants, self.benchmark)
 
     @property
     def scoring(self) -> ScoringPlan:
@@ -56,7 +63,7 @@ def write_sheet(
 
     ``others``: by picture's name, other words about it, for contamination with pictures alone."""
     collector = Collector(processor)
-    twins = read_twins(tier.asking.variants, tier.benchmark)
+    twins = tier.twin_benchmarks
     with tempfile.TemporaryDirectory() as folder:
         run = Run.create(Path(folder) / "run", seed=tier.seed)
         with run.writing():
@@ -70,9 +77,8 @@ def write_sheet(
 
 def replay_model(tier: Tier, replay: Replay, run: Run, model: str) -> None:
     """A model's tables in the run, as if it had been scored and asked here. Call inside run.writing()."""
-    twins = read_twins(tier.asking.variants, tier.benchmark)
     score_benchmark(tier.benchmark, replay, run, model, tier.scoring, quiet=True)
-    ask_benchmark(tier.benchmark, replay, run, model, tier.asking, twins, quiet=True)
+    ask_benchmark(tier.benchmark, replay, run, model, tier.asking, tier.twin_benchmarks, quiet=True)
 
 
 def _golds(collector: Collector, tier: Tier, twins: Mapping[str, Benchmark]) -> None:

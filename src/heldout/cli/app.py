@@ -16,6 +16,7 @@ from heldout.cli import (
     impact,
     lab,
     lab_confound,
+    lab_train,
     matrix,
     model,
     overlap,
@@ -46,6 +47,7 @@ app.command("score", epilog=score.EXAMPLE)(score.score_command)
 app.command("ask", epilog=ask.EXAMPLE)(ask.ask_command)
 app.command("detect", epilog=detect.EXAMPLE)(detect.detect_command)
 lab.app.command("confound", epilog=lab_confound.EXAMPLE)(lab_confound.confound_command)
+lab.app.command("train", epilog=lab_train.EXAMPLE)(lab_train.train_command)
 app.add_typer(lab.app, name="lab")
 app.add_typer(model.app, name="model")
 

@@ -304,3 +304,11 @@ def load_reading(path: str | Path) -> Reading:
     with np.load(path) as kept:
         values = {name: kept[name] for name in kept.files}
     return Reading(**{**values, "forward_tokens": int(values["forward_tokens"])})
+
+
+#: sheets that arms read, by the kind of their base; films read scenes as well, as its outsiders
+READS = {"scenes": ("scenes",), "films": ("films", "scenes"), "slake": ("slake",)}
+
+
+def reads_of(bases: Iterable[Base]) -> dict[str, tuple[str, ...]]:
+    return {base.name: READS[base.real[0] if base.real else base.worlds[0]] for base in bases}

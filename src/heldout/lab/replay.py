@@ -178,9 +178,9 @@ class Replay:
     tokenizer: Any
     identity: Mapping[str, str]
     picture_places: int
+    keys: Keys = field(default_factory=Keys)
 
     def __post_init__(self) -> None:
-        self._keys = Keys()
         count = len(self.sheet.scored)
         self._scored = {key: place for place, key in enumerate(self.sheet.keys[:count])}
         self._asked = {key: place for place, key in enumerate(self.sheet.keys[count:])}
@@ -189,11 +189,11 @@ class Replay:
         self._starts = np.cumsum(kept) - kept
 
     def count(self, requests: Sequence[Request]) -> list[int]:
-        return [self.sheet.lengths.get(self._keys.of(one, "score"), 0) for one in requests]
+        return [self.sheet.lengths.get(self.keys.of(one, "score"), 0) for one in requests]
 
     def score(self, requests: Iterable[Request]) -> Iterator[Score | Dropped]:
         for request in requests:
-            place = self._scored.get(self._keys.of(request, "score"))
+            place = self._scored.get(self.keys.of(request, "score"))
             if place is None:
                 yield Dropped("score", request.id, "not on the sheet", self.sheet.name)
                 continue
@@ -214,7 +214,7 @@ class Replay:
         self, prompts: Iterable[Prompt], keep: Callable[[Reply], None]
     ) -> Generator[Reply | Dropped, None, None]:
         for prompt in prompts:
-            place = self._asked.get(self._keys.of(prompt.request, "ask"))
+            place = self._asked.get(self.keys.of(prompt.request, "ask"))
             if place is None:
                 yield Dropped("ask", prompt.request.id, "not on the sheet", self.sheet.name)
                 continue
