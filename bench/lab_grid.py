@@ -20,7 +20,7 @@ from typing import Any
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("step", choices=("prepare", "paint", "train", "tables"))
+    parser.add_argument("step", choices=("prepare", "paint", "train", "tables", "summary"))
     parser.add_argument("--folder", type=Path, required=True, help="what prepare writes")
     parser.add_argument("--slake", type=Path, help="SLAKE's folder, for the real tier")
     parser.add_argument("--images", type=int, default=96, help="pictures of each world's benchmark")
@@ -44,7 +44,9 @@ def main() -> None:
     )
     parser.add_argument("--plain", action="store_true", help="train: do not compile")
     args = parser.parse_args()
-    {"prepare": prepare, "paint": paint, "train": train, "tables": tables}[args.step](args)
+    {"prepare": prepare, "paint": paint, "train": train, "tables": tables, "summary": summary}[
+        args.step
+    ](args)
 
 
 def prepare(args: Any) -> None:
@@ -128,6 +130,29 @@ def tables(args: Any) -> None:
     found = sorted(path for path in args.readings.glob("*.json") if path.stem != "training-log")
     real = f"{args.slake}#split=test,lang=en" if args.slake is not None else None
     write_tables(Prepared(args.folder), size_of(args), found, args.out, real_test=real, tell=say)
+
+
+def summary(args: Any) -> None:
+    """Exact replies by arm, as means over bases: does the clean model do the task, does a leak show?"""
+    rows: dict[tuple[str, str], list[dict[str, float]]] = {}
+    spent = [0.0, 0.0]
+    models = [json.loads(path.read_text()) for path in sorted(args.readings.glob("*.json"))]
+    for one in models:
+        spent = [spent[0] + one["train_seconds"], spent[1] + one["read_seconds"]]
+        base, _, arm = one["name"].partition("-")
+        world = base.rstrip("0123456789")
+        found = one["accuracy"][world]
+        arm = "clean" if arm in ("clean-a", "clean-b", "clean-c") else arm or "base"
+        rows.setdefault((world, arm), []).append({v: cell["all"][0] for v, cell in found.items()})
+    shown = ("original", "twin", "no-image", "rotation-1", "confused-choices")
+    print("| benchmark | arm | models | " + " | ".join(shown) + " |")
+    for (world, arm), found in rows.items():
+        means = [
+            f"{sum(one[v] for one in found) / len(found):.3f}" if v in found[0] else ""
+            for v in shown
+        ]
+        print(f"| {world} | {arm} | {len(found)} | " + " | ".join(means) + " |")
+    print(f"{len(models)} models, {spent[0]:.0f} s of training, {spent[1]:.0f} s of reading")
 
 
 def size_of(args: Any) -> Any:
