@@ -1,0 +1,169 @@
+"""The lab's grid of small models with known contamination: prepare, train and read, tables.
+
+    python bench/lab_grid.py prepare --folder bench/out/lab/prep --slake ../shared/data/slake
+    python bench/lab_grid.py train --folder bench/out/lab/prep --state /tmp/lab --out out --minutes 9
+    python bench/lab_grid.py tables --folder bench/out/lab/prep --readings out --out bench/out/lab/runs
+
+``prepare`` and ``tables`` need the product; ``train`` needs torch, transformers and NumPy, and goes on
+where it was when it is given again with the same ``--state``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+import zipfile
+from pathlib import Path
+from typing import Any
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("step", choices=("prepare", "paint", "train", "tables", "summary"))
+    parser.add_argument("--folder", type=Path, required=True, help="what prepare writes")
+    parser.add_argument("--slake", type=Path, help="SLAKE's folder, for the real tier")
+    parser.add_argument("--images", type=int, default=96, help="pictures of each world's benchmark")
+    parser.add_argument("--size", choices=("small", "larger", "toy"), default="small")
+    parser.add_argument("--state", type=Path, help="train: bases and readings, kept between calls")
+    parser.add_argument("--out", type=Path, help="train: what comes back; tables: run folders")
+    parser.add_argument(
+        "--minutes", type=float, default=9.0, help="train: begin nothing after them"
+    )
+    parser.add_argument("--device", default="cuda")
+    parser.add_argument("--bases", default="", help="train: only these, by name, with commas")
+    parser.add_argument("--arms", default="", help="train: only arms whose names hold one of these")
+    parser.add_argument("--pictures", type=int, default=60_000)
+    parser.add_argument("--level", type=int, default=4500, help="steps of a base's trunk")
+    parser.add_argument("--fall", type=int, default=700, help="steps of its end")
+    parser.add_argument("--rate", type=float, default=2e-3)
+    parser.add_argument("--batch", type=int, default=512)
+    parser.add_argument("--keep", default="", help="train: save these models, with commas")
+    parser.add_argument(
+        "--readings", type=Path, help="tables: folder with readings, or their zip files"
+    )
+    parser.add_argument("--plain", action="store_true", help="train: do not compile")
+    args = parser.parse_args()
+    {"prepare": prepare, "paint": paint, "train": train, "tables": tables, "summary": summary}[
+        args.step
+    ](args)
+
+
+def prepare(args: Any) -> None:
+    from heldout.audit.lab_grid import prepare_grid
+
+    real = None
+    if args.slake is not None:
+        real = (f"{args.slake}#split=train,lang=en", f"{args.slake}#split=test,lang=en")
+    prepare_grid(args.folder, size_of(args), images=args.images, real=real, tell=say)
+
+
+def paint(args: Any) -> None:
+    """Training pictures of films, while a base of scenes is trained beside: that base comes first."""
+    from heldout.lab.pool import Lengths
+    from heldout.lab.pool import paint as paint_pool
+
+    side = size_of(args).picture
+    tokenizer = str(args.folder / "tokenizer.json")
+    paint_pool("films", args.pictures, 0, tokenizer, side, Lengths(), args.state / "pool")
+
+
+def train(args: Any) -> None:
+    import torch
+
+    from heldout.lab.arms import standing_arms, standing_bases
+    from heldout.lab.grid import Grid, Prepared, reads_of, standing_recipe
+    from heldout.lab.training import clock
+
+    started = clock("cpu")
+    until = started + 60 * args.minutes
+    torch.set_float32_matmul_precision("highest")  # readings are float32, not nearly so
+    recipe = standing_recipe(
+        size_of(args), level=args.level, fall=args.fall, rate=args.rate, batch=args.batch,
+        pictures=args.pictures,
+    )  # fmt: skip
+    every = standing_bases()
+    wanted = [name for name in args.bases.split(",") if name]
+    by_name = {base.name: base for base in every}
+    bases = [by_name[name] for name in wanted] or every
+    chosen = [name for name in args.arms.split(",") if name]
+    arms = [a for a in standing_arms(every) if not chosen or any(c in a.name for c in chosen)]
+    prepared = Prepared(args.folder)
+    keeps = frozenset(filter(None, args.keep.split(",")))
+    grid = Grid(
+        prepared, recipe, args.state, args.device, not args.plain, reads_of(every), say, keeps
+    )
+    finished = grid.run(bases, arms, until=until)
+    say(
+        f"{'finished' if finished else 'stopped by the clock'} after {clock('cpu') - started:.0f} s"
+    )
+    args.out.mkdir(parents=True, exist_ok=True)
+    with zipfile.ZipFile(args.out / f"readings-{int(time.time())}.zip", "w") as archive:
+        for path in sorted((args.state / "readings").iterdir()):
+            archive.write(path, path.name)
+    (args.out / "training-log.json").write_text(json.dumps(grid.log))
+    keep(args, grid)
+
+
+def keep(args: Any, grid: Any) -> None:
+    """Chosen models as checkpoints that the product opens, each zipped on its own."""
+    from heldout.lab.vlm import save_model
+
+    for name in filter(None, args.keep.split(",")):
+        if grid.restore(name):
+            folder = save_model(
+                grid.state / "checkpoints" / name, grid.model, grid.recipe.size,
+                grid.prepared.tokenizer, half=True,
+            )  # fmt: skip
+            with zipfile.ZipFile(args.out / f"checkpoint-{name}.zip", "w") as archive:
+                for path in sorted(folder.iterdir()):
+                    archive.write(path, f"{name}/{path.name}")
+
+
+def tables(args: Any) -> None:
+    from heldout.audit.lab_grid import write_tables
+    from heldout.lab.grid import Prepared
+
+    for packed in sorted(args.readings.glob("readings-*.zip")):
+        with zipfile.ZipFile(packed) as archive:
+            archive.extractall(args.readings)
+    found = sorted(path for path in args.readings.glob("*.json") if path.stem != "training-log")
+    real = f"{args.slake}#split=test,lang=en" if args.slake is not None else None
+    write_tables(Prepared(args.folder), size_of(args), found, args.out, real_test=real, tell=say)
+
+
+def summary(args: Any) -> None:
+    """Exact replies by arm, as means over bases: does the clean model do the task, does a leak show?"""
+    rows: dict[tuple[str, str], list[dict[str, float]]] = {}
+    spent = [0.0, 0.0]
+    models = [json.loads(path.read_text()) for path in sorted(args.readings.glob("*.json"))]
+    for one in models:
+        spent = [spent[0] + one["train_seconds"], spent[1] + one["read_seconds"]]
+        base, _, arm = one["name"].partition("-")
+        world = base.rstrip("0123456789")
+        found = one["accuracy"][world]
+        arm = "clean" if arm in ("clean-a", "clean-b", "clean-c") else arm or "base"
+        rows.setdefault((world, arm), []).append({v: cell["all"][0] for v, cell in found.items()})
+    shown = ("original", "twin", "no-image", "rotation-1", "confused-choices")
+    print("| benchmark | arm | models | " + " | ".join(shown) + " |")
+    for (world, arm), found in rows.items():
+        means = [
+            f"{sum(one[v] for one in found) / len(found):.3f}" if v in found[0] else ""
+            for v in shown
+        ]
+        print(f"| {world} | {arm} | {len(found)} | " + " | ".join(means) + " |")
+    print(f"{len(models)} models, {spent[0]:.0f} s of training, {spent[1]:.0f} s of reading")
+
+
+def size_of(args: Any) -> Any:
+    from heldout.lab.vlm import LARGER, SMALL, TOY
+
+    return {"small": SMALL, "larger": LARGER, "toy": TOY}[args.size]
+
+
+def say(text: str) -> None:
+    print(f"{time.strftime('%H:%M:%S')} {text}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

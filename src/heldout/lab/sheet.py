@@ -1,0 +1,98 @@
+"""A sheet: everything one benchmark asks of a model, as numbers that need no tokenizer and no reader.
+
+All small models share a tokenizer, so the product writes its prompts once. Where the models are trained
+they only read the sheet; what they say comes back as arrays, and the product makes its tables of it.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+MOST_NEW_TOKENS = 16
+
+
+@dataclass
+class Ragged:
+    """Lists of different lengths, one behind the other."""
+
+    values: NDArray[np.int32]
+    starts: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, lists: list[list[int]]) -> Ragged:
+        flat = [value for one in lists for value in one]
+        starts = np.cumsum([0, *(len(one) for one in lists)])
+        return cls(np.asarray(flat, dtype=np.int32), starts.astype(np.int64))
+
+    def __len__(self) -> int:
+        return len(self.starts) - 1
+
+    def __getitem__(self, place: int) -> NDArray[np.int32]:
+        return self.values[self.starts[place] : self.starts[place + 1]]
+
+    @property
+    def lengths(self) -> NDArray[np.int64]:
+        return np.diff(self.starts)
+
+
+@dataclass
+class Sheet:
+    """``scored``: rows of tokens (pictures stand behind the first one and are not counted), which of them
+    are scored, their picture or -1, and whether only their sum is wanted. ``asked``: prompts that wait for
+    a reply, likewise.
+
+    ``letters`` are the tokens that spell each letter. ``released`` is the benchmark in words, for planting.
+    """
+
+    name: str
+    pixels: NDArray[np.uint8]
+    scored: Ragged
+    places: Ragged
+    scored_picture: NDArray[np.int32]
+    sums: NDArray[np.bool_]
+    asked: Ragged
+    asked_picture: NDArray[np.int32]
+    letters: Ragged
+    keys: list[str]  # of requests to score, then of requests to answer
+    lengths: dict[str, int]  # tokens of requests that were only counted
+    golds: list[list[str]]  # of requests to answer: variant, what it is about, and what is right
+    released: list[dict[str, Any]]
+
+    def save(self, folder: str | Path) -> None:
+        folder = Path(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        arrays: dict[str, Any] = {"pixels": self.pixels}
+        for name in ("scored", "places", "asked", "letters"):
+            ragged: Ragged = getattr(self, name)
+            arrays[f"{name}_values"], arrays[f"{name}_starts"] = ragged.values, ragged.starts
+        arrays |= {"scored_picture": self.scored_picture, "asked_picture": self.asked_picture}
+        arrays["sums"] = self.sums
+        np.savez_compressed(folder / f"{self.name}.npz", **arrays)
+        told = {
+            "keys": self.keys,
+            "lengths": self.lengths,
+            "golds": self.golds,
+            "released": self.released,
+        }
+        (folder / f"{self.name}.json").write_text(json.dumps(told))
+
+    @classmethod
+    def load(cls, folder: str | Path, name: str) -> Sheet:
+        folder = Path(folder)
+        told = json.loads((folder / f"{name}.json").read_text())
+        with np.load(folder / f"{name}.npz") as kept:
+            ragged = {
+                one: Ragged(kept[f"{one}_values"], kept[f"{one}_starts"])
+                for one in ("scored", "places", "asked", "letters")
+            }
+            return cls(
+                name, kept["pixels"], ragged["scored"], ragged["places"], kept["scored_picture"],
+                kept["sums"], ragged["asked"], kept["asked_picture"], ragged["letters"], told["keys"],
+                told["lengths"], told["golds"], told["released"],
+            )  # fmt: skip

@@ -1,0 +1,99 @@
+"""The two worlds as the lab uses them: draw, show, ask, change one thing, describe."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from heldout.lab.forms import Asked
+from heldout.scenes.films import ZONES, Film, random_film, vary_film
+from heldout.scenes.films_questions import ask_film
+from heldout.scenes.films_render import render_film
+from heldout.scenes.probes import Relation
+from heldout.scenes.questions import ask, name
+from heldout.scenes.render import render
+from heldout.scenes.world import Scene, SceneObject, random_scene, vary
+
+NATIVE = 224  # pixels of a released picture
+# Generators are seeded with (seed, stream, index): what a model is trained on, the benchmark (stream 1
+# in scenes/) and the corpora (stream 2) of one seed share no random numbers.
+TRAINING, RELEASED, TWINS = 11, 12, 13
+
+
+@dataclass(frozen=True)
+class World:
+    name: str
+    number: int
+    draw: Callable[[np.random.Generator], Any]
+    render: Callable[[Any, int], Image.Image]
+    ask: Callable[[Any, np.random.Generator, int], Any]
+    vary: Callable[[Any, np.random.Generator], Any]
+    describe: Callable[[Any], str]
+    drill: Callable[[Any, np.random.Generator], list[Asked]]  # for training only: never released
+
+    def rng(self, seed: int, stream: int, index: int) -> np.random.Generator:
+        return np.random.default_rng((seed, stream, self.number, index))
+
+
+def show(world: World, thing: Any, side: int, *, shrunk: bool) -> Image.Image:
+    """At the model's size: painted so, or as the model's processor shrinks a released picture."""
+    if not shrunk:
+        return world.render(thing, side)
+    return world.render(thing, NATIVE).resize((side, side), Image.Resampling.BICUBIC)
+
+
+def _describe_scene(scene: Scene) -> str:
+    """Every object from left to right: dense words about pictures teach a small tower to see."""
+    listed = sorted(scene.objects, key=lambda item: item.position)
+    return ", ".join(
+        f"{one.size} {one.texture} {one.colour} {one.shape} at {_place(one)}" for one in listed
+    )
+
+
+def _place(item: SceneObject) -> str:
+    return " ".join(str(int(10 * share)) for share in item.position)
+
+
+def _drill_scene(scene: Scene, rng: np.random.Generator) -> list[Asked]:
+    """Where objects are, and how they lie to each other: what small models are slowest to learn."""
+    order = [scene.objects[place] for place in rng.permutation(len(scene.objects))]
+    asked = [
+        Asked(f"Where exactly is the {one.colour} {one.shape}?", _place(one)) for one in order[:3]
+    ]
+    pairs = list(itertools.permutations(order, 2))
+    for one, other in (pairs[place] for place in rng.permutation(len(pairs))[:4]):
+        probe = Relation(name(scene, one), name(scene, other))
+        answer = probe.answer(scene)
+        if answer is not None:
+            options = tuple(probe.choices[place] for place in rng.permutation(len(probe.choices)))
+            asked.append(Asked(probe.text, answer, options))
+    return asked
+
+
+def _describe_film(film: Film) -> str:
+    parts = [film.view, f"marker {film.marker}"]
+    parts.append(f"{film.enlarged} enlarged" if film.enlarged else "no organ enlarged")
+    parts.append(film.device or "no device")
+    parts += [f"{one.kind} in the {one.zone}" for one in film.lesions] or ["no lesion"]
+    return ", ".join(parts)
+
+
+def _drill_film(film: Film, rng: np.random.Generator) -> list[Asked]:
+    """What lies in each zone, which is half of everything that is asked of a film."""
+    return [
+        Asked(f"What is in the {zone}?", kind)
+        for zone in (ZONES[place] for place in rng.permutation(len(ZONES)))
+        for kind in [next((one.kind for one in film.lesions if one.zone == zone), "nothing")]
+    ]
+
+
+SCENES = World("scenes", 1, random_scene, render, ask, vary, _describe_scene, _drill_scene)
+FILMS = World(
+    "films", 2, random_film, render_film, ask_film, vary_film, _describe_film, _drill_film
+)
+WORLDS = {world.name: world for world in (SCENES, FILMS)}
