@@ -185,6 +185,7 @@ def test_hostile_names_are_text_everywhere(tmp_path: Path, picture: Picture) -> 
     assert "Traceback" not in checked.stderr
 
 
+@pytest.mark.timeout(900)  # two whole audits
 def test_demo_is_right_about_what_it_planted_and_can_be_given_again(tmp_path: Path) -> None:
     done = heldout("demo", "--out", tmp_path / "demo", "--json")
     assert done.returncode == 0, done.stderr
