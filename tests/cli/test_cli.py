@@ -8,11 +8,14 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
+from command_line import run_inside
+
+from heldout.cli.app import VERBS
 
 Picture = Callable[..., bytes]
-VERBS = ("check", "overlap", "report", "sanitize", "impact", "demo")
 
 
 def heldout(*arguments: str | Path, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
@@ -46,11 +49,28 @@ def test_every_verb_has_help_with_an_example() -> None:
     top = heldout("--help")
     assert top.returncode == 0
     for verb in VERBS:
-        assert verb in top.stdout
-        told = heldout(verb, "--help")
+        assert f" {verb.name} " in top.stdout
+        told = run_inside(verb.name, "--help")
         assert told.returncode == 0
-        assert f"Example: heldout {verb}" in told.stdout
+        names = [verb.name]
+        if " Commands " in told.stdout:  # a group: its verbs have the examples
+            group = cast(Any, verb.load()).commands
+            assert group
+            names = [f"{verb.name} {name}" for name in group]
+        for name in names:
+            page = run_inside(*name.split(), "--help").stdout
+            assert f"Example: heldout {name} " in " ".join(page.split()), name
     assert heldout("--version").stdout.startswith("heldout 0.")
+
+
+def test_a_verb_loads_what_it_needs_and_the_list_of_verbs_nothing() -> None:
+    code = (
+        "import sys\nfrom heldout.cli import main\nsys.argv = ['heldout', '--help']\n"
+        "try:\n    main()\nexcept SystemExit:\n    pass\n"
+        "print(sorted({'polars', 'scipy', 'pyarrow', 'heldout.overlap'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"
 
 
 def test_check_prints_a_table_and_exits_by_what_it_found(bench: Path) -> None:
@@ -112,9 +132,14 @@ def test_overlap_writes_a_run_that_report_rebuilds_offline(bench: Path, tmp_path
     ],
 )  # fmt: skip
 def test_bad_input_gets_a_sentence_and_exit_code_2(
-    bench: Path, tmp_path: Path, arguments: list[str], told: str
+    bench: Path,
+    tmp_path: Path,
+    arguments: list[str],
+    told: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    answer = heldout(*(part.format(bench=bench) for part in arguments), cwd=tmp_path)
+    monkeypatch.chdir(tmp_path)
+    answer = run_inside(*(part.format(bench=bench) for part in arguments))
     assert answer.returncode == 2, answer.stdout + answer.stderr
     assert told in answer.stderr
     assert "Traceback" not in answer.stderr

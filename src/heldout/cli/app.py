@@ -7,49 +7,41 @@ import sys
 import typer
 
 from heldout import __version__
-from heldout.cli import (
-    ask,
-    audit,
-    check,
-    demo,
-    detect,
-    gate,
-    impact,
-    lab,
-    lab_confound,
-    matrix,
-    model,
-    overlap,
-    report,
-    sanitize,
-    score,
-)
+from heldout.cli.lazy import LazyGroup, Verb
 from heldout.cli.show import complain
 from heldout.errors import HeldoutError
 
+VERBS = (
+    Verb("check", "Lint a benchmark: most false alarms of contamination start there."),
+    Verb("overlap", "Find every image of a benchmark in corpora; every copy is proven."),
+    Verb("audit", "Audit benchmarks against corpora and models from one file: one verdict."),
+    Verb("report", "Rebuild findings, claims and report.html from the tables of a run."),
+    Verb("matrix", "How much of each benchmark is in each corpus, in one table."),
+    Verb("sanitize", "Write a clean split in the format of the input."),
+    Verb("gate", "Which training rows to remove so that none of these benchmarks leaks."),
+    Verb("impact", "Score leaked, non-leaked and size-matched random items apart."),
+    Verb("score", "Score every answer of a benchmark with one model."),
+    Verb("ask", "Ask a model every item, as released and in variants; grade strictly."),
+    Verb("detect", "Has a model seen this benchmark? Every detector, under control."),
+    Verb("lab", "Experiments on copies we planted ourselves."),
+    Verb("model", "Look at a model before scoring with it."),
+    Verb("demo", "Render a benchmark and a leaky corpus, audit it, and show the report."),
+)
+
+
+class _Verbs(LazyGroup):
+    verbs = VERBS
+
+
 app = typer.Typer(
     name="heldout",
+    cls=_Verbs,
     help="Is your benchmark still held out? Find which items leaked, and into what.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command("check", epilog=check.EXAMPLE)(check.check_command)
-app.command("overlap", epilog=overlap.EXAMPLE)(overlap.overlap_command)
-app.command("audit", epilog=audit.EXAMPLE)(audit.audit_command)
-app.command("report", epilog=report.EXAMPLE)(report.report_command)
-app.command("matrix", epilog=matrix.EXAMPLE)(matrix.matrix_command)
-app.command("sanitize", epilog=sanitize.EXAMPLE)(sanitize.sanitize_command)
-app.command("gate", epilog=gate.EXAMPLE)(gate.gate_command)
-app.command("impact", epilog=impact.EXAMPLE)(impact.impact_command)
-app.command("demo", epilog=demo.EXAMPLE)(demo.demo_command)
-app.command("score", epilog=score.EXAMPLE)(score.score_command)
-app.command("ask", epilog=ask.EXAMPLE)(ask.ask_command)
-app.command("detect", epilog=detect.EXAMPLE)(detect.detect_command)
-lab.app.command("confound", epilog=lab_confound.EXAMPLE)(lab_confound.confound_command)
-app.add_typer(lab.app, name="lab")
-app.add_typer(model.app, name="model")
 
 
 def _version(asked: bool) -> None:

@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from heldout.benchmark import read_benchmark
+from heldout.cli import lab_confound
 from heldout.cli.options import EngineName, Images, Json, Workers
 from heldout.cli.show import console, print_json
 from heldout.corpus import open_corpus
@@ -33,6 +34,7 @@ EXAMPLE = (
 )
 
 app = typer.Typer(help="Experiments on copies we planted ourselves.", no_args_is_help=True)
+app.command("confound", epilog=lab_confound.EXAMPLE)(lab_confound.confound_command)
 
 
 class Side(StrEnum):

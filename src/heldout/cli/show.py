@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 from rich.console import Console
@@ -11,10 +11,12 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from heldout.benchmark import Benchmark
-from heldout.benchmark.check import CheckReport
 from heldout.engine import progress
-from heldout.verdict import Claim
+
+if TYPE_CHECKING:  # every verb prints, few of them need a laboratory
+    from heldout.benchmark import Benchmark
+    from heldout.benchmark.check import CheckReport
+    from heldout.verdict import Claim
 
 COLOURS = {
     "survives": "bold red",
