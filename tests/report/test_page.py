@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import base64
+import gzip
 import json
 import re
 from collections.abc import Callable
@@ -44,8 +46,8 @@ def page(tmp_path: Path, picture: Picture, count: int, answered: int, corpus: st
 
 
 def blocks(html: str) -> list[dict[str, Any]]:
-    found = re.findall(r'<script type="application/json" id="gallery-\d+">(.*?)</script>', html)
-    return [json.loads(one) for one in found]
+    found = re.findall(r'<script type="application/gzip" id="gallery-\d+">(.*?)</script>', html)
+    return [json.loads(gzip.decompress(base64.b64decode(one))) for one in found]
 
 
 def test_the_page_shows_pairs_the_gravest_first(tmp_path: Path, picture: Picture) -> None:

@@ -1,13 +1,14 @@
 """A gallery of any size on one page: cards and pictures in blocks that the browser reads when asked.
 
-The first page of cards is plain HTML. All pages lie in blocks of JSON behind the text, each with its cards
-as HTML (made by the same template, so escaped the same way) and with the pictures that are new in it. A
-picture's name says which block holds it. Until a block is shown the browser has not parsed it.
+The first page of cards is plain HTML. All pages lie in packed blocks of JSON behind the text, each with its
+cards as HTML (made by the same template, so escaped the same way) and with the pictures that are new in it.
+A picture's name says which block holds it. Until a block is shown the browser does not unpack it.
 """
 
 from __future__ import annotations
 
 import base64
+import gzip
 import io
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -49,7 +50,7 @@ class Gallery:
     total: int = 0
     first: list[Markup] = field(default_factory=list)  # cards of the first page
     sprite: list[Picture] = field(default_factory=list)  # and the pictures they use
-    blocks: list[Markup] = field(default_factory=list)  # JSON, one a page
+    blocks: list[str] = field(default_factory=list)  # packed, one a page
     index: Markup = field(default_factory=Markup)  # what every card can be filtered by
     choices: dict[str, dict[str, int]] = field(default_factory=dict)
     small: int = 0  # pictures shown smaller than the run keeps them
@@ -72,7 +73,7 @@ def make_gallery(run: Run) -> Gallery:
         if not start:
             made.first, made.sprite = cards, list(store.block)
         pictures = {picture.name: picture.as_json() for picture in store.block}
-        made.blocks.append(as_data({"cards": cards, "pictures": pictures}))
+        made.blocks.append(packed({"cards": cards, "pictures": pictures}))
     made.small, made.missing = store.small, store.missing
     made.choices = {
         "corpus": _counts(pair["corpus"] for pair in pairs),
@@ -94,6 +95,12 @@ def as_data(value: Any) -> Markup:
     for sign in "<>&\u2028\u2029":
         text = text.replace(sign, f"\\u{ord(sign):04x}")
     return Markup(text)
+
+
+def packed(value: Any) -> str:
+    """Cards differ in few words, so they pack well. No time stamp: the same run makes the same page."""
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return base64.b64encode(gzip.compress(text.encode(), 6, mtime=0)).decode()
 
 
 class _Store:

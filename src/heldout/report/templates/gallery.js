@@ -1,11 +1,10 @@
-// The gallery's pages and filters. Cards come escaped from the report's own template; a block of JSON is
-// parsed when one of its cards is shown, and pictures stand on the page only while a card uses them.
+// The gallery's pages and filters. Cards come escaped from the report's own template; a block is unpacked
+// when one of its cards is shown, and pictures stand on the page only while a card uses them.
 (() => {
   "use strict";
   const gallery = document.getElementById("gallery");
-  if (!gallery) return;
-  const data = (id) => JSON.parse(document.getElementById(id).textContent);
-  const { per_page: size, rows } = data("gallery-index");
+  if (!gallery || !("DecompressionStream" in window)) return; // the first page and its note stay
+  const { per_page: size, rows } = JSON.parse(document.getElementById("gallery-index").textContent);
   const cards = document.getElementById("gallery-cards");
   const sprite = document.getElementById("gallery-pictures");
   const bar = document.getElementById("gallery-bar");
@@ -14,33 +13,38 @@
   const back = document.getElementById("gallery-back");
   const next = document.getElementById("gallery-next");
   const SVG = "http://www.w3.org/2000/svg";
-  const kept = new Map(); // the few blocks that were read last
+  const kept = new Map(); // the blocks that were read last
   let chosen = rows.map((_, at) => at);
   let page = 0;
+  let asked = 0; // a page that is not wanted any more is not shown
 
-  function block(number) {
-    if (!kept.has(number)) {
-      if (kept.size > 32) kept.delete(kept.keys().next().value);
-      kept.set(number, data("gallery-" + number));
-    }
-    return kept.get(number);
+  async function unpack(number) {
+    const text = document.getElementById("gallery-" + number).textContent;
+    const bytes = Uint8Array.from(atob(text), (sign) => sign.charCodeAt(0));
+    const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
+    return new Response(stream).json();
   }
 
-  function draw(names) {
-    sprite.replaceChildren(...[...names].map((name) => {
-      const [width, height, webp] = block(Number(name.slice(1).split("-")[0])).pictures[name];
-      const image = document.createElementNS(SVG, "image");
-      image.id = name;
-      image.setAttribute("width", width);
-      image.setAttribute("height", height);
-      image.setAttribute("preserveAspectRatio", "none");
-      image.setAttribute("href", "data:image/webp;base64," + webp);
-      return image;
-    }));
+  async function blocks(numbers) {
+    const found = new Map();
+    for (const number of numbers) {
+      if (!kept.has(number)) kept.set(number, unpack(number));
+      found.set(number, await kept.get(number));
+    }
+    while (kept.size > 48) kept.delete(kept.keys().next().value);
+    return found;
+  }
+
+  const holder = (name) => Number(name.slice(1).split("-")[0]);
+
+  function image(name, [width, height, webp]) {
+    const made = document.createElementNS(SVG, "image");
+    const set = { id: name, width, height, preserveAspectRatio: "none", href: "data:image/webp;base64," + webp };
+    for (const [key, value] of Object.entries(set)) made.setAttribute(key, value);
+    return made;
   }
 
   function tell() {
-    const pages = Math.max(1, Math.ceil(chosen.length / size));
     const from = page * size + 1;
     const to = Math.min(from + size - 1, chosen.length);
     const number = (value) => value.toLocaleString("en");
@@ -48,22 +52,30 @@
       ? number(from) + "–" + number(to) + " of " + number(chosen.length)
       : "none";
     back.disabled = page === 0;
-    next.disabled = page === pages - 1;
+    next.disabled = to >= chosen.length;
   }
 
-  function show() {
+  async function show() {
+    const mine = ++asked;
     const shown = chosen.slice(page * size, (page + 1) * size);
-    cards.innerHTML = shown.map((at) => block(Math.floor(at / size)).cards[at % size]).join("");
-    draw(new Set([...cards.querySelectorAll("use")].map((use) => use.getAttribute("href").slice(1))));
+    const texts = await blocks(new Set(shown.map((at) => Math.floor(at / size))));
+    const drawn = document.createElement("template");
+    drawn.innerHTML = shown.map((at) => texts.get(Math.floor(at / size)).cards[at % size]).join("");
+    const uses = [...drawn.content.querySelectorAll("use")];
+    const names = [...new Set(uses.map((use) => use.getAttribute("href").slice(1)))];
+    const held = await blocks(new Set(names.map(holder)));
+    if (mine !== asked) return;
+    sprite.replaceChildren(...names.map((name) => image(name, held.get(holder(name)).pictures[name])));
+    cards.replaceChildren(drawn.content);
     tell();
   }
 
-  function turn(by) {
+  async function turn(by) {
     const last = Math.max(0, Math.ceil(chosen.length / size) - 1);
     const to = Math.min(Math.max(page + by, 0), last);
     if (to === page) return;
     page = to;
-    show();
+    await show();
     gallery.scrollIntoView({ block: "start" });
   }
 
