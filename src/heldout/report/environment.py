@@ -40,11 +40,11 @@ def script(name: str) -> dict[str, Any]:
 
 
 def percent(value: float, digits: int = 1) -> str:
-    """A share that is not quite 0 or 1 is never printed as 0 % or 100 %."""
+    """A share that is not quite 0 or 1 is never printed as 0 % or 100 %; the sign stays beside it."""
     shown = f"{value:.{digits}%}"
     if (value > 0 and float(shown[:-1]) == 0) or (value < 1 and float(shown[:-1]) == 100):
         shown = f"{value:.{digits + 2}%}"
-    return shown.replace("%", " %")
+    return shown.replace("%", "\N{NO-BREAK SPACE}%")
 
 
 def slug(words: str) -> str:

@@ -13,12 +13,14 @@ import polars as pl
 
 from heldout.detect import Finding
 from heldout.overlap.calibration.calibration import Calibration
+from heldout.report.degrees import degree_figures
 from heldout.report.environment import script, templates
-from heldout.report.figures import standalone
+from heldout.report.figures import for_paper
 from heldout.report.first_screen import first_screen
 from heldout.report.gallery_pages import SMALL, make_gallery
 from heldout.report.headline import headline
 from heldout.report.impacts import impact_rows
+from heldout.report.model_figures import Figure, model_figures
 from heldout.report.models import model_sections
 from heldout.report.nearness import agreement, nearness_sections, relation_counts
 from heldout.report.scores_owed import LACKING, corrected_of, score_rows
@@ -55,7 +57,9 @@ def write_report(
         one for one in manifest["stages"].values() if one["nearest"] or one.get("hashes", False)
     ]
     sections = nearness_sections(calibrated, _names(items), name)
-    _write_figures(run, sections)
+    of_models = model_figures(run)
+    degrees = degree_figures(run, items, matches)
+    _write_figures(run, [*_nearness_figures(sections), *of_models, *degrees])
     gallery = make_gallery(run) if found is not None else None
     corrected = corrected_of(run)
     verdict = benchmark_verdict(run, name, corrected)
@@ -71,13 +75,13 @@ def write_report(
         "meanings": MEANINGS,
         "overview": _overview(run),
         "models": model_sections(run),
-        "model_figures": [],
+        "model_figures": of_models,
         "claims": sorted(claims, key=lambda claim: (claim.idle, _STRENGTH.index(claim.status))),
         "findings_of": lambda claim: [by_id[one] for one in claim.findings if one in by_id],
         "relations": {
             one["corpus"]: relation_counts(items, matches, one["corpus"]) for one in near
         },
-        "degrees": [],
+        "degrees": degrees,
         "nearness": sections,
         "agreement": agreement(calibrated),
         "words": word_sections(
@@ -135,12 +139,23 @@ def _overview(run: Run) -> str:
     return "../report.html" if (run.path.parent / "stages.json").exists() else ""
 
 
-def _write_figures(run: Run, sections: Sequence[dict[str, Any]]) -> None:
-    """The page's figures as files of their own, for slides and papers."""
-    for number, section in enumerate(sections, start=1):
-        for kind, figure in zip(("histogram", "sweep"), section["figures"], strict=False):
-            name = f"nearness-{number}-{kind}.svg"
-            write_atomic(run.path / "figures" / name, standalone(figure))
+def _nearness_figures(sections: Sequence[dict[str, Any]]) -> list[Figure]:
+    return [
+        Figure(f"nearness-{number}-{kind}", figure, "")
+        for number, section in enumerate(sections, start=1)
+        for kind, figure in zip(("histogram", "sweep"), section["figures"], strict=False)
+    ]
+
+
+def _write_figures(run: Run, figures: Sequence[Figure]) -> None:
+    """The page's figures as files of their own, for slides and papers; none of an earlier report stays."""
+    folder = run.path / "figures"
+    kept = {f"{figure.name}.svg" for figure in figures}
+    for old in folder.glob("*.svg"):
+        if old.name not in kept:
+            old.unlink()
+    for figure in figures:
+        write_atomic(folder / f"{figure.name}.svg", for_paper(figure.drawn))
 
 
 def _names(items: pl.DataFrame) -> dict[str, str]:

@@ -67,7 +67,7 @@ def _sentence(where: str, model: Mapping[str, Any]) -> tuple[float, dict[str, st
     points = 100 * (full["value"] - clean["value"])
     told = f"{percent(full['value'])} on all items, {percent(clean['value'])} on the clean ones"
     return points, {
-        "model": where, "points": f"{points:+.1f} points", "told": told, "sure": _sure(model),
+        "model": where, "points": signed(points) + " points", "told": told, "sure": _sure(model),
     }  # fmt: skip
 
 
@@ -82,7 +82,7 @@ def _sure(model: Mapping[str, Any]) -> str:
         if p <= 0.05 and model["owed"][0]["value"] > 0
         else "leaked items are harder for it than clean ones, beyond chance"
         if p <= 0.05
-        else "the difference between leaked and clean items may be chance"
+        else "leaked and clean items may differ by chance"
     )
 
 
@@ -103,7 +103,7 @@ def _owed(model: Mapping[str, Any]) -> dict[str, Any] | None:
     rate = model["metric"] == ACCURACY
 
     def tell(value: float) -> str:
-        return f"{100 * value:+.1f}" if rate else f"{value:+.3f}"
+        return signed(100 * value) if rate else signed(value, 3)
 
     interval = one["interval"]
     return {
@@ -111,6 +111,11 @@ def _owed(model: Mapping[str, Any]) -> dict[str, Any] | None:
         "around": f"{tell(interval['low'])} – {tell(interval['high'])}" if interval else "",
         "p": one["p_adjusted"],
     }
+
+
+def signed(value: float, digits: int = 1) -> str:
+    """With a sign that is as long as its brother."""
+    return f"{value:+.{digits}f}".replace("-", "−")
 
 
 def _plain(value: float) -> str:
