@@ -13,6 +13,8 @@ import polars as pl
 
 from heldout.detect import Finding
 from heldout.overlap.calibration.calibration import Calibration
+from heldout.report.advice import advice_for
+from heldout.report.claims_junit import claims_junit
 from heldout.report.degrees import degree_figures
 from heldout.report.environment import script, templates
 from heldout.report.figures import for_paper
@@ -20,6 +22,7 @@ from heldout.report.first_screen import first_screen
 from heldout.report.gallery_pages import SMALL, make_gallery
 from heldout.report.headline import headline
 from heldout.report.impacts import impact_rows
+from heldout.report.markdown import report_markdown
 from heldout.report.model_figures import Figure, model_figures
 from heldout.report.models import model_sections
 from heldout.report.nearness import agreement, nearness_sections, relation_counts
@@ -63,13 +66,13 @@ def write_report(
     gallery = make_gallery(run) if found is not None else None
     corrected = corrected_of(run)
     verdict = benchmark_verdict(run, name, corrected)
-    screen = first_screen(
-        [cell.as_json() for cell in verdict.cells], _advice(run, recommend([verdict])), {name: corrected}
-    )  # fmt: skip
+    cells = [cell.as_json() for cell in verdict.cells]
+    every = [one for cell in verdict.cells for one in cell.claims]
+    screen = first_screen(cells, advice_for(run, recommend([verdict])), {name: corrected})
     by_id = {finding.id: finding for finding in findings}
     told = {
         "benchmark": manifest["inputs"]["benchmark"],
-        "answer": headline([one for cell in verdict.cells for one in cell.claims], bool(near)),
+        "answer": headline(every, bool(near)),
         "screen": screen,
         "lacking": LACKING,
         "meanings": MEANINGS,
@@ -103,6 +106,11 @@ def write_report(
     told["contents"] = _contents(told)
     path = run.path / "report.html"
     write_atomic(path, templates().get_template("report.html.j2").render(told))
+    text = report_markdown(
+        told["benchmark"], told["answer"][0], screen, cells, every, told["commands"], LACKING
+    )
+    write_atomic(run.path / "report.md", text)
+    write_atomic(run.path / "junit.xml", claims_junit(name, every))
     return path
 
 
@@ -117,21 +125,6 @@ def _contents(told: dict[str, Any]) -> list[tuple[str, str]]:
         ("reproduce", "reproduce", True),
     )
     return [(name, place) for name, place, there in places if there]
-
-
-def _advice(run: Run, made: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """An audit lists items in actions.jsonl; without one, `heldout sanitize` makes the clean split."""
-    if (run.path / "actions.jsonl").exists():
-        return made
-    told = [
-        {**one, "sentence": one["sentence"].replace("; they are listed in actions.jsonl.", ".")}
-        for one in made
-    ]
-    last = max((n for n, one in enumerate(told) if one.get("action") == "remove"), default=None)
-    if last is not None:
-        command = "heldout sanitize writes the split without what leaked."
-        told[last]["sentence"] += f" {command}"
-    return told
 
 
 def _overview(run: Run) -> str:

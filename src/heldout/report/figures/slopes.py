@@ -44,7 +44,7 @@ def slope_chart(
     for value in axes.y_scale.ticks():
         marks.insert(1, line(axes.left, axes.y(value), axes.x(1.0), axes.y(value)))
     for place, name in enumerate(ends):
-        marks.append(line(axes.x(place), axes.top, axes.x(place), floor, stroke=SOFT))
+        marks.append(line(axes.x(place), axes.top, axes.x(place), floor))
         marks.append(text(axes.x(place), floor + 20, name, anchor="middle"))
     taken: list[float] = []
     for index, one in sorted(enumerate(slopes), key=lambda entry: -entry[1].values[1]):
