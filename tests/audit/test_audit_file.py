@@ -62,6 +62,8 @@ def test_a_good_file_is_read_and_its_folder_found(tmp_path: Path) -> None:
         (GOOD + "detectors: [order-tend]\n", 10, "did you mean 'order-trend'?"),
         (GOOD + "fail_on: [leaks]\n", 10, "leak-rate>SHARE"),
         (GOOD + "seed: 1\nseed: 2\n", 11, "given in line 10 already"),
+        (GOOD.replace("scores: tested.jsonl", "local: t, variants: rotatoin-all"), 7, "rotation-all"),
+        (GOOD.replace("scores: tested.jsonl", "local: t, variants: twin=x.jsonl"), 7, "key twins"),
         (GOOD.replace("name: bench", "name: no"), 2, "write it in quotes"),
         (GOOD.replace("name: clean", "name: tested"), 8, "two models are called 'tested'"),
         (GOOD.replace("{name: clean, scores: clean.jsonl}", "{name: clean}"), 8, "it has none"),

@@ -105,3 +105,29 @@ def test_a_local_model_is_scored_and_asked(audit_folder: Path) -> None:
         audit_folder / "tiny/config.json"
     ).touch()  # the checkpoint changed: its scores are another model's
     assert "leaky/scores/tiny" in run_audit(read_audit(path), quiet=True).made
+
+
+def test_twins_are_asked_and_tested_against_what_was_released(
+    audit_folder: Path, server: int
+) -> None:
+    """The server answers every question as released, whatever the picture shows: it falls on twins."""
+    rows = [
+        json.loads(line) for line in (audit_folder / "leaky/test.jsonl").read_text().splitlines()
+    ]
+    twins = [{**row, "answer": f"another finding {n}"} for n, row in enumerate(rows)]
+    (audit_folder / "leaky/twins.jsonl").write_text("\n".join(map(json.dumps, twins)))
+    url = f"http://127.0.0.1:{server}/plain/v1"
+    path = _edit(audit_folder, models=[{"name": "served", "endpoint": {"url": url}}], baselines=[])
+    told = yaml.safe_load(path.read_text())
+    told["benchmarks"][0]["twins"] = {"twin": "leaky/twins.jsonl"}
+    path.write_text(yaml.safe_dump(told))
+    done = run_audit(read_audit(path), quiet=True)
+    assert done.plan.claims["leaky"] == ["twin-drop/served"]
+    (cell,) = done.overall.cells
+    (claim,) = cell.claims
+    assert (
+        claim.status == "qualified"
+    )  # without a clean reference twins may be harder for everybody
+    assert claim.rule == "answers/no-baseline"
+    advice = [one["sentence"] for one in done.overall.recommendations if one["kind"] == "control"]
+    assert any("baseline" in one for one in advice)

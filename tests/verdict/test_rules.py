@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from pathlib import Path
 
 import pytest
@@ -67,3 +68,17 @@ def test_the_page_holds_the_table_that_the_command_prints() -> None:
 def test_every_required_control_belongs_to_a_kind() -> None:
     assert {kind for one in REQUIRED for kind in one.kinds} == set(KINDS)
     assert ORDER in next(one for one in REQUIRED if one.control == "structure").kinds
+
+
+def test_every_control_that_code_makes_says_what_would_supply_it() -> None:
+    """A control nobody listed would leave its claim unsettled without a word on how to settle it."""
+    source = Path(rules.__file__).parent
+    made = {
+        name
+        for path in source.rglob("*.py")
+        if path.name != "published_map.py"  # reads other people's tables: nothing to supply
+        for name in re.findall(r'Control\(\s*name="([^"]+)"', path.read_text())
+    }
+    assert len(made) >= 10
+    for name in made:
+        assert any(name.startswith(one.control) for one in REQUIRED), name

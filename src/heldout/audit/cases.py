@@ -93,7 +93,7 @@ def open_cases(audit: Audit) -> list[Case]:
 def open_controls(audit: Audit) -> tuple[Corpus | None, tuple[ControlSet, ...]]:
     """Pictures known to be clean: a null of nearness, and the controls of either domain."""
     pictures = audit.file.clean_references.pictures
-    null = open_corpus(audit.located(pictures)) if pictures else None
+    null = open_corpus(audit.located(pictures), name="clean references") if pictures else None
     controls = tuple(
         ControlSet(
             open_corpus(audit.located(one.source), name=one.name),

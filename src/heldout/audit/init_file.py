@@ -57,13 +57,24 @@ def look_around(folder: Path) -> Found:
             found.corpora.setdefault(path.parent.name or label, _parent(path, folder))
         elif path.suffix.lower() in _DATA and path.name != FILE:
             _classify(path, name, label, folder, images, found)
-    if not found.corpora:
-        own = {folder / one["images"] for one in found.benchmarks.values() if "images" in one}
-        own |= {(folder / one["source"]).parent for one in found.benchmarks.values()}
-        for place in images:
-            if place not in own:
-                found.corpora[folder_name(place.name)] = place.relative_to(folder).as_posix()
+    _bare_pictures(folder, images, found)
     return found
+
+
+def _bare_pictures(folder: Path, images: list[Path], found: Found) -> None:
+    """Folders of pictures that no benchmark uses; many of them below one folder are one corpus."""
+    sources = [folder / one["source"] for one in found.benchmarks.values()]
+    used = {folder / one["images"] for one in found.benchmarks.values() if "images" in one}
+    used |= {source.parent for source in sources}
+    for place in images:
+        parts = place.relative_to(folder).parts
+        if place in used or not parts:
+            continue
+        top = folder / parts[0]
+        whole = not any(source.is_relative_to(top) for source in sources) and top not in used
+        chosen = top if whole else place
+        name = chosen.relative_to(folder).as_posix()
+        found.corpora.setdefault(folder_name(name.replace("/", "-")), name)
 
 
 def _classify(
@@ -158,7 +169,7 @@ def audit_text(found: Found) -> str:
         *(_models(found) or ["  []"]),
         "  # - name: served", "  #   endpoint: {url: http://localhost:8000/v1, model: NAME}",
         "  #   record: [answers]         # scores need log-probabilities of prompts",
-        "", "# models above that cannot have seen any of the benchmarks; without one, nothing survives",
+        "", "# models above that cannot have seen any benchmark; without one, no model claim survives",
         "baselines: []",
         "", "clean_references: {}  # what nobody can have seen:",
         "#   items: {origin: fresh}      # a metadata field and its value",

@@ -26,6 +26,7 @@ from heldout.audit.gates import parse_gate
 from heldout.audit.yaml_lines import Place, read_yaml
 from heldout.detect import detectors
 from heldout.errors import InputError
+from heldout.model.asking import parse_variants
 
 # Which mapping stands where, so that a wrong key is compared with the right ones.
 _SCHEMA: dict[tuple[str, ...], type[Keys]] = {
@@ -194,6 +195,7 @@ class _Names:
         if recorded and (model.record or model.variants):
             told = "recorded files hold what they hold: they have no record and no variants"
             yield self._at(here, f"the model '{model.name}': {told}")
+        yield from self._variants(place, model)
         for kind in recorded:
             files = getattr(model, kind)
             if isinstance(files, str) and len(benchmarks) > 1:
@@ -201,6 +203,17 @@ class _Names:
                 yield self._at((*here, kind), f"{told}{benchmarks[0]}: FILE")
             for name in files if isinstance(files, dict) else ():
                 yield from self._known((*here, kind, name), name, benchmarks)
+
+    def _variants(self, place: int, model: ModelEntry) -> Iterator[Problem]:
+        here = ("models", place, "variants")
+        try:
+            asked = parse_variants(model.variants) if model.variants is not None else []
+        except InputError as error:
+            yield self._at(here, str(error).removeprefix("--variants: "))
+            return
+        if any(one.name.startswith("twin") for one in asked):
+            told = "twins belong to a benchmark: name them under its key twins, and every model is asked"
+            yield self._at(here, told)
 
     def _known(self, place: Place, name: str, known: Sequence[str]) -> Iterator[Problem]:
         if name not in known:

@@ -129,6 +129,9 @@ def _word(cell: CellVerdict | None) -> Text:
         told.append(f"\n{cell.leak.value:.1%} of items [{low:.1%}, {high:.1%}]", "dim")
     for evidence, count in list(cell.evidence.items())[:2]:
         told.append(f"\n{count:,} {evidence}", "dim")
+    for claim in cell.claims:
+        if not is_leak(claim) and claim.status in ("survives", "qualified"):
+            told.append(f"\nnearness {claim.status}", "dim")
     return told
 
 
