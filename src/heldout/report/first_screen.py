@@ -44,7 +44,7 @@ def first_screen(
     """``corrected`` by benchmark, as in corrected.json."""
     return {
         "leaked": _leaked(cells),
-        "sure": _sure(cells),
+        "sure": _sure(cells, recommendations),
         "owed": owed_sentences(corrected),
         "advice": [one for one in recommendations if one["kind"] != "control"],
         "controls": [one for one in recommendations if one["kind"] == "control"],
@@ -95,13 +95,17 @@ def _told(cell: Cell) -> dict[str, Any]:
     return {
         "status": cell["status"],
         "words": in_words(cell),
-        "rate": f"{percent(rate['value'])}, 95 % interval {percent(rate['interval']['low'])} – "
-        f"{percent(rate['interval']['high'])}" if proven else "",
+        "rate": f"{percent(rate['value'])}, 95 % interval {_interval(rate['interval'])}" if proven else "",
         "evidence": cell["evidence"],
         "why": "" if proven else why,
         "claim": next((c["id"] for c in _speaking(cell) if c["status"] == cell["status"]), None),
         "benchmark": cell["benchmark"],
     }  # fmt: skip
+
+
+def _interval(one: Mapping[str, float]) -> str:
+    """In one piece, wherever a line ends."""
+    return f"{percent(one['low'])} – {percent(one['high'])}".replace(" ", "\N{NO-BREAK SPACE}")
 
 
 def _speaking(cell: Cell) -> list[Mapping[str, Any]]:
@@ -162,7 +166,7 @@ def _leaked(cells: Sequence[Cell]) -> dict[str, Any]:
     return {"lines": lines, "more": len(hit) - len(lines), "seen": seen, "undecided": near}
 
 
-def _sure(cells: Sequence[Cell]) -> list[str]:
+def _sure(cells: Sequence[Cell], recommendations: Sequence[Mapping[str, Any]]) -> list[str]:
     """How far to trust it, in at most three sentences."""
     claims = [c for cell in cells if not is_pair(cell) for c in cell["claims"] if not _idle(c)]
     leaks = [claim for claim in claims if is_leak(claim)]
@@ -180,11 +184,8 @@ def _sure(cells: Sequence[Cell]) -> list[str]:
         told.append(f"{counted(len(stood), 'claim', 'claims')} stood every control.")
     open_ = by_status.get("qualified", [])
     if open_:
-        asks = next((one for claim in open_ for one in claim.get("settled_by", [])), "")
-        told.append(
-            f"Not settled: {counted(len(open_), 'claim', 'claims')}"
-            + (f"; what is missing first: {asks}." if asks else ".")
-        )
+        asks = next((one["sentence"] for one in recommendations if one["kind"] == "control"), "")
+        told.append(f"Not settled: {counted(len(open_), 'claim', 'claims')}. {asks}".strip())
     fallen = len(by_status.get("re-attributed", [])) + len(by_status.get("collapses", []))
     if fallen:
         told.append(f"{counted(fallen, 'suspicion', 'suspicions')} did not stand a control.")
