@@ -1,8 +1,13 @@
 from __future__ import annotations
 
+import base64
+import gzip
 import json
+import re
 from collections.abc import Callable
+from html import unescape
 from pathlib import Path
+from typing import Any
 
 from markupsafe import Markup
 
@@ -11,14 +16,14 @@ from heldout.benchmark import Benchmark, Example
 from heldout.corpus import open_corpus
 from heldout.engine import LocalEngine
 from heldout.image import ImageRef, InlineBytes
-from heldout.report.gallery import SHOWN
+from heldout.report.gallery_pages import PER_PAGE
 from heldout.report.visible import visible
 from heldout.store import Run
 
 Picture = Callable[..., bytes]
 
 
-def page(tmp_path: Path, picture: Picture, count: int, answered: int) -> str:
+def page(tmp_path: Path, picture: Picture, count: int, answered: int, corpus: str = "c") -> str:
     """The report on a benchmark of ``count`` leaked pictures, ``answered`` of them with answers."""
     examples = []
     (tmp_path / "c").mkdir()
@@ -32,7 +37,7 @@ def page(tmp_path: Path, picture: Picture, count: int, answered: int) -> str:
     with LocalEngine(1) as engine:
         found = audit_overlap(
             Benchmark("b", tuple(examples)),
-            [open_corpus(tmp_path / "c", name="c")],
+            [open_corpus(tmp_path / "c", name=corpus)],
             Run.create(tmp_path / "run", command=["heldout", "overlap", "it's here"]),
             engine,
             quiet=True,
@@ -40,27 +45,76 @@ def page(tmp_path: Path, picture: Picture, count: int, answered: int) -> str:
     return found.report.read_text()
 
 
+def blocks(html: str) -> list[dict[str, Any]]:
+    found = re.findall(r'<script type="application/gzip" id="gallery-\d+">(.*?)</script>', html)
+    return [json.loads(gzip.decompress(base64.b64decode(one))) for one in found]
+
+
 def test_the_page_shows_pairs_the_gravest_first(tmp_path: Path, picture: Picture) -> None:
     html = page(tmp_path, picture, 5, 2)
     assert "Is “b” still held out?" in html
     assert '<span class="answer">No.</span>' in html
-    assert html.count('class="pair"') == 5
-    assert html.count("data:image/webp;base64,") == 10
-    assert html.index("image, question and answer") < html.index('<span class="tag ">image only')
+    shown = html.partition('id="gallery-index"')[0]
+    assert shown.count('<article class="pair') == 5
+    assert shown.count("data:image/webp;base64,") == 5  # both sides are the same file: kept once
+    assert shown.index("image, question and answer</span>") < shown.index("image only</span>")
     assert "heldout overlap &#39;it&#39;" in html  # the command, quoted for a shell and for HTML
+
+
+def test_the_first_screen_says_what_leaked_into_what_how_sure_and_what_to_do(
+    tmp_path: Path, picture: Picture
+) -> None:
+    html = page(tmp_path, picture, 5, 2)
+    above = unescape(html.partition('<section id="claims">')[0])
+    first = " ".join(re.sub(r"<[^>]+>", " ", above).split())
+    assert "100.0 % 5 of 5 items into c 2 same image and answer · 3 same image" in first
+    assert "Certain: every copy counted is proven" in first
+    assert "Not known: no model's answers to this benchmark are recorded." in first
+    assert "Remove 2 items of b that leaked with picture and answer." in first
+    assert "corpus c survives 5 of 5 items leaked" in first
+    assert first.count("evidence and controls") == 1  # one claim, and it is linked to
+    (link,) = re.findall(r'<a href="#(claim-[^"]+)">evidence', html)
+    assert f'id="{link}"' in html
 
 
 def test_the_page_is_one_file_that_loads_nothing(tmp_path: Path, picture: Picture) -> None:
     html = page(tmp_path, picture, 2, 0)
+    outside = html.replace("http://www.w3.org/2000/svg", "")  # the name of a language, not a place
+    assert "http://" not in outside and "https://" not in outside
+    assert "default-src 'none'" in html
+    programs = re.findall(r"<script>", html)
+    assert len(programs) == html.count("sha256-") == 1  # and the policy lets no other run
+
+
+def test_a_single_pair_needs_no_script(tmp_path: Path, picture: Picture) -> None:
+    html = page(tmp_path, picture, 1, 0)
     assert "<script" not in html
-    assert "http://" not in html
-    assert "https://" not in html
+    assert html.count('<article class="pair') == 1
 
 
-def test_a_large_gallery_is_cut_and_says_so(tmp_path: Path, picture: Picture) -> None:
-    html = page(tmp_path, picture, SHOWN + 7, 0)
-    assert html.count('class="pair"') == SHOWN
-    assert f"The {SHOWN} gravest of {SHOWN + 7} pairs" in html
+def test_a_large_gallery_is_paged_and_every_pair_is_in_a_block(
+    tmp_path: Path, picture: Picture
+) -> None:
+    html = page(tmp_path, picture, PER_PAGE + 7, 0)
+    shown = html.partition('id="gallery-index"')[0]
+    assert shown.count('<article class="pair') == PER_PAGE
+    assert f"The first {PER_PAGE} of {PER_PAGE + 7}" in shown  # for readers without scripts
+    found = blocks(html)
+    assert [len(one["cards"]) for one in found] == [PER_PAGE, 7]
+    assert [len(one["pictures"]) for one in found] == [PER_PAGE, 7]
+    index = json.loads(re.findall(r'id="gallery-index">(.*?)</script>', html)[0])
+    assert len(index["rows"]) == PER_PAGE + 7
+    for number, one in enumerate(found):  # a card's pictures are where their names say
+        for name in re.findall(r'href="#(p\d+-\d+)"', "".join(one["cards"])):
+            assert name in found[int(name[1:].split("-")[0])]["pictures"]
+            assert int(name[1:].split("-")[0]) <= number
+
+
+def test_hostile_names_cannot_end_a_block(tmp_path: Path, picture: Picture) -> None:
+    html = page(tmp_path, picture, 3, 0, corpus="</script><script>alert(1)</script><!--")
+    assert "alert(1)</script>" not in html
+    assert "&lt;/script&gt;" in html
+    assert "&lt;/script&gt;&lt;script&gt;alert(1)" in blocks(html)[0]["cards"][0]
 
 
 def test_what_a_browser_would_obey_or_hide_is_shown() -> None:

@@ -28,6 +28,7 @@ from heldout.overlap import NearSearch
 from heldout.overlap.calibration.measure import CalibrationPlan
 from heldout.overlap.text import TextSearch
 from heldout.overlap.verify import can_register
+from heldout.report import write_audit_report
 from heldout.store import Run, write_atomic, write_json
 from heldout.store.lock import exclusive
 from heldout.verdict import Looked, judge, look, save_examination
@@ -121,6 +122,7 @@ class _Journey:
         target = self.audit.output / "verdict.json"
         write_json(self.audit.output / "plan.json", self.plan.as_json())
         write_json(target, overall.as_json())
+        write_audit_report(self.audit.output)
         return Audited(
             self.plan, overall, {name: run.path for name, run in runs.items()}, target,
             self.made, self.kept,

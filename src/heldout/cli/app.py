@@ -14,9 +14,11 @@ from heldout.errors import HeldoutError
 VERBS = (
     Verb("check", "Lint a benchmark: most false alarms of contamination start there."),
     Verb("overlap", "Find every image of a benchmark in corpora; every copy is proven."),
-    Verb("audit", "The whole journey of one audit file: plan, evidence, controls, verdict."),
+    Verb("audit", "Audit benchmarks against corpora and models from one file: one verdict."),
     Verb("report", "Rebuild findings, claims and report.html from the tables of a run."),
     Verb("review", "Adjudicate matches, rate items and twins on a local page."),
+    Verb("compare", "What changed between two audits of one benchmark."),
+    Verb("export", "A run as a dataset card, a database entry, an evaluation record, BibTeX."),
     Verb("matrix", "How much of each benchmark is in each corpus, in one table."),
     Verb("sanitize", "Write a clean split in the format of the input."),
     Verb("gate", "Which training rows to remove so that none of these benchmarks leaks."),

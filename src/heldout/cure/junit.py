@@ -16,6 +16,7 @@ class Case(NamedTuple):
     name: str
     failure: tuple[str, str] | None  # what failed in a line, and the details
     error: str | None  # why the case could not be judged in whole
+    skipped: str | None = None  # why there is no verdict, where none was to be expected
 
 
 def junit(suite: str, cases: Sequence[Case]) -> bytes:
@@ -31,7 +32,7 @@ def junit(suite: str, cases: Sequence[Case]) -> bytes:
             "tests": str(len(cases)),
             "failures": str(failures),
             "errors": str(errors),
-            "skipped": "0",
+            "skipped": str(sum(_is_skipped(case) for case in cases)),
         },
     )
     for case in cases:
@@ -48,11 +49,17 @@ def junit(suite: str, cases: Sequence[Case]) -> bytes:
             ElementTree.SubElement(
                 one, "error", {"message": _text(case.error), "type": "not read in whole"}
             )
+        elif case.skipped is not None:
+            ElementTree.SubElement(one, "skipped", {"message": _text(case.skipped)})
         if case.failure is not None and case.error is not None:
             ElementTree.SubElement(one, "system-err").text = _text(case.error)
     ElementTree.indent(root)
     content: bytes = ElementTree.tostring(root, encoding="utf-8", xml_declaration=True)
     return content + b"\n"
+
+
+def _is_skipped(case: Case) -> bool:
+    return case.failure is None and case.error is None and case.skipped is not None
 
 
 def _text(text: str) -> str:

@@ -6,12 +6,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 import polars as pl
-from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from heldout.overlap.calibration.matrices import KINDS
+from heldout.report.environment import templates
 from heldout.report.figures import heat_map, standalone
-from heldout.report.visible import visible
 from heldout.store import write_atomic, write_json
 
 SCHEMA_VERSION = 1
@@ -42,19 +41,15 @@ def write_matrix(matrix: pl.DataFrame, folder: Path, *, command: str = "") -> li
     for kind, figure in figures.items():
         paths.append(folder / "figures" / f"matrix-{kind.replace(' ', '-')}.svg")
         write_atomic(paths[-1], standalone(figure))
-    environment = Environment(
-        loader=PackageLoader("heldout.report"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        finalize=visible,
-    )
-    page = environment.get_template("matrix.html.j2").render(
-        figures=list(figures.values()),
-        scopes=_scopes(matrix),
-        encoders=sorted(set(matrix["encoder"].to_list()) - {""}),
-        command=command,
+    page = (
+        templates()
+        .get_template("matrix.html.j2")
+        .render(
+            figures=list(figures.values()),
+            scopes=_scopes(matrix),
+            encoders=sorted(set(matrix["encoder"].to_list()) - {""}),
+            command=command,
+        )
     )
     write_atomic(folder / "matrix.html", page)
     write_json(folder / "matrix.json", matrix_record(matrix))

@@ -14,7 +14,7 @@ def model_sections(run: Run) -> list[dict[str, Any]]:
     """One section per model of the run, also where nobody has called `heldout detect` yet."""
     manifest = run.manifest()
     detected = run.read_json("detections.json") if (run.path / "detections.json").exists() else {}
-    return [
+    sections = [
         {
             "name": name,
             "identity": {key: known[key] for key in _SHOWN if known.get(key)},
@@ -27,10 +27,12 @@ def model_sections(run: Run) -> list[dict[str, Any]]:
         }
         for name, known in sorted(manifest.get("models", {}).items())
     ]
-
-
-def seen_by_a_model(sections: list[dict[str, Any]]) -> bool:
-    return any(claim["status"] == "survives" for section in sections for claim in section["claims"])
+    shown: set[str] = set()
+    for section in sections:
+        # A claim about two models stands under both, and has one place to be linked to.
+        section["elsewhere"] = {n for n, one in enumerate(section["claims"]) if one["id"] in shown}
+        shown |= {one["id"] for one in section["claims"]}
+    return sections
 
 
 def _of(entries: Any, model: str) -> list[Mapping[str, Any]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 from collections import Counter
 from collections.abc import Sequence
@@ -9,22 +10,39 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
-from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from heldout.detect import Finding
 from heldout.overlap.calibration.calibration import Calibration
 from heldout.overlap.judged import read_matches
-from heldout.report.figures import standalone
-from heldout.report.gallery import pairs_shown
+from heldout.report.advice import advice_for
+from heldout.report.claims_junit import claims_junit
+from heldout.report.degrees import degree_figures
+from heldout.report.environment import script, templates
+from heldout.report.figures import for_paper
+from heldout.report.first_screen import first_screen
+from heldout.report.gallery_pages import SMALL, make_gallery
+from heldout.report.headline import headline
 from heldout.report.impacts import impact_rows
-from heldout.report.models import model_sections, seen_by_a_model
+from heldout.report.markdown import report_markdown
+from heldout.report.model_figures import Figure, model_figures
+from heldout.report.models import model_sections
 from heldout.report.nearness import agreement, nearness_sections, relation_counts
-from heldout.report.visible import visible
+from heldout.report.scores_owed import LACKING, corrected_of, score_rows
 from heldout.report.words import word_sections
 from heldout.store import Run, empty_table, write_atomic
 from heldout.verdict import Claim
+from heldout.verdict.overall import benchmark_verdict
+from heldout.verdict.recommend import recommend
 
 _STRENGTH = ["survives", "qualified", "re-attributed", "collapses", "not testable", "clean"]
+MEANINGS = {
+    "survives": "it stood every control it has to meet",
+    "qualified": "it may stand: a control is missing, or failed without explaining it away",
+    "re-attributed": "it is there, and something else than a leak makes it",
+    "collapses": "what cannot have seen the benchmark shows it as much",
+    "clean": "nothing, at the effect that would have shown",
+    "not testable": "no test was possible, and why; never a pass",
+}
 
 
 def write_report(
@@ -33,75 +51,105 @@ def write_report(
     claims: Sequence[Claim],
     calibrated: Sequence[Calibration] = (),
 ) -> Path:
-    # Everything in a corpus is somebody else's text: autoescape has no exceptions here.
-    environment = Environment(
-        loader=PackageLoader("heldout.report"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        finalize=visible,
-    )
+    """``claims`` are those of corpora; what is claimed of models stands in claims.json already."""
     manifest = run.manifest()
     items = _frame(run, "items")
     found = read_matches(run) if run.table_path("matches").exists() else None  # scores alone
     matches = found if found is not None else pl.DataFrame(empty_table("matches"))
-    models = model_sections(run)
+    name = manifest["inputs"]["benchmark"]["name"]
     near = [
         one for one in manifest["stages"].values() if one["nearest"] or one.get("hashes", False)
     ]
-    sections = nearness_sections(calibrated, _names(items), manifest["inputs"]["benchmark"]["name"])
-    _write_figures(run, sections)
-    gallery, pairs = pairs_shown(run) if found is not None else ([], 0)
-    checked = run.read_json("check.json") if (run.path / "check.json").exists() else None
-    page = environment.get_template("report.html.j2").render(
-        benchmark=manifest["inputs"]["benchmark"],
-        headline=_headline(claims, searched=bool(near), seen=seen_by_a_model(models)),
-        models=models,
-        claims=sorted(claims, key=lambda claim: (claim.idle, _STRENGTH.index(claim.status))),
-        findings={finding.id: finding for finding in findings},
-        relations={one["corpus"]: relation_counts(items, matches, one["corpus"]) for one in near},
-        nearness=sections,
-        agreement=agreement(calibrated),
-        words=word_sections(
+    sections = nearness_sections(calibrated, _names(items), name)
+    of_models = model_figures(run)
+    degrees = degree_figures(run, items, matches)
+    _write_figures(run, [*_nearness_figures(sections), *of_models, *degrees])
+    gallery = make_gallery(run) if found is not None else None
+    corrected = corrected_of(run)
+    verdict = benchmark_verdict(run, name, corrected)
+    cells = [cell.as_json() for cell in verdict.cells]
+    every = [one for cell in verdict.cells for one in cell.claims]
+    screen = first_screen(cells, advice_for(run, recommend([verdict])), {name: corrected})
+    by_id = {finding.id: finding for finding in findings}
+    told = {
+        "benchmark": manifest["inputs"]["benchmark"],
+        "answer": headline(every, bool(near)),
+        "screen": screen,
+        "lacking": LACKING,
+        "meanings": MEANINGS,
+        "overview": _overview(run),
+        "models": model_sections(run),
+        "model_figures": of_models,
+        "claims": sorted(claims, key=lambda claim: (claim.idle, _STRENGTH.index(claim.status))),
+        "findings_of": lambda claim: [by_id[one] for one in claim.findings if one in by_id],
+        "relations": {
+            one["corpus"]: relation_counts(items, matches, one["corpus"]) for one in near
+        },
+        "degrees": degrees,
+        "nearness": sections,
+        "agreement": agreement(calibrated),
+        "words": word_sections(
             manifest.get("text", {}), findings, items, matches, _frame_if_there(run, "text_matches")
         ),
-        impacts=impact_rows(run),
-        gallery=gallery,
-        pairs=pairs,
-        checked=checked,
-        dropped=_dropped(run),
-        scans=list(manifest["stages"].values()),
-        manifest=manifest,
-        command=shlex.join(manifest["commands"][-1]),
-    )
+        "scores": score_rows(corrected),
+        "rankings": corrected["rankings"],
+        "impacts": impact_rows(run),
+        "gallery": gallery or {"total": 0},
+        "small_size": SMALL,
+        "checked": run.read_json("check.json") if (run.path / "check.json").exists() else None,
+        "dropped": _dropped(run),
+        "scans": list(manifest["stages"].values()),
+        "manifest": manifest,
+        "manifest_text": json.dumps(manifest, indent=1, ensure_ascii=False),
+        "commands": [shlex.join(command) for command in manifest["commands"]],
+        "scripts": [script("gallery.js")] if gallery and gallery.total > 1 else [],
+    }
+    told["contents"] = _contents(told)
     path = run.path / "report.html"
-    write_atomic(path, page)
+    write_atomic(path, templates().get_template("report.html.j2").render(told))
+    text = report_markdown(
+        told["benchmark"], told["answer"][0], screen, cells, every, told["commands"], LACKING
+    )
+    write_atomic(run.path / "report.md", text)
+    write_atomic(run.path / "junit.xml", claims_junit(name, every))
     return path
 
 
-def _write_figures(run: Run, sections: Sequence[dict[str, Any]]) -> None:
-    """The page's figures as files of their own, for slides and papers."""
-    for number, section in enumerate(sections, start=1):
-        for kind, figure in zip(("histogram", "sweep"), section["figures"], strict=False):
-            name = f"nearness-{number}-{kind}.svg"
-            write_atomic(run.path / "figures" / name, standalone(figure))
+def _contents(told: dict[str, Any]) -> list[tuple[str, str]]:
+    places = (
+        ("claims", "claims", True),
+        ("models", "models", told["models"]),
+        ("figures of models", "figures", told["model_figures"]),
+        ("scores", "scores", told["scores"]),
+        ("matches", "gallery", told["scripts"]),
+        ("method and limits", "method", True),
+        ("reproduce", "reproduce", True),
+    )
+    return [(name, place) for name, place, there in places if there]
 
 
-def _headline(claims: Sequence[Claim], *, searched: bool, seen: bool = False) -> tuple[str, str]:
-    """The answer to the question in the title, and the status that colours it."""
-    # Nearness is not a leak and never answers the question, however strong it is.
-    # A corpus of words has no copies, and one of pictures no words: that is no open question.
-    leaks = [claim for claim in claims if not (claim.id.startswith("nearness/") or claim.idle)]
-    statuses = {claim.status for claim in leaks}
-    if "survives" in statuses or seen:
-        return "No.", "survives"
-    if statuses == {"clean"}:
-        copies = "copies" if searched else "exact copies"
-        kinds = {claim.id.partition("/")[0] for claim in leaks}
-        told = [what for kind, what in (("overlap", copies), ("text", "words")) if kind in kinds]
-        return f"As far as {' and '.join(told or [copies])} go, yes.", "clean"
-    return "It could not be settled.", "qualified"
+def _overview(run: Run) -> str:
+    """The page of the whole audit, where this run is part of one."""
+    return "../report.html" if (run.path.parent / "stages.json").exists() else ""
+
+
+def _nearness_figures(sections: Sequence[dict[str, Any]]) -> list[Figure]:
+    return [
+        Figure(f"nearness-{number}-{kind}", figure, "")
+        for number, section in enumerate(sections, start=1)
+        for kind, figure in zip(("histogram", "sweep"), section["figures"], strict=False)
+    ]
+
+
+def _write_figures(run: Run, figures: Sequence[Figure]) -> None:
+    """The page's figures as files of their own, for slides and papers; none of an earlier report stays."""
+    folder = run.path / "figures"
+    kept = {f"{figure.name}.svg" for figure in figures}
+    for old in folder.glob("*.svg"):
+        if old.name not in kept:
+            old.unlink()
+    for figure in figures:
+        write_atomic(folder / f"{figure.name}.svg", for_paper(figure.drawn))
 
 
 def _names(items: pl.DataFrame) -> dict[str, str]:

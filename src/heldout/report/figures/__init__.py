@@ -1,20 +1,29 @@
 """Figures as SVG text: no plotting library, light and dark by the page's own colours."""
 
+from heldout.report.figures.confound import tail_chart
 from heldout.report.figures.heat_map import heat_map
 from heldout.report.figures.histogram import distance_histogram
+from heldout.report.figures.null_strips import Strip, null_strips
 from heldout.report.figures.radar import radar_chart
 from heldout.report.figures.roc import Curve, OperatingPoint, roc_chart
-from heldout.report.figures.svg import standalone
+from heldout.report.figures.slopes import Slope, slope_chart
+from heldout.report.figures.svg import for_paper, standalone
 from heldout.report.figures.sweep import Series, flag_fraction_chart
 
 __all__ = [
     "Curve",
     "OperatingPoint",
     "Series",
+    "Slope",
+    "Strip",
     "distance_histogram",
     "flag_fraction_chart",
+    "for_paper",
     "heat_map",
+    "null_strips",
     "radar_chart",
     "roc_chart",
+    "slope_chart",
     "standalone",
+    "tail_chart",
 ]

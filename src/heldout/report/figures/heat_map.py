@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Literal
 
 from markupsafe import Markup
@@ -23,8 +23,13 @@ def heat_map(
     title: str = "Leakage",
     row_label: str = "corpus",
     column_label: str = "benchmark",
+    told: Callable[[float], str] | None = None,
+    missing: str = "not scanned",
 ) -> Markup:
-    """``rates`` by row and column; None is a pair nobody scanned, which is not 0."""
+    """``rates`` by row and column; None is a pair nobody scanned, which is not 0.
+
+    ``told`` says a number as a cell shows it; shares as percentages if it is not given.
+    """
     left = 24 + _LETTER * max([len(_short(name)) for name in rows] + [4])
     # Names over columns stand upright where they fit and lean where they do not.
     lean = any(_LETTER * len(_short(name)) > _WIDE - 8 for name in columns)
@@ -48,24 +53,32 @@ def heat_map(
         y = top + _CELL * index
         marks.append(text(left - 10, y + _CELL / 2 + 4, _short(name), anchor="end"))
         for column, rate in enumerate(row):
-            marks += _cell(left + _WIDE * column, y, rate, reach, _TONES[tone])
+            words = missing if rate is None else (told or _percent)(rate)
+            tip = f"{name} × {columns[column]}: {words}"
+            marks += _cell(left + _WIDE * column, y, rate, reach, _TONES[tone], words, tip)
     return figure(title, width, height, marks)
 
 
-def _cell(x: float, y: float, rate: float | None, reach: float, colour: str) -> list[str]:
-    place = {"x": x + 1, "y": y + 1, "width": _WIDE - 2, "height": _CELL - 2, "round": 3.0}
+def _cell(
+    x: float, y: float, rate: float | None, reach: float, colour: str, words: str, tip: str
+) -> list[str]:
+    place = (x + 1, y + 1, _WIDE - 2, _CELL - 2)
     middle = (x + _WIDE / 2, y + _CELL / 2 + 4)
     if rate is None:
-        words = text(*middle, "not scanned", anchor="middle", fill=SOFT, size=11)
-        return [rectangle(**place, fill=LINE, opacity=0.35), words]
+        said = text(*middle, words, anchor="middle", fill=SOFT, size=11)
+        return [rectangle(*place, round=3, fill=LINE, opacity=0.35), said]
     # The square root lets rates of a percent be told from 0 beside one of ninety.
     strength = _STRONGEST * (max(rate, 0.0) / reach) ** 0.5
-    shown = f"{rate:.2%}" if 0 < rate < 0.0995 else f"{rate:.1%}" if rate else "0"
     return [
-        rectangle(**place, fill=LINE, opacity=0.35),
-        rectangle(**place, fill=colour, opacity=strength),
-        text(*middle, shown.replace("%", " %"), anchor="middle"),
+        rectangle(*place, round=3, fill=LINE, opacity=0.35),
+        rectangle(*place, round=3, fill=colour, opacity=strength, tip=tip),
+        text(*middle, words, anchor="middle"),
     ]
+
+
+def _percent(rate: float) -> str:
+    shown = f"{rate:.2%}" if 0 < rate < 0.0995 else f"{rate:.1%}" if rate else "0"
+    return shown.replace("%", " %")
 
 
 def _short(name: str, longest: int = 26) -> str:

@@ -6,6 +6,7 @@ result is ``Markup``, which the report's templates take as it is.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from html import escape
 
@@ -21,6 +22,8 @@ ALARM = "var(--survives, #b3261e)"
 SERIES = ("#2f80d0", "#cf6a16", "#22936a", "#a65bc0", "#8a7a10", "#c4547a")
 DASHES = ("", "7 3", "2 3", "9 3 2 3", "4 4", "1 2")
 _FONT = 'system-ui, -apple-system, "Segoe UI", "DejaVu Sans", sans-serif'
+_VARIABLE = re.compile(r"var\(--[a-z]+, (#[0-9a-f]{6})\)")
+_SIZE = re.compile(r'viewBox="0 0 ([\d.]+) ([\d.]+)"')
 _PALETTE = (
     ":root{--ink:#1c2430;--soft:#5b6675;--line:#dfe3e8;--card:#ffffff;--survives:#b3261e}"
     "@media (prefers-color-scheme:dark){:root{--ink:#e7eaee;--soft:#9aa5b3;--line:#313943;"
@@ -79,19 +82,27 @@ def rectangle(
     fill: str,
     opacity: float = 1.0,
     round: float = 0,
+    tip: str = "",
 ) -> str:
     return (
         f'<rect x="{number(x)}" y="{number(y)}" width="{number(max(width, 0))}" '
         f'height="{number(max(height, 0))}" rx="{number(round)}" '
-        f'style="fill:{fill};fill-opacity:{number(opacity)}"/>'
+        f'style="fill:{fill};fill-opacity:{number(opacity)}"{_ended("rect", tip)}'
     )
 
 
-def circle(x: float, y: float, radius: float, *, fill: str, stroke: str = "none") -> str:
+def circle(
+    x: float, y: float, radius: float, *, fill: str, stroke: str = "none", tip: str = ""
+) -> str:
     return (
         f'<circle cx="{number(x)}" cy="{number(y)}" r="{number(radius)}" '
-        f'style="fill:{fill};stroke:{stroke};stroke-width:1.5"/>'
+        f'style="fill:{fill};stroke:{stroke};stroke-width:1.5"{_ended("circle", tip)}'
     )
+
+
+def _ended(mark: str, tip: str) -> str:
+    """What a pointer that rests on the mark is told: browsers show the title of a mark."""
+    return f"><title>{escape(tip)}</title></{mark}>" if tip else "/>"
 
 
 def path(
@@ -132,6 +143,16 @@ def figure(title: str, width: float, height: float, marks: Iterable[str]) -> Mar
         f'style="width:100%;max-width:{number(width)}px;height:auto">'
         f"<title>{escape(title)}</title>{''.join(marks)}</svg>"
     )
+
+
+def for_paper(drawn: str) -> str:
+    """As a file for papers and slides: white paper and plain colours, which every program reads."""
+    plain = _VARIABLE.sub(r"\1", drawn)
+    head, _, rest = plain.partition("</title>")
+    wide, high = _SIZE.search(head).groups()  # type: ignore[union-attr]
+    head = head.replace("<svg ", f'<svg width="{wide}" height="{high}" ', 1)
+    paper = '<rect width="100%" height="100%" style="fill:#ffffff"/>'
+    return f"{head}</title>{paper}{rest}\n"
 
 
 def standalone(drawn: str) -> str:

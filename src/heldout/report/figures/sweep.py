@@ -66,8 +66,12 @@ def flag_fraction_chart(
         else:
             marks.append(path(band, fill=colour, opacity=0.16, closed=True))
         marks.append(path(axes.points(one.alphas, one.rates), stroke=colour, dash=dash))
-        for (x, y), rate in zip(axes.points(one.alphas, one.rates), one.rates, strict=True):
-            marks.append(circle(x, y, 3.2, fill=colour if rate > 0 else CARD, stroke=colour))
+        for alpha, rate, low, high in zip(one.alphas, one.rates, one.lows, one.highs, strict=True):
+            tip = f"{one.name}: {rate:.2%} [{low:.2%}, {high:.2%}] flagged at α = {alpha:.2g}"
+            fill = colour if rate > 0 else CARD
+            marks.append(
+                circle(axes.x(alpha), axes.y(rate), 3.2, fill=fill, stroke=colour, tip=tip)
+            )
         entries.append((one.name, colour, dash))
     if any(rate == 0 for one in series for rate in one.rates):
         x, y = axes.x(ends[1]) - 6, axes.height - axes.bottom - 8

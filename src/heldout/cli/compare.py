@@ -1,0 +1,130 @@
+"""heldout compare: what changed between two audits."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from heldout.cli.options import Json
+from heldout.cli.show import COLOURS, console, plain, print_json
+from heldout.report.comparison import compare_folders, is_empty
+
+EXAMPLE = "Example: heldout compare runs/slake-v1 runs/slake-v2"
+
+
+def compare_command(
+    before: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder, or an audit's.")],
+    after: Annotated[
+        Path, typer.Argument(metavar="RUN", help="A later one of the same benchmark.")
+    ],
+    as_json: Json = False,
+) -> None:
+    """Say what changed between two audits: inputs, claims, findings, matches and scores."""
+    found = compare_folders(before, after)
+    if as_json:
+        print_json(found[0] if len(found) == 1 else {"benchmarks": found})
+        return
+    for changes in found:
+        _show(changes)
+
+
+def _show(changes: dict[str, Any]) -> None:
+    out = console()
+    title = f"{changes['benchmark']}: {changes['before']} → {changes['after']}"
+    out.print(Text(plain(title), "bold"), soft_wrap=True)
+    for kind, names in changes.get("benchmarks", {}).items():
+        if names:
+            out.print(plain(f"benchmarks {kind}: {', '.join(names)}"), markup=False)
+    if is_empty(changes):
+        out.print("nothing changed")
+        return
+    for sentence in _inputs(changes["inputs"]):
+        out.print(plain(sentence), markup=False, soft_wrap=True)
+    _show_claims(changes["claims"])
+    _show_matches(changes["matches"])
+    _show_findings(changes["findings"])
+    for row in changes["scores"]:
+        told = (
+            f"score of {row['model']} ({row['metric']}, {row['subset']}): {_number(row['before'])} → "
+            f"{_number(row['after'])}"
+        )
+        out.print(plain(told), markup=False)
+
+
+def _inputs(inputs: dict[str, Any]) -> list[str]:
+    told = []
+    if inputs["revision"]:
+        first, second = (one[:12] for one in inputs["revision"])
+        told.append(
+            f"the benchmark itself changed: revision {first} → {second}; items are compared by id"
+        )
+    for name in ("items", "seed", "heldout"):
+        if inputs[name]:
+            told.append(f"{name}: {inputs[name][0]} → {inputs[name][1]}")
+    for name in ("corpora", "models"):
+        for kind, names in (inputs[name] or {}).items():
+            if kind == "changed":
+                told += [f"corpus {one}: other {', '.join(ways)}" for one, ways in names.items()]
+            elif names:
+                told.append(f"{name} {kind}: {', '.join(names)}")
+    return told
+
+
+def _show_claims(claims: dict[str, Any]) -> None:
+    table = Table(box=None, padding=(0, 2, 0, 0), show_header=False, pad_edge=False)
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for one in claims["changed"]:
+        status = Text(one["before"], COLOURS.get(one["before"], "dim"))
+        status.append(" → ", "dim").append(one["after"], COLOURS.get(one["after"], "dim"))
+        table.add_row(status, Text(plain(f"{one['sentence']} ({one['why']})")))
+    for kind in ("appeared", "gone"):
+        for one in claims[kind]:
+            status = Text(f"{kind}: ", "dim").append(
+                one["status"], COLOURS.get(one["status"], "dim")
+            )
+            table.add_row(status, Text(plain(one["sentence"])))
+    if table.row_count:
+        console().print(Text("\nclaims", "bold"))
+        console().print(table)
+
+
+def _show_matches(matches: dict[str, Any]) -> None:
+    first, second = matches["copies"]
+    told = (
+        f"matches: {matches['appeared']:,} appeared, {matches['gone']:,} gone, "
+        f"{matches['changed']:,} judged anew"
+    )
+    out = console()
+    out.print(Text(f"\n{told}; proven copies {first:,} → {second:,}"))
+    for kind, count in matches["kinds"].items():
+        out.print(f"  {count:,} {kind}", markup=False)
+    for one in matches["examples"][:5]:
+        ways = f"{one['before'] or 'not there'} → {one['after'] or 'not there'}"
+        line = f"  {one['benchmark_id']} in {one['corpus']} as {one['corpus_id']}: {ways}"
+        out.print(plain(line), markup=False, soft_wrap=True, style="dim")
+
+
+def _show_findings(findings: dict[str, Any]) -> None:
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
+    for name in ("finding", "effect", "before", "after"):
+        table.add_column(name, overflow="fold")
+    for one in findings["changed"]:
+        table.add_row(
+            plain(one["id"]), plain(one["effect"]), _around(one["before"]), _around(one["after"])
+        )
+    if table.row_count:
+        console().print(Text("\nfindings", "bold"))
+        console().print(table)
+
+
+def _around(one: dict[str, Any]) -> str:
+    return f"{one['value']:.3g} [{one['low']:.3g}, {one['high']:.3g}]"
+
+
+def _number(value: float | None) -> str:
+    return "–" if value is None else f"{value:.3f}"

@@ -1,0 +1,24 @@
+"""junit.xml: one test case per claim, for CI: a leak that survives fails, what is open is skipped."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from heldout.cure.junit import Case, junit
+from heldout.verdict import Claim
+from heldout.verdict.overall import is_leak
+
+
+def claims_junit(benchmark: str, claims: Sequence[Claim]) -> bytes:
+    return junit(f"heldout {benchmark}", [_case(claim) for claim in claims if not claim.idle])
+
+
+def _case(claim: Claim) -> Case:
+    told = f"{claim.why}\n" + "\n".join(
+        f"{control.outcome}: {control.name}: {control.reason}" for control in claim.controls
+    )
+    if claim.status == "survives" and is_leak(claim):
+        return Case(claim.id, (claim.sentence, told), None)
+    if claim.status in ("qualified", "not testable"):
+        return Case(claim.id, None, None, f"{claim.status}: {claim.why}")
+    return Case(claim.id, None, None)

@@ -1,0 +1,234 @@
+"""What changed between two audits of one benchmark: inputs, claims, findings, matches, scores."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from heldout.detect.image_overlap import COPIES
+from heldout.errors import InputError
+from heldout.report.scores_owed import corrected_of
+from heldout.store import Run
+
+SCHEMA_VERSION = 1
+EXAMPLES = 20  # matches listed by name; all are counted
+_SAME = 1e-9
+Changes = dict[str, Any]
+
+
+def compare_runs(before: Run, after: Run) -> Changes:
+    """Both folders hold what they are compared by: nothing is read again or computed anew but scores."""
+    old, new = before.manifest(), after.manifest()
+    names = [_benchmark(run, manifest)["name"] for run, manifest in ((before, old), (after, new))]
+    if names[0] != names[1]:
+        raise InputError(
+            f"{before.path} is about the benchmark '{names[0]}', {after.path} about '{names[1]}': compare "
+            f"two audits of one benchmark (heldout matrix puts several side by side)"
+        )
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "benchmark": names[0],
+        "before": str(before.path),
+        "after": str(after.path),
+        "inputs": _inputs(old, new),
+        "claims": _claims(before, after),
+        "findings": _findings(before, after),
+        "matches": _matches(before, after),
+        "scores": _scores(before, after),
+    }
+
+
+def compare_folders(before: Path, after: Path) -> list[Changes]:
+    """Two run folders, or two outputs of `heldout audit`: every benchmark that both have."""
+    if not ((before / "verdict.json").exists() and (after / "verdict.json").exists()):
+        return [compare_runs(Run.open(before), Run.open(after))]
+    old, new = _runs_below(before), _runs_below(after)
+    both = [name for name in old if name in new]
+    if not both:
+        raise InputError(
+            f"{before} audits {', '.join(old) or 'nothing'}, {after} audits {', '.join(new) or 'nothing'}: "
+            f"they have no benchmark in common"
+        )
+    found = [compare_runs(old[name], new[name]) for name in both]
+    found[0]["benchmarks"] = {
+        "appeared": sorted(set(new) - set(old)), "gone": sorted(set(old) - set(new))
+    }  # fmt: skip
+    return found
+
+
+def is_empty(changes: Changes) -> bool:
+    """Nothing a reader would want to know; versions alone do not count."""
+    inputs = {key: one for key, one in changes["inputs"].items() if key != "heldout"}
+    matches = changes["matches"]
+    moved = any(matches[kind] for kind in ("appeared", "gone", "changed"))
+    return not (any(inputs.values()) or _any(changes["claims"]) or _any(changes["findings"]) or moved
+                or changes["scores"] or _any(changes.get("benchmarks", {})))  # fmt: skip
+
+
+def _any(changes: Mapping[str, Any]) -> bool:
+    return any(changes.values())
+
+
+def _benchmark(run: Run, manifest: Mapping[str, Any]) -> Mapping[str, Any]:
+    known = manifest["inputs"].get("benchmark")
+    if known is None:
+        raise InputError(f"{run.path} has not got as far as its benchmark: finish it first")
+    found: Mapping[str, Any] = known
+    return found
+
+
+def _runs_below(output: Path) -> dict[str, Run]:
+    found = {}
+    for path in sorted(output.glob("*/manifest.json")):
+        run = Run.open(path.parent)
+        named = run.manifest()["inputs"].get("benchmark")
+        if named:
+            found[named["name"]] = run
+    return found
+
+
+def _inputs(old: Mapping[str, Any], new: Mapping[str, Any]) -> Changes:
+    corpora = [{one["corpus"]: one for one in m["stages"].values()} for m in (old, new)]
+    settings = ("fingerprint", "encoder", "nearest", "hashes")
+    changed = {}
+    for name in corpora[0]:
+        if name in corpora[1]:
+            ways = [
+                key for key in settings if corpora[0][name].get(key) != corpora[1][name].get(key)
+            ]
+            if ways:
+                changed[name] = ways
+    revision = [m["inputs"]["benchmark"]["fingerprint"] for m in (old, new)]
+    packages = [m["packages"].get("heldout") for m in (old, new)]
+    models = [m.get("models", {}) for m in (old, new)]
+    return {
+        "revision": revision if revision[0] != revision[1] else None,
+        "items": _pair(*(m["inputs"]["benchmark"].get("items") for m in (old, new))),
+        "seed": _pair(old["seed"], new["seed"]),
+        "heldout": _pair(*packages),
+        "corpora": _sets(*corpora) | {"changed": changed} if _sets(*corpora) or changed else None,
+        "models": _sets(*models) or None,
+    }
+
+
+def _pair(first: Any, second: Any) -> list[Any] | None:
+    return [first, second] if first != second else None
+
+
+def _sets(first: Mapping[str, Any], second: Mapping[str, Any]) -> Changes:
+    found = {"appeared": sorted(set(second) - set(first)), "gone": sorted(set(first) - set(second))}
+    return found if any(found.values()) else {}
+
+
+def _by_id(run: Run, name: str) -> dict[str, dict[str, Any]]:
+    if not (run.path / f"{name}.json").exists():
+        raise InputError(f"{run.path} has no {name}.json: run heldout report {run.path} first")
+    return {one["id"]: one for one in run.read_json(f"{name}.json")[name]}
+
+
+def _claims(before: Run, after: Run) -> Changes:
+    old, new = _by_id(before, "claims"), _by_id(after, "claims")
+    return {
+        "changed": [
+            {"id": key, "before": old[key]["status"], "after": new[key]["status"],
+             "sentence": new[key]["sentence"], "why": new[key]["why"]}
+            for key in old if key in new and old[key]["status"] != new[key]["status"]
+        ],
+        "appeared": [_claim(new[key]) for key in new if key not in old],
+        "gone": [_claim(old[key]) for key in old if key not in new],
+    }  # fmt: skip
+
+
+def _claim(one: Mapping[str, Any]) -> Changes:
+    return {"id": one["id"], "status": one["status"], "sentence": one["sentence"]}
+
+
+def _findings(before: Run, after: Run) -> Changes:
+    old, new = _by_id(before, "findings"), _by_id(after, "findings")
+    return {
+        "changed": [
+            {"id": key, "effect": new[key]["effect"]["name"],
+             "before": _effect(old[key]), "after": _effect(new[key])}
+            for key in old if key in new and _differs(old[key], new[key])
+        ],
+        "appeared": [key for key in new if key not in old],
+        "gone": [key for key in old if key not in new],
+    }  # fmt: skip
+
+
+def _effect(one: Mapping[str, Any]) -> Changes:
+    effect = one["effect"]
+    return {
+        "value": effect["value"], "low": effect["low"], "high": effect["high"], "n": one["n"],
+        "p_adjusted": one["p_adjusted"],
+    }  # fmt: skip
+
+
+def _differs(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
+    return bool(
+        abs(old["effect"]["value"] - new["effect"]["value"]) > _SAME or old["n"] != new["n"]
+    )
+
+
+def _matches(before: Run, after: Run) -> Changes:
+    """By item, picture and corpus item: which copies are new, which are gone, which were judged anew."""
+    old, new = _relations(before), _relations(after)
+    appeared = [key for key in new if key not in old]
+    gone = [key for key in old if key not in new]
+    changed = [key for key in old if key in new and old[key] != new[key]]
+    copies = [sum(one in COPIES for one in found.values()) for found in (old, new)]
+    return {
+        "copies": copies,
+        "appeared": len(appeared),
+        "gone": len(gone),
+        "changed": len(changed),
+        "kinds": dict(Counter(f"{old[key]} → {new[key]}" for key in changed)),
+        "examples": [
+            {"benchmark_id": key[0], "corpus": key[2], "corpus_id": key[3],
+             "before": old.get(key), "after": new.get(key)}
+            for key in [*appeared, *gone, *changed][:EXAMPLES]
+        ],
+    }  # fmt: skip
+
+
+def _relations(run: Run) -> dict[tuple[str, int, str, str], str]:
+    if not run.table_path("matches").exists():
+        return {}
+    rows = run.read_table("matches").select(
+        ["benchmark_id", "image_index", "corpus", "corpus_id", "relation"]
+    )
+    return {
+        (row["benchmark_id"], row["image_index"], row["corpus"], row["corpus_id"]): row["relation"]
+        for row in rows.to_pylist()
+        if row["relation"] != "unrelated"
+    }
+
+
+def _scores(before: Run, after: Run) -> list[Changes]:
+    """Models that both have, where a subset's score differs."""
+    old, new = (_values(run) for run in (before, after))
+    found = []
+    for key in sorted(old.keys() & new.keys()):
+        model, metric, subset = key
+        if _apart(old[key], new[key]):
+            found.append({
+                "model": model, "metric": metric, "subset": subset, "before": old[key], "after": new[key],
+            })  # fmt: skip
+    return found
+
+
+def _apart(old: float | None, new: float | None) -> bool:
+    return (old is None) != (new is None) or (
+        old is not None and new is not None and abs(old - new) > _SAME
+    )
+
+
+def _values(run: Run) -> dict[tuple[str, str, str], float | None]:
+    return {
+        (model["model"], model["metric"], line["subset"]): line["value"]
+        for model in corrected_of(run).get("models", [])
+        for line in model["lines"]
+        if line["subset"] != "random"
+    }

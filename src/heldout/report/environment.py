@@ -1,0 +1,60 @@
+"""The templates' surroundings: what is escaped, which scripts a page may run, how numbers are told."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from functools import lru_cache
+from importlib import resources
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from heldout.report.visible import visible
+
+
+@lru_cache(maxsize=1)
+def templates() -> Environment:
+    # Everything in a corpus is somebody else's text: autoescape has no exceptions here.
+    made = Environment(
+        loader=PackageLoader("heldout.report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=visible,
+    )
+    made.filters.update(
+        percent=percent, count=lambda value: f"{value:,}", slug=slug, anchor=anchor
+    )  # fmt: skip
+    return made
+
+
+def script(name: str) -> dict[str, Any]:
+    """A script of ours and the digest by which the page's policy knows it: no other runs."""
+    text = resources.files("heldout.report").joinpath("templates", name).read_text("utf-8")
+    digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+    return {"text": Markup(text), "policy": f"'sha256-{digest}'"}
+
+
+def percent(value: float, digits: int = 1) -> str:
+    """A share that is not quite 0 or 1 is never printed as 0 % or 100 %; the sign stays beside it."""
+    shown = f"{value:.{digits}%}"
+    if (value > 0 and float(shown[:-1]) == 0) or (value < 1 and float(shown[:-1]) == 100):
+        shown = f"{value:.{digits + 2}%}"
+    return shown.replace("%", "\N{NO-BREAK SPACE}%")
+
+
+def slug(words: str) -> str:
+    """A status as a class of the style sheet."""
+    return words.replace(" ", "-")
+
+
+def anchor(identifier: str) -> str:
+    """A claim's id as the name of a place on the page; ids that only differ in odd signs stay apart."""
+    plain = re.sub(r"[^A-Za-z0-9_-]+", "-", identifier)
+    if plain != identifier.replace("/", "-"):
+        plain += "-" + hashlib.sha256(identifier.encode()).hexdigest()[:6]
+    return f"claim-{plain}"

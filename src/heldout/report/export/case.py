@@ -1,0 +1,59 @@
+"""One finished run as exports read it: who was audited, what was found, by which methods."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from heldout.errors import InputError
+from heldout.report.advice import advice_for
+from heldout.report.scores_owed import corrected_of
+from heldout.store import Run
+from heldout.verdict.overall import benchmark_verdict
+from heldout.verdict.recommend import recommend
+
+
+@dataclass(frozen=True)
+class Case:
+    run: Run
+    manifest: Mapping[str, Any]
+    cells: list[dict[str, Any]]  # as in verdict.json
+    findings: list[dict[str, Any]]
+    corrected: Mapping[str, Any]
+    advice: list[dict[str, Any]]
+
+    @property
+    def benchmark(self) -> Mapping[str, Any]:
+        known: Mapping[str, Any] = self.manifest["inputs"]["benchmark"]
+        return known
+
+    @property
+    def name(self) -> str:
+        return str(self.benchmark["name"])
+
+    @property
+    def version(self) -> str:
+        return str(self.manifest["packages"].get("heldout", "unknown"))
+
+    @property
+    def finished(self) -> datetime:
+        """When the run last changed: exports of one run are the same whenever they are made."""
+        return datetime.fromisoformat(self.manifest.get("updated", self.manifest["created"]))
+
+
+def open_case(run: Run) -> Case:
+    for name in ("claims.json", "findings.json"):
+        if not (run.path / name).exists():
+            raise InputError(
+                f"{run.path / name} does not exist: run heldout report {run.path} first"
+            )
+    manifest = run.manifest()
+    corrected = corrected_of(run)
+    verdict = benchmark_verdict(run, manifest["inputs"]["benchmark"]["name"], corrected)
+    return Case(
+        run, manifest, [cell.as_json() for cell in verdict.cells],
+        run.read_json("findings.json")["findings"], corrected,
+        advice_for(run, recommend([verdict])),
+    )  # fmt: skip

@@ -1,0 +1,111 @@
+"""Evaluation records for Every Eval Ever: one document per model, its score on all, clean and leaked items.
+
+Written for version 0.2.2 of eval.schema.json. Details must be strings there, so that is what they are.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from heldout.benchmark.hub import hub_name
+from heldout.errors import InputError
+from heldout.report.export.case import Case
+from heldout.verdict.corrected import ACCURACY
+
+SCHEMA_VERSION = "0.2.2"
+_SUBSETS = {"original": "all items", "non-leaked": "clean items", "leaked": "leaked items"}
+
+
+def every_eval_ever(case: Case) -> dict[str, str]:
+    """JSON by the name of the model."""
+    made = {
+        model["model"]: json.dumps(_document(case, model), indent=2, ensure_ascii=False) + "\n"
+        for model in case.corrected.get("models", [])
+        if model["metric"] == ACCURACY
+    }
+    if not made:
+        raise InputError(
+            f"{case.run.path} holds no model's answers to {case.name}: Every Eval Ever records scores. "
+            f"heldout ask records answers into it"
+        )
+    return made
+
+
+def _document(case: Case, model: Mapping[str, Any]) -> dict[str, Any]:
+    stamp = str(int(case.finished.timestamp()))
+    known = case.manifest.get("models", {}).get(model["model"], {})
+    identity = {
+        key: str(known[key]) for key in ("backend", "revision", "dtype", "template") if known.get(key)
+    }  # fmt: skip
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "evaluation_id": f"{case.name}/{model['model']}/{stamp}",
+        "evaluation_timestamp": case.finished.isoformat(),
+        "retrieved_timestamp": stamp,
+        "source_metadata": {
+            "source_name": f"heldout audit of {case.name}",
+            "source_type": "evaluation_run",
+            "source_organization_name": "unknown",
+            "evaluator_relationship": "other",
+        },
+        "eval_library": {"name": "heldout", "version": case.version},
+        "model_info": {
+            "name": model["model"],
+            "id": str(known.get("model") or model["model"]),
+            "additional_details": identity,
+        },
+        "evaluation_results": [
+            _result(case, line)
+            for line in model["lines"]
+            if line["subset"] in _SUBSETS and line["value"] is not None
+        ],
+    }
+
+
+def _result(case: Case, line: Mapping[str, Any]) -> dict[str, Any]:
+    subset = _SUBSETS[line["subset"]]
+    interval = line["interval"]
+    uncertainty: dict[str, Any] = {"num_samples": line["items"]}
+    if interval:
+        uncertainty["confidence_interval"] = {
+            "lower": interval["low"], "upper": interval["high"],
+            "confidence_level": interval["level"], "method": interval["method"],
+        }  # fmt: skip
+    return {
+        "evaluation_name": f"{case.name} ({subset})",
+        "source_data": _source(case),
+        "metric_config": {
+            "evaluation_description": f"share right of {subset}; intervals by cluster",
+            "metric_id": "accuracy", "metric_name": "Accuracy", "metric_kind": "accuracy",
+            "metric_unit": "proportion", "lower_is_better": False, "score_type": "continuous",
+            "min_score": 0.0, "max_score": 1.0,
+        },
+        "score_details": {
+            "score": line["value"],
+            "details": {"subset": subset, "clusters": str(line["clusters"]), **_verdicts(case)},
+            "uncertainty": uncertainty,
+        },
+    }  # fmt: skip
+
+
+def _source(case: Case) -> dict[str, Any]:
+    location = str(case.benchmark["source"])
+    hub = hub_name(location)
+    if hub is not None:
+        return {"dataset_name": case.name, "source_type": "hf_dataset", "hf_repo": hub}
+    return {
+        "dataset_name": case.name, "source_type": "other",
+        # Where it lies on this machine is nobody's business.
+        "source_id": Path(location.partition("#")[0]).name, "source_version": case.benchmark["fingerprint"],
+    }  # fmt: skip
+
+
+def _verdicts(case: Case) -> dict[str, str]:
+    return {
+        f"contamination in {cell['corpus']}": f"{cell['status']}, {cell['leak_rate']['value']:.4f} of items"
+        for cell in case.cells
+        if cell["corpus"] is not None
+    }

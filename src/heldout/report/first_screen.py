@@ -1,0 +1,198 @@
+"""The first screen: what leaked, into what, how sure we are, what the score owes to it, what to do.
+
+Made from cells as ``verdict.json`` holds them, so that one benchmark's page and the page of a whole audit
+say the same in the same words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from heldout.errors import counted
+from heldout.report.environment import percent
+from heldout.report.scores_owed import owed_sentences
+from heldout.verdict.claim import NOTHING_TO_COMPARE
+from heldout.verdict.overall import NEARNESS, PRESSING
+from heldout.verdict.rules import COPIES
+
+Cell = Mapping[str, Any]
+TOP = 3
+_CORPUS = {
+    "survives": "leaked",
+    "qualified": "may have leaked; not settled",
+    "re-attributed": "something else explains it",
+    "collapses": "no evidence: controls show it, too",
+    "clean": "nothing found",
+    "not testable": "could not be tested",
+}
+_MODEL = {
+    "survives": "has seen it",
+    "qualified": "may have seen it; not settled",
+    "re-attributed": "an effect, but not memory",
+    "collapses": "no evidence: clean models show it, too",
+    "clean": "no sign that it has seen it",
+    "not testable": "could not be tested",
+}
+
+
+def first_screen(
+    cells: Sequence[Cell],
+    recommendations: Sequence[Mapping[str, Any]],
+    corrected: Mapping[str, Mapping[str, Any]],
+) -> dict[str, Any]:
+    """``corrected`` by benchmark, as in corrected.json."""
+    return {
+        "leaked": _leaked(cells),
+        "sure": _sure(cells, recommendations),
+        "owed": owed_sentences(corrected),
+        "advice": [one for one in recommendations if one["kind"] != "control"],
+        "controls": [one for one in recommendations if one["kind"] == "control"],
+        "top": top_claims(cells),
+        "grid": grid(cells),
+    }
+
+
+def target(cell: Cell) -> tuple[str, str]:
+    """("corpus" or "model", its name)."""
+    return ("corpus", cell["corpus"]) if cell["corpus"] is not None else ("model", cell["model"])
+
+
+def is_pair(cell: Cell) -> bool:
+    return cell["model"] is not None and " & " in cell["model"]
+
+
+def in_words(cell: Cell) -> str:
+    kind, _ = target(cell)
+    rate = cell["leak_rate"]
+    if kind == "corpus" and rate and rate["leaked"]:
+        return f"{rate['leaked']:,} of {counted(rate['items'], 'item', 'items')} leaked"
+    if kind == "corpus" and cell["evidence"].get("near-duplicate"):
+        near = cell["evidence"]["near-duplicate"]
+        return f"none proven; {counted(near, 'item is', 'items are')} undecided"
+    return (_CORPUS if kind == "corpus" else _MODEL)[cell["status"]]
+
+
+def grid(cells: Sequence[Cell]) -> dict[str, Any]:
+    """Corpora and models down, benchmarks across: there are more of the former, and phones are narrow."""
+    single = [cell for cell in cells if not is_pair(cell)]
+    ordered = sorted(single, key=lambda cell: cell["corpus"] is None)
+    benchmarks = list(dict.fromkeys(cell["benchmark"] for cell in cells))
+    found: dict[tuple[str, str], dict[str, dict[str, Any]]] = {}
+    for cell in ordered:
+        found.setdefault(target(cell), {})[cell["benchmark"]] = _told(cell)
+    rows = [
+        {"kind": kind, "name": name, "cells": [mine.get(one) for one in benchmarks]}
+        for (kind, name), mine in found.items()
+    ]
+    return {"benchmarks": benchmarks, "rows": rows}
+
+
+def _told(cell: Cell) -> dict[str, Any]:
+    rate = cell["leak_rate"]
+    why = next((c["why"] for c in _speaking(cell) if c["status"] == cell["status"]), "")
+    proven = bool(rate and rate["leaked"])
+    return {
+        "status": cell["status"],
+        "words": in_words(cell),
+        "rate": f"{percent(rate['value'])}, 95 % interval {_interval(rate['interval'])}" if proven else "",
+        "evidence": cell["evidence"],
+        "why": "" if proven else why,
+        "claim": next((c["id"] for c in _speaking(cell) if c["status"] == cell["status"]), None),
+        "benchmark": cell["benchmark"],
+    }  # fmt: skip
+
+
+def _interval(one: Mapping[str, float]) -> str:
+    """In one piece, wherever a line ends."""
+    return f"{percent(one['low'])} – {percent(one['high'])}".replace(" ", "\N{NO-BREAK SPACE}")
+
+
+def _speaking(cell: Cell) -> list[Mapping[str, Any]]:
+    """Claims that speak for their cell: nearness does not, nor what had nothing to compare."""
+    claims = cell["claims"]
+    return [c for c in claims if is_leak(c) and not _idle(c)] or list(claims)
+
+
+def is_leak(claim: Mapping[str, Any]) -> bool:
+    return not claim["id"].startswith(NEARNESS)
+
+
+def _idle(claim: Mapping[str, Any]) -> bool:
+    return any(control["name"] == NOTHING_TO_COMPARE for control in claim["controls"])
+
+
+def top_claims(cells: Sequence[Cell], count: int = TOP) -> list[dict[str, Any]]:
+    """The most pressing: leaks before nearness, copies before words before models."""
+    kinds = {"overlap": 0, "text": 1, "nearness": 9}
+
+    def order(entry: tuple[int, dict[str, Any]]) -> tuple[Any, ...]:
+        place, claim = entry
+        kind = claim["id"].partition("/")[0]
+        status = PRESSING.index(claim["status"])
+        return (kind == "nearness", status, -claim["share"], kinds.get(kind, 2), place)
+
+    every = [
+        {**claim, "benchmark": cell["benchmark"], "on": target(cell)[1],
+         "share": (cell["leak_rate"] or {}).get("value", 0.0) if is_leak(claim) else 0.0}
+        for cell in cells
+        for claim in cell["claims"]
+        if not _idle(claim)
+    ]  # fmt: skip
+    return [claim for _, claim in sorted(enumerate(every), key=order)][:count]
+
+
+def _leaked(cells: Sequence[Cell]) -> dict[str, Any]:
+    """The worst cells in words; how many more there are."""
+    several = len({cell["benchmark"] for cell in cells}) > 1
+    hit = [cell for cell in cells if cell["leak_rate"] and cell["leak_rate"]["leaked"]]
+    hit.sort(key=lambda cell: -cell["leak_rate"]["value"])
+    lines = [
+        {
+            "rate": percent(cell["leak_rate"]["value"]),
+            "words": f"{cell['leak_rate']['leaked']:,} of "
+            f"{counted(cell['leak_rate']['items'], 'item', 'items')}"
+            f"{' of ' + cell['benchmark'] if several else ''} into {cell['corpus']}",
+            "evidence": cell["evidence"],
+        }
+        for cell in hit[:TOP]
+    ]
+    seen = [
+        f"{cell['model']} has seen {cell['benchmark']}"
+        for cell in cells
+        if cell["model"] is not None and not is_pair(cell) and cell["status"] == "survives"
+    ]
+    near = sum(cell["evidence"].get("near-duplicate", 0) for cell in cells if cell not in hit)
+    return {"lines": lines, "more": len(hit) - len(lines), "seen": seen, "undecided": near}
+
+
+def _sure(cells: Sequence[Cell], recommendations: Sequence[Mapping[str, Any]]) -> list[str]:
+    """How far to trust it, in at most three sentences."""
+    claims = [c for cell in cells if not is_pair(cell) for c in cell["claims"] if not _idle(c)]
+    leaks = [claim for claim in claims if is_leak(claim)]
+    by_status: dict[str, list[Mapping[str, Any]]] = {}
+    for claim in leaks:
+        by_status.setdefault(claim["status"], []).append(claim)
+    told = []
+    stood = by_status.get("survives", [])
+    if any(claim["rule"].startswith(f"{COPIES}/") for claim in stood):
+        told.append(
+            "Certain: every copy counted is proven by equal bytes, equal pixels or aligned detail that "
+            "agrees. More may be there than were found."
+        )
+    elif stood:
+        told.append(f"{counted(len(stood), 'claim', 'claims')} stood every control.")
+    open_ = by_status.get("qualified", [])
+    if open_:
+        asks = next((one["sentence"] for one in recommendations if one["kind"] == "control"), "")
+        told.append(f"Not settled: {counted(len(open_), 'claim', 'claims')}. {asks}".strip())
+    fallen = len(by_status.get("re-attributed", [])) + len(by_status.get("collapses", []))
+    if fallen:
+        told.append(f"{counted(fallen, 'suspicion', 'suspicions')} did not stand a control.")
+    if not told and by_status.get("clean"):
+        told.append(
+            "Clean as far as these methods see; each claim says what it could have seen, and what not."
+        )
+    if not told:
+        told.append("Nothing could be tested; each claim says why.")
+    return told[:TOP]

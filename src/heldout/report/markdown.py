@@ -1,0 +1,74 @@
+"""report.md: the report's first screen and claims as text, for pull requests and terminals."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from heldout.report.first_screen import is_pair, target
+from heldout.report.visible import visible
+from heldout.verdict import Claim
+
+_MARKS = re.compile(r"([\\`*_\[\]<>|#])")
+
+
+def escaped(words: str) -> str:
+    """Somebody else's text as text: no markup, no line of its own."""
+    return _MARKS.sub(r"\\\1", str(visible(" ".join(words.split()))))
+
+
+def as_row(*cells: str) -> str:
+    return "| " + " | ".join(escaped(cell) for cell in cells) + " |"
+
+
+def report_markdown(
+    benchmark: Mapping[str, Any],
+    answer: str,
+    screen: Mapping[str, Any],
+    cells: Sequence[Mapping[str, Any]],
+    claims: Sequence[Claim],
+    commands: Sequence[str],
+    lacking: str,
+) -> str:
+    lines = [
+        f"# Is “{escaped(benchmark['name'])}” still held out? {escaped(answer)}",
+        "",
+        f"{benchmark['items']:,} items, revision `{benchmark['fingerprint'][:12]}`.",
+        "",
+    ]
+    lines += [f"- {escaped(sentence)}" for sentence in screen["sure"]]
+    owed = [f"{one['model']}: {one['points']} {one['told']}" for one in screen["owed"]]
+    lines += [f"- Score: {escaped(one)}" for one in owed or [lacking]]
+    lines += [f"- Do: {escaped(one['sentence'])}" for one in screen["advice"]]
+    lines += ["", "| against | verdict | in words |", "|---|---|---|"]
+    told = {
+        (row["kind"], row["name"]): cell
+        for row in screen["grid"]["rows"]
+        for cell in row["cells"]
+        if cell
+    }
+    for cell in cells:
+        if not is_pair(cell):
+            kind, name = target(cell)
+            shown = told[kind, name]
+            rate = f" ({shown['rate']})" if shown["rate"] else ""
+            lines.append(as_row(f"{kind} {name}", cell["status"], shown["words"] + rate))
+    lines += ["", "## Claims", ""]
+    for claim in claims:
+        lines += [
+            f"**{claim.status}** {escaped(claim.sentence)}",
+            "",
+            f"Why: {escaped(claim.why)}.",
+            "",
+        ]
+        lines += [
+            f"- {control.outcome}: {escaped(control.name)}: {escaped(control.reason)}"
+            for control in claim.controls
+        ]
+        if claim.next_step:
+            lines += ["", f"→ {escaped(claim.next_step)}."]
+        lines.append("")
+    # Four spaces make a block of code whatever the commands hold.
+    lines += ["## Reproduce", "", *(f"    {' '.join(one.split())}" for one in commands), ""]
+    return "\n".join(lines)

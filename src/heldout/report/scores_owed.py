@@ -1,0 +1,122 @@
+"""How much a score owes to leaks, in sentences and rows: all items, clean ones, leaked ones."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from heldout.report.environment import percent
+from heldout.store import Run
+from heldout.verdict.corrected import ACCURACY, correct_scores
+
+LACKING = (
+    "Not known: no model's answers to this benchmark are recorded. heldout ask records them into this run "
+    "folder; predictions you already have go through heldout impact --run."
+)
+
+
+def corrected_of(run: Run) -> Mapping[str, Any]:
+    """As an audit left it, or made now from what the run holds."""
+    if (run.path / "corrected.json").exists():
+        found: Mapping[str, Any] = run.read_json("corrected.json")
+        return found
+    manifest = run.manifest()
+    models = sorted(manifest.get("models", {}))
+    if not models or not run.table_path("matches").exists():
+        return {"models": [], "rankings": []}
+    return correct_scores(run, models, seed=manifest["seed"]).as_json()
+
+
+def owed_sentences(corrected: Mapping[str, Mapping[str, Any]]) -> list[dict[str, str]]:
+    """One per model with answers, the largest difference first; empty where nothing is recorded."""
+    several = len(corrected) > 1
+    found = []
+    for benchmark, one in corrected.items():
+        for model in one.get("models", []):
+            if model["metric"] == ACCURACY:
+                where = f"{model['model']} on {benchmark}" if several else str(model["model"])
+                found.append(_sentence(where, model))
+    found.sort(key=lambda entry: -abs(entry[0]))
+    return [told for _, told in found]
+
+
+def score_rows(corrected: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """For the table: one per model and metric, every subset beside the other."""
+    return [
+        {
+            "model": model["model"], "metric": model["metric"], "items": model["items"],
+            "subsets": {line["subset"]: _shown(line, model["metric"]) for line in model["lines"]},
+            "owed": _owed(model),
+        }
+        for model in corrected.get("models", [])
+    ]  # fmt: skip
+
+
+def _sentence(where: str, model: Mapping[str, Any]) -> tuple[float, dict[str, str]]:
+    lines = {line["subset"]: line for line in model["lines"]}
+    full, clean = lines["original"], lines.get("non-leaked", {"value": None})
+    leaked = lines.get("leaked", {"items": 0})
+    if not leaked["items"]:
+        told = f"{percent(full['value'])} on all items; none of them leaked."
+        return 0.0, {"model": where, "points": "", "told": told, "sure": ""}
+    if clean["value"] is None:
+        told = (
+            f"{percent(full['value'])} on all items; no item is clean, so nothing can be compared."
+        )
+        return 0.0, {"model": where, "points": "", "told": told, "sure": ""}
+    points = 100 * (full["value"] - clean["value"])
+    told = f"{percent(full['value'])} on all items, {percent(clean['value'])} on the clean ones"
+    return points, {
+        "model": where, "points": signed(points) + " points", "told": told, "sure": _sure(model),
+    }  # fmt: skip
+
+
+def _sure(model: Mapping[str, Any]) -> str:
+    if not model["owed"]:
+        return ""
+    p = model["owed"][0]["p_adjusted"]
+    if p is None:
+        return "too few clusters to say whether leaked items are easier for it"
+    return (
+        "leaked items are easier for it than clean ones, beyond chance"
+        if p <= 0.05 and model["owed"][0]["value"] > 0
+        else "leaked items are harder for it than clean ones, beyond chance"
+        if p <= 0.05
+        else "leaked and clean items may differ by chance"
+    )
+
+
+def _shown(line: Mapping[str, Any], metric: str) -> dict[str, Any]:
+    value, interval = line["value"], line["interval"]
+    tell = percent if metric == ACCURACY else _plain
+    told = "–" if value is None else tell(value)
+    around = f"{tell(interval['low'])} – {tell(interval['high'])}" if interval else ""
+    if line.get("sd") is not None:
+        around = f"± {tell(line['sd'])} over draws"
+    return {"value": told, "around": around, "items": line["items"]}
+
+
+def _owed(model: Mapping[str, Any]) -> dict[str, Any] | None:
+    if not model["owed"]:
+        return None
+    one = model["owed"][0]
+    rate = model["metric"] == ACCURACY
+
+    def tell(value: float) -> str:
+        return signed(100 * value) if rate else signed(value, 3)
+
+    interval = one["interval"]
+    return {
+        "value": tell(one["value"]) + (" points" if rate else ""),
+        "around": f"{tell(interval['low'])} – {tell(interval['high'])}" if interval else "",
+        "p": one["p_adjusted"],
+    }
+
+
+def signed(value: float, digits: int = 1) -> str:
+    """With a sign that is as long as its brother."""
+    return f"{value:+.{digits}f}".replace("-", "−")
+
+
+def _plain(value: float) -> str:
+    return f"{value:.3f}"

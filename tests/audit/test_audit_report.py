@@ -1,0 +1,58 @@
+"""The page of a whole audit: one grid, and a way to every benchmark's own page."""
+
+from __future__ import annotations
+
+import json
+import re
+from html import unescape
+from pathlib import Path
+
+import pytest
+
+from heldout.errors import InputError
+from heldout.report import write_audit_report
+
+
+def words(html: str) -> str:
+    return " ".join(unescape(re.sub(r"<[^>]+>", " ", html)).split())
+
+
+def test_the_audit_has_one_page_with_a_grid_over_all_benchmarks(finished: Path) -> None:
+    output = finished / "out"
+    html = (output / "report.html").read_text()
+    told = words(html)
+    assert "Are these 2 benchmarks still held out? Not all." in told
+    assert "50.0 % 20 of 40 items of leaky into web" in told
+    assert "corpus web survives 20 of 40 items leaked" in told
+    for name in ("leaky", "fresh"):
+        assert (output / name / "report.html").exists()
+        assert f'href="{name}/report.html"' in html
+        assert "../report.html" in (output / name / "report.html").read_text()
+    verdict = json.loads((output / "verdict.json").read_text())
+    for model in {cell["model"] for cell in verdict["cells"]} - {None}:
+        assert (model in told) == (" & " not in model)
+
+
+def test_links_to_claims_lead_somewhere(finished: Path) -> None:
+    output = finished / "out"
+    links = re.findall(r'href="(\w+)/report.html#([^"]+)"', (output / "report.html").read_text())
+    assert len(links) >= 4
+    for name, place in links:
+        assert f'id="{place}"' in (output / name / "report.html").read_text()
+
+
+def test_the_score_says_what_it_owes(finished: Path) -> None:
+    told = words((finished / "out/report.html").read_text())
+    assert re.search(r"\+\d+\.\d points target on leaky : \d+\.\d % on all items", told)
+    alone = words((finished / "out/leaky/report.html").read_text())
+    assert "leaked items are easier for it than clean ones, beyond chance" in alone
+
+
+def test_the_page_is_made_again_from_the_verdict_alone(finished_folder: Path) -> None:
+    output = finished_folder / "out"
+    before = (output / "report.html").read_text()
+    (output / "report.html").unlink()
+    assert write_audit_report(output).read_text() == before
+    (output / "verdict.json").unlink()
+    with pytest.raises(InputError, match="has this audit finished"):
+        write_audit_report(output)

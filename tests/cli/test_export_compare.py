@@ -1,0 +1,257 @@
+"""heldout export and heldout compare, on real runs: a corpus that grew between two audits."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+import yaml
+from command_line import run_inside
+from PIL import Image
+
+jsonschema = pytest.importorskip("jsonschema", reason="comes with ray, which is an extra")
+
+ITEMS = 12
+HOSTILE = "<b>|x|`;=1"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("export")
+
+
+@pytest.fixture(scope="module")
+def runs(folder: Path) -> Path:
+    """``one``: 3 of 12 pictures are in the corpus, two models were asked. ``two``: 5, and one fewer."""
+    (folder / "bench/images").mkdir(parents=True)
+    rows = []
+    for number in range(ITEMS):
+        (folder / f"bench/images/{number}.png").write_bytes(_picture(number))
+        rows.append({"id": f"q{number}", "image": f"{number}.png", "question": f"What is {number}?",
+                     "answer": f"thing {number}"})  # fmt: skip
+    _write(folder / "bench/test.jsonl", rows)
+    for name, seen in (("one", range(3)), ("two", range(1, 6))):
+        (folder / name / "web").mkdir(parents=True)
+        for number in (*seen, *range(100, 110)):
+            (folder / name / f"web/{number}.png").write_bytes(_picture(number))
+        _told(
+            "overlap", folder / "bench", "--against", f"web={folder / name / 'web'}", "--exact",
+            "--workers", "1", "--out", folder / name / "run", "--json",
+        )  # fmt: skip
+        for model, right in (("careful", range(0, ITEMS, 2)), (HOSTILE, range(3))):
+            replies = [
+                {"id": f"q{n}", "reply": f"thing {n}" if n in right else "no idea"}
+                for n in range(ITEMS)
+            ]
+            _write(folder / f"{name}/answers.jsonl", replies)
+            _told("ask", folder / "bench", "--recorded", folder / f"{name}/answers.jsonl", "--as", model,
+                  "--out", folder / name / "run", "--json")  # fmt: skip
+        _told("report", folder / name / "run", "--json")
+    return folder
+
+
+def _picture(seed: int) -> bytes:
+    pixels = np.random.default_rng(seed).integers(0, 256, (16, 24, 3), dtype=np.uint8)
+    buffer = io.BytesIO()
+    Image.fromarray(pixels).save(buffer, "PNG")
+    return buffer.getvalue()
+
+
+def _write(path: Path, rows: list[dict[str, Any]]) -> None:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+def _told(*arguments: str | Path) -> str:
+    done = run_inside(*arguments)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_a_card_section_says_what_leaked_and_what_to_do(runs: Path) -> None:
+    card = _told("export", runs / "one/run", "--to", "hf-card")
+    assert card.startswith("## Contamination\n")
+    (line,) = (line for line in card.splitlines() if line.startswith("| corpus web"))
+    assert "survives" in line and "3 of 12 items leaked" in line and "%" in line
+    assert "Down-weight 3 items of bench" in card
+    assert "actions.jsonl" not in card  # there is none in this run
+
+
+def test_conda_rows_have_the_databases_columns_and_percentages_of_items(runs: Path) -> None:
+    text = _told("export", runs / "one/run", "--to", "conda")
+    (row,) = csv.DictReader(io.StringIO(text), delimiter=";")
+    assert list(row) == [
+        "Evaluation Dataset", "Subset", "Contaminated Source", "Version", "Model or corpus", "Train Split",
+        "Development Split", "Test Split", "Approach", "Reference", "PR",
+    ]  # fmt: skip
+    assert (row["Contaminated Source"], row["Model or corpus"]) == ("web", "corpus")
+    assert (row["Test Split"], row["Train Split"], row["Approach"]) == ("25", "", "data-based")
+
+
+def test_helm_points_are_yaml_that_helm_reads(runs: Path) -> None:
+    (point,) = yaml.safe_load(_told("export", runs / "one/run", "--to", "helm"))["points"]
+    assert set(point) == {"models", "groups", "level", "description"}
+    assert (point["models"], point["groups"], point["level"]) == ([], ["bench"], "strong")
+    assert point["description"].startswith("3 of 12 items leaked into web")
+
+
+def _strings() -> dict[str, Any]:
+    return {"type": "object", "additionalProperties": {"type": "string"}}
+
+
+def _object(required: list[str], closed: bool = False, **properties: Any) -> dict[str, Any]:
+    made = {"type": "object", "required": required, "properties": properties}
+    return {**made, "additionalProperties": False} if closed else made
+
+
+#: what eval.schema.json 0.2.2 asks of the fields we write
+_TEXT, _NUMBER = {"type": "string"}, {"type": "number"}
+RECORD = _object(
+    ["schema_version", "evaluation_id", "retrieved_timestamp", "source_metadata", "model_info",
+     "eval_library", "evaluation_results"],
+    closed=True,
+    schema_version=_TEXT, evaluation_id=_TEXT, evaluation_timestamp=_TEXT, retrieved_timestamp=_TEXT,
+    source_metadata=_object(
+        ["source_type", "source_organization_name", "evaluator_relationship"],
+        source_type={"enum": ["documentation", "evaluation_run"]},
+        evaluator_relationship={"enum": ["first_party", "third_party", "collaborative", "other"]},
+    ),
+    eval_library=_object(["name", "version"], name=_TEXT, version=_TEXT),
+    model_info=_object(["name", "id"], name=_TEXT, id=_TEXT, additional_details=_strings()),
+    evaluation_results={"type": "array", "minItems": 1, "items": _object(
+        ["evaluation_name", "source_data", "metric_config", "score_details"],
+        source_data={"oneOf": [
+            _object(["dataset_name", "source_type", "hf_repo"], source_type={"const": "hf_dataset"}),
+            _object(["dataset_name", "source_type"], source_type={"const": "other"}),
+        ]},
+        metric_config=_object(
+            ["lower_is_better", "min_score", "max_score"], lower_is_better={"type": "boolean"},
+            score_type={"const": "continuous"},
+        ),
+        score_details=_object(
+            ["score"], score=_NUMBER, details=_strings(),
+            uncertainty=_object([], confidence_interval=_object(
+                ["lower", "upper"], lower=_NUMBER, upper=_NUMBER, confidence_level=_NUMBER, method=_TEXT,
+            ), num_samples={"type": "integer"}),
+        ),
+    )},
+)  # fmt: skip
+
+
+def test_every_eval_ever_records_fit_the_schema(runs: Path, tmp_path: Path) -> None:
+    written = json.loads(
+        _told(
+            "export", runs / "one/run", "--to", "every-eval-ever", "--out", tmp_path / "e", "--json"
+        )
+    )["written"]
+    assert len(written) == 2
+    for path in written:
+        record = json.loads(Path(path).read_text())
+        jsonschema.validate(record, RECORD)
+        assert Path(path).parent == tmp_path / "e"
+    alone = json.loads(
+        _told("export", runs / "one/run", "--to", "every-eval-ever", "--model", "careful")
+    )
+    results = alone["evaluation_results"]
+    scores = {one["evaluation_name"]: one["score_details"]["score"] for one in results}
+    assert scores["bench (all items)"] == pytest.approx(0.5)
+    assert scores["bench (leaked items)"] == pytest.approx(2 / 3)
+    assert scores["bench (clean items)"] == pytest.approx(4 / 9)
+    assert str(runs) not in json.dumps(alone)  # no path of this machine
+
+
+def test_bibtex_cites_what_ran(runs: Path, tmp_path: Path) -> None:
+    text = _told("export", runs / "one/run", "--to", "bibtex")
+    assert text.startswith("@software{heldout,")
+    assert "oren2024proving" not in text
+    assert text.count("{") == text.count("}")
+
+
+def test_a_record_of_no_scores_and_a_format_nobody_knows_are_refused(
+    runs: Path, tmp_path: Path
+) -> None:
+    bare = tmp_path / "run"
+    shutil.copytree(runs / "one/run", bare)
+    (bare / "tables/answers.parquet").unlink()
+    refused = run_inside("export", bare, "--to", "every-eval-ever")
+    assert refused.returncode == 2
+    assert "holds no model's answers" in refused.stderr
+    unknown = run_inside("export", runs / "one/run", "--to", "docx")
+    assert unknown.returncode == 2
+    assert "hf-card, conda, helm" in " ".join(unknown.stderr.split())
+    several = run_inside("export", runs / "one/run", "--to", "every-eval-ever")
+    assert several.returncode == 2
+    assert "--model" in several.stderr
+
+
+def test_figures_become_pdf_where_a_browser_is(runs: Path, tmp_path: Path) -> None:
+    none = run_inside("export", runs / "one/run", "--to", "pdf")
+    assert none.returncode == 2
+    assert "has no figures" in none.stderr
+    run = tmp_path / "run"
+    shutil.copytree(runs / "one/run", run)
+    (run / "figures").mkdir(exist_ok=True)
+    (run / "figures/a.svg").write_text(
+        '<svg width="300" height="200" xmlns="http://www.w3.org/2000/svg"><circle r="90"/></svg>'
+    )
+    if shutil.which("chromium") is None:
+        pytest.skip("no browser to print with")
+    (path,) = json.loads(_told("export", run, "--to", "pdf", "--json"))["written"]
+    data = Path(path).read_bytes()
+    assert data.startswith(b"%PDF")
+    box = re.search(rb"/MediaBox \[0 0 ([\d.]+) ([\d.]+)\]", data)
+    assert box is not None
+    assert float(box[1]) / float(box[2]) == pytest.approx(1.5, rel=0.02)
+
+
+def test_the_run_has_its_report_as_text_and_for_ci(runs: Path) -> None:
+    text = (runs / "one/run/report.md").read_text()
+    assert text.startswith("# Is “bench” still held out? No.")
+    assert "3 of 12 items leaked" in text
+    prose, _, commands = text.partition("## Reproduce")
+    assert "\\<b\\>" in prose and "<b>" not in prose.replace("\\<b\\>", "")  # a name is text
+    assert all(line.startswith("    ") for line in commands.splitlines() if line)  # a block of code
+    suite = ElementTree.parse(runs / "one/run/junit.xml").getroot()
+    cases = {case.get("name"): case for case in suite.iter("testcase")}
+    failure = cases["overlap/web"].find("failure")
+    assert failure is not None
+    assert "3 of 12 images" in (failure.get("message") or "")
+
+
+def test_two_audits_of_one_benchmark_are_compared(runs: Path) -> None:
+    changes = json.loads(_told("compare", runs / "one/run", runs / "two/run", "--json"))
+    assert changes["inputs"]["corpora"]["changed"] == {"web": ["fingerprint"]}
+    assert changes["inputs"]["revision"] is None
+    assert changes["matches"]["copies"] == [3, 5]
+    assert (changes["matches"]["appeared"], changes["matches"]["gone"]) == (3, 1)
+    changed = changes["findings"]["changed"]
+    moved = {one["id"]: (one["before"]["value"], one["after"]["value"]) for one in changed}
+    assert moved["image-overlap/web/images"] == (pytest.approx(3 / 12), pytest.approx(5 / 12))
+    assert changes["claims"]["changed"] == []  # it leaked, and it leaks
+    subsets = {(one["model"], one["subset"]) for one in changes["scores"]}
+    assert ("careful", "leaked") in subsets
+    assert ("careful", "original") not in subsets
+    shown = " ".join(_told("compare", runs / "one/run", runs / "two/run").split())
+    assert "3 appeared, 1 gone, 0 judged anew; proven copies 3 → 5" in shown
+
+
+def test_a_run_does_not_differ_from_itself(runs: Path) -> None:
+    assert "nothing changed" in _told("compare", runs / "one/run", runs / "one/run")
+
+
+def test_another_benchmark_is_not_another_audit(runs: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    shutil.copytree(runs / "bench", other)
+    _told("overlap", other, "--against", f"web={runs / 'one/web'}", "--exact", "--workers", "1",
+          "--out", tmp_path / "run", "--json")  # fmt: skip
+    refused = run_inside("compare", runs / "one/run", tmp_path / "run")
+    assert refused.returncode == 2
+    told = " ".join(refused.stderr.split())
+    assert "about the benchmark 'bench'" in told and "about 'other'" in told

@@ -1,0 +1,135 @@
+"""The gallery in a real browser: ten thousand matches, pages, filters, keys, hostile words, no scripts."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from made_up_run import RELATIONS, made_up_run
+
+from heldout.audit import conclude
+from heldout.report.gallery_pages import PER_PAGE
+
+sync_api = pytest.importorskip("playwright.sync_api", reason="drives a browser")
+CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome") or shutil.which("chrome")
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine")
+PAIRS = 10_000
+CARDS = "#gallery-cards > article"
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return conclude(made_up_run(tmp_path_factory.mktemp("large") / "run", PAIRS)).report
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with sync_api.sync_playwright() as playwright:
+        started = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield started
+        started.close()
+
+
+@pytest.fixture
+def page(browser: Any, report: Path) -> Iterator[Any]:
+    opened = browser.new_page(viewport={"width": 390, "height": 844})
+    opened.errors = []
+    opened.on("pageerror", lambda error: opened.errors.append(str(error)))
+    opened.on("console", lambda line: opened.errors.append(line.text))
+    opened.goto(report.as_uri())
+    yield opened
+    assert opened.errors == []
+    opened.close()
+
+
+def shows(page: Any, words: str) -> None:
+    """A page is unpacked on demand: wait until it is there."""
+    sync_api.expect(page.locator("#gallery-place")).to_have_text(words)
+
+
+def first_card(page: Any) -> str:
+    return str(page.locator(CARDS).first.inner_text())
+
+
+def test_ten_thousand_matches_stand_on_few_nodes(page: Any, report: Path) -> None:
+    assert page.locator(CARDS).count() == PER_PAGE
+    shows(page, "1–24 of 10,000")
+    nodes = page.evaluate("document.querySelectorAll('*').length")
+    blocks = page.evaluate("document.querySelectorAll('script[type]').length")
+    assert blocks == 1 + -(-PAIRS // PER_PAGE)
+    assert nodes - blocks < 2_000  # what is laid out does not grow with the matches
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390  # nothing sticks out
+    assert report.stat().st_size < 20_000_000
+
+
+def test_pages_turn_by_button_and_by_key_and_pictures_follow(page: Any) -> None:
+    first = first_card(page)
+    page.click("#gallery-next")
+    shows(page, "25–48 of 10,000")
+    assert first_card(page) != first
+    page.keyboard.press("ArrowRight")
+    shows(page, "49–72 of 10,000")
+    page.keyboard.press("ArrowLeft")
+    shows(page, "25–48 of 10,000")
+    page.keyboard.press("ArrowLeft")
+    shows(page, "1–24 of 10,000")
+    assert first_card(page) == first
+    page.keyboard.press("ArrowLeft")
+    shows(page, "1–24 of 10,000")
+    # Every picture a card uses is on the page, and no other.
+    used, there = page.evaluate(
+        """() => {
+            const all = (what) => [...document.querySelectorAll(what)];
+            return [all('#gallery-cards use').map(u => u.getAttribute('href').slice(1)),
+                    all('#gallery-pictures image').map(i => i.id)];
+        }"""
+    )
+    assert set(used) == set(there)
+    assert len(there) == 2 * PER_PAGE
+
+
+def test_filters_choose_across_blocks(page: Any) -> None:
+    page.select_option("select[aria-label=relation]", label=f"undecided ({PAIRS // 4:,})")
+    shows(page, "1–24 of 2,500")
+    assert page.locator(f"{CARDS} .tag:text-is('undecided')").count() == PER_PAGE
+    page.select_option("select[aria-label=corpus]", label="books (5,000)")
+    # Relations go round in four and corpora in two: what is undecided is all in one corpus.
+    chosen = {n % 2 for n in range(PAIRS) if RELATIONS[n % 4] == "undecided"}
+    assert chosen == {0}
+    shows(page, "none")
+    page.select_option("select[aria-label=relation]", label="all")
+    shows(page, "1–24 of 5,000")
+
+
+def test_hostile_words_stay_words_when_a_block_is_shown(page: Any) -> None:
+    page.select_option("select[aria-label=relation]", label=f"undecided ({PAIRS // 4:,})")
+    shows(page, "1–24 of 2,500")
+    assert "onerror=" in page.inner_text("#gallery-cards")
+    assert page.locator("#gallery-cards img").count() == 0
+    assert page.title() == "Is made-up still held out?"
+
+
+def test_without_scripts_the_first_page_is_there(browser: Any, report: Path) -> None:
+    context = browser.new_context(java_script_enabled=False)
+    page = context.new_page()
+    page.goto(report.as_uri())
+    assert page.locator(CARDS).count() == PER_PAGE
+    assert page.locator("#gallery-bar").is_hidden()
+    assert "The first 24 of 10,000; the others need scripts" in page.inner_text("#gallery")
+    context.close()
+
+
+def test_the_corpus_picture_is_laid_on_the_benchmark_picture(browser: Any, tmp_path: Path) -> None:
+    """The made-up warp mirrors: laid on it, the corpus picture looks another way than as found."""
+    report = conclude(made_up_run(tmp_path / "run", 4)).report
+    page = browser.new_page(viewport={"width": 1000, "height": 800})
+    page.goto(report.as_uri())
+    panels = page.locator(f"{CARDS} >> nth=0").locator("svg")
+    assert panels.count() == 4
+    assert "matrix(-1 0 0 1 64 0)" in panels.nth(2).inner_html()
+    mirrored = panels.nth(2).screenshot()
+    assert mirrored != panels.nth(1).screenshot()
+    page.close()
