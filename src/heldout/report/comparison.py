@@ -9,6 +9,7 @@ from typing import Any
 
 from heldout.detect.image_overlap import COPIES
 from heldout.errors import InputError
+from heldout.overlap.judged import read_matches
 from heldout.report.scores_owed import corrected_of
 from heldout.store import Run
 
@@ -196,12 +197,12 @@ def _matches(before: Run, after: Run) -> Changes:
 def _relations(run: Run) -> dict[tuple[str, int, str, str], str]:
     if not run.table_path("matches").exists():
         return {}
-    rows = run.read_table("matches").select(
-        ["benchmark_id", "image_index", "corpus", "corpus_id", "relation"]
+    rows = read_matches(run).select(
+        "benchmark_id", "image_index", "corpus", "corpus_id", "relation"
     )
     return {
         (row["benchmark_id"], row["image_index"], row["corpus"], row["corpus_id"]): row["relation"]
-        for row in rows.to_pylist()
+        for row in rows.iter_rows(named=True)
         if row["relation"] != "unrelated"
     }
 
