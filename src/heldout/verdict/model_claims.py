@@ -4,6 +4,8 @@
 |---------|-------|--------------------------------|-----------------|----------------------------|
 | any     | no    |                                |                 | clean, with its resolution |
 | answers | no    | none was asked                 |                 | qualified                  |
+| answers | no    | both it and they drop alone    |                 | collapses                  |
+| answers | no    |                                | leave a doubt   | qualified                  |
 | any     | yes   | none was scored                |                 | qualified                  |
 | order   | yes   | no difference, they fire too   |                 | re-attributed              |
 | another | yes   | no difference, they fire too   |                 | collapses                  |
@@ -103,7 +105,9 @@ def _status(
     if not fires(findings, q):
         alone = all(f.p is None for f in findings)
         # Twins are usually easier: no drop is what a model shows that has seen a little.
-        unsettled = any(control.outcome == "missing" for control in controls)
+        unsettled = any(control.outcome != "passed" for control in controls)
+        if not alone and any("fires too" in control.reason for control in controls):
+            return "collapses"
         return "qualified" if alone or unsettled else "clean"
     baselines = [control for control in controls if control.name.startswith(BASELINE)]
     failed = [control for control in controls if control.outcome == "failed"]
