@@ -141,6 +141,20 @@ def test_replies_nobody_can_read_do_not_hide_a_drop() -> None:
     assert "left out, the difference is +" in claim.why
 
 
+def test_who_says_nothing_readable_is_not_clean() -> None:
+    silent: Model = lambda old, new, rng: ("?", "?")  # noqa: E731
+    claim = _claim(_tables({"target": silent, "reference": _looks(0.5)}))
+    assert claim.status == "qualified"
+    assert "without them nothing is testable" in claim.why
+
+    def shy(old: str, new: str, rng: np.random.Generator) -> tuple[str, str]:
+        return tuple("?" if rng.random() < 0.4 else one for one in _looks(0.6)(old, new, rng))  # type: ignore[return-value]
+
+    claim = _claim(_tables({"target": shy, "reference": _looks(0.4)}))
+    assert claim.status == "qualified"
+    assert "of its replies cannot be read" in claim.why
+
+
 def test_an_honest_model_is_still_clean() -> None:
     for yes in (None, 0.7):
         claim = _claim(_tables({"target": _looks(0.8), "reference": _looks(0.75)}, yes=yes))

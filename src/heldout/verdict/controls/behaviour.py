@@ -23,6 +23,7 @@ UNREAD = "unreadable replies"
 PLACE = "place of the right option"
 SKILL = "skill of the references"
 REACH = "reach of the test"
+MOST_LOST = 0.2  # of a model's replies; with more of them unreadable nothing is called clean
 LARGEST = 0.5  # an effect this large that need not have shown leaves nothing to call clean
 ENOUGH = 3  # references whose spread is worth an interval
 
@@ -52,11 +53,21 @@ def _doubts(finding: Finding, references: Sequence[Control]) -> list[Control]:
         )
         doubts.append(Control(name=REACH, outcome="missing", reason=reason))
     other, placed = finding.details["without_unread"], finding.details["place_taken_out"]
-    if other is not None and other.get("direction") == "seen":
+    if other is not None and ("not_testable" in other or other["direction"] == "seen"):
         doubts += _unread(finding)
+    elif (lost := _lost(finding)) > MOST_LOST:
+        reason = (
+            f"{lost:.0%} of its replies cannot be read: what it knows does not show in the rest"
+        )
+        doubts.append(Control(name=UNREAD, outcome="failed", reason=reason))
     if placed is not None and placed["direction"] == "seen":
         doubts += _place(finding)
     return doubts
+
+
+def _lost(finding: Finding) -> float:
+    count = sum(sum(kinds.values()) for kinds in finding.details["unread"].values())
+    return float(count / max(1, finding.details["replies"]))
 
 
 def _failed(control: Control) -> bool:
