@@ -48,8 +48,8 @@ def _doubts(finding: Finding, references: Sequence[Control]) -> list[Control]:
     least = finding.minimum_detectable_effect
     if finding.p is not None and least > LARGEST:
         reason = (
-            f"{finding.n:,} pairs on {finding.clusters:,} images would have shown an effect of {least:.2g} "
-            "or more: far too few to tell"
+            f"{finding.n:,} pairs on {finding.clusters:,} images need not show an effect below "
+            f"{least:.2g}: too few to tell"
         )
         doubts.append(Control(name=REACH, outcome="missing", reason=reason))
     other, placed = finding.details["without_unread"], finding.details["place_taken_out"]
