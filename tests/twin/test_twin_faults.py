@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 import time
@@ -125,11 +126,29 @@ def test_killed_in_every_stage_it_ends_as_if_it_never_was(
     made = call(*arguments)
     assert made["stages"]["describe"]["asked"] == made["stages"]["filter"]["asked"] == 0
     assert server.posted("slow") == asked
+    assert not list((run / "twin").glob(".publish.*"))
     reference = tmp_path / "reference"
     call(*twin(scenes, reference, server.url(), server.url(), "--limit", 16))
     one, other = tree(run), tree(reference)
     assert one.keys() == other.keys() and len(one) > 25
     assert [name for name in one if one[name] != other[name]] == []
+
+
+def test_an_interrupt_says_that_nothing_is_lost(
+    scenes: Path, server: TwinServer, tmp_path: Path
+) -> None:
+    run, url = tmp_path / "run", server.url("slow")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "heldout", *twin(scenes, run, url, url, "--concurrency", 1)],
+        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    while lines_in(run / "stages/twin/describe.jsonl") < 2:
+        assert process.poll() is None
+        time.sleep(0.002)
+    process.send_signal(signal.SIGINT)
+    _, told = process.communicate()
+    assert process.returncode == 130
+    assert "run the same command to go on" in told
 
 
 @pytest.mark.usefixtures("quick")

@@ -28,7 +28,7 @@ def test_a_drop_that_clean_models_do_not_have_survives() -> None:
     claim = _claim(planted_answers(2, dose=2.0, unparsed=0.02), BASELINE, REFERENCE)
     assert claim.status == "survives"
     assert {one.outcome for one in claim.controls} == {"passed"}
-    assert len(claim.controls) == 5  # two references, their spread, unreadable replies, places
+    assert len(claim.controls) == 6  # two references, spread, skill, unreadable replies, places
 
 
 def test_without_a_reference_neither_drop_nor_no_drop_settles_anything() -> None:
@@ -49,7 +49,7 @@ def test_twins_that_are_wrong_make_everybody_drop_and_the_claim_goes() -> None:
     tables = planted_answers(2, easier=-2.5)
     (alone,) = (f for f in examine(tables, DROP, QUICK).findings if f.cell.model == TARGET)
     assert alone.direction == "seen"
-    assert _claim(tables, BASELINE).status == "clean"
+    assert _claim(tables, BASELINE).status == "collapses"
 
 
 def test_a_reference_that_drops_as_much_makes_the_claim_collapse() -> None:

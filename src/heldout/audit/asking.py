@@ -132,9 +132,10 @@ def import_answers(
     model: str | None = None,
     mapping: Mapping[str, str] | None = None,
     tolerance: float = 0.0,
+    variant: str | None = None,
 ) -> list[Asking]:
-    """Answers somebody else recorded, graded by the same rules."""
-    recorded = read_answers(source, benchmark, model=model, mapping=mapping or {})
+    """Answers somebody else recorded, graded by the same rules; ``variant``: of rows that name none."""
+    recorded = read_answers(source, benchmark, model=model, mapping=mapping or {}, variant=variant)
     prepare_run(benchmark, run)
     made = []
     for name, answers in recorded.items():

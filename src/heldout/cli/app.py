@@ -37,6 +37,8 @@ class _Verbs(LazyGroup):
     verbs = VERBS
 
 
+INTERRUPTED = 130
+
 app = typer.Typer(
     name="heldout",
     cls=_Verbs,
@@ -70,9 +72,11 @@ def main() -> None:
     except HeldoutError as error:
         complain(str(error))
         sys.exit(error.exit_code)
-    except KeyboardInterrupt:
-        complain("interrupted; what was finished is kept, run the same command to go on")
-        sys.exit(130)
+    except SystemExit as ended:
+        # Typer turns an interrupt into this exit and says nothing.
+        if ended.code == INTERRUPTED:
+            complain("interrupted; what was finished is kept, run the same command to go on")
+        raise
     except BrokenPipeError:  # `heldout check … | head`
         sys.stderr.close()
         sys.exit(141)

@@ -81,7 +81,8 @@ def ask_command(
             "--variants",
             metavar="V,V,…",
             help="original, rotation-K, rotation-all, shuffle-K, no-image, no-question, "
-            "confused-choices, twin=BENCH, slot, slot-paraphrase=COLUMN. "
+            "confused-choices, twin=BENCH, slot, slot-paraphrase=COLUMN. Of a --recorded file of "
+            "answers to twins: twin. "
             "Default: original and all rotations.",
         ),
     ] = None,
@@ -146,10 +147,11 @@ def ask_command(
         )
     if recorded is None and endpoint is None and model is None:
         raise InputError("who is to be asked? Give --model, --endpoint URL, or --recorded FILE")
-    if recorded is not None and (variants or thought or limit):
-        raise InputError("--recorded takes what the file holds: it has no variants or limit")
+    if recorded is not None and (thought or limit):
+        raise InputError("--recorded takes what the file holds: it has no limit and no reasoning")
+    of_twins = _recorded_twins(variants) if recorded is not None else None
     prices = _prices(price)
-    chosen = parse_variants(variants) if variants is not None else None
+    chosen = parse_variants(variants) if variants is not None and recorded is None else None
     benchmark = read_benchmark(
         bench, preset=preset, mapping=parse_map(mapping), images=images, reader=reader
     )
@@ -162,7 +164,7 @@ def ask_command(
         with run.writing():
             made = import_answers(
                 benchmark, recorded, run, model=name or model, mapping=parse_map(columns),
-                tolerance=tolerance,
+                tolerance=tolerance, variant=of_twins,
             )  # fmt: skip
         return _tell(made, out, prices, as_json)
     plan = AskingPlan(chosen or default_variants(benchmark), thought, tolerance, limit, seed)
@@ -194,6 +196,18 @@ def _local(model: str, settings: dict[str, Any], most: int, logprobs: bool) -> A
 
     made: Asker = LocalModel.load(model, **settings).asker(most, logprobs=logprobs)
     return made
+
+
+def _recorded_twins(variants: str | None) -> str | None:
+    """A file of a program that knows nothing of twins has to be called one."""
+    if variants is None:
+        return None
+    if (variants != "twin" and not variants.startswith("twin-")) or set(variants) & set(",="):
+        raise InputError(
+            f"--variants {variants}: --recorded takes what the file holds. If it holds answers to twins, "
+            f"say --variants twin (or twin-NAME); otherwise leave --variants out"
+        )
+    return variants
 
 
 def _prices(text: str | None) -> tuple[float, float] | None:

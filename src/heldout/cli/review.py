@@ -83,11 +83,17 @@ def review_command(
         told = console()
         told.print(f"{len(desk.cards):,} {desk.kind} of {plain(desk.title)}, as {desk.rater}")
         typer.echo(f"review: {url}")  # typer flushes, and nothing breaks the address
-        told.print("Every verdict is on disk at once. Ctrl-C ends; then: heldout report RUN")
+        told.print(f"Every verdict is on disk at once. Ctrl-C ends; then: {_next(desk)}")
         if not no_browser:
             webbrowser.open(url)
 
     serve(desk, port=port, ready=ready)
+
+
+def _next(desk: Desk) -> str:
+    if desk.kind == "twins":
+        return "heldout twin BENCH --out RUN --from filter --keep people"
+    return "heldout report RUN"
 
 
 def _show_agreement(desk: Desk, as_json: bool) -> None:

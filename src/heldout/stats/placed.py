@@ -49,11 +49,15 @@ def placed_test(
         return None
     value = float(arm_left @ y_left) / size
     scores, _ = cluster_sums(arm_left * (y_left - value * arm_left), clusters)
-    error = float(np.sqrt((scores**2).sum() * groups / (groups - 1))) / size
+    # As in `paired`: an imagined cluster on either side, so that no difference at all is not certainty.
+    squares = float((scores**2).sum()) + 2 * (size / groups) ** 2
+    total = size * (1 + 2 / groups)
+    error = float(np.sqrt(squares * groups / (groups - 1))) / total
+    centre = value * size / total
     reach = float(special.stdtrit(groups - 1, 0.5 + level / 2)) * error
     under_null, _ = cluster_sums(arm_left * y_left, clusters)
     test = flip_test(under_null, permutations=permutations, seed=seed)
-    interval = Interval(value - reach, value + reach, level, "cluster t, within items")
+    interval = Interval(centre - reach, centre + reach, level, "cluster t, within items")
     n = len(set(items))
     return PairedTest(value, error, interval, test.p, test.p_tied, METHOD, n, groups, 1.0)
 

@@ -23,6 +23,7 @@ from heldout.twin.same_format import write_same_format
 from heldout.twin.vlmevalkit import write_tsv
 
 PUBLISH_VERSION = 1
+_UNFINISHED = ".publish."
 
 
 def publish(
@@ -37,7 +38,9 @@ def publish(
         )
     name = f"{re.sub(r'[^A-Za-z0-9._-]+', '-', benchmark.name).strip('.-') or 'benchmark'}-twin.tsv"
     base = folder(run)
-    with tempfile.TemporaryDirectory(prefix=".publish.", dir=base) as temporary:
+    for leftover in base.glob(f"{_UNFINISHED}*"):  # of a call that was killed
+        shutil.rmtree(leftover, ignore_errors=True)
+    with tempfile.TemporaryDirectory(prefix=_UNFINISHED, dir=base) as temporary:
         made = Path(temporary)
         dropped = write_tsv(list(twins.values()), made / "vlmevalkit" / name)
         left_out = {one.id for one in dropped}

@@ -259,3 +259,30 @@ def test_recorded_answers_come_in_by_the_command(benchmark: Benchmark, tmp_path:
     found = pl.read_parquet(run / "tables/answers.parquet")
     assert found.height == 16 and set(found["model"]) == {"Qwen"}
     assert found.filter(pl.col("variant") == "rotation-2")["order"].to_list()[0] == [2, 3, 0, 1]
+
+
+def test_another_programs_answers_to_twins_come_in_beside_the_originals(
+    benchmark: Benchmark, tmp_path: Path
+) -> None:
+    bench, run = tmp_path / "bench.jsonl", tmp_path / "run"
+    released = [
+        {"id": e.id, "question": e.question, "options": list(e.options), "answer": e.answer}
+        for e in benchmark
+    ]
+    bench.write_text("".join(json.dumps(row) + "\n" for row in released))
+    ask = ["ask", str(bench), "--out", str(run), "--as", "Qwen", "--recorded"]
+    for name, moved, more in (("original", 0, []), ("twin", 1, ["--variants", "twin"])):
+        right = ["ABCD"[(n + moved) % 4] for n in range(6)]
+        # Whoever remembers says the released letter to both.
+        rows = [
+            [str(n), e.question, *ORGANS, right[n], "ABCD"[n % 4]] for n, e in enumerate(benchmark)
+        ]
+        head = ["index", "question", *"ABCD", "answer", "prediction"]
+        path = sheet(tmp_path / f"{name}.xlsx", [head, *rows])
+        done = CliRunner().invoke(app, [*ask, str(path), *more])
+        assert done.exit_code == 0, done.exception or done.output
+    found = pl.read_parquet(run / "tables/answers.parquet")
+    right_in = found.group_by("variant").agg((pl.col("outcome") == "right").sum()).rows()
+    assert dict(right_in) == {"original": 6, "twin": 0}
+    done = CliRunner().invoke(app, [*ask, str(path), "--variants", "original,twin=x.tsv"])
+    assert isinstance(done.exception, InputError) and "--variants twin" in str(done.exception)

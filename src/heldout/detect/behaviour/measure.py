@@ -31,6 +31,8 @@ class Measured:
     above_placed: PairedTest | None = None
     references: dict[str, PairedTest] = field(default_factory=dict)
     reference_raw: dict[str, PairedTest] = field(default_factory=dict)
+    #: how much better than each reference the model answers the second form
+    ahead: dict[str, PairedTest] = field(default_factory=dict)
     unusable: dict[str, str] = field(default_factory=dict)
     all_read: bool = True  # nobody's reply was unreadable, the references' included
 
@@ -75,6 +77,7 @@ def measure(
             all_read = all_read and not theirs.unread
     single: dict[str, PairedTest] = {}
     reference_raw: dict[str, PairedTest] = {}
+    ahead: dict[str, PairedTest] = {}
     for name, rows in list(others.items()):
         found, _ = _above(probe, tables, mine.rows, [rows], settings)
         if found is None:
@@ -82,11 +85,13 @@ def measure(
             del others[name]
             continue
         single[name] = found
+        if probe.second_may_be_wrong:
+            ahead[name] = _ahead(pairs, _pairs(tables, rows), settings)
         their_placed = _placed(tables, rows, settings) if probe.placed else None
         reference_raw[name] = their_placed or _plain(_pairs(tables, rows), settings)
     both = _above(probe, tables, mine.rows, list(others.values()), settings) if others else _NONE
     return Measured(
-        mine, pairs, raw, plain, placed, *both, single, reference_raw, unusable, all_read
+        mine, pairs, raw, plain, placed, *both, single, reference_raw, ahead, unusable, all_read
     )
 
 
@@ -107,6 +112,15 @@ def _pairs(tables: ScoreTables, rows: pl.DataFrame) -> pl.DataFrame:
 def _plain(pairs: pl.DataFrame, settings: Settings) -> PairedTest:
     return paired_test(
         differences(pairs), pairs["cluster"].to_list(),
+        permutations=settings.permutations, seed=settings.seed,
+    )  # fmt: skip
+
+
+def _ahead(mine: pl.DataFrame, theirs: pl.DataFrame, settings: Settings) -> PairedTest:
+    """On the second form, item by item: this model less the reference."""
+    both = mine.join(theirs.select("benchmark_id", their="second"), on="benchmark_id")
+    return paired_test(
+        (both["second"] - both["their"]).to_numpy(), both["cluster"].to_list(),
         permutations=settings.permutations, seed=settings.seed,
     )  # fmt: skip
 

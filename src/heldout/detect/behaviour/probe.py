@@ -41,6 +41,8 @@ class Probe:
     zero_is_clean: bool = True
     #: is the place of the right option taken out of the effect itself?
     placed: bool = False
+    #: may the second form be wrong, so that who sees more loses more by it?
+    second_may_be_wrong: bool = False
     #: is it broken down by the metadata field that was asked for?
     by_category: bool = False
 

@@ -1,8 +1,8 @@
 """What one model answered, as rows that two arms of a paired design are compared over.
 
 A row is one item in one form: ``released`` says which arm, ``right`` is the share of draws answered right,
-``place`` where the right option stood. Replies nobody can read count as wrong, or are left out: every
-finding is made both ways.
+``place`` where the right option stood, or which of yes and no it was. Replies nobody can read count as
+wrong, or are left out: every finding is made both ways.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ ORIGINAL = "original"
 OUTCOMES = ("right", "wrong", "unparsed", "refused")
 UNREAD = ("unparsed", "refused")
 COLUMNS = ("benchmark_id", "variant", "released", "right", "place")
+POLES = ("yes", "no", "true", "false")
 
 
 def asked(
@@ -46,10 +47,16 @@ def asked(
         (pl.col("outcome") == "right").cast(pl.Float64).alias("right"),
         pl.when(pl.col("options").list.len() > 0)
         .then(pl.col("gold") + "/" + pl.col("options").list.len().cast(pl.String))
-        .otherwise(pl.lit("open"))
+        .otherwise(_pole())
         .fill_null("open")
         .alias("place"),
     )
+
+
+def _pole() -> pl.Expr:
+    """Who says yes to everything is right where yes is: a favourite answer is a favourite place."""
+    said = pl.col("gold").str.to_lowercase().str.strip_chars(" .")
+    return pl.when(said.is_in(POLES)).then(said).otherwise(pl.lit("open"))
 
 
 def in_arms(answers: pl.DataFrame, released: pl.Expr) -> pl.DataFrame:

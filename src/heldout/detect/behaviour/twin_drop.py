@@ -38,6 +38,7 @@ def probe_for(twin: str = TWIN) -> Probe:
         effect=f"drop from {ORIGINAL} to {twin}",
         arms=two_variants(ORIGINAL, lambda name: name == twin, LACKING),
         blind_to=BLIND_TO,
+        second_may_be_wrong=True,
         by_category=True,
     )
 

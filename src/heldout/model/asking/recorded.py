@@ -37,8 +37,12 @@ def read_answers(
     *,
     model: str | None = None,
     mapping: Mapping[str, str] | None = None,
+    variant: str | None = None,
 ) -> dict[str, RecordedAnswers]:
-    """By model: the one the row names, else ``model``, else the file's own name."""
+    """By model: the one the row names, else ``model``, else the file's own name.
+
+    ``variant``: what was shown in rows that do not say so.
+    """
     found: dict[str, RecordedAnswers] = defaultdict(RecordedAnswers)
     seen: dict[tuple[str, str], tuple[str, str]] = {}
     unreadable: list[Dropped] = []
@@ -47,6 +51,7 @@ def read_answers(
         if isinstance(row, Dropped):
             unreadable.append(dataclasses.replace(row, stage=STAGE))
             continue
+        row = dataclasses.replace(row, variant=row.variant or variant)
         name = row.model or model or source.stem
         made = items.shown(row)
         if isinstance(made, Dropped):
@@ -71,7 +76,12 @@ def read_answers(
         answered = {question.benchmark_id for question, _ in one.pairs}
         told = {drop.id for drop in one.dropped}
         one.dropped += [
-            Dropped(STAGE, example.id, "no recorded answer", f"original: not in {source.name}")
+            Dropped(
+                STAGE,
+                example.id,
+                "no recorded answer",
+                f"{variant or 'original'}: not in {source.name}",
+            )
             for example in benchmark
             if example.id not in answered and example.id not in told
         ]

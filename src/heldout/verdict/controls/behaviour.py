@@ -21,6 +21,10 @@ from heldout.verdict.model_claims import BASELINE, strongest_of
 SPREAD = "spread of clean models"
 UNREAD = "unreadable replies"
 PLACE = "place of the right option"
+SKILL = "skill of the references"
+REACH = "reach of the test"
+MOST_LOST = 0.2  # of a model's replies; with more of them unreadable nothing is called clean
+LARGEST = 0.5  # an effect this large that need not have shown leaves nothing to call clean
 ENOUGH = 3  # references whose spread is worth an interval
 
 
@@ -30,8 +34,44 @@ def behaviour_controls(found: Sequence[Finding], fired: bool, settings: Settings
         return []
     references = _references(strongest, settings)
     if not fired:
-        return [control for control in references if control.outcome == "missing"]
-    return [*references, _spread(strongest), *_unread(strongest), *_place(strongest)]
+        return _doubts(strongest, references)
+    return [
+        *references, _spread(strongest), *_skill(strongest), *_unread(strongest),
+        *_place(strongest),
+    ]  # fmt: skip
+
+
+def _doubts(finding: Finding, references: Sequence[Control]) -> list[Control]:
+    """Nothing fires: what speaks against calling that clean."""
+    own = finding.details["own"]["direction"] == "seen"
+    doubts = [one for one in references if one.outcome == "missing" or (own and _failed(one))]
+    least = finding.minimum_detectable_effect
+    if finding.p is not None and least > LARGEST:
+        reason = (
+            f"{finding.n:,} pairs on {finding.clusters:,} images need not show an effect below "
+            f"{least:.2g}: too few to tell"
+        )
+        doubts.append(Control(name=REACH, outcome="missing", reason=reason))
+    other, placed = finding.details["without_unread"], finding.details["place_taken_out"]
+    if other is not None and ("not_testable" in other or other["direction"] == "seen"):
+        doubts += _unread(finding)
+    elif (lost := _lost(finding)) > MOST_LOST:
+        reason = (
+            f"{lost:.0%} of its replies cannot be read: what it knows does not show in the rest"
+        )
+        doubts.append(Control(name=UNREAD, outcome="failed", reason=reason))
+    if placed is not None and placed["direction"] == "seen":
+        doubts += _place(finding)
+    return doubts
+
+
+def _lost(finding: Finding) -> float:
+    count = sum(sum(kinds.values()) for kinds in finding.details["unread"].values())
+    return float(count / max(1, finding.details["replies"]))
+
+
+def _failed(control: Control) -> bool:
+    return control.outcome == "failed"
 
 
 def _references(finding: Finding, settings: Settings) -> list[Control]:
@@ -80,6 +120,23 @@ def _spread(finding: Finding) -> Control:
     told = f"{own['value']:.3g}, where another clean model would lie up to {mean + reach:.3g}"
     outside = own["value"] > mean + reach
     return Control(name=SPREAD, outcome="passed" if outside else "failed", reason=told)
+
+
+def _skill(finding: Finding) -> list[Control]:
+    """Wrong twins cost most who sees most: a reference that sees less does not rule them out."""
+    ahead: Mapping[str, Mapping[str, Any]] = finding.details.get("references_ahead", {})
+    better = {name: one for name, one in ahead.items() if one["direction"] == "seen"}
+    if not ahead:
+        return []
+    if len(better) < len(ahead):
+        reason = "at least one reference answers the changed items as well as it does"
+        return [Control(name=SKILL, outcome="passed", reason=reason)]
+    told = ", ".join(f"{_told(one)} above {name}" for name, one in better.items())
+    reason = (
+        f"it answers the changed items better than every reference ({told}), so that wrong or unclear "
+        "ones cost it more than them: name a reference that is as good"
+    )
+    return [Control(name=SKILL, outcome="missing", reason=reason)]
 
 
 def _unread(finding: Finding) -> list[Control]:

@@ -1,0 +1,161 @@
+"""Verdicts on answers that must not be given: survives without memory, clean with it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import polars as pl
+
+from heldout.detect import ScoreTables, Settings
+from heldout.detect.tables import no_scores
+from heldout.store import SCHEMAS
+from heldout.verdict import Claim, examine
+
+QUICK = Settings(permutations=1999, baselines=("reference",))
+LETTERS = "ABCD"
+#: from the right answer as released and on the twin: what the model says to either
+Model = Callable[[str, str, np.random.Generator], tuple[str, str]]
+
+
+def _tables(models: dict[str, Model], *, items: int = 300, yes: float | None = None) -> ScoreTables:
+    """Every item has its own picture. ``yes``: no options, and the share the release answers so."""
+    release = np.random.default_rng(7)
+    golds = []
+    for _ in range(items):
+        if yes is None:
+            old, new = release.choice(list(LETTERS), 2, replace=False)
+        else:
+            old, new = ("yes", "no") if release.random() < yes else ("no", "yes")
+        golds.append((str(old), str(new)))
+    rows = []
+    for seed, (model, answer) in enumerate(models.items()):
+        rng = np.random.default_rng(seed)
+        for place, (old, new) in enumerate(golds):
+            for variant, gold, said in zip(
+                ("original", "twin"), (old, new), answer(old, new, rng), strict=True
+            ):
+                if said == "-":
+                    continue  # not asked
+                outcome = "unparsed" if said == "?" else "right" if said == gold else "wrong"
+                rows.append({
+                    "benchmark_id": f"q{place:03d}", "model": model, "variant": variant, "draw": 0,
+                    "options": list(LETTERS) if yes is None else [], "gold": gold,
+                    "outcome": outcome, "template": "heldout-ask/1",
+                })  # fmt: skip
+    known = [
+        {"benchmark_id": f"q{place:03d}", "position": place, "cluster": f"image{place}", "metadata": "{}"}
+        for place in range(items)
+    ]  # fmt: skip
+    frames = []
+    for name, made in (("items", known), ("answers", rows)):
+        empty = pl.from_arrow(SCHEMAS[name].empty_table())
+        assert isinstance(empty, pl.DataFrame)
+        frames.append(pl.DataFrame(made, schema={key: empty.schema[key] for key in made[0]}))
+    return ScoreTables("toy", frames[0], no_scores(), answers=frames[1])
+
+
+def _claim(tables: ScoreTables, *references: str) -> Claim:
+    settings = replace(QUICK, baselines=references or QUICK.baselines)
+    claims = examine(tables, ["twin-drop"], settings).claims
+    return next(one for one in claims if one.cell.model == "target")
+
+
+def _says(gold: str, right: float, rng: np.random.Generator) -> str:
+    others = [one for one in ("yes", "no") if one != gold] if len(gold) > 1 else []
+    others = others or [one for one in LETTERS if one != gold]
+    return gold if rng.random() < right else str(rng.choice(others))
+
+
+def _looks(right: float) -> Model:
+    return lambda old, new, rng: (_says(old, right, rng), _says(new, right, rng))
+
+
+def _remembers(old: str, new: str, rng: np.random.Generator) -> tuple[str, str]:
+    return (old, old) if rng.random() < 0.8 else _looks(0.6)(old, new, rng)
+
+
+def test_who_says_yes_to_most_has_not_seen_a_release_that_says_so_too() -> None:
+    def yes_man(old: str, new: str, rng: np.random.Generator) -> tuple[str, str]:
+        looked = _looks(0.8)(old, new, rng)
+        return tuple("yes" if rng.random() < 0.5 else one for one in looked)  # type: ignore[return-value]
+
+    claim = _claim(_tables({"target": yes_man, "reference": _looks(0.75)}, yes=0.75))
+    assert claim.status == "qualified"
+    (place,) = (one for one in claim.controls if one.name.startswith("place"))
+    assert place.outcome == "failed"
+    memory = _claim(_tables({"target": _remembers, "reference": _looks(0.75)}, yes=0.75))
+    assert memory.status == "survives"
+
+
+def test_a_release_of_yes_alone_cannot_tell_liking_yes_from_memory() -> None:
+    claim = _claim(_tables({"target": _remembers, "reference": _looks(0.75)}, yes=1.0))
+    assert claim.status == "qualified"
+    assert "place" in next(one.name for one in claim.controls if one.outcome == "missing")
+
+
+def test_a_reference_that_sees_less_does_not_rule_out_wrong_twins() -> None:
+    wrong = {number for number in range(300) if number % 4 == 0}
+
+    def seeing(right: float) -> Model:
+        counted = iter(range(300))
+
+        def answer(old: str, new: str, rng: np.random.Generator) -> tuple[str, str]:
+            shown = old if next(counted) in wrong else new
+            return _says(old, right, rng), _says(shown, right, rng)
+
+        return answer
+
+    models = {"target": seeing(0.95), "weak": seeing(0.35), "as good": seeing(0.95)}
+    claim = _claim(_tables(models), "weak")
+    assert claim.status == "qualified"
+    assert "better than every reference" in claim.why
+    models = {"target": seeing(0.95), "as good": seeing(0.95)}
+    assert _claim(_tables(models), "as good").status == "collapses"
+
+
+def test_a_handful_of_pairs_is_never_clean() -> None:
+    always: Model = lambda old, new, rng: (old, old)  # noqa: E731
+    claim = _claim(_tables({"target": always, "reference": _looks(0.9)}, items=5))
+    assert claim.status == "qualified"
+    assert "5 pairs on 5 images" in claim.why
+
+
+def test_a_reference_that_answered_next_to_nothing_clears_nobody() -> None:
+    counted = iter(range(300))
+
+    def lazy(old: str, new: str, rng: np.random.Generator) -> tuple[str, str]:
+        return _looks(0.6)(old, new, rng) if next(counted) < 6 else ("-", "-")
+
+    claim = _claim(_tables({"target": _remembers, "reference": lazy}))
+    assert claim.status == "qualified"
+
+
+def test_replies_nobody_can_read_do_not_hide_a_drop() -> None:
+    def mumbles(old: str, new: str, rng: np.random.Generator) -> tuple[str, str]:
+        return "?" if rng.random() < 0.5 else old, _says(new, 0.5, rng)
+
+    claim = _claim(_tables({"target": mumbles, "reference": _looks(0.5)}))
+    assert claim.status == "qualified"
+    assert "left out, the difference is +" in claim.why
+
+
+def test_who_says_nothing_readable_is_not_clean() -> None:
+    silent: Model = lambda old, new, rng: ("?", "?")  # noqa: E731
+    claim = _claim(_tables({"target": silent, "reference": _looks(0.5)}))
+    assert claim.status == "qualified"
+    assert "without them nothing is testable" in claim.why
+
+    def shy(old: str, new: str, rng: np.random.Generator) -> tuple[str, str]:
+        return tuple("?" if rng.random() < 0.4 else one for one in _looks(0.6)(old, new, rng))  # type: ignore[return-value]
+
+    claim = _claim(_tables({"target": shy, "reference": _looks(0.4)}))
+    assert claim.status == "qualified"
+    assert "of its replies cannot be read" in claim.why
+
+
+def test_an_honest_model_is_still_clean() -> None:
+    for yes in (None, 0.7):
+        claim = _claim(_tables({"target": _looks(0.8), "reference": _looks(0.75)}, yes=yes))
+        assert claim.status == "clean", claim.why
