@@ -11,7 +11,9 @@ import pytest
 from drawing_tools import Inverted, twinned
 from PIL import Image
 
+from heldout.benchmark import read_benchmark
 from heldout.errors import InputError
+from heldout.model.asking.twin_origin import twin_origin
 from heldout.store import Run
 from heldout.store.judgements import TWIN, Judgement, append, current
 
@@ -125,6 +127,20 @@ def test_people_decide_by_majority_and_a_tie_keeps_nothing(bench: Path, tmp_path
     }  # fmt: skip
     twins = pl.read_parquet(run / "tables/twins.parquet")
     assert twins["people"].to_list() == ["keep", "tie", "reject", "keep", "reject", None]
+
+
+def test_what_a_person_threw_out_stays_out_and_unjudged_twins_say_so(
+    bench: Path, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    twinned(bench, run, last="render")
+    append(run, Judgement("ada", TWIN, "q1", "reject"))
+    made = twinned(bench, run, first="filter", unfiltered=True)
+    assert (run / "twin/kept.txt").read_text() == "q0\nq2\nq3\nq4\nq5\n"
+    assert made.stages["filter"]["left_out"] == {"rejected by people": 1}
+    for name in ("benchmark", "vlmevalkit"):
+        published = read_benchmark(run / json.loads((run / "twin/publish.json").read_text())[name])
+        assert twin_origin(published) == {"items": 5, "unjudged": 5}, name
 
 
 def test_a_judgement_of_another_picture_is_taken_back(bench: Path, tmp_path: Path) -> None:

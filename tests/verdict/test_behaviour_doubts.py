@@ -159,3 +159,11 @@ def test_an_honest_model_is_still_clean() -> None:
     for yes in (None, 0.7):
         claim = _claim(_tables({"target": _looks(0.8), "reference": _looks(0.75)}, yes=yes))
         assert claim.status == "clean", claim.why
+
+
+def test_twins_that_nobody_judged_carry_no_surviving_claim() -> None:
+    tables = _tables({"target": _remembers, "reference": _looks(0.7)})
+    assert _claim(tables).status == "survives"
+    claim = _claim(replace(tables, twins={"twin": {"items": 300, "unjudged": 300}}))
+    assert claim.status == "qualified"
+    assert "nobody judged 300 of 300 twins" in claim.why

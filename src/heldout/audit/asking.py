@@ -21,6 +21,7 @@ from heldout.model.asking.rows import answer_row, replace_left_out, replace_vari
 from heldout.model.asking.stage import ask_questions
 from heldout.model.asking.summary import Summary, summarise
 from heldout.model.asking.template import template_name
+from heldout.model.asking.twin_origin import twin_origin
 from heldout.model.item_scores import by_picture
 from heldout.model.tables import claim_model
 from heldout.store import Dropped, Run
@@ -87,6 +88,8 @@ def ask_benchmark(
     """Call inside run.writing()."""
     prepare_run(benchmark, run)
     claim_model(run, model, asker.identity)
+    if twins:
+        run.update("twins", {name: twin_origin(one) for name, one in twins.items()})
     chosen = benchmark.examples[: plan.limit]
     examples = [one for group in by_picture(benchmark, chosen) for one in group]
     made = expand(benchmark, examples, plan.variants, twins=twins, seed=plan.seed)

@@ -71,6 +71,8 @@ class ScoreTables:
     identities: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     #: by corpus, the items of which a copy of an image was proven there
     leaked: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    #: by variant, what the twins say of their making
+    twins: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not self.items[
@@ -98,6 +100,7 @@ class ScoreTables:
             no_scores() if scores is None else scores,
             **optional,
             identities=manifest.get("models", {}),
+            twins=manifest.get("twins", {}),
             leaked=_leaked(read_matches(run)) if run.table_path("matches").exists() else {},
         )
 

@@ -126,6 +126,9 @@ def _decide(policy: str, verdict: Verdict | None, said: str | None) -> tuple[boo
         UNFILTERED: True, "verifier": machine, "people": person, "both": machine and person,
         "either": machine or person,
     }[policy]  # fmt: skip
+    if kept and said == REJECT and policy in (UNFILTERED, "verifier"):
+        # Whoever decides by default, what a person has thrown out stays out.
+        return False, "rejected by people", f"verifier: {verdict.verdict if verdict else 'none'}"
     if kept:
         return True, "", ""
     of_machine, detail = _against(verdict)

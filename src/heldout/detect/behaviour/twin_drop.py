@@ -55,6 +55,8 @@ def find(tables: ScoreTables, settings: Settings) -> Iterator[Outcome]:
     for model in tables.answering:
         for twin in twins_of(tables, model):
             found = compare(probe_for(twin), tables, settings, model)
-            if twin != TWIN and isinstance(found, Finding):
-                found = found.model_copy(update={"id": f"{found.id}/{twin}"})
+            if isinstance(found, Finding):
+                name = found.id if twin == TWIN else f"{found.id}/{twin}"
+                details = {**found.details, "twins": dict(tables.twins.get(twin, {}))}
+                found = found.model_copy(update={"id": name, "details": details})
             yield found

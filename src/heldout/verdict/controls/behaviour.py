@@ -23,6 +23,7 @@ UNREAD = "unreadable replies"
 PLACE = "place of the right option"
 SKILL = "skill of the references"
 REACH = "reach of the test"
+JUDGED = "twins that were judged"
 MOST_LOST = 0.2  # of a model's replies; with more of them unreadable nothing is called clean
 LARGEST = 0.5  # an effect this large that need not have shown leaves nothing to call clean
 ENOUGH = 3  # references whose spread is worth an interval
@@ -36,8 +37,8 @@ def behaviour_controls(found: Sequence[Finding], fired: bool, settings: Settings
     if not fired:
         return _doubts(strongest, references)
     return [
-        *references, _spread(strongest), *_skill(strongest), *_unread(strongest),
-        *_place(strongest),
+        *references, _spread(strongest), *_skill(strongest), *_judged(strongest),
+        *_unread(strongest), *_place(strongest),
     ]  # fmt: skip
 
 
@@ -137,6 +138,15 @@ def _skill(finding: Finding) -> list[Control]:
         "ones cost it more than them: name a reference that is as good"
     )
     return [Control(name=SKILL, outcome="missing", reason=reason)]
+
+
+def _judged(finding: Finding) -> list[Control]:
+    """Wrong twins look like a drop, and a generator makes many: somebody must have looked."""
+    told: Mapping[str, int] = finding.details.get("twins", {})
+    if not told.get("unjudged"):
+        return []
+    reason = f"nobody judged {told['unjudged']:,} of {told['items']:,} twins: wrong ones look like a drop"
+    return [Control(name=JUDGED, outcome="missing", reason=reason)]
 
 
 def _unread(finding: Finding) -> list[Control]:
