@@ -54,7 +54,7 @@ def filter_twins(
     for row in rendered:
         name = row["id"]
         verdict, said = verdicts.get(name), people.get(name)
-        kept, reason, detail = _decide(chosen, verdict, said)
+        kept, reason, detail = _decide(chosen, verdict, said, veto=policy is None)
         rows.append({
             "id": name, "verifier": verdict.verdict if verdict else None,
             "verifier_reason": verdict.reason if verdict else None, "people": said, "kept": kept,
@@ -119,15 +119,17 @@ def _earlier(run: Run) -> dict[str, Verdict]:
     }
 
 
-def _decide(policy: str, verdict: Verdict | None, said: str | None) -> tuple[bool, str, str]:
+def _decide(
+    policy: str, verdict: Verdict | None, said: str | None, *, veto: bool
+) -> tuple[bool, str, str]:
     """Kept or not, and the reason why not."""
     machine, person = verdict is not None and verdict.verdict == KEEP, said == KEEP
     kept = {
         UNFILTERED: True, "verifier": machine, "people": person, "both": machine and person,
         "either": machine or person,
     }[policy]  # fmt: skip
-    if kept and said == REJECT and policy in (UNFILTERED, "verifier"):
-        # Whoever decides by default, what a person has thrown out stays out.
+    if kept and veto and said == REJECT:
+        # Where nobody was named to decide, what a person has thrown out stays out.
         return False, "rejected by people", f"verifier: {verdict.verdict if verdict else 'none'}"
     if kept:
         return True, "", ""
