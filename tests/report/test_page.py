@@ -105,6 +105,7 @@ def test_a_large_gallery_is_paged_and_every_pair_is_in_a_block(
     index = json.loads(re.findall(r'id="gallery-index">(.*?)</script>', html)[0])
     assert len(index["rows"]) == PER_PAGE + 7
     for number, one in enumerate(found):  # a card's pictures are where their names say
+        assert all(name.startswith(f"p{number}-") for name in one["pictures"])
         for name in re.findall(r'href="#(p\d+-\d+)"', "".join(one["cards"])):
             assert name in found[int(name[1:].split("-")[0])]["pictures"]
             assert int(name[1:].split("-")[0]) <= number
