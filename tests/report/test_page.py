@@ -105,6 +105,7 @@ def test_a_large_gallery_is_paged_and_every_pair_is_in_a_block(
     index = json.loads(re.findall(r'id="gallery-index">(.*?)</script>', html)[0])
     assert len(index["rows"]) == PER_PAGE + 7
     for number, one in enumerate(found):  # a card's pictures are where their names say
+        assert all(name.startswith(f"p{number}-") for name in one["pictures"])
         for name in re.findall(r'href="#(p\d+-\d+)"', "".join(one["cards"])):
             assert name in found[int(name[1:].split("-")[0])]["pictures"]
             assert int(name[1:].split("-")[0]) <= number
@@ -121,3 +122,27 @@ def test_what_a_browser_would_obey_or_hide_is_shown() -> None:
     hostile = "a\x00b\x1b[31m\u202egnp.exe\u200b\n\ttail"
     assert visible(hostile) == "a␀b␛[31m[U+202E]gnp.exe[U+200B]\n\ttail"
     assert visible(Markup("\u202e<b>")) == "\u202e<b>" and visible(7) == 7
+
+
+def test_corpus_items_with_one_picture_are_one_pair(tmp_path: Path, picture: Picture) -> None:
+    data = picture(1, size=(12, 9))
+    (tmp_path / "c").mkdir()
+    (tmp_path / "c/a.png").write_bytes(data)
+    for number, answer in enumerate(("no", "yes", "no")):
+        (tmp_path / f"c/{number}.png").write_bytes(data)
+        told = {"question": "Is it big?", "answer": answer}
+        (tmp_path / f"c/{number}.json").write_text(json.dumps(told))
+    ref = ImageRef("1.png", InlineBytes(data, "1"))
+    asked = [Example("big", (ref,), "Is it big?", answer="yes"),
+             Example("red", (ref,), "Is it red?", answer="no")]  # fmt: skip
+    with LocalEngine(1) as engine:
+        found = audit_overlap(
+            Benchmark("b", tuple(asked)), [open_corpus(tmp_path / "c", name="c")],
+            Run.create(tmp_path / "run", command=["test"]), engine, quiet=True,
+        )  # fmt: skip
+    html = found.report.read_text()
+    assert html.count('<article class="pair') == 1
+    assert "and 3 more</p>" in html
+    # Each question once, as it leaked worst; the corpus' own words stand apart.
+    assert html.count('<p class="asked">Is it big? <strong>yes</strong>') == 1
+    assert html.count('<span class="error">leaked</span>') == 1

@@ -27,13 +27,16 @@ def all_pairs(run: Run) -> list[dict[str, Any]]:
     matches = matches.filter(pl.col("relation") != "unrelated")
     if matches.is_empty():
         return []
-    # One pair of pictures can carry many questions: group them, the worst leak decides the order.
+    # One pair of pictures can carry many questions on either side: group them, the worst leak decides.
     picture = pl.col("evidence").str.json_path_match("$.benchmark_pixels").alias("picture")
+    theirs = pl.col("evidence").str.json_path_match("$.corpus_image").fill_null(pl.col("corpus_id"))
     severity = pl.col("modality").replace_strict(_WORST, default=3, return_dtype=pl.Int32)
     sureness = pl.col("relation").replace_strict(_SUREST, default=4, return_dtype=pl.Int32)
     grouped = (
-        matches.with_columns(picture, (4 * sureness + severity).alias("severity"))
-        .group_by("picture", "corpus", "corpus_id", maintain_order=True)
+        matches.with_columns(
+            picture, theirs.alias("theirs"), (4 * sureness + severity).alias("severity")
+        )
+        .group_by("picture", "corpus", "theirs", maintain_order=True)
         .agg(pl.all().sort_by("severity", maintain_order=True))
         .sort(pl.col("severity").list.first(), maintain_order=True)
     )
@@ -43,18 +46,22 @@ def all_pairs(run: Run) -> list[dict[str, Any]]:
 
 def _pair(group: dict[str, Any], items: dict[str, dict[str, Any]]) -> dict[str, Any]:
     evidence = json.loads(group["evidence"][0])
+    worst: dict[str, str] = {}  # rows come the worst first
+    for one, modality in zip(group["benchmark_id"], group["modality"], strict=True):
+        worst.setdefault(one, modality)
     questions = [
         {
             "question": _short(items[one]["question"]),
             "answer": _short(items[one]["answer"]),
             "leaked": modality == "full",
         }
-        for one, modality in zip(group["benchmark_id"], group["modality"], strict=True)
+        for one, modality in worst.items()
     ]
     registration = evidence.get("registration") or {}
     return {
         "corpus": group["corpus"],
-        "corpus_id": group["corpus_id"],
+        "corpus_id": group["corpus_id"][0],
+        "corpus_items": len(set(group["corpus_id"])),
         "method": group["method"][0],
         "relation": group["relation"][0],
         "transform": group["transform"][0],

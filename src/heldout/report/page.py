@@ -118,10 +118,10 @@ def write_report(
 def _contents(told: dict[str, Any]) -> list[tuple[str, str]]:
     places = (
         ("claims", "claims", True),
-        ("models", "models", told["models"]),
-        ("figures of models", "figures", told["model_figures"]),
         ("scores", "scores", told["scores"]),
         ("matches", "gallery", told["scripts"]),
+        ("models", "models", told["models"]),
+        ("figures of models", "figures", told["model_figures"]),
         ("method and limits", "method", True),
         ("reproduce", "reproduce", True),
     )
