@@ -18,6 +18,9 @@ from heldout.audit.read_audit import read_audit
 from heldout.audit.run_audit import Audited, run_audit
 from heldout.cli.app import app
 from heldout.errors import InputError
+from heldout.overlap.judged import match_subject
+from heldout.store import Run
+from heldout.store.judgements import MATCH, Judgement, append
 
 
 def _run(folder: Path) -> Audited:
@@ -105,6 +108,25 @@ def test_only_what_rests_on_a_changed_input_is_done_again(
 def test_an_output_that_went_missing_is_made_again(done: Audited, finished_folder: Path) -> None:
     (finished_folder / "out/leaky/report.html").unlink()
     assert _run(finished_folder).made == ["leaky/report"]
+
+
+def test_what_people_judged_since_is_taken_in(done: Audited, finished_folder: Path) -> None:
+    run = finished_folder / "out/leaky"
+    matches = Run.open(run).read_table("matches").to_pylist()
+    for row in matches:
+        subject = match_subject(json.loads(row["evidence"]), row["corpus"], row["corpus_id"])
+        for rater in ("ada", "bo"):
+            append(run, Judgement(rater, MATCH, subject, "unrelated"))
+    again = _run(finished_folder)
+    assert "leaky/report" in again.made and "leaky/overlap" not in again.made
+    cells = [
+        next(
+            one for one in audited.overall.cells if (one.cell.benchmark, one.on) == ("leaky", "web")
+        )
+        for audited in (done, again)
+    ]
+    assert cells[0].status == "survives" and cells[1].status != "survives"
+    assert cells[0].evidence != cells[1].evidence
 
 
 def test_a_model_that_is_no_longer_named_leaves_the_family(

@@ -210,6 +210,8 @@ class _Journey:
             },
             "settings": str(self._settings(case)),
             "detectors": self._detectors(case),
+            "people": _judgements(run),
+            "twins": run.manifest().get("twins"),
         }  # fmt: skip
 
     def _look(self, case: Case, run: Run) -> Looked:
@@ -278,6 +280,7 @@ class _Journey:
             "claims": file_digest(run.path / "detections.json"),
             "nearness": run.manifest().get("audit", {}),
             "models": names,
+            "people": _judgements(run),
         }
 
         def work() -> dict[str, Any]:
@@ -291,3 +294,8 @@ class _Journey:
 
         outputs = [run.path / "corrected.json", run.path / "report.html", run.path / "claims.json"]
         self._stage(f"{case.name}/report", inputs, outputs, work)
+
+
+def _judgements(run: Run) -> str:
+    """What people said since changes what counts as a copy."""
+    return file_digest(run.path / "review" / "judgements.jsonl")

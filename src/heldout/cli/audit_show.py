@@ -88,6 +88,8 @@ def show_verdict(done: Audited) -> None:
             table.add_row("→", Text(plain(advice["sentence"])))
         out.print(table)
     out.print(f"\nverdict: {plain(str(done.verdict))}", soft_wrap=True, markup=False)
+    page = done.verdict.with_name("report.html")
+    out.print(f"report: {plain(str(page))}", soft_wrap=True, markup=False)
     for name, path in done.runs.items():
         told = plain(f"report of {name}: {path / 'report.html'}")
         out.print(told, soft_wrap=True, markup=False)

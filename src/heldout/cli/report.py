@@ -10,16 +10,30 @@ import typer
 from heldout.audit import conclude
 from heldout.cli.options import Json
 from heldout.cli.show import console, print_claims, print_json
+from heldout.report.audit_page import write_audit_report
 from heldout.store import Run
 
 EXAMPLE = "Example: heldout report runs/slake"
 
 
 def report_command(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")],
+    run: Annotated[
+        Path, typer.Argument(metavar="RUN", help="A run folder, or the output of an audit.")
+    ],
     as_json: Json = False,
 ) -> None:
-    """Rebuild findings, claims and report.html from the tables of a run; nothing is read again."""
+    """Rebuild findings, claims and report.html from the tables of a run; nothing is read again.
+
+    Of an audit's output the page over all benchmarks is rebuilt; what people judged since is taken in
+    by the same heldout audit again.
+    """
+    if (run / "verdict.json").exists() and not (run / "manifest.json").exists():
+        page = write_audit_report(run)
+        if as_json:
+            print_json({"report": str(page)})
+            return
+        console().print(f"report: {page}", soft_wrap=True)
+        return
     opened = Run.open(run)
     with opened.writing():
         conclusion = conclude(opened)
