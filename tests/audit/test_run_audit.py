@@ -18,6 +18,7 @@ from heldout.audit.read_audit import read_audit
 from heldout.audit.run_audit import Audited, run_audit
 from heldout.cli.app import app
 from heldout.errors import InputError
+from heldout.review import open_desk
 
 
 def _run(folder: Path) -> Audited:
@@ -216,3 +217,27 @@ def test_json_is_one_document_and_people_read_a_table(done: Audited, finished_fo
     assert "50.0% of items" in shown
     assert "Kendall's τ-b of full and clean ranking: -1.00" in shown
     assert "Prefer fresh over leaky" in shown
+    assert f"report: {finished_folder / 'out/report.html'}" in shown
+
+
+def test_what_people_judged_reaches_claims_scores_and_verdict_together(
+    done: Audited, finished_folder: Path
+) -> None:
+    desk = open_desk(str(finished_folder / "out/leaky"), rater="ada")
+    desk.judge(0, "unrelated")
+    again = _run(finished_folder)
+    assert again.made == ["leaky/tests", "leaky/claims", "leaky/report"]
+    cell = next(c for c in again.overall.cells if (c.cell.benchmark, c.on) == ("leaky", "web"))
+    assert cell.leak is not None
+    assert cell.leak.leaked == 18  # a picture carries two items
+    assert "9 of 20 images" in cell.claims[0].sentence
+    assert "people: 1 pair judged" in cell.claims[0].why
+    corrected = json.loads((finished_folder / "out/leaky/corrected.json").read_text())
+    leaked = [
+        line["items"] for line in corrected["models"][0]["lines"] if line["subset"] == "leaked"
+    ]
+    assert leaked == [18]
+    assert _run(finished_folder).made == []
+    desk.undo()
+    undone = _run(finished_folder).overall.cells
+    assert [c.leak.leaked for c in undone if c.leak is not None] == [20, 0]

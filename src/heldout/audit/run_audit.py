@@ -30,6 +30,7 @@ from heldout.overlap.text import TextSearch
 from heldout.overlap.verify import can_register
 from heldout.report import write_audit_report
 from heldout.store import Run, write_atomic, write_json
+from heldout.store.judgements import log_path
 from heldout.store.lock import exclusive
 from heldout.verdict import Looked, judge, look, save_examination
 from heldout.verdict.corrected import correct_scores
@@ -37,7 +38,10 @@ from heldout.verdict.ladder import actions
 from heldout.verdict.overall import Overall, benchmark_verdict, overall_verdict
 
 Tell = Callable[[str], None]
-_TABLES = ("items", "matches", "scores", "answers", "order_joint", "order_neighbour")
+_TABLES = (
+    "items", "matches", "text_matches", "text_queries",
+    "scores", "answers", "order_joint", "order_neighbour",
+)  # fmt: skip
 
 
 @dataclass
@@ -203,7 +207,7 @@ class _Journey:
 
     def _tested_on(self, case: Case, run: Run) -> dict[str, Any]:
         return {
-            "tables": {name: file_digest(run.table_path(name)) for name in _TABLES},
+            **_evidence(run),
             "models": [one.name for one in case.recordings],
             "checks": {
                 name: one.get("self_checks") for name, one in run.manifest().get("models", {}).items()
@@ -274,7 +278,7 @@ class _Journey:
         """Corrected scores and the page: cheap, and of what the tables and claims say now."""
         names = [one.name for one in case.recordings]
         inputs = {
-            "tables": {name: file_digest(run.table_path(name)) for name in _TABLES},
+            **_evidence(run),
             "claims": file_digest(run.path / "detections.json"),
             "nearness": run.manifest().get("audit", {}),
             "models": names,
@@ -291,3 +295,11 @@ class _Journey:
 
         outputs = [run.path / "corrected.json", run.path / "report.html", run.path / "claims.json"]
         self._stage(f"{case.name}/report", inputs, outputs, work)
+
+
+def _evidence(run: Run) -> dict[str, Any]:
+    """What claims and corrected scores are made of: the run's tables, and what people judged of them."""
+    return {
+        "tables": {name: file_digest(run.table_path(name)) for name in _TABLES},
+        "judged": file_digest(log_path(run.path)),
+    }

@@ -88,6 +88,8 @@ def show_verdict(done: Audited) -> None:
             table.add_row("→", Text(plain(advice["sentence"])))
         out.print(table)
     out.print(f"\nverdict: {plain(str(done.verdict))}", soft_wrap=True, markup=False)
+    page = done.verdict.with_name("report.html")
+    out.print(f"report: {plain(str(page))}", soft_wrap=True, markup=False)
     for name, path in done.runs.items():
         told = plain(f"report of {name}: {path / 'report.html'}")
         out.print(told, soft_wrap=True, markup=False)
@@ -127,7 +129,7 @@ def _word(cell: CellVerdict | None) -> Text:
     if cell.leak is not None and cell.leak.leaked:
         low, high = cell.leak.interval.low, cell.leak.interval.high
         told.append(f"\n{cell.leak.value:.1%} of items [{low:.1%}, {high:.1%}]", "dim")
-    for evidence, count in list(cell.evidence.items())[:2]:
+    for evidence, count in cell.evidence.items():
         told.append(f"\n{count:,} {evidence}", "dim")
     for claim in cell.claims:
         if not is_leak(claim) and claim.status in ("survives", "qualified"):
