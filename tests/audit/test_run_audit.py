@@ -241,3 +241,18 @@ def test_what_people_judged_reaches_claims_scores_and_verdict_together(
     desk.undo()
     undone = _run(finished_folder).overall.cells
     assert [c.leak.leaked for c in undone if c.leak is not None] == [20, 0]
+
+
+def test_a_rebuilt_report_renews_the_corrected_scores(done: Audited, finished_folder: Path) -> None:
+    run = finished_folder / "out/leaky"
+    before = (run / "corrected.json").read_bytes()
+    assert CliRunner().invoke(app, ["report", str(run)]).exit_code == 0
+    assert (run / "corrected.json").read_bytes() == before
+    open_desk(str(run), rater="ada").judge(0, "unrelated")
+    assert CliRunner().invoke(app, ["report", str(run)]).exit_code == 0
+    models = json.loads((run / "corrected.json").read_text())["models"]
+    counts = {
+        line["items"] for one in models for line in one["lines"] if line["subset"] == "leaked"
+    }
+    assert counts == {18}
+    assert len((run / "actions.jsonl").read_text().splitlines()) == 18

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -14,6 +13,7 @@ import polars as pl
 
 from heldout.audit.access import forget_loaded
 from heldout.audit.cases import Case, open_cases, open_controls
+from heldout.audit.corrections import CORRECTED, write_corrections
 from heldout.audit.journey import audit_overlap, conclude
 from heldout.audit.ledger import Ledger, file_digest, fingerprint
 from heldout.audit.nearness_family import share_nearness
@@ -29,12 +29,10 @@ from heldout.overlap.calibration.measure import CalibrationPlan
 from heldout.overlap.text import TextSearch
 from heldout.overlap.verify import can_register
 from heldout.report import write_audit_report
-from heldout.store import Run, write_atomic, write_json
+from heldout.store import Run, write_json
 from heldout.store.judgements import log_path
 from heldout.store.lock import exclusive
 from heldout.verdict import Looked, judge, look, save_examination
-from heldout.verdict.corrected import correct_scores
-from heldout.verdict.ladder import actions
 from heldout.verdict.overall import Overall, benchmark_verdict, overall_verdict
 
 Tell = Callable[[str], None]
@@ -120,7 +118,7 @@ class _Journey:
                 self._judge(case, run, tested)
             self._conclude(case, run)
             tried = [one.name for one in case.recordings if one.name not in self.file.baselines]
-            corrected = run.read_json("corrected.json")
+            corrected = run.read_json(CORRECTED)
             verdicts.append(benchmark_verdict(run, case.name, corrected, tried))
         overall = overall_verdict(verdicts, self.plan.as_json()["family"])
         target = self.audit.output / "verdict.json"
@@ -286,14 +284,11 @@ class _Journey:
 
         def work() -> dict[str, Any]:
             with run.writing():
-                corrected = correct_scores(run, names, seed=self.file.seed)
-                run.write_json("corrected.json", corrected.as_json())
-                rows = "".join(json.dumps(row) + "\n" for row in actions(run))
-                write_atomic(run.path / "actions.jsonl", rows)
+                corrected = write_corrections(run, names, seed=self.file.seed)
                 conclude(run)
             return {"models": [one.model for one in corrected.models]}
 
-        outputs = [run.path / "corrected.json", run.path / "report.html", run.path / "claims.json"]
+        outputs = [run.path / CORRECTED, run.path / "report.html", run.path / "claims.json"]
         self._stage(f"{case.name}/report", inputs, outputs, work)
 
 

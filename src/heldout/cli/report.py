@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from heldout.audit import conclude
+from heldout.audit.corrections import renew_corrections
 from heldout.cli.options import Json
 from heldout.cli.show import console, print_claims, print_json
 from heldout.store import Run
@@ -22,6 +23,7 @@ def report_command(
     """Rebuild findings, claims and report.html from the tables of a run; nothing is read again."""
     opened = Run.open(run)
     with opened.writing():
+        renew_corrections(opened)
         conclusion = conclude(opened)
     if as_json:
         print_json(conclusion.as_json())
