@@ -18,9 +18,7 @@ from heldout.audit.read_audit import read_audit
 from heldout.audit.run_audit import Audited, run_audit
 from heldout.cli.app import app
 from heldout.errors import InputError
-from heldout.overlap.judged import match_subject
-from heldout.store import Run
-from heldout.store.judgements import MATCH, Judgement, append
+from heldout.review import open_desk
 
 
 def _run(folder: Path) -> Audited:
@@ -108,25 +106,6 @@ def test_only_what_rests_on_a_changed_input_is_done_again(
 def test_an_output_that_went_missing_is_made_again(done: Audited, finished_folder: Path) -> None:
     (finished_folder / "out/leaky/report.html").unlink()
     assert _run(finished_folder).made == ["leaky/report"]
-
-
-def test_what_people_judged_since_is_taken_in(done: Audited, finished_folder: Path) -> None:
-    run = finished_folder / "out/leaky"
-    matches = Run.open(run).read_table("matches").to_pylist()
-    for row in matches:
-        subject = match_subject(json.loads(row["evidence"]), row["corpus"], row["corpus_id"])
-        for rater in ("ada", "bo"):
-            append(run, Judgement(rater, MATCH, subject, "unrelated"))
-    again = _run(finished_folder)
-    assert "leaky/report" in again.made and "leaky/overlap" not in again.made
-    cells = [
-        next(
-            one for one in audited.overall.cells if (one.cell.benchmark, one.on) == ("leaky", "web")
-        )
-        for audited in (done, again)
-    ]
-    assert cells[0].status == "survives" and cells[1].status != "survives"
-    assert cells[0].evidence != cells[1].evidence
 
 
 def test_a_model_that_is_no_longer_named_leaves_the_family(
@@ -238,3 +217,42 @@ def test_json_is_one_document_and_people_read_a_table(done: Audited, finished_fo
     assert "50.0% of items" in shown
     assert "Kendall's τ-b of full and clean ranking: -1.00" in shown
     assert "Prefer fresh over leaky" in shown
+    assert f"report: {finished_folder / 'out/report.html'}" in shown
+
+
+def test_what_people_judged_reaches_claims_scores_and_verdict_together(
+    done: Audited, finished_folder: Path
+) -> None:
+    desk = open_desk(str(finished_folder / "out/leaky"), rater="ada")
+    desk.judge(0, "unrelated")
+    again = _run(finished_folder)
+    assert again.made == ["leaky/tests", "leaky/claims", "leaky/report"]
+    cell = next(c for c in again.overall.cells if (c.cell.benchmark, c.on) == ("leaky", "web"))
+    assert cell.leak is not None
+    assert cell.leak.leaked == 18  # a picture carries two items
+    assert "9 of 20 images" in cell.claims[0].sentence
+    assert "people: 1 pair judged" in cell.claims[0].why
+    corrected = json.loads((finished_folder / "out/leaky/corrected.json").read_text())
+    leaked = [
+        line["items"] for line in corrected["models"][0]["lines"] if line["subset"] == "leaked"
+    ]
+    assert leaked == [18]
+    assert _run(finished_folder).made == []
+    desk.undo()
+    undone = _run(finished_folder).overall.cells
+    assert [c.leak.leaked for c in undone if c.leak is not None] == [20, 0]
+
+
+def test_a_rebuilt_report_renews_the_corrected_scores(done: Audited, finished_folder: Path) -> None:
+    run = finished_folder / "out/leaky"
+    before = (run / "corrected.json").read_bytes()
+    assert CliRunner().invoke(app, ["report", str(run)]).exit_code == 0
+    assert (run / "corrected.json").read_bytes() == before
+    open_desk(str(run), rater="ada").judge(0, "unrelated")
+    assert CliRunner().invoke(app, ["report", str(run)]).exit_code == 0
+    models = json.loads((run / "corrected.json").read_text())["models"]
+    counts = {
+        line["items"] for one in models for line in one["lines"] if line["subset"] == "leaked"
+    }
+    assert counts == {18}
+    assert len((run / "actions.jsonl").read_text().splitlines()) == 18

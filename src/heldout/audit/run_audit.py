@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -14,6 +13,7 @@ import polars as pl
 
 from heldout.audit.access import forget_loaded
 from heldout.audit.cases import Case, open_cases, open_controls
+from heldout.audit.corrections import CORRECTED, write_corrections
 from heldout.audit.journey import audit_overlap, conclude
 from heldout.audit.ledger import Ledger, file_digest, fingerprint
 from heldout.audit.nearness_family import share_nearness
@@ -29,15 +29,17 @@ from heldout.overlap.calibration.measure import CalibrationPlan
 from heldout.overlap.text import TextSearch
 from heldout.overlap.verify import can_register
 from heldout.report import write_audit_report
-from heldout.store import Run, write_atomic, write_json
+from heldout.store import Run, write_json
+from heldout.store.judgements import log_path
 from heldout.store.lock import exclusive
 from heldout.verdict import Looked, judge, look, save_examination
-from heldout.verdict.corrected import correct_scores
-from heldout.verdict.ladder import actions
 from heldout.verdict.overall import Overall, benchmark_verdict, overall_verdict
 
 Tell = Callable[[str], None]
-_TABLES = ("items", "matches", "scores", "answers", "order_joint", "order_neighbour")
+_TABLES = (
+    "items", "matches", "text_matches", "text_queries",
+    "scores", "answers", "order_joint", "order_neighbour",
+)  # fmt: skip
 
 
 @dataclass
@@ -116,7 +118,7 @@ class _Journey:
                 self._judge(case, run, tested)
             self._conclude(case, run)
             tried = [one.name for one in case.recordings if one.name not in self.file.baselines]
-            corrected = run.read_json("corrected.json")
+            corrected = run.read_json(CORRECTED)
             verdicts.append(benchmark_verdict(run, case.name, corrected, tried))
         overall = overall_verdict(verdicts, self.plan.as_json()["family"])
         target = self.audit.output / "verdict.json"
@@ -203,14 +205,13 @@ class _Journey:
 
     def _tested_on(self, case: Case, run: Run) -> dict[str, Any]:
         return {
-            "tables": {name: file_digest(run.table_path(name)) for name in _TABLES},
+            **_evidence(run),
             "models": [one.name for one in case.recordings],
             "checks": {
                 name: one.get("self_checks") for name, one in run.manifest().get("models", {}).items()
             },
             "settings": str(self._settings(case)),
             "detectors": self._detectors(case),
-            "people": _judgements(run),
             "twins": run.manifest().get("twins"),
         }  # fmt: skip
 
@@ -276,26 +277,25 @@ class _Journey:
         """Corrected scores and the page: cheap, and of what the tables and claims say now."""
         names = [one.name for one in case.recordings]
         inputs = {
-            "tables": {name: file_digest(run.table_path(name)) for name in _TABLES},
+            **_evidence(run),
             "claims": file_digest(run.path / "detections.json"),
             "nearness": run.manifest().get("audit", {}),
             "models": names,
-            "people": _judgements(run),
         }
 
         def work() -> dict[str, Any]:
             with run.writing():
-                corrected = correct_scores(run, names, seed=self.file.seed)
-                run.write_json("corrected.json", corrected.as_json())
-                rows = "".join(json.dumps(row) + "\n" for row in actions(run))
-                write_atomic(run.path / "actions.jsonl", rows)
+                corrected = write_corrections(run, names, seed=self.file.seed)
                 conclude(run)
             return {"models": [one.model for one in corrected.models]}
 
-        outputs = [run.path / "corrected.json", run.path / "report.html", run.path / "claims.json"]
+        outputs = [run.path / CORRECTED, run.path / "report.html", run.path / "claims.json"]
         self._stage(f"{case.name}/report", inputs, outputs, work)
 
 
-def _judgements(run: Run) -> str:
-    """What people said since changes what counts as a copy."""
-    return file_digest(run.path / "review" / "judgements.jsonl")
+def _evidence(run: Run) -> dict[str, Any]:
+    """What claims and corrected scores are made of: the run's tables, and what people judged of them."""
+    return {
+        "tables": {name: file_digest(run.table_path(name)) for name in _TABLES},
+        "judged": file_digest(log_path(run.path)),
+    }

@@ -129,7 +129,7 @@ def _word(cell: CellVerdict | None) -> Text:
     if cell.leak is not None and cell.leak.leaked:
         low, high = cell.leak.interval.low, cell.leak.interval.high
         told.append(f"\n{cell.leak.value:.1%} of items [{low:.1%}, {high:.1%}]", "dim")
-    for evidence, count in list(cell.evidence.items())[:2]:
+    for evidence, count in cell.evidence.items():
         told.append(f"\n{count:,} {evidence}", "dim")
     for claim in cell.claims:
         if not is_leak(claim) and claim.status in ("survives", "qualified"):

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from heldout.audit import conclude
+from heldout.audit.corrections import renew_corrections
 from heldout.cli.options import Json
 from heldout.cli.show import console, print_claims, print_json
 from heldout.report.audit_page import write_audit_report
@@ -36,6 +37,7 @@ def report_command(
         return
     opened = Run.open(run)
     with opened.writing():
+        renew_corrections(opened)
         conclusion = conclude(opened)
     if as_json:
         print_json(conclusion.as_json())

@@ -32,7 +32,7 @@ class Judgement:
 
 def append(run: Path, judgement: Judgement) -> Judgement:
     """On disk before this returns; two writers never tear each other's lines."""
-    path = _path(run)
+    path = log_path(run)
     stamped = Judgement(**{**asdict(judgement), "time": datetime.now(UTC).isoformat()})
     line = json.dumps(asdict(stamped), ensure_ascii=False) + "\n"
     with exclusive(path.with_name(".judgements.lock")), path.open("ab") as file:
@@ -46,7 +46,7 @@ def append(run: Path, judgement: Judgement) -> Judgement:
 
 def history(run: Path) -> Iterator[Judgement]:
     """Every judgement in the order in which it was made; a torn last line is passed over."""
-    path = _path(run)
+    path = log_path(run)
     if not path.exists():
         return
     lines = path.read_bytes().split(b"\n")
@@ -80,7 +80,7 @@ class Following:
         self._latest: dict[tuple[str, str], Judgement] = {}
 
     def current(self) -> dict[tuple[str, str], Judgement]:
-        path = _path(self.run)
+        path = log_path(self.run)
         with self._lock:
             size = path.stat().st_size if path.exists() else 0
             if size < self._read:  # another log lies there now
@@ -107,7 +107,7 @@ class Following:
         self._read += len(whole)
 
 
-def _path(run: Path) -> Path:
+def log_path(run: Path) -> Path:
     return run / "review" / "judgements.jsonl"
 
 

@@ -115,7 +115,12 @@ def _difference(model: Mapping[str, Any]) -> str:
     if owed["p_adjusted"] is None:
         return "; too few clusters to say whether they differ"
     sure = "they differ" if owed["p_adjusted"] <= 0.05 else "the difference may be chance"
-    return f" ({100 * owed['value']:+.1f} points with leaks, p = {owed['p_adjusted']:.2g}: {sure})"
+    points = f"{100 * owed['value']:+.1f} points with leaks"
+    full = _lines(model)["original"]["items"]
+    # Undecided items are in the full score and on neither side of the test: its difference is another.
+    if owed["compared"] < full:
+        points += f" among the {owed['compared']:,} items that are leaked or clean"
+    return f" ({points}, p = {owed['p_adjusted']:.2g}: {sure})"
 
 
 def _safer(benchmarks: Sequence[BenchmarkVerdict]) -> Iterator[Advice]:
