@@ -79,6 +79,7 @@ def _twins(rows: pl.DataFrame) -> Iterator[str]:
     doses = sorted(dose_arms(mine)["dose"].unique().to_list())
     yield "| benchmark | way | clean | " + " | ".join(f"dose {one}" for one in doses) + " |"
     yield "|---" * (3 + len(doses)) + "|"
+    told: list[str] = []
     for benchmark in mine["benchmark"].unique(maintain_order=True):
         for way in WAYS:
             part = mine.filter((pl.col("benchmark") == benchmark) & (pl.col("way") == way))
@@ -86,16 +87,26 @@ def _twins(rows: pl.DataFrame) -> Iterator[str]:
                 continue
             clean = fired(part.filter(pl.col("role") == CLEAN))
             arms = dose_arms(part)
-            counts = [_short(fired(arms.filter(pl.col("dose") == one))) for one in doses]
+            shares = {one: fired(arms.filter(pl.col("dose") == one)) for one in doses}
+            counts = [_short(shares[one]) for one in doses]
             yield f"| {benchmark} | {way} | {clean} | {' | '.join(counts)} |"
+            first = next((one for one in doses if shares[one].hits), None)
+            every = next((one for one in doses if 0 < shares[one].n == shares[one].hits), None)
+            if first is not None:
+                whole = f"; first on every base at dose {every}" if every is not None else ""
+                told.append(
+                    f"{benchmark}, {way}: first at dose {first} ({_short(shares[first])}){whole}"
+                )
+    yield ""
+    yield ("; ".join(told) or "It never fires on an arm of this grid") + "."
     yield ""
     together = rows.filter(pl.col("detector") == "twin-consistency")
     if len(together):
-        told = [
+        found = [
             f"{one['base']} p {one['p']:.2g} ({one['direction']})"
             for one in together.iter_rows(named=True)
         ]
-        yield f"`twin-consistency` over clean arms and doses of one base: {', '.join(told)}."
+        yield f"`twin-consistency` over clean arms and doses of one base: {', '.join(found)}."
         yield ""
 
 
@@ -197,6 +208,7 @@ def _paraphrased(rows: pl.DataFrame) -> Iterator[str]:
     here = rows.filter(
         pl.col("benchmark").is_in(where) & (pl.col("split") == "") & pl.col("p").is_not_null()
     )
+    survive: list[str] = []
     for name in here["detector"].unique(maintain_order=True):
         for way in (RAW, OTHER_SEEDS, SAME_BASE):
             mine = here.filter((pl.col("detector") == name) & (pl.col("way") == way))
@@ -211,6 +223,14 @@ def _paraphrased(rows: pl.DataFrame) -> Iterator[str]:
             ]
             clean = fired(mine.filter(pl.col("role") == CLEAN))
             yield f"| {name} | {way} | {' | '.join(counts)} | {clean} |"
+            ten = fired(other.filter(pl.col("dose") == 10))
+            if way == OTHER_SEEDS and not clean.off and ten.n and ten.value > 0.5:
+                survive.append(f"{name} ({_short(ten)} at dose 10, {clean} clean)")
+    yield ""
+    yield (
+        "Less clean models of other seeds, and with a false-positive rate that is not off, most "
+        f"paraphrased arms are still found by: {', '.join(survive) or 'none'}."
+    )
     yield ""
 
 

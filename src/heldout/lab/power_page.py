@@ -181,8 +181,8 @@ def _required(required: Sequence[Requirements]) -> Iterator[str]:
     yield (
         "*Practical*: by answers alone and with no clean model at hand, it tells contaminated from clean "
         "models and keeps its level. *Reliable*: at doses 3 and 10 it fires on most models of every "
-        "fine-tuning mode. *Consistent*: its effect rises with the dose (Jonckheere–Terpstra within bases, "
-        "clean arms first; concordance from -1 to 1)."
+        "fine-tuning mode, and its false-positive rate is not off. *Consistent*: its effect rises with the "
+        "dose (Jonckheere–Terpstra within bases, clean arms first; concordance from -1 to 1)."
     )
     yield ""
     yield (

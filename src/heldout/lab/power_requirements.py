@@ -30,11 +30,13 @@ class Requirements:
     modes: dict[str, Share]
     pretraining: Share
     dose: Jonckheere | None
+    off: bool = False  # in that way it fires on clean models as well
 
     @property
     def reliable(self) -> bool:
-        """Most models of every mode are found."""
-        return all(one.n > 0 and one.value > 0.5 for one in self.modes.values())
+        """Most models of every mode are found, and clean ones are not."""
+        found = all(one.n > 0 and one.value > 0.5 for one in self.modes.values())
+        return found and not self.off
 
     @property
     def consistent(self) -> bool:
@@ -70,6 +72,11 @@ def requirements(rows: pl.DataFrame, board: list[Standing]) -> list[Requirements
                 {mode: fired(tuned.filter(pl.col("mode") == mode)) for mode in MODES},
                 fired(planted),
                 dose_trend(mine.filter(pl.col("way") == min(ways, key=_plainest))),
+                any(
+                    one.false_positives.off
+                    for one in board
+                    if (one.detector, one.way) == (name, way)
+                ),
             )
         )
     return made
