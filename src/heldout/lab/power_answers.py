@@ -1,0 +1,245 @@
+"""The questions the leaderboard was made for, answered by counting its rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import polars as pl
+
+from heldout.lab.power_board import Share, Standing, dose_arms, fired
+from heldout.lab.power_models import CLEAN, CONTAMINATED, OTHER_SEEDS, RAW, SAME_BASE, WAYS
+from heldout.lab.power_run import EQUAL_COST
+
+ORDER = ("order-joint", EQUAL_COST, "order-neighbour", "order-trend")
+
+
+def answers(rows: pl.DataFrame, board: Sequence[Standing]) -> list[str]:
+    tested = rows.filter(pl.col("effect").is_not_null())
+    return [
+        *_shuffled(tested), *_twins(tested), *_membership(rows), *_equal_cost(tested, board),
+        *_paraphrased(tested),
+    ]  # fmt: skip
+
+
+def by_arm(rows: pl.DataFrame, benchmark: str, way: str) -> list[str]:
+    """Who fires in which arm: a table of counts."""
+    frame = rows.filter(
+        (pl.col("benchmark") == benchmark) & (pl.col("way") == way) & pl.col("p").is_not_null()
+        & pl.col("role").is_in([CONTAMINATED, CLEAN]) & (pl.col("split") == "")
+    )  # fmt: skip
+    if frame.is_empty():
+        return []
+    names = frame["detector"].unique(maintain_order=True).to_list()
+    lines = [f"| {benchmark} | {' | '.join(names)} |", "|---" * (len(names) + 1) + "|"]
+    arms = frame.select("arm", "role", "dose").unique().sort(pl.col("role"), "dose", "arm")
+    for arm in arms["arm"].unique(maintain_order=True):
+        part = frame.filter(pl.col("arm") == arm)
+        counts = [_short(fired(part.filter(pl.col("detector") == name))) for name in names]
+        lines.append(f"| {arm} | {' | '.join(counts)} |")
+    return lines
+
+
+def _shuffled(rows: pl.DataFrame) -> Iterator[str]:
+    yield "### Does the order test see contamination when the training order was shuffled?"
+    yield ""
+    yield "Doses 3 and 10 together, where the grid has both orders; clean models beside them."
+    yield ""
+    yield "| detector | way | released order | shuffled order | clean |"
+    yield "|---|---|---|---|---|"
+    both = rows.filter(pl.col("order") == "shuffled")["benchmark"].unique().to_list()
+    here = rows.filter(pl.col("benchmark").is_in(both))
+    seen = here.filter((pl.col("role") == CONTAMINATED) & pl.col("dose").is_in([3, 10]))
+    found: dict[str, Share] = {}
+    for name in (one for one in ORDER if one in set(here["detector"])):
+        for way in WAYS:
+            mine = (pl.col("detector") == name) & (pl.col("way") == way)
+            released = fired(dose_arms(seen.filter(mine)))
+            shuffled = fired(seen.filter(mine & (pl.col("order") == "shuffled")))
+            clean = fired(here.filter(mine & (pl.col("role") == CLEAN)))
+            yield f"| {name} | {way} | {released} | {shuffled} | {clean} |"
+            found[f"{name} {way}"] = shuffled
+    yield ""
+    hits = sum(one.hits for key, one in found.items() if OTHER_SEEDS in key)
+    yield (
+        "With references of other seeds, "
+        + ("no order test fires on a shuffled arm." if not hits else
+           f"order tests fire {hits} times on shuffled arms.")
+        + " Whether that is blindness to shuffling cannot be told where the released order is not seen "
+        "either: compare the two columns."
+    )  # fmt: skip
+    yield ""
+
+
+def _twins(rows: pl.DataFrame) -> Iterator[str]:
+    mine = rows.filter(pl.col("detector") == "twin-drop")
+    if mine.is_empty():
+        return
+    yield "### At which dose does twin-drop first fire?"
+    yield ""
+    doses = sorted(dose_arms(mine)["dose"].unique().to_list())
+    yield "| benchmark | way | clean | " + " | ".join(f"dose {one}" for one in doses) + " |"
+    yield "|---" * (3 + len(doses)) + "|"
+    told: list[str] = []
+    for benchmark in mine["benchmark"].unique(maintain_order=True):
+        for way in WAYS:
+            part = mine.filter((pl.col("benchmark") == benchmark) & (pl.col("way") == way))
+            if part.is_empty():
+                continue
+            clean = fired(part.filter(pl.col("role") == CLEAN))
+            arms = dose_arms(part)
+            shares = {one: fired(arms.filter(pl.col("dose") == one)) for one in doses}
+            counts = [_short(shares[one]) for one in doses]
+            yield f"| {benchmark} | {way} | {clean} | {' | '.join(counts)} |"
+            first = next((one for one in doses if shares[one].hits), None)
+            every = next((one for one in doses if 0 < shares[one].n == shares[one].hits), None)
+            if first is not None:
+                whole = f"; first on every base at dose {every}" if every is not None else ""
+                told.append(
+                    f"{benchmark}, {way}: first at dose {first} ({_short(shares[first])}){whole}"
+                )
+    yield ""
+    yield ("; ".join(told) or "It never fires on an arm of this grid") + "."
+    yield ""
+    together = rows.filter(pl.col("detector") == "twin-consistency")
+    if len(together):
+        found = [
+            f"{one['base']} p {one['p']:.2g} ({one['direction']})"
+            for one in together.iter_rows(named=True)
+        ]
+        yield f"`twin-consistency` over clean arms and doses of one base: {', '.join(found)}."
+        yield ""
+
+
+def _membership(rows: pl.DataFrame) -> Iterator[str]:
+    part = rows.filter(
+        (pl.col("split") != "") & pl.col("item_auc").is_not_null()
+        & (pl.col("role") == CONTAMINATED) & (pl.col("model") == pl.col("split"))
+    )  # fmt: skip
+    if part.is_empty():
+        return
+    yield "### Does Min-K%++ beat the blind baseline at all?"
+    yield ""
+    yield (
+        "Only arms that saw half of the pictures have items to compare with: area under the curve of "
+        "leaked against other items within one model, beside that of a classifier that sees words and "
+        "metadata but no model. Clean models on the same splits give the false positives."
+    )
+    yield ""
+    models = part["model"].unique().sort().to_list()
+    yield f"| detector | way | {' | '.join(models)} | fires | clean models fire |"
+    yield "|---" * (len(models) + 4) + "|"
+    blind = {one["model"]: one["blind_auc"] for one in part.iter_rows(named=True)}
+    yield f"| blind | | {' | '.join(f'{blind[one]:.3f}' for one in models)} | | |"
+    beats: dict[str, int] = {}
+    for (name, way), mine in part.group_by(["detector", "way"], maintain_order=True):
+        areas = dict(zip(mine["model"], mine["item_auc"], strict=True))
+        told = [f"{areas[one]:.3f}" if one in areas else "–" for one in models]
+        clean = rows.filter(
+            (pl.col("detector") == name) & (pl.col("way") == way) & (pl.col("role") == CLEAN)
+        )
+        yield f"| {name} | {way} | {' | '.join(told)} | {fired(mine)} | {fired(clean)} |"
+        beats[str(name)] = sum(areas[one] > blind[one] for one in areas)
+    yield ""
+    if "min-k++" in beats:
+        mine = part.filter((pl.col("detector") == "min-k++") & (pl.col("way") == RAW))
+        margin = float((mine["item_auc"] - mine["blind_auc"]).mean() or 0.0)  # type: ignore[arg-type]
+        yield (
+            f"Min-K%++ lies above the blind area in {beats['min-k++']} of {len(models)} models (mean "
+            f"difference {margin:+.3f}), and its test fires on {fired(mine)} of them; `loss` on "
+            f"{fired(part.filter((pl.col('detector') == 'loss') & (pl.col('way') == RAW)))}. With "
+            f"{len(models)} models neither is settled; areas this near to .5 are no item-level evidence. "
+            f"The area is that of the model's own item scores in every way; with references only the test "
+            f"changes."
+        )
+        yield ""
+
+
+def _equal_cost(rows: pl.DataFrame, board: Sequence[Standing]) -> Iterator[str]:
+    yield "### Does order-neighbour beat order-joint at equal token cost?"
+    yield ""
+    yield "| detector | way | AUC | fires, contaminated | fires, clean | tokens per model |"
+    yield "|---|---|---|---|---|---|"
+    order = [one for one in board if one.detector in ORDER[:3]]
+    for one in sorted(order, key=lambda one: (WAYS.index(one.way), ORDER.index(one.detector))):
+        once = rows.filter((pl.col("detector") == one.detector) & (pl.col("way") == RAW))["tokens"]
+        spent = f"{int(once.median()):,}" if once.drop_nulls().len() else "–"  # type: ignore[arg-type]
+        yield (
+            f"| {one.detector} | {one.way} | {area_text(one)} | {one.power} | {one.false_positives} | "
+            f"{spent} |"
+        )
+    yield ""
+    found = {(one.detector, one.way): one for one in order}
+    way = OTHER_SEEDS
+    cheap, near = found.get((EQUAL_COST, way)), found.get(("order-neighbour", way))
+    raw = found.get(("order-neighbour", RAW))
+    if cheap is None or near is None or raw is None or cheap.auc is None or near.auc is None:
+        return
+    apart = _apart(near, cheap)
+    yield (
+        f"With references, order-neighbour has an area of {area_text(near)}, order-joint at its cost "
+        f"{area_text(cheap)}: "
+        + (
+            "the intervals do not overlap"
+            if apart
+            else "the intervals overlap, and no winner is shown"
+        )
+        + f". By itself order-neighbour fires on {raw.false_positives} clean models: that is how the "
+        f"releases are built, not memory."
+    )
+    yield ""
+
+
+def _apart(one: Standing, other: Standing) -> bool:
+    assert one.auc_interval is not None and other.auc_interval is not None
+    return (
+        one.auc_interval[0] > other.auc_interval[1] or one.auc_interval[1] < other.auc_interval[0]
+    )
+
+
+def _paraphrased(rows: pl.DataFrame) -> Iterator[str]:
+    yield "### Which detectors survive paraphrased contamination?"
+    yield ""
+    yield (
+        "| detector | way | word for word, dose 3 | paraphrased, dose 3 | word for word, dose 10 | "
+        "paraphrased, dose 10 | clean |"
+    )
+    yield "|---|---|---|---|---|---|---|"
+    where = rows.filter(pl.col("paraphrased"))["benchmark"].unique().to_list()
+    here = rows.filter(
+        pl.col("benchmark").is_in(where) & (pl.col("split") == "") & pl.col("p").is_not_null()
+    )
+    survive: list[str] = []
+    for name in here["detector"].unique(maintain_order=True):
+        for way in (RAW, OTHER_SEEDS, SAME_BASE):
+            mine = here.filter((pl.col("detector") == name) & (pl.col("way") == way))
+            if mine.is_empty() or mine.filter(pl.col("role") == CONTAMINATED).is_empty():
+                continue
+            plain = dose_arms(mine)
+            other = mine.filter(pl.col("paraphrased") & (pl.col("role") == CONTAMINATED))
+            counts = [
+                _short(fired(one.filter(pl.col("dose") == dose)))
+                for dose in (3, 10)
+                for one in (plain, other)
+            ]
+            clean = fired(mine.filter(pl.col("role") == CLEAN))
+            yield f"| {name} | {way} | {' | '.join(counts)} | {clean} |"
+            ten = fired(other.filter(pl.col("dose") == 10))
+            if way == OTHER_SEEDS and not clean.off and ten.n and ten.value > 0.5:
+                survive.append(f"{name} ({_short(ten)} at dose 10, {clean} clean)")
+    yield ""
+    yield (
+        "Less clean models of other seeds, and with a false-positive rate that is not off, most "
+        f"paraphrased arms are still found by: {', '.join(survive) or 'none'}."
+    )
+    yield ""
+
+
+def area_text(one: Standing) -> str:
+    if one.auc is None or one.auc_interval is None:
+        return "–"
+    low, high = one.auc_interval
+    return f"{one.auc:.2f} [{low:.2f}, {high:.2f}]"
+
+
+def _short(share: Share) -> str:
+    return f"{share.hits}/{share.n}" if share.n else "–"

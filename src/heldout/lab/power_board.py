@@ -1,0 +1,225 @@
+"""The leaderboard: what every detector is worth against contamination that is known."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+from scipy import special
+
+from heldout.lab.power_models import CLEAN, CONTAMINATED, OUTSIDER, LabGrid
+from heldout.stats import Interval, binomial_interval
+from heldout.stats.groups import area
+
+DRAWS = 400
+FEW = 10  # models on a side below which a bootstrap of an area says too much
+ENOUGH = 0.8  # the share of models that has to fire for a dose to count as detected
+LEVEL = 0.05
+_DOSE = re.compile(r"d\d+")
+_SIDES = (CONTAMINATED, CLEAN)
+
+
+@dataclass(frozen=True)
+class Share:
+    """``hits`` of ``n`` models; Clopper–Pearson, as if models were independent."""
+
+    hits: int
+    n: int
+
+    @property
+    def value(self) -> float:
+        return self.hits / self.n if self.n else float("nan")
+
+    @property
+    def interval(self) -> Interval:
+        return binomial_interval(self.hits, self.n)
+
+    @property
+    def off(self) -> bool:
+        """As a false-positive rate: surely above the level at which it was tested."""
+        return self.n > 0 and self.interval.low > LEVEL
+
+    def __str__(self) -> str:
+        if not self.n:
+            return "–"
+        return f"{self.hits} of {self.n} [{_two(self.interval.low)}, {_two(self.interval.high)}]"
+
+
+@dataclass(frozen=True)
+class Standing:
+    """One detector in one way. Rates at a false-positive rate set their threshold on clean models."""
+
+    detector: str
+    way: str
+    auc: float | None
+    auc_interval: tuple[float, float] | None
+    at_1: Share
+    at_5: Share
+    power: Share
+    false_positives: Share
+    outsiders: Share
+    by_dose: dict[str, dict[int, Share]]
+    tokens: int | None
+    benchmarks: tuple[str, ...]
+
+    @property
+    def detectable(self) -> str:
+        """By benchmark, the smallest dose from which on most models fire; none where clean ones do, too."""
+        if self.false_positives.off:
+            return "fires on clean models"
+        told = []
+        for benchmark, shares in self.by_dose.items():
+            first = _first(shares)
+            if first is not None:
+                told.append(f"{benchmark} {first}")
+        return ", ".join(told) or "–"
+
+
+def standings(rows: pl.DataFrame, seed: int = 0) -> list[Standing]:
+    """Best area first, by the way of comparison; detectors that could not be tested are not listed."""
+    tested = rows.filter(
+        pl.col("effect").is_not_null() & pl.col("role").is_in([CONTAMINATED, CLEAN, OUTSIDER])
+    )
+    made = []
+    for (detector, way), frame in tested.group_by(["detector", "way"], maintain_order=True):
+        made.append(_standing(str(detector), str(way), frame, seed))
+    return sorted(made, key=lambda one: (one.way, -(one.auc if one.auc is not None else -1.0)))
+
+
+def with_truth(rows: pl.DataFrame, grid: LabGrid) -> pl.DataFrame:
+    """What was planted beside what was found; a base and other benchmarks' arms planted nothing."""
+    names = ("stage", "mode", "order", "part", "paraphrased", "share", "dilution")
+    known = []
+    for model in grid.models.values():
+        plan = model.planted
+        told = {name: getattr(plan, name) if plan else None for name in names}
+        known.append({"model": model.name, **told})
+    truth = pl.DataFrame(known, infer_schema_length=None)
+    return rows.join(truth, on="model", how="left", maintain_order="left")
+
+
+def fired(frame: pl.DataFrame) -> Share:
+    """Models whose test points to memory, of those that have a test."""
+    tested = frame.filter(pl.col("p").is_not_null())
+    return Share(int((tested["direction"] == "seen").sum()), len(tested))
+
+
+def dose_arms(frame: pl.DataFrame) -> pl.DataFrame:
+    """The arms that differ in dose alone."""
+    plain = frame["arm"].map_elements(lambda one: bool(_DOSE.fullmatch(one)), pl.Boolean)
+    return frame.filter(plain & (frame["role"] == CONTAMINATED))
+
+
+def _standing(detector: str, way: str, frame: pl.DataFrame, seed: int) -> Standing:
+    bad, clean = (frame.filter(pl.col("role") == role) for role in (CONTAMINATED, CLEAN))
+    both = pl.concat([bad, clean])
+    strata = [part for _, part in both.group_by(["benchmark", "split"], maintain_order=True)]
+    strata = [part for part in strata if part["role"].n_unique() == 2]
+    found = [_area(part) for part in strata]
+    auc = _pooled(found)
+    doses = dose_arms(frame)
+    tokens = frame["tokens"].drop_nulls()
+    return Standing(
+        detector, way, auc,
+        None if auc is None else _area_interval(auc, strata, seed),
+        _rate_at(strata, 0.01), _rate_at(strata, 0.05),
+        fired(bad), fired(clean), fired(frame.filter(pl.col("role") == OUTSIDER)),
+        {str(name): _by_dose(part) for (name,), part in doses.group_by(
+            ["benchmark"], maintain_order=True)},
+        int(tokens.median()) if len(tokens) else None,  # type: ignore[arg-type]
+        tuple(frame["benchmark"].unique(maintain_order=True).to_list()),
+    )  # fmt: skip
+
+
+def _by_dose(frame: pl.DataFrame) -> dict[int, Share]:
+    doses = sorted(frame["dose"].unique().to_list())
+    return {dose: fired(frame.filter(pl.col("dose") == dose)) for dose in doses}
+
+
+def _first(shares: dict[int, Share]) -> str | None:
+    """The dose as words; None where nothing was tested."""
+    if not any(one.n for one in shares.values()):
+        return None
+    for dose in shares:
+        later = [one for other, one in shares.items() if other >= dose]
+        if all(one.n and one.value >= ENOUGH for one in later):
+            return str(dose)
+    return f"> {max(shares)}"
+
+
+def _area(part: pl.DataFrame) -> tuple[float, int]:
+    """Area and number of pairs: only models of one benchmark (and split) are compared."""
+    chosen = (part["role"] == CONTAMINATED).to_numpy()
+    pairs = int(chosen.sum()) * int((~chosen).sum())
+    return area(part["effect"].to_numpy(), chosen), pairs
+
+
+def _pooled(found: Sequence[tuple[float, int]]) -> float | None:
+    pairs = sum(count for _, count in found)
+    return sum(value * count for value, count in found) / pairs if pairs else None
+
+
+def _rate_at(strata: Sequence[pl.DataFrame], rate: float) -> Share:
+    """Contaminated models above a threshold that at most ``rate`` of the clean ones exceed."""
+    hits = total = 0
+    for part in strata:
+        clean = np.sort(part.filter(pl.col("role") == CLEAN)["effect"].to_numpy())
+        bad = part.filter(pl.col("role") == CONTAMINATED)["effect"].to_numpy()
+        threshold = clean[len(clean) - 1 - int(rate * len(clean))]
+        hits += int((bad > threshold).sum())
+        total += len(bad)
+    return Share(hits, total)
+
+
+def _area_interval(auc: float, strata: Sequence[pl.DataFrame], seed: int) -> tuple[float, float]:
+    """Perfect separation of three models is drawn again in every bootstrap: few models are few trials."""
+    low, high = _bootstrap(strata, seed)
+    both = pl.concat(strata)
+    count = min(both.filter(pl.col("role") == role)["model"].n_unique() for role in _SIDES)
+    if count >= FEW:
+        return low, high
+    hits = auc * count
+    floor = float(special.betaincinv(hits, count - hits + 1, 0.025)) if hits else 0.0
+    ceiling = float(special.betainccinv(hits + 1, count - hits, 0.025)) if hits < count else 1.0
+    return min(low, floor), max(high, ceiling)
+
+
+def _bootstrap(strata: Sequence[pl.DataFrame], seed: int) -> tuple[float, float]:
+    """Bases are drawn, then their models: arms of one base share almost all of their weights."""
+    rng = np.random.default_rng(seed)
+    prepared = [_by_base(part) for part in strata]
+    drawn = []
+    for _ in range(DRAWS):
+        found = []
+        for bases in prepared:
+            picked = [bases[index] for index in rng.integers(0, len(bases), len(bases))]
+            sides = [
+                np.concatenate([rng.choice(one[side], len(one[side])) for one in picked])
+                for side in range(2)
+            ]
+            if len(sides[0]) and len(sides[1]):
+                chosen = np.r_[np.ones(len(sides[0]), bool), np.zeros(len(sides[1]), bool)]
+                found.append((area(np.concatenate(sides), chosen), len(sides[0]) * len(sides[1])))
+        value = _pooled(found)
+        if value is not None:
+            drawn.append(value)
+    low, high = np.quantile(drawn, [0.025, 0.975])
+    return float(low), float(high)
+
+
+def _by_base(part: pl.DataFrame) -> list[tuple[NDArray[np.float64], NDArray[np.float64]]]:
+    return [
+        (
+            one.filter(pl.col("role") == CONTAMINATED)["effect"].to_numpy(),
+            one.filter(pl.col("role") == CLEAN)["effect"].to_numpy(),
+        )
+        for _, one in part.group_by(["base"], maintain_order=True)
+    ]
+
+
+def _two(value: float) -> str:
+    return f"{value:.2f}".removeprefix("0") if value < 1 else "1"

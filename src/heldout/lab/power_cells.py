@@ -1,0 +1,222 @@
+"""One detector on one model of the grid: by itself, or less what clean references show."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from heldout.detect import Finding, ScoreTables, Settings
+from heldout.detect.outcome import Outcome, direction_of
+from heldout.detect.registry import Detector
+from heldout.lab.power_models import (
+    CLEAN,
+    CONTAMINATED,
+    OTHER_SEEDS,
+    RAW,
+    LabGrid,
+    LabModel,
+)
+from heldout.lab.power_tables import MARK, marked, narrowed
+from heldout.verdict.controls.baseline import against_baseline
+
+Row = dict[str, Any]
+OWN_REFERENCE = "perplexity-ratio"  # divides by a reference itself: no second difference is taken
+PAIRS = "it speaks of pairs of models, not of models"
+
+
+@dataclass(frozen=True)
+class Cells:
+    """What there is to do for one benchmark; ``detector`` reads ``tables`` of all its models."""
+
+    grid: LabGrid
+    benchmark: str
+    tables: ScoreTables
+    settings: Settings
+
+    def models(self) -> list[LabModel]:
+        recorded = sorted({*self.tables.models, *self.tables.answering})
+        return [self.grid.models[name] for name in recorded]
+
+    def splits(self) -> list[LabModel]:
+        """Models that saw a part of the pictures: the rest is what they cannot have seen."""
+        return [
+            one for one in self.models()
+            if one.role(self.benchmark) == CONTAMINATED and one.planted and one.planted.share < 1
+        ]  # fmt: skip
+
+    def rows(self, detector: Detector, way: str, done: frozenset[tuple[str, str]]) -> Iterator[Row]:
+        """Every cell that is not ``done`` (model and split)."""
+        if detector.family == "blind":
+            yield from self._blind(detector, way, done)
+        elif detector.family == "membership":
+            for split in self.splits():
+                yield from self._membership(detector, way, split, done)
+        elif detector.family == "consistency":
+            yield from self._consistency(detector, way, done)
+        elif detector.name != "top-k-overlap":
+            names = {model.base: [] for model in self.models()}  # type: dict[str, list[LabModel]]
+            for model in self.models():
+                if (model.name, "") not in done:
+                    names[model.base].append(model)
+            for base, members in names.items():
+                yield from self._group(detector, way, base, members)
+
+    def _group(
+        self, detector: Detector, way: str, base: str, members: Sequence[LabModel]
+    ) -> Iterator[Row]:
+        references = self.grid.references(self.benchmark, base, way)
+        if not members or (way != RAW and not references):
+            return
+        if detector.family == "cohort":
+            # Who else is in a cohort changes what it says: always the same clean others.
+            others = self.grid.references(self.benchmark, base, OTHER_SEEDS)
+            for model in members:
+                cohort = {model.name, *others, *references}
+                yield from self._made(detector, way, [model], references, cohort)
+            return
+        wanted = {one.name for one in members}
+        if detector.needs == "answers":
+            wanted |= set(references)
+        yield from self._made(detector, way, members, references, wanted)
+
+    def _made(
+        self,
+        detector: Detector,
+        way: str,
+        members: Sequence[LabModel],
+        references: tuple[str, ...],
+        wanted: set[str],
+    ) -> Iterator[Row]:
+        known = self.grid.models
+        bases = {name: known[name].base for name in wanted if known[name].planted}
+        recorded = {*self.tables.models, *self.tables.answering}
+        bases = {name: base for name, base in bases.items() if base in recorded}
+        tables = narrowed(self.tables, wanted | set(bases.values()))
+        by_detector = detector.needs == "answers" or detector.family == "cohort"
+        settings = replace(
+            self.settings,
+            baselines=references if by_detector else (),
+            bases=tuple(bases.items()) if detector.needs == "answers" else (),
+        )
+        found = {one.cell.model: one for one in detector.find(tables, settings)}
+        for model in members:
+            outcome = found.get(model.name)
+            if outcome is None:
+                continue
+            row = self._row(model, detector, way, outcome)
+            # A cohort has to be scored as well, references or not.
+            others = wanted if detector.family == "cohort" else references
+            row["references"] = len([one for one in others if one != model.name])
+            if way != RAW and not by_detector and isinstance(outcome, Finding):
+                row |= self._less(self.tables, outcome, references, self.settings)
+            yield row
+
+    def _membership(
+        self, detector: Detector, way: str, split: LabModel, done: frozenset[tuple[str, str]]
+    ) -> Iterator[Row]:
+        clean = [one for one in self.models() if one.role(self.benchmark) == CLEAN]
+        members = [one for one in [split, *clean] if (one.name, split.name) not in done]
+        whole = marked(self.tables, split.leaked)
+        for model in members:
+            names = self.grid.references(self.benchmark, model.base, way)
+            references = tuple(name for name in names if name != model.name)
+            if way != RAW and not references:
+                continue
+            settings = replace(self.settings, unseen=MARK)
+            if detector.name == OWN_REFERENCE and references:
+                settings = replace(settings, reference=references[0])
+            tables = narrowed(whole, {model.name, *references})
+            outcome = next(
+                one for one in detector.find(tables, settings) if one.cell.model == model.name
+            )
+            row = self._row(model, detector, way, outcome) | {
+                "split": split.name, "references": len(references)
+            }  # fmt: skip
+            if references and isinstance(outcome, Finding) and detector.name != OWN_REFERENCE:
+                row |= self._less(tables, outcome, references, settings)
+            yield row
+
+    def _blind(
+        self, detector: Detector, way: str, done: frozenset[tuple[str, str]]
+    ) -> Iterator[Row]:
+        for split in self.splits() if way == RAW else ():
+            if ("no model", split.name) in done:
+                continue
+            settings = replace(self.settings, unseen=MARK)
+            for outcome in detector.find(marked(self.tables, split.leaked), settings):
+                yield self._row(split, detector, way, outcome) | {
+                    "model": "no model", "role": "none", "split": split.name
+                }  # fmt: skip
+
+    def _consistency(
+        self, detector: Detector, way: str, done: frozenset[tuple[str, str]]
+    ) -> Iterator[Row]:
+        """Once per base: its clean arms and those of rising dose, nothing else being different."""
+        by_base: dict[str, list[LabModel]] = {}
+        for model in self.models():
+            if model.planted and model.planted.benchmark == self.benchmark and is_plain(model):
+                by_base.setdefault(model.base, []).append(model)
+        for base, members in by_base.items() if way == RAW else ():
+            if (base, "") in done:
+                continue
+            degrees = tuple((one.name, float(one.planted.dose)) for one in members if one.planted)
+            tables = narrowed(self.tables, {one.name for one in members})
+            for outcome in detector.find(tables, replace(self.settings, degrees=degrees)):
+                yield self._row(self.grid.models[base], detector, way, outcome) | {"role": "doses"}
+
+    def _row(self, model: LabModel, detector: Detector, way: str, outcome: Outcome) -> Row:
+        plan = model.planted
+        row: Row = {
+            "benchmark": self.benchmark, "detector": detector.name, "way": way,
+            "model": model.name, "base": model.base, "arm": model.arm,
+            "role": model.role(self.benchmark), "dose": 0, "split": "", "references": 0,
+        }  # fmt: skip
+        if plan is not None and plan.benchmark == self.benchmark:
+            row["dose"] = plan.dose
+        if not isinstance(outcome, Finding):
+            return row | {"reason": outcome.reason}
+        effect = outcome.effect
+        areas = {name: outcome.details.get(name) for name in ("item_auc", "blind_auc")}
+        if detector.family == "blind":
+            areas = {"item_auc": outcome.statistic.value, "blind_auc": outcome.statistic.value}
+        return row | areas | {
+            "effect": effect.value, "low": effect.low, "high": effect.high, "p": outcome.p,
+            "direction": outcome.direction, "n": outcome.n, "clusters": outcome.clusters,
+            "reason": "",
+        }  # fmt: skip
+
+    def _less(
+        self, tables: ScoreTables, found: Finding, references: Iterable[str], settings: Settings
+    ) -> Row:
+        """As the verdict asks it: more than in every reference. The largest p is the finding's."""
+        made = [
+            against_baseline(tables, found, name, settings)
+            for name in references
+            if name != found.cell.model
+        ]
+        differences = [one for one in made if not isinstance(one, str)]
+        if not differences:
+            told = next((one for one in made if isinstance(one, str)), "no reference is left")
+            return {"effect": None, "low": None, "high": None, "p": None, "direction": None,
+                    "reason": told}  # fmt: skip
+        ways = {direction_of(one.p, one.value) for one in differences}
+        return {
+            "effect": float(np.mean([one.value for one in differences])),
+            "low": min(one.interval.low for one in differences),
+            "high": max(one.interval.high for one in differences),
+            "p": max(one.p for one in differences),
+            "direction": ways.pop() if len(ways) == 1 else "none",
+            "references": len(differences),
+        }
+
+
+def is_plain(model: LabModel) -> bool:
+    """Clean, or leaked whole and in order by full fine-tuning: the arms that differ in dose alone."""
+    plan = model.planted
+    return plan is not None and (
+        plan.stage == "finetune" and plan.mode == "full" and plan.order == "released"
+        and plan.part == "full" and plan.share == 1 and plan.dilution == 0.5 and not plan.paraphrased
+    )  # fmt: skip

@@ -1,0 +1,253 @@
+"""What `heldout lab power` leaves behind: the leaderboard's page, its figure and its rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import polars as pl
+
+from heldout.lab.power_answers import answers, area_text, by_arm
+from heldout.lab.power_board import LEVEL, Share, Standing, dose_arms, fired
+from heldout.lab.power_models import (
+    CLEAN,
+    CONTAMINATED,
+    OTHER_SEEDS,
+    OUTSIDER,
+    RAW,
+    SAME_BASE,
+    WAYS,
+)
+from heldout.lab.power_requirements import Requirements
+from heldout.report.figures import standalone
+from heldout.report.figures.power import DoseCurve, DosePanel, power_chart
+from heldout.store import write_atomic
+from heldout.store.atomic import replacing
+
+PAGE, DATA = "detector-power.md", "detector-power.parquet"
+_TOLD = {
+    RAW: "the detector by itself",
+    OTHER_SEEDS: "less clean models of other seeds, which is what a user may have",
+    SAME_BASE: "less clean arms of the same base, which only a lab has",
+}
+
+
+def write_power(
+    rows: pl.DataFrame,
+    board: Sequence[Standing],
+    required: Sequence[Requirements],
+    folder: Path,
+    command: str,
+) -> list[Path]:
+    page, data = folder / PAGE, folder / "data" / DATA
+    with replacing(data) as temporary:
+        rows.write_parquet(temporary, compression="zstd", compression_level=19)
+    drawn = []
+    for name in _tested(rows)["benchmark"].unique(maintain_order=True):
+        drawn.append(folder / "figures" / _figure_name(name))
+        write_atomic(drawn[-1], standalone(power_figure(rows, name)))
+    write_atomic(page, power_page(rows, board, required, command))
+    return [page, *drawn, data]
+
+
+def power_page(
+    rows: pl.DataFrame, board: Sequence[Standing], required: Sequence[Requirements], command: str
+) -> str:
+    return "\n".join(
+        [*_head(rows, command), *_boards(board), *_required(required),
+         "## Power against dose", "",
+         "Share of models that fire, with Clopper–Pearson bands; clean models at the left. The red line is "
+         "the level of the test.", "", *_figures(rows),
+         "## Answers", "", *answers(rows, board), *_arms(rows), *_limits(rows)]
+    ) + "\n"  # fmt: skip
+
+
+def power_figure(rows: pl.DataFrame, benchmark: str) -> str:
+    tested = _tested(rows).filter(pl.col("benchmark") == benchmark)
+    panels = []
+    for name in tested["detector"].unique(maintain_order=True):
+        mine = tested.filter(pl.col("detector") == name)
+        curves = [
+            made for way in (RAW, OTHER_SEEDS)
+            if (made := _curve(mine.filter(pl.col("way") == way), _TOLD[way])) is not None
+        ]  # fmt: skip
+        if curves:
+            panels.append(DosePanel(name, curves))
+    title = f"Share of models that fire, by dose: {benchmark}"
+    return str(power_chart(panels, level=LEVEL, title=title))
+
+
+def _tested(rows: pl.DataFrame) -> pl.DataFrame:
+    return rows.filter(pl.col("p").is_not_null() & (pl.col("split") == ""))
+
+
+def _figure_name(benchmark: str) -> str:
+    plain = "".join(letter if letter.isalnum() else "-" for letter in benchmark)
+    return f"detector-power-{plain}.svg"
+
+
+def _figures(rows: pl.DataFrame) -> Iterator[str]:
+    for name in _tested(rows)["benchmark"].unique(maintain_order=True):
+        yield f"![power against dose, {name}](figures/{_figure_name(name)})"
+        yield ""
+
+
+def _curve(frame: pl.DataFrame, name: str) -> DoseCurve | None:
+    arms = dose_arms(frame)
+    doses = sorted(arms["dose"].unique().to_list())
+    if not doses:
+        return None
+    shares = [fired(frame.filter(pl.col("role") == CLEAN))]
+    shares += [fired(arms.filter(pl.col("dose") == dose)) for dose in doses]
+    return DoseCurve(
+        name, [0, *doses], [one.value for one in shares],
+        [one.interval.low for one in shares], [one.interval.high for one in shares],
+    )  # fmt: skip
+
+
+def _head(rows: pl.DataFrame, command: str) -> Iterator[str]:
+    yield "# What detectors can see: power and false positives on models whose contamination is known"
+    yield ""
+    yield f"Written by `{command}` from the grid of [lab.md](lab.md); the rows are in `data/{DATA}`."
+    yield ""
+    yield "| benchmark | contaminated | clean | outsiders |"
+    yield "|---|---|---|---|"
+    whole = rows.filter(pl.col("split") == "")
+    for benchmark in whole["benchmark"].unique(maintain_order=True):
+        part = whole.filter(pl.col("benchmark") == benchmark)
+        counts = [
+            part.filter(pl.col("role") == role)["model"].n_unique()
+            for role in (CONTAMINATED, CLEAN, OUTSIDER)
+        ]
+        yield f"| {benchmark} | {' | '.join(map(str, counts))} |"
+    yield ""
+    yield (
+        "*Clean* models know the benchmark's world and none of its items (bases count, too); *outsiders* "
+        "were trained on another world. A detector *fires* when its two-sided p is at most .05 and it "
+        "points to memory. Every detector runs in up to three ways: "
+        + "; ".join(f"**{way}**, {told}" for way, told in _TOLD.items())
+        + ". Behaviour detectors are compared with the references' average, order and membership with "
+        "every reference in turn and the largest p counts, as in the verdict. A model is never its own "
+        "reference."
+    )
+    yield ""
+
+
+def _boards(board: Sequence[Standing]) -> Iterator[str]:
+    yield "## Leaderboard"
+    yield ""
+    yield (
+        "AUC: effects of contaminated against clean models of the same benchmark, with a bootstrap over "
+        "bases and then their models (below ten models on a side never narrower than that many trials). "
+        "TPR at 1 % and 5 %: contaminated models above a threshold that at most this share of a "
+        "benchmark's clean models exceeds; with 6 to 20 clean models a benchmark, 1 % means *none of "
+        "them*, and so does 5 % below 20. FPR: clean models on which the test itself fires. Smallest dose: "
+        "from it on, at least four of five of the arms that differ in dose alone fire. Rates carry 95 % "
+        "Clopper–Pearson intervals over models; arms of one base share most weights, so the truth is "
+        "wider. Membership detectors need items that cannot have been seen: they are tested on the arms "
+        "that saw half of the pictures, and clean models count once per split."
+    )
+    yield ""
+    for way in WAYS:
+        part = [one for one in board if one.way == way]
+        if not part:
+            continue
+        yield f"### {way.capitalize()}: {_TOLD[way]}"
+        yield ""
+        yield (
+            "| detector | AUC | TPR at 1 % | TPR at 5 % | fires, contaminated | FPR, clean | "
+            "FPR, outsiders | smallest dose | tokens |"
+        )
+        yield "|---|---|---|---|---|---|---|---|---|"
+        for one in part:
+            flag = " **off**" if one.false_positives.off else ""
+            yield (
+                f"| {one.detector} | {area_text(one)} | {_rate(one.at_1)} | {_rate(one.at_5)} | "
+                f"{one.power} | {one.false_positives}{flag} | {one.outsiders} | {one.detectable} | "
+                f"{'–' if one.tokens is None else f'{one.tokens:,}'} |"
+            )
+        yield ""
+    yield (
+        "**off**: the interval of the false-positive rate lies above 5 %. Tokens are what the model and "
+        "its references read for one audit; prompts of answers are counted, those of scores and order "
+        "tests are taken to be as long as the same question asked (with and without its picture)."
+    )
+    yield ""
+
+
+def _required(required: Sequence[Requirements]) -> Iterator[str]:
+    yield "## Three requirements"
+    yield ""
+    yield (
+        "*Practical*: by answers alone and with no clean model at hand, it tells contaminated from clean "
+        "models and keeps its level. *Reliable*: at doses 3 and 10 it fires on most models of every "
+        "fine-tuning mode, and its false-positive rate is not off. *Consistent*: its effect rises with the "
+        "dose (Jonckheere–Terpstra within bases, clean arms first; concordance from -1 to 1)."
+    )
+    yield ""
+    yield (
+        "| detector | reads | practical | reliable | full | language | LoRA | pre-training | consistent | "
+        "concordance |"
+    )
+    yield "|---" * 10 + "|"
+    for one in required:
+        trend = "–" if one.dose is None else f"{one.dose.concordance:+.2f} (p {one.dose.p:.2g})"
+        testable = any(share.n for share in one.modes.values())
+        yield (
+            f"| {one.detector} | {one.reads} | {_yes(one.practical)}: {one.practical_why} | "
+            f"{_yes(one.reliable) if testable else 'not tested'} ({one.way}) | "
+            f"{' | '.join(_rate(share) for share in one.modes.values())} | {_rate(one.pretraining)} | "
+            f"{'not tested' if one.dose is None else _yes(one.consistent)} | {trend} |"
+        )
+    yield ""
+
+
+def _arms(rows: pl.DataFrame) -> Iterator[str]:
+    yield "## Arm by arm"
+    yield ""
+    yield f"Models that fire less clean models of other seeds; the other ways are in `data/{DATA}`."
+    yield ""
+    for benchmark in rows["benchmark"].unique(maintain_order=True):
+        lines = by_arm(rows, benchmark, OTHER_SEEDS)
+        yield from [*lines, ""] if lines else []
+
+
+def _limits(rows: pl.DataFrame) -> Iterator[str]:
+    yield "## What this cannot show"
+    yield ""
+    clean = rows.filter((pl.col("role") == CLEAN) & (pl.col("split") == ""))
+    count = clean.select("benchmark", "model").n_unique()
+    none = Share(0, count)
+    yield (
+        f"- **False-positive rates below a few per cent.** Not one of {count} clean cells firing would "
+        f"still allow a rate of {none.interval.high:.0%}; the cells come from few bases."
+    )
+    yield (
+        "- **Large models.** Two million weights learn answers and hardly sequences of questions: that the "
+        "order tests see little here says little about a model that memorises its documents."
+    )
+    yield (
+        "- **Calibration between seeds.** Clean models of other seeds have other weak spots, and a "
+        "detector that fires on them finds those. Published models may differ by more."
+    )
+    yield "- **What no table holds:**"
+    missing = pl.col("effect").is_null() & (pl.col("reason") != "") & (pl.col("role") != "doses")
+    reasons = rows.filter(missing)
+    listed = reasons.select("benchmark", "detector", "reason").unique(maintain_order=True)
+    told: dict[tuple[str, str], list[str]] = {}
+    for benchmark, detector, reason in listed.iter_rows():
+        short = reason.split(" (")[0].split(":")[0]
+        places = told.setdefault((detector, short), [])
+        if benchmark not in places:
+            places.append(benchmark)
+    for (detector, reason), places in told.items():
+        yield f"  - {detector} ({', '.join(places)}): {reason}"
+    yield "  - top-k-overlap: it speaks of pairs of models, not of models"
+
+
+def _rate(share: Share) -> str:
+    return f"{share.hits}/{share.n}" if share.n else "–"
+
+
+def _yes(value: bool) -> str:
+    return "yes" if value else "no"

@@ -1,0 +1,132 @@
+"""Three requirements of a detector, computed: practical, reliable across training, consistent with dose."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+from heldout.detect.behaviour import multimodal_leakage
+from heldout.detect.registry import Detector, detectors
+from heldout.lab.power_board import Share, Standing, dose_arms, fired
+from heldout.lab.power_models import CLEAN, CONTAMINATED, OTHER_SEEDS, RAW
+from heldout.lab.power_run import EQUAL_COST
+from heldout.stats.jonckheere import Jonckheere, jonckheere_blocks
+
+MODES = ("full", "language", "lora")
+DOSES = (3, 10)  # at which the grid has every mode
+
+
+@dataclass(frozen=True)
+class Requirements:
+    """``practical``: usable with no clean model at hand. ``modes``: who fires, by fine-tuning mode."""
+
+    detector: str
+    reads: str
+    practical: bool
+    practical_why: str
+    way: str  # of the next one: with references where there are any
+    modes: dict[str, Share]
+    pretraining: Share
+    dose: Jonckheere | None
+    off: bool = False  # in that way it fires on clean models as well
+
+    @property
+    def reliable(self) -> bool:
+        """Most models of every mode are found, and clean ones are not."""
+        found = all(one.n > 0 and one.value > 0.5 for one in self.modes.values())
+        return found and not self.off
+
+    @property
+    def consistent(self) -> bool:
+        return self.dose is not None and self.dose.p <= 0.05 and self.dose.concordance > 0
+
+
+def requirements(rows: pl.DataFrame, board: list[Standing]) -> list[Requirements]:
+    known = detectors()
+    made = []
+    for name in dict.fromkeys(one.detector for one in board):
+        mine = rows.filter((pl.col("detector") == name) & pl.col("effect").is_not_null())
+        ways = set(mine["way"])
+        way = OTHER_SEEDS if OTHER_SEEDS in ways else RAW
+        raw = next((one for one in board if (one.detector, one.way) == (name, RAW)), None)
+        detector = known["order-joint" if name == EQUAL_COST else name]
+        practical, why = _practical(raw, _needs(detector))
+        used = mine.filter(pl.col("way") == way)
+        tuned = used.filter(
+            (pl.col("stage") == "finetune") & (pl.col("order") == "released")
+            & (pl.col("part") == "full") & ~pl.col("paraphrased") & (pl.col("dilution") == 0.5)
+            & (pl.col("share") == 1) & pl.col("dose").is_in(DOSES)
+            & (pl.col("role") == CONTAMINATED)
+            & pl.col("benchmark").is_in(_benchmarks_with_modes(used))
+        )  # fmt: skip
+        planted = used.filter((pl.col("stage") == "pretrain") & (pl.col("role") == CONTAMINATED))
+        made.append(
+            Requirements(
+                name,
+                detector.needs,
+                practical,
+                why,
+                way,
+                {mode: fired(tuned.filter(pl.col("mode") == mode)) for mode in MODES},
+                fired(planted),
+                dose_trend(mine.filter(pl.col("way") == min(ways, key=_plainest))),
+                any(
+                    one.false_positives.off
+                    for one in board
+                    if (one.detector, one.way) == (name, way)
+                ),
+            )
+        )
+    return made
+
+
+def dose_trend(frame: pl.DataFrame) -> Jonckheere | None:
+    """Do effects rise from the clean arms along the doses, base by base?"""
+    doses = sorted(dose_arms(frame)["dose"].unique().to_list())
+    blocks, names = [], []
+    for (benchmark, base), part in frame.group_by(["benchmark", "base"], maintain_order=True):
+        arms = dose_arms(part)
+        clean = part.filter((pl.col("role") == CLEAN) & pl.col("arm").is_in(["clean-a", "clean-b"]))
+        if arms["dose"].n_unique() < len(doses) or clean.is_empty() or not doses:
+            continue
+        values = [float(arms.filter(pl.col("dose") == one)["effect"].mean()) for one in doses]  # type: ignore[arg-type]
+        blocks.append([float(clean["effect"].mean()), *values])  # type: ignore[arg-type]
+        names.append(f"{benchmark} {base}")
+    if len(blocks) < 2:
+        return None
+    return jonckheere_blocks(
+        np.asarray(blocks), [0.0, *map(float, doses)], names, permutations=9999
+    )
+
+
+def _needs(detector: Detector) -> str:
+    """What somebody who can only ask the model questions does not have."""
+    if detector.family == "membership":
+        return "items that cannot have been seen, and log-probabilities"
+    if detector.name == multimodal_leakage.NAME:
+        return "the model it was made from"
+    return "log-probabilities" if detector.needs == "scores" else ""
+
+
+def _practical(raw: Standing | None, needs: str) -> tuple[bool, str]:
+    if needs:
+        return False, f"needs {needs}"
+    if raw is None:
+        return False, "not testable without a reference"
+    if raw.false_positives.n == 0:
+        return False, "no test without a reference"
+    if raw.false_positives.off:
+        return False, f"fires on {raw.false_positives.hits} of {raw.false_positives.n} clean models"
+    if raw.auc_interval is None or raw.auc_interval[0] <= 0.5:
+        return False, "does not tell contaminated from clean"
+    return True, "by itself"
+
+
+def _benchmarks_with_modes(frame: pl.DataFrame) -> list[str]:
+    return frame.filter(pl.col("mode") == "lora")["benchmark"].unique().to_list()
+
+
+def _plainest(way: str) -> tuple[bool, str]:
+    return way != RAW, way

@@ -1,0 +1,43 @@
+"""heldout lab power from the command line: a page with its numbers, figures and rows."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import polars as pl
+from command_line import run_inside
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "lab"))
+from small_grid import write_small_grid
+
+
+def test_the_page_stands_beside_its_figure_and_rows(tmp_path: Path) -> None:
+    lab = write_small_grid(tmp_path / "lab")
+    names = ("twin-drop", "order-joint", "order-neighbour", "order-joint at equal cost")
+    chosen = [word for name in names for word in ("--detector", name)]
+    done = run_inside(
+        "lab", "power", lab, "--out", tmp_path / "out", "--publish", tmp_path / "docs",
+        "--permutations", "99", *chosen,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    page = (tmp_path / "docs" / "detector-power.md").read_text()
+    assert "| twin-drop | " in page and "## Three requirements" in page
+    for question in (
+        "order was shuffled",
+        "first fire",
+        "equal token cost",
+        "paraphrased",
+    ):
+        assert question in page
+    assert (
+        (tmp_path / "docs" / "figures" / "detector-power-scenes.svg").read_text().startswith("<svg")
+    )
+    rows = pl.read_parquet(tmp_path / "docs" / "data" / "detector-power.parquet")
+    assert set(names) == set(rows["detector"])
+    assert {"stage", "paraphrased"} <= set(rows.columns)
+
+
+def test_a_folder_without_models_is_a_sentence(tmp_path: Path) -> None:
+    done = run_inside("lab", "power", tmp_path, "--out", tmp_path / "out")
+    assert done.returncode == 2 and "heldout lab train wrote" in done.stderr
