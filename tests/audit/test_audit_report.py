@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from heldout.audit.read_audit import read_audit
+from heldout.audit.run_audit import run_audit
 from heldout.errors import InputError
 from heldout.report import write_audit_report
 
@@ -56,3 +58,17 @@ def test_the_page_is_made_again_from_the_verdict_alone(finished_folder: Path) ->
     (output / "verdict.json").unlink()
     with pytest.raises(InputError, match="has this audit finished"):
         write_audit_report(output)
+
+
+def test_a_benchmark_that_is_no_longer_named_leaves_the_page(finished_folder: Path) -> None:
+    path = finished_folder / "audit.yaml"
+    path.write_text(
+        "benchmarks: [{name: leaky, source: leaky/test.jsonl}]\n"
+        "corpora: [{name: web, source: web}]\n"
+        "search: {exact: true, text: true, workers: 1}\noutput: out\n"
+    )
+    run_audit(read_audit(path), quiet=True)
+    html = (finished_folder / "out/report.html").read_text()
+    assert (finished_folder / "out/fresh").exists()
+    assert "leaky" in html
+    assert "fresh" not in html

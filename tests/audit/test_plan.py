@@ -17,6 +17,7 @@ from heldout.audit.read_audit import read_audit
 from heldout.audit.run_audit import run_audit
 from heldout.cli.app import app
 from heldout.errors import InputError
+from heldout.stats.multiplicity import benjamini_yekutieli
 from heldout.store import Run
 
 
@@ -48,6 +49,19 @@ def test_a_plan_runs_nothing_and_names_the_family(audit_folder: Path) -> None:
     assert "budget.order_tokens" in lacking["order-joint"]
     shown = CliRunner().invoke(app, ["audit", str(audit_folder / "audit.yaml"), "--plan"]).stdout
     assert "Benjamini–Yekutieli over all 10" in shown
+
+
+def test_too_few_permutations_for_the_family_are_told(audit_folder: Path) -> None:
+    plan = _plan(audit_folder / "audit.yaml")
+    others = [1.0] * (plan.family - 1)
+    needed = plan.permutations_needed
+    assert benjamini_yekutieli([1 / (needed + 1), *others])[0] <= 0.05
+    assert benjamini_yekutieli([1 / needed, *others])[0] > 0.05
+    path = _edit(audit_folder, permutations=needed - 1)
+    shown = CliRunner().invoke(app, ["audit", str(path), "--plan"]).stdout
+    assert f"give at least {needed:,}" in shown
+    path = _edit(audit_folder, permutations=needed)
+    assert "too few" not in CliRunner().invoke(app, ["audit", str(path), "--plan"]).stdout
 
 
 def test_what_is_planned_is_what_is_tested(finished: Path) -> None:

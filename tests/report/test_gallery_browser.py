@@ -133,3 +133,13 @@ def test_the_corpus_picture_is_laid_on_the_benchmark_picture(browser: Any, tmp_p
     mirrored = panels.nth(2).screenshot()
     assert mirrored != panels.nth(1).screenshot()
     page.close()
+
+
+def test_paper_gets_the_colours_of_paper_also_from_a_dark_screen(page: Any) -> None:
+    colour = "getComputedStyle(document.documentElement).getPropertyValue('--survives')"
+    page.emulate_media(color_scheme="light")
+    light = page.evaluate(colour)
+    page.emulate_media(color_scheme="dark")
+    assert page.evaluate(colour) != light
+    page.emulate_media(media="print", color_scheme="dark")
+    assert page.evaluate(colour) == light

@@ -192,3 +192,9 @@ def test_json_files_are_replaced_whole(tmp_path: Path) -> None:
     assert not list(run.path.glob(".*.tmp"))
     with pytest.raises(InputError, match="does not exist"):
         run.read_json("nothing.json")
+
+
+def test_a_folder_of_runs_is_told_from_a_run(tmp_path: Path) -> None:
+    Run.create(tmp_path / "audit" / "vqa", seed=0)
+    with pytest.raises(InputError, match=r"no manifest.json; there are .*audit.vqa$"):
+        Run.open(tmp_path / "audit").manifest()

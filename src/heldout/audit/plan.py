@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
@@ -11,6 +12,7 @@ from heldout.audit.cases import Case, Recording
 from heldout.audit.family import Test, family_of_tests, planned_claims
 from heldout.benchmark.example import Example
 from heldout.corpus import Corpus, CorpusItem
+from heldout.detect.settings import ALPHA
 from heldout.errors import InputError
 from heldout.model.self_check import SAMPLE
 
@@ -42,6 +44,13 @@ class Plan:
     claims: dict[str, list[str]] = field(default_factory=dict)  # by benchmark
     nearness: int = 0  # most tests of nearness, corrected together by Holm
     over: list[str] = field(default_factory=list)  # what the budget does not allow
+    permutations: int = 0
+
+    @property
+    def permutations_needed(self) -> int:
+        """So many that one claim alone can reach significance after correction over the family."""
+        harmonic = sum(1 / rank for rank in range(1, self.family + 1))
+        return max(0, math.ceil(self.family * harmonic / ALPHA) - 1)
 
     @property
     def family(self) -> int:
@@ -62,6 +71,8 @@ class Plan:
                 "claims": self.claims,
                 "size": self.family,
                 "correction": "Holm within a claim, Benjamini-Yekutieli over all claims",
+                "permutations": self.permutations,
+                "permutations_needed": self.permutations_needed,
                 "nearness_tests": self.nearness,
                 "tests": [asdict(test) for test in self.tests],
             },
@@ -76,7 +87,7 @@ def make_plan(cases: Sequence[Case], file: AuditFile) -> Plan:
     encoders = {file.search.encoder, *file.search.second_encoders} if file.search.encoder else set()
     # Each is tested twice: all pictures, and those without a proven copy.
     nearness = 2 * len(encoders) * sum(len(case.corpora) for case in cases)
-    plan = Plan(steps, tests, claims, nearness)
+    plan = Plan(steps, tests, claims, nearness, permutations=file.permutations)
     return replace(plan, over=_over(plan, file.budget))
 
 

@@ -47,6 +47,7 @@ def _show_family(plan: Plan) -> None:
         f"{counted(plan.family, 'claim', 'claims')}, fixed now; Holm within a claim, "
         f"Benjamini–Yekutieli over all {plan.family:,}"
     )
+    _show_resolution(plan)
     table = _table("benchmark", "claim", "tests")
     for benchmark, claims in plan.claims.items():
         for claim in claims:
@@ -62,9 +63,20 @@ def _show_family(plan: Plan) -> None:
         out.print(Text(told, "dim"), soft_wrap=True)
 
 
+def _show_resolution(plan: Plan) -> None:
+    if plan.permutations < plan.permutations_needed:
+        told = (
+            f"permutations: {plan.permutations:,} are too few: after correction over "
+            f"{counted(plan.family, 'claim', 'claims')} no permutation test can fire by itself, however "
+            f"strong the effect; give at least {plan.permutations_needed:,}"
+        )
+        console().print(Text(told, "bold red"), soft_wrap=True)
+
+
 def show_verdict(done: Audited) -> None:
     out = console()
     _show_grid(done)
+    _show_resolution(done.plan)
     for cell in done.overall.cells:
         tested = [claim for claim in cell.claims if claim.status != "not testable"]
         if not tested and cell.pair:

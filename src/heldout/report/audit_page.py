@@ -27,9 +27,9 @@ def write_audit_report(output: Path) -> Path:
     if not source.exists():
         raise InputError(f"{source} does not exist: has this audit finished?")
     verdict = json.loads(source.read_text())
-    folders = _folders(output)
-    names = list(dict.fromkeys(cell["benchmark"] for cell in verdict["cells"]))
-    names += [name for name in folders if name not in names]
+    # The folder of a benchmark that the audit file no longer names may still lie there.
+    names = list(verdict["corrected"])
+    folders = {name: folder for name, folder in _folders(output).items() if name in names}
     screen = first_screen(verdict["cells"], verdict["recommendations"], verdict["corrected"])
     page = (
         templates()

@@ -86,7 +86,9 @@ class Run:
 
     def manifest(self) -> dict[str, Any]:
         if not self.manifest_path.exists():
-            raise InputError(f"{self.path} is not a run folder: it has no manifest.json")
+            inside = sorted(str(one.parent) for one in self.path.glob("*/manifest.json"))
+            hint = f"; there are {', '.join(inside[:5])}" if inside else ""
+            raise InputError(f"{self.path} is not a run folder: it has no manifest.json{hint}")
         try:
             manifest: dict[str, Any] = json.loads(self.manifest_path.read_text())
         except json.JSONDecodeError as error:
