@@ -256,3 +256,14 @@ def test_a_rebuilt_report_renews_the_corrected_scores(done: Audited, finished_fo
     }
     assert counts == {18}
     assert len((run / "actions.jsonl").read_text().splitlines()) == 18
+
+
+def test_a_perfect_effect_that_permutations_cannot_tell_is_not_called_clean(
+    audit_folder: Path,
+) -> None:
+    _change(audit_folder, "baselines: [clean]\n", "")
+    few = _run(audit_folder)
+    cell = next(c for c in few.overall.cells if (c.cell.benchmark, c.on) == ("fresh", "target"))
+    claim = next(claim for claim in cell.claims if claim.id.startswith("order/"))
+    assert claim.rule == "order/floor" and claim.status == "qualified"
+    assert "is about the smallest that" in claim.why

@@ -23,6 +23,7 @@ from heldout.stats.contrast import Contrast
 from heldout.store import Run
 from heldout.verdict.challenge import challenge
 from heldout.verdict.claim import Claim
+from heldout.verdict.controls.floor import permutation_floor
 from heldout.verdict.controls.inflation import Inflation, run_inflation
 from heldout.verdict.controls.orders import OrderResult, ablate_orders
 from heldout.verdict.controls.strata import Stratum, run_strata
@@ -128,6 +129,7 @@ def judge(looked: Looked, others: Sequence[float] = ()) -> Examination:
         family = key.split("/", 1)[0]
         q = q_values.get(key, 1.0)
         controls = challenge(sound, family, found, findings, q, chosen) if found else []
+        controls += permutation_floor(found, q)
         claims.append(model_claim(family, found, looked.reasons.get(key, []), q, controls))
     trends = [f.cell.model for f in findings if f.detector == order_trend.NAME and f.cell.model]
     orders = {model: ablate_orders(sound, model, chosen) for model in trends}

@@ -14,6 +14,7 @@ from heldout.verdict.claim import Claim, Control, Status
 from heldout.verdict.rules import ANSWERS, COHORT, MEMBERSHIP, ORDER, Rule, decide, rule_id
 
 BASELINE = "external baseline"
+PERMUTATIONS = "permutations"
 FIRES_TOO = "fires too"  # how the reason of a failed baseline says that it shows the effect, too
 
 
@@ -115,6 +116,9 @@ def facts_of(controls: Sequence[Control]) -> dict[str, bool]:
         "structure explains it": any(control.name == "structure" for control in failed),
         "covariates explain it": any(control.name == "covariates" for control in failed),
         "a control failed": bool(failed),
+        "at the floor of its permutations": any(
+            control.name == PERMUTATIONS for control in controls
+        ),
         "a control is missing": any(control.outcome == "missing" for control in controls),
     }
 

@@ -36,6 +36,8 @@ REQUIRED: tuple[Required, ...] = (
     Required("external baseline", (ORDER, MEMBERSHIP, COHORT, ANSWERS),
              "is it more than in a model that cannot have seen the benchmark?",
              "record a model that cannot have seen the benchmark, and name it under baselines"),
+    Required("permutations", (ORDER, MEMBERSHIP, COHORT, ANSWERS), "could a perfect effect have fired?",
+             "give more permutations: heldout audit --plan says how many the family needs"),
     Required("covariates", (ORDER,), "does it stay with answer and question length taken out?",
              "score more clusters: too few are left to take lengths out"),
     Required("structure", (ORDER,), "does it stay within what the release is grouped by?",

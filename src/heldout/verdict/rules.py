@@ -90,6 +90,8 @@ RULES: tuple[Rule, ...] = (
          "a rate without a test settles nothing"),
     Rule("both-drop", (ANSWERS,), {"fires": False, "a baseline fires too": True}, "collapses",
          "it drops by itself, and so do clean models, as much"),
+    Rule("floor", OF_MODELS, {"fires": False, "at the floor of its permutations": True}, "qualified",
+         "as far from chance as its permutations can tell, and too few of them for the family"),
     Rule("no-reference", OF_MODELS, {"fires": False, "a control is missing": True}, "qualified",
          "nothing fires, but without a clean reference no difference is no proof"),
     Rule("doubt", (ANSWERS,), {"fires": False, "a control failed": True}, "qualified",
