@@ -16,6 +16,7 @@ from heldout.errors import InputError
 from heldout.image import Digests, ImageError, ImageRef, byte_digest
 from heldout.model.asking import Asker, Variant, expand, parse_variants
 from heldout.model.asking.journal import Journal
+from heldout.model.asking.paraphrase import write_paraphrases
 from heldout.model.asking.recorded import read_answers
 from heldout.model.asking.rows import answer_row, replace_left_out, replace_variants
 from heldout.model.asking.stage import ask_questions
@@ -60,6 +61,10 @@ def default_variants(benchmark: Benchmark) -> list[Variant]:
     return parse_variants("rotation-all" if some else "original")
 
 
+def needs_paraphraser(variants: Sequence[Variant]) -> bool:
+    return any(one.name == "slot-paraphrase" and not one.source for one in variants)
+
+
 def read_twins(variants: Sequence[Variant], benchmark: Benchmark) -> dict[str, Benchmark]:
     found = {}
     for variant in variants:
@@ -83,16 +88,29 @@ def ask_benchmark(
     plan: AskingPlan,
     twins: Mapping[str, Benchmark],
     *,
+    paraphraser: Asker | None = None,
     quiet: bool = False,
 ) -> Asking:
-    """Call inside run.writing()."""
+    """Call inside run.writing(). ``paraphraser`` writes what slot-paraphrase shows without a column."""
     prepare_run(benchmark, run)
     claim_model(run, model, asker.identity)
     if twins:
         run.update("twins", {name: twin_origin(one) for name, one in twins.items()})
     chosen = benchmark.examples[: plan.limit]
     examples = [one for group in by_picture(benchmark, chosen) for one in group]
-    made = expand(benchmark, examples, plan.variants, twins=twins, seed=plan.seed)
+    rewordings = None
+    if needs_paraphraser(plan.variants):
+        if paraphraser is None:
+            raise InputError(
+                "slot-paraphrase needs a column (slot-paraphrase=COLUMN) or --paraphraser URL"
+            )
+        rewordings = write_paraphrases(examples, paraphraser, run, quiet=quiet)
+    made = expand(
+        benchmark, examples, plan.variants, twins=twins, seed=plan.seed,
+        paraphrases=rewordings.texts if rewordings else None,
+    )  # fmt: skip
+    if rewordings:
+        made.dropped = [rewordings.explain(one) for one in made.dropped]
     if not made.questions:
         why = made.dropped[0]
         raise InputError(f"nothing can be asked: item {why.id}: {why.reason} ({why.detail})")

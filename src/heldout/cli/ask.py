@@ -15,6 +15,7 @@ from heldout.audit.asking import (
     ask_benchmark,
     default_variants,
     import_answers,
+    needs_paraphraser,
     read_twins,
 )
 from heldout.benchmark import read_benchmark
@@ -43,14 +44,17 @@ from heldout.cli.options import (
     TrustRemoteCode,
     check_out,
     connect,
+    key_from,
     local_settings,
     parse_map,
+    per_second,
     short_name,
 )
 from heldout.cli.show import console, identify, plain, print_json
 from heldout.errors import InputError, require
 from heldout.model.asking import Asker, parse_variants
 from heldout.model.asking.summary import Accuracy
+from heldout.model.endpoint import Connection, Pace
 from heldout.model.endpoint.chat import ChatEndpoint
 from heldout.store import Run
 
@@ -59,6 +63,7 @@ EXAMPLE = (
     "--variants original,rotation-all,no-image"
 )
 _TOKENS, _TOKENS_OF_THOUGHT = 64, 1024
+_TOKENS_OF_A_SENTENCE = 256
 
 
 def ask_command(
@@ -81,7 +86,7 @@ def ask_command(
             "--variants",
             metavar="V,V,…",
             help="original, rotation-K, rotation-all, shuffle-K, no-image, no-question, "
-            "confused-choices, twin=BENCH, slot, slot-paraphrase=COLUMN. Of a --recorded file of "
+            "confused-choices, twin=BENCH, slot, slot-paraphrase[=COLUMN]. Of a --recorded file of "
             "answers to twins: twin. "
             "Default: original and all rotations.",
         ),
@@ -101,6 +106,22 @@ def ask_command(
         bool,
         typer.Option("--choice-logprobs", help="Keep the letters' log-probabilities, if told."),
     ] = False,
+    paraphraser: Annotated[
+        str | None,
+        typer.Option(
+            "--paraphraser",
+            metavar="URL",
+            help="Server that rewords questions, of slot-paraphrase.",
+        ),
+    ] = None,
+    paraphraser_model: Annotated[
+        str | None,
+        typer.Option("--paraphraser-model", metavar="NAME", help="If it serves several."),
+    ] = None,
+    paraphraser_key: Annotated[
+        str | None,
+        typer.Option("--paraphraser-key-env", metavar="VAR", help="Variable that holds its key."),
+    ] = None,
     dtype: Dtype = "auto",
     device: Device = "auto",
     batch_tokens: BatchTokens = None,
@@ -171,6 +192,21 @@ def ask_command(
     twins = read_twins(plan.variants, benchmark)
     most = max_new_tokens or (_TOKENS_OF_THOUGHT if thought else _TOKENS)
     check_out(out, seed)
+    rewords: Asker | None = None
+    if needs_paraphraser(plan.variants):
+        if paraphraser is None:
+            raise InputError(
+                "--variants slot-paraphrase: who rewords the questions? Give --paraphraser URL, or "
+                "slot-paraphrase=COLUMN where the benchmark has rewordings"
+            )
+        server_of_words = Connection(
+            paraphraser, api_key=key_from(paraphraser_key, "--paraphraser-key-env"),
+            timeout=timeout, pace=Pace(per_second(rate)), role="paraphraser-",
+        )  # fmt: skip
+        rewords = ChatEndpoint.open(
+            server_of_words, paraphraser_model, max_tokens=_TOKENS_OF_A_SENTENCE,
+            concurrency=concurrency, token_field=token_field,
+        )  # fmt: skip
     asker: Asker
     if connection is not None:
         server = ChatEndpoint.open(
@@ -185,7 +221,9 @@ def ask_command(
         asker, called = _local(model, local, most, choice_logprobs), name or short_name(model)
     run = Run.create(out, seed=seed)
     with run.writing():
-        asked = ask_benchmark(benchmark, asker, run, called, plan, twins, quiet=quiet)
+        asked = ask_benchmark(
+            benchmark, asker, run, called, plan, twins, paraphraser=rewords, quiet=quiet
+        )
     return _tell([asked], out, prices, as_json)
 
 

@@ -11,7 +11,7 @@ from heldout.errors import InputError
 PLAIN = ("original", "no-image", "no-question", "confused-choices", "slot")
 KNOWN = (
     *PLAIN, "rotation-K", "rotation-all", "shuffle-K", "twin=BENCH", "twin-NAME=BENCH",
-    "slot-paraphrase=COLUMN",
+    "slot-paraphrase", "slot-paraphrase=COLUMN",
 )  # fmt: skip
 _NUMBERED = re.compile(r"(rotation|shuffle)-(\d{1,3})(?:\.\.(\d{1,3}))?")
 _TWIN = re.compile(r"(twin(?:-[\w.-]+)?)=(.+)")
@@ -20,7 +20,7 @@ _TWIN = re.compile(r"(twin(?:-[\w.-]+)?)=(.+)")
 @dataclass(frozen=True)
 class Variant:
     """``name`` as it stands in the table, but for ``rotation-all``; ``source``: a twin's benchmark, or the
-    column of a paraphrase."""
+    column of a paraphrase, empty where a provider writes it."""
 
     name: str
     number: int | None = None
@@ -62,7 +62,7 @@ def _one(part: str) -> Sequence[Variant]:
         return [Variant(part)]
     elif twin is not None:
         return [Variant(twin[1], source=twin[2])]
-    elif part.startswith("slot-paraphrase="):
+    elif part == "slot-paraphrase" or part.startswith("slot-paraphrase="):
         return [Variant("slot"), Variant("slot-paraphrase", source=part.partition("=")[2])]
     raise InputError(
         f"--variants: there is no variant '{part:.60}'; there are {', '.join(KNOWN)} (K counts from 1; "

@@ -16,6 +16,8 @@ from heldout.model.asking.question import STAGE, Question, dropped, original
 from heldout.model.asking.slot import Rarity, masked
 from heldout.store import Dropped
 
+NO_PARAPHRASE = "no paraphrase"
+
 
 @dataclass
 class Asked:
@@ -31,11 +33,13 @@ def expand(
     variants: Sequence[Variant],
     *,
     twins: Mapping[str, Benchmark] | None = None,
+    paraphrases: Mapping[str, str] | None = None,
     seed: int = 0,
 ) -> Asked:
-    """``twins`` by the name of their variant. The same seed shows the same questions, item by item."""
+    """``twins`` by the name of their variant, ``paraphrases`` by item, where no column has them. The same
+    seed shows the same questions, item by item."""
     made = Asked()
-    show = _Showing(benchmark, variants, twins or {}, seed)
+    show = _Showing(benchmark, variants, twins or {}, paraphrases or {}, seed)
     for example in examples:
         for shown in show.item(example):
             (made.questions if isinstance(shown, Question) else made.dropped).append(shown)  # type: ignore[arg-type]
@@ -55,9 +59,10 @@ class _Showing:
         benchmark: Benchmark,
         variants: Sequence[Variant],
         twins: Mapping[str, Benchmark],
+        paraphrases: Mapping[str, str],
         seed: int,
     ) -> None:
-        self._variants, self._seed = variants, seed
+        self._variants, self._seed, self._paraphrases = variants, seed, paraphrases
         self._twins = {name: {one.id: one for one in twin} for name, twin in twins.items()}
         names = {variant.name for variant in variants}
         self._column = next((v.source for v in variants if v.name == "slot-paraphrase"), None)
@@ -69,7 +74,7 @@ class _Showing:
             ]
             self._right = RightAnswers([q for q, _ in pairs], [cluster for _, cluster in pairs])
         if "slot" in names:
-            self._rarity = Rarity(_caption(example) for example in benchmark)
+            self._rarity = Rarity(caption_of(example) for example in benchmark)
 
     def item(self, example: Example) -> Iterator[Question | Dropped]:
         shown = original(example)
@@ -128,12 +133,14 @@ class _Showing:
         return dataclasses.replace(twin, variant=name, order=tuple(order))
 
     def _slot(self, example: Example, name: str) -> Question | Dropped:
-        text = _caption(example)
+        text = caption_of(example)
         other = None
         if self._column is not None:
-            other = canonical_text(example.metadata.get(self._column))
+            written = example.metadata.get(self._column) if self._column else None
+            other = canonical_text(written or self._paraphrases.get(example.id))
             if not other or other.strip().lower() == text.lower():
-                return dropped(example, name, "no paraphrase", f"column '{self._column}'")
+                where = f"column '{self._column}'" if self._column else "the provider wrote none"
+                return dropped(example, name, NO_PARAPHRASE, where)
         word = self._rarity.rarest(text, other)
         if word is None:
             where = "both wordings" if other else "the text"
@@ -142,7 +149,7 @@ class _Showing:
         return masked(base, name, other or text if name == "slot-paraphrase" else text, word)
 
 
-def _caption(example: Example) -> str:
+def caption_of(example: Example) -> str:
     return (example.question or example.answer or "").strip()
 
 
