@@ -127,6 +127,8 @@ class Handler(BaseHTTPRequestHandler):
                 type(self).lives = self.lives - 1
         if self.lives is not None and self.lives < 0:
             self.server.socket.close()  # from now on nobody is there
+            # Without this its loop would spin on the closed socket for the rest of the suite.
+            threading.Thread(target=self.server.shutdown, daemon=True).start()
             self.connection.close()
             return None
         if how == "key" and self.headers.get("Authorization") != f"Bearer {KEY}":
