@@ -242,7 +242,7 @@ def test_json_shows_progress_on_standard_error_unless_it_is_to_be_quiet(
     [
         ([], "who is to be asked?"),
         (["--recorded", "f", "--endpoint", "u"], "leave out one"),
-        (["--recorded", "f", "--variants", "no-image"], "it has no variants"),
+        (["--recorded", "f", "--variants", "no-image"], "takes what the file holds"),
         (["--model", "m", "--variants", "circular"], "there is no variant 'circular'"),
         (["--model", "m", "--price", "cheap"], "expected two numbers"),
         (["--recorded", "nowhere.csv"], "does not exist"),
