@@ -1,7 +1,7 @@
 """The lab's grid of small models with known contamination: prepare, train and read, tables.
 
     python bench/lab_grid.py prepare --folder bench/out/lab/prep --slake ../shared/data/slake
-    python bench/lab_grid.py train --folder bench/out/lab/prep --state /tmp/lab --out out --minutes 9
+    python bench/lab_grid.py train --folder bench/out/lab/prep --state lab-state --out out --minutes 9
     python bench/lab_grid.py tables --folder bench/out/lab/prep --readings out --out bench/out/lab/runs
 
 ``prepare`` and ``tables`` need the product; ``train`` needs torch, transformers and NumPy, and goes on
