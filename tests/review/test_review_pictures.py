@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import shutil
+import tarfile
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -15,8 +16,12 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
-from heldout.image import byte_digest
-from heldout.review import open_desk
+from heldout.audit import audit_overlap
+from heldout.benchmark import read_benchmark
+from heldout.corpus import open_corpus
+from heldout.engine import LocalEngine
+from heldout.image import ImageError, byte_digest
+from heldout.review import locate, open_desk
 from heldout.review.locate import locations
 from heldout.review.matches import laid_on_query
 from heldout.review.pictures import FULL, MISSING, THUMBNAIL
@@ -71,6 +76,66 @@ def test_archives_and_cells_are_found_again(tmp_path: Path, picture: Callable[..
     ):
         read = [place for place in locations(described) if _reads(place, data)]
         assert len(read) >= 1, described
+
+
+@pytest.mark.parametrize("mode", ["gz", "bz2", "xz"])
+def test_members_of_compressed_tars_are_found_again(
+    tmp_path: Path, picture: Callable[..., bytes], mode: str
+) -> None:
+    path = tmp_path / f"web.tar.{mode}"
+    with tarfile.open(path, f"w:{mode}") as tar:  # type: ignore[call-overload]
+        for number in range(3):
+            info = tarfile.TarInfo(f"{number}.png")
+            info.size = len(picture(number))
+            tar.addfile(info, io.BytesIO(picture(number)))
+    (place,) = locations(f"{path}!2.png")
+    assert place.read() == picture(2)
+    (gone,) = locations(f"{path}!7.png")
+    with pytest.raises(ImageError, match="no such member"):
+        gone.read()
+    path.write_bytes(path.read_bytes()[:-40])
+    (cut,) = locations(f"{path}!7.png")
+    with pytest.raises(ImageError):
+        cut.read()
+
+
+def test_a_compressed_tar_is_not_unpacked_without_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with tarfile.open(tmp_path / "big.tar.gz", "w:gz") as tar:
+        for name in ("zeros", "p.png"):
+            info = tarfile.TarInfo(name)
+            info.size = 100_000
+            tar.addfile(info, io.BytesIO(bytes(info.size)))
+    monkeypatch.setattr(locate, "UNPACKED", 50_000)
+    (place,) = locations(f"{tmp_path}/big.tar.gz!p.png")
+    with pytest.raises(ImageError, match="too far inside"):
+        place.read()
+
+
+def test_originals_are_found_however_the_benchmark_was_read(
+    tmp_path: Path, picture: Callable[..., bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Columns named by hand, pictures in a folder of their own, and the command typed elsewhere."""
+    (tmp_path / "pictures").mkdir()
+    (tmp_path / "pictures/a.png").write_bytes(picture(1, size=(64, 48)))
+    row = {"nr": "1", "shot": "a.png", "asked": "What is it, and where?", "gold": "noise"}
+    (tmp_path / "bench.jsonl").write_text(json.dumps(row) + "\n")
+    with tarfile.open(tmp_path / "web.tar.gz", "w:gz") as tar:
+        tar.add(tmp_path / "pictures/a.png", "a.png")
+    monkeypatch.chdir(tmp_path)
+    mapping = {"id": "nr", "image": "shot", "question": "asked", "answer": "gold"}
+    with LocalEngine(1) as engine:
+        benchmark = read_benchmark("bench.jsonl", mapping=mapping, images="pictures")
+        audit_overlap(benchmark, [open_corpus("web.tar.gz")], Run.create("run"), engine, quiet=True)
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    monkeypatch.chdir(elsewhere)
+    (card,) = open_desk(str(tmp_path / "run"), rater="ada").cards
+    shown = {side: one.show() for side, one in card.pictures.items()}
+    assert {side: (one.origin, one.why) for side, one in shown.items()} == {
+        "query": (FULL, ""), "neighbour": (FULL, ""),
+    }  # fmt: skip
 
 
 def _reads(place: object, data: bytes) -> bool:

@@ -9,7 +9,8 @@ import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 from heldout.benchmark.example import Example, canonical_metadata, canonical_text
 from heldout.image import Digests, ImageError, ImageRef, byte_digest, digest_image
@@ -25,6 +26,9 @@ class Benchmark:
     reader: str = ""
     dropped: tuple[Dropped, ...] = ()
     repeated_ids: tuple[str, ...] = ()  # items whose id occurred before, as they are called now
+    settings: Mapping[str, Any] = field(
+        default_factory=dict
+    )  # what read_benchmark was told besides
 
     def __len__(self) -> int:
         return len(self.examples)

@@ -58,7 +58,24 @@ def read_benchmark(
         source=str(chosen),
         reader=", ".join(sorted(readers)),
         dropped=tuple(dropped),
+        settings=_settings(preset, mapping, images, reader),
     )
+
+
+def _settings(
+    preset: str | None,
+    mapping: Mapping[str, str] | None,
+    images: str | Path | None,
+    reader: str | None,
+) -> dict[str, Any]:
+    """What it takes to read the same again, as ``read_benchmark`` takes it."""
+    told = {
+        "preset": preset,
+        "mapping": dict(mapping or {}),
+        "images": str(images) if images is not None else None,
+        "reader": reader,
+    }
+    return {name: value for name, value in told.items() if value}
 
 
 def read_examples(

@@ -297,6 +297,7 @@ def benchmark_identity(benchmark: Benchmark) -> dict[str, Any]:
         "reader": benchmark.reader,
         "split": benchmark.split,
         "items": len(benchmark),
+        "settings": dict(benchmark.settings),
     }
 
 

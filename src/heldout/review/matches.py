@@ -71,7 +71,7 @@ def _card(
         hint=_hint(rows),
         pictures={
             "query": _query(album, first, name),
-            "neighbour": _neighbour(album, evidence, first["corpus_id"]),
+            "neighbour": neighbour_picture(album, evidence, first["corpus_id"]),
         },
         decides=tuple(sorted({(row["corpus"], evidence["benchmark_pixels"]) for row in rows})),
     )
@@ -124,11 +124,11 @@ def _query(album: Album, row: Mapping[str, Any], name: str) -> Picture:
     )
 
 
-def _neighbour(album: Album, evidence: Mapping[str, Any], corpus_id: str) -> Picture:
+def neighbour_picture(album: Album, evidence: Mapping[str, Any], corpus_id: str) -> Picture:
     digest = evidence.get("corpus_image", "")
     return Picture(
         corpus_id,
-        lambda: locations(evidence.get("corpus_source", "")),
+        lambda: locations(evidence.get("corpus_source", ""), album.directories),
         same_bytes(digest),
         lambda: album.thumbnail(digest),
     )

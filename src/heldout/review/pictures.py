@@ -95,6 +95,11 @@ class Album:
         self.run = run
         self._lock = threading.Lock()  # requests come in threads, and a benchmark is read once
 
+    @functools.cached_property
+    def directories(self) -> list[str]:
+        """From where the run was made: relative names in its tables start there."""
+        return [str(one) for one in self.run.manifest().get("directories", [])]
+
     def of_benchmark(self, identifier: str, index: int) -> list[ImageRef]:
         with self._lock:
             images, why = self._benchmark
@@ -123,14 +128,24 @@ class Album:
     def _benchmark(self) -> tuple[dict[str, tuple[ImageRef, ...]], str]:
         """The benchmark's references by item, or why there are none."""
         known = self.run.manifest()["inputs"].get("benchmark", {})
-        source = str(known.get("source", ""))
-        # Only what lies on this disk: a name of the hub would be downloaded.
-        if not source or not Path(source.partition("#")[0]).exists():
-            return {}, f"the benchmark is not at {source or 'a known place'}"
-        try:
-            return images_of(read_benchmark(source)), ""
-        except HeldoutError as error:
-            return {}, str(error)
+        source, settings = str(known.get("source", "")), dict(known.get("settings", {}))
+        if not source:
+            return {}, "the run does not say where its benchmark lies"
+        why = f"the benchmark is not at {source}"
+        # As the command was typed, from here or from where it was typed.
+        for directory in ("", *self.directories):
+            place = str(Path(directory) / source)
+            # Only what lies on this disk: a name of the hub would be downloaded.
+            if not Path(place.partition("#")[0]).exists():
+                continue
+            told = dict(settings)
+            try:
+                if "images" in told:
+                    told["images"] = str(Path(directory) / told["images"])
+                return images_of(read_benchmark(place, **told)), ""
+            except (HeldoutError, TypeError) as error:  # a stranger's manifest may say anything
+                why = str(error)
+        return {}, why
 
 
 def images_of(benchmark: Benchmark) -> dict[str, tuple[ImageRef, ...]]:

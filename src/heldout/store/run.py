@@ -52,8 +52,11 @@ class Run:
                     f"{self.path} was made with seed {manifest['seed']}, not {seed}: "
                     f"use another --out or the same --seed"
                 )
-            if manifest["commands"][-1] != command:
-                manifest["commands"].append(command)
+            here, known = str(Path.cwd()), manifest.setdefault("directories", [])
+            if manifest["commands"][-1] != command or here not in known:
+                if manifest["commands"][-1] != command:
+                    manifest["commands"].append(command)
+                known += [here] if here not in known else []
                 write_json(self.manifest_path, manifest)
             return
         # Files with a leading dot are ours (a lock) or were ours (a first write that was killed).
@@ -65,6 +68,7 @@ class Run:
             "manifest_version": MANIFEST_VERSION,
             "created": _now(),
             "commands": [command],
+            "directories": [str(Path.cwd())],  # relative names in tables are of these
             "seed": seed,
             "python": platform.python_version(),
             "platform": platform.platform(),
