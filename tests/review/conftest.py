@@ -16,12 +16,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from texts_run import write_texts_run
 
 from heldout.audit import audit_overlap
 from heldout.benchmark import read_benchmark
 from heldout.corpus import open_corpus
 from heldout.engine import LocalEngine
-from heldout.review import Desk, make_app, open_desk
+from heldout.review import Desk, make_app, open_desks
 from heldout.review.server import LOOPBACK, _listening
 from heldout.scenes import write_benchmark, write_corpus
 from heldout.store import Run
@@ -44,6 +45,16 @@ def scanned(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def run(scanned: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(scanned / "run", tmp_path / "run"))
+
+
+@pytest.fixture(scope="session")
+def texts_scanned(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_texts_run(tmp_path_factory.mktemp("texts"))
+
+
+@pytest.fixture
+def texts_run(texts_scanned: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(texts_scanned, tmp_path / "texts"))
 
 
 @pytest.fixture
@@ -93,14 +104,14 @@ def serving() -> Iterator[Serving]:
     with ExitStack() as stack:
 
         def start(source: Path | Desk, rater: str = "ada", **options: Any) -> str:
-            desk = (
-                source
+            desks = (
+                [source]
                 if isinstance(source, Desk)
-                else open_desk(str(source), rater=rater, **options)
+                else open_desks(str(source), rater=rater, **options)
             )
             listening = _listening(0)
             port = listening.getsockname()[1]
-            app = make_app(desk, token=TOKEN, port=port)
+            app = make_app(*desks, token=TOKEN, port=port)
             config = uvicorn.Config(app, log_level="error", lifespan="off")
             server = uvicorn.Server(config)
             thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})

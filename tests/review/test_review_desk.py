@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -157,10 +158,25 @@ def test_a_rubric_is_read_from_columns_or_from_the_verifiers_reply() -> None:
 def test_what_cannot_be_opened_is_said_in_a_sentence(run: Path, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"no twins to judge: it has no tables/twins\.parquet"):
         open_desk(str(run), kind="twins", rater="ada")
+    (tmp_path / "empty").mkdir()
     with pytest.raises(InputError, match="no run folder"):
-        open_desk(str(tmp_path), kind="matches", rater="ada")
+        open_desk(str(tmp_path / "empty"), kind="matches", rater="ada")
     with pytest.raises(InputError, match="--rater"):
         open_desk(str(run), rater="  ")
+
+
+def test_the_output_of_an_audit_names_its_runs(run: Path) -> None:
+    """One run inside is opened; of several, the message says which command opens which."""
+    output = run.parent
+    (output / "plan.json").write_text("{}")
+    assert open_desk(str(output), rater="ada").folder == run
+    shutil.copytree(run, output / "second")
+    (output / "other").mkdir()
+    (output / "other/manifest.json").write_text("[]")  # of something else
+    with pytest.raises(InputError) as told:
+        open_desk(str(output), rater="ada")
+    assert f"heldout review {run}; heldout review {output / 'second'}" in str(told.value)
+    assert "other" not in str(told.value)
 
 
 def test_without_its_extra_the_page_says_what_to_install(

@@ -33,6 +33,7 @@ from heldout.overlap.calibration.calibration import Calibration, calibrations
 from heldout.overlap.calibration.measure import CalibrationPlan
 from heldout.overlap.calibration.record import calibration_record
 from heldout.overlap.judged import read_matches
+from heldout.overlap.judged_texts import read_text_matches
 from heldout.overlap.judging import judge_texts
 from heldout.overlap.text import Judge, TextSearch
 from heldout.overlap.texts import forget_texts, scan_texts
@@ -40,6 +41,7 @@ from heldout.report import write_report
 from heldout.store import SCHEMAS, Run
 from heldout.verdict import Claim, nearness_claims, overlap_claims, text_claim
 from heldout.verdict.people import with_people
+from heldout.verdict.people_words import with_people_on_words
 
 
 @dataclass
@@ -168,7 +170,7 @@ def _words(
 ) -> tuple[list[Finding], list[Claim]]:
     """What leaked of each item (the table leaks), and what a text search says, if there was one."""
     texts = run.manifest().get("text", {})
-    found = _frame(run, "text_matches") if texts else _empty("text_matches")
+    found = read_text_matches(run) if texts else _empty("text_matches")
     leaked = leaks(matches, found)
     run.write_table("leaks", leaked.to_arrow().cast(SCHEMAS["leaks"]))
     queries = _frame(run, "text_queries") if texts else _empty("text_queries")
@@ -189,7 +191,7 @@ def _words(
         joined = joined_leakage(items, leaked, benchmark=benchmark, corpus=corpus)
         findings += [*per_method, joined]
         claim = text_claim(per_method, joined, count_kinds(kinds, corpus), scanned)
-        claims.append(with_judge(claim, scanned))
+        claims.append(with_people_on_words(with_judge(claim, scanned), found, items))
     return findings, claims
 
 

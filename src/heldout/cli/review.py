@@ -1,9 +1,10 @@
-"""heldout review: a local page where people adjudicate matches and rate items and twins."""
+"""heldout review: a local page where people adjudicate matches and texts, rate items and twins."""
 
 from __future__ import annotations
 
 import getpass
 import webbrowser
+from collections.abc import Sequence
 from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
@@ -14,7 +15,7 @@ from rich.table import Table as Grid
 
 from heldout.cli.options import Json
 from heldout.cli.show import console, plain, print_json
-from heldout.review import Desk, open_desk, serve
+from heldout.review import Desk, open_desks, serve
 from heldout.review.card import Kind
 
 EXAMPLE = "Example: heldout review runs/slake --rater ada --blind"
@@ -22,6 +23,7 @@ EXAMPLE = "Example: heldout review runs/slake --rater ada --blind"
 
 class Kinds(StrEnum):
     matches = "matches"
+    texts = "texts"
     twins = "twins"
     items = "items"
 
@@ -43,7 +45,10 @@ def review_command(
     ] = False,
     kind: Annotated[
         Kinds | None,
-        typer.Option("--kind", help="What to judge (default: matches, else twins, else items)."),
+        typer.Option(
+            "--kind",
+            help="What to judge (default: matches, texts and twins, as the run has them, else items).",
+        ),
     ] = None,
     blind: Annotated[
         bool,
@@ -55,7 +60,8 @@ def review_command(
     unrelated: Annotated[
         bool,
         typer.Option(
-            "--all", help="Matches: also the pairs of which the tool says nothing aligns."
+            "--all",
+            help="Also pairs that count for nothing: nothing aligns, or the words are common.",
         ),
     ] = False,
     out: Annotated[
@@ -69,39 +75,53 @@ def review_command(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Judge matches, twins or items on a page that only this machine can open. Nothing leaves it."""
+    """Judge matches, texts, twins or items on a page that only this machine can open. Nothing leaves it."""
     chosen: Kind | None = kind.value if kind else None
     name = rater if rater is not None else _user()
-    desk = open_desk(
+    desks = open_desks(
         run, kind=chosen, rater=name, blind=blind, rubric=rubric, unrelated=unrelated, out=out
     )
     if agreement:
-        _show_agreement(desk, as_json)
+        _show_agreement(desks, as_json)
         return
 
     def ready(url: str) -> None:
         told = console()
-        told.print(f"{len(desk.cards):,} {desk.kind} of {plain(desk.title)}, as {desk.rater}")
+        what = " and ".join(f"{len(one.cards):,} {one.kind}" for one in desks)
+        told.print(f"{what} of {plain(desks[0].title)}, as {plain(desks[0].rater)}", markup=False)
         typer.echo(f"review: {url}")  # typer flushes, and nothing breaks the address
-        told.print(f"Every verdict is on disk at once. Ctrl-C ends; then: {_next(desk)}")
+        told.print(
+            f"Every verdict is on disk at once. Ctrl-C ends; then: {_next(desks[0])}",
+            soft_wrap=True,
+        )
         if not no_browser:
             webbrowser.open(url)
 
-    serve(desk, port=port, ready=ready)
+    serve(*desks, port=port, ready=ready)
 
 
 def _next(desk: Desk) -> str:
     if desk.kind == "twins":
         return "heldout twin BENCH --out RUN --from filter --keep people"
-    return "heldout report RUN"
+    return f"heldout report {desk.folder}"
 
 
-def _show_agreement(desk: Desk, as_json: bool) -> None:
-    tables = desk.tables()
+def _show_agreement(desks: Sequence[Desk], as_json: bool) -> None:
     if as_json:
-        print_json({"kind": desk.kind, "tables": [asdict(table) for table in tables]})
+        found = [
+            {"kind": desk.kind, "tables": [asdict(table) for table in desk.tables()]}
+            for desk in desks
+        ]
+        print_json(found[0] if len(found) == 1 else {**found[0], "also": found[1:]})
         return
-    told = console()
+    for desk in desks:
+        _show_tables(desk, heading=len(desks) > 1)
+
+
+def _show_tables(desk: Desk, *, heading: bool) -> None:
+    tables, told = desk.tables(), console()
+    if heading:
+        told.print(f"\n[bold underline]{desk.kind}[/]")
     if not tables:
         told.print(f"nobody judged any of the {len(desk.cards):,} {desk.kind} yet")
     for table in tables:

@@ -10,6 +10,7 @@ from enum import IntEnum
 from typing import Any
 
 from heldout.overlap.judged import read_matches
+from heldout.overlap.judged_texts import read_text_matches
 from heldout.store import Run
 
 COPIES = ("same image", "transformed copy")
@@ -100,7 +101,7 @@ def leaks_of(run: Run) -> dict[str, ItemLeaks]:
         if grade is not None:
             found[row["benchmark_id"]].leaks.append(Leak(grade, row))
     if run.table_path("text_matches").exists():
-        for row in run.read_table("text_matches").to_pylist():
+        for row in read_text_matches(run).to_dicts():
             item = found[row["benchmark_id"]]
             together = _with_image(row, item)
             if together is not None:

@@ -100,7 +100,12 @@ def _together(
         "untestable": _counted(reasons),
         "evident": evident["benchmark_id"].n_unique(),
         "hard": _hard(evident),
+        "judged": _hard(evident) - _hard(evident.filter(~_by_people)),
     }
+
+
+# Rows that are what they are because people said so, and not the tool.
+_by_people = (pl.col("evidence").str.json_path_match("$.people.tool") != SAME_ITEM).fill_null(False)
 
 
 def _hard(evident: pl.DataFrame) -> int:

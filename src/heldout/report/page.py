@@ -14,6 +14,7 @@ import polars as pl
 from heldout.detect import Finding
 from heldout.overlap.calibration.calibration import Calibration
 from heldout.overlap.judged import read_matches
+from heldout.overlap.judged_texts import read_text_matches
 from heldout.report.advice import advice_for
 from heldout.report.claims_junit import claims_junit
 from heldout.report.degrees import degree_figures
@@ -89,7 +90,7 @@ def write_report(
         "nearness": sections,
         "agreement": agreement(calibrated),
         "words": word_sections(
-            manifest.get("text", {}), findings, items, matches, _frame_if_there(run, "text_matches")
+            manifest.get("text", {}), findings, items, matches, _text_matches(run)
         ),
         "scores": score_rows(corrected),
         "rankings": corrected["rankings"],
@@ -163,8 +164,8 @@ def _frame(run: Run, name: str) -> pl.DataFrame:
     return frame
 
 
-def _frame_if_there(run: Run, name: str) -> pl.DataFrame | None:
-    return _frame(run, name) if run.table_path(name).exists() else None
+def _text_matches(run: Run) -> pl.DataFrame | None:
+    return read_text_matches(run) if run.table_path("text_matches").exists() else None
 
 
 def _dropped(run: Run) -> list[dict[str, Any]]:

@@ -1,8 +1,8 @@
-"""Review: the local page where people adjudicate matches and rate items and twins."""
+"""Review: the local page where people adjudicate matches and texts, and rate items and twins."""
 
 from heldout.review.card import Card, Form
 from heldout.review.desk import Desk
-from heldout.review.open import open_desk
+from heldout.review.open import open_desk, open_desks
 from heldout.review.server import make_app, serve
 
-__all__ = ["Card", "Desk", "Form", "make_app", "open_desk", "serve"]
+__all__ = ["Card", "Desk", "Form", "make_app", "open_desk", "open_desks", "serve"]

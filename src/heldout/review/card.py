@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from heldout.overlap.judged import RELATIONS
+from heldout.overlap.judged_texts import TEXT_RELATIONS
 from heldout.review.pictures import Picture
-from heldout.store.judgements import ITEM, MATCH, TWIN
+from heldout.store.judgements import ITEM, MATCH, TEXT, TWIN
 
-Kind = Literal["matches", "twins", "items"]
-KINDS: dict[Kind, str] = {"matches": MATCH, "twins": TWIN, "items": ITEM}
+Kind = Literal["matches", "texts", "twins", "items"]
+KINDS: dict[Kind, str] = {"matches": MATCH, "texts": TEXT, "twins": TWIN, "items": ITEM}
 
 
 @dataclass(frozen=True)
@@ -57,12 +58,27 @@ _MATCH_HELP = (
     "nothing in common but by chance",
     "cannot be told from what is shown",
 )
-MATCH_FORM = Form(
-    tuple(
-        Verdict(value, str(number), value[0].upper() + value[1:], told)
-        for number, (value, told) in enumerate(zip(RELATIONS, _MATCH_HELP, strict=True), 1)
-    )
+_TEXT_HELP = (
+    "word for word, or with slips of the pen; of a caption: the same caption",
+    "asks the same of the same subject in other words, and gives the same answer",
+    "asks the same, in these or other words; the answer is another one, or is not there",
+    "made from one template, but about something else: left for right, T1 for T2",
+    "nothing in common but by chance",
+    "cannot be told from what is shown",
 )
+
+
+def _numbered(values: Iterable[str], told: Iterable[str]) -> Form:
+    return Form(
+        tuple(
+            Verdict(value, str(number), value[0].upper() + value[1:], help)
+            for number, (value, help) in enumerate(zip(values, told, strict=True), 1)
+        )
+    )
+
+
+MATCH_FORM = _numbered(RELATIONS, _MATCH_HELP)
+TEXT_FORM = _numbered(TEXT_RELATIONS, _TEXT_HELP)
 TWIN_FORM = Form(
     (
         Verdict(
@@ -87,4 +103,6 @@ ITEM_FORM = Form(
     ),
     SCALES,
 )
-FORMS: dict[Kind, Form] = {"matches": MATCH_FORM, "twins": TWIN_FORM, "items": ITEM_FORM}
+FORMS: dict[Kind, Form] = {
+    "matches": MATCH_FORM, "texts": TEXT_FORM, "twins": TWIN_FORM, "items": ITEM_FORM,
+}  # fmt: skip

@@ -10,7 +10,7 @@ from typing import Any
 
 from heldout.errors import InputError
 from heldout.review.card import FORMS, KINDS, Card, Kind
-from heldout.review.order import ORDERS, as_listed, match_orders, shuffled
+from heldout.review.order import ORDERS, as_listed, match_orders, shuffled, text_orders
 from heldout.review.tables import Table, agreement_tables
 from heldout.store.judgements import Following, Judgement, append
 
@@ -67,7 +67,8 @@ class Desk:
     def orders(self) -> dict[str, list[int]]:
         if self.blind:
             return shuffled(self.cards, self.rater)
-        return match_orders(self.cards) if self.kind == "matches" else as_listed(self.cards)
+        by_kind = {"matches": match_orders, "texts": text_orders}
+        return by_kind.get(self.kind, as_listed)(self.cards)
 
     def progress(self) -> dict[str, Any]:
         """What this rater said so far, by the number of the card."""

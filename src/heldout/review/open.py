@@ -1,7 +1,8 @@
-"""Open a desk: what RUN or BENCH holds to be judged, and where judgements go."""
+"""Open desks: what RUN or BENCH holds to be judged, and where judgements go."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 from heldout.benchmark import read_benchmark
@@ -10,8 +11,46 @@ from heldout.review.card import Card, Kind
 from heldout.review.desk import Desk
 from heldout.review.items import benchmark_cards, run_cards
 from heldout.review.matches import match_cards
+from heldout.review.texts import text_cards
 from heldout.review.twins import twin_cards
 from heldout.store import Run
+
+SHOWN = 12  # runs of an audit's output that are named
+
+
+def open_desks(
+    source: str,
+    *,
+    kind: Kind | None = None,
+    rater: str,
+    blind: bool = False,
+    rubric: bool = True,
+    unrelated: bool = False,
+    out: Path | None = None,
+) -> list[Desk]:
+    """One desk of that ``kind``; without it one each of matches, texts and twins, else of items."""
+    path = Path(source)
+    if not (path / "manifest.json").exists():
+        inside = runs_inside(path)
+        if not inside:
+            return [_benchmark_desk(source, kind, rater, blind, rubric, out)]
+        if len(inside) > 1:
+            raise InputError(_choose(path, inside))
+        path = inside[0]
+    run = Run.open(path)
+    kinds = [kind] if kind else _kinds(run)
+    known = run.manifest()["inputs"].get("benchmark", {})
+    title = str(known.get("name") or run.path.resolve().name)
+    made = {one: _cards(run, one, unrelated) for one in kinds}
+    if not any(made.values()):
+        found = "matches" in made or "texts" in made
+        why = "nothing was found" if found else "the table is empty"
+        raise InputError(f"{run.path} has no {' and no '.join(made)} to judge: {why}")
+    return [
+        Desk(out or run.path, title, one, rater, cards, blind, rubric)
+        for one, cards in made.items()
+        if cards
+    ]
 
 
 def open_desk(
@@ -24,27 +63,43 @@ def open_desk(
     unrelated: bool = False,
     out: Path | None = None,
 ) -> Desk:
-    """Without ``kind``: matches where the run has any, then twins, then its items."""
-    path = Path(source)
-    if not (path / "manifest.json").exists():
-        return _benchmark_desk(source, kind, rater, blind, rubric, out)
-    run = Run.open(path)
-    kind = kind or _kind(run)
-    cards: list[Card]
+    """The first of ``open_desks``: matches where the run has any, then texts, then twins, then items."""
+    return open_desks(
+        source, kind=kind, rater=rater, blind=blind, rubric=rubric, unrelated=unrelated, out=out
+    )[0]
+
+
+def runs_inside(folder: Path) -> list[Path]:
+    """Run folders that lie in ``folder``, as in the output of an audit."""
+    found = []
+    for manifest in sorted(folder.glob("*/manifest.json")) if folder.is_dir() else ():
+        try:
+            told = json.loads(manifest.read_text())
+        except (OSError, ValueError):
+            continue  # somebody else's manifest
+        if isinstance(told, dict) and "manifest_version" in told:
+            found.append(manifest.parent)
+    return found
+
+
+def _choose(folder: Path, inside: list[Path]) -> str:
+    named = "; ".join(f"heldout review {one}" for one in inside[:SHOWN])
+    more = f"; and {len(inside) - SHOWN} more" if len(inside) > SHOWN else ""
+    return (
+        f"{folder} holds {len(inside)} runs, and people judge one at a time. Choose: {named}{more}"
+    )
+
+
+def _cards(run: Run, kind: Kind, unrelated: bool) -> list[Card]:
     if kind == "matches":
-        cards = match_cards(run, unrelated=unrelated)
-    elif kind == "twins":
-        cards = twin_cards(run)
-    else:
-        if not run.table_path("items").exists():
-            raise InputError(f"{run.path} has no items to rate: it has no tables/items.parquet")
-        cards = run_cards(run)
-    if not cards:
-        why = "nothing was found" if kind == "matches" else "the table is empty"
-        raise InputError(f"{run.path} has no {kind} to judge: {why}")
-    known = run.manifest()["inputs"].get("benchmark", {})
-    title = str(known.get("name") or run.path.resolve().name)
-    return Desk(out or run.path, title, kind, rater, cards, blind, rubric)
+        return match_cards(run, unrelated=unrelated)
+    if kind == "texts":
+        return text_cards(run, unrelated=unrelated)
+    if kind == "twins":
+        return twin_cards(run)
+    if not run.table_path("items").exists():
+        raise InputError(f"{run.path} has no items to rate: it has no tables/items.parquet")
+    return run_cards(run)
 
 
 def _benchmark_desk(
@@ -58,7 +113,7 @@ def _benchmark_desk(
     return Desk(folder, benchmark.name, "items", rater, benchmark_cards(benchmark), blind, rubric)
 
 
-def _kind(run: Run) -> Kind:
-    if run.table_path("matches").exists():
-        return "matches"
-    return "twins" if run.table_path("twins").exists() else "items"
+def _kinds(run: Run) -> list[Kind]:
+    tables: dict[Kind, str] = {"matches": "matches", "texts": "text_matches", "twins": "twins"}
+    found = [kind for kind, table in tables.items() if run.table_path(table).exists()]
+    return found or ["items"]

@@ -18,15 +18,34 @@ ORDERS = {
 _SUREST = {"same image": 0, "transformed copy": 1, "undecided": 2, "same view, other subject": 3}
 _WORST = {"full": 0, "image and question": 1, "image only": 2}
 _COPIES = ("same image", "transformed copy")
+_DEGREES = ("hard", "soft", "none")
 
 
 def match_orders(cards: Sequence[Card]) -> dict[str, list[int]]:
     indices = range(len(cards))
-    stakes = _stakes(cards)
+    stakes = _stakes(cards, [card.hint["relation"] in _COPIES for card in cards])
     return {
         EVIDENCE: sorted(indices, key=lambda index: (_strength(cards[index]), index)),
         CLAIMS: sorted(indices, key=lambda index: (stakes[index], _doubt(cards[index]), index)),
     }
+
+
+def text_orders(cards: Sequence[Card]) -> dict[str, list[int]]:
+    """As for pictures; what counts (a degree) stands where a copy stands there."""
+    indices = range(len(cards))
+    stakes = _stakes(cards, [card.hint["degree"] != "none" for card in cards])
+    return {
+        EVIDENCE: sorted(indices, key=lambda index: (_worth(cards[index]), index)),
+        CLAIMS: sorted(
+            # Of equal stakes first what proves nothing as it is: a word may make or break it.
+            indices, key=lambda index: (stakes[index], cards[index].hint["degree"] != "soft", index)
+        ),
+    }  # fmt: skip
+
+
+def _worth(card: Card) -> tuple[float, ...]:
+    hint = card.hint
+    return (_DEGREES.index(hint["degree"]), hint["answer"] != "same", -hint["similarity"])
 
 
 def shuffled(cards: Sequence[Card], rater: str) -> dict[str, list[int]]:
@@ -55,23 +74,29 @@ def _doubt(card: Card) -> tuple[float, ...]:
     return (relation != "undecided", -detail if relation not in _COPIES else detail)
 
 
-def _stakes(cards: Sequence[Card]) -> list[int]:
-    """0: may turn a claim over. 1: may change how many pictures leaked. 2: changes no number."""
+def _stakes(cards: Sequence[Card], counts: Sequence[bool]) -> list[int]:
+    """0: may turn a claim over. 1: may change how many pictures or items leaked. 2: changes no number.
+
+    ``counts`` says which cards speak for a leak as it is.
+    """
     copies: Counter[tuple[str, str]] = Counter()
-    for card in cards:
-        if card.hint["relation"] in _COPIES:
+    for card, counted in zip(cards, counts, strict=True):
+        if counted:
             copies.update(card.decides)
     leaked: dict[str, set[str]] = defaultdict(set)
     for corpus, picture in copies:
         leaked[corpus].add(picture)
-    return [_stake(card, copies, leaked) for card in cards]
+    return [
+        _stake(card, counted, copies, leaked) for card, counted in zip(cards, counts, strict=True)
+    ]
 
 
-def _stake(card: Card, copies: Counter[tuple[str, str]], leaked: dict[str, set[str]]) -> int:
-    is_copy = card.hint["relation"] in _COPIES
+def _stake(
+    card: Card, counts: bool, copies: Counter[tuple[str, str]], leaked: dict[str, set[str]]
+) -> int:
     stake = 2
     for corpus, picture in card.decides:
-        others = copies[corpus, picture] - is_copy
+        others = copies[corpus, picture] - counts
         if others == 0:
             stake = min(stake, 0 if not leaked[corpus] - {picture} else 1)
     return stake

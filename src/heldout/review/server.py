@@ -1,4 +1,4 @@
-"""The web application around a desk, and the loopback server that runs it."""
+"""The web application around desks, and the loopback server that runs it."""
 
 from __future__ import annotations
 
@@ -17,11 +17,27 @@ LOOPBACK = "127.0.0.1"
 _TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 
 
-def make_app(desk: Desk, *, token: str, port: int) -> Asgi:
-    """The guarded application; every request but the first needs the token."""
+def make_app(*desks: Desk, token: str, port: int) -> Asgi:
+    """The guarded application; every request but the first needs the token.
+
+    ``?kind=`` says which desk is meant; without it, it is the first.
+    """
     _require()
-    from fastapi import Body, FastAPI
+    from fastapi import Body, Depends, FastAPI, HTTPException
     from fastapi.responses import JSONResponse, Response
+
+    by_kind = {desk.kind: desk for desk in desks}
+
+    def chosen(kind: str = desks[0].kind) -> Desk:
+        for name, desk in by_kind.items():
+            if name == kind:
+                return desk
+        raise HTTPException(404)
+
+    def places(index: int, desk: Desk = Depends(chosen)) -> Desk:  # noqa: B008
+        if not 0 <= index < len(desk.cards):
+            raise HTTPException(404)
+        return desk
 
     app = FastAPI(openapi_url=None, docs_url=None, redoc_url=None)
     files = _page()
@@ -39,24 +55,21 @@ def make_app(desk: Desk, *, token: str, port: int) -> Asgi:
         return static(name) if name in files else Response(status_code=404)
 
     @app.get("/api/session", response_model=None)
-    def session() -> dict[str, Any]:
-        return desk.session()
+    def session(desk: Desk = Depends(chosen)) -> dict[str, Any]:  # noqa: B008
+        kinds = [{"kind": one.kind, "total": len(one.cards)} for one in desks]
+        return {**desk.session(), "kinds": kinds}
 
     @app.get("/api/progress", response_model=None)
-    def progress() -> dict[str, Any]:
+    def progress(desk: Desk = Depends(chosen)) -> dict[str, Any]:  # noqa: B008
         return desk.progress()
 
     @app.get("/api/cards/{index}", response_model=None)
-    def card(index: int) -> Response:
-        if not 0 <= index < len(desk.cards):
-            return Response(status_code=404)
+    def card(index: int, desk: Desk = Depends(places)) -> Response:  # noqa: B008
         return JSONResponse(desk.card(index))
 
     @app.get("/picture/{index}/{place}", response_model=None)
-    def picture(index: int, place: int) -> Response:
+    def picture(index: int, place: int, desk: Desk = Depends(places)) -> Response:  # noqa: B008
         """Numbers alone: which file that is, the tables say."""
-        if not 0 <= index < len(desk.cards):
-            return Response(status_code=404)
         pictures = list(desk.cards[index].pictures.values())
         if not 0 <= place < len(pictures):
             return Response(status_code=404)
@@ -72,9 +85,11 @@ def make_app(desk: Desk, *, token: str, port: int) -> Asgi:
         return Response(shown.data, status_code=status, media_type=shown.media, headers=headers)
 
     @app.post("/api/cards/{index}/judgement", response_model=None)
-    def judge(index: int, said: dict[str, Any] = Body()) -> Response:  # noqa: B008
-        if not 0 <= index < len(desk.cards):
-            return Response(status_code=404)
+    def judge(
+        index: int,
+        said: dict[str, Any] = Body(),  # noqa: B008
+        desk: Desk = Depends(places),  # noqa: B008
+    ) -> Response:
         try:
             return JSONResponse(desk.judge(index, **_judgement(said)))
         except JudgedMeanwhileError as conflict:
@@ -83,14 +98,17 @@ def make_app(desk: Desk, *, token: str, port: int) -> Asgi:
             return JSONResponse({"told": str(error)}, 422)
 
     @app.post("/api/undo", response_model=None)
-    def undo(asked: dict[str, Any] = Body()) -> Response:  # noqa: B008
+    def undo(
+        asked: dict[str, Any] = Body(),  # noqa: B008
+        desk: Desk = Depends(chosen),  # noqa: B008
+    ) -> Response:
         index = asked.get("index")
         if index is not None and (not isinstance(index, int) or not 0 <= index < len(desk.cards)):
             return JSONResponse({"told": "there is no such card"}, 422)
         return JSONResponse({"index": desk.undo(index), "progress": desk.progress()})
 
     @app.get("/api/agreement", response_model=None)
-    def agreement() -> Response:
+    def agreement(desk: Desk = Depends(chosen)) -> Response:  # noqa: B008
         if desk.blind:
             told = "hidden from a blinded rater: open the page again without --blind"
             return JSONResponse({"tables": [], "told": told})
@@ -99,7 +117,7 @@ def make_app(desk: Desk, *, token: str, port: int) -> Asgi:
     return Guard(app, token=token, port=port)
 
 
-def serve(desk: Desk, *, port: int = 0, ready: Callable[[str], None] = lambda url: None) -> None:
+def serve(*desks: Desk, port: int = 0, ready: Callable[[str], None] = lambda url: None) -> None:
     """Serve until interrupted. ``ready`` gets the address with the token, once it can be opened."""
     _require()
     import uvicorn
@@ -107,7 +125,7 @@ def serve(desk: Desk, *, port: int = 0, ready: Callable[[str], None] = lambda ur
     token = secrets.token_urlsafe(24)
     with _listening(port) as listening:
         bound = listening.getsockname()[1]
-        app = make_app(desk, token=token, port=bound)
+        app = make_app(*desks, token=token, port=bound)
         config = uvicorn.Config(
             app, log_level="error", access_log=False, server_header=False, lifespan="off"
         )

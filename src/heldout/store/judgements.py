@@ -14,7 +14,7 @@ from typing import Any
 from heldout.errors import InputError
 from heldout.store.lock import exclusive
 
-MATCH, ITEM, TWIN = "match", "item", "twin"
+MATCH, TEXT, ITEM, TWIN = "match", "text", "item", "twin"
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class Judgement:
     """One thing one person said. A later one of the same rater on the same subject replaces it."""
 
     rater: str
-    kind: str  # match, item or twin
+    kind: str  # match, text, item or twin
     subject: str  # which one: a key that depends on the data alone
     verdict: str | None  # None takes an earlier one back
     note: str = ""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import polars as pl
@@ -99,12 +99,14 @@ def _told(pairs: Sequence[Mapping[str, Any]]) -> str:
 
 
 def verdict_agreement(
-    verdicts: Sequence[Mapping[str, str]], pictures: Sequence[str]
+    verdicts: Sequence[Mapping[str, str]],
+    pictures: Sequence[str],
+    known: Iterable[str] = RELATIONS,
 ) -> Agreement | None:
     """Agreement of all who judged matches; None where there is only one of them."""
     if len({rater for said in verdicts for rater in said}) < 2:
         return None
-    codes = {verdict: float(code) for code, verdict in enumerate(RELATIONS)}
+    codes = {verdict: float(code) for code, verdict in enumerate(known)}
     units = [{rater: codes[verdict] for rater, verdict in said.items()} for said in verdicts]
     return agreement(units, pictures)
 

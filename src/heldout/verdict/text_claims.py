@@ -203,6 +203,15 @@ def _limits(together: Mapping[str, Any]) -> str:
     )
 
 
+def _exactly(together: Mapping[str, Any]) -> str:
+    """How words stand there: to the letter, or as people read them."""
+    whole = "question and answer (and options, where both sides have them)"
+    judged = int(together.get("judged", 0))
+    if not judged:
+        return f"word for word, {whole}"
+    return f"as {whole}, {judged:,} of them by people's word"
+
+
 def _common(kinds: Mapping[str, int]) -> str:
     """Said so that nobody counts them as leaks."""
     other = int(kinds.get("same question, another image", 0))
@@ -228,8 +237,7 @@ def _why(
         return unread or (reach.reason if compared else "one side has no text")
     if status == "survives":
         why = (
-            f"{counted(together['hard'], *_TOLD_BY_WORDS)} there word for word, "
-            f"question and answer (and options, where both sides have them)"
+            f"{counted(together['hard'], *_TOLD_BY_WORDS)} there {_exactly(together)}"
             if together["hard"]
             else f"{counted(whole, 'item stands', 'items stand')} there beside the own picture, "
             f"with the answer"

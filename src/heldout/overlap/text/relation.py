@@ -45,9 +45,8 @@ def relate(
     parts = [entry.field] if entry.field != "question" or not options else ["question+options"]
     if answer == "same":
         parts.append("answer")
-    return TextRelation(
-        "+".join(parts), relation, answer, _degree(relation, entry, answer, similarity)
-    )
+    worth = degree_of(relation, answer, similarity, generic=entry.generic, short=entry.short)
+    return TextRelation("+".join(parts), relation, answer, worth)
 
 
 def _relation(method: str, entry: Entry, document: Document, answer: str, whole: bool) -> str:
@@ -69,16 +68,16 @@ def _relation(method: str, entry: Entry, document: Document, answer: str, whole:
     return wording  # edited, or another subject
 
 
-def _degree(relation: str, entry: Entry, answer: str, similarity: float) -> str:
+def degree_of(relation: str, answer: str, similarity: float, *, generic: bool, short: bool) -> str:
     """A text the benchmark asks of several pictures, or one that says little, is no evidence.
 
     A whole question is hard without its answer, too: what that is worth is for the claim to say.
     """
-    if entry.generic or relation in (OTHER, SAME_OPTIONS):
+    if generic or relation in (OTHER, SAME_OPTIONS):
         return "none"
     if relation == SAME_ITEM:
-        return "soft" if entry.short else "hard"
-    if entry.short:
+        return "soft" if short else "hard"
+    if short:
         return "none"
     if relation in (RENUMBERED, PARAPHRASE, EDITED):
         return "none" if answer == "different" else "soft"

@@ -1,5 +1,10 @@
 // Talking to the server. A request that fails says so; nothing is taken as saved before it is.
 
+// Which desk is meant: a run may have pictures and texts to judge.
+let kind = "";
+export const choose = (name) => { kind = name; };
+const at = (path) => (kind ? `${path}?kind=${encodeURIComponent(kind)}` : path);
+
 export class Refused extends Error {
   constructor(status, body) {
     super(body?.told ?? `the server answered ${status}`);
@@ -20,16 +25,16 @@ async function ask(path, options) {
   return body;
 }
 
-export const get = (path) => ask(path);
+export const get = (path) => ask(at(path));
 
 export const post = (path, value) =>
-  ask(path, { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(value) });
+  ask(at(path), { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(value) });
 
 const kept = new Map(); // the last pictures, so that going back and forth does not wait
 const KEPT = 16;
 
 export function picture(index, place) {
-  const path = `/picture/${index}/${place}`;
+  const path = at(`/picture/${index}/${place}`);
   if (!kept.has(path)) {
     kept.set(path, load(path));
     if (kept.size > KEPT) {

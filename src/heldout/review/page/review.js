@@ -1,7 +1,8 @@
 // The page: one card after the other, judged by keyboard; what was said is on disk before the next comes.
-import { Refused, get, picture, post } from "./api.js";
+import { Refused, choose, get, picture, post } from "./api.js";
 import { MODES, Stage } from "./stage.js";
 import { key, make, visible } from "./text.js";
+import { beside, texts } from "./texts.js";
 import { words } from "./words.js";
 
 const $ = (name) => document.getElementById(name);
@@ -10,11 +11,15 @@ let session, card, order, judged, busy = false, ratings = {}, scaleHere = 0;
 const done = []; // cards judged in this tab, for undo
 
 async function start() {
+  choose(location.hash.slice(1));
   session = await get("/api/session");
   const kind = session.kind[0].toUpperCase() + session.kind.slice(1);
   document.title = `${visible(session.title)}: ${session.kind}`;
   $("title").textContent = `${kind} of ${visible(session.title)}`;
   $("rater").textContent = `${visible(session.rater)}${session.blind ? ", blinded" : ""}`;
+  $("kind").append(...session.kinds.map((one) => make("option", { value: one.kind, selected: one.kind === session.kind }, `${one.kind} (${one.total})`)));
+  $("kind-label").hidden = session.kinds.length < 2;
+  $("stage-bar").hidden = session.kind === "texts";
   $("order").append(...session.orders.map((one) => make("option", { value: one.name }, one.label)));
   $("order-label").hidden = session.orders.length < 2;
   $("agreement-open").hidden = session.blind;
@@ -64,6 +69,13 @@ async function go(place) {
 }
 
 async function pictures(index, place) {
+  if (session.kind === "texts") {
+    texts($("stage"), $("legend"), card.told);
+    seen(index); // it is the words that are judged
+    const found = await Promise.all(card.pictures.map((one, place) => picture(index, place))).catch(() => []);
+    if (card.index === index) beside($("stage"), found.map((one, place) => ({ ...one, ...card.pictures[place] })));
+    return;
+  }
   const loading = card.pictures.map((one, side) => picture(index, side));
   const loaded = await Promise.all(loading).catch(() => null);
   if (card.index !== index) return; // somebody went on meanwhile
@@ -260,7 +272,7 @@ async function agreement() {
 
 function keys() {
   const moving = [["→ j", "next"], ["← k", "previous"], ["n", "write a note; Enter keeps it, Escape leaves it"], ["u", "undo: take the last verdict back and return to it"]];
-  const looking = [["+ − 0", "zoom in, out, fit"], ["Shift + arrows", "pan"]];
+  const looking = session.kind === "texts" ? [] : [["+ − 0", "zoom in, out, fit"], ["Shift + arrows", "pan"]];
   if (session.kind === "matches") looking.unshift(...MODES.map(([, name, shortcut]) => [shortcut, name.toLowerCase()]), ["a", "lay the neighbour on the query"], ["Space", "blink: stop, and turn by hand"], ["[ ]", "move the line of the swipe"]);
   const rating = session.scales.length ? [["1 to 4", "rate the marked scale and go to the next (4 is excellent)"], ["x", "not applicable"], ["↑ ↓", "another scale"]] : [];
   return [...rating, ...session.verdicts.map((one) => [one.key, `${one.label.toLowerCase()}: ${one.help}`]), ...moving, ...looking, ["?", "these keys"]];
@@ -283,7 +295,7 @@ function onKey(event) {
 
 function action({ key: pressed, shiftKey, target }) {
   const arrows = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] }[pressed];
-  if (shiftKey && arrows) return () => stage.pan(arrows[0] * 0.12, arrows[1] * 0.12);
+  if (shiftKey && arrows && session.kind !== "texts") return () => stage.pan(arrows[0] * 0.12, arrows[1] * 0.12);
   if (session.scales.length) {
     if (/^[1-4]$/.test(pressed)) return () => rate(Number(pressed));
     if (pressed === "x") return () => rate(null);
@@ -325,6 +337,10 @@ $("note").addEventListener("input", keepDraft);
 $("previous").addEventListener("click", () => step(-1));
 $("next").addEventListener("click", () => step(1));
 $("undo").addEventListener("click", undo);
+$("kind").addEventListener("change", (event) => {
+  location.hash = event.target.value;
+  location.reload();
+});
 $("zoom-in").addEventListener("click", () => stage.zoom(1.4));
 $("zoom-out").addEventListener("click", () => stage.zoom(1 / 1.4));
 $("zoom-fit").addEventListener("click", () => stage.fit());

@@ -15,7 +15,7 @@ export function make(tag, properties = {}, ...children) {
     else if (value === true) element.setAttribute(name, "");
     else if (value !== false && value != null) element.setAttribute(name, visible(value));
   }
-  for (const child of children.flat()) {
+  for (const child of children.flat(Infinity)) {
     if (child == null || child === "" || child === false) continue;
     element.append(child instanceof Node ? child : document.createTextNode(visible(child)));
   }

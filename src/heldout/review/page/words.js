@@ -4,7 +4,7 @@ import { make } from "./text.js";
 const LEAKED = { full: "with question and answer", "image and question": "with the question", "image only": "picture alone" };
 
 export function words(session, card) {
-  const parts = { matches: matchWords, twins: twinWords, items: itemWords }[session.kind](card.told, card.hint);
+  const parts = { matches: matchWords, texts: textWords, twins: twinWords, items: itemWords }[session.kind](card.told, card.hint);
   return [...parts, ...others(card)];
 }
 
@@ -22,6 +22,29 @@ function matchWords(told, hint) {
     neighbour.answer && make("p", {}, `Answer: ${neighbour.answer}`),
     neighbour.text && make("p", {}, neighbour.text),
   ].filter(Boolean);
+}
+
+const METHOD = { exact: "equal texts", ngram: "runs of words", edit: "small edits", embedding: "similar meaning" };
+const ANSWER = { same: "same answer", different: "another answer" };
+
+function textWords({ query, neighbour }, hint) {
+  return [
+    ...(hint ? [heading("The tool says"), ...textOpinion(hint)] : []),
+    heading("Query: the benchmark"),
+    listed({ items: query.items.join("\n"), image: query.image, ...query.metadata }),
+    heading("Neighbour: the corpus"),
+    listed({ found: neighbour.places.join("\n"), picture: neighbour.pictured ? "the text stands beside a picture" : "the text stands alone" }),
+  ];
+}
+
+function textOpinion(hint) {
+  const tags = [make("span", { class: "tag strong" }, hint.relation), make("span", { class: "tag" }, hint.degree === "none" ? "counts for nothing" : `${hint.degree} evidence`), ANSWER[hint.answer] && make("span", { class: "tag" }, ANSWER[hint.answer])];
+  const judge = hint.judge && `${hint.judge.name}: ${hint.judge.verdict}${hint.judge.why ? ` (${hint.judge.why})` : ""}`;
+  const notes = [hint.common && "the benchmark asks this of several pictures, so it identifies none", hint.short && "few words: they count only with their answer"];
+  return [make("div", { class: "tags" }, tags), listed({
+    "found by": `${hint.method.map((one) => METHOD[one] ?? one).join(", ")}; similarity ${hint.similarity.toFixed(3)}`,
+    pictures: hint.picture, note: notes.filter(Boolean).join("; "), "a model": judge,
+  })];
 }
 
 function opinion(hint) {
