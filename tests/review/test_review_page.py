@@ -204,6 +204,9 @@ def test_overlays_lay_the_neighbour_on_the_query(run: Path, serving: Serving, pa
     page.keyboard.press("w")
     page.keyboard.press("]")
     assert page.input_value("#swipe") == "55"
+    # Right of the line stands the neighbour alone, left of it the query.
+    clips = page.eval_on_selector_all(".layer", "all => all.map(one => one.style.clipPath)")
+    assert clips == ["inset(0px 45% 0px 0px)", "inset(0px 0px 0px 55%)"]
     page.keyboard.press("s")
     page.keyboard.press("+")
     scales = page.eval_on_selector_all(".world", "all => all.map(one => one.style.transform)")
@@ -237,11 +240,25 @@ def test_items_are_rated_on_four_scales(run: Path, serving: Serving, page: Any) 
     assert said.verdict == "accept"
     assert dict(said.ratings) == {"correctness": 4, "clarity": 3, "options": 2}
     begins(page, "#place", "2 /")
+    assert (
+        page.locator("#scales [aria-pressed=true]").count() == 0
+    )  # of the next nothing is said yet
+    page.keyboard.press("k")
+    begins(page, "#place", "1 /")
+    shown(page)
+    pressed = page.locator("#scales [aria-pressed=true]").evaluate_all(
+        "all => all.map(one => one.dataset.value)"
+    )
+    assert pressed == ["4", "3", "na", "2"]  # not applicable is something that was said
+    page.keyboard.press("j")
+    begins(page, "#place", "2 /")
+    shown(page)
     page.keyboard.press("r")
     judged(page, 2)
     page.click("#agreement-open")
     page.wait_for_selector("#agreement table")
     assert "1 / 2 (50%" in page.inner_text("#agreement")
+    assert page.evaluate("document.getElementById('agreement').scrollTop") == 0
 
 
 def test_twins_are_kept_or_rejected(twins_run: Path, serving: Serving, page: Any) -> None:

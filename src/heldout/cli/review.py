@@ -127,8 +127,8 @@ def _show_tables(desk: Desk, *, heading: bool) -> None:
     for table in tables:
         told.print(f"\n[bold]{table.title}[/]")
         grid = Grid(box=None, padding=(0, 3, 0, 0), pad_edge=False, header_style="dim")
-        for column in table.columns:
-            grid.add_column(column)
+        for place, column in enumerate(table.columns):
+            grid.add_column(column, no_wrap=place == 0, overflow="fold")
         for row in table.rows:
             grid.add_row(*(plain(cell) for cell in row))
         told.print(grid)

@@ -60,6 +60,8 @@ def _agreements(kind: Kind, cards: Mapping[str, Card], said: Said) -> Table:
         rows.append(_agreement(scale.label, found))
     several = len({rater for _, rater in said}) > 1
     note = "95 % intervals leave out one benchmark picture after the other (jackknife)"
+    if FORMS[kind].scales:
+        note += "; alpha of the scales is ordinal: 3 is nearer to 4 than to 1"
     columns = ["of", "coefficient", "value", "interval", "equal", "judged by several"]
     return Table("Agreement", columns, rows if several else [], note)
 

@@ -106,6 +106,7 @@ function draft() {
   const known = kept ?? card.mine ?? {};
   $("note").value = known.note ?? "";
   ratings = { ...(known.ratings ?? {}) };
+  if (card.mine) for (const scale of session.scales) ratings[scale.name] ??= null; // judged without it
   scaleHere = Math.max(0, session.scales.findIndex((scale) => !(scale.name in ratings)));
 }
 
@@ -118,7 +119,7 @@ async function judge(verdict, { stay = false } = {}) {
   if (document.body.dataset.shown !== String(card.index)) return say("Wait: the pictures are still being read.");
   busy = true;
   const index = card.index;
-  const said = { verdict, note: $("note").value.trim(), ratings, seen: card.mine?.time ?? null };
+  const said = { verdict, note: $("note").value.trim(), ratings: given(ratings), seen: card.mine?.time ?? null };
   try {
     const saved = await post(`/api/cards/${index}/judgement`, said);
     card.mine = saved.mine;
@@ -172,11 +173,13 @@ async function undo() {
   }
 }
 
+// Not applicable (null) is said here and left out of the log.
+const given = (rated) => Object.fromEntries(Object.entries(rated).filter(([, value]) => value !== null));
+
 function rate(value) {
   const scale = session.scales[scaleHere];
   if (!scale) return;
-  if (value === null) delete ratings[scale.name];
-  else ratings[scale.name] = value;
+  ratings[scale.name] = value;
   keepDraft();
   say(`${scale.label}: ${value ?? "not applicable"}`);
   scaleHere = Math.min(session.scales.length - 1, scaleHere + 1);
@@ -226,11 +229,13 @@ function modes() {
 
 function marks() {
   for (const button of $("buttons").children) button.setAttribute("aria-pressed", String(button.dataset.verdict === card.mine?.verdict));
+  const here = session.scales[scaleHere];
+  $("scale-help").textContent = here ? `${here.label}: ${here.help} 4 is excellent, 1 is poor.` : "";
   [...$("scales").children].forEach((group, place) => {
     group.classList.toggle("here", place === scaleHere);
     for (const button of group.querySelectorAll("button")) {
       const value = ratings[group.dataset.scale];
-      button.setAttribute("aria-pressed", String(value !== undefined && button.dataset.value === String(value)));
+      button.setAttribute("aria-pressed", String(value !== undefined && button.dataset.value === String(value ?? "na")));
     }
   });
 }
@@ -263,6 +268,7 @@ async function agreement() {
         table.note && make("p", { class: "soft small" }, table.note)));
     $("tables").replaceChildren(...(drawn.length ? drawn : [make("p", {}, told || "Nobody judged anything yet.")]));
     $("agreement").showModal();
+    $("agreement").scrollTop = 0; // focus is on the button at its end
   } catch (error) {
     fail(error);
   }

@@ -91,10 +91,12 @@ export class Stage {
       return { element: pane("difference", this.pictures, under), world: under, frame: query };
     }
     const above = make("div", { class: "world" }, laid);
+    // Each on a layer of its own: where the neighbour is not, nothing of the query stands in for it.
+    const below = make("div", { class: "layer" }, under);
     const layer = make("div", { class: "layer" }, above);
-    const parts = mode === "swipe" ? [under, layer, make("div", { class: "divider" })] : [under, layer];
+    const parts = mode === "swipe" ? [below, layer, make("div", { class: "divider" })] : [below, layer];
     const element = pane(mode === "swipe" ? "query | neighbour" : "neighbour", this.pictures, ...parts);
-    return { element, world: under, above, layer, frame: query };
+    return { element, world: under, above, below, layer, frame: query };
   }
 
   laidImage(neighbour) {
@@ -160,7 +162,7 @@ export class Stage {
     if (!this.panes) return;
     const { scale, x, y } = this.view;
     this.zoomShown.textContent = `${Math.round(scale * 100)} %`;
-    for (const { element, world, above, layer, frame } of this.panes) {
+    for (const { element, world, above, below, layer, frame } of this.panes) {
       const [wide, tall] = [element.clientWidth, element.clientHeight];
       const zoomed = scale * Math.min(wide / frame.width, tall / frame.height);
       const left = wide / 2 - x * frame.width * zoomed;
@@ -171,10 +173,12 @@ export class Stage {
       if (above) above.style.transform = transform;
       if (layer && this.shownMode === "blink") {
         layer.style.visibility = this.over ? "visible" : "hidden";
+        below.style.visibility = this.over ? "hidden" : "visible";
         element.querySelector("figcaption").textContent = this.over ? "neighbour" : "query";
       }
       if (layer && this.shownMode === "swipe") {
         layer.style.clipPath = `inset(0 0 0 ${this.swipe.value}%)`;
+        below.style.clipPath = `inset(0 ${100 - this.swipe.value}% 0 0)`;
         element.querySelector(".divider").style.left = `${this.swipe.value}%`;
       }
     }
