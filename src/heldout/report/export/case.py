@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from heldout.benchmark.hub import hub_name
 from heldout.errors import InputError
 from heldout.report.advice import advice_for
 from heldout.report.scores_owed import corrected_of
@@ -32,6 +33,11 @@ class Case:
     @property
     def name(self) -> str:
         return str(self.benchmark["name"])
+
+    @property
+    def hub(self) -> str | None:
+        """Its name on the Hugging Face hub, if it was read from there."""
+        return hub_name(str(self.benchmark["source"]).partition("#")[0])
 
     @property
     def version(self) -> str:

@@ -1,7 +1,8 @@
 """Rows for the Data Contamination Database of the CONDA workshop (contamination_report.csv, `;`).
 
-Columns as of its file after pull request 17, which added Version. Percentages are of items; 0 is evidence
-that nothing leaked, an empty cell is not known. Reference and PR are the submitter's.
+Columns as of its file since pull request 17 (commit 99a8650), which added Version; rows compared with those
+of pull requests 18 and 21. Percentages are of items; 0 is evidence that nothing leaked, an empty cell is
+not known. A dataset of the hub goes by its path there. Reference and PR are the submitter's.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ def _row(case: Case, cell: dict[str, Any]) -> dict[str, str] | None:
     if is_pair(cell) or cell["status"] not in ("survives", "clean"):
         return None
     split = _SPLITS.get(str(case.benchmark.get("split") or "").lower(), "Test Split")
-    common = {"Evaluation Dataset": case.name}
+    common = {"Evaluation Dataset": case.hub or case.name}
     if cell["corpus"] is not None:
         share = 100 * cell["leak_rate"]["value"]
         return {

@@ -1,6 +1,7 @@
 """Evaluation records for Every Eval Ever: one document per model, its score on all, clean and leaked items.
 
-Written for version 0.2.2 of eval.schema.json. Details must be strings there, so that is what they are.
+Written for version 0.2.2 of eval.schema.json (evaleval/every_eval_ever, every_eval_ever/schemas, as of
+commit 21b3d1a). Details must be strings there, so that is what they are.
 """
 
 from __future__ import annotations
@@ -10,12 +11,19 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from heldout.benchmark.hub import hub_name
 from heldout.errors import InputError
 from heldout.report.export.case import Case
 from heldout.verdict.corrected import ACCURACY
 
 SCHEMA_VERSION = "0.2.2"
+_SPLITS = {
+    "train": "train",
+    "validation": "val",
+    "valid": "val",
+    "val": "val",
+    "dev": "val",
+    "test": "test",
+}
 _SUBSETS = {"original": "all items", "non-leaked": "clean items", "leaked": "leaked items"}
 
 
@@ -40,9 +48,11 @@ def _document(case: Case, model: Mapping[str, Any]) -> dict[str, Any]:
     identity = {
         key: str(known[key]) for key in ("backend", "revision", "dtype", "template") if known.get(key)
     }  # fmt: skip
+    identifier = str(known.get("model") or model["model"])
+    developer, slash, _ = identifier.partition("/")
     return {
         "schema_version": SCHEMA_VERSION,
-        "evaluation_id": f"{case.name}/{model['model']}/{stamp}",
+        "evaluation_id": f"{case.name}/{identifier}/{stamp}",
         "evaluation_timestamp": case.finished.isoformat(),
         "retrieved_timestamp": stamp,
         "source_metadata": {
@@ -54,7 +64,13 @@ def _document(case: Case, model: Mapping[str, Any]) -> dict[str, Any]:
         "eval_library": {"name": "heldout", "version": case.version},
         "model_info": {
             "name": model["model"],
-            "id": str(known.get("model") or model["model"]),
+            "id": identifier,
+            **({"developer": developer} if slash and developer else {}),
+            **(
+                {"inference_engine": {"name": "transformers"}}
+                if known.get("backend") == "transformers"
+                else {}
+            ),
             "additional_details": identity,
         },
         "evaluation_results": [
@@ -75,6 +91,7 @@ def _result(case: Case, line: Mapping[str, Any]) -> dict[str, Any]:
             "confidence_level": interval["level"], "method": interval["method"],
         }  # fmt: skip
     return {
+        "evaluation_result_id": f"{case.name}/{line['subset']}/accuracy",
         "evaluation_name": f"{case.name} ({subset})",
         "source_data": _source(case),
         "metric_config": {
@@ -93,9 +110,12 @@ def _result(case: Case, line: Mapping[str, Any]) -> dict[str, Any]:
 
 def _source(case: Case) -> dict[str, Any]:
     location = str(case.benchmark["source"])
-    hub = hub_name(location)
-    if hub is not None:
-        return {"dataset_name": case.name, "source_type": "hf_dataset", "hf_repo": hub}
+    if case.hub is not None:
+        split = _SPLITS.get(str(case.benchmark.get("split") or "").lower())
+        return {
+            "dataset_name": case.name, "source_type": "hf_dataset", "hf_repo": case.hub,
+            **({"hf_split": split} if split else {}), "samples_number": case.benchmark["items"],
+        }  # fmt: skip
     return {
         "dataset_name": case.name, "source_type": "other",
         # Where it lies on this machine is nobody's business.

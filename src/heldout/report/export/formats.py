@@ -30,7 +30,8 @@ FORMATS = {
     ),
     "helm": Format("yaml", helm, "add the points to HELM's contamination.yaml"),
     "every-eval-ever": Format(
-        "json", every_eval_ever, "fill in who you are under source_metadata before you submit it"
+        "json", every_eval_ever, "fill in who you are under source_metadata, and submit each record to the "
+        "datastore evaleval/EEE_datastore as data/BENCHMARK/DEVELOPER/MODEL/UUID.json",
     ),
     "bibtex": Format("bib", bibtex, "cite what you used"),
 }  # fmt: skip

@@ -1,4 +1,7 @@
-"""Contamination points as HELM's contamination.yaml has them: models × groups, strong or weak, and why."""
+"""Contamination points as HELM's contamination.yaml has them: models × groups, strong or weak, and why.
+
+Fields as helm.benchmark.presentation.contamination reads them (stanford-crfm/helm, commit 07e9da1).
+"""
 
 from __future__ import annotations
 
@@ -17,6 +20,7 @@ def helm(case: Case) -> str:
     lines = [
         f"# Contamination of {_plain(case.name)}, by heldout {case.version}.",
         "# groups: the name that HELM's schema gives this benchmark.",
+        "# HELM stops at two points for one model and group: name each model once.",
     ]
     points: list[dict[str, Any]] = []
     for cell in case.cells:
