@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -101,6 +102,28 @@ def test_only_what_rests_on_a_changed_input_is_done_again(
     assert not {"leaky/overlap", "fresh/overlap", "leaky/tests", "leaky/scores/target"} & set(
         again.made
     )
+
+
+def test_a_changed_benchmark_says_what_to_do_before_any_work(finished_folder: Path) -> None:
+    path = finished_folder / "leaky/test.jsonl"
+    path.write_text(path.read_text().replace("leaky asks 7?", "leaky wonders 7?"))
+    stages = (finished_folder / "out/stages.json").read_bytes()
+    with pytest.raises(InputError) as told:
+        _run(finished_folder)
+    message = str(told.value)
+    assert "the benchmark leaky changed its content or order (40 items, revision" in message
+    assert f"write `output: out-2` in {finished_folder / 'audit.yaml'}" in message
+    assert f"heldout compare {finished_folder / 'out'} {finished_folder / 'out-2'}" in message
+    assert f"remove {finished_folder / 'out/leaky'}: all else" in message
+    assert (finished_folder / "out/stages.json").read_bytes() == stages
+    shutil.rmtree(finished_folder / "out/leaky")  # the second way it names
+    again = _run(finished_folder)
+    assert "leaky/overlap" in again.made
+    assert "fresh/overlap" not in again.made
+    audit = finished_folder / "audit.yaml"
+    audit.write_text(audit.read_text() + "\nseed: 1\n")
+    with pytest.raises(InputError, match=r"fresh was audited with seed"):
+        _run(finished_folder)
 
 
 def test_an_output_that_went_missing_is_made_again(done: Audited, finished_folder: Path) -> None:

@@ -287,6 +287,33 @@ def test_two_audits_of_one_benchmark_are_compared(runs: Path) -> None:
     assert ("careful", "original") not in subsets
     shown = " ".join(_told("compare", runs / "one/run", runs / "two/run").split())
     assert "3 appeared, 1 gone, 0 judged anew; proven copies 3 → 5" in shown
+    assert "corpus web: its content changed" in shown
+    assert "items whose picture leaked: 3 → 5 (3 newly, 1 no longer)" in shown
+    assert "newly: q3, q4, q5" in shown and "no longer: q0" in shown
+
+
+def test_a_corpus_item_that_is_only_called_otherwise_is_the_same(
+    runs: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "web").mkdir()
+    for path in (runs / "one/web").iterdir():
+        shutil.copy(path, tmp_path / f"web/renamed-{path.name}")
+    _told("overlap", runs / "bench", "--against", f"web={tmp_path / 'web'}", "--exact", "--workers", "1",
+          "--out", tmp_path / "run", "--json")  # fmt: skip
+    changes = json.loads(_told("compare", runs / "one/run", tmp_path / "run", "--json"))
+    assert (changes["matches"]["appeared"], changes["matches"]["gone"]) == (0, 0)
+    assert changes["matches"]["items"]["leaked"] == [3, 3]
+
+
+def test_what_is_no_pair_of_audits_is_said(runs: Path, tmp_path: Path) -> None:
+    gone = run_inside("compare", runs / "one/run", tmp_path / "gone")
+    assert (gone.returncode, "gone is no folder" in " ".join(gone.stderr.split())) == (2, True)
+    output = tmp_path / "audit"
+    shutil.copytree(runs / "one/run", output / "bench")
+    (output / "verdict.json").write_text("{}")
+    mixed = run_inside("compare", output, runs / "two/run")
+    assert mixed.returncode == 2
+    assert f"{output / 'bench'} is its run of bench" in mixed.stderr
 
 
 def test_a_run_does_not_differ_from_itself(runs: Path) -> None:

@@ -13,6 +13,7 @@ import polars as pl
 
 from heldout.audit.access import forget_loaded
 from heldout.audit.cases import Case, open_cases, open_controls
+from heldout.audit.changed import refuse_changed
 from heldout.audit.corrections import CORRECTED, write_corrections
 from heldout.audit.journey import audit_overlap, conclude
 from heldout.audit.ledger import Ledger, file_digest, fingerprint
@@ -68,6 +69,7 @@ def run_audit(audit: Audit, *, tell: Tell = lambda _: None, quiet: bool = False)
     audit.output.mkdir(parents=True, exist_ok=True)
     busy = f"{audit.output} is being written by another audit; wait for it"
     with exclusive(audit.output / ".audit.lock", busy=busy):
+        refuse_changed(audit, cases)
         return _Journey(audit, cases, plan, tell, quiet).run()
 
 

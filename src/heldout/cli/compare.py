@@ -14,6 +14,12 @@ from heldout.cli.show import COLOURS, console, plain, print_json
 from heldout.report.comparison import compare_folders, is_empty
 
 EXAMPLE = "Example: heldout compare runs/slake-v1 runs/slake-v2"
+_WAYS = {
+    "fingerprint": "its content changed",
+    "encoder": "searched with another encoder",
+    "nearest": "another number of neighbours was verified",
+    "hashes": "searched with hashes in one of the two alone",
+}
 
 
 def compare_command(
@@ -28,7 +34,9 @@ def compare_command(
     if as_json:
         print_json(found[0] if len(found) == 1 else {"benchmarks": found})
         return
-    for changes in found:
+    for number, changes in enumerate(found):
+        if number:
+            console().print()
         _show(changes)
 
 
@@ -68,7 +76,10 @@ def _inputs(inputs: dict[str, Any]) -> list[str]:
     for name in ("corpora", "models"):
         for kind, names in (inputs[name] or {}).items():
             if kind == "changed":
-                told += [f"corpus {one}: other {', '.join(ways)}" for one, ways in names.items()]
+                told += [
+                    f"corpus {one}: {' and '.join(_WAYS[way] for way in ways)}"
+                    for one, ways in names.items()
+                ]
             elif names:
                 told.append(f"{name} {kind}: {', '.join(names)}")
     return told
@@ -91,16 +102,30 @@ def _show_claims(claims: dict[str, Any]) -> None:
     if table.row_count:
         console().print(Text("\nclaims", "bold"))
         console().print(table)
+    else:
+        console().print("\nno claim changed its status")
 
 
 def _show_matches(matches: dict[str, Any]) -> None:
     first, second = matches["copies"]
+    items = matches["items"]
+    out = console()
+    out.print(
+        f"\nitems whose picture leaked: {items['leaked'][0]:,} → {items['leaked'][1]:,} "
+        f"({items['newly_leaked']:,} newly, {items['no_longer_leaked']:,} no longer)"
+    )
+    for kind, label in (("newly", "newly"), ("no_longer", "no longer")):
+        if names := items[kind]:
+            more = ", …" if items[f"{kind}_leaked"] > len(names[:8]) else ""
+            line = f"  {label}: {', '.join(names[:8])}{more}"
+            out.print(plain(line), markup=False, soft_wrap=True, style="dim")
+    if not (matches["appeared"] or matches["gone"] or matches["changed"]):
+        return
     told = (
         f"matches: {matches['appeared']:,} appeared, {matches['gone']:,} gone, "
         f"{matches['changed']:,} judged anew"
     )
-    out = console()
-    out.print(Text(f"\n{told}; proven copies {first:,} → {second:,}"))
+    out.print(Text(f"{told}; proven copies {first:,} → {second:,}"))
     for kind, count in matches["kinds"].items():
         out.print(f"  {count:,} {kind}", markup=False)
     for one in matches["examples"][:5]:

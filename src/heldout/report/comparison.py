@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Any
 
 from heldout.detect.image_overlap import COPIES
 from heldout.errors import InputError
-from heldout.overlap.judged import read_matches
+from heldout.overlap.judged import match_subject, read_matches
 from heldout.report.scores_owed import corrected_of
 from heldout.store import Run
 
@@ -17,6 +18,7 @@ SCHEMA_VERSION = 1
 EXAMPLES = 20  # matches listed by name; all are counted
 _SAME = 1e-9
 Changes = dict[str, Any]
+Key = tuple[str, int, str, str]  # item, picture, corpus, pair of pictures
 
 
 def compare_runs(before: Run, after: Run) -> Changes:
@@ -43,7 +45,19 @@ def compare_runs(before: Run, after: Run) -> Changes:
 
 def compare_folders(before: Path, after: Path) -> list[Changes]:
     """Two run folders, or two outputs of `heldout audit`: every benchmark that both have."""
-    if not ((before / "verdict.json").exists() and (after / "verdict.json").exists()):
+    for folder in (before, after):
+        if not folder.is_dir():
+            raise InputError(
+                f"{folder} is no folder: compare two run folders, or two outputs of an audit"
+            )
+    outputs = [(one / "verdict.json").exists() for one in (before, after)]
+    if outputs[0] != outputs[1]:
+        output, run = (before, after) if outputs[0] else (after, before)
+        name = _benchmark(Run.open(run), Run.open(run).manifest())["name"]
+        inside = _runs_below(output).get(name)
+        hint = f"{inside.path} is its run of {name}" if inside else f"it has no run of {name}"
+        raise InputError(f"{output} is the output of an audit, {run} one run: {hint}")
+    if not outputs[0]:
         return [compare_runs(Run.open(before), Run.open(after))]
     old, new = _runs_below(before), _runs_below(after)
     both = [name for name in old if name in new]
@@ -174,37 +188,52 @@ def _differs(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
 
 
 def _matches(before: Run, after: Run) -> Changes:
-    """By item, picture and corpus item: which copies are new, which are gone, which were judged anew."""
-    old, new = _relations(before), _relations(after)
+    """By item and the two pictures: which copies are new, which are gone, which were judged anew.
+
+    A corpus item that is only called otherwise is the same one; an embedding is known by its name alone.
+    """
+    (old, were), (new, are) = _relations(before), _relations(after)
+    named = {**were, **are}
     appeared = [key for key in new if key not in old]
     gone = [key for key in old if key not in new]
     changed = [key for key in old if key in new and old[key] != new[key]]
     copies = [sum(one in COPIES for one in found.values()) for found in (old, new)]
+    leaked = [{key[0] for key, one in found.items() if one in COPIES} for found in (old, new)]
     return {
         "copies": copies,
+        "items": {
+            "leaked": [len(one) for one in leaked],
+            "newly": sorted(leaked[1] - leaked[0])[:EXAMPLES],
+            "no_longer": sorted(leaked[0] - leaked[1])[:EXAMPLES],
+            "newly_leaked": len(leaked[1] - leaked[0]),
+            "no_longer_leaked": len(leaked[0] - leaked[1]),
+        },
         "appeared": len(appeared),
         "gone": len(gone),
         "changed": len(changed),
         "kinds": dict(Counter(f"{old[key]} → {new[key]}" for key in changed)),
         "examples": [
-            {"benchmark_id": key[0], "corpus": key[2], "corpus_id": key[3],
+            {"benchmark_id": key[0], "corpus": key[2], "corpus_id": named[key],
              "before": old.get(key), "after": new.get(key)}
             for key in [*appeared, *gone, *changed][:EXAMPLES]
         ],
     }  # fmt: skip
 
 
-def _relations(run: Run) -> dict[tuple[str, int, str, str], str]:
+def _relations(run: Run) -> tuple[dict[Key, str], dict[Key, str]]:
+    """Relations, and what the corpus item is called, by item, picture, corpus and pair of pictures."""
+    relations: dict[Key, str] = {}
+    names: dict[Key, str] = {}
     if not run.table_path("matches").exists():
-        return {}
-    rows = read_matches(run).select(
-        "benchmark_id", "image_index", "corpus", "corpus_id", "relation"
-    )
-    return {
-        (row["benchmark_id"], row["image_index"], row["corpus"], row["corpus_id"]): row["relation"]
-        for row in rows.iter_rows(named=True)
-        if row["relation"] != "unrelated"
-    }
+        return relations, names
+    for row in read_matches(run).iter_rows(named=True):
+        if row["relation"] == "unrelated":
+            continue
+        subject = match_subject(json.loads(row["evidence"]), row["corpus"], row["corpus_id"])
+        key = (row["benchmark_id"], row["image_index"], row["corpus"], subject)
+        relations.setdefault(key, row["relation"])
+        names.setdefault(key, row["corpus_id"])
+    return relations, names
 
 
 def _scores(before: Run, after: Run) -> list[Changes]:
