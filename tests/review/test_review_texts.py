@@ -87,12 +87,17 @@ def test_a_rewording_that_people_recognise_counts_as_the_item(texts_run: Path) -
     assert _claim(texts_run).status == "qualified"
     _say(ada, EDITED, "same, reworded")
     claim = _claim(texts_run)
+    assert claim.status == "qualified"  # one rater alone proves nothing
+    assert "one rater alone calls reworded texts the same" in claim.why
+    assert "--kind texts --blind" in claim.next_step
+    _say(open_desk(str(texts_run), rater="bo", blind=True), EDITED, "same question and answer")
+    claim = _claim(texts_run)
     assert claim.status == "survives"
     assert "word for word" not in claim.why
     assert "1 of them by people's word" in claim.why
     assert leaks_of(Run.open(texts_run))[EDITED].grade is Grade.TEXT
     page = (texts_run / "report.html").read_text()
-    assert "people: 2 pairs of texts" in page
+    assert "people: 2 pairs of texts judged by 2 raters" in page
     # The table itself is as the tool left it.
     untouched = Run.open(texts_run).read_table("text_matches").to_pylist()
     assert all("people" not in json.loads(row["evidence"]) for row in untouched)

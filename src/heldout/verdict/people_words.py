@@ -10,10 +10,14 @@ import polars as pl
 
 from heldout.errors import counted
 from heldout.overlap.judged_texts import TEXT_RELATIONS
+from heldout.overlap.text.relation import SAME_ITEM
 from heldout.verdict.claim import Claim, Control
 from heldout.verdict.people import PEOPLE, agreement_words, verdict_agreement
+from heldout.verdict.rules import WORDS
 
-SETTLE = "let a second rater judge the texts that were dismissed (heldout review RUN --kind texts --blind)"
+SETTLE = "let a second rater judge these texts (heldout review RUN --kind texts --blind)"
+RAISED = "one rater alone calls reworded texts the same"
+_WORD_FOR_WORD = f"{WORDS}/word-for-word"
 
 
 def with_people_on_words(claim: Claim, matches: pl.DataFrame, items: pl.DataFrame) -> Claim:
@@ -21,14 +25,15 @@ def with_people_on_words(claim: Claim, matches: pl.DataFrame, items: pl.DataFram
 
     ``matches`` are as people judged them (overlap/judged_texts.py): nothing else is read.
     """
-    judged = matches.filter(
-        (pl.col("corpus") == claim.cell.corpus)
-        & pl.col("evidence").str.json_path_match("$.people").is_not_null()
-    )
+    here = matches.filter(pl.col("corpus") == claim.cell.corpus)
+    judged = here.filter(pl.col("evidence").str.json_path_match("$.people").is_not_null())
     if judged.is_empty():
         return claim
     pairs = _pairs(judged, dict(items.select("benchmark_id", "cluster").iter_rows()))
     told, doubt = _told(pairs), _doubt(pairs)
+    raised = claim.rule == _WORD_FOR_WORD and _raised_by_one(here)
+    if raised:
+        doubt = "; ".join(part for part in (doubt, RAISED) if part)
     control = Control(
         name=PEOPLE,
         outcome="missing" if doubt else "passed",
@@ -38,9 +43,19 @@ def with_people_on_words(claim: Claim, matches: pl.DataFrame, items: pl.DataFram
         "why": f"{claim.why}; {control.reason}",
         "controls": [*claim.controls, control],
     }
-    if doubt and claim.status == "clean":
+    if raised or (doubt and claim.status == "clean"):
         changed |= {"status": "qualified", "next_step": SETTLE}
     return claim.model_copy(update=changed)
+
+
+def _raised_by_one(here: pl.DataFrame) -> bool:
+    """Does all that makes the claim survive rest on what one rater alone recognised?"""
+    whole = here.filter((pl.col("degree") == "hard") & (pl.col("relation") == SAME_ITEM))
+    for evidence in whole["evidence"]:
+        people = json.loads(evidence).get("people")
+        if people is None or people["tool"] == SAME_ITEM or len(people["verdicts"]) > 1:
+            return False
+    return not whole.is_empty()
 
 
 def _pairs(judged: pl.DataFrame, clusters: Mapping[str, str]) -> list[dict[str, Any]]:
