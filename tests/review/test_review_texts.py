@@ -194,3 +194,7 @@ def test_the_page_goes_from_matches_to_texts(
     page.keyboard.press("5")
     _counted(page, 1)
     assert [one.kind for one in history(run)] == ["match", "text"]
+    page.goto(f"{page.url.partition('#')[0]}#nonsense")
+    page.reload()
+    page.wait_for_selector("body[data-shown]")
+    assert page.inner_text("#title").startswith("Matches")

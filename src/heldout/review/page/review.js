@@ -12,7 +12,11 @@ const done = []; // cards judged in this tab, for undo
 
 async function start() {
   choose(location.hash.slice(1));
-  session = await get("/api/session");
+  session = await get("/api/session").catch((error) => {
+    if (!(error instanceof Refused) || error.status !== 404) throw error;
+    choose(""); // the address names a kind that this run does not have
+    return get("/api/session");
+  });
   const kind = session.kind[0].toUpperCase() + session.kind.slice(1);
   document.title = `${visible(session.title)}: ${session.kind}`;
   $("title").textContent = `${kind} of ${visible(session.title)}`;
