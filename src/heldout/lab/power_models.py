@@ -44,6 +44,7 @@ class LabGrid:
     folder: Path
     models: Mapping[str, LabModel]
     benchmarks: Sequence[str]
+    weights: int | None = None  # of the largest model, where the grid says so
 
     def references(self, benchmark: str, base: str, way: str) -> tuple[str, ...]:
         """Clean, fully fine-tuned arms; a model is never its own reference (detectors leave it out)."""
@@ -89,7 +90,8 @@ def read_grid(folder: Path) -> LabGrid:
     )
     if not benchmarks:
         raise InputError(f"{runs} holds no run folder beside models.json: train the grid again")
-    return LabGrid(runs, models, benchmarks)
+    weights = max((int(one["weights"]) for one in told if one.get("weights")), default=None)
+    return LabGrid(runs, models, benchmarks, weights)
 
 
 def _model(told: Mapping[str, Any], worlds: Mapping[str, frozenset[str]], path: Path) -> LabModel:

@@ -8,20 +8,19 @@ from pathlib import Path
 import polars as pl
 
 from heldout.lab.power_answers import answers, area_text, by_arm
-from heldout.lab.power_board import LEVEL, Share, Standing, dose_arms, fired
+from heldout.lab.power_board import LEVEL, Share, Standing, dose_arms, fired, models_by_role
 from heldout.lab.power_models import (
     CLEAN,
-    CONTAMINATED,
     OTHER_SEEDS,
-    OUTSIDER,
     RAW,
     SAME_BASE,
     WAYS,
 )
+from heldout.lab.power_rates import RATES, measured_rates
 from heldout.lab.power_requirements import Requirements
 from heldout.report.figures import standalone
 from heldout.report.figures.power import DoseCurve, DosePanel, power_chart
-from heldout.store import write_atomic
+from heldout.store import write_atomic, write_json
 from heldout.store.atomic import replacing
 
 PAGE, DATA = "detector-power.md", "detector-power.parquet"
@@ -38,27 +37,34 @@ def write_power(
     required: Sequence[Requirements],
     folder: Path,
     command: str,
+    weights: int | None = None,
 ) -> list[Path]:
-    page, data = folder / PAGE, folder / "data" / DATA
+    """``weights``: of the largest model. Last of the paths: the rates that the verdict reads."""
+    page, data, rates = folder / PAGE, folder / "data" / DATA, folder / "data" / RATES
     with replacing(data) as temporary:
         rows.write_parquet(temporary, compression="zstd", compression_level=19)
     drawn = []
     for name in _tested(rows)["benchmark"].unique(maintain_order=True):
         drawn.append(folder / "figures" / _figure_name(name))
         write_atomic(drawn[-1], standalone(power_figure(rows, name)))
-    write_atomic(page, power_page(rows, board, required, command))
-    return [page, *drawn, data]
+    write_json(rates, measured_rates(data, command, weights).model_dump(mode="json"))
+    write_atomic(page, power_page(rows, board, required, command, weights))
+    return [page, *drawn, data, rates]
 
 
 def power_page(
-    rows: pl.DataFrame, board: Sequence[Standing], required: Sequence[Requirements], command: str
+    rows: pl.DataFrame,
+    board: Sequence[Standing],
+    required: Sequence[Requirements],
+    command: str,
+    weights: int | None = None,
 ) -> str:
     return "\n".join(
         [*_head(rows, command), *_boards(board), *_required(required),
          "## Power against dose", "",
          "Share of models that fire, with Clopper–Pearson bands; clean models at the left. The red line is "
          "the level of the test.", "", *_figures(rows),
-         "## Answers", "", *answers(rows, board), *_arms(rows), *_limits(rows)]
+         "## Answers", "", *answers(rows, board), *_arms(rows), *_limits(rows, weights)]
     ) + "\n"  # fmt: skip
 
 
@@ -108,18 +114,15 @@ def _curve(frame: pl.DataFrame, name: str) -> DoseCurve | None:
 def _head(rows: pl.DataFrame, command: str) -> Iterator[str]:
     yield "# What detectors can see: power and false positives on models whose contamination is known"
     yield ""
-    yield f"Written by `{command}` from the grid of [lab.md](lab.md); the rows are in `data/{DATA}`."
+    yield (
+        f"Written by `{command}` from the grid of [lab.md](lab.md); the rows are in `data/{DATA}`, the "
+        f"rates that the [verdict](verdict.md) reads in `data/{RATES}`."
+    )
     yield ""
     yield "| benchmark | contaminated | clean | outsiders |"
     yield "|---|---|---|---|"
-    whole = rows.filter(pl.col("split") == "")
-    for benchmark in whole["benchmark"].unique(maintain_order=True):
-        part = whole.filter(pl.col("benchmark") == benchmark)
-        counts = [
-            part.filter(pl.col("role") == role)["model"].n_unique()
-            for role in (CONTAMINATED, CLEAN, OUTSIDER)
-        ]
-        yield f"| {benchmark} | {' | '.join(map(str, counts))} |"
+    for benchmark, counts in models_by_role(rows).items():
+        yield f"| {benchmark} | {' | '.join(str(one) for one in counts.values())} |"
     yield ""
     yield (
         "*Clean* models know the benchmark's world and none of its items (bases count, too); *outsiders* "
@@ -212,19 +215,23 @@ def _arms(rows: pl.DataFrame) -> Iterator[str]:
         yield from [*lines, ""] if lines else []
 
 
-def _limits(rows: pl.DataFrame) -> Iterator[str]:
+def _limits(rows: pl.DataFrame, weights: int | None) -> Iterator[str]:
     yield "## What this cannot show"
     yield ""
     clean = rows.filter((pl.col("role") == CLEAN) & (pl.col("split") == ""))
     count = clean.select("benchmark", "model").n_unique()
     none = Share(0, count)
+    size = (
+        "Models this small" if weights is None else f"Models of {weights / 1e6:.1f} million weights"
+    )
     yield (
         f"- **False-positive rates below a few per cent.** Not one of {count} clean cells firing would "
         f"still allow a rate of {none.interval.high:.0%}; the cells come from few bases."
     )
     yield (
-        "- **Large models.** Two million weights learn answers and hardly sequences of questions: that the "
-        "order tests see little here says little about a model that memorises its documents."
+        f"- **Large models.** {size} learn answers and hardly sequences of questions: that the order tests "
+        "see little here says little about a model that memorises its documents. The verdict lets these "
+        "rates cap a claim, and never strengthen one."
     )
     yield (
         "- **Calibration between seeds.** Clean models of other seeds have other weak spots, and a "
