@@ -13,6 +13,7 @@ from heldout.audit.asking import AskingPlan, ask_benchmark, read_twins
 from heldout.audit.scoring import ScoringPlan, score_benchmark
 from heldout.benchmark import Benchmark
 from heldout.lab.paraphrase import paraphrased
+from heldout.lab.power_cost import RECORDED
 from heldout.lab.replay import Collector, Keys, Replay
 from heldout.lab.sheet import Sheet
 from heldout.model.asking import expand, parse_variants
@@ -77,7 +78,12 @@ def write_sheet(
 
 def replay_model(tier: Tier, replay: Replay, run: Run, model: str) -> None:
     """A model's tables in the run, as if it had been scored and asked here. Call inside run.writing()."""
-    score_benchmark(tier.benchmark, replay, run, model, tier.scoring, quiet=True)
+    made = score_benchmark(tier.benchmark, replay, run, model, tier.scoring, quiet=True)
+    # Where a killed run goes on, what it had read before is not read again, and not counted.
+    if len(replay.read) >= sum(made.rows.values()):
+        known = run.manifest()["models"][model]
+        spent = replay.read_for([one.id for one in tier.benchmark])
+        run.update("models", {model: {**known, RECORDED: spent}})
     ask_benchmark(tier.benchmark, replay, run, model, tier.asking, tier.twin_benchmarks, quiet=True)
 
 

@@ -73,7 +73,7 @@ def power_command(
         raise InputError(f"{lab}: no detector could be tested on any model of this grid")
     command = shlex.join(["heldout", *sys.argv[1:]])
     required, folder = requirements(rows, board), publish or out
-    paths = write_power(rows, board, required, folder, command, grid.weights)
+    paths = write_power(rows, board, required, folder, command, grid.about)
     if rates_to is not None:
         write_atomic(rates_to, paths[-1].read_bytes())
     console().print(f"page: {paths[0]}", soft_wrap=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import polars as pl
@@ -15,6 +15,7 @@ from heldout.lab.power_models import (
     RAW,
     SAME_BASE,
     WAYS,
+    About,
 )
 from heldout.lab.power_rates import RATES, measured_rates
 from heldout.lab.power_requirements import Requirements
@@ -37,9 +38,9 @@ def write_power(
     required: Sequence[Requirements],
     folder: Path,
     command: str,
-    weights: int | None = None,
+    about: About = About(),  # noqa: B008 - frozen
 ) -> list[Path]:
-    """``weights``: of the largest model. Last of the paths: the rates that the verdict reads."""
+    """Last of the paths: the rates that the verdict reads."""
     page, data, rates = folder / PAGE, folder / "data" / DATA, folder / "data" / RATES
     with replacing(data) as temporary:
         rows.write_parquet(temporary, compression="zstd", compression_level=19)
@@ -47,8 +48,8 @@ def write_power(
     for name in _tested(rows)["benchmark"].unique(maintain_order=True):
         drawn.append(folder / "figures" / _figure_name(name))
         write_atomic(drawn[-1], standalone(power_figure(rows, name)))
-    write_json(rates, measured_rates(data, command, weights).model_dump(mode="json"))
-    write_atomic(page, power_page(rows, board, required, command, weights))
+    write_json(rates, measured_rates(data, command, about.weights).model_dump(mode="json"))
+    write_atomic(page, power_page(rows, board, required, command, about))
     return [page, *drawn, data, rates]
 
 
@@ -57,14 +58,14 @@ def power_page(
     board: Sequence[Standing],
     required: Sequence[Requirements],
     command: str,
-    weights: int | None = None,
+    about: About = About(),  # noqa: B008 - frozen
 ) -> str:
     return "\n".join(
-        [*_head(rows, command), *_boards(board), *_required(required),
+        [*_head(rows, command), *_boards(rows, board, about), *_required(required),
          "## Power against dose", "",
          "Share of models that fire, with Clopper–Pearson bands; clean models at the left. The red line is "
          "the level of the test.", "", *_figures(rows),
-         "## Answers", "", *answers(rows, board), *_arms(rows), *_limits(rows, weights)]
+         "## Answers", "", *answers(rows, board), *_arms(rows), *_limits(rows, about.weights)]
     ) + "\n"  # fmt: skip
 
 
@@ -119,11 +120,11 @@ def _head(rows: pl.DataFrame, command: str) -> Iterator[str]:
         f"rates that the [verdict](verdict.md) reads in `data/{RATES}`."
     )
     yield ""
-    yield "| benchmark | contaminated | clean | outsiders |"
-    yield "|---|---|---|---|"
-    for benchmark, counts in models_by_role(rows).items():
-        yield f"| {benchmark} | {' | '.join(str(one) for one in counts.values())} |"
-    yield ""
+    counted = models_by_role(rows)
+    yield from _table(
+        ("benchmark", "contaminated", "clean", "outsiders"),
+        ([name, *map(str, counts.values())] for name, counts in counted.items()),
+    )
     yield (
         "*Clean* models know the benchmark's world and none of its items (bases count, too); *outsiders* "
         "were trained on another world. A detector *fires* when its two-sided p is at most .05 and it "
@@ -136,16 +137,18 @@ def _head(rows: pl.DataFrame, command: str) -> Iterator[str]:
     yield ""
 
 
-def _boards(board: Sequence[Standing]) -> Iterator[str]:
+def _boards(rows: pl.DataFrame, board: Sequence[Standing], about: About) -> Iterator[str]:
+    clean = [counts[CLEAN] for counts in models_by_role(rows).values()]
     yield "## Leaderboard"
     yield ""
     yield (
         "AUC: effects of contaminated against clean models of the same benchmark, with a bootstrap over "
         "bases and then their models (below ten models on a side never narrower than that many trials). "
         "TPR at 1 % and 5 %: contaminated models above a threshold that at most this share of a "
-        "benchmark's clean models exceeds; with 6 to 20 clean models a benchmark, 1 % means *none of "
-        "them*, and so does 5 % below 20. FPR: clean models on which the test itself fires. Smallest dose: "
-        "from it on, at least four of five of the arms that differ in dose alone fire. Rates carry 95 % "
+        f"benchmark's clean models exceeds; with {min(clean)} to {max(clean)} clean models a benchmark, "
+        "1 % means *none of them*, and so does 5 % below 20. FPR: clean models on which the test itself "
+        "fires. Smallest dose: from it on, at least four of five of the arms that differ in dose alone "
+        "fire. Rates carry 95 % "
         "Clopper–Pearson intervals over models; arms of one base share most weights, so the truth is "
         "wider. Membership detectors need items that cannot have been seen: they are tested on the arms "
         "that saw half of the pictures, and clean models count once per split."
@@ -157,23 +160,21 @@ def _boards(board: Sequence[Standing]) -> Iterator[str]:
             continue
         yield f"### {way.capitalize()}: {_TOLD[way]}"
         yield ""
-        yield (
-            "| detector | AUC | TPR at 1 % | TPR at 5 % | fires, contaminated | FPR, clean | "
-            "FPR, outsiders | smallest dose | tokens |"
-        )
-        yield "|---|---|---|---|---|---|---|---|---|"
-        for one in part:
-            flag = " **off**" if one.false_positives.off else ""
-            yield (
-                f"| {one.detector} | {area_text(one)} | {_rate(one.at_1)} | {_rate(one.at_5)} | "
-                f"{one.power} | {one.false_positives}{flag} | {one.outsiders} | {one.detectable} | "
-                f"{'–' if one.tokens is None else f'{one.tokens:,}'} |"
-            )
-        yield ""
+        yield from _table(
+            ("detector", "AUC", "TPR at 1 %", "TPR at 5 %", "fires, contaminated", "FPR, clean",
+             "FPR, outsiders", "smallest dose", "tokens"),
+            (_standing(one) for one in part),
+        )  # fmt: skip
+    cost = (
+        "counted in what was put to them"
+        if about.counted
+        else "prompts of answers are counted, those of scores and order tests are taken to be as long "
+        "as the same question asked (with and without its picture)"
+    )
     yield (
-        "**off**: the interval of the false-positive rate lies above 5 %. Tokens are what the model and "
-        "its references read for one audit; prompts of answers are counted, those of scores and order "
-        "tests are taken to be as long as the same question asked (with and without its picture)."
+        "**off**: the interval of the false-positive rate lies above 5 %; what such a detector says is at "
+        "most *qualified* in a [verdict](verdict.md). Tokens are what the model and its references read "
+        f"for one audit: {cost}."
     )
     yield ""
 
@@ -188,20 +189,37 @@ def _required(required: Sequence[Requirements]) -> Iterator[str]:
         "dose (Jonckheere–Terpstra within bases, clean arms first; concordance from -1 to 1)."
     )
     yield ""
-    yield (
-        "| detector | reads | practical | reliable | full | language | LoRA | pre-training | consistent | "
-        "concordance |"
-    )
-    yield "|---" * 10 + "|"
-    for one in required:
-        trend = "–" if one.dose is None else f"{one.dose.concordance:+.2f} (p {one.dose.p:.2g})"
-        testable = any(share.n for share in one.modes.values())
-        yield (
-            f"| {one.detector} | {one.reads} | {_yes(one.practical)}: {one.practical_why} | "
-            f"{_yes(one.reliable) if testable else 'not tested'} ({one.way}) | "
-            f"{' | '.join(_rate(share) for share in one.modes.values())} | {_rate(one.pretraining)} | "
-            f"{'not tested' if one.dose is None else _yes(one.consistent)} | {trend} |"
-        )
+    yield from _table(
+        ("detector", "reads", "practical", "reliable", "full", "language", "LoRA", "pre-training",
+         "consistent", "concordance"),
+        (_requirement(one) for one in required),
+    )  # fmt: skip
+
+
+def _standing(one: Standing) -> list[str]:
+    return [
+        one.detector, area_text(one), _rate(one.at_1), _rate(one.at_5), str(one.power),
+        f"{one.false_positives}{' **off**' if one.false_positives.off else ''}", str(one.outsiders),
+        one.detectable, "–" if one.tokens is None else f"{one.tokens:,}",
+    ]  # fmt: skip
+
+
+def _requirement(one: Requirements) -> list[str]:
+    trend = "–" if one.dose is None else f"{one.dose.concordance:+.2f} (p {one.dose.p:.2g})"
+    testable = any(share.n for share in one.modes.values())
+    return [
+        one.detector, one.reads, f"{_yes(one.practical)}: {one.practical_why}",
+        f"{_yes(one.reliable) if testable else 'not tested'} ({one.way})",
+        *(_rate(share) for share in one.modes.values()), _rate(one.pretraining),
+        "not tested" if one.dose is None else _yes(one.consistent), trend,
+    ]  # fmt: skip
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
+    yield f"| {' | '.join(head)} |"
+    yield "|---" * len(head) + "|"
+    for row in rows:
+        yield f"| {' | '.join(row)} |"
     yield ""
 
 
