@@ -15,7 +15,7 @@ from measured_by_hand import NOTHING_MEASURED, measured
 
 from heldout.cli.app import app
 from heldout.errors import InputError
-from heldout.lab.planted_answers import planted_answers
+from heldout.lab.planted_answers import MODELS, planted_answers
 from heldout.store import SCHEMAS, Run
 from heldout.verdict import MeasuredRates
 
@@ -24,7 +24,10 @@ from heldout.verdict import MeasuredRates
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("answers") / "run"
     made, tables = Run.create(folder, command=["test"]), planted_answers(2, dose=2.0, unparsed=0.02)
-    made.update("inputs", {"benchmark": {"name": "planted", "fingerprint": "cafe"}})
+    known = {"name": "planted", "fingerprint": "cafe", "items": 180, "source": "planted.jsonl",
+             "reader": "jsonl", "split": "test"}  # fmt: skip
+    made.update("inputs", {"benchmark": known})
+    made.update("models", {name: {"backend": "recorded"} for name in MODELS})
     for name in ("items", "answers"):
         empty = pl.from_arrow(SCHEMAS[name].empty_table())
         assert isinstance(empty, pl.DataFrame)
@@ -69,6 +72,11 @@ def test_rates_of_an_own_lab_cap_a_claim_and_stand_in_the_list(run: Path, tmp_pa
         if one["id"] == "twin-drop/target"
     )  # fmt: skip
     assert (claim["status"], claim["rule"]) == ("qualified", "answers/fires-on-clean")
+    shown = CliRunner().invoke(app, ["report", str(run)])
+    assert shown.exit_code == 0, shown.output
+    page = (run / "report.html").read_text()
+    assert "clean, with references" in page and "<strong>off</strong>" in page
+    assert "Not measured: slot-guess" in page
     listed = CliRunner().invoke(app, ["detect", "--list", "--rates", off], env={"COLUMNS": "160"})
     (line,) = (one for one in listed.output.splitlines() if one.startswith("twin-drop"))
     assert "12/28 off" in line and "44/73" in line

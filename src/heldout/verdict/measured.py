@@ -54,7 +54,8 @@ class Fired(Strict):
         return self
 
     def __str__(self) -> str:
-        return f"{self.fired} of {self.n} [{_two(self.low)}, {_two(self.high)}]"
+        """How many fired, with the interval of the rate."""
+        return f"{self.fired} [{_two(self.low)}, {_two(self.high)}]"
 
 
 class MeasuredRate(Strict):
@@ -69,7 +70,7 @@ class MeasuredRate(Strict):
     @model_validator(mode="after")
     def _consistent(self) -> MeasuredRate:
         if self.off != (self.clean.n > 0 and self.clean.low > ALPHA):
-            raise ValueError(f"off: {self.off} does not follow from {self.clean} on clean models")
+            raise ValueError(f"off: {self.off} does not follow from {self.clean} of {self.clean.n}")
         return self
 
     @property

@@ -40,7 +40,7 @@ REQUIRED: tuple[Required, ...] = (
              "give more permutations: heldout audit --plan says how many the family needs"),
     Required("measured false positives", (ORDER, MEMBERSHIP, COHORT, ANSWERS),
              "does the detector keep its level on clean models of the lab?",
-             "add a detector that does (heldout detect --list), or rates of models like yours (--rates)"),
+             "add one that does (heldout detect --list), or measure models like yours: heldout lab power"),
     Required("covariates", (ORDER,), "does it stay with answer and question length taken out?",
              "score more clusters: too few are left to take lengths out"),
     Required("structure", (ORDER,), "does it stay within what the release is grouped by?",
