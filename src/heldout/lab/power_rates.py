@@ -46,4 +46,4 @@ def _counted(frame: pl.DataFrame, role: str) -> Fired:
     """One model may be clean on two benchmarks, or count once per split: tests are not models."""
     mine = frame.filter(pl.col("role") == role)
     share = fired(mine)
-    return Fired.of(share.hits, share.n, mine.select("benchmark", "model").n_unique())
+    return Fired.of(share.hits, share.n, mine["model"].n_unique())

@@ -64,7 +64,7 @@ def on_clean_models(detector: str, way: Way, rates: MeasuredRates) -> list[Contr
     who = f"{clean.models} clean lab models"
     told = (
         f"on {who} {detector} fired on {clean}" if clean.models == clean.n
-        else f"in {clean.n} tests of {who} {detector} fired in {clean}"
+        else f"in {clean.n} tests on {who} {detector} fired in {clean}"
     )  # fmt: skip
     told += f", {_WORDS[way]}"
     if rate.off:
