@@ -13,7 +13,6 @@ from heldout.audit.asking import AskingPlan, ask_benchmark, read_twins
 from heldout.audit.scoring import ScoringPlan, score_benchmark
 from heldout.benchmark import Benchmark
 from heldout.lab.paraphrase import paraphrased
-from heldout.lab.power_cost import RECORDED
 from heldout.lab.replay import Collector, Keys, Replay
 from heldout.lab.sheet import Sheet
 from heldout.model.asking import expand, parse_variants
@@ -83,7 +82,7 @@ def replay_model(tier: Tier, replay: Replay, run: Run, model: str) -> None:
     if len(replay.read) >= sum(made.rows.values()):
         known = run.manifest()["models"][model]
         spent = replay.read_for([one.id for one in tier.benchmark])
-        run.update("models", {model: {**known, RECORDED: spent}})
+        run.update("models", {model: {**known, **spent}})
     ask_benchmark(tier.benchmark, replay, run, model, tier.asking, tier.twin_benchmarks, quiet=True)
 
 

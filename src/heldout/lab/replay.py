@@ -17,6 +17,7 @@ from PIL import Image
 
 from heldout.image import ImageRef, byte_digest, to_rgb
 from heldout.image.decode import decode
+from heldout.lab.power_cost import RECORDED
 from heldout.lab.reading import Reading
 from heldout.lab.sheet import MOST_NEW_TOKENS, Ragged, Sheet
 from heldout.lab.vocabulary import IMAGE
@@ -228,11 +229,12 @@ class Replay:
         for (kind, name), count in self.read.items():
             kinds[kind][name] = count
         shards = kinds["joint"].items()
-        return {
+        spent = {
             "scores": sum(kinds["item"].get(name, 0) for name in items),
             "order_joint": {name.split("/")[0]: count for name, count in shards},
             "order_neighbour": sum(kinds["neighbour"].values()),
         }
+        return {RECORDED: spent}
 
     def ask(
         self, prompts: Iterable[Prompt], keep: Callable[[Reply], None]
