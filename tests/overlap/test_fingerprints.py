@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 from pathlib import Path
 
@@ -79,6 +80,32 @@ def test_pdq_and_its_quality_are_the_reference_on_real_pictures(shared_data):
         assert abs(quality - expected) <= 1
 
 
+def test_the_fingerprint_of_a_real_file_is_what_the_references_say_of_it(shared_data):
+    imagehash, pdqhash = pytest.importorskip("imagehash"), pytest.importorskip("pdqhash")
+    files = (
+        real_files(shared_data, 8) + sorted((shared_data / "vqa_med_2019").rglob("*.jpg"))[::800]
+    )
+    for path in files:
+        data = path.read_bytes()
+        found = fingerprint(data)
+        with Image.open(path) as opened:
+            assert found.phash == int(str(imagehash.phash(opened)), 16), path.name
+            bits, quality = pdqhash.compute(np.asarray(opened.convert("RGB")))
+        assert distance(found.pdq, np.packbits(bits.astype(np.uint8)).tobytes()) <= 2, path.name
+        assert abs(found.quality - quality) <= 1
+        assert found.bytes == hashlib.sha256(data).hexdigest()
+        image = decode(data)
+        copy = fingerprint(encoded(image, "PNG", compress_level=1))
+        assert copy.pixels == found.pixels
+        assert (copy.phash, copy.pdq, copy.quality) == (found.phash, found.pdq, found.quality)
+        changed = image.copy()
+        corner = image.width - 1, image.height - 1
+        changed.paste(
+            image.crop((*corner, image.width, image.height)).point(lambda v: v ^ 1), corner
+        )
+        assert fingerprint(encoded(changed, "PNG", compress_level=1)).pixels != found.pixels
+
+
 @pytest.mark.parametrize(
     "size",
     [(32, 32), (32, 90), (700, 32), (300, 129), (181, 190), (513, 257), (1024, 768), (40, 3)],
@@ -94,6 +121,8 @@ def test_the_reduction_is_pillows_to_the_last_level(size):
         for wrong in (sums - error, sums + error):
             if size[0] != 32:
                 assert np.array_equal(reduce_grey(grey, wrong.astype(np.float32), 32), expected)
+                view = np.asfortranarray(grey)  # the same picture, its pixels in another order
+                assert np.array_equal(reduce_grey(view, wrong.astype(np.float32), 32), expected)
 
 
 def test_stripes_of_any_size_give_the_same_numbers():

@@ -15,7 +15,7 @@ import io
 import warnings
 
 import numpy as np
-from PIL import Image, ImageOps, UnidentifiedImageError
+from PIL import Image, ImageFile, ImageOps, UnidentifiedImageError
 
 from heldout.image.depth import is_reduced
 from heldout.image.dicom import decode_dicom, dicom_size, is_dicom
@@ -26,6 +26,8 @@ FORMATS = (
     "JPEG", "PNG", "GIF", "BMP", "DIB", "WEBP", "TIFF", "PPM", "JPEG2000", "AVIF", "ICO",
     "TGA", "PCX",
 )  # fmt: skip
+
+PIECE = 1 << 24  # bytes a decoder is handed at a time; Pillow copies them once
 
 ORIENTATION = 0x0112  # the EXIF tag that says how a picture was held
 
@@ -116,6 +118,9 @@ def _open(data: bytes, max_pixels: int) -> Image.Image:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # our own limit below speaks instead
             image = Image.open(io.BytesIO(data), formats=_formats())
+            if isinstance(image, ImageFile.ImageFile):
+                # The bytes are in memory: in one piece, the decoder need not stop and start again.
+                image.decodermaxblock = max(image.decodermaxblock, min(len(data), PIECE))
     except Exception as error:
         raise _explain(error, len(data), head=data[:16]) from error
     width, height = image.size

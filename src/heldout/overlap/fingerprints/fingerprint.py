@@ -15,6 +15,7 @@ from heldout.overlap.fingerprints.grey import grey_of_colours
 from heldout.overlap.fingerprints.pdq import hash_bytes, pdq_coefficients
 from heldout.overlap.fingerprints.phash import SIDE, is_ours, phash_of
 from heldout.overlap.fingerprints.stripes import reduce_rows
+from heldout.overlap.scratch import keep_freed_memory
 
 # PDQ's own advice: below this quality a picture has too little texture for its hash to mean much.
 QUALITY_FLOOR = 50
@@ -42,6 +43,7 @@ def fingerprint(
     ``sizes`` are the native sizes that occur on the other side. Pictures of different size have
     different pixels, so the digest of a picture of any other size is not taken.
     """
+    keep_freed_memory()
     return fingerprint_image(decode(data, max_pixels=max_pixels), byte_digest(data), sizes=sizes)
 
 

@@ -13,7 +13,7 @@ from scipy.sparse import csr_array
 from heldout.overlap.fingerprints.bands import Floats
 from heldout.overlap.fingerprints.grey import centred
 from heldout.overlap.fingerprints.lanczos import across, weights
-from heldout.overlap.fingerprints.smoothing import SIDE, thinning
+from heldout.overlap.fingerprints.smoothing import thinning
 
 MINIMUM_SIDE = 5  # PDQ hashes nothing thinner
 STRIPE = 1 << 22  # pixels of a stripe: most pictures are one
@@ -36,11 +36,13 @@ def reduce_rows(
         return np.zeros((0, width), np.float32)
     down = thinning(height) if down is None else down
     step = max(1, stripe // width)
-    rows = np.zeros((SIDE, width), np.float32)
+    rows: Floats | None = None
     for start in range(0, height, step):
         stop = min(start + step, height)
         floats = centred(grey[start:stop])
-        rows += (down if step >= height else down[:, start:stop]) @ floats
+        part = (down if step >= height else down[:, start:stop]) @ floats
+        rows = part if rows is None else rows + part
         if sums is not None:
             across(floats, weights(width, len(sums)), sums[:, start:stop])
+    assert rows is not None  # the picture has rows
     return rows
