@@ -16,7 +16,8 @@ from heldout.lab.leak_run import LeakPlan
 EMPTY: dict[str, Any] = {
     "world": "films", "seed": 0, "group": "", "detail": "", "pictured": True, "method": "",
     "degree": "", "relation": "", "transform": "", "label_said": "", "other_pairs": 0,
-    "other_graded": 0, "other_hard": 0, "other_undecided": 0, "other_copies": 0, "untestable": "",
+    "other_graded": 0, "other_hard": 0, "other_undecided": 0, "other_copies": 0, "other_image": "",
+    "other_relation": "", "untestable": "",
     "text_methods": "", "text_degree": "", "text_relation": "", "answer_said": "",
     "other_texts": 0, "other_text_hard": 0,
 }  # fmt: skip

@@ -29,6 +29,7 @@ SCHEMA = pl.Schema({
     # Pairs with other pictures of the benchmark: none of them is right.
     "other_pairs": pl.Int64, "other_graded": pl.Int64, "other_hard": pl.Int64,
     "other_undecided": pl.Int64, "other_copies": pl.Int64,
+    "other_image": pl.String, "other_relation": pl.String,  # the one that comes nearest to a copy
     # Its words and its own item's, and with other items'.
     "untestable": pl.String, "text_methods": pl.String, "text_degree": pl.String,
     "text_relation": pl.String, "answer_said": pl.String, "other_texts": pl.Int64,
@@ -72,7 +73,9 @@ def _row(
     planted = truth or {"kind": STRANGER, "group": STRANGER, "detail": ""}
     image, item = planted.get("image"), planted.get("benchmark_id")
     own = said.pictures.get(image or "", {})
-    others = [pair for name, pair in said.pictures.items() if name != image]
+    strange = {name: pair for name, pair in said.pictures.items() if name != image}
+    others = list(strange.values())
+    worst = max(strange.items(), key=lambda pair: _grade(pair[1]), default=("", {}))
     words = max(said.texts.get(item or "", []), key=_gravity, default={})
     other_words = [
         max(pairs, key=_gravity) for name, pairs in said.texts.items() if name != item
@@ -96,6 +99,8 @@ def _row(
         "other_hard": sum(pair["degree"] == "hard" for pair in others),
         "other_undecided": sum(pair["relation"] == UNDECIDED for pair in others),
         "other_copies": sum(pair["relation"] in COPIES for pair in others),
+        "other_image": worst[0],
+        "other_relation": worst[1].get("relation", ""),
         "untestable": untestable.get(item or "", ""),
         "text_methods": "+".join(sorted({p["method"] for p in said.texts.get(item or "", [])})),
         "text_degree": words.get("degree", ""),
@@ -144,7 +149,9 @@ def _corpus_items(corpus: Corpus) -> Iterator[tuple[str, bool]]:
 
 
 def _grade(row: Mapping[str, Any]) -> int:
-    return (row["relation"] in COPIES) * 10 + _GRADE[row["degree"]]
+    """How near to a copy it is said to be: a verdict is worth more than a degree."""
+    said = 20 if row["relation"] in COPIES else 10 if row["relation"] == UNDECIDED else 0
+    return said + _GRADE[row["degree"]]
 
 
 def _gravity(row: Mapping[str, Any]) -> tuple[int, bool, float]:

@@ -16,20 +16,27 @@ SIDE, LINE, COLUMNS, MOST = 150, 14, 4, 96
 
 
 def write_sheets(rows: pl.DataFrame, out: Path) -> list[Path]:
-    """``out/misses-WORLD.png`` and ``out/alarms-WORLD.png``, at most MOST pairs each."""
-    copy = pl.col("relation").is_in(COPIES)
+    """``out/misses-WORLD.png``, ``out/alarms-WORLD.png`` (the pair it was made from) and
+    ``out/strangers-WORLD.png`` (pairs that have nothing to do with each other), at most MOST each."""
     wrong = {
-        "misses": pl.col("found_by").is_not_null() & ~copy,
-        "alarms": pl.col("found_by").is_null() & (copy | (pl.col("relation") == UNDECIDED)),
+        "misses": rows.filter(pl.col("found_by").is_not_null() & ~pl.col("relation").is_in(COPIES)),
+        "alarms": rows.filter(pl.col("found_by").is_null() & _doubted("relation")),
+        "strangers": rows.filter(_doubted("other_relation")).with_columns(
+            image="other_image", relation="other_relation", transform=pl.lit(""), similarity=None
+        ),
     }
     written = []
-    for name, condition in wrong.items():
-        for (world,), part in rows.filter(condition).group_by("world", maintain_order=True):
+    for name, found in wrong.items():
+        for (world,), part in found.group_by("world", maintain_order=True):
             shown = part.sort("kind", "seed", "corpus_id").head(MOST)
             path = out / f"{name}-{world}.png"
             _sheet(shown, out).save(path)
             written.append(path)
     return written
+
+
+def _doubted(column: str) -> pl.Expr:
+    return pl.col(column).is_in((*COPIES, UNDECIDED))
 
 
 def _sheet(rows: pl.DataFrame, out: Path) -> Image.Image:
