@@ -52,3 +52,8 @@ def test_copies_of_the_whole_are_not_suspected() -> None:
         grey,
     ):
         assert not judged(ours, theirs)
+
+
+def test_a_negative_is_a_copy_of_the_whole_and_may_be_recoloured_in_part() -> None:
+    assert not judged(scene(RED), ImageOps.invert(scene(RED)))
+    assert judged(scene(RED), ImageOps.invert(scene(GREEN)))

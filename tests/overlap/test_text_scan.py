@@ -87,6 +87,18 @@ def test_renumbered_is_not_identical(tmp_path: Path) -> None:
     result = scan_all(bench({"question": question, "answer": "yes"}), corpus(tmp_path, row))
     assert found(result, "exact") == set()
     assert found(result, "edit") == {("0", "x", "renumbered", "soft")}
+    assert found(result, "ngram") == {("0", "x", "renumbered", "soft")}
+
+
+def test_a_count_with_other_numbers_to_choose_from_is_not_contained(tmp_path: Path) -> None:
+    item = {
+        "question": "How many blue objects are there?",
+        "options": ("3", "6", "1", "4"),
+        "answer": "1",
+    }
+    row = {**item, "id": "x", "options": ["5", "2", "1", "3"]}
+    (match,) = matches(scan_all(bench(item), corpus(tmp_path, row)), "ngram")
+    assert (match["relation"], match["degree"]) == ("renumbered", "soft")
 
 
 def test_a_page_that_contains_the_question_is_found_by_its_runs(tmp_path: Path) -> None:

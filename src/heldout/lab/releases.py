@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from heldout.lab.forms import Asked
-from heldout.lab.paraphrase import paraphrased
 from heldout.lab.worlds import NATIVE, RELEASED, TWINS, WORLDS, World
+from heldout.scenes.paraphrase import paraphrased
 
 _TRIES = 400
 

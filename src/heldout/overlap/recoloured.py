@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from PIL import Image
+from PIL import Image, ImageOps
 
 from heldout.image import to_rgb
 from heldout.overlap.registration import Registration
@@ -18,9 +18,12 @@ _FEWEST = 2  # such blocks; one may be an edge that was laid half a pixel off
 def recoloured_in_part(query: Image.Image, candidate: Image.Image, found: Registration) -> bool:
     """True if the colours agree as a whole but differ in some place.
 
-    A picture that was turned grey or tinted as a whole differs everywhere alike and is not meant.
+    A picture that was turned grey or tinted as a whole differs everywhere alike and is not meant, nor is
+    a negative, whose every colour is the opposite one.
     """
     ours, theirs = to_rgb(query), to_rgb(candidate)
+    if found.inverted:
+        theirs = ImageOps.invert(theirs)
     across, down = ours.width / _SIDE, ours.height / _SIDE
     warp = np.array(found.warp) @ np.diag([across, down, 1.0])
     warp = warp / warp[2, 2]

@@ -53,7 +53,7 @@ def _relation(method: str, entry: Entry, document: Document, answer: str, whole:
     if entry.field == "options":
         return SAME_OPTIONS
     if method == "ngram":
-        return CONTAINED
+        return RENUMBERED if _renumbered(entry.text, document.text) else CONTAINED
     wording = compare_wording(entry.text, document.text)
     if wording == SAME:
         if entry.field == "caption":
@@ -84,6 +84,12 @@ def degree_of(relation: str, answer: str, similarity: float, *, generic: bool, s
     if relation == CONTAINED and similarity < WHOLE:
         return "soft"
     return "soft" if answer == "different" else "hard"
+
+
+def _renumbered(ours: str, theirs: str) -> bool:
+    """Runs of words have their numbers masked. Where a document is the text and little more, the numbers
+    are compared, too; a page has numbers of its own, and is taken as it is."""
+    return len(theirs) <= 2 * len(ours) and compare_wording(ours, theirs) == RENUMBERED
 
 
 def _answers(ours: str, theirs: tuple[str, ...]) -> str:

@@ -14,7 +14,7 @@ from heldout.overlap.text.index import TextIndex
 from heldout.overlap.text.scan import STAGE, scan_text_shard
 from heldout.store import Run, Stage
 
-VERSION = 3  # raised when the same texts would give other rows
+VERSION = 4  # raised when the same texts would give other rows
 
 
 @dataclass
