@@ -16,6 +16,7 @@ from heldout.overlap.calibration.calibration import Calibration
 from heldout.overlap.judged import read_matches
 from heldout.report.advice import advice_for
 from heldout.report.claims_junit import claims_junit
+from heldout.report.commands import commands_shown
 from heldout.report.degrees import degree_figures
 from heldout.report.environment import script, templates
 from heldout.report.figures import for_paper
@@ -101,7 +102,7 @@ def write_report(
         "scans": list(manifest["stages"].values()),
         "manifest": manifest,
         "manifest_text": json.dumps(manifest, indent=1, ensure_ascii=False),
-        "commands": [shlex.join(command) for command in manifest["commands"]],
+        "commands": [shlex.join(one) for one in commands_shown(manifest["commands"])],
         "scripts": [script("gallery.js")] if gallery and gallery.total > 1 else [],
     }
     told["contents"] = _contents(told)

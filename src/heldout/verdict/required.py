@@ -23,6 +23,8 @@ REQUIRED: tuple[Required, ...] = (
              "make the benchmark's pictures readable (heldout check lists them)"),
     Required("corpus coverage", (COPIES, WORDS), "was the corpus read?",
              "make readable what the dropped table lists, and run the audit again"),
+    Required("people", (COPIES,), "did a second rater confirm the copies that were dismissed?",
+             "let a second rater judge the pairs that were dismissed (heldout review RUN --blind)"),
     Required("items within reach", (WORDS,), "could the items have been found by their words?",
              "compare the pictures, too: these words are too common or too short"),
     Required("registration of what is flagged", (NEARNESS,), "are flagged pictures copies?",
