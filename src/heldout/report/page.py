@@ -28,6 +28,7 @@ from heldout.report.markdown import report_markdown
 from heldout.report.model_figures import Figure, model_figures
 from heldout.report.models import model_sections
 from heldout.report.nearness import agreement, nearness_sections, relation_counts
+from heldout.report.robustness import robustness_sections
 from heldout.report.scores_owed import LACKING, corrected_of, score_rows
 from heldout.report.words import word_sections
 from heldout.store import Run, empty_table, write_atomic
@@ -64,7 +65,9 @@ def write_report(
     sections = nearness_sections(calibrated, _names(items), name)
     of_models = model_figures(run)
     degrees = degree_figures(run, items, matches)
-    _write_figures(run, [*_nearness_figures(sections), *of_models, *degrees])
+    robust = robustness_sections(run, list(manifest["stages"].values()))
+    radars = [one["figure"] for one in robust if one["figure"] is not None]
+    _write_figures(run, [*_nearness_figures(sections), *of_models, *degrees, *radars])
     gallery = make_gallery(run) if found is not None else None
     corrected = corrected_of(run)
     verdict = benchmark_verdict(run, name, corrected)
@@ -88,6 +91,7 @@ def write_report(
         },
         "degrees": degrees,
         "nearness": sections,
+        "robustness": robust,
         "agreement": agreement(calibrated),
         "words": word_sections(
             manifest.get("text", {}), findings, items, matches, _frame_if_there(run, "text_matches")
