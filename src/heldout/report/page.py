@@ -52,6 +52,8 @@ def write_report(
     findings: Sequence[Finding],
     claims: Sequence[Claim],
     calibrated: Sequence[Calibration] = (),
+    *,
+    quiet: bool = False,
 ) -> Path:
     """``claims`` are those of corpora; what is claimed of models stands in claims.json already."""
     manifest = run.manifest()
@@ -68,7 +70,7 @@ def write_report(
     robust = robustness_sections(run, list(manifest["stages"].values()))
     radars = [one["figure"] for one in robust if one["figure"] is not None]
     _write_figures(run, [*_nearness_figures(sections), *of_models, *degrees, *radars])
-    gallery = make_gallery(run) if found is not None else None
+    gallery = make_gallery(run, quiet=quiet) if found is not None else None
     corrected = corrected_of(run)
     verdict = benchmark_verdict(run, name, corrected)
     cells = [cell.as_json() for cell in verdict.cells]

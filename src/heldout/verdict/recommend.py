@@ -165,7 +165,7 @@ def _controls(benchmarks: Sequence[BenchmarkVerdict]) -> Iterator[Advice]:
         for cell in one.cells:
             compared = any(_compared_pictures(claim) for claim in cell.claims)
             for claim in cell.claims:
-                for sentence in settled_by(claim):
+                for sentence in settled_by(claim, cell.audited):
                     # Where pictures were compared already, few telling words want nothing more.
                     if not (compared and sentence.startswith(WITHIN_REACH)):
                         by_control.setdefault(sentence, []).append(claim.id)
