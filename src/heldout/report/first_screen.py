@@ -113,7 +113,12 @@ def grid(cells: Sequence[Cell]) -> dict[str, Any]:
 
 def _told(cell: Cell) -> dict[str, Any]:
     rate = cell["leak_rate"]
-    why = next((c["why"] for c in _speaking(cell) if c["status"] == cell["status"]), "")
+    speaking = [c for c in _speaking(cell) if c["status"] == cell["status"]]
+    why = speaking[0]["why"] if speaking else ""
+    if cell["model"] is not None and cell["status"] == "survives":
+        # Numbers stand in the claims; here it is which tests say so.
+        tests = ", ".join(c["id"].partition("/")[0] for c in speaking)
+        why = f"{counted(len(speaking), 'test', 'tests')} stood every control: {tests}"
     proven = bool(rate and rate["leaked"])
     return {
         "status": cell["status"],
@@ -121,7 +126,7 @@ def _told(cell: Cell) -> dict[str, Any]:
         "rate": f"{percent(rate['value'])}, 95 % interval {_interval(rate['interval'])}" if proven else "",
         "rungs": _rungs(cell["evidence"]),
         "why": "" if proven else why,
-        "claim": next((c["id"] for c in _speaking(cell) if c["status"] == cell["status"]), None),
+        "claim": speaking[0]["id"] if speaking else None,
         "benchmark": cell["benchmark"],
     }  # fmt: skip
 
@@ -146,23 +151,33 @@ def _idle(claim: Mapping[str, Any]) -> bool:
 
 
 def top_claims(cells: Sequence[Cell], count: int = TOP) -> list[dict[str, Any]]:
-    """The most pressing: leaks before nearness, copies before words before models."""
+    """The most pressing: leaks before nearness, copies before words before models; of claims that are as
+    pressing, one of each cell before a second of any."""
     kinds = {"overlap": 0, "text": 1, "nearness": 9}
 
     def order(entry: tuple[int, dict[str, Any]]) -> tuple[Any, ...]:
         place, claim = entry
         kind = claim["id"].partition("/")[0]
         status = PRESSING.index(claim["status"])
-        return (kind == "nearness", status, -claim["share"], kinds.get(kind, 2), place)
+        first = (kind == "nearness", status, claim["nth"], -claim["share"])
+        return (*first, kinds.get(kind, 2), place)
 
     every = [
         {**claim, "benchmark": cell["benchmark"], "on": target(cell)[1],
+         "nth": _nth(cell, claim),
          "share": (cell["leak_rate"] or {}).get("value", 0.0) if is_leak(claim) else 0.0}
         for cell in cells
         for claim in cell["claims"]
         if not _idle(claim)
     ]  # fmt: skip
     return [claim for _, claim in sorted(enumerate(every), key=order)][:count]
+
+
+def _nth(cell: Cell, claim: Mapping[str, Any]) -> int:
+    """Which of its cell's claims of that status it is."""
+    return [one["id"] for one in cell["claims"] if one["status"] == claim["status"]].index(
+        claim["id"]
+    )
 
 
 def _leaked(cells: Sequence[Cell]) -> dict[str, Any]:

@@ -29,7 +29,7 @@ from heldout.report.model_figures import Figure, model_figures
 from heldout.report.models import model_sections
 from heldout.report.nearness import agreement, nearness_sections, relation_counts
 from heldout.report.robustness import robustness_sections
-from heldout.report.scores_owed import LACKING, corrected_of, score_rows
+from heldout.report.scores_owed import corrected_of, lacking, score_rows
 from heldout.report.words import word_sections
 from heldout.store import Run, empty_table, write_atomic
 from heldout.verdict import Claim
@@ -81,7 +81,7 @@ def write_report(
         "benchmark": manifest["inputs"]["benchmark"],
         "answer": headline(every, bool(near)),
         "screen": screen,
-        "lacking": LACKING,
+        "lacking": lacking(run),
         "meanings": MEANINGS,
         "overview": _overview(run),
         "models": model_sections(run),
@@ -115,7 +115,13 @@ def write_report(
     path = run.path / "report.html"
     write_atomic(path, templates().get_template("report.html.j2").render(told))
     text = report_markdown(
-        told["benchmark"], told["answer"][0], screen, cells, every, told["commands"], LACKING
+        told["benchmark"],
+        told["answer"][0],
+        screen,
+        cells,
+        every,
+        told["commands"],
+        told["lacking"],
     )
     write_atomic(run.path / "report.md", text)
     write_atomic(run.path / "junit.xml", claims_junit(name, every))

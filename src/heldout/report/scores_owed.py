@@ -13,6 +13,16 @@ LACKING = (
     "Not known: no model's answers to this benchmark are recorded. heldout ask records them into this run "
     "folder; predictions you already have go through heldout impact --run."
 )
+UNSEARCHED = (
+    "Not known: answers are recorded, but no corpus was searched, so nobody knows which items leaked. "
+    "heldout overlap into this run folder finds out."
+)
+
+
+def lacking(run: Run) -> str:
+    """Why nothing is said of scores."""
+    recorded = bool(run.manifest().get("models")) and run.table_path("answers").exists()
+    return UNSEARCHED if recorded and not run.table_path("matches").exists() else LACKING
 
 
 def corrected_of(run: Run) -> Mapping[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from heldout.verdict.claim import Claim
+from heldout.verdict.claim import Claim, Control
 from heldout.verdict.rules import ANSWERS, COHORT, COPIES, MEMBERSHIP, NEARNESS, ORDER, WORDS
 
 
@@ -82,6 +82,12 @@ REQUIRED: tuple[Required, ...] = (
 )  # fmt: skip
 
 
+#: where the control is there and failed, another one like it settles nothing
+_FAILED = {
+    "external baseline": "ask or score more items: it is not clearly more than in this baseline",
+}
+
+
 def settled_by(claim: Claim, audited: bool = True) -> list[str]:
     """What would settle a claim: a sentence for each control that it did not pass.
 
@@ -92,17 +98,20 @@ def settled_by(claim: Claim, audited: bool = True) -> list[str]:
     told = [
         f"{control.name}: {supply}"
         for control in claim.controls
-        if control.outcome != "passed" and (supply := _supply(control.name, audited))
+        if control.outcome != "passed" and (supply := _supply(control, audited))
     ]
     return list(dict.fromkeys(told))
 
 
-def _supply(name: str, audited: bool) -> str:
+def _supply(control: Control, audited: bool) -> str:
+    name = control.name
     # The longest beginning wins: "spread of clean models" is not "spread".
     found: Sequence[Required] = [one for one in REQUIRED if name.startswith(one.control)]
     if not found:
         return ""
     best = max(found, key=lambda one: len(one.control))
+    if control.outcome == "failed" and best.control in _FAILED:
+        return _FAILED[best.control]
     return best.supply if audited or not best.by_hand else best.by_hand
 
 
