@@ -26,7 +26,7 @@ def _searched(folder: Path, encoder: str, nearest: int = 5) -> Run:
 
 
 def test_what_is_shipped_is_what_the_page_of_the_documentation_shows() -> None:
-    (study,) = published().studies
+    study, _ = published().studies
     page = DOCS.read_text()
     number = r"([\d.]+)"
     row = rf"^\| ([a-z][a-z0-9-]*)(?: \([^|]*\))? \| {number} \[{number}, {number}\] \| {number} \["
@@ -38,7 +38,7 @@ def test_what_is_shipped_is_what_the_page_of_the_documentation_shows() -> None:
         assert told == pytest.approx(shown[one.name], abs=0.0006), one.name
     assert f"looked for in a collection of {study.pictures:,} pictures" in page
     command = " ".join(page.split("$ ")[1].split("```")[0].replace("\\", "").split())
-    assert published().command == command
+    assert study.command == command
 
 
 def test_a_run_with_the_measured_encoder_shows_the_published_radar_and_says_on_what(
@@ -85,3 +85,21 @@ def test_a_measurement_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     (run.path / FILE).write_text(json.dumps({"studies": 3}))
     with pytest.raises(InputError, match=r"robustness\.json is not what .heldout lab transforms"):
         conclude(run)
+
+
+def test_a_search_by_hashes_alone_shows_what_the_hashes_were_measured_to_find(
+    tmp_path: Path,
+) -> None:
+    _, study = published().studies
+    page = (DOCS.parent / "overlap.md").read_text()
+    table = [[cell.strip() for cell in line.split("|")[1:-1]] for line in page.splitlines()]
+    scanned = {row[0]: row[-1] for row in table if len(row) == 10 and row[-1]}
+    for one in study.transforms:
+        assert one.shortlisted.value == pytest.approx(float(scanned[one.name]), abs=0.0006)
+    assert f"{study.command}`: share of {study.queries} copies" in page
+    run = made_up_run(tmp_path / "run", 4)
+    for name, stage in run.manifest()["stages"].items():
+        run.update("stages", {name: {**stage, "hashes": True}})
+    method = conclude(run).report.read_text().partition('<section id="method">')[2]
+    assert "No encoder was used" in method and "frame of 20 px 47.8" in method
+    assert (run.path / "figures/robustness-hashes.svg").exists()

@@ -12,7 +12,7 @@ from heldout.store import Run, write_json
 
 
 def robustness(studies: Sequence[Study], command: str) -> RobustnessFile:
-    return RobustnessFile(command=command, studies=[_of(study) for study in studies])
+    return RobustnessFile(studies=[_of(study, command) for study in studies])
 
 
 def keep_robustness(studies: Sequence[Study], folder: Path, command: str) -> Path:
@@ -33,10 +33,10 @@ def refuse_another_encoder(run: Run, encoder: str) -> None:
         )
 
 
-def _of(study: Study) -> Robustness:
+def _of(study: Study, command: str) -> Robustness:
     return Robustness(
-        collection=study.collection, side=study.side, encoder=study.encoder, judge=study.judge,
-        shortlist=study.shortlist, queries=study.queries, pictures=study.pictures,
+        command=command, collection=study.collection, side=study.side, encoder=study.encoder,
+        judge=study.judge, shortlist=study.shortlist, queries=study.queries, pictures=study.pictures,
         transforms=[_recall(one) for one in study.transforms],
     )  # fmt: skip
 

@@ -14,12 +14,15 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from heldout.errors import InputError
+from heldout.overlap.hashes import PDQ, PHASH, RADII
 from heldout.report.environment import percent
 from heldout.report.figures import radar_chart
 from heldout.report.model_figures import Figure
 from heldout.store import Run
 
 FILE = "robustness.json"
+#: a search without an encoder; other radii are another search
+HASHES = f"hashes | PDQ within {RADII[PDQ]} of 256 bits, pHash within {RADII[PHASH]} of 64"
 WEAK = 0.97  # what issue and literature ask of an audit; what lies below is named in words
 _NAMED = 6  # weak transforms named in words; the figure shows all
 
@@ -50,6 +53,7 @@ class Recall(_Strict):
 
 
 class Robustness(_Strict):
+    command: str  # that printed it
     collection: str
     side: Literal["query", "corpus"]
     encoder: str
@@ -62,7 +66,6 @@ class Robustness(_Strict):
 
 class RobustnessFile(_Strict):
     schema_version: Literal[1] = 1
-    command: str
     studies: list[Robustness]
 
 
@@ -86,8 +89,10 @@ def own_measurement(run: Run) -> RobustnessFile | None:
 
 
 def robustness_sections(run: Run, scans: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """One per encoder that the run searched with: its radar, or that nobody measured it."""
+    """One per encoder that the run searched with, or of hashes alone: its radar, or that it has none."""
     nearest = {scan["encoder"]: scan["nearest"] for scan in scans if scan["encoder"]}
+    if not nearest and any(scan.get("hashes") for scan in scans):
+        nearest = {HASHES: 0}
     return [_section(run, encoder, nearest[encoder]) for encoder in sorted(nearest)]
 
 
@@ -97,7 +102,7 @@ def _section(run: Run, encoder: str, nearest: int) -> dict[str, Any]:
         study = _fitting(source, encoder) if source is not None else None
         if source is not None and study is not None:
             return {
-                "encoder": short, "study": study, "own": own, "command": source.command,
+                "encoder": short, "study": study, "own": own, "hashes": encoder == HASHES,
                 "figure": Figure(f"robustness-{_plain(short)}", _drawn(study), ""),
                 "weak": _weak(study), "weak_more": max(0, len(_below(study)) - _NAMED),
                 "nearest": nearest,
@@ -118,6 +123,10 @@ def _drawn(study: Robustness) -> Any:
         values["called a copy"] = [_value(one.found) for one in study.transforms]
         values["called a copy, or left to people"] = [
             _value(one.found) + _value(one.undecided) for one in study.transforms
+        ]
+    elif study.encoder == HASHES:
+        values["near enough to be shown to registration"] = [
+            _value(one.shortlisted) for one in study.transforms
         ]
     else:
         name = f"among the {study.shortlist} nearest (nothing was verified)"
