@@ -72,3 +72,16 @@ def test_a_baseline_that_is_there_and_fires_is_not_asked_for_again() -> None:
     assert told("failed").startswith(
         "To settle 1 claim (external baseline films): ask or score more"
     )
+
+
+def test_without_a_corpus_nobody_says_that_nothing_leaked() -> None:
+    lines = [{"subset": "original", "value": 0.9, "items": 10}]
+    corrected = {
+        "b": {"models": [{"model": "m", "metric": "accuracy", "lines": lines, "owed": []}]}
+    }
+    cells = [cell.as_json() for cell in _verdict([_claim("twin-drop", "m", "clean")]).cells]
+    (alone,) = first_screen(cells, [], corrected)["owed"]
+    assert "no corpus was searched" in alone["told"]
+    searched = [{**cells[0], "corpus": "web", "model": None}]
+    (told,) = first_screen(searched, [], corrected)["owed"]
+    assert "none of them leaked" in told["told"]

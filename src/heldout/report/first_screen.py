@@ -49,7 +49,7 @@ def first_screen(
     return {
         "leaked": _leaked(cells),
         "sure": _sure(cells, recommendations),
-        "owed": owed_sentences(corrected),
+        "owed": owed_sentences(corrected, any(cell["corpus"] is not None for cell in cells)),
         "advice": [one for one in recommendations if one["kind"] != "control"],
         "controls": [one for one in recommendations if one["kind"] == "control"],
         "top": top,
