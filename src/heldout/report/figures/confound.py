@@ -8,11 +8,10 @@ import numpy as np
 from markupsafe import Markup
 from numpy.typing import ArrayLike
 
-from heldout.report.figures.axes import Axes, Scale
+from heldout.report.figures.axes import ABOVE, LEGEND_LINE, Axes, Scale
 from heldout.report.figures.svg import (
     ALARM,
     DASHES,
-    LEGEND_LINE,
     SERIES,
     circle,
     figure,
@@ -22,8 +21,6 @@ from heldout.report.figures.svg import (
     rectangle,
     text,
 )
-
-_TITLE = 36.0
 
 
 def tail_chart(
@@ -42,7 +39,7 @@ def tail_chart(
     above = LEGEND_LINE * len(names)  # inside the frame a legend hides the tails of some cohort
     axes = Axes(
         Scale(left, right, log=True), Scale(0.5 / n, 1.0, log=True), height=360 + above,
-        top=_TITLE + above, percent=("y",),
+        top=ABOVE + above, percent=("y",),
     )  # fmt: skip
     marks = axes.frame(title, "Δ: score above the median of the cohort", "share of items above")
     floor, ceiling = axes.height - axes.bottom, axes.top
@@ -71,7 +68,7 @@ def tail_chart(
             marks.append(path(points, stroke=colour, dash=dash))
         share = f"{float((row > tail).mean()):.1%}".replace("%", " %")
         entries.append((f"{name}: {share}", colour, dash))
-    marks += legend(entries, axes.left, _TITLE + 8)
+    marks += legend(entries, axes.left, ABOVE + 8)
     return figure(title, axes.width, axes.height, marks)
 
 

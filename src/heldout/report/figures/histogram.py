@@ -6,10 +6,9 @@ import numpy as np
 from markupsafe import Markup
 from numpy.typing import ArrayLike, NDArray
 
-from heldout.report.figures.axes import Axes, Scale
+from heldout.report.figures.axes import ABOVE, LEGEND_LINE, Axes, Scale
 from heldout.report.figures.svg import (
     ALARM,
-    LEGEND_LINE,
     SERIES,
     SOFT,
     figure,
@@ -21,7 +20,6 @@ from heldout.report.figures.svg import (
 )
 
 _BINS = 48
-_ABOVE = 36.0  # the title
 _SEEN = 0.995  # the far tail of distances says nothing and would squeeze what does
 
 
@@ -46,7 +44,7 @@ def distance_histogram(
     top = float(max(shares[0].max(), shares[1].max(), 1e-9)) * 1.12
     # The legend stands above the frame: anywhere inside it hides what some collection shows there.
     axes = Axes(
-        Scale(0.0, right), Scale(0.0, top), height=400, top=_ABOVE + 2 * LEGEND_LINE, percent=("y",)
+        Scale(0.0, right), Scale(0.0, top), height=400, top=ABOVE + 2 * LEGEND_LINE, percent=("y",)
     )
     floor = axes.y(0.0)
     title = f"Distance to the nearest corpus image: {name}"
@@ -80,7 +78,7 @@ def distance_histogram(
         (f"{name}, {len(near):,} images" + _beyond(beyond[0]), SERIES[0], ""),
         (f"{null_name}, {len(far):,}" + _beyond(beyond[1]), SOFT, ""),
     ]
-    marks += legend(entries, axes.left, _ABOVE + 8)
+    marks += legend(entries, axes.left, ABOVE + 8)
     return figure(f"{title}; {label}, {flagged}", axes.width, axes.height, marks)
 
 

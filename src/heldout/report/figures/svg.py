@@ -21,7 +21,6 @@ ALARM = "var(--survives, #b3261e)"
 # vision by their dashes as well.
 SERIES = ("#2f80d0", "#cf6a16", "#22936a", "#a65bc0", "#8a7a10", "#c4547a")
 DASHES = ("", "7 3", "2 3", "9 3 2 3", "4 4", "1 2")
-LEGEND_LINE = 17.0  # from one line of a legend to the next
 _FONT = 'system-ui, -apple-system, "Segoe UI", "DejaVu Sans", sans-serif'
 _VARIABLE = re.compile(r"var\(--[a-z]+, (#[0-9a-f]{6})\)")
 _SIZE = re.compile(r'viewBox="0 0 ([\d.]+) ([\d.]+)"')
@@ -130,7 +129,7 @@ def legend(entries: Sequence[tuple[str, str, str]], x: float, y: float) -> list[
     """Lines of (name, colour, dash), one below the other."""
     marks: list[str] = []
     for index, (name, colour, dash) in enumerate(entries):
-        at = y + LEGEND_LINE * index
+        at = y + 17 * index
         marks.append(line(x, at - 4, x + 24, at - 4, stroke=colour, width=2.5, dash=dash))
         marks.append(text(x + 31, at, name, halo=True))
     return marks
