@@ -105,7 +105,7 @@ def test_the_report_draws_it_and_rebuilds_it_from_the_run_alone(run: Path, folde
     for kind in ("histogram", "sweep"):
         assert (run / f"figures/nearness-1-{kind}.svg").read_text().startswith("<svg")
     page = before["report.html"].decode()
-    assert page.count('<figure class="card"><svg') == 2
+    assert page.count('<figure class="card"><svg') == 3  # the two, and the radar of the search
     assert "Distance to the nearest corpus image" in page
     assert "Flag fraction against α" in page
     assert "clean (in domain control)" in page

@@ -34,7 +34,10 @@ from heldout.lab import (
 )
 from heldout.lab.curve import auc_interval
 from heldout.lab.rates import rate
+from heldout.lab.robustness import keep_robustness, refuse_another_encoder
 from heldout.overlap.encoders import open_encoder
+from heldout.report.robustness import own_measurement
+from heldout.store import Run
 
 NAMES = ["flip-h", "gauss", "rs-128", "noise", "border"]
 DEGREES = {"high": 0.9, "low": 0.4}  # low enough for false pairs among two dozen scenes
@@ -360,3 +363,20 @@ def test_radiographs_are_found_again(shared_data: Path) -> None:
     # A thumbnail is blind to inversion: the picture itself is the least similar of all.
     assert found.measured("invert").recall_at_1.value == 0.0
     assert (found.measured("invert").auc.value or 0.0) < 0.2
+
+
+def test_a_study_is_kept_for_the_report_of_a_run(tmp_path: Path, small: Study) -> None:
+    run = Run.create(tmp_path / "run", command=["heldout", "overlap"])
+    run.update("stages", {"overlap/web": {"encoder": small.encoder}})
+    refuse_another_encoder(run, small.encoder)
+    with pytest.raises(InputError, match="searched with another encoder"):
+        refuse_another_encoder(run, "another | 1 pixel")
+    keep_robustness([small], run.path, "heldout lab transforms")
+    kept = own_measurement(run)
+    assert kept is not None
+    (one,) = kept.studies
+    assert one.command == "heldout lab transforms"
+    assert [entry.name for entry in one.transforms] == [entry.name for entry in small.transforms]
+    noise = next(entry for entry in one.transforms if entry.name == "noise")
+    assert noise.shortlisted.hits == small.measured("noise").recall_at_k.hits
+    assert noise.found is None  # nothing was verified

@@ -65,7 +65,7 @@ def _evidence(picture: str, own: str) -> dict[str, Any]:
     return {
         "benchmark_image": picture, "benchmark_pixels": picture, "corpus_image": own,
         "corpus_source": "", "corpus_text": "a caption", "corpus_question": "", "corpus_answer": "",
-        "panel": None, "registration": {"warp": warp, "inverted": False, "detail": 0.97},
+        "registration": {"warp": warp, "inverted": False, "detail": 0.97},
     }  # fmt: skip
 
 

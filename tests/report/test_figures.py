@@ -109,7 +109,7 @@ def test_standalone_brings_its_colours() -> None:
 def test_histogram_says_how_many_are_closer_than_the_threshold() -> None:
     near = [0.999, 0.99, 0.95, 0.5]
     drawn = distance_histogram(near, np.linspace(0.5, 0.97, 200), threshold=0.98, alpha=0.01)
-    assert "τ(0.01) = 0.0200" in drawn
+    assert "1 − τ(0.01) = 0.0200" in drawn
     assert "2 of 4 closer" in drawn
 
 

@@ -91,3 +91,17 @@ def test_every_control_that_code_makes_says_what_would_supply_it() -> None:
     assert len(made) >= 10
     for name in made:
         assert any(name.startswith(one.control) for one in REQUIRED), name
+
+
+def test_advice_fits_how_the_run_was_made() -> None:
+    """Who has no audit file is told flags of commands, and who has one is told its keys."""
+    control = Control(name="in-domain control", outcome="missing", reason="none")
+    claim = Claim(
+        id="nearness/web", cell=Cell(benchmark="b", corpus="web"), sentence="s", status="qualified",
+        why="w", findings=[], controls=[control],
+    )  # fmt: skip
+    (key,), (flag,) = settled_by(claim, audited=True), settled_by(claim, audited=False)
+    assert "under controls" in key and "--control" not in key
+    assert "--control NAME=SOURCE:in-domain" in flag and "domain: in-domain" not in flag
+    for one in REQUIRED:
+        assert "under " not in one.by_hand and "--plan" not in one.by_hand

@@ -63,27 +63,33 @@ class Case:
 def open_cases(audit: Audit) -> list[Case]:
     """Everything that can be wrong with the inputs is said here, before any work is done."""
     cases: list[Case] = []
-    for entry in audit.file.benchmarks:
+    places = {one.name: place for place, one in enumerate(audit.file.corpora)}
+    for number, entry in enumerate(audit.file.benchmarks):
         folder = audit.output / folder_name(entry.name)
         if any(case.folder == folder for case in cases):
             raise InputError(
                 f"{audit.path}: two benchmarks would share the run folder {folder}: name them apart"
             )
-        benchmark = read_benchmark(
-            audit.located(entry.source), preset=entry.preset, mapping=dict(entry.map),
-            images=audit.located(entry.images) if entry.images else None, reader=entry.reader,
-            name=entry.name,
-        )  # fmt: skip
+        with audit.at("benchmarks", number, "source"):
+            benchmark = read_benchmark(
+                audit.located(entry.source), preset=entry.preset, mapping=dict(entry.map),
+                images=audit.located(entry.images) if entry.images else None, reader=entry.reader,
+                name=entry.name,
+            )  # fmt: skip
         wanted = [
             one for one in audit.file.corpora if entry.against is None or one.name in entry.against
         ]
-        corpora = [open_corpus(audit.located(one.source), name=one.name) for one in wanted]
-        twins = {
-            name: read_benchmark(audit.located(source)) for name, source in entry.twins.items()
-        }
+        corpora = []
+        for one in wanted:
+            with audit.at("corpora", places[one.name], "source"):
+                corpora.append(open_corpus(audit.located(one.source), name=one.name))
+        twins = {}
+        for name, source in entry.twins.items():
+            with audit.at("benchmarks", number, "twins", name):
+                twins[name] = read_benchmark(audit.located(source))
         case = Case(entry, benchmark, folder, corpora, twins)
-        for model in audit.file.models:
-            made = _recording(audit, case, model)
+        for place, model in enumerate(audit.file.models):
+            made = _recording(audit, case, model, place)
             if made.scored or made.answered:
                 case.recordings.append(made)
         cases.append(case)
@@ -93,15 +99,17 @@ def open_cases(audit: Audit) -> list[Case]:
 def open_controls(audit: Audit) -> tuple[Corpus | None, tuple[ControlSet, ...]]:
     """Pictures known to be clean: a null of nearness, and the controls of either domain."""
     pictures = audit.file.clean_references.pictures
-    null = open_corpus(audit.located(pictures), name="clean references") if pictures else None
-    controls = tuple(
-        ControlSet(
-            open_corpus(audit.located(one.source), name=one.name),
-            "in domain" if one.domain == "in-domain" else "out of domain",
-        )
-        for one in audit.file.controls
-    )
-    return null, controls
+    null = None
+    if pictures:
+        with audit.at("clean_references", "pictures"):
+            null = open_corpus(audit.located(pictures), name="clean references")
+    controls = []
+    for place, one in enumerate(audit.file.controls):
+        with audit.at("controls", place, "source"):
+            opened = open_corpus(audit.located(one.source), name=one.name)
+        inside = one.domain == "in-domain"
+        controls.append(ControlSet(opened, "in domain" if inside else "out of domain"))
+    return null, tuple(controls)
 
 
 def folder_name(name: str) -> str:
@@ -109,9 +117,9 @@ def folder_name(name: str) -> str:
     return re.sub(r"[^\w.-]+", "-", name).strip(".-") or "benchmark"
 
 
-def _recording(audit: Audit, case: Case, model: ModelEntry) -> Recording:
+def _recording(audit: Audit, case: Case, model: ModelEntry, place: int) -> Recording:
     if model.local is None and model.endpoint is None:
-        return _recorded(audit, case, model)
+        return _recorded(audit, case, model, place)
     wanted = model.record or (["scores", "answers"] if model.local else ["answers"])
     variants: list[Variant] = []
     shown: set[str] = set()
@@ -156,7 +164,7 @@ def _twins(variants: list[Variant], case: Case) -> Mapping[str, Benchmark]:
     return {one.name: case.twins[one.name] for one in variants if one.name in case.twins}
 
 
-def _recorded(audit: Audit, case: Case, model: ModelEntry) -> Recording:
+def _recorded(audit: Audit, case: Case, model: ModelEntry, place: int) -> Recording:
     files: dict[str, Path | None] = {}
     for kind in ("scores", "answers"):
         given: Any = getattr(model, kind)
@@ -164,16 +172,18 @@ def _recorded(audit: Audit, case: Case, model: ModelEntry) -> Recording:
         files[kind] = Path(audit.located(source)) if source else None
     moments = False
     if (scores := files["scores"]) is not None:
-        found = read_recorded(
-            scores, [one.id for one in case.benchmark], model=model.name,
-            allow_missing=model.allow_missing,
-        )  # fmt: skip
-        _named_there(scores, model.name, list(found.models))
+        with audit.at("models", place, "scores", case.name):
+            found = read_recorded(
+                scores, [one.id for one in case.benchmark], model=model.name,
+                allow_missing=model.allow_missing,
+            )  # fmt: skip
+            _named_there(scores, model.name, list(found.models))
         moments = all(row["mu"] for row in found.rows if row["model"] == model.name)
     shown: set[str] = set()
     if (answers := files["answers"]) is not None:
-        told = read_answers(answers, case.benchmark, model=model.name, mapping=dict(model.map))
-        _named_there(answers, model.name, list(told))
+        with audit.at("models", place, "answers", case.name):
+            told = read_answers(answers, case.benchmark, model=model.name, mapping=dict(model.map))
+            _named_there(answers, model.name, list(told))
         shown = {question.variant for question, _ in told[model.name].pairs}
     return Recording(model, scores, answers, moments=moments, shown=frozenset(shown))
 

@@ -92,7 +92,7 @@ def audit_overlap(
             if judge is not None:
                 ended = judge_texts(run, judge, every=judge_every).ended
         run.write_json("check.json", check(benchmark).model_dump(mode="json"))
-        conclusion = conclude(run)
+        conclusion = conclude(run, quiet=quiet)
     if ended is not None:  # tables and report hold what the judge said by then; the rest is unsure
         raise ended
     return conclusion
@@ -113,7 +113,7 @@ def _forget_what_rested_on_others(run: Run, corpora: Sequence[Corpus]) -> None:
             study.unlink()
 
 
-def conclude(run: Run) -> Conclusion:
+def conclude(run: Run, *, quiet: bool = False) -> Conclusion:
     """Findings, claims and report, recomputed from the run's tables alone."""
     manifest = run.manifest()
     scored = bool(manifest.get("models"))
@@ -154,7 +154,7 @@ def conclude(run: Run) -> Conclusion:
         entries = [one.model_dump(mode="json") for one in made]
         told = {"schema_version": 1, name: [*entries, *_about_models(run, name)]}
         run.write_json(f"{name}.json", told)
-    report = write_report(run, findings, claims, calibrated)
+    report = write_report(run, findings, claims, calibrated, quiet=quiet)
     return Conclusion(run, findings, claims, report)
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +50,7 @@ class Audit:
 
     path: Path
     file: AuditFile
+    lines: Mapping[Place, int] = field(default_factory=dict)
 
     @property
     def output(self) -> Path:
@@ -62,6 +64,18 @@ class Audit:
         if there.exists() or (written_as_path and not Path(location).is_absolute()):
             return f"{there}{hash_sign}{selection}"
         return source
+
+    @contextmanager
+    def at(self, *place: str | int) -> Iterator[None]:
+        """What is wrong with an input is told with the line that names it."""
+        try:
+            yield
+        except InputError as error:
+            known: Place = place
+            while known and known not in self.lines:
+                known = known[:-1]
+            line = f", line {self.lines[known]}" if known in self.lines else ""
+            raise InputError(f"{self.path}{line}: {_named(known or place)}: {error}") from error
 
 
 def read_audit(path: Path) -> Audit:
@@ -78,7 +92,7 @@ def read_audit(path: Path) -> Audit:
     problems = sorted(_Names(file, lines).problems())
     if problems:
         raise InputError(_listed(path, problems))
-    return Audit(path, file)
+    return Audit(path, file, lines)
 
 
 Problem = tuple[int, str]

@@ -292,7 +292,7 @@ class _Journey:
         def work() -> dict[str, Any]:
             with run.writing():
                 corrected = write_corrections(run, names, seed=self.file.seed)
-                conclude(run)
+                conclude(run, quiet=self.quiet)
             return {"models": [one.model for one in corrected.models]}
 
         outputs = [run.path / CORRECTED, run.path / "report.html", run.path / "claims.json"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
+from collections.abc import Iterator
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -25,9 +26,11 @@ from heldout.lab import (
     study_transforms,
     write_studies,
 )
-from heldout.overlap.encoders import open_encoder
+from heldout.lab.robustness import keep_robustness, refuse_another_encoder
+from heldout.overlap.encoders import Encoder, open_encoder
 from heldout.overlap.neighbours import NEAREST
 from heldout.overlap.parts import parts
+from heldout.store import Run
 
 EXAMPLE = (
     "Example: heldout lab transforms data/vqa_rad#split=test --queries 60 --out runs/transforms"
@@ -83,6 +86,14 @@ def transforms_command(
         str | None,
         typer.Option("--group", metavar="COLUMN", help="… that agree in this column (a modality)."),
     ] = None,
+    run: Annotated[
+        Path | None,
+        typer.Option(
+            "--run",
+            metavar="RUN",
+            help="A run folder of overlap whose report is to show the result.",
+        ),
+    ] = None,
     images: Images = None,
     engine: EngineName = "local",
     workers: Workers = None,
@@ -93,6 +104,7 @@ def transforms_command(
     """How well are copies found after a flip, a crop, noise …? R@1, ROC and rates, per transform."""
     if out.exists() and not out.is_dir():
         raise InputError(f"--out {out} is a file; it needs the name of a folder")
+    shown_by = Run.open(run) if run is not None else None
     judge = None
     if verify:
         require("cv2", "vision", "judging pairs by registration")
@@ -122,11 +134,25 @@ def transforms_command(
                 engine=chosen,
                 quiet=quiet,
             )
-            for opened in map(open_encoder, encoder)
+            for opened in _opened(encoder, shown_by)
         ]
-    paths = write_studies(studies, out, command=shlex.join(["heldout", *sys.argv[1:]]))
+    command = shlex.join(["heldout", *sys.argv[1:]])
+    paths = write_studies(studies, out, command=command)
+    for folder in (out, *([shown_by.path] if shown_by is not None else [])):
+        keep_robustness(studies, folder, command)
     if as_json:
         print_json([study.model_dump(mode="json") for study in studies])
         return
     console().print(paths[0].read_text(), markup=False)
     console().print(f"page: {paths[0]}", soft_wrap=True)
+    if shown_by is not None:
+        console().print(f"heldout report {shown_by.path} shows it now", soft_wrap=True)
+
+
+def _opened(names: list[str], shown_by: Run | None) -> Iterator[Encoder]:
+    """One encoder at a time: some fill the memory."""
+    for name in names:
+        opened = open_encoder(name)
+        if shown_by is not None:
+            refuse_another_encoder(shown_by, opened.identity)
+        yield opened

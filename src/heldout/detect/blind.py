@@ -58,7 +58,7 @@ def find(tables: ScoreTables, settings: Settings) -> Iterator[Outcome]:
         unit="questions",
         statistic=("area under the curve", value),
         effect=("area under the curve above chance", value - 0.5,
-                around(value - 0.5, error, "spread over dealt labels")),
+                around(value - 0.5, error, "spread over dealt labels", (-0.5, 0.5))),
         error=error,
         p=p,
         n=len(names),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from heldout.detect.outcome import Outcome, around, model_finding, not_testable
+from heldout.detect.outcome import Outcome, around_correlation, model_finding, not_testable
 from heldout.detect.settings import Settings
 from heldout.detect.tables import ScoreTables, strata
 from heldout.stats.trend import FEWEST, trend_test
@@ -42,7 +42,7 @@ def find(tables: ScoreTables, settings: Settings) -> Iterator[Outcome]:
             effect=(
                 "rank correlation with earliness",
                 trend.rho,
-                around(trend.rho, trend.error, "permutation standard error"),
+                around_correlation(trend.rho, trend.error, "permutation standard error"),
             ),
             error=trend.error,
             p=trend.test.p,

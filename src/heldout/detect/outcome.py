@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, Literal
 
 from heldout.detect.finding import Cell, Effect, Finding, Statistic, Strict
@@ -38,8 +39,22 @@ def direction_of(p: float | None, effect: float) -> Direction:
     return "seen" if effect > 0 else "not seen"
 
 
-def around(value: float, error: float, method: str) -> Interval:
-    return Interval(value - NORMAL * error, value + NORMAL * error, 0.95, method)
+def around(
+    value: float, error: float, method: str, within: tuple[float, float] = (-math.inf, math.inf)
+) -> Interval:
+    """``within`` are the values the effect can have: beyond them no true value lies, so none is lost."""
+    low, high = value - NORMAL * error, value + NORMAL * error
+    return Interval(max(low, within[0]), min(high, within[1]), 0.95, method)
+
+
+def around_correlation(value: float, error: float, method: str) -> Interval:
+    """Fisher's z: ``error``, the spread where there is no correlation, is there that of z as well."""
+    if abs(value) >= 1.0:  # perfect order of few clusters: z has no end on that side
+        low, high = sorted((value, value - math.copysign(NORMAL * error, value)))
+        return Interval(max(low, -1.0), min(high, 1.0), 0.95, method)
+    z = math.atanh(value)
+    ends = (math.tanh(z - NORMAL * error), math.tanh(z + NORMAL * error))
+    return Interval(*ends, 0.95, f"{method}, Fisher's z")
 
 
 def model_finding(

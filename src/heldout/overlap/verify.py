@@ -22,7 +22,6 @@ from heldout.overlap.recoloured import recoloured_in_part
 from heldout.overlap.registration import (
     Features,
     Registration,
-    aligned_panel,
     cheap_features,
     register,
 )
@@ -49,7 +48,6 @@ class Judged:
 
     registration: Registration | None
     own: str = ""  # digest of the corpus picture's file
-    panel: str | None = None
     unverified: str | None = None
 
     @property
@@ -91,10 +89,8 @@ class Verifier:
         found = _in_doubt(register(_features(ref), theirs), ref, image)
         if found.relation not in _SHOWN:
             return Judged(found, own)
-        panel = f"panel:{picture[:32]}:{own[:32]}"
-        self.thumbnails[panel] = thumbnail(panel, aligned_panel(_opened(ref), image, found))
-        self._show(own, image)
-        return Judged(found, own, panel)
+        self._show(own, image)  # report and review lay it on the query by the registration's warp
+        return Judged(found, own)
 
     def _show(self, own: str, image: Image.Image) -> None:
         if own not in self.thumbnails:
@@ -177,7 +173,6 @@ def _rows(
             "corpus_answer": (item.answer or "")[:200],
             "view": first.view,
             "found_by": found_by,
-            "panel": judged.panel,
             "registration": registration,
             "unverified": judged.unverified,
         }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import Any
 
 from heldout.store import Run
@@ -10,11 +11,28 @@ _LISTED = "; they are listed in actions.jsonl."
 
 
 def advice_for(run: Run, made: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """An audit lists items in actions.jsonl; without one, `heldout sanitize` makes the clean split."""
+    """An audit lists items in actions.jsonl; without one, `heldout sanitize` makes the clean split.
+
+    Commands are told whole: with this run's folder and, where one is read, this benchmark.
+    """
+    told = [{**one, "sentence": _whole(one["sentence"], run)} for one in made]
     if (run.path / "actions.jsonl").exists():
-        return made
-    told = [{**one, "sentence": one["sentence"].replace(_LISTED, ".")} for one in made]
+        return told
+    for one in told:
+        one["sentence"] = one["sentence"].replace(_LISTED, ".")
     last = max((n for n, one in enumerate(told) if one.get("action") == "remove"), default=None)
     if last is not None:
-        told[last]["sentence"] += " heldout sanitize writes the split without what leaked."
+        source = run.manifest()["inputs"]["benchmark"]["source"]
+        command = shlex.join(
+            ["heldout", "sanitize", source, "--run", str(run.path), "--out", "clean"]
+        )
+        told[last]["sentence"] += f" {command} writes the split without what leaked."
     return told
+
+
+def _whole(sentence: str, run: Run) -> str:
+    folder = shlex.quote(str(run.path))
+    named = sentence.replace("(heldout review)", f"(heldout review {folder})")
+    for verb in ("detect", "review"):
+        named = named.replace(f"heldout {verb} RUN", f"heldout {verb} {folder}")
+    return named

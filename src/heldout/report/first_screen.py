@@ -13,11 +13,14 @@ from heldout.errors import counted
 from heldout.report.environment import percent
 from heldout.report.scores_owed import owed_sentences
 from heldout.verdict.claim import NOTHING_TO_COMPARE
+from heldout.verdict.ladder import PROVEN, Rung
 from heldout.verdict.overall import NEARNESS, PRESSING
 from heldout.verdict.rules import COPIES
 
 Cell = Mapping[str, Any]
 TOP = 3
+UNDECIDED = Rung.NEAR_DUPLICATE.words
+_PROVEN = frozenset(rung.words for rung in PROVEN)
 _CORPUS = {
     "survives": "leaked",
     "qualified": "may have leaked; not settled",
@@ -42,14 +45,35 @@ def first_screen(
     corrected: Mapping[str, Mapping[str, Any]],
 ) -> dict[str, Any]:
     """``corrected`` by benchmark, as in corrected.json."""
+    top, rows = top_claims(cells), grid(cells)
     return {
         "leaked": _leaked(cells),
         "sure": _sure(cells, recommendations),
-        "owed": owed_sentences(corrected),
+        "owed": owed_sentences(corrected, any(cell["corpus"] is not None for cell in cells)),
         "advice": [one for one in recommendations if one["kind"] != "control"],
         "controls": [one for one in recommendations if one["kind"] == "control"],
-        "top": top_claims(cells),
-        "grid": grid(cells),
+        "top": top,
+        "grid": rows,
+        "statuses": _statuses(top, rows),
+    }
+
+
+def _statuses(top: Sequence[Mapping[str, Any]], rows: Mapping[str, Any]) -> list[str]:
+    """Those a reader meets on the first screen, the most pressing first: they are explained there."""
+    met = {claim["status"] for claim in top}
+    met |= {cell["status"] for row in rows["rows"] for cell in row["cells"] if cell}
+    return [status for status in PRESSING if status in met]
+
+
+def _rungs(evidence: Mapping[str, int]) -> dict[str, str]:
+    """Items by the highest rung they reach: those that make up the rate, and those that do not."""
+    return {
+        kind: " · ".join(
+            f"{count:,} {rung}{'s' if rung == UNDECIDED and count != 1 else ''}"
+            for rung, count in evidence.items()
+            if (rung in _PROVEN) is (kind == "proven")
+        )
+        for kind in ("proven", "open")
     }
 
 
@@ -67,8 +91,7 @@ def in_words(cell: Cell) -> str:
     rate = cell["leak_rate"]
     if kind == "corpus" and rate and rate["leaked"]:
         return f"{rate['leaked']:,} of {counted(rate['items'], 'item', 'items')} leaked"
-    if kind == "corpus" and cell["evidence"].get("near-duplicate"):
-        near = cell["evidence"]["near-duplicate"]
+    if kind == "corpus" and (near := cell["evidence"].get(UNDECIDED)):
         return f"none proven; {counted(near, 'item is', 'items are')} undecided"
     return (_CORPUS if kind == "corpus" else _MODEL)[cell["status"]]
 
@@ -90,15 +113,20 @@ def grid(cells: Sequence[Cell]) -> dict[str, Any]:
 
 def _told(cell: Cell) -> dict[str, Any]:
     rate = cell["leak_rate"]
-    why = next((c["why"] for c in _speaking(cell) if c["status"] == cell["status"]), "")
+    speaking = [c for c in _speaking(cell) if c["status"] == cell["status"]]
+    why = speaking[0]["why"] if speaking else ""
+    if cell["model"] is not None and cell["status"] == "survives":
+        # Numbers stand in the claims; here it is which tests say so.
+        tests = ", ".join(c["id"].partition("/")[0] for c in speaking)
+        why = f"{counted(len(speaking), 'test', 'tests')} stood every control: {tests}"
     proven = bool(rate and rate["leaked"])
     return {
         "status": cell["status"],
         "words": in_words(cell),
         "rate": f"{percent(rate['value'])}, 95 % interval {_interval(rate['interval'])}" if proven else "",
-        "evidence": cell["evidence"],
+        "rungs": _rungs(cell["evidence"]),
         "why": "" if proven else why,
-        "claim": next((c["id"] for c in _speaking(cell) if c["status"] == cell["status"]), None),
+        "claim": speaking[0]["id"] if speaking else None,
         "benchmark": cell["benchmark"],
     }  # fmt: skip
 
@@ -123,23 +151,33 @@ def _idle(claim: Mapping[str, Any]) -> bool:
 
 
 def top_claims(cells: Sequence[Cell], count: int = TOP) -> list[dict[str, Any]]:
-    """The most pressing: leaks before nearness, copies before words before models."""
+    """The most pressing: leaks before nearness, copies before words before models; of claims that are as
+    pressing, one of each cell before a second of any."""
     kinds = {"overlap": 0, "text": 1, "nearness": 9}
 
     def order(entry: tuple[int, dict[str, Any]]) -> tuple[Any, ...]:
         place, claim = entry
         kind = claim["id"].partition("/")[0]
         status = PRESSING.index(claim["status"])
-        return (kind == "nearness", status, -claim["share"], kinds.get(kind, 2), place)
+        first = (kind == "nearness", status, claim["nth"], -claim["share"])
+        return (*first, kinds.get(kind, 2), place)
 
     every = [
         {**claim, "benchmark": cell["benchmark"], "on": target(cell)[1],
+         "nth": _nth(cell, claim),
          "share": (cell["leak_rate"] or {}).get("value", 0.0) if is_leak(claim) else 0.0}
         for cell in cells
         for claim in cell["claims"]
         if not _idle(claim)
     ]  # fmt: skip
     return [claim for _, claim in sorted(enumerate(every), key=order)][:count]
+
+
+def _nth(cell: Cell, claim: Mapping[str, Any]) -> int:
+    """Which of its cell's claims of that status it is."""
+    return [one["id"] for one in cell["claims"] if one["status"] == claim["status"]].index(
+        claim["id"]
+    )
 
 
 def _leaked(cells: Sequence[Cell]) -> dict[str, Any]:
@@ -153,7 +191,7 @@ def _leaked(cells: Sequence[Cell]) -> dict[str, Any]:
             "words": f"{cell['leak_rate']['leaked']:,} of "
             f"{counted(cell['leak_rate']['items'], 'item', 'items')}"
             f"{' of ' + cell['benchmark'] if several else ''} into {cell['corpus']}",
-            "evidence": cell["evidence"],
+            "rungs": _rungs(cell["evidence"]),
         }
         for cell in hit[:TOP]
     ]
@@ -162,7 +200,7 @@ def _leaked(cells: Sequence[Cell]) -> dict[str, Any]:
         for cell in cells
         if cell["model"] is not None and not is_pair(cell) and cell["status"] == "survives"
     ]
-    near = sum(cell["evidence"].get("near-duplicate", 0) for cell in cells if cell not in hit)
+    near = sum(cell["evidence"].get(UNDECIDED, 0) for cell in cells if cell not in hit)
     return {"lines": lines, "more": len(hit) - len(lines), "seen": seen, "undecided": near}
 
 

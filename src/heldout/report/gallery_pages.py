@@ -19,6 +19,7 @@ import polars as pl
 from markupsafe import Markup
 from PIL import Image
 
+from heldout.engine import progress
 from heldout.report.environment import templates
 from heldout.report.gallery import LEAKED, all_pairs
 from heldout.report.overlay import laid_on
@@ -57,23 +58,25 @@ class Gallery:
     missing: int = 0  # pictures that are not on the page at all
 
 
-def make_gallery(run: Run) -> Gallery:
+def make_gallery(run: Run, *, quiet: bool = False) -> Gallery:
     pairs = all_pairs(run)
     if not pairs:
         return Gallery()
     made = Gallery(total=len(pairs))
     store = _Store(run, pairs)
     card = templates().get_template("pair.html.j2")
-    for start in range(0, len(pairs), PER_PAGE):
-        store.turn()
-        shown = [store.drawn(pair) for pair in pairs[start : start + PER_PAGE]]
-        cards = [
-            Markup(card.render(pair=pair, number=start + n + 1)) for n, pair in enumerate(shown)
-        ]
-        if not start:
-            made.first, made.sprite = cards, list(store.block)
-        pictures = {picture.name: picture.as_json() for picture in store.block}
-        made.blocks.append(packed({"cards": cards, "pictures": pictures}))
+    with progress("gallery of the report", len(pairs), "pairs", disabled=quiet) as step:
+        for start in range(0, len(pairs), PER_PAGE):
+            store.turn()
+            shown = [store.drawn(pair) for pair in pairs[start : start + PER_PAGE]]
+            cards = [
+                Markup(card.render(pair=pair, number=start + n + 1)) for n, pair in enumerate(shown)
+            ]
+            if not start:
+                made.first, made.sprite = cards, list(store.block)
+            pictures = {picture.name: picture.as_json() for picture in store.block}
+            made.blocks.append(packed({"cards": cards, "pictures": pictures}))
+            step(len(shown))
     made.small, made.missing = store.small, store.missing
     made.choices = {
         "corpus": _counts(pair["corpus"] for pair in pairs),

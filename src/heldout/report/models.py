@@ -27,6 +27,9 @@ def model_sections(run: Run) -> list[dict[str, Any]]:
         }
         for name, known in sorted(manifest.get("models", {}).items())
     ]
+    sections.sort(
+        key=lambda one: bool(one["detected"]) and not one["claims"]
+    )  # comparisons come last
     shown: set[str] = set()
     for section in sections:
         # A claim about two models stands under both, and has one place to be linked to.

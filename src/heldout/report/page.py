@@ -17,6 +17,7 @@ from heldout.overlap.judged import read_matches
 from heldout.overlap.judged_texts import read_text_matches
 from heldout.report.advice import advice_for
 from heldout.report.claims_junit import claims_junit
+from heldout.report.commands import commands_shown
 from heldout.report.degrees import degree_figures
 from heldout.report.environment import script, templates
 from heldout.report.figures import for_paper
@@ -28,7 +29,8 @@ from heldout.report.markdown import report_markdown
 from heldout.report.model_figures import Figure, model_figures
 from heldout.report.models import measured_rates, model_sections
 from heldout.report.nearness import agreement, nearness_sections, relation_counts
-from heldout.report.scores_owed import LACKING, corrected_of, score_rows
+from heldout.report.robustness import robustness_sections
+from heldout.report.scores_owed import corrected_of, lacking, score_rows
 from heldout.report.words import word_sections
 from heldout.store import Run, empty_table, write_atomic
 from heldout.verdict import Claim
@@ -51,6 +53,8 @@ def write_report(
     findings: Sequence[Finding],
     claims: Sequence[Claim],
     calibrated: Sequence[Calibration] = (),
+    *,
+    quiet: bool = False,
 ) -> Path:
     """``claims`` are those of corpora; what is claimed of models stands in claims.json already."""
     manifest = run.manifest()
@@ -64,8 +68,10 @@ def write_report(
     sections = nearness_sections(calibrated, _names(items), name)
     of_models = model_figures(run)
     degrees = degree_figures(run, items, matches)
-    _write_figures(run, [*_nearness_figures(sections), *of_models, *degrees])
-    gallery = make_gallery(run) if found is not None else None
+    robust = robustness_sections(run, list(manifest["stages"].values()))
+    radars = [one["figure"] for one in robust if one["figure"] is not None]
+    _write_figures(run, [*_nearness_figures(sections), *of_models, *degrees, *radars])
+    gallery = make_gallery(run, quiet=quiet) if found is not None else None
     corrected = corrected_of(run)
     verdict = benchmark_verdict(run, name, corrected)
     cells = [cell.as_json() for cell in verdict.cells]
@@ -76,7 +82,7 @@ def write_report(
         "benchmark": manifest["inputs"]["benchmark"],
         "answer": headline(every, bool(near)),
         "screen": screen,
-        "lacking": LACKING,
+        "lacking": lacking(run),
         "meanings": MEANINGS,
         "overview": _overview(run),
         "models": model_sections(run),
@@ -89,6 +95,7 @@ def write_report(
         },
         "degrees": degrees,
         "nearness": sections,
+        "robustness": robust,
         "agreement": agreement(calibrated),
         "words": word_sections(
             manifest.get("text", {}), findings, items, matches, _text_matches(run)
@@ -103,14 +110,20 @@ def write_report(
         "scans": list(manifest["stages"].values()),
         "manifest": manifest,
         "manifest_text": json.dumps(manifest, indent=1, ensure_ascii=False),
-        "commands": [shlex.join(command) for command in manifest["commands"]],
+        "commands": [shlex.join(one) for one in commands_shown(manifest["commands"])],
         "scripts": [script("gallery.js")] if gallery and gallery.total > 1 else [],
     }
     told["contents"] = _contents(told)
     path = run.path / "report.html"
     write_atomic(path, templates().get_template("report.html.j2").render(told))
     text = report_markdown(
-        told["benchmark"], told["answer"][0], screen, cells, every, told["commands"], LACKING
+        told["benchmark"],
+        told["answer"][0],
+        screen,
+        cells,
+        every,
+        told["commands"],
+        told["lacking"],
     )
     write_atomic(run.path / "report.md", text)
     write_atomic(run.path / "junit.xml", claims_junit(name, every))

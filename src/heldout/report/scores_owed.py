@@ -13,6 +13,16 @@ LACKING = (
     "Not known: no model's answers to this benchmark are recorded. heldout ask records them into this run "
     "folder; predictions you already have go through heldout impact --run."
 )
+UNSEARCHED = (
+    "Not known: answers are recorded, but no corpus was searched, so nobody knows which items leaked. "
+    "heldout overlap into this run folder finds out."
+)
+
+
+def lacking(run: Run) -> str:
+    """Why nothing is said of scores."""
+    recorded = bool(run.manifest().get("models")) and run.table_path("answers").exists()
+    return UNSEARCHED if recorded and not run.table_path("matches").exists() else LACKING
 
 
 def corrected_of(run: Run) -> Mapping[str, Any]:
@@ -27,15 +37,20 @@ def corrected_of(run: Run) -> Mapping[str, Any]:
     return correct_scores(run, models, seed=manifest["seed"]).as_json()
 
 
-def owed_sentences(corrected: Mapping[str, Mapping[str, Any]]) -> list[dict[str, str]]:
-    """One per model with answers, the largest difference first; empty where nothing is recorded."""
+def owed_sentences(
+    corrected: Mapping[str, Mapping[str, Any]], searched: bool = True
+) -> list[dict[str, str]]:
+    """One per model with answers, the largest difference first; empty where nothing is recorded.
+
+    ``searched``: in a corpus, without which nobody knows which items leaked.
+    """
     several = len(corrected) > 1
     found = []
     for benchmark, one in corrected.items():
         for model in one.get("models", []):
             if model["metric"] == ACCURACY:
                 where = f"{model['model']} on {benchmark}" if several else str(model["model"])
-                found.append(_sentence(where, model))
+                found.append(_sentence(where, model, searched))
     found.sort(key=lambda entry: -abs(entry[0]))
     return [told for _, told in found]
 
@@ -52,12 +67,13 @@ def score_rows(corrected: Mapping[str, Any]) -> list[dict[str, Any]]:
     ]  # fmt: skip
 
 
-def _sentence(where: str, model: Mapping[str, Any]) -> tuple[float, dict[str, str]]:
+def _sentence(where: str, model: Mapping[str, Any], searched: bool) -> tuple[float, dict[str, str]]:
     lines = {line["subset"]: line for line in model["lines"]}
     full, clean = lines["original"], lines.get("non-leaked", {"value": None})
     leaked = lines.get("leaked", {"items": 0})
     if not leaked["items"]:
-        told = f"{percent(full['value'])} on all items; none of them leaked."
+        leaks = "none of them leaked" if searched else "no corpus was searched for leaked ones"
+        told = f"{percent(full['value'])} on all items; {leaks}."
         return 0.0, {"model": where, "points": "", "told": told, "sure": ""}
     if clean["value"] is None:
         told = (

@@ -126,7 +126,8 @@ def _spread(
     squares = float(((padded - mean * weights) ** 2).sum())
     error = float(np.sqrt(squares * count / (count - 1))) / total
     reach = float(special.stdtrit(count - 1, 0.5 + level / 2)) * error
-    interval = Interval(mean - reach, mean + reach, level, "Bonett and Price, by cluster")
+    ends = (max(mean - reach, -1.0), min(mean + reach, 1.0))  # no difference of shares lies beyond
+    interval = Interval(*ends, level, "Bonett and Price, by cluster")
     plain = float(((values - values.mean()) ** 2).sum())
     exact = float(((sums - values.mean() * sizes) ** 2).sum())
     return error, interval, max(1.0, exact / plain) if plain > 0 else 1.0

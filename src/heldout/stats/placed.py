@@ -57,7 +57,8 @@ def placed_test(
     reach = float(special.stdtrit(groups - 1, 0.5 + level / 2)) * error
     under_null, _ = cluster_sums(arm_left * y_left, clusters)
     test = flip_test(under_null, permutations=permutations, seed=seed)
-    interval = Interval(centre - reach, centre + reach, level, "cluster t, within items")
+    ends = (max(centre - reach, -1.0), min(centre + reach, 1.0))  # of shares, as in `paired`
+    interval = Interval(*ends, level, "cluster t, within items")
     n = len(set(items))
     return PairedTest(value, error, interval, test.p, test.p_tied, METHOD, n, groups, 1.0)
 

@@ -31,7 +31,7 @@ class Rung(IntEnum):
 PROVEN = frozenset({Rung.WORDS_AND_ANSWER, Rung.SAME_IMAGE, Rung.SAME_IMAGE_AND_ANSWER})
 _WORDS = {
     Rung.SOURCE_OVERLAP: "source overlap",
-    Rung.NEAR_DUPLICATE: "near-duplicate",
+    Rung.NEAR_DUPLICATE: "undecided near-duplicate",
     Rung.WORDS_AND_ANSWER: "question and answer without the image",
     Rung.SAME_IMAGE: "same image",
     Rung.SAME_IMAGE_AND_ANSWER: "same image and answer",

@@ -179,7 +179,10 @@ def _why(
 
 def _next_step(status: Status, controls: Sequence[Control]) -> str:
     if any(c.name.startswith(BASELINE) and c.outcome == "missing" for c in controls):
-        return "record a model that cannot have seen the benchmark, and name it with --baseline"
+        return (
+            "record a model that cannot have seen the benchmark, and name it (--baseline MODEL; in an "
+            "audit file: baselines)"
+        )
     if status == "not testable":
         return "record what the reasons name, and detect again"
     if status == "survives":

@@ -48,6 +48,7 @@ class CellVerdict:
     claims: list[Claim]
     leak: Rate | None = None  # of corpora
     evidence: dict[str, int] = field(default_factory=dict)  # items by rung, of corpora
+    audited: bool = True  # an audit file made the run: advice names its keys
 
     @property
     def pair(self) -> bool:
@@ -67,7 +68,7 @@ class CellVerdict:
             "leak_rate": self.leak.as_json() if self.leak is not None else None,
             "evidence": self.evidence,
             "claims": [
-                {**claim.model_dump(mode="json"), "settled_by": settled_by(claim)}
+                {**claim.model_dump(mode="json"), "settled_by": settled_by(claim, self.audited)}
                 for claim in self.claims
             ],
         }
@@ -129,6 +130,7 @@ def benchmark_verdict(
     for tried in models:
         groups.setdefault((None, tried), [])
     cells = []
+    audited = (run.path / "audit.yaml").exists()
     for (corpus, model), mine in groups.items():
         leak, evidence = None, {}
         if corpus is not None:
@@ -136,7 +138,7 @@ def benchmark_verdict(
             leak = _rate(there, clusters)
             evidence = dict(Counter(rung.words for rung in sorted(there.values(), reverse=True)))
         cell = Cell(benchmark=name, corpus=corpus, model=model)
-        cells.append(CellVerdict(cell, cell_status(mine), mine, leak, evidence))
+        cells.append(CellVerdict(cell, cell_status(mine), mine, leak, evidence, audited))
     return BenchmarkVerdict(name, str(run.path), cells, found, corrected)
 
 

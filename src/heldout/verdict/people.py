@@ -13,9 +13,15 @@ from heldout.errors import counted
 from heldout.overlap.judged import RELATIONS, match_subject
 from heldout.stats.agreement import Agreement, agreement
 from heldout.verdict.claim import Claim, Control
+from heldout.verdict.rules import COPIES as COPIES_KIND
+from heldout.verdict.rules import decide, rule_id
 
 PEOPLE = "people"
-SETTLE = "let a second rater judge the pairs that were dismissed (heldout review RUN --blind)"
+SETTLE = {
+    "equal-dismissed": "look again at the dismissed pairs with equal bytes or pixels (heldout review RUN), "
+    "and let a second rater judge them (--blind)",
+    "dismissed-alone": "let a second rater judge what was dismissed (heldout review RUN --blind)",
+}
 _EXACT = ("bytes", "pixels")
 
 
@@ -47,9 +53,35 @@ def _with_people(claim: Claim, judged: pl.DataFrame) -> Claim:
         "why": f"{claim.why}; {control.reason}",
         "controls": [*claim.controls, control],
     }
-    if doubt and claim.status == "clean":
-        changed |= {"status": "qualified", "next_step": SETTLE}
+    if doubt and claim.status in ("clean", "qualified"):
+        changed |= _dismissed(claim, pairs, control)
     return claim.model_copy(update=changed)
+
+
+def _dismissed(
+    claim: Claim, pairs: Sequence[Mapping[str, Any]], control: Control
+) -> dict[str, Any]:
+    """No copy is left because people said so, and nobody confirmed it: that comes first."""
+    overturned = [pair for pair in pairs if pair["overturned"]]
+    equal = any(pair["exact"] for pair in overturned)
+    facts = {
+        "both sides have pictures": True,
+        "pictures were compared": True,
+        "a copy was proven": False,
+        "people dismissed equal files": equal,
+        "one rater alone dismissed copies": not equal,
+    }
+    rule = decide(COPIES_KIND, facts)
+    were = counted(len(overturned), "pair of pictures", "pairs of pictures")
+    return {
+        "status": rule.status,
+        "rule": rule_id(COPIES_KIND, rule),
+        "sentence": f"People dismissed {were} of {claim.cell.benchmark} and {claim.cell.corpus} that were "
+        f"found to be copies, and no copy is left; this is not confirmed yet.",
+        "why": f"{control.reason}; {claim.why}",
+        "controls": [control, *claim.controls],
+        "next_step": SETTLE[rule.name],
+    }
 
 
 def _doubt(pairs: Sequence[Mapping[str, Any]]) -> str:

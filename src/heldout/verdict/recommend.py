@@ -10,7 +10,7 @@ from heldout.errors import counted
 from heldout.verdict.claim import Claim
 from heldout.verdict.ladder import ACTIONS, Rung
 from heldout.verdict.required import settled_by
-from heldout.verdict.rules import COHORT, COPIES
+from heldout.verdict.rules import COHORT, COPIES, RULES, rule_id
 from heldout.verdict.text_claims import WITHIN_REACH
 
 if TYPE_CHECKING:
@@ -60,17 +60,31 @@ def _items(one: BenchmarkVerdict) -> Iterator[Advice]:
 
 
 def _models(one: BenchmarkVerdict) -> Iterator[Advice]:
-    for cell in one.cells:
-        if cell.cell.model is None:
-            continue
-        for claim in cell.claims:
-            if claim.status == "survives":
-                told = f"Say that {cell.cell.model} has seen {one.benchmark} wherever you report it"
-            elif claim.status == "re-attributed":
-                told = f"Do not read the order effect of {cell.cell.model} on {one.benchmark} as memory"
-            else:
-                continue
-            yield _advice("model", f"{told}: {claim.why}.", [claim.id], one.benchmark)
+    """One sentence per model, in few words: numbers and controls stand in the claims it names."""
+    single = [cell for cell in one.cells if cell.cell.model is not None and not cell.pair]
+    for cell in single:
+        stood = [claim for claim in cell.claims if claim.status == "survives"]
+        if stood:
+            tests = ", ".join(claim.id.partition("/")[0] for claim in stood)
+            told = (
+                f"Say that {cell.cell.model} has seen {one.benchmark} wherever you report it: "
+                f"{counted(len(stood), 'test', 'tests')} stood every control ({tests})."
+            )
+            yield _advice("model", told, [claim.id for claim in stood], one.benchmark)
+    for cell in single:
+        moved = [claim for claim in cell.claims if claim.status == "re-attributed"]
+        for claim in moved:
+            told = f"Do not read the order effect of {cell.cell.model} on {one.benchmark} as memory"
+            because = f": {_because(claim)}" if _because(claim) else ""
+            yield _advice("model", f"{told}{because}.", [claim.id], one.benchmark)
+
+
+def _because(claim: Claim) -> str:
+    """The table's own words for the row that decided."""
+    return next(
+        (rule.reason for rule in RULES for kind in rule.kinds if rule_id(kind, rule) == claim.rule),
+        "",
+    )
 
 
 def _scores(one: BenchmarkVerdict) -> Iterator[Advice]:
@@ -165,14 +179,14 @@ def _controls(benchmarks: Sequence[BenchmarkVerdict]) -> Iterator[Advice]:
         for cell in one.cells:
             compared = any(_compared_pictures(claim) for claim in cell.claims)
             for claim in cell.claims:
-                for sentence in settled_by(claim):
+                for sentence in settled_by(claim, cell.audited):
                     # Where pictures were compared already, few telling words want nothing more.
                     if not (compared and sentence.startswith(WITHIN_REACH)):
                         by_control.setdefault(sentence, []).append(claim.id)
     for sentence, claims in sorted(by_control.items(), key=lambda one: -len(one[1])):
         control, _, supply = sentence.partition(": ")
         number = counted(len(claims), "claim", "claims")
-        told = f"{supply[0].upper()}{supply[1:]}: {control} would help to settle {number}."
+        told = f"To settle {number} ({control}): {supply}."
         yield _advice("control", told, claims)
 
 

@@ -5,47 +5,60 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from heldout.verdict.claim import Claim
+from heldout.verdict.claim import Claim, Control
 from heldout.verdict.rules import ANSWERS, COHORT, COPIES, MEMBERSHIP, NEARNESS, ORDER, WORDS
 
 
 class Required(NamedTuple):
-    """``control``: how the names of such controls begin; the rest names a model or a set."""
+    """``control``: how the names of such controls begin; the rest names a model or a set.
+
+    ``supply`` is told where an audit file made the run, ``by_hand`` (where it differs) to everybody else.
+    """
 
     control: str
     kinds: tuple[str, ...]
     asks: str
     supply: str
+    by_hand: str = ""
 
 
 REQUIRED: tuple[Required, ...] = (
     Required("benchmark coverage", (COPIES,), "were the benchmark's pictures read?",
              "make the benchmark's pictures readable (heldout check lists them)"),
     Required("corpus coverage", (COPIES, WORDS), "was the corpus read?",
-             "make readable what the dropped table lists, and run the audit again"),
+             "make readable what the dropped table lists, and run the audit again",
+             "make readable what the dropped table lists, and give the same command again"),
+    Required("people", (COPIES,), "did a second rater confirm the copies that were dismissed?",
+             "let a second rater judge the pairs that were dismissed (heldout review RUN --blind)"),
     Required("items within reach", (WORDS,), "could the items have been found by their words?",
              "compare the pictures, too: these words are too common or too short"),
     Required("registration of what is flagged", (NEARNESS,), "are flagged pictures copies?",
              "have people judge the undecided pairs: heldout review"),
     Required("in-domain control", (NEARNESS,), "are clean pictures of the same kind flagged?",
-             "add clean pictures of the benchmark's kind under controls, with domain: in-domain"),
+             "add clean pictures of the benchmark's kind under controls, with domain: in-domain",
+             "give clean pictures of its kind: heldout overlap … --control NAME=SOURCE:in-domain"),
     Required("out-of-domain control", (NEARNESS,), "are pictures of another kind flagged?",
-             "add pictures of another kind under controls, with domain: out-of-domain"),
+             "add pictures of another kind under controls, with domain: out-of-domain",
+             "give pictures of another kind: heldout overlap … --control NAME=SOURCE:out-of-domain"),
     Required("light copies are flagged", (NEARNESS,), "would copies lie above the threshold?",
              "use an encoder that keeps light copies near (heldout lab transforms measures it)"),
     Required("external baseline", (ORDER, MEMBERSHIP, COHORT, ANSWERS),
              "is it more than in a model that cannot have seen the benchmark?",
-             "record a model that cannot have seen the benchmark, and name it under baselines"),
+             "record a model that cannot have seen the benchmark, and name it under baselines",
+             "score or ask a model that cannot have seen it, then heldout detect RUN --baseline MODEL"),
     Required("permutations", (ORDER, MEMBERSHIP, COHORT, ANSWERS), "could a perfect effect have fired?",
-             "give more permutations: heldout audit --plan says how many the family needs"),
+             "give more permutations: heldout audit --plan says how many the family needs",
+             "give more: heldout detect RUN --permutations N"),
     Required("covariates", (ORDER,), "does it stay with answer and question length taken out?",
              "score more clusters: too few are left to take lengths out"),
     Required("structure", (ORDER,), "does it stay within what the release is grouped by?",
              "score the whole release: strata of what it is grouped by are too small"),
     Required("conditional order test", (ORDER,), "does a test agree that conditions on the items before?",
-             "record order-neighbour, or order-joint with a budget of order_tokens"),
+             "record order-neighbour, or order-joint with a budget of order_tokens",
+             "score it again with --order-neighbour, or with --order-joint --budget TOKENS"),
     Required("blind", (MEMBERSHIP,), "do words and metadata alone tell suspect from unseen items?",
-             "add the detector blind"),
+             "add the detector blind",
+             "heldout detect RUN --detector blind"),
     Required("cohort composition", (COHORT,), "is it flagged in every sub-cohort?",
              "score more models of one backend"),
     Required("calibration", (COHORT,), "does the gain gap explain the tail?",
@@ -53,9 +66,11 @@ REQUIRED: tuple[Required, ...] = (
     Required("spread", (COHORT,), "are its scores only noisier?",
              "score the model again in higher precision, or a cohort as noisy as it is"),
     Required("spread of clean models", (ANSWERS,), "do clean models differ as much among themselves?",
-             "name at least three baselines that were asked the same"),
+             "name at least three baselines that were asked the same",
+             "give at least three that were asked the same: heldout detect RUN --baseline MODEL …"),
     Required("skill of the references", (ANSWERS,), "is a reference as good on the changed items?",
-             "name a baseline that answers the changed items as well"),
+             "name a baseline that answers the changed items as well",
+             "give one that answers the changed items as well: heldout detect RUN --baseline MODEL"),
     Required("twins that were judged", (ANSWERS,), "did a verifier or people look at the twins?",
              "judge them: heldout twin --from filter --verifier URL, or heldout review RUN --kind twins"),
     Required("reach of the test", (ANSWERS,), "are there pairs enough to see a large effect?",
@@ -70,28 +85,45 @@ REQUIRED: tuple[Required, ...] = (
 )  # fmt: skip
 
 
-def settled_by(claim: Claim) -> list[str]:
-    """What would settle a claim: a sentence for each control that it did not pass."""
+#: where the control is there and failed, another one like it settles nothing
+_FAILED = {
+    "external baseline": "ask or score more items: it is not clearly more than in this baseline",
+}
+
+
+def settled_by(claim: Claim, audited: bool = True) -> list[str]:
+    """What would settle a claim: a sentence for each control that it did not pass.
+
+    ``audited``: an audit file made the run, so that its keys are what to write; else flags of commands.
+    """
     if claim.status not in ("qualified", "not testable"):
         return []
     told = [
         f"{control.name}: {supply}"
         for control in claim.controls
-        if control.outcome != "passed" and (supply := _supply(control.name))
+        if control.outcome != "passed" and (supply := _supply(control, audited))
     ]
     return list(dict.fromkeys(told))
 
 
-def _supply(name: str) -> str:
+def _supply(control: Control, audited: bool) -> str:
+    name = control.name
     # The longest beginning wins: "spread of clean models" is not "spread".
     found: Sequence[Required] = [one for one in REQUIRED if name.startswith(one.control)]
-    return max(found, key=lambda one: len(one.control)).supply if found else ""
+    if not found:
+        return ""
+    best = max(found, key=lambda one: len(one.control))
+    if control.outcome == "failed" and best.control in _FAILED:
+        return _FAILED[best.control]
+    return best.supply if audited or not best.by_hand else best.by_hand
 
 
 def as_markdown() -> str:
-    lines = ["| control | of | asks | where it is missing |", "|---|---|---|---|"]
-    lines += [
-        f"| {one.control} | {', '.join(one.kinds)} | {one.asks} | {one.supply} |"
-        for one in REQUIRED
+    lines = [
+        "| control | of | asks | where it is missing | without an audit file |",
+        "|---|---|---|---|---|",
     ]
+    for one in REQUIRED:
+        cells = [one.control, ", ".join(one.kinds), one.asks, one.supply, one.by_hand or "the same"]
+        lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)

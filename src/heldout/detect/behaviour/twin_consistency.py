@@ -15,7 +15,7 @@ import polars as pl
 
 from heldout.detect.behaviour.measure import FEW, differences, measure
 from heldout.detect.behaviour.twin_drop import probe_for, twins_of
-from heldout.detect.outcome import Outcome, around, model_finding, not_testable
+from heldout.detect.outcome import Outcome, around_correlation, model_finding, not_testable
 from heldout.detect.settings import Settings
 from heldout.detect.tables import ScoreTables
 from heldout.errors import InputError
@@ -92,7 +92,7 @@ def _consistency(
         unit="questions",
         statistic=("Jonckheere–Terpstra J", test.statistic),
         effect=("concordance of drop and degree", test.concordance,
-                around(test.concordance, test.error, "permutation standard error")),
+                around_correlation(test.concordance, test.error, "permutation standard error")),
         error=test.error,
         p=test.p,
         n=len(clusters),

@@ -213,6 +213,7 @@ def _nothing(
         return f"{source} holds no row that can be read"
     return (
         f"{source}: no row is an answer to an item of {benchmark.name}. The first: {lost[0].id}: "
-        f"{lost[0].reason} ({lost[0].detail}). The benchmark's ids are like {ours}; name columns with "
-        f"--map-recorded id=COLUMN and reply=COLUMN"
+        f"{lost[0].reason} ({lost[0].detail}). The benchmark's ids are like {ours}; name the "
+        f"columns that hold them: id=COLUMN and reply=COLUMN, with --map-recorded, or in an audit file "
+        f"under the model's key map (map: {{id: COLUMN, reply: COLUMN}})"
     )

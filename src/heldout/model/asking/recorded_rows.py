@@ -52,7 +52,10 @@ class RecordedRow:
 def recorded_rows(path: Path, mapping: Mapping[str, str]) -> Iterator[RecordedRow | Dropped]:
     for name in mapping:
         if name not in NAMES:
-            raise InputError(f"--map-recorded {name}=…: the fields are {', '.join(NAMES)}")
+            raise InputError(
+                f"there is no field '{name}' to map (--map-recorded, or map in an audit file); "
+                f"the fields are {', '.join(NAMES)}"
+            )
     for row in _rows(path):
         if isinstance(row, Dropped):
             yield row

@@ -3,96 +3,80 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from heldout.report.export.case import Case
+from heldout.report.export.data_methods import methods_of_data
+from heldout.report.export.entry import Entry, arxiv
+from heldout.report.export.statistics import methods_of_statistics
 
-
-class Entry(NamedTuple):
-    kind: str
-    key: str
-    fields: dict[str, str]
-
-    def text(self) -> str:
-        lines = [f"  {name:<9} = {{{value}}}," for name, value in self.fields.items()]
-        return "\n".join([f"@{self.kind}{{{self.key},", *lines, "}"])
-
-
-def _arxiv(key: str, title: str, author: str, year: int, eprint: str, venue: str = "") -> Entry:
-    fields = {"title": title, "author": author, "year": str(year)}
-    if venue:
-        fields["booktitle"] = venue
-    fields |= {"eprint": eprint, "archiveprefix": "arXiv"}
-    return Entry("inproceedings" if venue else "misc", key, fields)
-
-
-OREN = _arxiv(
+OREN = arxiv(
     "oren2024proving", "Proving Test Set Contamination in Black-Box Language Models",
     "Oren, Yonatan and Meister, Nicole and Chatterji, Niladri S. and Ladhak, Faisal and Hashimoto, "
     "Tatsunori", 2024, "2310.17623", "International Conference on Learning Representations",
 )  # fmt: skip
-SHI = _arxiv(
+SHI = arxiv(
     "shi2023detecting", "Detecting Pretraining Data from Large Language Models",
     "Shi, Weijia and Ajith, Anirudh and Xia, Mengzhou and Huang, Yangsibo and Liu, Daogao and Blevins, "
     "Terra and Chen, Danqi and Zettlemoyer, Luke", 2023, "2310.16789",
 )  # fmt: skip
-ZHANG = _arxiv(
+ZHANG = arxiv(
     "zhang2025mink",
     "{Min-K\\%++}: Improved Baseline for Detecting Pre-Training Data from Large Language Models",
     "Zhang, Jingyang and Sun, Jingwei and Yeats, Eric and Ouyang, Yang and Kuo, Martin and Zhang, Jianyi "
     "and Yang, Hao Frank and Li, Hai", 2025, "2404.02936",
     "International Conference on Learning Representations",
 )  # fmt: skip
-CARLINI = _arxiv(
+CARLINI = arxiv(
     "carlini2021extracting", "Extracting Training Data from Large Language Models",
     "Carlini, Nicholas and Tram{\\`e}r, Florian and Wallace, Eric and Jagielski, Matthew and "
     "Herbert-Voss, Ariel and Lee, Katherine and Roberts, Adam and Brown, Tom and Song, Dawn and "
     "Erlingsson, {\\'U}lfar and Oprea, Alina and Raffel, Colin", 2021, "2012.07805",
     "USENIX Security Symposium",
 )  # fmt: skip
-YEOM = _arxiv(
+YEOM = arxiv(
     "yeom2018privacy", "Privacy Risk in Machine Learning: Analyzing the Connection to Overfitting",
     "Yeom, Samuel and Giacomelli, Irene and Fredrikson, Matt and Jha, Somesh", 2018, "1709.01604",
 )  # fmt: skip
-LI = _arxiv(
+LI = arxiv(
     "li2024membership", "Membership Inference Attacks against Large Vision-Language Models",
     "Li, Zhan and Wu, Yongtao and Chen, Yihang and Tonin, Francesco and Abad Rocamora, Elias and Cevher, "
     "Volkan", 2024, "2411.02902",
 )  # fmt: skip
-DAS = _arxiv(
+DAS = arxiv(
     "das2024blind", "Blind Baselines Beat Membership Inference Attacks for Foundation Models",
     "Das, Debeshee and Zhang, Jie and Tram{\\`e}r, Florian", 2024, "2406.16201",
 )  # fmt: skip
-SONG = _arxiv(
+SONG = arxiv(
     "song2024both",
     "Both Text and Images Leaked! {A} Systematic Analysis of Data Contamination in Multimodal {LLM}",
     "Song, Dingjie and Lai, Sicheng and Wang, Mingxuan and Chen, Shunian and Sun, Lichao and Wang, Benyou",
     2024, "2411.03823",
 )  # fmt: skip
-CHEN = _arxiv(
+CHEN = arxiv(
     "chen2024right", "Are We on the Right Way for Evaluating Large Vision-Language Models?",
     "Chen, Lin and Li, Jinsong and Dong, Xiaoyi and Zhang, Pan and Zang, Yuhang and Chen, Zehui and Duan, "
     "Haodong and Wang, Jiaqi and Qiao, Yu and Lin, Dahua and Zhao, Feng", 2024, "2403.20330",
 )  # fmt: skip
-LIU = _arxiv(
+LIU = arxiv(
     "liu2023mmbench", "{MMBench}: Is Your Multi-modal Model an All-around Player?",
     "Liu, Yuan and Duan, Haodong and Zhang, Yuanhan and Li, Bo and Zhang, Songyang and Zhao, Wangbo and "
     "Yuan, Yike and Wang, Jiaqi and He, Conghui and Liu, Ziwei and Chen, Kai and Lin, Dahua",
     2023, "2307.06281",
 )  # fmt: skip
-YAO = _arxiv(
+YAO = arxiv(
     "yao2024data", "Data Contamination Can Cross Language Barriers",
     "Yao, Feng and Zhuang, Yufan and Sun, Zihao and Xu, Sunan and Kumar, Animesh and Shang, Jingbo",
     2024, "2406.13236",
     "Proceedings of the 2024 Conference on Empirical Methods in Natural Language Processing",
 )  # fmt: skip
-PARK = _arxiv(
+PARK = arxiv(
     "park2025contamination",
     "Contamination Detection for {VLMs} using Multi-Modal Semantic Perturbation",
     "Park, Jaden and Cai, Mu and Yao, Feng and Shang, Jingbo and Lee, Soochahn and Lee, Yong Jae",
     2025, "2511.03774",
 )  # fmt: skip
-DENG = _arxiv(
+DENG = arxiv(
     "deng2024investigating",
     "Investigating Data Contamination in Modern Benchmarks for Large Language Models",
     "Deng, Chunyuan and Zhao, Yilun and Tang, Xiangru and Gerstein, Mark and Cohan, Arman",
@@ -100,16 +84,6 @@ DENG = _arxiv(
     "Proceedings of the 2024 Conference of the North American Chapter of the Association for Computational "
     "Linguistics: Human Language Technologies",
 )  # fmt: skip
-HOLM = Entry("article", "holm1979simple", {
-    "title": "A Simple Sequentially Rejective Multiple Test Procedure", "author": "Holm, Sture",
-    "journal": "Scandinavian Journal of Statistics", "volume": "6", "pages": "65--70", "year": "1979",
-})  # fmt: skip
-YEKUTIELI = Entry("article", "benjamini2001control", {
-    "title": "The Control of the False Discovery Rate in Multiple Testing under Dependency",
-    "author": "Benjamini, Yoav and Yekutieli, Daniel", "journal": "Annals of Statistics",
-    "volume": "29", "number": "4", "pages": "1165--1188", "year": "2001",
-})  # fmt: skip
-
 #: by detector; detectors that are not here are our own, or are too old to need a citation
 METHODS: dict[str, tuple[Entry, ...]] = {
     "order-joint": (OREN,), "loss": (YEOM,), "min-k": (SHI,), "min-k++": (ZHANG,), "zlib": (CARLINI,),
@@ -126,26 +100,19 @@ def _entries(finding: Mapping[str, Any]) -> tuple[Entry, ...]:
 
 
 def bibtex(case: Case) -> str:
-    """heldout itself first, then every method with a finding, then the corrections that were made."""
+    """heldout itself first, then every method with a finding, how data were searched, the statistics."""
     ours = Entry("software", "heldout", {
         "title": "{heldout}: Is Your Vision-Language Benchmark Still Held Out?",
         "author": "{The heldout authors}", "version": case.version,
     })  # fmt: skip
     uses: dict[str, list[str]] = {}
     entries = {ours.key: ours}
-    for finding in case.findings:
-        for entry in _entries(finding):
-            entries.setdefault(entry.key, entry)
-            names = uses.setdefault(entry.key, [])
-            if finding["detector"] not in names:
-                names.append(finding["detector"])
-    tested = [one for one in case.findings if one["p_adjusted"] is not None]
-    if tested:
-        entries[HOLM.key] = HOLM
-        uses[HOLM.key] = ["adjusted p within claims"]
-    if any(one["cell"]["model"] is not None for one in tested):
-        entries[YEKUTIELI.key] = YEKUTIELI
-        uses[YEKUTIELI.key] = ["corrected p over claims about models"]
+    found = [(entry, one["detector"]) for one in case.findings for entry in _entries(one)]
+    for entry, use in (*found, *methods_of_data(case), *methods_of_statistics(case)):
+        entries.setdefault(entry.key, entry)
+        names = uses.setdefault(entry.key, [])
+        if use not in names:
+            names.append(use)
     told = [
         (f"% used for: {', '.join(uses[key])}\n" if key in uses else "") + entry.text()
         for key, entry in entries.items()

@@ -8,6 +8,9 @@ from dataclasses import dataclass, field
 
 from heldout.report.figures.svg import INK, SOFT, line, text
 
+ABOVE = 36.0  # the title of a figure
+LEGEND_LINE = 17.0  # from one line of a legend to the next, where it stands above the frame
+
 
 @dataclass(frozen=True, slots=True)
 class Scale:

@@ -8,7 +8,7 @@ import numpy as np
 from markupsafe import Markup
 from numpy.typing import ArrayLike
 
-from heldout.report.figures.axes import Axes, Scale
+from heldout.report.figures.axes import ABOVE, LEGEND_LINE, Axes, Scale
 from heldout.report.figures.svg import (
     ALARM,
     DASHES,
@@ -35,7 +35,12 @@ def tail_chart(
     rows = np.asarray(delta, dtype=np.float64)
     n = rows.shape[1]
     right = max(float(rows.max()) * 1.3, tail * 3)
-    axes = Axes(Scale(1.0, right, log=True), Scale(0.5 / n, 1.0, log=True), percent=("y",))
+    left = min(1.0, tail / 3)
+    above = LEGEND_LINE * len(names)  # inside the frame a legend hides the tails of some cohort
+    axes = Axes(
+        Scale(left, right, log=True), Scale(0.5 / n, 1.0, log=True), height=360 + above,
+        top=ABOVE + above, percent=("y",),
+    )  # fmt: skip
     marks = axes.frame(title, "Δ: score above the median of the cohort", "share of items above")
     floor, ceiling = axes.height - axes.bottom, axes.top
     marks.append(
@@ -53,17 +58,17 @@ def tail_chart(
         text(axes.width - axes.right - 6, ceiling + 16, words, anchor="end", fill=ALARM, halo=True)
     )
     entries = []
-    grid = np.geomspace(1.0, right, 160)
+    grid = np.geomspace(left, right, 160)
     for index, (name, row) in enumerate(zip(names, rows, strict=True)):
         colour, dash = SERIES[index % len(SERIES)], DASHES[index % len(DASHES)]
-        above = (row[None, :] > grid[:, None]).mean(axis=1)
-        shown = above > 0
+        shares = (row[None, :] > grid[:, None]).mean(axis=1)
+        shown = shares > 0
         if shown.any():
-            points = axes.points(grid[shown].tolist(), above[shown].tolist())
+            points = axes.points(grid[shown].tolist(), shares[shown].tolist())
             marks.append(path(points, stroke=colour, dash=dash))
         share = f"{float((row > tail).mean()):.1%}".replace("%", " %")
         entries.append((f"{name}: {share}", colour, dash))
-    marks += legend(entries, axes.x(tail) + 14, axes.y(flag) + 22)
+    marks += legend(entries, axes.left, ABOVE + 8)
     return figure(title, axes.width, axes.height, marks)
 
 

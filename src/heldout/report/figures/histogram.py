@@ -6,7 +6,7 @@ import numpy as np
 from markupsafe import Markup
 from numpy.typing import ArrayLike, NDArray
 
-from heldout.report.figures.axes import Axes, Scale
+from heldout.report.figures.axes import ABOVE, LEGEND_LINE, Axes, Scale
 from heldout.report.figures.svg import (
     ALARM,
     SERIES,
@@ -42,7 +42,10 @@ def distance_histogram(
     edges = np.linspace(0.0, right, _BINS + 1)
     shares = [_shares(values, edges) for values in (near, far)]
     top = float(max(shares[0].max(), shares[1].max(), 1e-9)) * 1.12
-    axes = Axes(Scale(0.0, right), Scale(0.0, top), percent=("y",))
+    # The legend stands above the frame: anywhere inside it hides what some collection shows there.
+    axes = Axes(
+        Scale(0.0, right), Scale(0.0, top), height=400, top=ABOVE + 2 * LEGEND_LINE, percent=("y",)
+    )
     floor = axes.y(0.0)
     title = f"Distance to the nearest corpus image: {name}"
     marks = axes.frame(title, "cosine distance to the nearest neighbour", "share of images")
@@ -65,7 +68,7 @@ def distance_histogram(
         marks.append(path(outline, stroke=SERIES[0], fill=SERIES[0], opacity=0.22))
     marks.append(line(axes.x(tau), axes.top, axes.x(tau), floor, stroke=ALARM, width=2))
     flagged = f"{int((near < tau).sum()):,} of {len(near):,} closer"
-    label = f"τ({alpha:.2g}) = {tau:.4f}" if alpha is not None else f"τ = {tau:.4f}"
+    label = f"1 − τ({alpha:.2g}) = {tau:.4f}" if alpha is not None else f"1 − τ = {tau:.4f}"
     side = "start" if axes.x(tau) < axes.width * 0.6 else "end"
     at = axes.x(tau) + (7 if side == "start" else -7)
     marks.append(text(at, axes.top + 14, label, fill=ALARM, anchor=side, weight=600, halo=True))
@@ -75,8 +78,7 @@ def distance_histogram(
         (f"{name}, {len(near):,} images" + _beyond(beyond[0]), SERIES[0], ""),
         (f"{null_name}, {len(far):,}" + _beyond(beyond[1]), SOFT, ""),
     ]
-    shift = max(len(words) for words, _, _ in entries) * 6.3 + 36
-    marks += legend(entries, max(axes.left, axes.width - axes.right - shift), axes.top + 52)
+    marks += legend(entries, axes.left, ABOVE + 8)
     return figure(f"{title}; {label}, {flagged}", axes.width, axes.height, marks)
 
 

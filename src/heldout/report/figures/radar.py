@@ -54,7 +54,10 @@ def radar_chart(
         marks.append(
             path(corners, stroke=colour, fill=colour, opacity=0.08, dash=dash, closed=True)
         )
-        marks += [circle(x, y, 2.6, fill=colour) for x, y in corners]
+        marks += [
+            circle(x, y, 2.6, fill=colour, tip=f"{axes[axis]}: {shares[axis]:.1%}")
+            for axis, (x, y) in enumerate(corners)
+        ]
     for ring in _RINGS:
         # Between two spokes, where no name and no corner stands.
         first, second = at(0, ring), at(1, ring) if len(axes) > 1 else at(0, ring)

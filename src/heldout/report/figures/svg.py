@@ -27,7 +27,7 @@ _VARIABLE = re.compile(r"var\(--[a-z]+, (#[0-9a-f]{6})\)")
 _SIZE = re.compile(r'viewBox="0 0 ([\d.]+) ([\d.]+)"')
 _PALETTE = (
     ":root{--ink:#1c2430;--soft:#5b6675;--line:#dfe3e8;--card:#ffffff;--survives:#b3261e}"
-    "@media (prefers-color-scheme:dark){:root{--ink:#e7eaee;--soft:#9aa5b3;--line:#313943;"
+    "@media screen and (prefers-color-scheme:dark){:root{--ink:#e7eaee;--soft:#9aa5b3;--line:#313943;"
     "--card:#1b2027;--survives:#ff8a80}}"
 )
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from markupsafe import Markup
 
-from heldout.report.figures.axes import Axes, Scale
+from heldout.report.figures.axes import ABOVE, LEGEND_LINE, Axes, Scale
 from heldout.report.figures.svg import (
     CARD,
     DASHES,
@@ -43,7 +43,8 @@ def flag_fraction_chart(
     axes = Axes(
         Scale(min(alphas) / wide**0.03, max(alphas) * wide**0.03, log=True),
         Scale(floor, 1.0, log=True),
-        height=380,
+        height=380 + LEGEND_LINE * len(series),
+        top=ABOVE + LEGEND_LINE * len(series),
         percent=("y",),
     )
     marks = axes.frame(title, "α: share of different pictures that τ(α) flags", "share flagged")
@@ -77,5 +78,5 @@ def flag_fraction_chart(
         x, y = axes.x(ends[1]) - 6, axes.height - axes.bottom - 8
         marks.append(text(x, y, "hollow: none flagged", anchor="end", fill=SOFT, halo=True))
     marks.append(aside)
-    marks += legend(entries, axes.left + 12, axes.top + 16)
+    marks += legend(entries, axes.left, ABOVE + 8)
     return figure(title, axes.width, axes.height, marks)

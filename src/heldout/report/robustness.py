@@ -1,0 +1,158 @@
+"""How robust the search behind a report is: copies under every transform, as the lab measured.
+
+What stands in the run folder was measured on the user's own pictures and comes first; else the published
+measurement is shown, where the run searched with the encoder it is of. A search nobody measured has none.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from importlib import resources
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from heldout.errors import InputError
+from heldout.overlap.hashes import PDQ, PHASH, RADII
+from heldout.report.environment import percent
+from heldout.report.figures import radar_chart
+from heldout.report.model_figures import Figure
+from heldout.store import Run
+
+FILE = "robustness.json"
+#: a search without an encoder; other radii are another search
+HASHES = f"hashes | PDQ within {RADII[PDQ]} of 256 bits, pHash within {RADII[PHASH]} of 64"
+WEAK = 0.97  # what issue and literature ask of an audit; what lies below is named in words
+_NAMED = 6  # weak transforms named in words; the figure shows all
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Share(_Strict):
+    hits: int
+    n: int
+    low: float
+    high: float
+
+    @property
+    def value(self) -> float:
+        return self.hits / self.n if self.n else 0.0
+
+
+class Recall(_Strict):
+    """Of copies under one transform; ``found`` and ``undecided`` where the shortlist was judged."""
+
+    name: str
+    description: str
+    shortlisted: Share
+    found: Share | None = None
+    undecided: Share | None = None
+
+
+class Robustness(_Strict):
+    command: str  # that printed it
+    collection: str
+    side: Literal["query", "corpus"]
+    encoder: str
+    judge: str | None = None
+    shortlist: int
+    queries: int
+    pictures: int
+    transforms: list[Recall]
+
+
+class RobustnessFile(_Strict):
+    schema_version: Literal[1] = 1
+    studies: list[Robustness]
+
+
+def published() -> RobustnessFile:
+    """What docs/transforms.md shows; its command makes the file again."""
+    text = resources.files("heldout.report").joinpath("measured", FILE).read_text("utf-8")
+    return RobustnessFile.model_validate_json(text)
+
+
+def own_measurement(run: Run) -> RobustnessFile | None:
+    path = run.path / FILE
+    if not path.exists():
+        return None
+    try:
+        return RobustnessFile.model_validate(json.loads(path.read_text()))
+    except (ValidationError, ValueError) as error:
+        raise InputError(
+            f"{path} is not what `heldout lab transforms BENCH --verify --run {run.path}` writes "
+            f"({str(error).splitlines()[0]}): give that command again, or remove the file"
+        ) from error
+
+
+def robustness_sections(run: Run, scans: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """One per encoder that the run searched with, or of hashes alone: its radar, or that it has none."""
+    nearest = {scan["encoder"]: scan["nearest"] for scan in scans if scan["encoder"]}
+    if not nearest and any(scan.get("hashes") for scan in scans):
+        nearest = {HASHES: 0}
+    return [_section(run, encoder, nearest[encoder]) for encoder in sorted(nearest)]
+
+
+def _section(run: Run, encoder: str, nearest: int) -> dict[str, Any]:
+    short = encoder.split(" | ")[0]
+    for source, own in ((own_measurement(run), True), (published(), False)):
+        study = _fitting(source, encoder) if source is not None else None
+        if source is not None and study is not None:
+            return {
+                "encoder": short, "study": study, "own": own, "hashes": encoder == HASHES,
+                "figure": Figure(f"robustness-{_plain(short)}", _drawn(study), ""),
+                "weak": _weak(study), "weak_more": max(0, len(_below(study)) - _NAMED),
+                "nearest": nearest,
+            }  # fmt: skip
+    return {"encoder": short, "study": None, "figure": None, "run": str(run.path)}
+
+
+def _fitting(source: RobustnessFile, encoder: str) -> Robustness | None:
+    """Of this very encoder, with the copy in the corpus transformed as in an audit."""
+    fits = [one for one in source.studies if one.encoder == encoder and one.side == "corpus"]
+    return max(fits, key=lambda one: (one.judge is not None, one.queries), default=None)
+
+
+def _drawn(study: Robustness) -> Any:
+    axes = [one.name for one in study.transforms]
+    values: dict[str, list[float]] = {}
+    if study.judge:
+        values["called a copy"] = [_value(one.found) for one in study.transforms]
+        values["called a copy, or left to people"] = [
+            _value(one.found) + _value(one.undecided) for one in study.transforms
+        ]
+    elif study.encoder == HASHES:
+        values["near enough to be shown to registration"] = [
+            _value(one.shortlisted) for one in study.transforms
+        ]
+    else:
+        name = f"among the {study.shortlist} nearest (nothing was verified)"
+        values[name] = [_value(one.shortlisted) for one in study.transforms]
+    return radar_chart(axes, values, title="Share of copies found, by what was done to them")
+
+
+def _value(share: Share | None) -> float:
+    return share.value if share is not None else 0.0
+
+
+def _below(study: Robustness) -> list[tuple[float, str]]:
+    told = []
+    for one in study.transforms:
+        share = one.found if study.judge else one.shortlisted
+        if share is not None and share.value < WEAK:
+            words = (
+                f"{one.name} {percent(share.value)} [{percent(share.low)}, {percent(share.high)}]"
+            )
+            told.append((share.value, words))
+    return sorted(told)
+
+
+def _weak(study: Robustness) -> list[str]:
+    return [words for _, words in _below(study)[:_NAMED]]
+
+
+def _plain(name: str) -> str:
+    return "".join(sign if sign.isalnum() else "-" for sign in name)[:40]

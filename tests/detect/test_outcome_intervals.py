@@ -1,0 +1,44 @@
+"""Intervals stay where their effects can be: correlations in [-1, 1], areas above chance in [-.5, .5]."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from heldout.detect.outcome import around, around_correlation
+from heldout.stats.paired import paired_test
+from heldout.stats.trend import trend_test
+
+
+@pytest.mark.parametrize("value", [-1.0, -0.97, -0.4, 0.0, 0.9, 1.0])
+def test_a_correlation_s_interval_stays_between_minus_one_and_one(value: float) -> None:
+    found = around_correlation(value, 0.4, "spread")
+    assert -1.0 <= found.low <= value <= found.high <= 1.0
+    assert found.low < found.high
+
+
+def test_a_correlation_s_interval_covers_as_it_says() -> None:
+    """True rank correlation by simulation; intervals of the permutation spread hold it 19 times of 20."""
+    rng = np.random.default_rng(5)
+    clusters, slope, held = 40, 1.1, []
+    places = np.linspace(1.0, -1.0, clusters)
+    draws = [places * slope + rng.standard_normal(clusters) for _ in range(1_000)]
+    found = [trend_test(draw, permutations=199, seed=1) for draw in draws]
+    true = float(np.mean([one.rho for one in found if one is not None]))
+    for one in found:
+        assert one is not None
+        interval = around_correlation(one.rho, one.error, "spread")
+        held.append(interval.low <= true <= interval.high)
+    assert 0.92 < np.mean(held) <= 1.0
+
+
+def test_an_effect_with_bounds_has_an_interval_within_them() -> None:
+    found = around(0.45, 0.2, "spread", (-0.5, 0.5))
+    assert found.low == pytest.approx(0.058, abs=0.001)
+    assert found.high == 0.5
+    assert around(0.45, 0.2, "spread").high > 0.8
+
+
+def test_a_difference_of_shares_has_an_interval_within_its_range() -> None:
+    paired = paired_test([1.0, 1.0, -0.5], ["a", "b", "c"])
+    assert -1.0 <= paired.interval.low < paired.interval.high == 1.0

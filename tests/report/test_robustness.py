@@ -1,0 +1,105 @@
+"""The radar of what was measured: the published numbers, one's own, and nothing that does not fit."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from made_up_run import made_up_run
+
+from heldout.audit import conclude
+from heldout.errors import InputError
+from heldout.overlap.encoders.pixels import PixelsEncoder
+from heldout.report.robustness import FILE, published
+from heldout.store import Run, write_json
+
+DOCS = Path(__file__).parents[2] / "docs/transforms.md"
+
+
+def _searched(folder: Path, encoder: str, nearest: int = 5) -> Run:
+    run = made_up_run(folder, 4)
+    for name, stage in run.manifest()["stages"].items():
+        run.update("stages", {name: {**stage, "encoder": encoder, "nearest": nearest}})
+    return run
+
+
+def test_what_is_shipped_is_what_the_page_of_the_documentation_shows() -> None:
+    study, _ = published().studies
+    page = DOCS.read_text()
+    number = r"([\d.]+)"
+    row = rf"^\| ([a-z][a-z0-9-]*)(?: \([^|]*\))? \| {number} \[{number}, {number}\] \| {number} \["
+    shown = {name: tuple(map(float, told)) for name, *told in re.findall(row, page, re.MULTILINE)}
+    assert len(shown) == len(study.transforms) == 30
+    for one in study.transforms:
+        assert one.found is not None and one.undecided is not None
+        told = (one.found.value, one.found.low, one.found.high, one.undecided.value)
+        assert told == pytest.approx(shown[one.name], abs=0.0006), one.name
+    assert f"looked for in a collection of {study.pictures:,} pictures" in page
+    command = " ".join(page.split("$ ")[1].split("```")[0].replace("\\", "").split())
+    assert study.command == command
+
+
+def test_a_run_with_the_measured_encoder_shows_the_published_radar_and_says_on_what(
+    tmp_path: Path,
+) -> None:
+    run = _searched(tmp_path / "run", PixelsEncoder.identity, nearest=2)
+    html = conclude(run).report.read_text()
+    method = html.partition('<section id="method">')[2]
+    assert (
+        "Measured on 100 pictures of <code>vqa_rad_public</code> among 1,270, not on your data"
+        in method
+    )
+    assert "watermark 73.0" in method
+    assert "the 5 nearest of each picture, this run at 2: it may find fewer" in method
+    assert "Share of copies found" in method
+    drawn = (run.path / "figures/robustness-pixels-2.svg").read_text()
+    assert "watermark: 73.0%" in drawn and "var(--" not in drawn
+
+
+def test_another_encoder_has_no_radar_until_somebody_measures_it(tmp_path: Path) -> None:
+    run = _searched(tmp_path / "run", "other | 3 pixels")
+    method = conclude(run).report.read_text().partition('<section id="method">')[2]
+    assert "was not measured" in method and "heldout lab transforms" in method
+    assert not list((run.path / "figures").glob("robustness*"))
+
+
+def test_what_the_run_folder_holds_comes_before_what_was_published(tmp_path: Path) -> None:
+    run = _searched(tmp_path / "run", PixelsEncoder.identity)
+    own = published().model_dump(mode="json", exclude_none=True)
+    own["studies"][0] |= {"collection": "mine", "queries": 7}
+    write_json(run.path / FILE, own)
+    method = conclude(run).report.read_text().partition('<section id="method">')[2]
+    assert "Measured on 7 pictures of <code>mine</code>" in method
+    assert "not on your data" not in method
+    own["studies"][0]["encoder"] = (
+        "other | 3 pixels"  # of another search: it says nothing of this one
+    )
+    write_json(run.path / FILE, own)
+    assert "vqa_rad_public" in conclude(run).report.read_text()
+
+
+def test_a_measurement_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    run = _searched(tmp_path / "run", PixelsEncoder.identity)
+    (run.path / FILE).write_text(json.dumps({"studies": 3}))
+    with pytest.raises(InputError, match=r"robustness\.json is not what .heldout lab transforms"):
+        conclude(run)
+
+
+def test_a_search_by_hashes_alone_shows_what_the_hashes_were_measured_to_find(
+    tmp_path: Path,
+) -> None:
+    _, study = published().studies
+    page = (DOCS.parent / "overlap.md").read_text()
+    table = [[cell.strip() for cell in line.split("|")[1:-1]] for line in page.splitlines()]
+    scanned = {row[0]: row[-1] for row in table if len(row) == 10 and row[-1]}
+    for one in study.transforms:
+        assert one.shortlisted.value == pytest.approx(float(scanned[one.name]), abs=0.0006)
+    assert f"{study.command}`: share of {study.queries} copies" in page
+    run = made_up_run(tmp_path / "run", 4)
+    for name, stage in run.manifest()["stages"].items():
+        run.update("stages", {name: {**stage, "hashes": True}})
+    method = conclude(run).report.read_text().partition('<section id="method">')[2]
+    assert "No encoder was used" in method and "frame of 20 px 47.8" in method
+    assert (run.path / "figures/robustness-hashes.svg").exists()
