@@ -199,3 +199,15 @@ def test_the_command_prints_agreement(run: Path) -> None:
     titles = [table["title"] for table in told["tables"]]
     assert titles == ["What each rater said", "Agreement"]
     assert told["tables"][1]["rows"][0][:2] == ["verdict", "Cohen's kappa"]
+
+
+def test_the_interval_of_a_mean_stays_on_its_scale() -> None:
+    cards = [item(f"i{number}") for number in range(8)]
+    said = {
+        (card.subject, "a"): Judgement(
+            "a", ITEM, card.subject, "accept", "", dict.fromkeys(SCALES, 4 if number else 1)
+        )
+        for number, card in enumerate(cards)
+    }
+    (table,) = (t for t in agreement_tables("items", cards, said) if t.title.startswith("Quality"))
+    assert all(cell.endswith("to 4.00)") for cell in table.rows[0][4:])

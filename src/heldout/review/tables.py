@@ -136,7 +136,8 @@ def _mean(cards: Mapping[str, Card], by_item: ByItem, subjects: Sequence[str], s
         return _NONE
     told = f"{found.value:.2f}"
     if found.interval is not None:
-        told += f" ({found.interval.low:.2f} to {found.interval.high:.2f})"
+        low, high = (min(max(end, 1.0), 4.0) for end in found.interval[:2])  # no mean lies beyond
+        told += f" ({low:.2f} to {high:.2f})"
     return told
 
 
