@@ -37,7 +37,7 @@ def scanned(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Twelve scenes against two dozen pictures, eight of them copies: ``run`` beside its data."""
     root = tmp_path_factory.mktemp("review")
     written = write_benchmark(root / "scenes", images=12)
-    write_corpus(root / "web", written, items=24, shard_size=12)
+    write_corpus(root / "web", written, items=36, shard_size=18)
     _audit(root)
     return root
 
