@@ -8,13 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
+from heldout.lab.fair_twins import Twin, balanced, draw_twin
 from heldout.lab.forms import Asked
 from heldout.lab.paraphrase import paraphrased
 from heldout.lab.worlds import NATIVE, RELEASED, TWINS, WORLDS, World
-
-_TRIES = 400
 
 
 @dataclass(frozen=True)
@@ -36,7 +33,7 @@ def write_release(folder: str | Path, world: str, *, images: int, seed: int) -> 
         things.sort(key=lambda pair: pair[1].view)  # stable: within a view the drawn order stays
     folder = Path(folder)
     release, twins = folder / "release", folder / "twins"
-    rows, twin_rows, pages = [], [], []
+    rows, pages, twinned = [], [], []
     for target in (release, twins):
         (target / "images").mkdir(parents=True)
     for place, (index, thing) in enumerate(things):
@@ -54,13 +51,17 @@ def write_release(folder: str | Path, world: str, *, images: int, seed: int) -> 
         pages.append((name, items, others))
         for id, one in items:
             rows.append(_row(id, name, one.question, one.options, one.answer, one))
-            changed = _twin(chosen, thing, one, chosen.rng(seed, TWINS, 100 * index + int(id[5:])))
-            if changed is None:
-                continue  # no single change answers it differently; the twin benchmark lacks it
-            twin, answer = changed
-            twin_name = f"images/{world}_{id}.png"
-            chosen.render(twin, NATIVE).save(twins / twin_name)
-            twin_rows.append(_row(id, twin_name, one.question, one.options, answer, one))
+            changed = draw_twin(
+                chosen, thing, one, chosen.rng(seed, TWINS, 100 * index + int(id[5:]))
+            )
+            if changed is not None:  # else no single change answers it differently: no twin
+                twinned.append(Twin(id, changed[0], one, changed[1]))
+    twin_rows = []
+    for twin in balanced(twinned):
+        name = f"images/{world}_{twin.id}.png"
+        chosen.render(twin.thing, NATIVE).save(twins / name)
+        one = twin.asked
+        twin_rows.append(_row(twin.id, name, one.question, one.options, twin.answer, one))
     _write(release / "test.jsonl", rows)
     _write(twins / "test.jsonl", twin_rows)
     return Release(world, release, twins, tuple(pages))
@@ -82,17 +83,6 @@ def told(release: Release) -> list[dict[str, Any]]:
 def _things(world: World, images: int, seed: int) -> Iterator[tuple[int, Any]]:
     for index in range(images):
         yield index, world.draw(world.rng(seed, RELEASED, index))
-
-
-def _twin(world: World, thing: Any, asked: Any, rng: np.random.Generator) -> tuple[Any, str] | None:
-    """The thing with one attribute changed so that the answer is another one of those offered."""
-    for _ in range(_TRIES):
-        twin = world.vary(thing, rng)
-        answer = asked.probe.answer(twin)
-        offered = not asked.options or answer in asked.options
-        if answer is not None and answer != asked.answer and offered:
-            return twin, answer
-    return None
 
 
 def _row(
