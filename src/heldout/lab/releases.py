@@ -13,6 +13,8 @@ from heldout.lab.forms import Asked
 from heldout.lab.worlds import NATIVE, RELEASED, TWINS, WORLDS, World
 from heldout.scenes.paraphrase import paraphrased
 
+_FAST = 1  # of PNG: the pixels are the same, and most of the time went into the last few bytes
+
 
 @dataclass(frozen=True)
 class Release:
@@ -24,22 +26,31 @@ class Release:
     pages: tuple[tuple[str, tuple[tuple[str, Any], ...], tuple[Asked, ...]], ...]
 
 
-def write_release(folder: str | Path, world: str, *, images: int, seed: int) -> Release:
+def write_release(
+    folder: str | Path,
+    world: str,
+    *,
+    images: int,
+    seed: int,
+    first: int | None = None,
+    twinned: bool = True,
+) -> Release:
     """``FOLDER/release`` and ``FOLDER/twins``, each with ``test.jsonl`` and pictures. Rows are grouped
-    by picture; films are grouped by view, too, as hospitals release them."""
+    by picture; films are grouped by view, too, as hospitals release them. ``first``: only the first so
+    many pictures, as the whole release has them."""
     chosen = WORLDS[world]
     things = list(_things(chosen, images, seed))
     if world == "films":
         things.sort(key=lambda pair: pair[1].view)  # stable: within a view the drawn order stays
     folder = Path(folder)
     release, twins = folder / "release", folder / "twins"
-    rows, pages, twinned = [], [], []
+    rows, pages, drawn = [], [], []
     for target in (release, twins):
         (target / "images").mkdir(parents=True)
-    for place, (index, thing) in enumerate(things):
+    for place, (index, thing) in enumerate(things[:first]):
         rng = chosen.rng(seed, RELEASED, images + index)
         name = f"images/{world}_{place:04d}.png"
-        chosen.render(thing, NATIVE).save(release / name)
+        chosen.render(thing, NATIVE).save(release / name, compress_level=_FAST)
         asked = chosen.ask(thing, rng, int(rng.integers(4, 7)))
         said = {one.question for one in asked}
         others = tuple(
@@ -51,15 +62,17 @@ def write_release(folder: str | Path, world: str, *, images: int, seed: int) -> 
         pages.append((name, items, others))
         for id, one in items:
             rows.append(_row(id, name, one.question, one.options, one.answer, one))
+            if not twinned:
+                continue
             changed = draw_twin(
                 chosen, thing, one, chosen.rng(seed, TWINS, 100 * index + int(id[5:]))
             )
             if changed is not None:  # else no single change answers it differently: no twin
-                twinned.append(Twin(id, changed[0], one, changed[1]))
+                drawn.append(Twin(id, changed[0], one, changed[1]))
     twin_rows = []
-    for twin in balanced(twinned):
+    for twin in balanced(drawn):
         name = f"images/{world}_{twin.id}.png"
-        chosen.render(twin.thing, NATIVE).save(twins / name)
+        chosen.render(twin.thing, NATIVE).save(twins / name, compress_level=_FAST)
         one = twin.asked
         twin_rows.append(_row(twin.id, name, one.question, one.options, twin.answer, one))
     _write(release / "test.jsonl", rows)
