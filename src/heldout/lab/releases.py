@@ -15,6 +15,7 @@ from heldout.lab.paraphrase import paraphrased
 from heldout.lab.worlds import NATIVE, RELEASED, TWINS, WORLDS, World
 
 _TRIES = 400
+REWORDED = "paraphrase"  # the column with the same question in other words
 
 
 @dataclass(frozen=True)
@@ -101,6 +102,7 @@ def _row(
     return json.dumps({
         "id": id, "image": image, "question": question, "options": list(options), "answer": answer,
         "answer_type": asked.answer_type, "content_type": asked.content_type,
+        REWORDED: paraphrased(question),
     })  # fmt: skip
 
 
