@@ -14,6 +14,7 @@ from heldout.lab.worlds import NATIVE, RELEASED, TWINS, WORLDS, World
 from heldout.scenes.paraphrase import paraphrased
 
 _FAST = 1  # of PNG: the pixels are the same, and most of the time went into the last few bytes
+REWORDED = "paraphrase"  # the column with the same question in other words
 
 
 @dataclass(frozen=True)
@@ -104,6 +105,7 @@ def _row(
     return json.dumps({
         "id": id, "image": image, "question": question, "options": list(options), "answer": answer,
         "answer_type": asked.answer_type, "content_type": asked.content_type,
+        REWORDED: paraphrased(question),
     })  # fmt: skip
 
 
