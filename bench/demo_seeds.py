@@ -1,9 +1,10 @@
 """Is the demo right on other seeds, too? Its audit for ten releases, with the models that know them.
 
-    python bench/demo_seeds.py MODELS --out runs/demo-seeds --seeds 10 --dose 20
+    python bench/demo_seeds.py MODELS --out runs/demo-seeds --seeds 10
 
-MODELS holds ``demo0-d20``, ``demo0-clean``, ``demo1-d20`` … and one baseline ``mixed`` of another lineage,
-as `heldout lab train` writes them. Killed half way, the same command goes on; what a seed came to is kept.
+MODELS holds ``demo0-d10``, ``demo0-clean``, ``demo1-d10`` … and the baseline ``demo-mixed`` of another
+lineage, as `bench/lab_grid.py train --demo` writes them. Killed half way, the same command goes on; what a
+seed came to is kept.
 """
 
 from __future__ import annotations
@@ -28,12 +29,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("models", type=Path)
     parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--seeds", type=int, default=10)
-    parser.add_argument("--dose", type=int, default=20)
-    parser.add_argument("--baseline", default="mixed")
+    parser.add_argument("--dose", type=int, default=10)
+    parser.add_argument("--baseline", default="demo-mixed")
     chosen = parser.parse_args(arguments)
     rows = []
-    for seed in range(chosen.seeds):
+    for seed in range(chosen.first, chosen.first + chosen.seeds):
         kept = chosen.out / f"seed{seed}.json"
         if not kept.exists():
             folder = _assembled(chosen.models, chosen.out, seed, chosen.dose, chosen.baseline)
