@@ -33,6 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--dose", type=int, default=10)
     parser.add_argument("--baseline", default="demo-mixed")
+    parser.add_argument("--models-only", action="store_true", help="leave out the corpus")
     chosen = parser.parse_args(arguments)
     rows = []
     for seed in range(chosen.first, chosen.first + chosen.seeds):
@@ -41,7 +42,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
             folder = _assembled(chosen.models, chosen.out, seed, chosen.dose, chosen.baseline)
             began = time.monotonic()
             result = run_demo(
-                chosen.out / f"demo{seed}", seed=seed, models=folder, quiet=True, tell=_say
+                chosen.out / f"demo{seed}",
+                seed=seed,
+                models=folder,
+                quiet=True,
+                tell=_say,
+                corpus=not chosen.models_only,
             )
             write_json(kept, {**_told(result, seed), "seconds": round(time.monotonic() - began)})
         rows.append(json.loads(kept.read_text()))

@@ -48,9 +48,23 @@ def test_yes_and_no_are_balanced_within_their_kind_of_question() -> None:
         _twin(0, "yes", "no", "existence"),
         _twin(1, "no", "yes", "existence"),
         _twin(2, "yes", "no", "size"),
-        _twin(3, "red", "blue", "colour"),  # as likely as each other: nothing to balance
     ]
-    assert [twin.id for twin in balanced(twins)] == ["0000", "0001", "0003"]
+    assert [twin.id for twin in balanced(twins)] == ["0000", "0001"]
+
+
+def test_answers_may_change_in_a_ring() -> None:
+    ring = [
+        _twin(0, "plain", "dotted"),
+        _twin(1, "dotted", "striped"),
+        _twin(2, "striped", "plain"),
+    ]
+    assert balanced([*ring, _twin(3, "plain", "striped")]) == ring
+
+
+def test_many_answers_are_as_likely_as_each_other() -> None:
+    colours = ["red", "blue", "green", "pink", "black", "orange", "purple", "yellow"]
+    twins = [_twin(n, colours[0], new, "colour") for n, new in enumerate(colours[1:])]
+    assert balanced(twins) == twins
 
 
 def test_options_are_a_kind_of_their_own() -> None:

@@ -101,24 +101,30 @@ def run_demo(
     size: DemoSize | None = None,
     engine: str = "local",
     workers: int | None = None,
+    corpus: bool = True,
     tell: Callable[[str], None] = lambda _: None,
     quiet: bool = False,
 ) -> DemoResult:
-    """Render, write the audit file, run it; then compare with the truth, which the audit never sees."""
+    """Render, write the audit file, run it; then compare with the truth, which the audit never sees.
+
+    ``corpus`` off audits the models alone.
+    """
     found = models_for(seed, models)
     missing = found if isinstance(found, str) else _not_installed()
     chosen = found if isinstance(found, DemoModels) and not missing else None
     tell("rendering a benchmark, its twins and a leaky corpus")
     write_demo(folder, seed, size or DemoSize(), chosen)
     file = folder / FILE
-    write_atomic(file, audit_text(seed, models=chosen is not None, engine=engine, workers=workers))
+    told = audit_text(
+        seed, models=chosen is not None, corpus=corpus, engine=engine, workers=workers
+    )
+    write_atomic(file, told)
     audited = run_audit(read_audit(file), tell=tell, quiet=quiet)
     run = Run.open(audited.runs[NAME])
     report = check(read_benchmark(folder / BENCHMARK / TABLE, name=NAME))
     suspected = _suspected(audited, run, folder / WHO) if chosen is not None else []
-    return DemoResult(
-        report, audited, _against_truth(run, folder / TRUTH), suspected, file, missing
-    )
+    planted = _against_truth(run, folder / TRUTH) if corpus else []
+    return DemoResult(report, audited, planted, suspected, file, missing)
 
 
 def _not_installed() -> str:

@@ -1,4 +1,4 @@
-"""What the demo audits: a benchmark with a private part, exact twins, a leaky corpus, an audit file."""
+"""What the demo audits: a rendered benchmark, its exact twins, a leaky corpus, and an audit file."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import json
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from heldout import __version__
 from heldout.audit.demo_models import OUTSIDER, SUSPECTS, DemoModels, file_sha256
@@ -14,7 +13,7 @@ from heldout.errors import InputError
 from heldout.lab.releases import Release, write_release
 from heldout.lab.worlds import RELEASED, WORLDS
 from heldout.scenes import WrittenBenchmark, write_corpus
-from heldout.store import write_atomic, write_json
+from heldout.store import write_json
 
 NAME, WORLD = "scenes", "scenes"
 BENCHMARK, TWINS, CORPUS, MODELS, AUDIT = "benchmark", "twins", "web-crawl", "models", "audit"
@@ -31,13 +30,12 @@ NEAREST = 1  # neighbours verified per picture: each leaks once, and a demo shou
 
 @dataclass(frozen=True)
 class DemoSize:
-    """``images`` are the release's, as the models know it. ``shown`` of them are audited, which costs power
-    and saves time, and ``private`` are kept back by its maintainer."""
+    """``images`` are the release's, as the models know it; the first ``shown`` of them are audited, which
+    costs power and saves time."""
 
     images: int = 96
-    shown: int = 64
-    private: int = 24
-    corpus: int = 400
+    shown: int = 80
+    corpus: int = 300
 
 
 def write_demo(folder: Path, seed: int, size: DemoSize, models: DemoModels | None) -> None:
@@ -66,31 +64,18 @@ def write_demo(folder: Path, seed: int, size: DemoSize, models: DemoModels | Non
 
 def _render(folder: Path, seed: int, size: DemoSize, models: DemoModels | None) -> None:
     half = folder / _HALF
-    public = write_release(half / PUBLIC, WORLD, images=size.images, seed=seed, first=size.shown)
-    _same_release(public, models)
-    private = write_release(
-        half / PRIVATE, WORLD, images=size.private, seed=PRIVATE_SEEDS + seed, twinned=False
-    )
-    (folder / BENCHMARK).mkdir(parents=True)
-    public.twins.rename(folder / TWINS)
-    (public.folder / "images").rename(folder / BENCHMARK / "images")
-    rows = [{**row, PART: PUBLIC} for row in _rows(public)]
-    for row in _rows(private):
-        name = row["image"].replace(f"/{WORLD}_", f"/{PRIVATE}_")
-        picture = private.folder / row["image"]
-        if picture.exists():  # several questions share it
-            picture.rename(folder / BENCHMARK / name)
-        rows.append({**row, "id": f"{PRIVATE}-{row['id']}", "image": name, PART: PRIVATE})
-    lines = [json.dumps(row, ensure_ascii=False) for row in rows]
-    write_atomic(folder / BENCHMARK / TABLE, "\n".join(lines) + "\n")
-    write_corpus(folder / CORPUS, _leaking(folder / BENCHMARK, public, seed),
-                 items=size.corpus, seed=seed)  # fmt: skip
+    release = write_release(half, WORLD, images=size.images, seed=seed, first=size.shown)
+    _same_release(release, models, size)
+    release.folder.rename(folder / BENCHMARK)
+    release.twins.rename(folder / TWINS)
+    leaking = _leaking(folder / BENCHMARK, release, seed)
+    write_corpus(folder / CORPUS, leaking, items=size.corpus, seed=seed)
     shutil.rmtree(half)
 
 
-def _same_release(release: Release, models: DemoModels | None) -> None:
+def _same_release(release: Release, models: DemoModels | None, size: DemoSize) -> None:
     """A model can only remember what it was shown: another release would make it look clean."""
-    known = models.release_digest() if models is not None else None
+    known = models.release_digest(size.shown) if models is not None else None
     if known is not None and file_sha256(release.folder / TABLE) != known:
         raise InputError(
             "the benchmark that was rendered is not the one that these models were trained on: they "
@@ -98,12 +83,8 @@ def _same_release(release: Release, models: DemoModels | None) -> None:
         )
 
 
-def _rows(release: Release) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (release.folder / TABLE).read_text().splitlines()]
-
-
 def _leaking(folder: Path, release: Release, seed: int) -> WrittenBenchmark:
-    """Only the public part leaks; the world's own numbers draw the same scenes again."""
+    """The world's own numbers draw the same scenes again."""
     world = WORLDS[WORLD]
     scenes = {
         name: world.draw(world.rng(seed, RELEASED, index))
@@ -114,7 +95,12 @@ def _leaking(folder: Path, release: Release, seed: int) -> WrittenBenchmark:
 
 
 def audit_text(
-    seed: int, *, models: bool, engine: str = "local", workers: int | None = None
+    seed: int,
+    *,
+    models: bool,
+    corpus: bool = True,
+    engine: str = "local",
+    workers: int | None = None,
 ) -> str:
     """The audit file of the demo, to be read, changed and run again. It does not say who saw what."""
     lines = [
@@ -126,17 +112,20 @@ def audit_text(
         f"    source: {BENCHMARK}/{TABLE}",
         f"    twins: {{twin: {TWINS}/{TABLE}}}  # same questions, one thing in the picture changed",
         "",
-        "corpora:",
-        f"  - {{name: {CORPUS}, source: {CORPUS}}}",
-        "",
-        "search:",
-        "  encoder: pixels   # near neighbours, too: resized, cropped, framed copies",
-        f"  nearest: {NEAREST}",
-        "  text: true",
-        f"  engine: {json.dumps(engine)}",
-        *([f"  workers: {workers}"] if workers is not None else []),
-        "",
     ]
+    if corpus:
+        lines += [
+            "corpora:",
+            f"  - {{name: {CORPUS}, source: {CORPUS}}}",
+            "",
+            "search:",
+            "  encoder: pixels   # near neighbours, too: resized, cropped, framed copies",
+            f"  nearest: {NEAREST}",
+            "  text: true",
+            f"  engine: {json.dumps(engine)}",
+            *([f"  workers: {workers}"] if workers is not None else []),
+            "",
+        ]
     if models:
         how = "dtype: float32, max_new_tokens: 8, variants: 'original,rotation-all'"
         lines += [
@@ -148,11 +137,8 @@ def audit_text(
             "",
             f"baselines: [{OUTSIDER}]  # of another lineage: it cannot have seen the benchmark",
             "",
-            "clean_references:",
-            f"  items: {{{PART}: {PRIVATE}}}  # kept back by the maintainer: nobody can have seen them",
-            "",
-            "# Fixed before anything ran: by changed pictures, by the order of options, by likelihood.",
-            "detectors: [twin-drop, option-order, loss, blind]",
+            "# Fixed before anything ran: by changed pictures, and by the order of the options.",
+            "detectors: [twin-drop, option-order]",
             "",
         ]
     return "\n".join([*lines, f"seed: {seed}", f"output: {AUDIT}", ""])

@@ -3,14 +3,14 @@
 Two things make a changed picture harder without any memory. The right option of the original is often the
 only one that is to be seen in it, and stays in sight where the change brings another one in. And some
 answers are likelier than others: one object is commoner than two, so that guessing fails on what was
-changed. A fair twin shows as many of the options as its original, and counts and yes or no change into
-each other as often one way as the other.
+changed. A fair twin shows as many of the options as its original, and where there are few answers each of
+them is as often the new one as the old one.
 """
 
 from __future__ import annotations
 
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -19,7 +19,7 @@ import numpy as np
 from heldout.lab.worlds import World
 
 _TRIES = 400
-_UNEVEN = re.compile(r"\d+|yes|no")  # answers of which one is likelier than another
+MANY = 6  # answers of one kind of question; of fewer, some are likelier than others
 
 
 class Twin(NamedTuple):
@@ -49,17 +49,30 @@ def draw_twin(
 
 def balanced(twins: Sequence[Twin]) -> list[Twin]:
     """Without those whose change goes the way that too many others go, too."""
-    ways: dict[tuple[str, bool], dict[tuple[str, str], list[str]]] = defaultdict(dict)
+    kinds: dict[tuple[str, bool], list[Twin]] = defaultdict(list)
     for twin in twins:
-        old, new = twin.asked.answer, twin.answer
-        if _UNEVEN.fullmatch(old) and _UNEVEN.fullmatch(new):
-            kind = ways[twin.asked.content_type, bool(twin.asked.options)]
-            kind.setdefault((old, new), []).append(twin.id)
-    surplus: set[str] = set()
-    for kind in ways.values():
-        for (old, new), ids in kind.items():
-            surplus.update(ids[len(kind.get((new, old), ())) :])
-    return [twin for twin in twins if twin.id not in surplus]
+        kinds[twin.asked.content_type, bool(twin.asked.options)].append(twin)
+    kept: set[str] = set()
+    for members in kinds.values():
+        kept |= _even(members) if _few(members) else {twin.id for twin in members}
+    return [twin for twin in twins if twin.id in kept]
+
+
+def _few(twins: Sequence[Twin]) -> bool:
+    """Among many answers none is much likelier than another: shapes, colours."""
+    return len({answer for twin in twins for answer in (twin.asked.answer, twin.answer)}) <= MANY
+
+
+def _even(twins: Sequence[Twin]) -> set[str]:
+    """Ids of those that are left when each answer is as often old as new; the last ones go first."""
+    left = list(twins)
+    while True:
+        surplus = Counter(twin.asked.answer for twin in left)
+        surplus.subtract(twin.answer for twin in left)
+        if not any(surplus.values()):
+            return {twin.id for twin in left}
+        # Whoever changes the commonest answer into the rarest one evens out most.
+        left.remove(max(left, key=lambda t: (surplus[t.asked.answer] - surplus[t.answer], t.id)))
 
 
 def _shown(world: World, thing: Any, options: Sequence[str]) -> int:
