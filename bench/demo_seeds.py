@@ -108,6 +108,10 @@ def _line(row: dict[str, Any]) -> str:
     return f"seed {row['seed']}: {'right' if not wrong else 'wrong: ' + ', '.join(wrong)}"
 
 
+def _of(counts: Sequence[int]) -> str:
+    return f"{counts[0]} of {counts[1]}" if counts[1] else "not run"
+
+
 def table(rows: Sequence[dict[str, Any]]) -> str:
     lines = [
         "| seed | contaminated | survives on | clean twin | baseline | decoys | leaks | right |",
@@ -119,7 +123,7 @@ def table(rows: Sequence[dict[str, Any]]) -> str:
         lines.append(
             f"| {row['seed']} | {seen['status']} | {', '.join(seen['survives']) or 'none'} "
             f"| {models[CLEAN]['status']} | {models[OUTSIDER]['status']} "
-            f"| {row['decoys'][0]} of {row['decoys'][1]} | {row['leaks'][0]} of {row['leaks'][1]} "
+            f"| {_of(row['decoys'])} | {_of(row['leaks'])} "
             f"| {'yes' if all(verdicts(row).values()) else 'no'} |"
         )
     for name in verdicts(rows[0]):

@@ -57,7 +57,8 @@ class Planted:
 
 @dataclass(frozen=True)
 class Suspected:
-    """One model, what the audit says of it, and what is true. ``fired``: detectors that point to memory."""
+    """One model, what the audit says of it, and what is true. ``least``: an effect that every detector
+    would have shown."""
 
     name: str
     role: str
@@ -65,6 +66,7 @@ class Suspected:
     status: str
     survives: tuple[str, ...]
     evidence: tuple[str, ...]
+    least: float
 
 
 @dataclass(frozen=True)
@@ -170,7 +172,8 @@ def _suspected(audited: Audited, run: Run, who: Path) -> list[Suspected]:
             )
         else:  # a baseline makes no claims: whether it stays quiet by itself is what it is there for
             status, survives = ("fires too" if _fires(mine) else "quiet"), ()
-        made.append(Suspected(name, role, _TRUTHS[role], status, survives, told))
+        least = max((float(one["minimum_detectable_effect"]) for one in mine), default=0.0)
+        made.append(Suspected(name, role, _TRUTHS[role], status, survives, told, least))
     return made
 
 

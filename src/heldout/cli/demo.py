@@ -111,5 +111,7 @@ def _verdict(result: DemoResult) -> Table:
 def _because(model: Suspected) -> str:
     told = "; ".join(model.evidence)
     if model.survives:
-        return f"{', '.join(model.survives)} passed every control ({told})"
+        return f"{' and '.join(model.survives)} passed every control: {told}"
+    if model.status == "clean":
+        return f"nothing; an effect of {model.least:.2f} would have shown: {told}"
     return told
