@@ -93,14 +93,17 @@ def _told(result: DemoResult, seed: int) -> dict[str, Any]:
 
 
 def verdicts(row: dict[str, Any]) -> dict[str, bool]:
+    """What came out right; a corpus that was not run is no success."""
     models = row["models"]
-    return {
+    found = {
         "contaminated survives": len(models[CONTAMINATED]["survives"]) >= ENOUGH,
         "clean twin clean": models[CLEAN]["status"] == "clean",
         "baseline quiet": models[OUTSIDER]["status"] == "quiet",
-        "decoys": row["decoys"][0] == 0,
-        "leaks": row["leaks"][0] == row["leaks"][1],
     }
+    if row["decoys"][1]:
+        found["no decoy called a copy"] = row["decoys"][0] == 0
+        found["every leak found"] = row["leaks"][0] == row["leaks"][1]
+    return found
 
 
 def _line(row: dict[str, Any]) -> str:
@@ -126,9 +129,9 @@ def table(rows: Sequence[dict[str, Any]]) -> str:
             f"| {_of(row['decoys'])} | {_of(row['leaks'])} "
             f"| {'yes' if all(verdicts(row).values()) else 'no'} |"
         )
-    for name in verdicts(rows[0]):
-        right = sum(verdicts(row)[name] for row in rows)
-        lines.append(f"\n{name}: {right} of {len(rows)}")
+    for name in dict.fromkeys(name for row in rows for name in verdicts(row)):
+        told = [verdicts(row)[name] for row in rows if name in verdicts(row)]
+        lines.append(f"\n{name}: {sum(told)} of {len(told)}")
     right = sum(all(verdicts(row).values()) for row in rows)
     lines.append(f"\nall of it right: {right} of {len(rows)}")
     return "\n".join(lines)
