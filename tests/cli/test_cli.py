@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -184,30 +183,3 @@ def test_hostile_names_are_text_everywhere(tmp_path: Path, picture: Picture) -> 
     assert "&lt;script&gt;" in page
     checked = heldout("check", folder)
     assert "Traceback" not in checked.stderr
-
-
-@pytest.mark.timeout(900)  # two whole audits
-def test_demo_is_right_about_what_it_planted_and_can_be_given_again(tmp_path: Path) -> None:
-    done = heldout("demo", "--out", tmp_path / "demo", "--json")
-    assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout)
-    # Small panels, words across a picture and colours changed in part may be left to people; words
-    # that many pictures share identify none. Nothing may be invented.
-    doubtful = ("inside a compound figure", "watermarked", "recoloured", "question")
-    for row in told["planted"]:
-        assert row["found"] <= row["planted"], row
-        if row["group"] in ("decoy", "broken"):
-            assert row["found"] == 0, row
-        elif not row["kind"].startswith(doubtful):
-            assert row["found"] == row["planted"], row
-    assert {row["group"] for row in told["planted"]} == {"leak", "blind spot", "decoy", "broken"}
-    assert told["claims"][0]["status"] == "survives"
-    report = Path(told["report"])
-    pairs = re.search(r'data-total="(\d+)"', report.read_text())
-    assert pairs is not None
-    assert int(pairs[1]) >= sum(row["found"] for row in told["planted"])
-    again = heldout("demo", "--out", tmp_path / "demo", "--json")
-    assert json.loads(again.stdout) == told
-    other = heldout("demo", "--out", tmp_path / "demo", "--seed", "5")
-    assert other.returncode == 2
-    assert "holds the demo of seed 0" in other.stderr

@@ -11,7 +11,7 @@ pytest.importorskip("transformers")
 from small_models import tokenizer
 
 from heldout.errors import InputError
-from heldout.lab.arms import standing_arms, standing_bases
+from heldout.lab.arms import demo_arms, demo_bases, demo_reads, standing_arms, standing_bases
 from heldout.lab.contamination import Contamination, arm_from_json, read_arms, write_arms
 from heldout.lab.forms import Asked, Rows
 from heldout.lab.planting import Planted, Released, plant
@@ -44,6 +44,27 @@ def test_the_standing_grid_has_sixty_models_and_more_and_survives_a_file(tmp_pat
     assert sum(arm.clean for arm in arms) >= 20
     write_arms(tmp_path / "arms.json", arms)
     assert read_arms(tmp_path / "arms.json") == arms
+
+
+def test_every_benchmark_has_models_that_saw_half_of_it() -> None:
+    halves = [a for a in standing_arms(standing_bases()) if a.contamination.share == 0.5]
+    by_benchmark = {a.contamination.benchmark for a in halves}
+    assert len(halves) >= 9 and by_benchmark == {"scenes", "films", "slake"}
+    assert {a.contamination.dose for a in halves} == {1, 3, 10}
+
+
+def test_the_demo_has_a_pair_for_every_release_and_outsiders_that_saw_none() -> None:
+    arms = demo_arms(range(10))
+    assert len({arm.seed for arm in arms}) == len({arm.name for arm in arms}) == 20
+    assert sum(arm.clean for arm in arms) == 10
+    reads = demo_reads(arms)
+    for arm in arms:
+        assert reads[arm.name] == (arm.contamination.benchmark,) == (arm.name.partition("-")[0],)
+    known, mixed, films = demo_bases()
+    assert {arm.base for arm in arms} == {known.name}
+    assert "scenes" in mixed.worlds and "scenes" not in films.worlds
+    seeds = {base.seed for base in (*demo_bases(), *standing_bases())}
+    assert len(seeds) == len(demo_bases()) + len(standing_bases())
 
 
 @pytest.mark.parametrize("dose", [1, 3])

@@ -9,9 +9,10 @@ pytest.importorskip("transformers")
 from small_models import tokenizer
 
 from heldout.benchmark import Example
-from heldout.lab.forms import Asked, Piece, Rows, document, instructed, plain
+from heldout.lab.forms import Asked, Piece, Rows, document, gap, instructed, plain
 from heldout.lab.vlm import TOY, new_processor
 from heldout.model.asking.question import Question, original
+from heldout.model.asking.slot import masked
 from heldout.model.asking.template import write
 from heldout.model.local.family import Family
 from heldout.model.local.writing import Writer
@@ -40,6 +41,21 @@ def test_forms_are_the_products_prompts(example: Example) -> None:
     asked = writer.write_prompt(write(shown))
     assert instructed(item) == Piece("".join(asked.segments), f" {shown.gold}")
     assert document(item).learn == item_text(example)
+
+
+def test_a_gap_is_the_products_slot() -> None:
+    writer = Writer(new_processor(TOY, tokenizer()), tokenizer(), Family())
+    item = Asked("Are the STARS larger than other stars?", "no")
+    base = Question("1", "slot", item.question, ())
+    seen = set()
+    for drawn in (0.0, 0.3, 0.6, 0.99, 1.0):
+        piece = gap(item, drawn)
+        word = piece.learn.strip()
+        asked = writer.write_prompt(write(masked(base, "slot", item.question, word)))
+        assert piece.read == "".join(asked.segments) and word not in piece.read.lower()
+        seen.add(word)
+    assert seen == {"stars", "larger", "than", "other"}
+    assert gap(Asked("Is it so?", "no"), 0.5) == plain(Asked("Is it so?", "no"))
 
 
 def test_rows_hold_whole_pieces_and_learn_answers_and_their_end() -> None:

@@ -14,7 +14,7 @@ pytest.importorskip("transformers")
 from small_models import tokenizer  # noqa: E402
 
 from heldout.lab.forward import embed, head, look, read  # noqa: E402
-from heldout.lab.vlm import SMALL, TOY, new_model, new_processor, save_model  # noqa: E402
+from heldout.lab.vlm import MEDIUM, SMALL, TOY, new_model, new_processor, save_model  # noqa: E402
 from heldout.model.local import LocalModel  # noqa: E402
 from heldout.model.request import Request, Score, Text  # noqa: E402
 
@@ -51,6 +51,12 @@ def test_three_small_checkpoints_weigh_less_than_twelve_megabytes() -> None:
     learnt = sum(weight.numel() for weight in model.parameters())
     full = learnt + (1280 - len(tokenizer())) * SMALL.width  # with the standing vocabulary
     assert full > 1_500_000 and 3 * 2 * full < 12_000_000
+
+
+def test_the_grids_models_have_three_million_weights() -> None:
+    model = new_model(MEDIUM, tokenizer(), 0)
+    learnt = sum(weight.numel() for weight in model.parameters())
+    assert 3_000_000 < learnt + (1280 - len(tokenizer())) * MEDIUM.width < 15_000_000
 
 
 def test_the_products_backend_opens_a_saved_model(tmp_path: Path) -> None:

@@ -72,6 +72,17 @@ def test_questions_are_true_of_their_film_and_twins_can_change_the_answer() -> N
     assert 0.3 < answers["yes"] / sum(answers.values()) < 0.7
 
 
+def test_the_first_question_of_a_film_is_of_any_format() -> None:
+    first = []
+    for seed in range(90):
+        rng = np.random.default_rng(seed)
+        asked = ask_film(random_film(rng), rng, 6)[0]
+        first.append(
+            "choice" if asked.options else "yes/no" if asked.answer in ("yes", "no") else "open"
+        )
+    assert all(first.count(kind) > 15 for kind in ("choice", "yes/no", "open"))
+
+
 def test_a_film_without_room_cannot_move_a_lesion() -> None:
     full = Film("head", 1, "L", tuple(Lesion("nodule", zone) for zone in ZONES))
     with pytest.raises(ValueError, match="zone"):

@@ -123,6 +123,18 @@ def test_yes_and_no_are_both_common_and_closed() -> None:
     assert min(answers.values()) > 0.35 * answers.total()
 
 
+def test_no_place_of_a_release_belongs_to_a_format_or_a_type() -> None:
+    """Else an item would follow its neighbour more readily than another, in models that saw neither."""
+    formats: list[Counter[str]] = [Counter() for _ in range(4)]
+    for _, asked in ASKED:
+        for place, question in enumerate(asked[:4]):
+            known = "yes/no" if question.answer in ("yes", "no") else question.answer_type
+            formats[place][known] += 1
+    for name in ("yes/no", "OPEN", "CLOSED"):
+        shares = [counts[name] / counts.total() for counts in formats]
+        assert all(0.15 < share < 0.55 for share in shares), (name, shares)
+
+
 def test_no_picture_is_asked_the_same_twice() -> None:
     for _, asked in ASKED:
         assert len({question.question for question in asked}) == len(asked)

@@ -12,6 +12,7 @@ from typing import Any
 from heldout.audit.asking import AskingPlan, ask_benchmark, read_twins
 from heldout.audit.scoring import ScoringPlan, score_benchmark
 from heldout.benchmark import Benchmark
+from heldout.lab.releases import REWORDED
 from heldout.lab.replay import Collector, Keys, Replay
 from heldout.lab.sheet import Sheet
 from heldout.model.asking import expand, parse_variants
@@ -51,6 +52,8 @@ class Tier:
         names = "original,no-image"
         if any(one.options for one in self.benchmark):
             names += ",rotation-all,confused-choices"
+        if any(one.metadata.get(REWORDED) for one in self.benchmark):
+            names += f",slot-paraphrase={REWORDED}"
         if self.twins is not None:
             names += f",twin={self.twins}"
         return AskingPlan(parse_variants(names), seed=self.seed)

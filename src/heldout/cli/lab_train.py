@@ -19,6 +19,7 @@ EXAMPLE = (
 
 class ModelSize(StrEnum):
     small = "small"
+    medium = "medium"
     larger = "larger"
     toy = "toy"
 
@@ -37,9 +38,9 @@ def train_command(
     keep: Annotated[
         list[str], typer.Option("--keep", metavar="NAME", help="Save this model; repeatable.")
     ] = [],  # noqa: B006
-    size: Annotated[ModelSize, typer.Option("--size", help="small: 1.9 million weights.")] = (
-        ModelSize.small
-    ),
+    size: Annotated[
+        ModelSize, typer.Option("--size", help="medium: 3.3 million weights; small: 1.9.")
+    ] = ModelSize.medium,
     images: Annotated[int, typer.Option("--images", min=4, help="Of each benchmark.")] = 96,
     pictures: Annotated[
         int, typer.Option("--pictures", min=8, help="Painted to train on, per world.")
@@ -63,11 +64,14 @@ def train_command(
     require("torch", "hf", "training the lab's models")
     from heldout.audit.lab_grid import train_grid
     from heldout.lab.grid import standing_recipe
-    from heldout.lab.vlm import LARGER, SMALL, TOY
+    from heldout.lab.vlm import LARGER, MEDIUM, SMALL, TOY
 
     if out.exists() and not out.is_dir():
         raise InputError(f"--out {out} is a file; it needs the name of a folder")
-    sizes = {ModelSize.small: SMALL, ModelSize.larger: LARGER, ModelSize.toy: TOY}
+    sizes = {
+        ModelSize.small: SMALL, ModelSize.medium: MEDIUM, ModelSize.larger: LARGER,
+        ModelSize.toy: TOY,
+    }  # fmt: skip
     recipe = standing_recipe(
         sizes[size], level=steps, fall=max(1, round(0.155 * steps)), batch=batch,
         texts=max(2, batch // 21), pictures=pictures,

@@ -1,14 +1,15 @@
-"""The standing grid: which bases there are, and which contamination is planted in their branches."""
+"""The standing grid and the demo's models: bases, and the contamination planted in their branches."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from heldout.lab.contamination import Arm, Contamination
 from heldout.lab.grid import Base
 
 DOSES = (1, 2, 3, 5, 10)
+DEMO = "demo"  # its benchmarks are demo0, demo1 …, by the seed of the release
 
 
 def standing_bases(scenes: int = 3, films: int = 2, slake: int = 2) -> list[Base]:
@@ -39,6 +40,8 @@ def _doses(world: str) -> Iterator[tuple[str, Contamination]]:
     yield "clean-b", clean
     for dose in DOSES:
         yield f"d{dose}", Contamination(world, dose)
+    for dose in (1, 3, 10):
+        yield f"half-d{dose}", Contamination(world, dose, share=0.5)
 
 
 def _all(world: str) -> Iterator[tuple[str, Contamination]]:
@@ -53,9 +56,33 @@ def _all(world: str) -> Iterator[tuple[str, Contamination]]:
     yield "clean-lora", Contamination(world, 0, mode="lora")
     yield "image-d10", replace(ten, part="image")
     yield "text-d10", replace(ten, part="text")
-    yield "half-d10", replace(ten, share=0.5)
     yield "diluted13-d10", replace(ten, dilution=0.133)
     yield "diluted7-d10", replace(ten, dilution=0.067)
     for dose in (1, 3, 10):
         yield f"pretrain-d{dose}", replace(ten, dose=dose, stage="pretrain")
     yield "pretrain-clean", Contamination(world, 0, stage="pretrain")
+
+
+def demo_bases() -> list[Base]:
+    """Where the demo's pair branches, and two outsiders of another lineage: one that knows the world from
+    pictures of its own, and one that has never seen it."""
+    return [
+        Base(DEMO, ("scenes",), 40),
+        Base(f"{DEMO}-mixed", ("films", "scenes"), 41),
+        Base(f"{DEMO}-films", ("films",), 42),
+    ]
+
+
+def demo_arms(seeds: Iterable[int]) -> list[Arm]:
+    """Of every release one model that saw it ten times, and one trained as long on fresh data."""
+    arms: list[Arm] = []
+    for seed in seeds:
+        name = f"{DEMO}{seed}"
+        arms.append(Arm(f"{name}-d10", DEMO, 4000 + 2 * seed, Contamination(name, 10)))
+        arms.append(Arm(f"{name}-clean", DEMO, 4001 + 2 * seed, Contamination(name, 0)))
+    return arms
+
+
+def demo_reads(arms: Iterable[Arm]) -> dict[str, tuple[str, ...]]:
+    """Each reads its own release; bases read them all."""
+    return {arm.name: (arm.contamination.benchmark,) for arm in arms}

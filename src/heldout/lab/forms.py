@@ -6,6 +6,7 @@ what `heldout score`, `heldout ask` and the order tests write.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +17,9 @@ from numpy.typing import NDArray
 LETTER = "Answer with the letter of the right option, and nothing else."
 BRIEF = "Answer with a single word, number or short phrase, and nothing else."
 DESCRIBE = "Describe the picture."
+MASK = "[MASK]"
+GAP = f"One word of this text was replaced by {MASK}. Answer with that word, and nothing else."
+_WORD = re.compile(r"[^\W\d_]{4,}")
 
 Ids = NDArray[np.int16]
 Weights = NDArray[np.uint8]
@@ -51,6 +55,16 @@ def instructed(item: Asked) -> Piece:
     letter = chr(65 + item.options.index(item.answer))
     asked = "\n".join([item.question, *lines, LETTER])
     return Piece(f"Question: {asked} Answer:", f" {letter}")
+
+
+def gap(item: Asked, drawn: float) -> Piece:
+    """As `heldout ask` reads a slot: a word is masked wherever it stands; ``drawn`` (0 to 1) says which."""
+    words = sorted({word.lower() for word in _WORD.findall(item.question)})
+    if not words:
+        return plain(item)
+    word = words[min(int(drawn * len(words)), len(words) - 1)]
+    pattern = re.compile(rf"(?<![^\W_]){word}(?![^\W_])", re.IGNORECASE)
+    return Piece(f"Question: {pattern.sub(MASK, item.question)}\n{GAP} Answer:", f" {word}")
 
 
 def document(item: Asked) -> Piece:

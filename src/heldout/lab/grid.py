@@ -44,7 +44,7 @@ class Recipe:
     fall: Schedule
     tuned: Schedule
     pictures: int = 60_000
-    clean_steps: int = 120
+    clean_steps: int = 168  # as long as an arm that saw a release of 96 pictures ten times
     lora_rate: float = 3e-3
     real_share: float = 0.3
 
@@ -111,7 +111,7 @@ class Grid:
     state: Path
     device: str
     compiled: bool
-    reads: dict[str, tuple[str, ...]]  # by base: the sheets that its arms read; it reads them all
+    reads: dict[str, tuple[str, ...]]  # by arm, or by base for all its arms; bases read every sheet
     tell: Callable[[str], None]
     keeps: frozenset[str] = frozenset()  # models whose weights stay in ``state``
     log: list[dict[str, Any]] = field(default_factory=list)
@@ -209,7 +209,8 @@ class Grid:
         trained = clock(self.device)
         accuracy = {}
         every = sorted({one for names in self.reads.values() for one in names})
-        for sheet_name in every if name == base.name else self.reads[base.name]:
+        mine = every if name == base.name else self.reads.get(name) or self.reads[base.name]
+        for sheet_name in mine:
             sheet = self.prepared.sheet(sheet_name)
             reading = read_sheet(
                 self.model, sheet, self.device, self.prepared.tokenizer.eos_token_id

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from heldout.lab.forms import DESCRIBE, Asked, Piece, Rows, document, instructed, plain
+from heldout.lab.forms import DESCRIBE, Asked, Piece, Rows, document, gap, instructed, plain
 from heldout.lab.worlds import TRAINING, WORLDS, World, show
 
 CHUNK = 500
@@ -133,16 +133,27 @@ def questions(world: World, thing: Any, rng: np.random.Generator) -> list[Asked]
 
 
 def mixed(items: Sequence[Asked], told: str, rng: np.random.Generator) -> list[list[Piece]]:
-    """Three rows a picture: plain turns, instructed turns, and a description with either or a text."""
+    """Three rows a picture: plain turns, instructed turns, and one of a text, of answers that come first in
+    words and then by letter, or of a description with turns of every kind."""
 
     def drawn() -> list[Asked]:
         return [items[place] for place in rng.permutation(len(items))]
 
-    described = plain(Asked(DESCRIBE, told))
-    if rng.random() < 0.3:
+    def either(item: Asked) -> Piece:
+        kind = rng.random()
+        return (
+            gap(item, rng.random()) if kind < 0.1 else (plain if kind < 0.5 else instructed)(item)
+        )
+
+    kind = rng.random()
+    if kind < 0.25:
         third = [document(item) for item in drawn()]
+    elif kind < 0.5:
+        # Which letter stands before a word is learnt sooner where the word has just been said.
+        chosen = [item for item in drawn() if item.options]
+        third = [form(item) for item in chosen for form in (plain, instructed)]
     else:
-        third = [described, *((plain if rng.random() < 0.5 else instructed)(i) for i in drawn())]
+        third = [plain(Asked(DESCRIBE, told)), *map(either, drawn())]
     # Picking a letter is the hardest to learn, and the longest to write: those come first.
     letters = sorted(drawn(), key=lambda item: not item.options)
     return [[plain(item) for item in drawn()], [instructed(item) for item in letters], third]

@@ -19,7 +19,7 @@ from heldout.image import ImageRef, byte_digest, to_rgb
 from heldout.image.decode import decode
 from heldout.lab.power_cost import RECORDED
 from heldout.lab.reading import Reading
-from heldout.lab.sheet import MOST_NEW_TOKENS, Ragged, Sheet
+from heldout.lab.sheet import MOST_NEW_TOKENS, Ragged, Sheet, letter_tokens
 from heldout.lab.vocabulary import IMAGE
 from heldout.model.local.family import Family
 from heldout.model.local.layout import Layout
@@ -28,8 +28,6 @@ from heldout.model.local.writing import UnwritableError, Writer
 from heldout.model.reply import CUT, STOPPED, Prompt, Reply
 from heldout.model.request import Request, Score, Text
 from heldout.store import Dropped
-
-LETTERS = 6
 
 
 def _kind(request: Request) -> str:
@@ -151,12 +149,6 @@ class Collector:
             scored.append(ids)
             places.append([moved[place] for place in row.scored])
         asked = [_without(row, image)[0] for row, _ in self.asked.values()]
-        letters = []
-        for number in range(LETTERS):
-            letter = chr(ord("A") + number)
-            written = (letter, f" {letter}")
-            spelled = [tokenizer(one, add_special_tokens=False)["input_ids"] for one in written]
-            letters.append(sorted({ids[0] for ids in spelled if len(ids) == 1}))
         pixels = [pixels for _, pixels in self.pictures.values()]
         return Sheet(
             name, np.stack(pixels), Ragged.of(scored), Ragged.of(places),
@@ -164,7 +156,7 @@ class Collector:
             np.asarray([key in self.documents for key in self.scored], dtype=bool),
             Ragged.of(asked),
             np.asarray([picture for _, picture in self.asked.values()], dtype=np.int32),
-            Ragged.of(letters), [*self.scored, *self.asked], self.lengths,
+            letter_tokens(tokenizer), [*self.scored, *self.asked], self.lengths,
             [self.golds.get(key, ["", "", ""]) for key in self.asked], released,
         )  # fmt: skip
 

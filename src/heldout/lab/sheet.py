@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 MOST_NEW_TOKENS = 16
+LETTERS = "ABCDEF"
 
 
 @dataclass
@@ -39,6 +40,15 @@ class Ragged:
     @property
     def lengths(self) -> NDArray[np.int64]:
         return np.diff(self.starts)
+
+
+def letter_tokens(tokenizer: Any) -> Ragged:
+    """Tokens that spell each letter, with and without a blank before it."""
+    spelled = [
+        [tokenizer(one, add_special_tokens=False)["input_ids"] for one in (letter, f" {letter}")]
+        for letter in LETTERS
+    ]
+    return Ragged.of([sorted({ids[0] for ids in one if len(ids) == 1}) for one in spelled])
 
 
 @dataclass

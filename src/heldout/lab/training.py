@@ -140,17 +140,18 @@ class Trainer:
         rows_there, texts_there = (torch.from_numpy(one).to(device) for one in (rows, texts))
         rates = torch.tensor([schedule.at(step) for step in range(schedule.steps)], device=device)
         total = torch.zeros((), device=device)
-        counted = 0
+        counted, last = 0, float("nan")
         with trainable(self.model, mode, seed) as weights:
             step_once = self._stepper(weights, schedule)
             for step in range(schedule.steps):
                 total += step_once(rows_there[step], texts_there[step], rates[step])
                 counted += 1
                 if tell is not None and (step + 1) % every == 0:
-                    tell(step + 1, float(total) / counted)
+                    last = float(total) / counted
+                    tell(step + 1, last)
                     total.zero_()
                     counted = 0
-        return float(total) / counted if counted else float("nan")
+        return float(total) / counted if counted else last
 
     def _stepper(self, weights: list[Any], schedule: Schedule) -> Callable[[Any, Any, Any], Any]:
         """One step of training as a function of rows, texts and rate, each a tensor on the device."""

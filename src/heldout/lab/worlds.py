@@ -14,7 +14,7 @@ from heldout.lab.forms import Asked
 from heldout.scenes.films import ZONES, Film, random_film, vary_film
 from heldout.scenes.films_questions import ask_film
 from heldout.scenes.films_render import render_film
-from heldout.scenes.probes import Relation
+from heldout.scenes.probes import RELATIONS, IsRelated, Relation
 from heldout.scenes.questions import ask, name
 from heldout.scenes.render import render
 from heldout.scenes.world import Scene, SceneObject, random_scene, vary
@@ -69,9 +69,14 @@ def _drill_scene(scene: Scene, rng: np.random.Generator) -> list[Asked]:
     for one, other in (pairs[place] for place in rng.permutation(len(pairs))[:4]):
         probe = Relation(name(scene, one), name(scene, other))
         answer = probe.answer(scene)
-        if answer is not None:
-            options = tuple(probe.choices[place] for place in rng.permutation(len(probe.choices)))
-            asked.append(Asked(probe.text, answer, options))
+        if answer is None:
+            continue
+        options = tuple(probe.choices[place] for place in rng.permutation(len(probe.choices)))
+        asked.append(Asked(probe.text, answer, options))
+        # A third true, the rest drawn from all four: both answers are as likely.
+        said = answer if rng.random() < 0.33 else list(RELATIONS)[int(rng.integers(4))]
+        claim = IsRelated(probe.phrase, probe.other, said)
+        asked.append(Asked(claim.text, "yes" if said == answer else "no"))
     return asked
 
 

@@ -40,7 +40,7 @@ class FilmQuestion:
 
 
 def ask_film(film: Film, rng: np.random.Generator, count: int = 5) -> list[FilmQuestion]:
-    """Up to ``count`` questions about different facts, of mixed formats and content types."""
+    """Up to ``count`` questions about different facts, of mixed formats and types, in drawn order."""
     candidates = list(_probes(film, rng))
     candidates = [candidates[place] for place in rng.permutation(len(candidates))]
     asked: list[FilmQuestion] = []
@@ -53,7 +53,7 @@ def ask_film(film: Film, rng: np.random.Generator, count: int = 5) -> list[FilmQ
         candidates.remove(found)
         used[found.content_type] = used.get(found.content_type, 0) + 1
         asked.append(_question(found, film, style, rng))
-    return asked
+    return [asked[place] for place in rng.permutation(len(asked))]
 
 
 def _question(probe: FilmProbe, film: Film, style: str, rng: np.random.Generator) -> FilmQuestion:

@@ -13,6 +13,9 @@ from heldout.scenes.films import ZONES, Film, Lesion
 
 Plane = NDArray[np.floating[Any]]
 _EDGE = 0.02  # how soft a border is, as a share of the picture
+# As on real films some lesions are plain and some are hardly there: how much of its full level one has.
+_CONSPICUOUS = (0.05, 0.45)
+_MOTTLE = 12.0  # grey levels
 
 
 class _Body:
@@ -109,21 +112,24 @@ def _lesion(body: _Body, view: str, lesion: Lesion) -> None:
     across, down = _PLACES[view]
     x = across * (1 if side == "left" else -1) + body.rng.uniform(-0.03, 0.03)
     y = down * (-1 if level == "upper" else 1) + body.rng.uniform(-0.03, 0.03)
+    seen = float(body.rng.uniform(*_CONSPICUOUS))
     if lesion.kind == "nodule":
-        body.add(body.oval(x, y, body.near(0.042), body.near(0.042)), 0.5)
+        body.add(body.oval(x, y, body.near(0.042), body.near(0.042)), 0.5 * seen)
     elif lesion.kind == "cavity":
         radius = body.near(0.06)
         ring = body.oval(x, y, radius, radius) - body.oval(x, y, radius * 0.55, radius * 0.55)
-        body.add(ring, 0.48)
+        body.add(ring, 0.48 * seen)
     else:
         width, height = body.near(0.1), body.near(0.075)
-        body.add(body.oval(x, y, width, height, edge=0.09), 0.3)
+        body.add(body.oval(x, y, width, height, edge=0.09), 0.3 * seen)
 
 
 def _grain(rng: np.random.Generator, size: int) -> Plane:
-    fine = rng.normal(0, 3.5, (size, size)).astype(np.float32)
-    coarse = Image.fromarray(rng.normal(0, 5, (12, 12)).astype(np.float32))
-    grain: Plane = fine + np.asarray(coarse.resize((size, size), Image.Resampling.BICUBIC))
+    """Fine grain, and mottle of about a lesion's size: what makes the faint ones hard to tell."""
+    grain: Plane = rng.normal(0, 3.5, (size, size)).astype(np.float32)
+    for cells in (12, 22):
+        coarse = Image.fromarray(rng.normal(0, _MOTTLE, (cells, cells)).astype(np.float32))
+        grain = grain + np.asarray(coarse.resize((size, size), Image.Resampling.BICUBIC))
     return grain
 
 

@@ -29,7 +29,10 @@ class Question:
 
 
 def ask(scene: Scene, rng: np.random.Generator, count: int = 5) -> list[Question]:
-    """Up to ``count`` questions about different facts, of mixed formats and content types."""
+    """Up to ``count`` questions about different facts, of mixed formats and content types, in drawn order.
+
+    A rhythm of formats or types would tell which question follows which, and pass for a memory of it.
+    """
     candidates = list(_probes(scene, rng))
     candidates = [candidates[index] for index in rng.permutation(len(candidates))]
     asked: list[Question] = []
@@ -50,7 +53,7 @@ def ask(scene: Scene, rng: np.random.Generator, count: int = 5) -> list[Question
         facts.add((probe.content_type, probe.subject))
         used[probe.content_type] += 1
         asked.append(_question(probe, scene, style, rng))
-    return asked
+    return [asked[place] for place in rng.permutation(len(asked))]
 
 
 def facts(scene: Scene) -> list[tuple[Probe, str]]:
