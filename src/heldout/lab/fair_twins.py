@@ -1,10 +1,12 @@
 """Twins that are as hard as their originals, so that a model that saw neither shows no drop.
 
-Two things make a changed picture harder without any memory. The right option of the original is often the
-only one that is to be seen in it, and stays in sight where the change brings another one in. And some
-answers are likelier than others: one object is commoner than two, so that guessing fails on what was
-changed. A fair twin shows as many of the options as its original, and where there are few answers each of
-them is as often the new one as the old one.
+Several things make a changed picture harder without any memory. The right option of the original is often
+the only one that is to be seen in it, and stays in sight where the change brings another one in. A shape
+that is there three times is guessed more easily than one that is there once. What is asked for and absent
+has its shape and its colour in the original, and nothing of it once it is changed away. And some answers
+are likelier than others: one object is commoner than two, so that guessing fails on what was changed. A
+fair twin shows as many of the options as its original and its answer as often, could have been asked the
+question, and where there are few answers each of them is as often the new one as the old one.
 """
 
 from __future__ import annotations
@@ -35,16 +37,24 @@ def draw_twin(
     world: World, thing: Any, asked: Any, rng: np.random.Generator
 ) -> tuple[Any, str] | None:
     """The thing with one attribute changed so that the answer is another one of those offered."""
-    shown = _shown(world, thing, asked.options)
     for _ in range(_TRIES):
         twin = world.vary(thing, rng)
         answer = asked.probe.answer(twin)
         if answer is None or answer == asked.answer:
             continue
-        offered = not asked.options or answer in asked.options
-        if offered and _shown(world, twin, asked.options) == shown:
+        if (not asked.options or answer in asked.options) and fair(world, thing, twin, asked):
             return twin, answer
     return None
+
+
+def fair(world: World, thing: Any, twin: Any, asked: Any) -> bool:
+    """Whether guessing from what is in sight helps on the twin as much as on the thing."""
+    if not world.could_ask(asked.probe, twin):
+        return False
+    here, there = (Counter(_words(world.describe(one))) for one in (thing, twin))
+    shown, still = (sum(_said(one, words) > 0 for one in asked.options) for words in (here, there))
+    new = asked.probe.answer(twin)
+    return shown == still and _said(asked.answer, here) == _said(new, there)
 
 
 def balanced(twins: Sequence[Twin]) -> list[Twin]:
@@ -75,7 +85,11 @@ def _even(twins: Sequence[Twin]) -> set[str]:
         left.remove(max(left, key=lambda t: (surplus[t.asked.answer] - surplus[t.answer], t.id)))
 
 
-def _shown(world: World, thing: Any, options: Sequence[str]) -> int:
-    """How many of the options are words about the picture; places and numbers are never in sight."""
-    words = set(re.findall(r"[a-z]+", world.describe(thing).lower()))
-    return sum(set(re.findall(r"[a-z]+", one.lower())) <= words for one in options if one.isalpha())
+def _said(answer: str, words: Counter[str]) -> int:
+    """How often an answer stands in words about a picture; places and numbers are never in sight."""
+    parts = _words(answer) if answer.isalpha() else []
+    return min((words[part] for part in parts), default=0)
+
+
+def _words(text: str) -> list[str]:
+    return re.findall(r"[a-z]+", text.lower())

@@ -15,7 +15,7 @@ from heldout.scenes.films import ZONES, Film, random_film, vary_film
 from heldout.scenes.films_questions import ask_film
 from heldout.scenes.films_render import render_film
 from heldout.scenes.probes import RELATIONS, IsRelated, Relation
-from heldout.scenes.questions import ask, name
+from heldout.scenes.questions import ask, could_ask, name
 from heldout.scenes.render import render
 from heldout.scenes.world import Scene, SceneObject, random_scene, vary
 
@@ -33,6 +33,7 @@ class World:
     render: Callable[[Any, int], Image.Image]
     ask: Callable[[Any, np.random.Generator, int], Any]
     vary: Callable[[Any, np.random.Generator], Any]
+    could_ask: Callable[[Any, Any], bool]  # whether a probe might have been put to another thing
     describe: Callable[[Any], str]
     drill: Callable[[Any, np.random.Generator], list[Asked]]  # for training only: never released
 
@@ -80,6 +81,10 @@ def _drill_scene(scene: Scene, rng: np.random.Generator) -> list[Asked]:
     return asked
 
 
+def _answers(probe: Any, thing: Any) -> bool:
+    return probe.answer(thing) is not None
+
+
 def _describe_film(film: Film) -> str:
     parts = [film.view, f"marker {film.marker}"]
     parts.append(f"{film.enlarged} enlarged" if film.enlarged else "no organ enlarged")
@@ -97,8 +102,10 @@ def _drill_film(film: Film, rng: np.random.Generator) -> list[Asked]:
     ]
 
 
-SCENES = World("scenes", 1, random_scene, render, ask, vary, _describe_scene, _drill_scene)
+SCENES = World(
+    "scenes", 1, random_scene, render, ask, vary, could_ask, _describe_scene, _drill_scene
+)
 FILMS = World(
-    "films", 2, random_film, render_film, ask_film, vary_film, _describe_film, _drill_film
+    "films", 2, random_film, render_film, ask_film, vary_film, _answers, _describe_film, _drill_film
 )
 WORLDS = {world.name: world for world in (SCENES, FILMS)}

@@ -62,6 +62,19 @@ def facts(scene: Scene) -> list[tuple[Probe, str]]:
     return [(probe, answer) for probe, answer in found if answer is not None]
 
 
+def could_ask(probe: Probe, scene: Scene) -> bool:
+    """Whether the question has an answer here that ``ask`` would take: it asks for what is absent only
+    where its shape and its colour are there, though not together."""
+    answer = probe.answer(scene)
+    if not isinstance(probe, probes.IsThere) or answer != "no":
+        return answer is not None
+    phrase = probe.phrase
+    return all(
+        Phrase(shape, colour).matches(scene)
+        for shape, colour in ((phrase.shape, None), (None, phrase.colour))
+    )
+
+
 def name(scene: Scene, item: SceneObject) -> Phrase:
     """The shortest words that mean this object and no other."""
     short = Phrase(shape=item.shape)
