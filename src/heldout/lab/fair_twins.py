@@ -49,12 +49,8 @@ def draw_twin(
 
 def fair(world: World, thing: Any, twin: Any, asked: Any) -> bool:
     """Whether guessing from what is in sight helps on the twin as much as on the thing."""
-    if not world.could_ask(asked.probe, twin):
-        return False
-    here, there = (Counter(_words(world.describe(one))) for one in (thing, twin))
-    shown, still = (sum(_said(one, words) > 0 for one in asked.options) for words in (here, there))
-    new = asked.probe.answer(twin)
-    return shown == still and _said(asked.answer, here) == _said(new, there)
+    shown, still = (_shown(world, one, asked.options) for one in (thing, twin))
+    return shown == still and world.as_guessable(asked.probe, thing, twin)
 
 
 def balanced(twins: Sequence[Twin]) -> list[Twin]:
@@ -85,11 +81,7 @@ def _even(twins: Sequence[Twin]) -> set[str]:
         left.remove(max(left, key=lambda t: (surplus[t.asked.answer] - surplus[t.answer], t.id)))
 
 
-def _said(answer: str, words: Counter[str]) -> int:
-    """How often an answer stands in words about a picture; places and numbers are never in sight."""
-    parts = _words(answer) if answer.isalpha() else []
-    return min((words[part] for part in parts), default=0)
-
-
-def _words(text: str) -> list[str]:
-    return re.findall(r"[a-z]+", text.lower())
+def _shown(world: World, thing: Any, options: Sequence[str]) -> int:
+    """How many of the options are words about the picture; places and numbers are never in sight."""
+    words = set(re.findall(r"[a-z]+", world.describe(thing).lower()))
+    return sum(set(re.findall(r"[a-z]+", one.lower())) <= words for one in options if one.isalpha())

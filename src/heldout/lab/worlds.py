@@ -15,7 +15,7 @@ from heldout.scenes.films import ZONES, Film, random_film, vary_film
 from heldout.scenes.films_questions import ask_film
 from heldout.scenes.films_render import render_film
 from heldout.scenes.probes import RELATIONS, IsRelated, Relation
-from heldout.scenes.questions import ask, could_ask, name
+from heldout.scenes.questions import as_guessable, ask, name
 from heldout.scenes.render import render
 from heldout.scenes.world import Scene, SceneObject, random_scene, vary
 
@@ -33,7 +33,8 @@ class World:
     render: Callable[[Any, int], Image.Image]
     ask: Callable[[Any, np.random.Generator, int], Any]
     vary: Callable[[Any, np.random.Generator], Any]
-    could_ask: Callable[[Any, Any], bool]  # whether a probe might have been put to another thing
+    # Whether guessing an answer from what is in sight helps as much on the second thing as on the first.
+    as_guessable: Callable[[Any, Any, Any], bool]
     describe: Callable[[Any], str]
     drill: Callable[[Any, np.random.Generator], list[Asked]]  # for training only: never released
 
@@ -81,8 +82,9 @@ def _drill_scene(scene: Scene, rng: np.random.Generator) -> list[Asked]:
     return asked
 
 
-def _answers(probe: Any, thing: Any) -> bool:
-    return probe.answer(thing) is not None
+def _always(probe: Any, film: Film, twin: Film) -> bool:
+    """Findings are rare and seldom come twice: none is guessed more easily for what else is there."""
+    return True
 
 
 def _describe_film(film: Film) -> str:
@@ -103,9 +105,9 @@ def _drill_film(film: Film, rng: np.random.Generator) -> list[Asked]:
 
 
 SCENES = World(
-    "scenes", 1, random_scene, render, ask, vary, could_ask, _describe_scene, _drill_scene
+    "scenes", 1, random_scene, render, ask, vary, as_guessable, _describe_scene, _drill_scene
 )
 FILMS = World(
-    "films", 2, random_film, render_film, ask_film, vary_film, _answers, _describe_film, _drill_film
+    "films", 2, random_film, render_film, ask_film, vary_film, _always, _describe_film, _drill_film
 )
 WORLDS = {world.name: world for world in (SCENES, FILMS)}

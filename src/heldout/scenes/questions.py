@@ -62,17 +62,19 @@ def facts(scene: Scene) -> list[tuple[Probe, str]]:
     return [(probe, answer) for probe, answer in found if answer is not None]
 
 
-def could_ask(probe: Probe, scene: Scene) -> bool:
-    """Whether the question has an answer here that ``ask`` would take: it asks for what is absent only
-    where its shape and its colour are there, though not together."""
-    answer = probe.answer(scene)
-    if not isinstance(probe, probes.IsThere) or answer != "no":
-        return answer is not None
-    phrase = probe.phrase
-    return all(
-        Phrase(shape, colour).matches(scene)
-        for shape, colour in ((phrase.shape, None), (None, phrase.colour))
-    )
+def as_guessable(probe: Probe, scene: Scene, twin: Scene) -> bool:
+    """Whether guessing from what is in sight helps on the twin as much as on the scene: the answer's shape,
+    colour or texture is there as often, and what is asked for and absent has its shape and its colour
+    there, though not together, as ``ask`` would have it."""
+    old, new = probe.answer(scene), probe.answer(twin)
+    if isinstance(probe, probes.IsThere) and new == "no":
+        parts = Phrase(probe.phrase.shape), Phrase(colour=probe.phrase.colour)
+        return all(part.matches(twin) for part in parts)
+    return _seen(scene, old) == _seen(twin, new)
+
+
+def _seen(scene: Scene, answer: str | None) -> int:
+    return sum(answer in (item.shape, item.colour, item.texture) for item in scene.objects)
 
 
 def name(scene: Scene, item: SceneObject) -> Phrase:
