@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
@@ -14,7 +15,11 @@ pytest.importorskip("transformers")
 
 from heldout.audit.lab_grid import train_grid  # noqa: E402
 from heldout.cli.app import app  # noqa: E402
+from heldout.detect import ScoreTables  # noqa: E402
 from heldout.lab.grid import standing_recipe  # noqa: E402
+from heldout.lab.power_cost import forward_tokens  # noqa: E402
+from heldout.lab.power_models import read_grid  # noqa: E402
+from heldout.lab.sheet import Sheet  # noqa: E402
 from heldout.lab.vlm import TOY  # noqa: E402
 from heldout.store import Run  # noqa: E402
 
@@ -70,6 +75,22 @@ def test_the_products_backend_writes_the_same_tables(trained: Path, tmp_path: Pa
             assert all(_same(one[name], other[name]) for name in one), (table, one, other)
     variants = {row["variant"] for row in ours.read_table("answers").to_pylist()}
     assert {"original", "no-image", "rotation-1", "twin", "confused-choices"} <= variants
+
+
+def test_what_was_read_is_counted_as_the_sheet_holds_it(trained: Path) -> None:
+    sheet = Sheet.load(trained / "prepared", "scenes")
+    run = Run.open(trained / "runs" / "scenes")
+    read = run.manifest()["models"][ARM]["forward_tokens"]
+    tables = ScoreTables.load(run)
+    # A document that scores its first token is a shard read whole; all orders of a shard stand there.
+    whole = np.asarray([sheet.places[row][0] == 1 for row in range(len(sheet.scored))])
+    joint = sheet.scored.lengths[sheet.sums & whole]
+    assert forward_tokens(tables, "order-joint", ARM, read) == joint.sum() > 0
+    items = len(tables.items)
+    pictures = TOY.places * (sheet.scored_picture[:items] >= 0).sum()
+    assert read["scores"] == sheet.scored.lengths[:items].sum() + pictures
+    grid = read_grid(trained)
+    assert grid.about.counted and grid.about.weights and grid.about.weights > 10_000
 
 
 def test_what_is_finished_is_not_trained_again(trained: Path) -> None:

@@ -14,6 +14,9 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+sys.path.insert(0, str(Path(__file__).parents[1] / "verdict"))
+from measured_by_hand import measured
+
 from heldout.audit.read_audit import read_audit
 from heldout.audit.run_audit import Audited, run_audit
 from heldout.cli.app import app
@@ -101,6 +104,26 @@ def test_only_what_rests_on_a_changed_input_is_done_again(
     assert not {"leaky/overlap", "fresh/overlap", "leaky/tests", "leaky/scores/target"} & set(
         again.made
     )
+
+
+def test_rates_of_an_own_lab_change_claims_and_no_evidence(
+    done: Audited, finished_folder: Path
+) -> None:
+    _change(finished_folder, "permutations: 499", "permutations: 9999")  # enough for it to fire
+    _run(finished_folder)
+    off = measured("order-trend", (20, 20), (20, 20))
+    (finished_folder / "rates.json").write_text(off.model_dump_json())
+    _change(finished_folder, "output: out", "output: out\nrates: rates.json")
+    again = _run(finished_folder)
+    assert set(again.made) <= {f"{name}/{stage}" for name in ("leaky", "fresh")
+                               for stage in ("claims", "report")}  # fmt: skip
+    claims = json.loads((finished_folder / "out/fresh/claims.json").read_text())["claims"]
+    capped = next(one for one in claims if one["id"] == "order/target")
+    assert capped["rule"] == "order/fires-on-clean"
+    assert "on 20 clean lab models order-trend fired on 20" in capped["why"]
+    _change(finished_folder, "rates: rates.json", "rates: nowhere.json")
+    with pytest.raises(InputError, match=r"nowhere\.json: these rates cannot be read"):
+        _run(finished_folder)
 
 
 def test_an_output_that_went_missing_is_made_again(done: Audited, finished_folder: Path) -> None:

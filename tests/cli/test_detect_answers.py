@@ -3,23 +3,31 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import polars as pl
 import pytest
 from typer.testing import CliRunner, Result
 
+sys.path.insert(0, str(Path(__file__).parents[1] / "verdict"))
+from measured_by_hand import NOTHING_MEASURED, measured
+
 from heldout.cli.app import app
 from heldout.errors import InputError
-from heldout.lab.planted_answers import planted_answers
+from heldout.lab.planted_answers import MODELS, planted_answers
 from heldout.store import SCHEMAS, Run
+from heldout.verdict import MeasuredRates
 
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("answers") / "run"
     made, tables = Run.create(folder, command=["test"]), planted_answers(2, dose=2.0, unparsed=0.02)
-    made.update("inputs", {"benchmark": {"name": "planted", "fingerprint": "cafe"}})
+    known = {"name": "planted", "fingerprint": "cafe", "items": 180, "source": "planted.jsonl",
+             "reader": "jsonl", "split": "test"}  # fmt: skip
+    made.update("inputs", {"benchmark": known})
+    made.update("models", {name: {"backend": "recorded"} for name in MODELS})
     for name in ("items", "answers"):
         empty = pl.from_arrow(SCHEMAS[name].empty_table())
         assert isinstance(empty, pl.DataFrame)
@@ -43,9 +51,41 @@ def test_vanilla_and_circular_are_printed_together(run: Path) -> None:
     assert "circular " in line.split("vanilla", 1)[1]
 
 
-def test_findings_and_claims_are_kept(run: Path) -> None:
+def _rates(folder: Path, rates: MeasuredRates) -> str:
+    path = folder / "detector-rates.json"
+    path.write_text(rates.model_dump_json())
+    return str(path)
+
+
+def test_rates_of_an_own_lab_cap_a_claim_and_stand_in_the_list(run: Path, tmp_path: Path) -> None:
+    off = _rates(tmp_path, measured("twin-drop", (12, 28), (44, 73)))
     done = _detect(
-        run, "--baseline", "baseline", "--base", "base", "--degree", "baseline=0", "--degree", "target=3",
+        run, "--baseline", "baseline", "--detector", "twin-drop", "--detector", "slot-guess",
+        "--rates", off,
+    )  # fmt: skip
+    assert done.exit_code == 0, done.output
+    told = " ".join(done.output.split())
+    assert "on 28 clean lab models twin-drop fired on 12" in told
+    assert "not measured: slot-guess" in told
+    (claim,) = (
+        one for one in json.loads((run / "claims.json").read_text())["claims"]
+        if one["id"] == "twin-drop/target"
+    )  # fmt: skip
+    assert (claim["status"], claim["rule"]) == ("qualified", "answers/fires-on-clean")
+    shown = CliRunner().invoke(app, ["report", str(run)])
+    assert shown.exit_code == 0, shown.output
+    page = (run / "report.html").read_text()
+    assert "clean, with references" in page and "<strong>off</strong>" in page
+    assert "Not measured: slot-guess" in page
+    listed = CliRunner().invoke(app, ["detect", "--list", "--rates", off], env={"COLUMNS": "160"})
+    (line,) = (one for one in listed.output.splitlines() if one.startswith("twin-drop"))
+    assert "12/28 off" in line and "44/73" in line
+
+
+def test_findings_and_claims_are_kept(run: Path, tmp_path: Path) -> None:
+    done = _detect(
+        run, "--rates", _rates(tmp_path, NOTHING_MEASURED),
+        "--baseline", "baseline", "--base", "base", "--degree", "baseline=0", "--degree", "target=3",
         "--category", "category", "--json",
     )  # fmt: skip
     assert done.exit_code == 0, done.output

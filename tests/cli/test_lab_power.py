@@ -11,6 +11,8 @@ from command_line import run_inside
 sys.path.insert(0, str(Path(__file__).parents[1] / "lab"))
 from small_grid import write_small_grid
 
+from heldout.verdict import read_rates
+
 
 def test_the_page_stands_beside_its_figure_and_rows(tmp_path: Path) -> None:
     lab = write_small_grid(tmp_path / "lab")
@@ -36,6 +38,22 @@ def test_the_page_stands_beside_its_figure_and_rows(tmp_path: Path) -> None:
     rows = pl.read_parquet(tmp_path / "docs" / "data" / "detector-power.parquet")
     assert set(names) == set(rows["detector"])
     assert {"stage", "paraphrased"} <= set(rows.columns)
+    rates = read_rates(tmp_path / "docs" / "data" / "detector-rates.json")
+    assert {one.detector for one in rates.rates} == set(
+        names[:3]
+    )  # equal cost is no detector's name
+    twin = rates.of("twin-drop", "raw")
+    assert twin is not None and (twin.clean.n, twin.contaminated.n) == (6, 6)
+    assert rates.provenance.models["scenes"] == {"contaminated": 6, "clean": 6, "outsider": 1}
+
+
+def test_rates_of_some_detectors_are_not_for_the_verdict(tmp_path: Path) -> None:
+    lab = write_small_grid(tmp_path / "lab")
+    done = run_inside(
+        "lab", "power", lab, "--out", tmp_path / "out", "--detector", "twin-drop",
+        "--rates-to", tmp_path / "rates.json",
+    )  # fmt: skip
+    assert done.returncode == 2 and "--rates-to needs every detector" in done.stderr
 
 
 def test_a_folder_without_models_is_a_sentence(tmp_path: Path) -> None:

@@ -13,9 +13,10 @@ from heldout.detect import ScoreTables
 from heldout.errors import InputError
 from heldout.lab.power_answers import answers
 from heldout.lab.power_board import standings, with_truth
+from heldout.lab.power_cost import forward_tokens
 from heldout.lab.power_models import OTHER_SEEDS, RAW, SAME_BASE, LabGrid, read_grid
 from heldout.lab.power_run import EQUAL_COST, PowerPlan, affordable_shuffles, run_power
-from heldout.lab.power_tables import MARK, fewer_shuffles, forward_tokens, marked
+from heldout.lab.power_tables import MARK, fewer_shuffles, marked
 from heldout.store import Run
 
 NAMES = ("twin-drop", "loss", "blind", "order-joint", "twin-consistency", "tail-enrichment")
@@ -120,7 +121,7 @@ def test_results_of_other_settings_are_not_mixed(
 
 def test_equal_cost_buys_fewer_shuffles(grid: LabGrid) -> None:
     tables = ScoreTables.load(Run.open(grid.folder / "scenes"))
-    most = affordable_shuffles(tables)
+    most = affordable_shuffles(tables, {})
     fewer = fewer_shuffles(tables, most)
     cheap = forward_tokens(fewer, "order-joint", "scenes0")
     near = forward_tokens(tables, "order-neighbour", "scenes0")
@@ -134,6 +135,19 @@ def test_tokens_of_answers_are_counted(grid: LabGrid) -> None:
     tables = ScoreTables.load(Run.open(grid.folder / "scenes"))
     assert forward_tokens(tables, "twin-drop", "scenes0") == 72 * 2 * 91
     assert forward_tokens(tables, "multimodal-leakage", "scenes0") == 72 * 31
+
+
+def test_recorded_tokens_of_scores_and_order_tests_are_taken_as_they_are(grid: LabGrid) -> None:
+    tables = ScoreTables.load(Run.open(grid.folder / "scenes"))
+    shards = {str(shard): 100 + shard for shard in range(6)}
+    read = {"scores": 1234, "order_joint": shards, "order_neighbour": 777}
+    assert forward_tokens(tables, "loss", "scenes0", read) == 1234
+    assert forward_tokens(tables, "order-neighbour", "scenes0", read) == 777
+    assert forward_tokens(tables, "order-joint", "scenes0", read) == 10 * sum(shards.values())
+    fewer = fewer_shuffles(tables, 2)  # the released order and two others
+    assert forward_tokens(fewer, "order-joint", "scenes0", read) == 3 * sum(shards.values())
+    assert forward_tokens(tables, "twin-drop", "scenes0", read) == 72 * 2 * 91
+    assert not grid.about.counted
 
 
 def test_a_folder_without_a_grid_is_refused(tmp_path: Path) -> None:

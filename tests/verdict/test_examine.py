@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
+from measured_by_hand import NOTHING_MEASURED
 
 from heldout.benchmark import read_benchmark
 from heldout.detect import ScoreTables, Settings
@@ -24,7 +25,8 @@ ORDER = ("order-joint", "order-neighbour", "order-trend")
 
 
 def _claim(tables: ScoreTables, names: tuple[str, ...], claim: str, **changed: object) -> Claim:
-    made = examine(tables, names, replace(QUICK, **changed))  # type: ignore[arg-type]
+    settings = replace(QUICK, **changed)  # type: ignore[arg-type]
+    made = examine(tables, names, settings, NOTHING_MEASURED)
     return next(one for one in made.claims if one.id == claim)
 
 

@@ -37,6 +37,15 @@ def test_a_missing_control_is_never_more_than_qualified(kind: str) -> None:
             assert facts["fires"] is False or decide(kind, facts).status != "survives"
 
 
+@pytest.mark.parametrize("kind", OF_MODELS)
+def test_a_detector_that_fires_on_clean_models_is_never_more_than_qualified(kind: str) -> None:
+    names = _facts_of(kind)
+    for held in itertools.product((True, False), repeat=len(names)):
+        facts = dict(zip(names, held, strict=True))
+        if facts["clean lab models fire too"] and facts["fires"]:
+            assert decide(kind, facts).status not in ("survives", "clean")
+
+
 def test_a_fact_that_nobody_established_is_an_error() -> None:
     with pytest.raises(KeyError):
         decide(COPIES, {"both sides have pictures": True})

@@ -124,6 +124,7 @@ class AuditFile(Keys):
     detectors: list[Text] = Field(default_factory=list)
     strata: list[Text] = Field(default_factory=lambda: ["answer_type", "answer_length"])
     category: Text | None = None
+    rates: Text | None = None  # detector-rates.json of an own `heldout lab power`
     permutations: Annotated[StrictInt, Field(ge=100, le=1_000_000)] = PERMUTATIONS
     search: Search = Field(default_factory=Search)
     budget: Budget = Field(default_factory=Budget)

@@ -20,7 +20,7 @@ from heldout.lab.real import real_pool, words
 from heldout.lab.releases import told, write_release
 from heldout.lab.replay import Replay
 from heldout.lab.training import clock
-from heldout.lab.vlm import Size, new_processor, save_model
+from heldout.lab.vlm import Size, new_model, new_processor, save_model
 from heldout.lab.vocabulary import learn_tokenizer
 from heldout.lab.worlds import TRAINING, WORLDS
 from heldout.model.prompt import TEMPLATE
@@ -141,7 +141,8 @@ def write_tables(
     tell: Callable[[str], None] = lambda _: None,
 ) -> None:
     """One run folder per benchmark under ``runs``, with every model's tables, and ``models.json``."""
-    names = [json.loads(path.read_text()) for path in readings]
+    weights = int(new_model(size, prepared.tokenizer, 0).num_parameters())
+    names = [{**json.loads(path.read_text()), "weights": weights} for path in readings]
     runs.mkdir(parents=True, exist_ok=True)
     (runs / "models.json").write_text(json.dumps(names, indent=1))
     tiers: dict[str, Tier] = {}

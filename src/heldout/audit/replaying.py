@@ -80,7 +80,12 @@ def write_sheet(
 
 def replay_model(tier: Tier, replay: Replay, run: Run, model: str) -> None:
     """A model's tables in the run, as if it had been scored and asked here. Call inside run.writing()."""
-    score_benchmark(tier.benchmark, replay, run, model, tier.scoring, quiet=True)
+    made = score_benchmark(tier.benchmark, replay, run, model, tier.scoring, quiet=True)
+    # Where a killed run goes on, what it had read before is not read again, and not counted.
+    if len(replay.read) >= sum(made.rows.values()):
+        known = run.manifest()["models"][model]
+        spent = replay.read_for([one.id for one in tier.benchmark])
+        run.update("models", {model: {**known, **spent}})
     ask_benchmark(tier.benchmark, replay, run, model, tier.asking, tier.twin_benchmarks, quiet=True)
 
 

@@ -32,7 +32,7 @@ from heldout.report import write_audit_report
 from heldout.store import Run, write_json
 from heldout.store.judgements import log_path
 from heldout.store.lock import exclusive
-from heldout.verdict import Looked, judge, look, save_examination
+from heldout.verdict import Looked, judge, look, read_rates, save_examination, shipped_rates
 from heldout.verdict.overall import Overall, benchmark_verdict, overall_verdict
 
 Tell = Callable[[str], None]
@@ -81,6 +81,8 @@ class _Journey:
         self.made: list[str] = []
         self.kept: list[str] = []
         self.looked: dict[str, Looked] = {}
+        given = audit.file.rates
+        self.rates = read_rates(Path(audit.located(given))) if given else shipped_rates()
         per_case = [
             bool(case.corpora) + sum(one.scored + one.answered for one in case.recordings)
             + (2 if case.recordings else 0) + 1
@@ -266,11 +268,13 @@ class _Journey:
 
         def work() -> list[str]:
             looked = self.looked.get(case.name) or self._look(case, run)
-            made = judge(looked, family)
+            made = judge(looked, family, self.rates)
             save_examination(run, made)
             return [claim.id for claim in made.claims]
 
-        inputs = {**self._tested_on(case, run), "family": sorted(family)}
+        inputs = {
+            **self._tested_on(case, run), "family": sorted(family), "rates": self.rates.digest
+        }  # fmt: skip
         self._stage(f"{case.name}/claims", inputs, [run.path / "detections.json"], work)
 
     def _conclude(self, case: Case, run: Run) -> None:

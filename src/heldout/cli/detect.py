@@ -10,14 +10,15 @@ from rich.table import Table
 from rich.text import Text
 
 from heldout.cli.behaviour import degrees, named_pairs, show_behaviour
+from heldout.cli.detectors import list_detectors, show_measured
 from heldout.cli.options import Json
 from heldout.cli.show import console, plain, print_claims, print_json
-from heldout.detect import ScoreTables, Settings, detectors
+from heldout.detect import ScoreTables, Settings
 from heldout.errors import InputError
 from heldout.stats.contrast import Contrast
 from heldout.stats.permutation import PERMUTATIONS
 from heldout.store import Run
-from heldout.verdict import Examination, examine, save_examination
+from heldout.verdict import Examination, examine, read_rates, save_examination, shipped_rates
 
 EXAMPLE = "Example: heldout detect runs/slake --baseline blip2 --detector order-trend"
 
@@ -80,13 +81,20 @@ def detect_command(
         str | None,
         typer.Option("--category", metavar="FIELD", help="Break drops down by a metadata field."),
     ] = None,
+    rates: Annotated[
+        Path | None,
+        typer.Option(
+            "--rates", metavar="FILE", help="Measured rates of your own heldout lab power."
+        ),
+    ] = None,
     seed: Annotated[int, typer.Option("--seed", help="Seed of every random draw.")] = 0,
     listing: Annotated[bool, typer.Option("--list", help="Say which detectors there are.")] = False,
     as_json: Json = False,
 ) -> None:
     """Has a model seen this benchmark? Every detector, under control, from saved scores and answers."""
+    known = shipped_rates() if rates is None else read_rates(rates)
     if listing:
-        _list(as_json)
+        list_detectors(known, as_json=as_json)
         return
     if run is None:
         raise InputError(
@@ -101,7 +109,7 @@ def detect_command(
         bases=named_pairs("--base", base, alone=True), degrees=degrees(degree), category=category,
     )  # fmt: skip
     opened = Run.open(run)
-    made = examine(ScoreTables.load(opened), detector, settings)
+    made = examine(ScoreTables.load(opened), detector, settings, known)
     save_examination(opened, made)
     if as_json:
         print_json({"run": str(run), **made.as_json()})
@@ -118,17 +126,6 @@ def _pair(text: str | None) -> tuple[str, str] | None:
             f"--unseen {text}: expected FIELD=VALUE, for example --unseen origin=fresh"
         )
     return field, value
-
-
-def _list(as_json: bool) -> None:
-    known = detectors().values()
-    if as_json:
-        print_json([{"name": d.name, "family": d.family, "summary": d.summary} for d in known])
-        return
-    table = Table(box=None, padding=(0, 2, 0, 0), show_header=False, pad_edge=False)
-    for one in known:
-        table.add_row(one.name, one.family, one.summary)
-    console().print(table)
 
 
 def _show(made: Examination) -> None:
@@ -169,6 +166,7 @@ def _show(made: Examination) -> None:
         for reason, ids in reasons.items():
             named = ", ".join(ids[:4]) + (f" and {len(ids) - 4} more" if len(ids) > 4 else "")
             out.print(Text(f"{plain(named)}: {plain(reason)}", "dim"))
+    show_measured(made.measured)
     out.print()
     print_claims(made.claims)
 

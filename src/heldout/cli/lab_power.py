@@ -27,6 +27,14 @@ def power_command(
         Path | None,
         typer.Option("--publish", metavar="DIR", help="Write page, figures/ and data/ there."),
     ] = None,
+    rates_to: Annotated[
+        Path | None,
+        typer.Option(
+            "--rates-to",
+            metavar="FILE",
+            help="Write the rates for heldout detect --rates there, too.",
+        ),
+    ] = None,
     detector: Annotated[
         list[str], typer.Option("--detector", metavar="NAME", help="Only these; repeatable.")
     ] = [],  # noqa: B006 - typer copies defaults
@@ -45,10 +53,13 @@ def power_command(
     from heldout.lab.power_page import write_power
     from heldout.lab.power_requirements import requirements
     from heldout.lab.power_run import PowerPlan, run_power
+    from heldout.store import write_atomic
 
     for folder in (out, *([publish] if publish else [])):
         if folder.exists() and not folder.is_dir():
             raise InputError(f"{folder} is a file; --out and --publish need the name of a folder")
+    if rates_to is not None and detector:
+        raise InputError("--rates-to needs every detector: leave --detector out")
     grid = read_grid(lab)
 
     def tell(text: str) -> None:
@@ -61,5 +72,8 @@ def power_command(
     if not board:
         raise InputError(f"{lab}: no detector could be tested on any model of this grid")
     command = shlex.join(["heldout", *sys.argv[1:]])
-    paths = write_power(rows, board, requirements(rows, board), publish or out, command)
+    required, folder = requirements(rows, board), publish or out
+    paths = write_power(rows, board, required, folder, command, grid.about)
+    if rates_to is not None:
+        write_atomic(rates_to, paths[-1].read_bytes())
     console().print(f"page: {paths[0]}", soft_wrap=True)

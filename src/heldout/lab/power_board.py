@@ -108,6 +108,20 @@ def fired(frame: pl.DataFrame) -> Share:
     return Share(int((tested["direction"] == "seen").sum()), len(tested))
 
 
+def models_by_role(rows: pl.DataFrame) -> dict[str, dict[str, int]]:
+    """How many models of each role every benchmark has."""
+    whole = rows.filter(pl.col("split") == "")
+    return {
+        benchmark: {
+            role: whole.filter((pl.col("benchmark") == benchmark) & (pl.col("role") == role))[
+                "model"
+            ].n_unique()
+            for role in (CONTAMINATED, CLEAN, OUTSIDER)
+        }
+        for benchmark in whole["benchmark"].unique(maintain_order=True)
+    }
+
+
 def dose_arms(frame: pl.DataFrame) -> pl.DataFrame:
     """The arms that differ in dose alone."""
     plain = frame["arm"].map_elements(lambda one: bool(_DOSE.fullmatch(one)), pl.Boolean)

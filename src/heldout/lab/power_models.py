@@ -10,6 +10,7 @@ from typing import Any
 
 from heldout.errors import InputError
 from heldout.lab.contamination import Contamination, arm_from_json
+from heldout.lab.power_cost import RECORDED
 
 CONTAMINATED, CLEAN, OUTSIDER = "contaminated", "clean", "outsider"
 RAW, OTHER_SEEDS, SAME_BASE = "raw", "other seeds", "same base"
@@ -40,10 +41,19 @@ class LabModel:
 
 
 @dataclass(frozen=True)
+class About:
+    """``weights`` of the largest model, where the grid says so; ``counted``: so are all tokens read."""
+
+    weights: int | None = None
+    counted: bool = False
+
+
+@dataclass(frozen=True)
 class LabGrid:
     folder: Path
     models: Mapping[str, LabModel]
     benchmarks: Sequence[str]
+    about: About = About()
 
     def references(self, benchmark: str, base: str, way: str) -> tuple[str, ...]:
         """Clean, fully fine-tuned arms; a model is never its own reference (detectors leave it out)."""
@@ -89,7 +99,16 @@ def read_grid(folder: Path) -> LabGrid:
     )
     if not benchmarks:
         raise InputError(f"{runs} holds no run folder beside models.json: train the grid again")
-    return LabGrid(runs, models, benchmarks)
+    weights = max((int(one["weights"]) for one in told if one.get("weights")), default=None)
+    return LabGrid(runs, models, benchmarks, About(weights, _counted(runs, benchmarks)))
+
+
+def _counted(runs: Path, benchmarks: Sequence[str]) -> bool:
+    """Whoever made the tables wrote down what every model read for them."""
+    manifests = [json.loads((runs / name / "manifest.json").read_text()) for name in benchmarks]
+    return all(
+        RECORDED in one for each in manifests for one in each.get("models", {"": {}}).values()
+    )
 
 
 def _model(told: Mapping[str, Any], worlds: Mapping[str, frozenset[str]], path: Path) -> LabModel:

@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import polars as pl
 
 from heldout.lab.power_answers import answers, area_text, by_arm
-from heldout.lab.power_board import LEVEL, Share, Standing, dose_arms, fired
+from heldout.lab.power_board import LEVEL, Share, Standing, dose_arms, fired, models_by_role
 from heldout.lab.power_models import (
     CLEAN,
-    CONTAMINATED,
     OTHER_SEEDS,
-    OUTSIDER,
     RAW,
     SAME_BASE,
     WAYS,
+    About,
 )
+from heldout.lab.power_rates import RATES, measured_rates
 from heldout.lab.power_requirements import Requirements
 from heldout.report.figures import standalone
 from heldout.report.figures.power import DoseCurve, DosePanel, power_chart
-from heldout.store import write_atomic
+from heldout.store import write_atomic, write_json
 from heldout.store.atomic import replacing
 
 PAGE, DATA = "detector-power.md", "detector-power.parquet"
@@ -38,27 +38,34 @@ def write_power(
     required: Sequence[Requirements],
     folder: Path,
     command: str,
+    about: About = About(),  # noqa: B008 - frozen
 ) -> list[Path]:
-    page, data = folder / PAGE, folder / "data" / DATA
+    """Last of the paths: the rates that the verdict reads."""
+    page, data, rates = folder / PAGE, folder / "data" / DATA, folder / "data" / RATES
     with replacing(data) as temporary:
         rows.write_parquet(temporary, compression="zstd", compression_level=19)
     drawn = []
     for name in _tested(rows)["benchmark"].unique(maintain_order=True):
         drawn.append(folder / "figures" / _figure_name(name))
         write_atomic(drawn[-1], standalone(power_figure(rows, name)))
-    write_atomic(page, power_page(rows, board, required, command))
-    return [page, *drawn, data]
+    write_json(rates, measured_rates(data, command, about.weights).model_dump(mode="json"))
+    write_atomic(page, power_page(rows, board, required, command, about))
+    return [page, *drawn, data, rates]
 
 
 def power_page(
-    rows: pl.DataFrame, board: Sequence[Standing], required: Sequence[Requirements], command: str
+    rows: pl.DataFrame,
+    board: Sequence[Standing],
+    required: Sequence[Requirements],
+    command: str,
+    about: About = About(),  # noqa: B008 - frozen
 ) -> str:
     return "\n".join(
-        [*_head(rows, command), *_boards(board), *_required(required),
+        [*_head(rows, command), *_boards(rows, board, about), *_required(required),
          "## Power against dose", "",
          "Share of models that fire, with Clopper–Pearson bands; clean models at the left. The red line is "
          "the level of the test.", "", *_figures(rows),
-         "## Answers", "", *answers(rows, board), *_arms(rows), *_limits(rows)]
+         "## Answers", "", *answers(rows, board), *_arms(rows), *_limits(rows, about.weights)]
     ) + "\n"  # fmt: skip
 
 
@@ -108,19 +115,16 @@ def _curve(frame: pl.DataFrame, name: str) -> DoseCurve | None:
 def _head(rows: pl.DataFrame, command: str) -> Iterator[str]:
     yield "# What detectors can see: power and false positives on models whose contamination is known"
     yield ""
-    yield f"Written by `{command}` from the grid of [lab.md](lab.md); the rows are in `data/{DATA}`."
+    yield (
+        f"Written by `{command}` from the grid of [lab.md](lab.md); the rows are in `data/{DATA}`, the "
+        f"rates that the [verdict](verdict.md) reads in `data/{RATES}`."
+    )
     yield ""
-    yield "| benchmark | contaminated | clean | outsiders |"
-    yield "|---|---|---|---|"
-    whole = rows.filter(pl.col("split") == "")
-    for benchmark in whole["benchmark"].unique(maintain_order=True):
-        part = whole.filter(pl.col("benchmark") == benchmark)
-        counts = [
-            part.filter(pl.col("role") == role)["model"].n_unique()
-            for role in (CONTAMINATED, CLEAN, OUTSIDER)
-        ]
-        yield f"| {benchmark} | {' | '.join(map(str, counts))} |"
-    yield ""
+    counted = models_by_role(rows)
+    yield from _table(
+        ("benchmark", "contaminated", "clean", "outsiders"),
+        ([name, *map(str, counts.values())] for name, counts in counted.items()),
+    )
     yield (
         "*Clean* models know the benchmark's world and none of its items (bases count, too); *outsiders* "
         "were trained on another world. A detector *fires* when its two-sided p is at most .05 and it "
@@ -133,16 +137,18 @@ def _head(rows: pl.DataFrame, command: str) -> Iterator[str]:
     yield ""
 
 
-def _boards(board: Sequence[Standing]) -> Iterator[str]:
+def _boards(rows: pl.DataFrame, board: Sequence[Standing], about: About) -> Iterator[str]:
+    clean = [counts[CLEAN] for counts in models_by_role(rows).values()]
     yield "## Leaderboard"
     yield ""
     yield (
         "AUC: effects of contaminated against clean models of the same benchmark, with a bootstrap over "
         "bases and then their models (below ten models on a side never narrower than that many trials). "
         "TPR at 1 % and 5 %: contaminated models above a threshold that at most this share of a "
-        "benchmark's clean models exceeds; with 6 to 20 clean models a benchmark, 1 % means *none of "
-        "them*, and so does 5 % below 20. FPR: clean models on which the test itself fires. Smallest dose: "
-        "from it on, at least four of five of the arms that differ in dose alone fire. Rates carry 95 % "
+        f"benchmark's clean models exceeds; with {min(clean)} to {max(clean)} clean models a benchmark, "
+        "1 % means *none of them*, and so does 5 % below 20. FPR: clean models on which the test itself "
+        "fires. Smallest dose: from it on, at least four of five of the arms that differ in dose alone "
+        "fire. Rates carry 95 % "
         "Clopper–Pearson intervals over models; arms of one base share most weights, so the truth is "
         "wider. Membership detectors need items that cannot have been seen: they are tested on the arms "
         "that saw half of the pictures, and clean models count once per split."
@@ -154,23 +160,21 @@ def _boards(board: Sequence[Standing]) -> Iterator[str]:
             continue
         yield f"### {way.capitalize()}: {_TOLD[way]}"
         yield ""
-        yield (
-            "| detector | AUC | TPR at 1 % | TPR at 5 % | fires, contaminated | FPR, clean | "
-            "FPR, outsiders | smallest dose | tokens |"
-        )
-        yield "|---|---|---|---|---|---|---|---|---|"
-        for one in part:
-            flag = " **off**" if one.false_positives.off else ""
-            yield (
-                f"| {one.detector} | {area_text(one)} | {_rate(one.at_1)} | {_rate(one.at_5)} | "
-                f"{one.power} | {one.false_positives}{flag} | {one.outsiders} | {one.detectable} | "
-                f"{'–' if one.tokens is None else f'{one.tokens:,}'} |"
-            )
-        yield ""
+        yield from _table(
+            ("detector", "AUC", "TPR at 1 %", "TPR at 5 %", "fires, contaminated", "FPR, clean",
+             "FPR, outsiders", "smallest dose", "tokens"),
+            (_standing(one) for one in part),
+        )  # fmt: skip
+    cost = (
+        "counted in what was put to them"
+        if about.counted
+        else "prompts of answers are counted, those of scores and order tests are taken to be as long "
+        "as the same question asked (with and without its picture)"
+    )
     yield (
-        "**off**: the interval of the false-positive rate lies above 5 %. Tokens are what the model and "
-        "its references read for one audit; prompts of answers are counted, those of scores and order "
-        "tests are taken to be as long as the same question asked (with and without its picture)."
+        "**off**: the interval of the false-positive rate lies above 5 %; what such a detector says is at "
+        "most *qualified* in a [verdict](verdict.md). Tokens are what the model and its references read "
+        f"for one audit: {cost}."
     )
     yield ""
 
@@ -185,20 +189,37 @@ def _required(required: Sequence[Requirements]) -> Iterator[str]:
         "dose (Jonckheere–Terpstra within bases, clean arms first; concordance from -1 to 1)."
     )
     yield ""
-    yield (
-        "| detector | reads | practical | reliable | full | language | LoRA | pre-training | consistent | "
-        "concordance |"
-    )
-    yield "|---" * 10 + "|"
-    for one in required:
-        trend = "–" if one.dose is None else f"{one.dose.concordance:+.2f} (p {one.dose.p:.2g})"
-        testable = any(share.n for share in one.modes.values())
-        yield (
-            f"| {one.detector} | {one.reads} | {_yes(one.practical)}: {one.practical_why} | "
-            f"{_yes(one.reliable) if testable else 'not tested'} ({one.way}) | "
-            f"{' | '.join(_rate(share) for share in one.modes.values())} | {_rate(one.pretraining)} | "
-            f"{'not tested' if one.dose is None else _yes(one.consistent)} | {trend} |"
-        )
+    yield from _table(
+        ("detector", "reads", "practical", "reliable", "full", "language", "LoRA", "pre-training",
+         "consistent", "concordance"),
+        (_requirement(one) for one in required),
+    )  # fmt: skip
+
+
+def _standing(one: Standing) -> list[str]:
+    return [
+        one.detector, area_text(one), _rate(one.at_1), _rate(one.at_5), str(one.power),
+        f"{one.false_positives}{' **off**' if one.false_positives.off else ''}", str(one.outsiders),
+        one.detectable, "–" if one.tokens is None else f"{one.tokens:,}",
+    ]  # fmt: skip
+
+
+def _requirement(one: Requirements) -> list[str]:
+    trend = "–" if one.dose is None else f"{one.dose.concordance:+.2f} (p {one.dose.p:.2g})"
+    testable = any(share.n for share in one.modes.values())
+    return [
+        one.detector, one.reads, f"{_yes(one.practical)}: {one.practical_why}",
+        f"{_yes(one.reliable) if testable else 'not tested'} ({one.way})",
+        *(_rate(share) for share in one.modes.values()), _rate(one.pretraining),
+        "not tested" if one.dose is None else _yes(one.consistent), trend,
+    ]  # fmt: skip
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
+    yield f"| {' | '.join(head)} |"
+    yield "|---" * len(head) + "|"
+    for row in rows:
+        yield f"| {' | '.join(row)} |"
     yield ""
 
 
@@ -212,19 +233,23 @@ def _arms(rows: pl.DataFrame) -> Iterator[str]:
         yield from [*lines, ""] if lines else []
 
 
-def _limits(rows: pl.DataFrame) -> Iterator[str]:
+def _limits(rows: pl.DataFrame, weights: int | None) -> Iterator[str]:
     yield "## What this cannot show"
     yield ""
     clean = rows.filter((pl.col("role") == CLEAN) & (pl.col("split") == ""))
     count = clean.select("benchmark", "model").n_unique()
     none = Share(0, count)
+    size = (
+        "Models this small" if weights is None else f"Models of {weights / 1e6:.1f} million weights"
+    )
     yield (
         f"- **False-positive rates below a few per cent.** Not one of {count} clean cells firing would "
         f"still allow a rate of {none.interval.high:.0%}; the cells come from few bases."
     )
     yield (
-        "- **Large models.** Two million weights learn answers and hardly sequences of questions: that the "
-        "order tests see little here says little about a model that memorises its documents."
+        f"- **Large models.** {size} learn answers and hardly sequences of questions: that the order tests "
+        "see little here says little about a model that memorises its documents. The verdict lets these "
+        "rates cap a claim, and never strengthen one."
     )
     yield (
         "- **Calibration between seeds.** Clean models of other seeds have other weak spots, and a "

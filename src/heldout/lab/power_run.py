@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 
@@ -14,8 +15,9 @@ from heldout.detect import ScoreTables, Settings
 from heldout.detect.registry import Detector, detectors
 from heldout.errors import InputError
 from heldout.lab.power_cells import Cells, Row
+from heldout.lab.power_cost import forward_tokens, recorded_tokens
 from heldout.lab.power_models import RAW, WAYS, LabGrid
-from heldout.lab.power_tables import fewer_shuffles, forward_tokens
+from heldout.lab.power_tables import fewer_shuffles
 from heldout.store import Run, write_json
 from heldout.store.atomic import replacing
 
@@ -57,21 +59,22 @@ def run_power(
         for detector in chosen:
             given = tables
             if detector.name == EQUAL_COST:
-                given = fewer_shuffles(tables, affordable_shuffles(tables))
+                given = fewer_shuffles(tables, affordable_shuffles(tables, run.manifest()))
             work = Cells(grid, benchmark, given, settings)
             for way in WAYS:
                 path = cells / benchmark / f"{_plain(detector.name)}--{_plain(way)}.parquet"
                 frame = _finished(path, work, detector, way)
-                frames.append(_with_tokens(frame, work, detector))
+                frames.append(_with_tokens(frame, work, detector, run.manifest()))
             tell(f"{benchmark}: {detector.name}")
     return pl.concat(frames)
 
 
-def affordable_shuffles(tables: ScoreTables) -> int:
+def affordable_shuffles(tables: ScoreTables, manifest: Mapping[str, Any]) -> int:
     """Shuffles per shard that order-joint may read for what order-neighbour reads."""
     model = next(iter(tables.answering), "")
+    recorded = recorded_tokens(manifest, model)
     joint, neighbour = (
-        forward_tokens(tables, name, model) for name in ("order-joint", "order-neighbour")
+        forward_tokens(tables, name, model, recorded) for name in ("order-joint", "order-neighbour")
     )
     if not joint or not neighbour or tables.order_joint is None:
         return 1
@@ -108,7 +111,9 @@ def _frame(rows: Iterable[Row]) -> pl.DataFrame:
     return pl.DataFrame(list(rows), schema=SCHEMA)
 
 
-def _with_tokens(frame: pl.DataFrame, work: Cells, detector: Detector) -> pl.DataFrame:
+def _with_tokens(
+    frame: pl.DataFrame, work: Cells, detector: Detector, manifest: Mapping[str, Any]
+) -> pl.DataFrame:
     """Forward tokens of one model; with references everybody reads as much."""
     if frame.is_empty() or detector.family in ("blind", "consistency"):
         return frame
@@ -116,7 +121,8 @@ def _with_tokens(frame: pl.DataFrame, work: Cells, detector: Detector) -> pl.Dat
     tested = frame.filter(pl.col("effect").is_not_null())
     if tested.is_empty():
         return frame
-    one = forward_tokens(work.tables, name, str(tested["model"][0]))
+    model = str(tested["model"][0])
+    one = forward_tokens(work.tables, name, model, recorded_tokens(manifest, model))
     # The base has to be asked as well.
     once = None if one is None else one * (2 if name == "multimodal-leakage" else 1)
     spent = pl.lit(once, pl.Int64) * (1 + pl.col("references"))

@@ -8,7 +8,6 @@ from dataclasses import replace
 
 import polars as pl
 
-from heldout.detect.behaviour.circular import is_rotation
 from heldout.detect.order_joint import CANONICAL
 from heldout.detect.tables import ScoreTables
 
@@ -49,56 +48,3 @@ def fewer_shuffles(tables: ScoreTables, most: int) -> ScoreTables:
     number = pl.col("permutation").cast(pl.Int64, strict=False)
     kept = tables.order_joint.filter((pl.col("permutation") == CANONICAL) | (number < most))
     return replace(tables, order_joint=kept)
-
-
-def forward_tokens(tables: ScoreTables, detector: str, model: str) -> int | None:
-    """What one model has to read for a detector; None where its answers were not recorded.
-
-    Answers know their prompts' tokens. Scores do not: a scored item is taken to be as long as the same
-    question asked with its picture, an item of an order test as long as the question without it.
-    """
-    if tables.answers is None:
-        return None
-    mine = tables.answers.filter(pl.col("model") == model)
-    if mine.is_empty():
-        return None
-    read = pl.col("prompt_tokens") + pl.col("reply_tokens")
-    variants = _variants(detector, mine)
-    if variants is not None:
-        asked = mine.filter(pl.col("variant").is_in(variants))
-        extra = [name for name in variants if name != "original"]
-        both = asked.filter(pl.col("variant").is_in(extra))["benchmark_id"].unique()
-        return int(
-            asked.filter(pl.col("benchmark_id").is_in(both.to_list())).select(read.sum()).item()
-        )
-    if detector in ("order-joint", "order-neighbour"):
-        words = text_tokens(tables, model)
-        table = tables.order_joint if detector == "order-joint" else tables.order_neighbour
-        rows = None if table is None else table.filter(pl.col("model") == model)
-        if rows is None or rows.is_empty():
-            return None
-        if detector == "order-joint":
-            return round(words * len(rows) / rows["shard"].n_unique())
-        return round(2 * words / len(tables.items) * len(rows))
-    return int(mine.filter(pl.col("variant") == "original").select(read.sum()).item())
-
-
-def text_tokens(tables: ScoreTables, model: str) -> int:
-    """Tokens of all questions and answers once, without pictures."""
-    assert tables.answers is not None
-    blind = (pl.col("model") == model) & (pl.col("variant") == "no-image")
-    read = pl.col("prompt_tokens") + pl.col("reply_tokens")
-    return int(tables.answers.filter(blind).select(read.sum()).item())
-
-
-def _variants(detector: str, mine: pl.DataFrame) -> list[str] | None:
-    names = mine["variant"].unique().to_list()
-    if detector == "twin-drop":
-        return ["original", "twin"]
-    if detector == "choice-confusion":
-        return ["original", "confused-choices"]
-    if detector == "multimodal-leakage":
-        return ["no-image"]
-    if detector in ("option-order", "circular"):
-        return ["original", *sorted(name for name in names if is_rotation(name))]
-    return None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,6 +17,7 @@ from PIL import Image
 
 from heldout.image import ImageRef, byte_digest, to_rgb
 from heldout.image.decode import decode
+from heldout.lab.power_cost import RECORDED
 from heldout.lab.reading import Reading
 from heldout.lab.sheet import MOST_NEW_TOKENS, Ragged, Sheet, letter_tokens
 from heldout.lab.vocabulary import IMAGE
@@ -25,8 +26,16 @@ from heldout.model.local.layout import Layout
 from heldout.model.local.rows import Row
 from heldout.model.local.writing import UnwritableError, Writer
 from heldout.model.reply import CUT, STOPPED, Prompt, Reply
-from heldout.model.request import Request, Score
+from heldout.model.request import Request, Score, Text
 from heldout.store import Dropped
+
+
+def _kind(request: Request) -> str:
+    """An item, a shard read whole, or an item after another one that is not scored itself."""
+    if request.turn:
+        return "item"
+    every = all(part.scored for part in request.content if isinstance(part, Text))
+    return "joint" if every else "neighbour"
 
 
 class Keys:
@@ -171,6 +180,7 @@ class Replay:
     identity: Mapping[str, str]
     picture_places: int
     keys: Keys = field(default_factory=Keys)
+    read: dict[tuple[str, str], int] = field(default_factory=dict)  # tokens, by kind and request
 
     def __post_init__(self) -> None:
         count = len(self.sheet.scored)
@@ -189,6 +199,9 @@ class Replay:
             if place is None:
                 yield Dropped("score", request.id, "not on the sheet", self.sheet.name)
                 continue
+            self.read[_kind(request), request.id] = len(
+                self.sheet.scored[place]
+            ) + self.picture_places * len(request.images)
             ids = self.sheet.scored[place][self.sheet.places[place]]
             if self.sheet.sums[place]:
                 # A document's sum in equal parts: whoever asks for documents takes the sum alone.
@@ -201,6 +214,19 @@ class Replay:
             logprobs, mu, sigma = (tuple(column.tolist()) for column in lines.T)
             # float32 rounds a certainty to the other side of nothing
             yield Score(request.id, tokens, tuple(min(one, 0.0) for one in logprobs), mu, sigma)
+
+    def read_for(self, items: Collection[str]) -> dict[str, Any]:
+        """Tokens of what was scored: all ``items`` once, every shard in one order, items after others."""
+        kinds: dict[str, dict[str, int]] = {"item": {}, "joint": {}, "neighbour": {}}
+        for (kind, name), count in self.read.items():
+            kinds[kind][name] = count
+        shards = kinds["joint"].items()
+        spent = {
+            "scores": sum(kinds["item"].get(name, 0) for name in items),
+            "order_joint": {name.split("/")[0]: count for name, count in shards},
+            "order_neighbour": sum(kinds["neighbour"].values()),
+        }
+        return {RECORDED: spent}
 
     def ask(
         self, prompts: Iterable[Prompt], keep: Callable[[Reply], None]

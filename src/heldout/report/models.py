@@ -35,6 +35,17 @@ def model_sections(run: Run) -> list[dict[str, Any]]:
     return sections
 
 
+def measured_rates(run: Run) -> Mapping[str, Any]:
+    """How often this run's detectors fire on models whose contamination is known; empty if never told."""
+    if not (run.path / "detections.json").exists():
+        return {}
+    kept: Mapping[str, Any] = run.read_json("detections.json").get("measured_rates") or {}
+    ways: dict[str, dict[str, Any]] = {}
+    for one in kept.get("rates", ()):
+        ways.setdefault(one["detector"], {})[one["way"]] = one
+    return {**kept, "detectors": ways} if kept else {}
+
+
 def _of(entries: Any, model: str) -> list[Mapping[str, Any]]:
     """Of this model alone, or of a pair of which it is one."""
     return [one for one in entries if model in (one["cell"]["model"] or "").split(" & ")]

@@ -25,7 +25,7 @@ from heldout.report.headline import headline
 from heldout.report.impacts import impact_rows
 from heldout.report.markdown import report_markdown
 from heldout.report.model_figures import Figure, model_figures
-from heldout.report.models import model_sections
+from heldout.report.models import measured_rates, model_sections
 from heldout.report.nearness import agreement, nearness_sections, relation_counts
 from heldout.report.scores_owed import LACKING, corrected_of, score_rows
 from heldout.report.words import word_sections
@@ -79,6 +79,7 @@ def write_report(
         "meanings": MEANINGS,
         "overview": _overview(run),
         "models": model_sections(run),
+        "measured": measured_rates(run),
         "model_figures": of_models,
         "claims": sorted(claims, key=lambda claim: (claim.idle, _STRENGTH.index(claim.status))),
         "findings_of": lambda claim: [by_id[one] for one in claim.findings if one in by_id],

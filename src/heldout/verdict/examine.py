@@ -25,9 +25,11 @@ from heldout.verdict.challenge import challenge
 from heldout.verdict.claim import Claim
 from heldout.verdict.controls.floor import permutation_floor
 from heldout.verdict.controls.inflation import Inflation, run_inflation
+from heldout.verdict.controls.lab_rates import keeping_their_level, lab_control, power_note
 from heldout.verdict.controls.orders import OrderResult, ablate_orders
 from heldout.verdict.controls.strata import Stratum, run_strata
-from heldout.verdict.model_claims import corrected, model_claim, smallest_p, with_adjusted
+from heldout.verdict.measured import MeasuredRates, shipped_rates
+from heldout.verdict.model_claims import corrected, fires, model_claim, smallest_p, with_adjusted
 
 FAMILIES = ("order", "membership", "cohort", *CLAIMING)
 
@@ -41,6 +43,7 @@ class Examination:
     orders: dict[str, list[OrderResult]] = field(default_factory=dict)
     inflation: dict[str, list[Inflation]] = field(default_factory=dict)  # by corpus
     strata: dict[str, dict[str, list[Stratum]]] = field(default_factory=dict)  # by model and field
+    measured: dict[str, Any] = field(default_factory=dict)  # the lab's rates of these detectors
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -59,6 +62,7 @@ class Examination:
                 model: {field: [_stratum(one) for one in rows] for field, rows in fields.items()}
                 for model, fields in self.strata.items()
             },
+            "measured_rates": self.measured,
         }
 
 
@@ -82,9 +86,12 @@ class Looked:
 
 
 def examine(
-    tables: ScoreTables, names: Sequence[str] = (), settings: Settings | None = None
+    tables: ScoreTables,
+    names: Sequence[str] = (),
+    settings: Settings | None = None,
+    rates: MeasuredRates | None = None,
 ) -> Examination:
-    return judge(look(tables, names, settings))
+    return judge(look(tables, names, settings), rates=rates)
 
 
 def look(
@@ -117,26 +124,53 @@ def look(
     return Looked(tables, chosen, sound, findings, untested, checks, groups, reasons)
 
 
-def judge(looked: Looked, others: Sequence[float] = ()) -> Examination:
+def judge(
+    looked: Looked, others: Sequence[float] = (), rates: MeasuredRates | None = None
+) -> Examination:
     """``others``: p of the claims that were planned together with these, 1 where one was not testable.
 
-    The family is what was planned, not what happened to work: it only grows by them.
+    The family is what was planned, not what happened to work: it only grows by them. ``rates``: how
+    often detectors fire on models whose contamination is known; those we ship if none are given.
     """
     chosen, sound, findings = looked.settings, looked.sound, looked.findings
+    known = rates or shipped_rates()
     q_values = corrected(looked.p_values, others)
     claims = []
-    for key, found in looked.groups.items():
+    for key, every in looked.groups.items():
         family = key.split("/", 1)[0]
-        q = q_values.get(key, 1.0)
+        found, q = _standing(looked, others, key, known) or (every, q_values.get(key, 1.0))
         controls = challenge(sound, family, found, findings, q, chosen) if found else []
         controls += permutation_floor(found, q)
-        claims.append(model_claim(family, found, looked.reasons.get(key, []), q, controls))
+        power = power_note(found, controls, known)
+        if fires(found, q):
+            controls += lab_control(found, controls, known)
+        claims.append(model_claim(family, found, looked.reasons.get(key, []), q, controls, power))
     trends = [f.cell.model for f in findings if f.detector == order_trend.NAME and f.cell.model]
     orders = {model: ablate_orders(sound, model, chosen) for model in trends}
     baseline = next(iter(chosen.baselines), None)
     inflation = run_inflation(sound, baseline=baseline, seed=chosen.seed)
     strata = run_strata(sound, baseline)
-    return Examination(findings, looked.untested, claims, looked.checks, orders, inflation, strata)
+    measured = known.told([*(f.detector for f in findings), *(u.detector for u in looked.untested)])
+    return Examination(
+        findings, looked.untested, claims, looked.checks, orders, inflation, strata, measured
+    )
+
+
+def _standing(
+    looked: Looked, others: Sequence[float], key: str, rates: MeasuredRates
+) -> tuple[list[Finding], float] | None:
+    """The findings a claim can stand on by themselves, and its p, where some detector is off.
+
+    One that fires on clean models caps what it says, not what the others of its family say: their p
+    were corrected for it already.
+    """
+    every = looked.groups[key]
+    kept = keeping_their_level(every, bool(looked.settings.baselines), rates)
+    if not kept or len(kept) == len(every):
+        return None
+    p_values = {**looked.p_values, **smallest_p({key: kept})}
+    q = corrected(p_values, others)[key]
+    return (kept, q) if fires(kept, q) else None
 
 
 def _stratum(one: Stratum) -> dict[str, Any]:

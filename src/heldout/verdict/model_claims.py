@@ -15,6 +15,7 @@ from heldout.verdict.rules import ANSWERS, COHORT, MEMBERSHIP, ORDER, Rule, deci
 
 BASELINE = "external baseline"
 PERMUTATIONS = "permutations"
+LAB = "measured false positives"
 FIRES_TOO = "fires too"  # how the reason of a failed baseline says that it shows the effect, too
 
 
@@ -55,8 +56,12 @@ def model_claim(
     untested: Sequence[NotTestable],
     q: float,
     controls: Sequence[Control],
+    power: str = "",
 ) -> Claim:
-    """``findings`` are one family's on one model; ``q`` is the claim's corrected p."""
+    """``findings`` are one family's on one model; ``q`` is the claim's corrected p.
+
+    ``power`` says what silence is worth: how often the detectors see what was planted.
+    """
     cell = (findings or untested)[0].cell
     rule = _rule(family, findings, q, controls)
     status = rule.status
@@ -66,7 +71,7 @@ def model_claim(
         cell=cell,
         sentence=_sentence(family, status, cell.benchmark, str(cell.model), strongest, q),
         status=status,
-        why=_why(status, strongest, untested, controls),
+        why=_why(status, strongest, untested, controls, power),
         rule=rule_id(kind_of(family), rule),
         findings=[finding.id for finding in findings],
         controls=list(controls),
@@ -115,6 +120,7 @@ def facts_of(controls: Sequence[Control]) -> dict[str, bool]:
         "a baseline fires too": any(FIRES_TOO in control.reason for control in failed),
         "structure explains it": any(control.name == "structure" for control in failed),
         "covariates explain it": any(control.name == "covariates" for control in failed),
+        "clean lab models fire too": any(control.name == LAB for control in failed),
         "a control failed": bool(failed),
         "at the floor of its permutations": any(
             control.name == PERMUTATIONS for control in controls
@@ -160,11 +166,13 @@ def _why(
     finding: Finding | None,
     untested: Sequence[NotTestable],
     controls: Sequence[Control],
+    power: str,
 ) -> str:
     if finding is None:
         return "; ".join(dict.fromkeys(one.reason for one in untested))
     if status == "clean":
-        return "not rejecting is not proof: smaller effects would not have shown"
+        told = "not rejecting is not proof: smaller effects would not have shown"
+        return f"{told}; {power}" if power else told
     bad = [control.reason for control in controls if control.outcome != "passed"]
     return "; ".join(bad) if bad else "; ".join(control.reason for control in controls)
 

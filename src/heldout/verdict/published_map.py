@@ -11,12 +11,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from heldout.detect import order_trend, tail_enrichment
 from heldout.detect.settings import ALPHA
 from heldout.stats import Interval
 from heldout.stats.grouping import holm
 from heldout.stats.multiplicity import adjust
 from heldout.stats.quantile import UpperQuantile, excess_p
 from heldout.verdict.claim import Claim, Control, Status
+from heldout.verdict.controls.lab_rates import on_clean_models, were_compared
+from heldout.verdict.measured import RAW, REFERENCES, MeasuredRates, shipped_rates
 from heldout.verdict.model_claims import BASELINE, FIRES_TOO, facts_of
 from heldout.verdict.published import reread
 from heldout.verdict.rules import COHORT, COPIES, NEARNESS, ORDER, Rule, decide, rule_id
@@ -44,18 +47,24 @@ class Reading(NamedTuple):
 
 
 def read_map(
-    folder: Path, examined: Mapping[tuple[str, str], Claim] | None = None
+    folder: Path,
+    examined: Mapping[tuple[str, str], Claim] | None = None,
+    rates: MeasuredRates | None = None,
 ) -> list[Reading]:
+    """``rates`` cap these readings as they do claims of ours, and a reading that is capped says so."""
+    known = rates or shipped_rates()
     return [
-        *_orders(folder, examined or {}),
-        *_tails(folder),
+        *_orders(folder, examined or {}, known),
+        *_tails(folder, known),
         *_tops(folder),
         *_nearness(folder),
         *_adjudicated(folder),
     ]
 
 
-def _orders(folder: Path, examined: Mapping[tuple[str, str], Claim]) -> Iterator[Reading]:
+def _orders(
+    folder: Path, examined: Mapping[tuple[str, str], Claim], rates: MeasuredRates
+) -> Iterator[Reading]:
     cells = json.loads((folder / "exchangeability_refined.json").read_text())["cells"]
     read = {
         (cell["benchmark"], cell["model"]): reread(cell["p_value"], int(cell["n_permutations"]))
@@ -71,6 +80,8 @@ def _orders(folder: Path, examined: Mapping[tuple[str, str], Claim]) -> Iterator
             continue
         one = read[benchmark, model]
         controls = _order_controls(benchmark, read) if q <= ALPHA else []
+        if controls and one.direction == "earlier easier":
+            controls += _capped(order_trend.NAME, controls, rates)
         facts = {
             "tested": True, "has a p": True, "fires": q <= ALPHA,
             "points to memory": one.direction == "earlier easier", **facts_of(controls),
@@ -110,7 +121,13 @@ def _order_controls(benchmark: str, read: Mapping[tuple[str, str], Any]) -> list
     return made
 
 
-def _tails(folder: Path) -> Iterator[Reading]:
+def _capped(detector: str, controls: Sequence[Control], rates: MeasuredRates) -> list[Control]:
+    """Only what changes a reading: that a detector keeps its level elsewhere was not published here."""
+    way = REFERENCES if were_compared(controls) else RAW
+    return [one for one in on_clean_models(detector, way, rates) if one.outcome == "failed"]
+
+
+def _tails(folder: Path, rates: MeasuredRates) -> Iterator[Reading]:
     rows = json.loads((folder / "tail_enrichment_table.json").read_text())
     tails = {(row["benchmark"], _slash(row["model"])): row["pr_delta_gt_100"] for row in rows}
     for (benchmark, model), tail in tails.items():
@@ -126,6 +143,7 @@ def _tails(folder: Path) -> Iterator[Reading]:
             )
             for name, other in theirs.items()
         ]
+        controls += _capped(tail_enrichment.NAME, controls, rates)
         yield _cohort(benchmark, model, f"tail of {tail:.1%}", controls)
 
 

@@ -62,6 +62,9 @@ REQUIRED: tuple[Required, ...] = (
              "ask more items"),
     Required("unreadable replies", (ANSWERS,), "does it stay without replies nobody can read?",
              "ask again with a longer limit, or with answers in tags"),
+    Required("measured false positives", (ORDER, MEMBERSHIP, COHORT, ANSWERS),
+             "does the detector keep its level on clean models of the lab?",
+             "add one that does (heldout detect --list), or measure models like yours: heldout lab power"),
     Required("place of the right option", (ANSWERS,), "does a favourite place explain it?",
              "record which options were shown, in their order"),
 )  # fmt: skip

@@ -99,6 +99,13 @@ RULES: tuple[Rule, ...] = (
     Rule("quiet", OF_MODELS, {"fires": False}, "clean", "nothing fires, at the effect it could have seen"),
     Rule("structure", (ORDER,), {"structure explains it": True}, "re-attributed",
          "gone within a field that the release is grouped by"),
+    # A cap, not an explanation: what baselines or covariates say of this very finding goes before it.
+    Rule("fires-on-clean", (ORDER,),
+         {"clean lab models fire too": True, "a baseline fires too": False, "covariates explain it": False},
+         "qualified", "on clean models of the lab this detector fires more often than its level allows"),
+    Rule("fires-on-clean", (MEMBERSHIP, COHORT, ANSWERS),
+         {"clean lab models fire too": True, "a baseline fires too": False},
+         "qualified", "on clean models of the lab this detector fires more often than its level allows"),
     Rule("no-baseline", OF_MODELS, {"every baseline was recorded": False}, "qualified",
          "no external baseline, or one that cannot be compared"),
     Rule("baseline-fires-too", (ORDER,), {"a baseline fires too": True}, "re-attributed",

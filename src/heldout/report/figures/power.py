@@ -9,16 +9,15 @@ from markupsafe import Markup
 
 from heldout.report.figures.svg import (
     ALARM,
-    DASHES,
     INK,
     LINE,
-    SERIES,
     SOFT,
     circle,
     figure,
-    legend,
     line,
+    opening,
     path,
+    series,
     text,
 )
 
@@ -53,9 +52,7 @@ def power_chart(
     names = list(dict.fromkeys(one.name for panel in panels for one in panel.curves))
     rows = -(-len(panels) // columns)
     head = 34 + 17 * len(names) + 12
-    marks = [text(12, 20, title, size=14, weight=600)]
-    entries = [(name, SERIES[place], DASHES[place]) for place, name in enumerate(names)]
-    marks += legend(entries, 16, 44)
+    marks = opening(title, names)
     for index, panel in enumerate(panels):
         row, column = divmod(index, columns)
         marks += _panel(panel, names, doses, level, column * WIDTH, head + row * HEIGHT)
@@ -90,8 +87,7 @@ def _panel(
         words = "clean" if dose == 0 else str(dose)
         marks.append(text(x(dose), floor + 14, words, anchor="middle", size=10, fill=INK))
     for one in panel.curves:
-        place = names.index(one.name)
-        colour, dash = SERIES[place], DASHES[place]
+        colour, dash = series(names.index(one.name))
         band = [
             *((x(dose), y(high)) for dose, high in zip(one.doses, one.highs, strict=True)),
             *reversed([(x(dose), y(low)) for dose, low in zip(one.doses, one.lows, strict=True)]),

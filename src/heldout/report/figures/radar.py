@@ -8,15 +8,14 @@ from collections.abc import Mapping, Sequence
 from markupsafe import Markup
 
 from heldout.report.figures.svg import (
-    DASHES,
     LINE,
-    SERIES,
     SOFT,
     circle,
     figure,
-    legend,
     line,
+    opening,
     path,
+    series,
     text,
 )
 
@@ -37,7 +36,7 @@ def radar_chart(
         angle = 2 * math.pi * index / max(len(axes), 1) - math.pi / 2
         return x0 + _RADIUS * share * math.cos(angle), y0 + _RADIUS * share * math.sin(angle)
 
-    marks = [text(12, 20, title, size=14, weight=600)]
+    marks = opening(title, entries)
     for ring in _RINGS:
         around = [at(index, ring) for index in range(len(axes))]
         marks.append(path(around, stroke=LINE, width=1, closed=True))
@@ -48,7 +47,7 @@ def radar_chart(
         drop = 4 + 5 * (y - y0) / _RADIUS  # names above the circle sit higher, below it lower
         marks.append(text(x, y + drop, name, anchor=side))
     for index, (_, shares) in enumerate(values.items()):
-        colour, dash = SERIES[index % len(SERIES)], DASHES[index % len(DASHES)]
+        colour, dash = series(index)
         if len(shares) != len(axes):
             raise ValueError(f"{len(axes)} axes need {len(axes)} values, got {len(shares)}")
         corners = [at(axis, min(max(share, 0.0), 1.0)) for axis, share in enumerate(shares)]
@@ -61,9 +60,4 @@ def radar_chart(
         first, second = at(0, ring), at(1, ring) if len(axes) > 1 else at(0, ring)
         x, y = (first[0] + second[0]) / 2, (first[1] + second[1]) / 2
         marks.append(text(x, y + 4, f"{ring:g}", anchor="middle", size=11, fill=SOFT, halo=True))
-    names = [
-        (name, SERIES[index % len(SERIES)], DASHES[index % len(DASHES)])
-        for index, name in enumerate(entries)
-    ]
-    marks += legend(names, 12, 44)
     return figure(title, _WIDTH, height, marks)

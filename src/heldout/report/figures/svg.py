@@ -21,6 +21,7 @@ ALARM = "var(--survives, #b3261e)"
 # vision by their dashes as well.
 SERIES = ("#2f80d0", "#cf6a16", "#22936a", "#a65bc0", "#8a7a10", "#c4547a")
 DASHES = ("", "7 3", "2 3", "9 3 2 3", "4 4", "1 2")
+OPENED = 44.0  # where the first name below a title stands; the next ones 17 lower each
 _FONT = 'system-ui, -apple-system, "Segoe UI", "DejaVu Sans", sans-serif'
 _VARIABLE = re.compile(r"var\(--[a-z]+, (#[0-9a-f]{6})\)")
 _SIZE = re.compile(r'viewBox="0 0 ([\d.]+) ([\d.]+)"')
@@ -133,6 +134,17 @@ def legend(entries: Sequence[tuple[str, str, str]], x: float, y: float) -> list[
         marks.append(line(x, at - 4, x + 24, at - 4, stroke=colour, width=2.5, dash=dash))
         marks.append(text(x + 31, at, name, halo=True))
     return marks
+
+
+def series(place: int) -> tuple[str, str]:
+    """Colour and dash of the n-th line; they come again where there are many."""
+    return SERIES[place % len(SERIES)], DASHES[place % len(DASHES)]
+
+
+def opening(title: str, names: Sequence[str]) -> list[str]:
+    """How a figure of named lines begins: its title, and below it which line is whose."""
+    entries = [(name, *series(place)) for place, name in enumerate(names)]
+    return [text(12, 20, title, size=14, weight=600), *legend(entries, 12, OPENED)]
 
 
 def figure(title: str, width: float, height: float, marks: Iterable[str]) -> Markup:

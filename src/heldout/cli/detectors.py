@@ -1,0 +1,72 @@
+"""heldout detect --list: every detector, and how often it fires on models whose contamination is known."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from rich.table import Table
+from rich.text import Text
+
+from heldout.cli.show import console, print_json
+from heldout.detect import detectors
+from heldout.verdict import MeasuredRates
+from heldout.verdict.measured import RAW, REFERENCES, MeasuredRate
+
+WAYS = (RAW, REFERENCES)
+
+
+def list_detectors(rates: MeasuredRates, *, as_json: bool) -> None:
+    known = detectors().values()
+    if as_json:
+        print_json([
+            {
+                "name": one.name, "family": one.family, "summary": one.summary,
+                "measured": [
+                    rate.model_dump(mode="json") for way in WAYS if (rate := rates.of(one.name, way))
+                ],
+            }
+            for one in known
+        ])  # fmt: skip
+        return
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
+    for name in ("detector", "family", "asks"):
+        table.add_column(name)
+    for name in ("clean,\nitself", "seen,\nitself", "clean,\nreferences", "seen,\nreferences"):
+        table.add_column(name, justify="right")
+    for one in known:
+        told = [text for way in WAYS for text in _told(rates.of(one.name, way))]
+        table.add_row(one.name, one.family, one.summary, *told)
+    console().print(table)
+    console().print(Text(f"\n{_where(rates)}", "dim"))
+
+
+def show_measured(measured: Mapping[str, Any]) -> None:
+    """Method notes: which detectors of this run nobody has measured, and which are off."""
+    off = [
+        f"{one['detector']} ({one['way']})" for one in measured.get("rates", ()) if one["off"]
+    ]  # fmt: skip
+    if off:
+        told = f"fire on clean lab models more often than their level: {', '.join(off)}"
+        console().print(Text(f"\n{told}", "dim"))
+    if unknown := measured.get("not_measured"):
+        told = f"false positives and power not measured: {', '.join(unknown)}"
+        console().print(Text(told if off else f"\n{told}", "dim"))
+
+
+def _told(rate: MeasuredRate | None) -> tuple[Text, Text]:
+    if rate is None:
+        return Text("–", "dim"), Text("–", "dim")
+    clean, bad = rate.clean, rate.contaminated
+    style = "red" if rate.off else ""
+    return Text(f"{clean.fired}/{clean.n}" + " off" * rate.off, style), Text(f"{bad.fired}/{bad.n}")
+
+
+def _where(rates: MeasuredRates) -> str:
+    size = rates.provenance.weights
+    weights = "" if size is None else f" of {size / 1e6:.1f} million weights"
+    return (
+        f"Tests of clean and of contaminated (seen) lab models{weights} in which each fires, by itself and "
+        f"compared with clean references; – is not measured. Off: surely more clean ones than its level of "
+        f".05 allows; a claim that stands on it is at most qualified. Small models prove none."
+    )

@@ -1,0 +1,100 @@
+"""Clean models of the lab: does the detector a claim stands on fire on them as well?
+
+A detector whose measured false-positive rate is off carries no claim beyond *qualified*. One that nobody
+measured is not held back: no rate is no evidence that it fires on clean models, and what the run itself
+can show, its own baselines, is asked of every claim.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from heldout.detect import Finding, tail_enrichment
+from heldout.detect.membership import PERPLEXITY_RATIO
+from heldout.verdict.claim import Control
+from heldout.verdict.measured import RAW, REFERENCES, MeasuredRate, MeasuredRates, Way
+from heldout.verdict.model_claims import BASELINE, LAB, strongest_of
+
+_WORDS = {RAW: "by itself", REFERENCES: "compared with references"}
+
+
+def way_of(finding: Finding, compared: bool) -> Way:
+    """As the lab measured it, in the way its claim was made.
+
+    ``compared``: its baselines were. What models answered, cohorts and the perplexity ratio have the
+    references in their own p; order and item scores are tested by themselves, and against baselines only
+    where they fire.
+    """
+    if finding.detector == PERPLEXITY_RATIO.name:
+        return REFERENCES
+    if finding.detector == tail_enrichment.NAME:
+        return REFERENCES if finding.p is not None else RAW
+    if "references" in finding.details:
+        return REFERENCES if finding.details["references"] else RAW
+    return REFERENCES if compared else RAW
+
+
+def were_compared(controls: Sequence[Control]) -> bool:
+    return any(one.name.startswith(BASELINE) and one.outcome != "missing" for one in controls)
+
+
+def keeping_their_level(
+    found: Sequence[Finding], compared: bool, rates: MeasuredRates
+) -> list[Finding]:
+    """Findings of detectors that are not known to fire on clean models."""
+    return [one for one in found if not _off(rates.of(one.detector, way_of(one, compared)))]
+
+
+def lab_control(
+    found: Sequence[Finding], controls: Sequence[Control], rates: MeasuredRates
+) -> list[Control]:
+    """Of what fires and points to memory: that is what was counted on clean models."""
+    strongest = strongest_of(found)
+    if strongest is None or strongest.direction != "seen":
+        return []
+    return on_clean_models(strongest.detector, way_of(strongest, were_compared(controls)), rates)
+
+
+def on_clean_models(detector: str, way: Way, rates: MeasuredRates) -> list[Control]:
+    """Nothing where nobody measured it."""
+    rate = rates.of(detector, way)
+    if rate is None:
+        return []
+    clean = rate.clean
+    who = f"{clean.models} clean lab models"
+    told = (
+        f"on {who} {detector} fired on {clean}" if clean.models == clean.n
+        else f"in {clean.n} tests on {who} {detector} fired in {clean}"
+    )  # fmt: skip
+    told += f", {_WORDS[way]}"
+    if rate.off:
+        told += ": more than its level allows"
+    return [Control(name=LAB, outcome="failed" if rate.off else "passed", reason=told)]
+
+
+def power_note(found: Sequence[Finding], controls: Sequence[Control], rates: MeasuredRates) -> str:
+    """What silence is worth: how often these detectors fire on models that have seen the benchmark."""
+    compared = were_compared(controls)
+    tested = list(
+        dict.fromkeys((f.detector, way_of(f, compared)) for f in found if f.p is not None)
+    )
+    known = [(name, rates.of(name, way)) for name, way in tested]
+    measured = [rate for _, rate in known if rate is not None and rate.contaminated.n]
+    if not measured:
+        return "its power was not measured" if len(tested) == 1 else "their power was not measured"
+    told = "contaminated lab models: " + ", ".join(_seen(rate) for rate in measured)
+    if missing := [name for name, rate in known if rate is None]:
+        told += f"; {', '.join(missing)} not measured"
+    if any(rate.sees for rate in measured):
+        return told
+    none = "it was" if len(measured) == 1 else "none of them was"
+    return f"{told}; {none} shown to see contamination there, so that silence says little"
+
+
+def _seen(rate: MeasuredRate) -> str:
+    told = f"{rate.detector} fired on {rate.contaminated.fired} of {rate.contaminated.n}"
+    return f"{told} (and on {rate.clean.fired} of {rate.clean.n} clean ones)" if rate.off else told
+
+
+def _off(rate: MeasuredRate | None) -> bool:
+    return rate is not None and rate.off

@@ -1,0 +1,145 @@
+"""How often each detector fires on models whose contamination is known: what the lab measured.
+
+`heldout lab power` writes the file; the one beside this module is what it made of the published grid.
+Rates of small models can cap a claim; they never make one stronger.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import ConfigDict, Field, ValidationError, model_validator
+
+from heldout.detect.finding import Strict
+from heldout.detect.settings import ALPHA
+from heldout.errors import InputError
+from heldout.stats import binomial_interval
+
+Way = Literal["raw", "with references"]
+RAW: Way = "raw"
+REFERENCES: Way = "with references"
+SHIPPED = "measured_rates.json"
+
+
+class Fired(Strict):
+    """``fired`` of ``n`` tests on ``models`` different models; Clopper–Pearson over tests."""
+
+    fired: int = Field(ge=0)
+    n: int = Field(ge=0)
+    models: int = Field(ge=0)
+    low: float
+    high: float
+
+    @classmethod
+    def of(cls, fired: int, n: int, models: int) -> Fired:
+        interval = binomial_interval(fired, n)
+        return cls(fired=fired, n=n, models=models, low=interval.low, high=interval.high)
+
+    @model_validator(mode="after")
+    def _counted(self) -> Fired:
+        if not self.fired <= self.n or not self.models <= self.n:
+            raise ValueError(f"{self.fired} of {self.n} tests on {self.models} models cannot be")
+        made = binomial_interval(self.fired, self.n)
+        if abs(made.low - self.low) > 1e-6 or abs(made.high - self.high) > 1e-6:
+            raise ValueError(
+                f"{self.fired} of {self.n} has the interval [{made.low:.3g}, {made.high:.3g}], "
+                f"not [{self.low:.3g}, {self.high:.3g}]"
+            )
+        return self
+
+    def __str__(self) -> str:
+        """How many fired, with the interval of the rate."""
+        return f"{self.fired} [{_two(self.low)}, {_two(self.high)}]"
+
+
+class MeasuredRate(Strict):
+    """One detector in one way. ``off``: it surely fires on clean models more often than its level."""
+
+    detector: str
+    way: Way
+    clean: Fired
+    contaminated: Fired
+    off: bool
+
+    @model_validator(mode="after")
+    def _consistent(self) -> MeasuredRate:
+        if self.off != (self.clean.n > 0 and self.clean.low > ALPHA):
+            raise ValueError(f"off: {self.off} does not follow from {self.clean} of {self.clean.n}")
+        return self
+
+    @property
+    def sees(self) -> bool:
+        """It surely fires on contaminated models more often than its level, and not on clean ones."""
+        return not self.off and self.contaminated.n > 0 and self.contaminated.low > ALPHA
+
+
+class Provenance(Strict):
+    """Where rates come from: the command, the rows they were counted in, and the models."""
+
+    command: str
+    data_sha256: str
+    weights: int | None = None  # of the largest model; None where nobody wrote it down
+    models: dict[str, dict[str, int]] = Field(default_factory=dict)  # by benchmark and role
+
+
+class MeasuredRates(Strict):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    schema_version: Literal[1] = 1
+    provenance: Provenance
+    rates: list[MeasuredRate]
+
+    def of(self, detector: str, way: Way) -> MeasuredRate | None:
+        """None where nobody measured it in this way."""
+        for one in self.rates:
+            if (one.detector, one.way) == (detector, way) and one.clean.n:
+                return one
+        return None
+
+    @property
+    def digest(self) -> str:
+        told = json.dumps(self.model_dump(mode="json"), sort_keys=True)
+        return hashlib.sha256(told.encode()).hexdigest()
+
+    def told(self, detectors: Sequence[str]) -> dict[str, Any]:
+        """As a run keeps it: these detectors' rates and where they come from."""
+        mine = [one.model_dump(mode="json") for one in self.rates if one.detector in detectors]
+        known = {one["detector"] for one in mine}
+        return {
+            "provenance": self.provenance.model_dump(mode="json"),
+            "rates": mine,
+            "not_measured": [name for name in dict.fromkeys(detectors) if name not in known],
+        }
+
+
+@cache
+def shipped_rates() -> MeasuredRates:
+    text = files("heldout.verdict").joinpath(SHIPPED).read_text(encoding="utf-8")
+    return MeasuredRates.model_validate_json(text)
+
+
+def read_rates(path: Path) -> MeasuredRates:
+    """Rates of the user's own `heldout lab power`."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: these rates cannot be read: {error}") from error
+    try:
+        return MeasuredRates.model_validate_json(text)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"]) or "the file"
+        raise InputError(
+            f"{path}: {where}: {first['msg']}; expected the detector-rates.json that heldout lab power "
+            f"writes"
+        ) from error
+
+
+def _two(value: float) -> str:
+    return f"{value:.2f}".removeprefix("0") if value < 1 else "1"

@@ -1,0 +1,152 @@
+"""A detector that fires on clean models of the lab carries no claim beyond qualified."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from measured_by_hand import NOTHING_MEASURED, measured
+
+from heldout.detect import Settings
+from heldout.errors import InputError
+from heldout.lab.planted_answers import BASELINE, REFERENCE, planted_answers
+from heldout.lab.planted_scores import PLANTED, planted_scores
+from heldout.lab.power_rates import measured_rates
+from heldout.verdict import Claim, MeasuredRates, examine, read_rates, shipped_rates
+from heldout.verdict.published_map import read_map
+
+DOCS = Path(__file__).parents[2] / "docs"
+QUICK = replace(PLANTED, permutations=1999)
+#: what the grid of 113 models of 1.9 million weights gave: docs/detector-power.md of that day
+CONFUSED = measured("choice-confusion", (12, 28), (44, 73))
+NEIGHBOUR = measured("order-neighbour", (34, 34), (82, 83), references=False)
+QUIET = measured("order-joint", (0, 34), (1, 83))
+
+
+def _confusion(rates: MeasuredRates) -> Claim:
+    settings = Settings(permutations=1999, baselines=(BASELINE, REFERENCE))
+    tables = planted_answers(2, dose=4.0, clusters=80)
+    (claim,) = (
+        one for one in examine(tables, ["choice-confusion"], settings, rates).claims
+        if one.cell.model == "target"
+    )  # fmt: skip
+    return claim
+
+
+def _order(rates: MeasuredRates, *names: str, **changed: object) -> Claim:
+    settings = replace(QUICK, **changed)  # type: ignore[arg-type]
+    made = examine(planted_scores(2, dose=3.0), names, settings, rates)
+    return next(one for one in made.claims if one.id == "order/target")
+
+
+def test_choice_confusion_is_capped_by_what_it_does_to_clean_models() -> None:
+    assert _confusion(NOTHING_MEASURED).status == "survives"
+    claim = _confusion(CONFUSED)
+    assert (claim.status, claim.rule) == ("qualified", "answers/fires-on-clean")
+    assert "on 28 clean lab models choice-confusion fired on 12" in claim.why
+    assert "compared with references" in claim.why
+
+
+def test_order_neighbour_by_itself_is_capped_before_the_missing_baseline_is() -> None:
+    claim = _order(NEIGHBOUR, "order-neighbour", baselines=())
+    assert (claim.status, claim.rule) == ("qualified", "order/fires-on-clean")
+    assert "on 34 clean lab models order-neighbour fired on 34" in claim.why
+    assert "--baseline" in claim.next_step  # against references it is another test
+
+
+def test_a_claim_made_against_references_is_not_capped_by_the_rate_without_them() -> None:
+    assert _order(NEIGHBOUR, "order-neighbour").status == "survives"
+
+
+def test_a_detector_that_is_off_does_not_cap_what_the_others_of_its_family_say() -> None:
+    off = measured("order-neighbour", (34, 34), (82, 83))
+    assert _order(off, "order-neighbour").status == "qualified"
+    claim = _order(off, "order-joint", "order-neighbour")
+    assert claim.status == "survives"
+    assert "order-joint" in claim.sentence
+
+
+def test_a_rate_that_may_be_the_level_caps_nothing_and_is_told() -> None:
+    claim = _order(measured("order-joint", (3, 34), (60, 83)), "order-joint")
+    assert claim.status == "survives"
+    assert "on 34 clean lab models order-joint fired on 3" in claim.why
+
+
+def test_what_a_baseline_shows_too_stays_explained() -> None:
+    """A cap says that a finding may be nothing; a baseline that fires says what it is."""
+    twins = planted_answers(2, easier=-2.5)
+    settings = Settings(permutations=1999, baselines=(BASELINE,))
+    off = measured("twin-drop", (28, 28), (73, 73))
+    made = examine(twins, ["twin-drop"], settings, off)
+    assert next(one for one in made.claims if one.cell.model == "target").status == "collapses"
+
+
+def test_clean_says_when_the_detector_was_never_shown_to_see_anything() -> None:
+    def why(rates: MeasuredRates) -> str:
+        made = examine(planted_scores(2), ("order-joint",), QUICK, rates)
+        claim = next(one for one in made.claims if one.id == "order/reference")
+        assert claim.status == "clean"
+        return claim.why
+
+    blind = measured("order-joint", (2, 34), (3, 83), references=False)
+    assert "order-joint fired on 3 of 83" in why(blind) and "silence says little" in why(blind)
+    seeing = measured("order-joint", (2, 34), (60, 83), references=False)
+    assert "fired on 60 of 83" in why(seeing) and "silence" not in why(seeing)
+    # Quiet without references is another test than quiet against them.
+    assert "not measured" in why(QUIET) and "not measured" in why(NOTHING_MEASURED)
+
+
+def test_a_run_keeps_the_rates_and_names_what_was_not_measured() -> None:
+    made = examine(planted_scores(2), ("order-joint", "order-trend"), QUICK, QUIET)
+    kept = made.as_json()["measured_rates"]
+    assert [one["detector"] for one in kept["rates"]] == ["order-joint"]
+    assert kept["not_measured"] == ["order-trend"]
+
+
+def test_a_cap_changes_the_published_map_only_where_it_says_so(shared_data: Path) -> None:
+    folder = shared_data.parent / "golden/medvlm"
+    plain = read_map(folder, rates=NOTHING_MEASURED)
+    assert [one.ours for one in plain] == [one.ours for one in read_map(folder)]
+    off = read_map(folder, rates=measured("order-trend", (34, 34), (83, 83), references=False))
+    changed = [
+        (one, other) for one, other in zip(plain, off, strict=True) if one.rule != other.rule
+    ]
+    assert changed
+    for _, capped in changed:
+        assert capped.rule == "order/fires-on-clean"
+        assert "on 34 clean lab models order-trend fired on 34" in capped.why
+
+
+def test_the_shipped_rates_are_those_of_the_published_rows() -> None:
+    """heldout lab power … --publish docs --rates-to src/heldout/verdict/measured_rates.json makes both."""
+    shipped = shipped_rates()
+    again = measured_rates(
+        DOCS / "data/detector-power.parquet", shipped.provenance.command, shipped.provenance.weights
+    )
+    assert again == shipped
+    assert read_rates(DOCS / "data/detector-rates.json") == shipped
+    assert f"`{shipped.provenance.command}`" in (DOCS / "detector-power.md").read_text()
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"off": False}, "does not follow"),
+        ({"clean": {"fired": 9, "n": 3, "models": 3, "low": 0.0, "high": 1.0}}, "cannot be"),
+        ({"clean": {"fired": 1, "n": 3, "models": 3, "low": 0.0, "high": 1.0}}, "has the interval"),
+        ({"way": "sideways"}, "with references"),
+    ],
+)
+def test_rates_that_contradict_themselves_are_a_sentence(
+    tmp_path: Path, change: dict[str, object], told: str
+) -> None:
+    document = CONFUSED.model_dump(mode="json")
+    document["rates"][0] |= change
+    path = tmp_path / "rates.json"
+    path.write_text(json.dumps(document))
+    with pytest.raises(InputError, match=told):
+        read_rates(path)
+    with pytest.raises(InputError, match="cannot be read"):
+        read_rates(tmp_path / "nowhere.json")
