@@ -10,7 +10,7 @@ from lab_pictures import scene
 from PIL import Image, ImageChops
 
 from heldout.lab import TRANSFORMS
-from heldout.lab.publishing import LONGEST_FIGURE
+from heldout.scenes.publishing import LONGEST_FIGURE
 
 SIZES = [(1, 1), (33, 50), (300, 257)]
 OTHERS = [scene(seed, 48) for seed in range(90, 95)]

@@ -1,32 +1,48 @@
-"""The demo: a rendered benchmark, a leaky corpus whose leaks we planted, and the audit of both."""
+"""The demo: a benchmark, a leaky corpus and three models, audited as anybody would audit them.
+
+The audit reads an audit file and what it names. What was planted is looked up afterwards, to say whether
+the verdict is right.
+"""
 
 from __future__ import annotations
 
+import importlib.util
 import json
-import shutil
 from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
-import polars as pl
-
-from heldout import __version__
-from heldout.audit.journey import Conclusion, audit_overlap
+from heldout.audit.demo_data import (
+    BENCHMARK,
+    FILE,
+    NAME,
+    TABLE,
+    TRUTH,
+    WHO,
+    DemoSize,
+    audit_text,
+    write_demo,
+)
+from heldout.audit.demo_models import CONTAMINATED, OUTSIDER, DemoModels, models_for
+from heldout.audit.read_audit import read_audit
+from heldout.audit.run_audit import Audited, run_audit
 from heldout.benchmark import read_benchmark
 from heldout.benchmark.check import CheckReport, check
-from heldout.corpus import open_corpus
 from heldout.detect.image_overlap import COPIES
-from heldout.engine import Engine
-from heldout.errors import InputError
-from heldout.overlap import NearSearch
-from heldout.overlap.text import TextSearch
-from heldout.scenes import write_benchmark, write_corpus
-from heldout.store import Run, write_json
+from heldout.detect.settings import ALPHA
+from heldout.overlap.judged import read_matches
+from heldout.stats.multiplicity import adjust
+from heldout.store import Run, write_atomic
 
-BENCHMARK, CORPUS, RUN, MARKER = "scenes", "web-crawl", "run", "demo.json"
-TRUTH = f"{CORPUS}.truth.jsonl"
-NEAREST = 2  # neighbours verified per picture: enough for a copy, and a demo should not take long
 _GROUPS = ("leak", "blind spot", "decoy", "broken")
+_NEEDED = ("torch", "transformers")
+_TRUTHS = {
+    CONTAMINATED: "was trained on the benchmark",
+    "clean": "the same training, without the benchmark",
+    OUTSIDER: "another lineage, never saw the benchmark",
+}
 
 
 @dataclass(frozen=True)
@@ -39,60 +55,85 @@ class Planted:
     found: int
 
 
-@dataclass
+@dataclass(frozen=True)
+class Suspected:
+    """One model, what the audit says of it, and what is true. ``fired``: detectors that point to memory."""
+
+    name: str
+    role: str
+    truth: str
+    status: str
+    survives: tuple[str, ...]
+    evidence: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class DemoResult:
+    """``missing``: why no models were audited; empty where they were."""
+
     check: CheckReport
-    conclusion: Conclusion
+    audited: Audited
     planted: list[Planted]
+    models: list[Suspected]
+    audit_file: Path
+    missing: str = ""
+
+    @property
+    def report(self) -> Path:
+        return self.audited.verdict.with_name("report.html")
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            **self.audited.as_json(),
+            "report": str(self.report),
+            "audit": str(self.audit_file),
+            "planted": [asdict(row) for row in self.planted],
+            "models": [asdict(row) for row in self.models],
+            "missing": self.missing,
+        }
 
 
-def run_demo(folder: Path, engine: Engine, *, seed: int = 0, quiet: bool = False) -> DemoResult:
-    """Render, check, scan, conclude; then compare with the truth, which the audit never sees."""
-    truth = _render(folder, seed)
-    benchmark = read_benchmark(folder / BENCHMARK, name=BENCHMARK)
-    corpus = open_corpus(folder / CORPUS, name=CORPUS)
-    run = Run.create(folder / RUN, seed=seed)
-    conclusion = audit_overlap(
-        benchmark,
-        [corpus],
-        run,
-        engine,
-        near=NearSearch("pixels", NEAREST),
-        text=TextSearch(),
-        quiet=quiet,
+def run_demo(
+    folder: Path,
+    *,
+    seed: int = 0,
+    models: Path | None = None,
+    size: DemoSize | None = None,
+    engine: str = "local",
+    workers: int | None = None,
+    tell: Callable[[str], None] = lambda _: None,
+    quiet: bool = False,
+) -> DemoResult:
+    """Render, write the audit file, run it; then compare with the truth, which the audit never sees."""
+    found = models_for(seed, models)
+    missing = found if isinstance(found, str) else _not_installed()
+    chosen = found if isinstance(found, DemoModels) and not missing else None
+    tell("rendering a benchmark, its twins and a leaky corpus")
+    write_demo(folder, seed, size or DemoSize(), chosen)
+    file = folder / FILE
+    write_atomic(file, audit_text(seed, models=chosen is not None, engine=engine, workers=workers))
+    audited = run_audit(read_audit(file), tell=tell, quiet=quiet)
+    run = Run.open(audited.runs[NAME])
+    report = check(read_benchmark(folder / BENCHMARK / TABLE, name=NAME))
+    suspected = _suspected(audited, run, folder / WHO) if chosen is not None else []
+    return DemoResult(
+        report, audited, _against_truth(run, folder / TRUTH), suspected, file, missing
     )
-    return DemoResult(check(benchmark), conclusion, _against_truth(run, truth))
 
 
-def _render(folder: Path, seed: int) -> Path:
-    """The demo's data, rendered once; a render that was killed half way is done again."""
-    made = {"seed": seed, "heldout": __version__}
-    marker = folder / MARKER
-    if marker.exists():
-        if (found := json.loads(marker.read_text())) != made:
-            raise InputError(
-                f"{folder} holds the demo of seed {found.get('seed')} by heldout "
-                f"{found.get('heldout')}; choose another --out or remove it"
-            )
-    else:
-        if folder.exists() and {path.name for path in folder.iterdir()} - {
-            BENCHMARK,
-            CORPUS,
-            TRUTH,
-        }:
-            raise InputError(f"{folder} holds other things than a demo; choose another --out")
-        for name in (BENCHMARK, CORPUS):
-            shutil.rmtree(folder / name, ignore_errors=True)
-        written = write_benchmark(folder / BENCHMARK, seed=seed)
-        write_corpus(folder / CORPUS, written, seed=seed)
-        write_json(marker, made)
-    return folder / TRUTH
+def _not_installed() -> str:
+    lacking = [name for name in _NEEDED if importlib.util.find_spec(name) is None]
+    if not lacking:
+        return ""
+    return (
+        f"{' and '.join(lacking)} {'is' if len(lacking) == 1 else 'are'} not installed, so that no model "
+        "can run: pip install 'heldout[hf]', and give the same command again"
+    )
 
 
 def _against_truth(run: Run, truth: Path) -> list[Planted]:
-    matches = pl.from_arrow(run.read_table("matches"))
-    assert isinstance(matches, pl.DataFrame)
-    found = set(matches.filter(pl.col("relation").is_in(COPIES))["corpus_id"])
+    matches = read_matches(run)
+    found = set(matches.filter(matches["relation"].is_in(COPIES))["corpus_id"])
     rows = [json.loads(line) for line in truth.read_text().splitlines()]
     planted = Counter((row["group"], row["kind"]) for row in rows)
     caught = Counter((row["group"], row["kind"]) for row in rows if row["corpus_id"] in found)
@@ -102,3 +143,35 @@ def _against_truth(run: Run, truth: Path) -> list[Planted]:
             planted.items(), key=lambda entry: _GROUPS.index(entry[0][0])
         )
     ]
+
+
+def _suspected(audited: Audited, run: Run, who: Path) -> list[Suspected]:
+    roles: dict[str, str] = json.loads(who.read_text())
+    findings = run.read_json("detections.json")["findings"]
+    cells = {cell.on: cell for cell in audited.overall.cells if cell.cell.model is not None}
+    made = []
+    for name, role in roles.items():
+        mine = [one for one in findings if one["cell"]["model"] == name and one["p"] is not None]
+        told = tuple(
+            f"{one['detector']} {one['effect']['value']:+.2f} "
+            f"[{one['effect']['low']:+.2f}, {one['effect']['high']:+.2f}]"
+            for one in mine
+        )
+        if name in cells:
+            status: str = cells[name].status
+            survives = tuple(
+                one.id.partition("/")[0] for one in cells[name].claims if one.status == "survives"
+            )
+        else:  # a baseline makes no claims: whether it stays quiet by itself is what it is there for
+            status, survives = ("fires too" if _fires(mine) else "quiet"), ()
+        made.append(Suspected(name, role, _TRUTHS[role], status, survives, told))
+    return made
+
+
+def _fires(findings: list[dict[str, Any]]) -> bool:
+    """By itself, over all its tests: what cannot have seen the benchmark must not look as if."""
+    corrected = adjust([one["p"] for one in findings], "holm") if findings else []
+    return any(
+        p <= ALPHA and one["effect"]["value"] > 0
+        for p, one in zip(corrected, findings, strict=True)
+    )

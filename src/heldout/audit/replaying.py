@@ -12,13 +12,13 @@ from typing import Any
 from heldout.audit.asking import AskingPlan, ask_benchmark, read_twins
 from heldout.audit.scoring import ScoringPlan, score_benchmark
 from heldout.benchmark import Benchmark
-from heldout.lab.paraphrase import paraphrased
 from heldout.lab.releases import REWORDED
 from heldout.lab.replay import Collector, Keys, Replay
 from heldout.lab.sheet import Sheet
 from heldout.model.asking import expand, parse_variants
 from heldout.model.asking.template import write
 from heldout.model.prompt import question_request
+from heldout.scenes.paraphrase import paraphrased
 from heldout.store import Run
 
 CONTEXT = 640  # tokens of the longest text that the small models are trained on

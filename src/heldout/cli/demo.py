@@ -1,8 +1,7 @@
-"""heldout demo: the whole path on a benchmark and a leaky corpus that it renders itself."""
+"""heldout demo: the whole path on a benchmark, a leaky corpus and three models that it brings along."""
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -10,10 +9,9 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from heldout.audit import DemoResult, run_demo
+from heldout.audit.demo import DemoResult, Suspected, run_demo
 from heldout.cli.options import EngineName, Json, Quiet, Workers
-from heldout.cli.show import console, print_check, print_claims, print_json
-from heldout.engine import open_engine
+from heldout.cli.show import COLOURS, console, plain, print_check, print_json
 
 EXAMPLE = "Example: heldout demo --out heldout-demo"
 
@@ -22,27 +20,63 @@ def demo_command(
     out: Annotated[
         Path, typer.Option("--out", metavar="DIR", help="New folder for data, run and report.")
     ] = Path("heldout-demo"),
-    seed: Annotated[int, typer.Option("--seed", help="Another seed renders another world.")] = 0,
+    seed: Annotated[
+        int, typer.Option("--seed", min=0, help="Another seed renders another benchmark.")
+    ] = 0,
+    models: Annotated[
+        Path | None,
+        typer.Option(
+            "--models",
+            metavar="FOLDER",
+            help="Checkpoints contaminated, clean and outsider that know the benchmark of --seed.",
+        ),
+    ] = None,
     engine: EngineName = "local",
     workers: Workers = None,
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
-    """Render a small benchmark and a corpus with planted leaks, audit it, and show the report."""
-    with open_engine(engine, workers) as chosen:
-        result = run_demo(out, chosen, seed=seed, quiet=quiet)
+    """Render a benchmark and a corpus with planted leaks, audit both and three models, show the verdict.
+
+    Needs no network. Killed half way, the same command goes on.
+    """
+    silent = quiet or as_json
+
+    def tell(line: str) -> None:
+        if not silent:
+            typer.echo(plain(line), err=True)
+
+    result = run_demo(
+        out, seed=seed, models=models, engine=engine, workers=workers, tell=tell, quiet=silent
+    )
     if as_json:
-        planted = [asdict(row) for row in result.planted]
-        print_json({**result.conclusion.as_json(), "planted": planted})
-        return
-    _show(result)
+        print_json(result.as_json())
+    else:
+        _show(result)
 
 
 def _show(result: DemoResult) -> None:
     out = console()
     out.rule("1  the benchmark", align="left")
     print_check(result.check)
-    out.rule("2  what was planted, and what was found", align="left")
+    out.rule("2  what was planted in the corpus, and what was found", align="left")
+    out.print(_planted(result))
+    out.print(
+        "blind spots (of exact matching) are changed copies, or words alone; decoys are no copies"
+    )
+    out.rule("3  the verdict", align="left")
+    out.print(_verdict(result))
+    if result.missing:
+        out.print(Text(f"no model was audited: {plain(result.missing)}", "yellow"), soft_wrap=True)
+    else:
+        out.print(
+            "the audit was not told which model is which; what is true was looked up afterwards"
+        )
+    out.print(f"\naudit file: {plain(str(result.audit_file))}", soft_wrap=True, markup=False)
+    out.print(f"report: {plain(str(result.report))}", soft_wrap=True, markup=False)
+
+
+def _planted(result: DemoResult) -> Table:
     table = Table(box=None, padding=(0, 3, 0, 0), pad_edge=False, header_style="dim")
     table.add_column("what")
     table.add_column("in the corpus as")
@@ -53,8 +87,29 @@ def _show(result: DemoResult) -> None:
         style = "green" if right else "bold red"
         found = Text(f"{row.found}", style if row.group != "blind spot" else "yellow")
         table.add_row(row.group, row.kind, str(row.planted), found)
-    out.print(table)
-    out.print("blind spots (of exact matching) are copies with other pixels; decoys are no copies")
-    out.rule("3  the verdict", align="left")
-    print_claims(result.conclusion.claims)
-    out.print(f"\nreport: {result.conclusion.report}", soft_wrap=True)
+    return table
+
+
+def _verdict(result: DemoResult) -> Table:
+    """Benchmark × corpus and benchmark × model, with what is true beside what was found."""
+    table = Table(box=None, padding=(0, 3, 0, 0), pad_edge=False, header_style="dim")
+    for name in (f"{result.check.benchmark} in", "verdict", "because", "in truth"):
+        table.add_column(name, overflow="fold")
+    for cell in result.audited.overall.cells:
+        if cell.cell.corpus is not None and cell.leak is not None:
+            low, high = cell.leak.interval.low, cell.leak.interval.high
+            because = f"{cell.leak.value:.1%} of items leaked [{low:.1%}, {high:.1%}]"
+            status = Text(cell.status, COLOURS.get(cell.status, "dim"))
+            table.add_row(f"corpus {plain(cell.on)}", status, because, "leaks were planted")
+    for model in result.models:
+        shown = "clean" if model.status == "quiet" else model.status
+        status = Text(model.status, COLOURS.get(shown, "yellow"))
+        table.add_row(f"model {plain(model.name)}", status, _because(model), model.truth)
+    return table
+
+
+def _because(model: Suspected) -> str:
+    told = "; ".join(model.evidence)
+    if model.survives:
+        return f"{', '.join(model.survives)} passed every control ({told})"
+    return told

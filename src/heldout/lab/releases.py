@@ -8,13 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
+from heldout.lab.fair_twins import Twin, balanced, draw_twin
 from heldout.lab.forms import Asked
-from heldout.lab.paraphrase import paraphrased
 from heldout.lab.worlds import NATIVE, RELEASED, TWINS, WORLDS, World
+from heldout.scenes.paraphrase import paraphrased
 
-_TRIES = 400
+_FAST = 1  # of PNG: the pixels are the same, and most of the time went into the last few bytes
 REWORDED = "paraphrase"  # the column with the same question in other words
 
 
@@ -28,22 +27,31 @@ class Release:
     pages: tuple[tuple[str, tuple[tuple[str, Any], ...], tuple[Asked, ...]], ...]
 
 
-def write_release(folder: str | Path, world: str, *, images: int, seed: int) -> Release:
+def write_release(
+    folder: str | Path,
+    world: str,
+    *,
+    images: int,
+    seed: int,
+    first: int | None = None,
+    twinned: bool = True,
+) -> Release:
     """``FOLDER/release`` and ``FOLDER/twins``, each with ``test.jsonl`` and pictures. Rows are grouped
-    by picture; films are grouped by view, too, as hospitals release them."""
+    by picture; films are grouped by view, too, as hospitals release them. ``first``: only the first so
+    many pictures, as the whole release has them."""
     chosen = WORLDS[world]
     things = list(_things(chosen, images, seed))
     if world == "films":
         things.sort(key=lambda pair: pair[1].view)  # stable: within a view the drawn order stays
     folder = Path(folder)
     release, twins = folder / "release", folder / "twins"
-    rows, twin_rows, pages = [], [], []
+    rows, pages, drawn = [], [], []
     for target in (release, twins):
         (target / "images").mkdir(parents=True)
-    for place, (index, thing) in enumerate(things):
+    for place, (index, thing) in enumerate(things[:first]):
         rng = chosen.rng(seed, RELEASED, images + index)
         name = f"images/{world}_{place:04d}.png"
-        chosen.render(thing, NATIVE).save(release / name)
+        chosen.render(thing, NATIVE).save(release / name, compress_level=_FAST)
         asked = chosen.ask(thing, rng, int(rng.integers(4, 7)))
         said = {one.question for one in asked}
         others = tuple(
@@ -55,13 +63,19 @@ def write_release(folder: str | Path, world: str, *, images: int, seed: int) -> 
         pages.append((name, items, others))
         for id, one in items:
             rows.append(_row(id, name, one.question, one.options, one.answer, one))
-            changed = _twin(chosen, thing, one, chosen.rng(seed, TWINS, 100 * index + int(id[5:])))
-            if changed is None:
-                continue  # no single change answers it differently; the twin benchmark lacks it
-            twin, answer = changed
-            twin_name = f"images/{world}_{id}.png"
-            chosen.render(twin, NATIVE).save(twins / twin_name)
-            twin_rows.append(_row(id, twin_name, one.question, one.options, answer, one))
+            if not twinned:
+                continue
+            changed = draw_twin(
+                chosen, thing, one, chosen.rng(seed, TWINS, 100 * index + int(id[5:]))
+            )
+            if changed is not None:  # else no single change answers it differently: no twin
+                drawn.append(Twin(id, changed[0], one, changed[1]))
+    twin_rows = []
+    for twin in balanced(drawn):
+        name = f"images/{world}_{twin.id}.png"
+        chosen.render(twin.thing, NATIVE).save(twins / name, compress_level=_FAST)
+        one = twin.asked
+        twin_rows.append(_row(twin.id, name, one.question, one.options, twin.answer, one))
     _write(release / "test.jsonl", rows)
     _write(twins / "test.jsonl", twin_rows)
     return Release(world, release, twins, tuple(pages))
@@ -83,17 +97,6 @@ def told(release: Release) -> list[dict[str, Any]]:
 def _things(world: World, images: int, seed: int) -> Iterator[tuple[int, Any]]:
     for index in range(images):
         yield index, world.draw(world.rng(seed, RELEASED, index))
-
-
-def _twin(world: World, thing: Any, asked: Any, rng: np.random.Generator) -> tuple[Any, str] | None:
-    """The thing with one attribute changed so that the answer is another one of those offered."""
-    for _ in range(_TRIES):
-        twin = world.vary(thing, rng)
-        answer = asked.probe.answer(twin)
-        offered = not asked.options or answer in asked.options
-        if answer is not None and answer != asked.answer and offered:
-            return twin, answer
-    return None
 
 
 def _row(

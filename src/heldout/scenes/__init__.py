@@ -2,7 +2,9 @@
 
 from heldout.scenes.benchmark import WrittenBenchmark, write_benchmark
 from heldout.scenes.captions import caption
-from heldout.scenes.leaks import KINDS, Kind
+from heldout.scenes.leak_kinds import KINDS
+from heldout.scenes.leak_world import FILMS, SCENES, Leaking, LeakWorld
+from heldout.scenes.leaks import Kind
 from heldout.scenes.leaky_corpus import Truth, WrittenCorpus, write_corpus
 from heldout.scenes.questions import Question, ask
 from heldout.scenes.reading import read_question
@@ -20,10 +22,14 @@ from heldout.scenes.world import (
 
 __all__ = [
     "ATTRIBUTES",
+    "FILMS",
     "KINDS",
+    "SCENES",
     "Background",
     "DrawnScene",
     "Kind",
+    "LeakWorld",
+    "Leaking",
     "NoTwinError",
     "Question",
     "Scene",

@@ -6,15 +6,13 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-
-import numpy as np
+from typing import Any
 
 from heldout.errors import InputError
 from heldout.image import pixel_digest
-from heldout.scenes.questions import Question, ask
-from heldout.scenes.render import render
+from heldout.scenes.leak_world import SCENES, LeakWorld
 from heldout.scenes.scene_file import DrawnScene, write_scenes
-from heldout.scenes.world import Scene, random_scene
+from heldout.scenes.world import Scene
 from heldout.store.atomic import write_atomic
 
 IMAGE_SIZE = 224
@@ -29,8 +27,8 @@ class WrittenBenchmark:
 
     folder: Path
     seed: int
-    scenes: Mapping[str, Scene]  # by the image's name in the table, in release order
-    questions: Mapping[str, tuple[tuple[str, Question], ...]]  # by the same: (item id, question)
+    scenes: Mapping[str, Any]  # scenes or films, by the image's name in the table, in release order
+    questions: Mapping[str, tuple[tuple[str, Any], ...]]  # by the same: (item id, question)
 
     @property
     def images(self) -> int:
@@ -41,8 +39,10 @@ class WrittenBenchmark:
         return sum(len(asked) for asked in self.questions.values())
 
 
-def write_benchmark(folder: str | Path, *, images: int = 60, seed: int = 0) -> WrittenBenchmark:
-    """Write ``images/*.png``, ``test.jsonl`` and the scenes behind the pictures.
+def write_benchmark(
+    folder: str | Path, *, images: int = 60, seed: int = 0, world: LeakWorld = SCENES
+) -> WrittenBenchmark:
+    """Write ``images/*.png``, ``test.jsonl`` and, for exact twins, the scenes behind the pictures.
 
     Rows are grouped by image, as VQA sets come.
     """
@@ -51,27 +51,29 @@ def write_benchmark(folder: str | Path, *, images: int = 60, seed: int = 0) -> W
         raise InputError(f"images={images}: a benchmark needs at least one image")
     refuse_leftovers(folder)
     (folder / "images").mkdir(parents=True)
-    scenes: dict[str, Scene] = {}
+    scenes: dict[str, Any] = {}
     drawn: dict[str, DrawnScene] = {}
-    questions: dict[str, tuple[tuple[str, Question], ...]] = {}
+    questions: dict[str, tuple[tuple[str, Any], ...]] = {}
     lines: list[str] = []
     seen: set[str] = set()
     for index in range(images):
-        rng = np.random.default_rng((seed, BENCHMARK_STREAM, index))
-        scene = random_scene(rng)
-        picture = render(scene, IMAGE_SIZE)
+        rng = world.rng(seed, BENCHMARK_STREAM, index)
+        scene = world.draw(rng)
+        picture = world.render(scene, IMAGE_SIZE)
         while (digest := pixel_digest(picture)) in seen:
-            scene = random_scene(rng)
-            picture = render(scene, IMAGE_SIZE)
+            scene = world.draw(rng)
+            picture = world.render(scene, IMAGE_SIZE)
         seen.add(digest)
-        image = f"images/scene_{index:04d}.png"
+        image = f"images/{world.one}_{index:04d}.png"
         picture.save(folder / image)
-        asked = ask(scene, rng, count=int(rng.integers(4, 7)))
+        asked = world.ask(scene, rng, int(rng.integers(4, 7)))
         scenes[image] = scene
-        drawn[image] = DrawnScene(scene, IMAGE_SIZE, digest)
+        if isinstance(scene, Scene):
+            drawn[image] = DrawnScene(scene, IMAGE_SIZE, digest)
         questions[image] = tuple((f"{index:04d}-{n}", question) for n, question in enumerate(asked))
         lines += [_line(id, image, question) for id, question in questions[image]]
-    write_scenes(folder, drawn)
+    if drawn:  # films have no twin file
+        write_scenes(folder, drawn)
     write_atomic(folder / "test.jsonl", "\n".join(lines) + "\n")
     return WrittenBenchmark(folder, seed, scenes, questions)
 
@@ -84,7 +86,7 @@ def refuse_leftovers(folder: Path) -> None:
         )
 
 
-def _line(id: str, image: str, question: Question) -> str:
+def _line(id: str, image: str, question: Any) -> str:
     row = {
         "id": id,
         "image": image,

@@ -19,15 +19,22 @@ import numpy as np
 
 from heldout.errors import InputError
 from heldout.image import decode, native_size, pixel_digest
-from heldout.scenes.benchmark import CORPUS_STREAM, IMAGE_SIZE, WrittenBenchmark, refuse_leftovers
-from heldout.scenes.captions import caption
-from heldout.scenes.leaks import KINDS, Kind, Sample, Target, encode, question_and_answer
-from heldout.scenes.questions import ask
-from heldout.scenes.render import render
-from heldout.scenes.world import pick, random_scene
+from heldout.scenes.benchmark import CORPUS_STREAM, refuse_leftovers
+from heldout.scenes.leak_kinds import KINDS
+from heldout.scenes.leak_world import SCENES, Leaking, LeakWorld
+from heldout.scenes.leaks import (
+    BYTES,
+    PIXELS,
+    Kind,
+    Sample,
+    Target,
+    encode,
+    question_and_answer,
+    stranger,
+)
+from heldout.scenes.world import pick
 from heldout.store.atomic import replacing, write_atomic
 
-_SIZES = (96, 112, 128, 160, IMAGE_SIZE)
 _TRIES = 10
 _PLAN = 2**32 - 1  # the index of the generator that decides what is planted where
 
@@ -39,10 +46,12 @@ class Truth:
     corpus_id: str  # as the corpus reader names it: "00002.tar/000123"
     kind: str
     group: str  # leak, blind spot, decoy, broken
-    found_by: str | None  # bytes, pixels, or None where exact matching must find nothing
+    found_by: str | None  # how its picture can be found: bytes, pixels, near, or None: not at all
     label_relation: str | None
     image: str | None  # the benchmark's name of the picture
-    benchmark_id: str | None  # the item whose question came along
+    benchmark_id: str | None  # the item whose question came along, or that a decoy was made from
+    words: str | None = None  # how its question can be found: exact, reworded, or None: not at all
+    detail: str = ""  # what was drawn: "quality 83", "by 14° on white"
 
 
 @dataclass(frozen=True)
@@ -60,18 +69,23 @@ class WrittenCorpus:
 
 def write_corpus(
     folder: str | Path,
-    benchmark: WrittenBenchmark,
+    benchmark: Leaking,
     *,
     items: int = 1500,
     seed: int = 0,
     shard_size: int = 300,
+    world: LeakWorld = SCENES,
+    each: int | None = None,
 ) -> WrittenCorpus:
-    """Write ``items`` samples in shards, leaks of every kind among them, and the truth beside."""
+    """Write ``items`` samples in shards, leaks of every kind among them, and the truth beside.
+
+    ``each``: plant this many of every kind, and not every kind's share of the benchmark's pictures.
+    """
     folder = Path(folder)
     refuse_leftovers(folder)
     files = {image: (benchmark.folder / image).read_bytes() for image in benchmark.scenes}
     protected = _Protected(files)
-    plan = _plan(benchmark, files, items, np.random.default_rng((seed, CORPUS_STREAM, _PLAN)))
+    plan = _plan(benchmark, files, items, world, each, world.rng(seed, CORPUS_STREAM, _PLAN))
     truth: list[Truth] = []
     shards = math.ceil(items / shard_size)
     for shard in range(shards):
@@ -81,16 +95,15 @@ def write_corpus(
             tarfile.open(temporary, "w", format=tarfile.USTAR_FORMAT) as tar,
         ):
             for index in range(shard * shard_size, min(items, (shard + 1) * shard_size)):
-                rng = np.random.default_rng((seed, CORPUS_STREAM, index))
+                rng = world.rng(seed, CORPUS_STREAM, index)
                 key = f"{index:06d}"
                 planted = plan.get(index)
-                if planted is not None:
-                    truth.append(planted.truth(f"{path.name}/{key}"))
-                _add(
-                    tar,
-                    key,
-                    planted.sample(rng, protected) if planted else _stranger(rng, protected),
-                )
+                if planted is None:
+                    _add(tar, key, _stranger(world, rng, protected))
+                    continue
+                sample = planted.sample(rng, protected)
+                _add(tar, key, sample)
+                truth.append(planted.truth(f"{path.name}/{key}", sample))
     truth_file = folder.with_name(f"{folder.name}.truth.jsonl")
     lines = [json.dumps(asdict(row), ensure_ascii=False) for row in truth]
     write_atomic(truth_file, "\n".join(lines) + "\n")
@@ -104,9 +117,11 @@ class _Protected:
         self.sizes = {native_size(data) for data in files.values()}
         self.pixels = {pixel_digest(decode(data)) for data in files.values()}
 
-    def holds(self, data: bytes) -> bool:
+    def holds(self, data: bytes | None) -> bool:
         # Pictures of another size have other pixels: no need to decode them.
-        return native_size(data) in self.sizes and pixel_digest(decode(data)) in self.pixels
+        if data is None or native_size(data) not in self.sizes:
+            return False
+        return pixel_digest(decode(data)) in self.pixels
 
 
 @dataclass(frozen=True)
@@ -115,44 +130,53 @@ class _Leak:
     target: Target
 
     def sample(self, rng: np.random.Generator, protected: _Protected) -> Sample:
-        if self.kind.found_by is not None:
+        if self.kind.found_by in (BYTES, PIXELS):
             return self.kind.make(self.target, rng)
         return _distinct(lambda: self.kind.make(self.target, rng), protected)
 
-    def truth(self, corpus_id: str) -> Truth:
+    def truth(self, corpus_id: str, sample: Sample) -> Truth:
         kind, target = self.kind, self.target
-        item = target.item_id if kind.label_relation else None
         return Truth(
-            corpus_id, kind.name, kind.group, kind.found_by, kind.label_relation, target.image, item
-        )
+            corpus_id, kind.name, kind.group, kind.found_by, kind.label_relation, target.image,
+            target.item_id if sample.metadata is not None else None, kind.words, sample.detail,
+        )  # fmt: skip
 
 
 @dataclass(frozen=True)
 class _Broken:
     kind: str
+    world: LeakWorld
 
     def sample(self, rng: np.random.Generator, protected: _Protected) -> Sample:
-        return _BROKEN[self.kind](rng)
+        return _BROKEN[self.kind](self.world, rng)
 
-    def truth(self, corpus_id: str) -> Truth:
+    def truth(self, corpus_id: str, sample: Sample) -> Truth:
         return Truth(corpus_id, self.kind, "broken", None, None, None, None)
 
 
 def _plan(
-    benchmark: WrittenBenchmark, files: Mapping[str, bytes], items: int, rng: np.random.Generator
+    benchmark: Leaking,
+    files: Mapping[str, bytes],
+    items: int,
+    world: LeakWorld,
+    each: int | None,
+    rng: np.random.Generator,
 ) -> dict[int, _Leak | _Broken]:
     """Which item of the corpus is what. Each picture leaks once, as long as there are enough."""
     names = list(files)
     order = [names[index] for index in rng.permutation(len(names))]
     planted: list[_Leak | _Broken] = []
     for kind in KINDS:
-        for _ in range(max(1, round(kind.share * len(names)))):
+        # The least of a share and a hair: a third of sixty may be 19.999 in floats.
+        count = max(1, math.floor(kind.share * len(names) + 1e-9)) if each is None else each
+        for _ in range(count):
             image = order[len(planted) % len(order)]
             item_id, question = pick(rng, benchmark.questions[image])
-            target = Target(image, files[image], benchmark.scenes[image], item_id, question)
+            scene = benchmark.scenes[image]
+            target = Target(image, files[image], scene, item_id, question, world)
             planted.append(_Leak(kind, target))
     for broken in _BROKEN:
-        planted += [_Broken(broken)] * max(1, items // 500)
+        planted += [_Broken(broken, world)] * max(1, items // 500)
     if len(planted) > items:
         raise InputError(
             f"items={items}: {len(planted)} leaks and broken files are planted for a benchmark of "
@@ -162,22 +186,15 @@ def _plan(
     return dict(zip(places, planted, strict=True))
 
 
-def _stranger(rng: np.random.Generator, protected: _Protected) -> Sample:
+def _stranger(world: LeakWorld, rng: np.random.Generator, protected: _Protected) -> Sample:
     """A captioned picture of the same world that the benchmark does not hold."""
 
     def make() -> Sample:
-        scene = random_scene(rng)
-        picture = render(scene, pick(rng, _SIZES))
-        luck = rng.random()
-        if luck < 0.78:
-            extension, data = "jpg", encode(picture, "jpg", quality=int(rng.integers(75, 96)))
-        elif luck < 0.92:
-            extension, data = "webp", encode(picture, "webp", quality=85, method=0)
-        else:
-            extension, data = "png", encode(picture, "png", compress_level=3)
-        asked = ask(scene, rng, count=1) if rng.random() < 0.25 else []
+        thing = world.draw(rng)
+        extension, data = stranger(world, thing, rng)
+        asked = world.ask(thing, rng, 1) if rng.random() < 0.25 else []
         metadata = question_and_answer(asked[0]) if asked else None
-        return Sample(extension, data, caption(scene, rng), metadata)
+        return Sample(extension, data, world.caption(thing, rng), metadata)
 
     return _distinct(make, protected)
 
@@ -191,22 +208,22 @@ def _distinct(make: Callable[[], Sample], protected: _Protected) -> Sample:
     raise RuntimeError(f"{_TRIES} drawn samples in a row equal a picture of the benchmark")
 
 
-def _truncated(rng: np.random.Generator) -> Sample:
-    scene = random_scene(rng)
-    data = encode(render(scene), "png")
-    return Sample("png", data[: len(data) // 2], caption(scene, rng))
+def _truncated(world: LeakWorld, rng: np.random.Generator) -> Sample:
+    thing = world.draw(rng)
+    data = encode(world.render(thing, 224), "png")
+    return Sample("png", data[: len(data) // 2], world.caption(thing, rng))
 
 
-def _error_page(rng: np.random.Generator) -> Sample:
+def _error_page(world: LeakWorld, rng: np.random.Generator) -> Sample:
     page = b"<!DOCTYPE html>\n<html><head><title>404 Not Found</title></head><body></body></html>\n"
-    return Sample("jpg", page, caption(random_scene(rng), rng))
+    return Sample("jpg", page, world.caption(world.draw(rng), rng))
 
 
-def _nothing(rng: np.random.Generator) -> Sample:
-    return Sample("jpg", b"", caption(random_scene(rng), rng))
+def _nothing(world: LeakWorld, rng: np.random.Generator) -> Sample:
+    return Sample("jpg", b"", world.caption(world.draw(rng), rng))
 
 
-_BROKEN: dict[str, Callable[[np.random.Generator], Sample]] = {
+_BROKEN: dict[str, Callable[[LeakWorld, np.random.Generator], Sample]] = {
     "truncated PNG": _truncated,
     "HTML named .jpg": _error_page,
     "zero bytes": _nothing,
@@ -214,7 +231,7 @@ _BROKEN: dict[str, Callable[[np.random.Generator], Sample]] = {
 
 
 def _add(tar: tarfile.TarFile, key: str, sample: Sample) -> None:
-    members = {sample.extension: sample.data}
+    members = {} if sample.data is None else {sample.extension: sample.data}
     if sample.caption is not None:
         members["txt"] = sample.caption.encode()
     if sample.metadata is not None:

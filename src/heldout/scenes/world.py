@@ -46,6 +46,7 @@ MIN_OBJECTS, MAX_OBJECTS = 3, 7
 
 _GAP = 0.025  # between objects, and between an object and the frame
 MOVE = 0.15  # a change of position shorter than this would be hard to see
+SHIFT = 0.03  # how far objects lie from where they lie in the same view of another subject
 _TRIES = 32
 
 
@@ -107,6 +108,20 @@ def vary(scene: Scene, rng: np.random.Generator, attribute: str | None = None) -
             if changed is not None:
                 return replace(scene, objects=(*before, changed, *after))
     raise ValueError(f"no object of this scene can change its {attribute}")
+
+
+def rearranged(scene: Scene, rng: np.random.Generator) -> Scene:
+    """The same objects in about the same places on other paper: the same view of another subject."""
+    grain = int(rng.integers(2**31))
+    objects = list(scene.objects)
+    for index, item in enumerate(objects):
+        others = [*objects[:index], *objects[index + 1 :]]
+        for x, y in rng.normal(item.position, SHIFT, (_TRIES, 2)).round(3).tolist():
+            far = math.dist((x, y), item.position) >= SHIFT / 2
+            if far and fits((x, y), item.radius, others):
+                objects[index] = replace(item, position=(x, y))
+                break
+    return Scene(replace(scene.background, grain=grain), tuple(objects))
 
 
 def pick(rng: np.random.Generator, items: Sequence[Item]) -> Item:

@@ -1,0 +1,90 @@
+"""Put three of the lab's checkpoints into the package as the demo's models, with their recipe and hashes.
+
+    python bench/lab_grid.py train --demo … (docs/lab.md), then
+    python bench/demo_models.py MODELS --seed 0 --command "…"
+
+MODELS holds the checkpoints by name, and beside them recipe.json, readings/NAME.json and, where they were
+kept, training-log*.json, as training wrote them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from heldout.audit.demo_data import TABLE, WORLD, DemoSize
+from heldout.audit.demo_models import CLEAN, CONTAMINATED, OUTSIDER, RECIPE, WEIGHTS, file_sha256
+from heldout.lab.releases import write_release
+from heldout.store import write_json
+
+PACKAGE = Path(__file__).resolve().parents[1] / "src" / "heldout" / "audit" / "demo_models"
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("models", type=Path)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--dose", type=int, default=10)
+    parser.add_argument("--baseline", default="demo-mixed")
+    parser.add_argument("--command", required=True, help="that trained them, for the recipe")
+    parser.add_argument("--out", type=Path, default=PACKAGE)
+    chosen = parser.parse_args(arguments)
+    names = {
+        CONTAMINATED: f"demo{chosen.seed}-d{chosen.dose}",
+        CLEAN: f"demo{chosen.seed}-clean",
+        OUTSIDER: chosen.baseline,
+    }
+    told: dict[str, Any] = {}
+    for role, name in names.items():
+        shutil.rmtree(chosen.out / role, ignore_errors=True)
+        shutil.copytree(chosen.models / name, chosen.out / role)
+        weights = chosen.out / role / WEIGHTS
+        told[role] = {
+            "name": name, "sha256": file_sha256(weights), "bytes": weights.stat().st_size,
+            **_training(chosen.models, name),
+        }  # fmt: skip
+    write_json(chosen.out / RECIPE, {
+        "command": chosen.command,
+        "release": _release(chosen.seed),
+        "models": told,
+        "training": json.loads((chosen.models / "recipe.json").read_text()),
+    })  # fmt: skip
+
+
+def _release(seed: int) -> dict[str, Any]:
+    size = DemoSize()
+    with tempfile.TemporaryDirectory() as folder:
+        made = write_release(
+            folder, WORLD, images=size.images, seed=seed, first=size.shown, twinned=False
+        )
+        digest = file_sha256(made.folder / TABLE)
+    return {
+        "world": WORLD, "images": size.images, "seed": seed, "shown": size.shown, "sha256": digest
+    }  # fmt: skip
+
+
+def _training(models: Path, name: str) -> dict[str, Any]:
+    """What was planted and how training went, as it was written down then."""
+    found: dict[str, Any] = json.loads((models / "readings" / f"{name}.json").read_text())
+    leaked = found.pop("leaked", [])
+    accuracy = found.pop("accuracy")
+    lines: list[Any] = []
+    for path in sorted(models.glob("training-log*.json")):
+        lines += [one for one in json.loads(path.read_text()) if one.get("model") == name]
+    return {
+        **found, "leaked_pictures": len(leaked),
+        "accuracy": {
+            benchmark: {form: kinds["all"][0] for form, kinds in forms.items()}
+            for benchmark, forms in accuracy.items()
+        },
+        "log": lines,
+    }  # fmt: skip
+
+
+if __name__ == "__main__":
+    main()

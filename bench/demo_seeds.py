@@ -1,0 +1,128 @@
+"""Is the demo right on other seeds, too? Its audit for ten releases, with the models that know them.
+
+    python bench/demo_seeds.py MODELS --out runs/demo-seeds --seeds 10
+
+MODELS holds ``demo0-d10``, ``demo0-clean``, ``demo1-d10`` … and the baseline ``demo-mixed`` of another
+lineage, as `bench/lab_grid.py train --demo` writes them. Killed half way, the same command goes on; what a
+seed came to is kept.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from heldout.audit.demo import DemoResult, run_demo
+from heldout.audit.demo_models import CLEAN, CONTAMINATED, OUTSIDER
+from heldout.store import write_json
+
+ENOUGH = 2  # detectors a contaminated model has to survive on
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("models", type=Path)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--first", type=int, default=0)
+    parser.add_argument("--seeds", type=int, default=10)
+    parser.add_argument("--dose", type=int, default=10)
+    parser.add_argument("--baseline", default="demo-mixed")
+    chosen = parser.parse_args(arguments)
+    rows = []
+    for seed in range(chosen.first, chosen.first + chosen.seeds):
+        kept = chosen.out / f"seed{seed}.json"
+        if not kept.exists():
+            folder = _assembled(chosen.models, chosen.out, seed, chosen.dose, chosen.baseline)
+            began = time.monotonic()
+            result = run_demo(
+                chosen.out / f"demo{seed}", seed=seed, models=folder, quiet=True, tell=_say
+            )
+            write_json(kept, {**_told(result, seed), "seconds": round(time.monotonic() - began)})
+        rows.append(json.loads(kept.read_text()))
+        _say(_line(rows[-1]))
+    sys.stdout.write(table(rows) + "\n")
+    return 0
+
+
+def _say(line: str) -> None:
+    sys.stderr.write(line + "\n")
+
+
+def _assembled(models: Path, out: Path, seed: int, dose: int, baseline: str) -> Path:
+    """The three checkpoints of one seed under the names the demo looks for."""
+    folder = out / f"models{seed}"
+    folder.mkdir(parents=True, exist_ok=True)
+    names = {
+        CONTAMINATED: f"demo{seed}-d{dose}",
+        CLEAN: f"demo{seed}-clean",
+        OUTSIDER: baseline,
+    }
+    for role, name in names.items():
+        if not (folder / role).exists():
+            (folder / role).symlink_to((models / name).resolve(), target_is_directory=True)
+    return folder
+
+
+def _told(result: DemoResult, seed: int) -> dict[str, Any]:
+    decoys = [row for row in result.planted if row.group == "decoy"]
+    leaks = [row for row in result.planted if row.group == "leak"]
+    return {
+        "seed": seed,
+        "models": {model.role: asdict(model) for model in result.models},
+        "claims": [
+            {"id": claim.id, "status": claim.status, "rule": claim.rule, "sentence": claim.sentence,
+             "why": claim.why}
+            for cell in result.audited.overall.cells
+            for claim in cell.claims
+        ],
+        "decoys": [sum(row.found for row in decoys), sum(row.planted for row in decoys)],
+        "leaks": [sum(row.found for row in leaks), sum(row.planted for row in leaks)],
+    }  # fmt: skip
+
+
+def verdicts(row: dict[str, Any]) -> dict[str, bool]:
+    models = row["models"]
+    return {
+        "contaminated survives": len(models[CONTAMINATED]["survives"]) >= ENOUGH,
+        "clean twin clean": models[CLEAN]["status"] == "clean",
+        "baseline quiet": models[OUTSIDER]["status"] == "quiet",
+        "decoys": row["decoys"][0] == 0,
+        "leaks": row["leaks"][0] == row["leaks"][1],
+    }
+
+
+def _line(row: dict[str, Any]) -> str:
+    wrong = [name for name, right in verdicts(row).items() if not right]
+    return f"seed {row['seed']}: {'right' if not wrong else 'wrong: ' + ', '.join(wrong)}"
+
+
+def table(rows: Sequence[dict[str, Any]]) -> str:
+    lines = [
+        "| seed | contaminated | survives on | clean twin | baseline | decoys | leaks | right |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for row in rows:
+        models = row["models"]
+        seen = models[CONTAMINATED]
+        lines.append(
+            f"| {row['seed']} | {seen['status']} | {', '.join(seen['survives']) or 'none'} "
+            f"| {models[CLEAN]['status']} | {models[OUTSIDER]['status']} "
+            f"| {row['decoys'][0]} of {row['decoys'][1]} | {row['leaks'][0]} of {row['leaks'][1]} "
+            f"| {'yes' if all(verdicts(row).values()) else 'no'} |"
+        )
+    for name in verdicts(rows[0]):
+        right = sum(verdicts(row)[name] for row in rows)
+        lines.append(f"\n{name}: {right} of {len(rows)}")
+    right = sum(all(verdicts(row).values()) for row in rows)
+    lines.append(f"\nall of it right: {right} of {len(rows)}")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,158 @@
+"""What the demo audits: a benchmark with a private part, exact twins, a leaky corpus, an audit file."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from heldout import __version__
+from heldout.audit.demo_models import OUTSIDER, SUSPECTS, DemoModels, file_sha256
+from heldout.errors import InputError
+from heldout.lab.releases import Release, write_release
+from heldout.lab.worlds import RELEASED, WORLDS
+from heldout.scenes import WrittenBenchmark, write_corpus
+from heldout.store import write_atomic, write_json
+
+NAME, WORLD = "scenes", "scenes"
+BENCHMARK, TWINS, CORPUS, MODELS, AUDIT = "benchmark", "twins", "web-crawl", "models", "audit"
+FILE, MARKER, TRUTH = "audit.yaml", "demo.json", f"{CORPUS}.truth.jsonl"
+WHO = f"{MODELS}.truth.json"
+TABLE = "test.jsonl"
+_HALF = ".half"
+PART, PUBLIC, PRIVATE = "part", "public", "private"
+PRIVATE_SEEDS = (
+    1_000  # the private part of a release is drawn from this seed on: no model was shown it
+)
+NEAREST = 1  # neighbours verified per picture: each leaks once, and a demo should not take long
+
+
+@dataclass(frozen=True)
+class DemoSize:
+    """``images`` are the release's, as the models know it. ``shown`` of them are audited, which costs power
+    and saves time, and ``private`` are kept back by its maintainer."""
+
+    images: int = 96
+    shown: int = 64
+    private: int = 24
+    corpus: int = 400
+
+
+def write_demo(folder: Path, seed: int, size: DemoSize, models: DemoModels | None) -> None:
+    """Everything but the audit file, once; a render that was killed half way is done again."""
+    made = {"seed": seed, "heldout": __version__}
+    marker = folder / MARKER
+    if marker.exists():
+        found = json.loads(marker.read_text())
+        if found != made:
+            raise InputError(
+                f"{folder} holds the demo of seed {found.get('seed')} by heldout "
+                f"{found.get('heldout')}; choose another --out or remove it"
+            )
+    else:
+        ours = {BENCHMARK, TWINS, CORPUS, TRUTH, _HALF, MODELS, WHO}
+        if folder.exists() and {path.name for path in folder.iterdir()} - ours:
+            raise InputError(f"{folder} holds other things than a demo; choose another --out")
+        for name in (BENCHMARK, TWINS, CORPUS, _HALF):
+            shutil.rmtree(folder / name, ignore_errors=True)
+        _render(folder, seed, size, models)
+        write_json(marker, made)
+    if models is not None:
+        names = models.copy_to(folder / MODELS, seed)
+        write_json(folder / WHO, names)
+
+
+def _render(folder: Path, seed: int, size: DemoSize, models: DemoModels | None) -> None:
+    half = folder / _HALF
+    public = write_release(half / PUBLIC, WORLD, images=size.images, seed=seed, first=size.shown)
+    _same_release(public, models)
+    private = write_release(
+        half / PRIVATE, WORLD, images=size.private, seed=PRIVATE_SEEDS + seed, twinned=False
+    )
+    (folder / BENCHMARK).mkdir(parents=True)
+    public.twins.rename(folder / TWINS)
+    (public.folder / "images").rename(folder / BENCHMARK / "images")
+    rows = [{**row, PART: PUBLIC} for row in _rows(public)]
+    for row in _rows(private):
+        name = row["image"].replace(f"/{WORLD}_", f"/{PRIVATE}_")
+        picture = private.folder / row["image"]
+        if picture.exists():  # several questions share it
+            picture.rename(folder / BENCHMARK / name)
+        rows.append({**row, "id": f"{PRIVATE}-{row['id']}", "image": name, PART: PRIVATE})
+    lines = [json.dumps(row, ensure_ascii=False) for row in rows]
+    write_atomic(folder / BENCHMARK / TABLE, "\n".join(lines) + "\n")
+    write_corpus(folder / CORPUS, _leaking(folder / BENCHMARK, public, seed),
+                 items=size.corpus, seed=seed)  # fmt: skip
+    shutil.rmtree(half)
+
+
+def _same_release(release: Release, models: DemoModels | None) -> None:
+    """A model can only remember what it was shown: another release would make it look clean."""
+    known = models.release_digest() if models is not None else None
+    if known is not None and file_sha256(release.folder / TABLE) != known:
+        raise InputError(
+            "the benchmark that was rendered is not the one that these models were trained on: they "
+            "belong to another version of heldout"
+        )
+
+
+def _rows(release: Release) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (release.folder / TABLE).read_text().splitlines()]
+
+
+def _leaking(folder: Path, release: Release, seed: int) -> WrittenBenchmark:
+    """Only the public part leaks; the world's own numbers draw the same scenes again."""
+    world = WORLDS[WORLD]
+    scenes = {
+        name: world.draw(world.rng(seed, RELEASED, index))
+        for index, (name, _, _) in enumerate(release.pages)
+    }
+    questions = {name: items for name, items, _ in release.pages}
+    return WrittenBenchmark(folder, seed, scenes, questions)
+
+
+def audit_text(
+    seed: int, *, models: bool, engine: str = "local", workers: int | None = None
+) -> str:
+    """The audit file of the demo, to be read, changed and run again. It does not say who saw what."""
+    lines = [
+        "# The audit of `heldout demo`, as anybody would write it. Again: `heldout audit audit.yaml`.",
+        "# What was planted stands in *.truth.json*, which no audit reads.",
+        "",
+        "benchmarks:",
+        f"  - name: {NAME}",
+        f"    source: {BENCHMARK}/{TABLE}",
+        f"    twins: {{twin: {TWINS}/{TABLE}}}  # same questions, one thing in the picture changed",
+        "",
+        "corpora:",
+        f"  - {{name: {CORPUS}, source: {CORPUS}}}",
+        "",
+        "search:",
+        "  encoder: pixels   # near neighbours, too: resized, cropped, framed copies",
+        f"  nearest: {NEAREST}",
+        "  text: true",
+        f"  engine: {json.dumps(engine)}",
+        *([f"  workers: {workers}"] if workers is not None else []),
+        "",
+    ]
+    if models:
+        how = "dtype: float32, max_new_tokens: 8, variants: 'original,rotation-all'"
+        lines += [
+            "models:",
+            *(
+                f"  - {{name: {one}, local: {MODELS}/{one}, {how}}}"
+                for one in (*SUSPECTS, OUTSIDER)
+            ),
+            "",
+            f"baselines: [{OUTSIDER}]  # of another lineage: it cannot have seen the benchmark",
+            "",
+            "clean_references:",
+            f"  items: {{{PART}: {PRIVATE}}}  # kept back by the maintainer: nobody can have seen them",
+            "",
+            "# Fixed before anything ran: by changed pictures, by the order of options, by likelihood.",
+            "detectors: [twin-drop, option-order, loss, blind]",
+            "",
+        ]
+    return "\n".join([*lines, f"seed: {seed}", f"output: {AUDIT}", ""])

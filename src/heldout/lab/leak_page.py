@@ -1,0 +1,185 @@
+"""What `heldout lab leaks` leaves behind: tables per kind of leak, the rows, and what people saw."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import polars as pl
+
+from heldout.detect.image_overlap import COPIES
+from heldout.lab.leak_board import PICTURE_LEVELS, PICTURES, LeakBoard
+from heldout.lab.leak_run import LeakPlan
+from heldout.lab.result import Rate
+from heldout.store import write_atomic, write_json
+from heldout.store.atomic import replacing
+
+PAGE, DATA, BOARD = "leak-recall.md", "leak-recall.parquet", "leak-recall.json"
+BY_EYE = "## Looked at by people"  # from here on the page is theirs, and is kept
+
+
+def write_leaks(
+    rows: pl.DataFrame, board: LeakBoard, plan: LeakPlan, folder: Path, command: str
+) -> list[Path]:
+    page, data, told = folder / PAGE, folder / "data" / DATA, folder / "data" / BOARD
+    with replacing(data) as temporary:
+        rows.write_parquet(temporary, compression="zstd", compression_level=19)
+    write_json(told, board.model_dump(mode="json"))
+    seen = page.read_text() if page.exists() else ""
+    kept = seen[seen.index(BY_EYE) :] if BY_EYE in seen else ""
+    write_atomic(page, leak_page(rows, board, plan, command) + kept)
+    return [page, data, told]
+
+
+def leak_page(rows: pl.DataFrame, board: LeakBoard, plan: LeakPlan, command: str) -> str:
+    worlds = rows["world"].unique(maintain_order=True).to_list()
+    lines = [*_head(rows, board, plan, command)]
+    for world in worlds:
+        lines += [f"## {world.capitalize()}", "", *_pictures(board, world), *_words(board, world)]
+        lines += [*_alarms(board, world), *_precision(board, world)]
+    lines += [*_missed(rows), *_untestable(rows)]
+    return "\n".join(lines) + "\n"
+
+
+def _head(rows: pl.DataFrame, board: LeakBoard, plan: LeakPlan, command: str) -> Iterator[str]:
+    yield "# Recall and precision of `overlap` per kind of planted leak"
+    yield ""
+    yield f"Written by `{command}`; one row per item of every corpus is in `data/{DATA}`."
+    yield ""
+    encoder = f"`--text-encoder {plan.text_encoder}`" if plan.text_encoder else "no text encoder"
+    yield (
+        f"{board.seeds} seeds of each world. A benchmark of {plan.images} pictures (four to six items "
+        f"each) leaks into a corpus of {plan.items} items of the same world: {plan.each} of every kind "
+        f"below, each made from a picture of its own, three broken files, and strangers, a quarter of "
+        f"which come with a question and its answer. The audit is that of `heldout overlap --text "
+        f"--encoder {plan.encoder} --nearest {plan.nearest}` with {encoder}; it never sees the truth."
+    )
+    yield ""
+    yield (
+        "Counts are planted items, brackets exact 95 % intervals (Clopper–Pearson: every item was made "
+        "from another picture). *Listed*: the pair stands in the table of matches. *Soft*, *hard*: its "
+        "degree. *Verified copy*: called *same image* or *transformed copy*; only this counts as leaked. "
+        "*Left to people*: *undecided*, which counts as no leak until somebody looks."
+    )
+    yield ""
+
+
+def _pictures(board: LeakBoard, world: str) -> Iterator[str]:
+    yield "### Leaked pictures: recall"
+    yield ""
+    yield f"| kind | {' | '.join(PICTURE_LEVELS)} | relation of the answers right |"
+    yield "|---" * (len(PICTURE_LEVELS) + 2) + "|"
+    for one in board.pictures:
+        if one.world == world:
+            cells = [told(found) for found in one.levels.values()]
+            yield f"| {one.kind} | {' | '.join(cells)} | {told(one.label)} |"
+    yield ""
+
+
+def _words(board: LeakBoard, world: str) -> Iterator[str]:
+    yield "### Leaked words: recall"
+    yield ""
+    yield (
+        "*Could be found*: some method could have counted the item's words (below: why not). *Counts*: "
+        "degree soft or hard. *Claimed*: question and answer word for word and hard, which lets the claim "
+        "survive."
+    )
+    yield ""
+    yield (
+        "| kind | could be found | listed | counts | counts, of those that could | claimed | "
+        "relation of the answers right, of listed |"
+    )
+    yield "|---" * 7 + "|"
+    for one in board.words:
+        if one.world == world:
+            cells = [one.testable, one.listed, one.counts, one.of_testable, one.claimed, one.answer]
+            yield f"| {one.kind} | {' | '.join(told(cell) for cell in cells)} |"
+    yield ""
+
+
+def _alarms(board: LeakBoard, world: str) -> Iterator[str]:
+    yield "### Decoys and strangers: false alarms"
+    yield ""
+    yield "Items of which anything of the kind is said, about whichever picture or item of the benchmark."
+    yield ""
+    levels = [level for level in PICTURE_LEVELS if level != "listed"]
+    yield f"| kind | {' | '.join(levels)} | words count | words hard |"
+    yield "|---" * (len(levels) + 3) + "|"
+    for one in board.alarms:
+        if one.world == world:
+            cells = [*(one.pictures[level] for level in levels), *one.words.values()]
+            yield f"| {one.kind} | {' | '.join(told(cell) for cell in cells)} |"
+    yield ""
+
+
+def _precision(board: LeakBoard, world: str) -> Iterator[str]:
+    yield "### Precision"
+    yield ""
+    yield "Pairs of a benchmark's picture (or item) and a corpus item, and how many of them were planted."
+    yield ""
+    yield "| pairs of | said | planted of those said so |"
+    yield "|---|---|---|"
+    for one in board.precision:
+        if one.world == world and (one.of != PICTURES or one.level != "listed"):
+            yield f"| {one.of} | {one.level} | {told(one.right)} |"
+    yield ""
+
+
+def _missed(rows: pl.DataFrame) -> Iterator[str]:
+    yield "## What became of the copies that were not verified"
+    yield ""
+    missed = rows.filter(
+        pl.col("found_by").is_not_null() & ~pl.col("relation").is_in(COPIES)
+    ).with_columns(
+        said=pl.when(pl.col("relation") == "")
+        .then(pl.lit("not listed"))
+        .otherwise(pl.col("relation"))
+    )
+    if missed.is_empty():
+        yield "Every one was."
+        yield ""
+        return
+    yield "| world | kind | said | transform named | items | drawn |"
+    yield "|---|---|---|---|---|---|"
+    keys = ["world", "kind", "said", "transform"]
+    for (world, kind, said, transform), part in missed.group_by(keys, maintain_order=True):
+        drawn = "; ".join(sorted({one for one in part["detail"] if one}))
+        yield f"| {world} | {kind} | {said} | {transform or '–'} | {len(part)} | {drawn or '–'} |"
+    yield ""
+
+
+def _untestable(rows: pl.DataFrame) -> Iterator[str]:
+    yield "## Why words could not be found"
+    yield ""
+    yield "| world | reason | planted items |"
+    yield "|---|---|---|"
+    planted = rows.filter(pl.col("words").is_not_null() & (pl.col("untestable") != ""))
+    counted = planted.group_by("world", "untestable", maintain_order=True).len()
+    for world, reason, count in counted.sort("world", "len", descending=[True, True]).iter_rows():
+        yield f"| {world} | {reason} | {count} |"
+    yield ""
+
+
+def told(found: Rate | None) -> str:
+    """27/30 [.73, .98]"""
+    if found is None or not found.n:
+        return "–"
+    return f"{found.hits}/{found.n} [{_short(found.low)}, {_short(found.high)}]"
+
+
+def summary(board: LeakBoard) -> Sequence[tuple[str, str, str, str]]:
+    """(world, kind, verified or counted, left to people), for the terminal."""
+    pictures = [
+        (one.world, one.kind, told(one.levels["verified copy"]), told(one.levels["left to people"]))
+        for one in board.pictures
+    ]
+    words = [(one.world, one.kind, told(one.counts), "") for one in board.words]
+    alarms = [
+        (one.world, one.kind, told(one.pictures["verified copy"]), "") for one in board.alarms
+    ]
+    return [*pictures, *words, *alarms]
+
+
+def _short(value: float) -> str:
+    text = f"{value:.3f}".rstrip("0").rstrip(".")
+    return text.removeprefix("0") if text.startswith("0.") else text
