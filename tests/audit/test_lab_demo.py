@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +56,7 @@ def test_a_pair_and_its_outsiders_are_trained_read_and_kept(folder: Path, tmp_pa
     arms = demo_arms([3])
     names = {*(arm.name for arm in arms), DEMO}
     recipe = standing_recipe(TOY, level=3, fall=2, batch=8, texts=2, pictures=12)
+    recipe = replace(recipe, clean_steps=4)
     grid = Grid(
         Prepared(folder), recipe, tmp_path / "state", "cpu", False, demo_reads(arms), lambda _: None,
         frozenset(names),

@@ -111,6 +111,8 @@ def fired(frame: pl.DataFrame) -> Share:
 def models_by_role(rows: pl.DataFrame) -> dict[str, dict[str, int]]:
     """How many models of each role every benchmark has."""
     whole = rows.filter(pl.col("split") == "")
+    if whole.is_empty():  # membership detectors alone
+        whole = rows
     return {
         benchmark: {
             role: whole.filter((pl.col("benchmark") == benchmark) & (pl.col("role") == role))[

@@ -95,7 +95,7 @@ def read_grid(folder: Path) -> LabGrid:
     models = {str(one["name"]): _model(one, worlds, path) for one in told}
     benchmarks = sorted(
         (one.name for one in runs.iterdir() if (one / "manifest.json").is_file()),
-        key=lambda name: (name == "films", name),  # films are solved: they say least
+        key=lambda name: (name == "films", name),
     )
     if not benchmarks:
         raise InputError(f"{runs} holds no run folder beside models.json: train the grid again")

@@ -151,7 +151,8 @@ def _boards(rows: pl.DataFrame, board: Sequence[Standing], about: About) -> Iter
         "fire. Rates carry 95 % "
         "Clopper–Pearson intervals over models; arms of one base share most weights, so the truth is "
         "wider. Membership detectors need items that cannot have been seen: they are tested on the arms "
-        "that saw half of the pictures, and clean models count once per split."
+        "that saw half of the pictures, and clean models count once per split (with references: per split "
+        "of the largest dose)."
     )
     yield ""
     for way in WAYS:
