@@ -18,7 +18,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from heldout.audit.demo import DemoResult, run_demo
+from heldout.audit.demo import CHANGED, DECOY, EXACT, WORDS, DemoResult, run_demo
 from heldout.audit.demo_models import CLEAN, CONTAMINATED, OUTSIDER
 from heldout.store import write_json
 
@@ -76,8 +76,11 @@ def _assembled(models: Path, out: Path, seed: int, dose: int, baseline: str) -> 
 
 
 def _told(result: DemoResult, seed: int) -> dict[str, Any]:
-    decoys = [row for row in result.planted if row.group == "decoy"]
-    leaks = [row for row in result.planted if row.group == "leak"]
+    counts = {
+        name: [sum(row.found for row in rows), sum(row.planted for row in rows)]
+        for name in (EXACT, CHANGED, WORDS, DECOY)
+        for rows in [[row for row in result.planted if row.group == name]]
+    }
     return {
         "seed": seed,
         "models": {model.role: asdict(model) for model in result.models},
@@ -87,8 +90,7 @@ def _told(result: DemoResult, seed: int) -> dict[str, Any]:
             for cell in result.audited.overall.cells
             for claim in cell.claims
         ],
-        "decoys": [sum(row.found for row in decoys), sum(row.planted for row in decoys)],
-        "leaks": [sum(row.found for row in leaks), sum(row.planted for row in leaks)],
+        "planted": counts,
     }  # fmt: skip
 
 
@@ -100,9 +102,10 @@ def verdicts(row: dict[str, Any]) -> dict[str, bool]:
         "clean twin clean": models[CLEAN]["status"] == "clean",
         "baseline quiet": models[OUTSIDER]["status"] == "quiet",
     }
-    if row["decoys"][1]:
-        found["no decoy called a copy"] = row["decoys"][0] == 0
-        found["every leak found"] = row["leaks"][0] == row["leaks"][1]
+    if (decoys := row["planted"][DECOY])[1]:
+        exact = row["planted"][EXACT]
+        found["no decoy called a copy"] = decoys[0] == 0
+        found["every exact copy found"] = exact[0] == exact[1]
     return found
 
 
@@ -117,8 +120,9 @@ def _of(counts: Sequence[int]) -> str:
 
 def table(rows: Sequence[dict[str, Any]]) -> str:
     lines = [
-        "| seed | contaminated | survives on | clean twin | baseline | decoys | leaks | right |",
-        "|---|---|---|---|---|---|---|---|",
+        "| seed | contaminated | survives on | clean twin | baseline | exact copies | changed copies "
+        "| words alone | decoys | right |",
+        "|---|---|---|---|---|---|---|---|---|---|",
     ]
     for row in rows:
         models = row["models"]
@@ -126,7 +130,7 @@ def table(rows: Sequence[dict[str, Any]]) -> str:
         lines.append(
             f"| {row['seed']} | {seen['status']} | {', '.join(seen['survives']) or 'none'} "
             f"| {models[CLEAN]['status']} | {models[OUTSIDER]['status']} "
-            f"| {_of(row['decoys'])} | {_of(row['leaks'])} "
+            f"| {' | '.join(_of(row['planted'][name]) for name in (EXACT, CHANGED, WORDS, DECOY))} "
             f"| {'yes' if all(verdicts(row).values()) else 'no'} |"
         )
     for name in dict.fromkeys(name for row in rows for name in verdicts(row)):

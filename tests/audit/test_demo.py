@@ -46,11 +46,13 @@ def data_side(tmp_path_factory: pytest.TempPathFactory) -> DemoResult:
 def test_the_data_side_is_right_about_what_was_planted(data_side: DemoResult) -> None:
     found = {(row.group, row.kind): (row.planted, row.found) for row in data_side.planted}
     for (group, kind), (planted, called) in found.items():
-        if group == "leak":
+        if group == "exact copy":
             assert called == planted, kind
         elif group in ("decoy", "broken"):
             assert called == 0, kind
-    assert {group for group, _ in found} == {"leak", "blind spot", "decoy", "broken"}
+    assert {group for group, _ in found} == {
+        "exact copy", "changed copy", "words alone", "decoy", "broken"
+    }  # fmt: skip
     cell = next(one for one in data_side.audited.overall.cells if one.cell.corpus == CORPUS)
     assert cell.status == "survives"
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib.util
 import json
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -33,10 +33,18 @@ from heldout.benchmark.check import CheckReport, check
 from heldout.detect.image_overlap import COPIES
 from heldout.detect.settings import ALPHA
 from heldout.overlap.judged import read_matches
+from heldout.overlap.judged_texts import read_text_matches
 from heldout.stats.multiplicity import adjust
 from heldout.store import Run, write_atomic
 
-_GROUPS = ("leak", "blind spot", "decoy", "broken")
+EXACT, CHANGED, WORDS, DECOY, BROKEN = (
+    "exact copy",
+    "changed copy",
+    "words alone",
+    "decoy",
+    "broken",
+)
+_GROUPS = (EXACT, CHANGED, WORDS, DECOY, BROKEN)
 _NEEDED = ("torch", "transformers")
 _TRUTHS = {
     CONTAMINATED: "was trained on the benchmark",
@@ -47,10 +55,11 @@ _TRUTHS = {
 
 @dataclass(frozen=True)
 class Planted:
-    """One kind of thing put into the corpus; ``found`` counts what the audit called a copy."""
+    """One kind of thing put into the corpus; ``found`` counts what the audit called a copy, or where words
+    alone leaked, whose words count as found."""
 
     kind: str
-    group: str  # leak, blind spot, decoy, broken
+    group: str  # one of _GROUPS
     planted: int
     found: int
 
@@ -140,17 +149,28 @@ def _not_installed() -> str:
 
 
 def _against_truth(run: Run, truth: Path) -> list[Planted]:
-    matches = read_matches(run)
-    found = set(matches.filter(matches["relation"].is_in(COPIES))["corpus_id"])
-    rows = [json.loads(line) for line in truth.read_text().splitlines()]
-    planted = Counter((row["group"], row["kind"]) for row in rows)
-    caught = Counter((row["group"], row["kind"]) for row in rows if row["corpus_id"] in found)
+    matches, texts = read_matches(run), read_text_matches(run)
+    copies = set(matches.filter(matches["relation"].is_in(COPIES))["corpus_id"])
+    words = set(texts.filter(texts["degree"] != "none")["corpus_id"])
+    planted: Counter[tuple[str, str]] = Counter()
+    caught: Counter[tuple[str, str]] = Counter()
+    for line in truth.read_text().splitlines():
+        row = json.loads(line)
+        kind = _group(row), row["kind"]
+        planted[kind] += 1
+        caught[kind] += row["corpus_id"] in (words if kind[0] == WORDS else copies)
+    kinds = sorted(planted, key=lambda kind: _GROUPS.index(kind[0]))
     return [
-        Planted(kind, group, count, caught[group, kind])
-        for (group, kind), count in sorted(
-            planted.items(), key=lambda entry: _GROUPS.index(entry[0][0])
-        )
+        Planted(name, group, planted[group, name], caught[group, name]) for group, name in kinds
     ]
+
+
+def _group(row: Mapping[str, Any]) -> str:
+    if row["group"] in (DECOY, BROKEN):
+        return str(row["group"])
+    if row["found_by"] is None:
+        return WORDS
+    return CHANGED if row["found_by"] == "near" else EXACT
 
 
 def _suspected(audited: Audited, run: Run, who: Path) -> list[Suspected]:

@@ -9,7 +9,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from heldout.audit.demo import DemoResult, Suspected, run_demo
+from heldout.audit.demo import BROKEN, CHANGED, DECOY, WORDS, DemoResult, Suspected, run_demo
 from heldout.cli.options import EngineName, Json, Quiet, Workers
 from heldout.cli.show import COLOURS, console, plain, print_check, print_json
 
@@ -62,7 +62,7 @@ def _show(result: DemoResult) -> None:
     out.rule("2  what was planted in the corpus, and what was found", align="left")
     out.print(_planted(result))
     out.print(
-        "blind spots (of exact matching) are changed copies, or words alone; decoys are no copies"
+        "changed copies and words alone are harder, and not all of them are found; decoys are no copies"
     )
     out.rule("3  the verdict", align="left")
     out.print(_verdict(result))
@@ -81,11 +81,11 @@ def _planted(result: DemoResult) -> Table:
     table.add_column("what")
     table.add_column("in the corpus as")
     table.add_column("planted", justify="right")
-    table.add_column("called a copy", justify="right")
+    table.add_column("found", justify="right")
     for row in result.planted:
-        right = row.found == (row.planted if row.group == "leak" else 0)
-        style = "green" if right else "bold red"
-        found = Text(f"{row.found}", style if row.group != "blind spot" else "yellow")
+        wanted = 0 if row.group in (DECOY, BROKEN) else row.planted
+        missed = "yellow" if row.group in (CHANGED, WORDS) else "bold red"
+        found = Text(f"{row.found}", "green" if row.found == wanted else missed)
         table.add_row(row.group, row.kind, str(row.planted), found)
     return table
 
