@@ -85,3 +85,33 @@ def test_without_a_corpus_nobody_says_that_nothing_leaked() -> None:
     searched = [{**cells[0], "corpus": "web", "model": None}]
     (told,) = first_screen(searched, [], corrected)["owed"]
     assert "none of them leaked" in told["told"]
+
+
+def test_no_part_of_a_benchmark_is_clean_for_a_model_that_has_seen_it() -> None:
+    def scored(name: str, clean: float) -> dict[str, Any]:
+        subsets = (("original", 0.8, 20), ("non-leaked", clean, 10), ("leaked", 0.7, 10))
+        lines = [
+            {"subset": subset, "value": value, "items": items, "interval": None}
+            for subset, value, items in subsets
+        ]
+        return {"model": name, "metric": "accuracy", "lines": lines, "owed": []}
+
+    corrected = {
+        "models": [scored("base", 0.4), scored("n", 0.7), scored("m", 0.9)],
+        "rankings": [],
+    }
+    seen, clean = _claim("twin-drop", "m", "survives"), _claim("twin-drop", "n", "clean")
+    verdict = _verdict([seen], [clean])
+    verdict = BenchmarkVerdict("b", "run", verdict.cells, [], corrected)
+    advice = {
+        one["sentence"].split()[1]: one for one in recommend([verdict]) if one["kind"] == "score"
+    }
+    assert "perturbed twins" in advice["m"]["sentence"] and "%" not in advice["m"]["sentence"]
+    assert advice["m"]["claims"] == ["twin-drop/m"]
+    assert "10 clean items" in advice["n"]["sentence"]
+    cells = [cell.as_json() for cell in verdict.cells]
+    screen = first_screen(
+        [*cells, {**cells[0], "corpus": "web", "model": None}], [], {"b": corrected}
+    )
+    assert [one["model"] for one in screen["owed"]] == ["m", "n", "base"]  # a baseline comes last
+    assert screen["owed"][0]["points"] == "" and "has seen" in screen["owed"][0]["told"]

@@ -49,7 +49,15 @@ def first_screen(
     return {
         "leaked": _leaked(cells),
         "sure": _sure(cells, recommendations),
-        "owed": owed_sentences(corrected, any(cell["corpus"] is not None for cell in cells)),
+        "owed": owed_sentences(
+            corrected,
+            any(cell["corpus"] is not None for cell in cells),
+            {
+                (cell["benchmark"], cell["model"]): cell["status"]
+                for cell in cells
+                if cell["model"] is not None and not is_pair(cell)
+            },
+        ),
         "advice": [one for one in recommendations if one["kind"] != "control"],
         "controls": [one for one in recommendations if one["kind"] == "control"],
         "top": top,

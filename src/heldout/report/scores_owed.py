@@ -38,21 +38,29 @@ def corrected_of(run: Run) -> Mapping[str, Any]:
 
 
 def owed_sentences(
-    corrected: Mapping[str, Mapping[str, Any]], searched: bool = True
+    corrected: Mapping[str, Mapping[str, Any]],
+    searched: bool = True,
+    verdicts: Mapping[tuple[str, str], str] | None = None,
 ) -> list[dict[str, str]]:
-    """One per model with answers, the largest difference first; empty where nothing is recorded.
+    """One per model with answers; empty where nothing is recorded. Models that have seen the benchmark come
+    first, comparison models last, and among equals the largest difference.
 
-    ``searched``: in a corpus, without which nobody knows which items leaked.
+    ``searched``: in a corpus, without which nobody knows which items leaked. ``verdicts``: status by
+    benchmark and model, of the models under test.
     """
     several = len(corrected) > 1
     found = []
+    statuses = verdicts or {}
     for benchmark, one in corrected.items():
         for model in one.get("models", []):
             if model["metric"] == ACCURACY:
                 where = f"{model['model']} on {benchmark}" if several else str(model["model"])
-                found.append(_sentence(where, model, searched))
-    found.sort(key=lambda entry: -abs(entry[0]))
-    return [told for _, told in found]
+                status = statuses.get((benchmark, model["model"]))
+                points, told = _sentence(where, model, searched, status == "survives")
+                rank = 0 if status == "survives" else 2 if statuses and status is None else 1
+                found.append((rank, -abs(points), told))
+    found.sort(key=lambda entry: entry[:2])
+    return [told for *_, told in found]
 
 
 def score_rows(corrected: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -67,9 +75,17 @@ def score_rows(corrected: Mapping[str, Any]) -> list[dict[str, Any]]:
     ]  # fmt: skip
 
 
-def _sentence(where: str, model: Mapping[str, Any], searched: bool) -> tuple[float, dict[str, str]]:
+def _sentence(
+    where: str, model: Mapping[str, Any], searched: bool, seen: bool
+) -> tuple[float, dict[str, str]]:
     lines = {line["subset"]: line for line in model["lines"]}
     full, clean = lines["original"], lines.get("non-leaked", {"value": None})
+    if seen:
+        told = (
+            f"{percent(full['value'])} on all items; it has seen the benchmark itself: no part of it "
+            "is clean for this model."
+        )
+        return 0.0, {"model": where, "points": "", "told": told, "sure": ""}
     leaked = lines.get("leaked", {"items": 0})
     if not leaked["items"]:
         leaks = "none of them leaked" if searched else "no corpus was searched for leaked ones"

@@ -98,8 +98,16 @@ def _scores(one: BenchmarkVerdict) -> Iterator[Advice]:
         )
         yield _advice("score", told, claims, one.benchmark)
         return
+    seen = _seen(one)
     for model in scored:
         lines = _lines(model)
+        if model["model"] in seen:
+            told = (
+                f"Report {model['model']} on perturbed twins (heldout twin) or another benchmark: it has "
+                f"seen {one.benchmark} itself, so that no part of it is clean for this model."
+            )
+            yield _advice("score", told, seen[model["model"]], one.benchmark)
+            continue
         full, clean, leaked = lines["original"], lines["non-leaked"], lines["leaked"]
         if not leaked["items"]:
             continue
@@ -111,6 +119,16 @@ def _scores(one: BenchmarkVerdict) -> Iterator[Advice]:
             f"{_interval(full)} on all {full['items']:,}{_difference(model)}."
         )
         yield _advice("score", told, claims, one.benchmark)
+
+
+def _seen(one: BenchmarkVerdict) -> dict[str, list[str]]:
+    """Models that have seen the benchmark, with the claims that say so: what a corpus holds of it is no
+    measure of what they know."""
+    return {
+        cell.cell.model: [claim.id for claim in cell.claims if claim.status == "survives"]
+        for cell in one.cells
+        if cell.cell.model is not None and not cell.pair and cell.status == "survives"
+    }
 
 
 def _lines(model: Mapping[str, Any]) -> dict[str, Any]:
