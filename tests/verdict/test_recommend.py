@@ -10,7 +10,7 @@ def test_a_difference_names_the_items_it_stands_on() -> None:
     owed = {"value": -0.01, "p_adjusted": 1.0, "compared": 188}
     told = _difference({"lines": lines, "owed": [owed]})
     assert told.startswith(
-        " (-1.0 points with leaks among the 188 items that are leaked or clean, p"
+        " (-1.0 points with leaks among the 188 items that are leaked or clean, corrected p"
     )
     whole = _difference({"lines": lines, "owed": [{**owed, "compared": 198}]})
-    assert whole.startswith(" (-1.0 points with leaks, p")
+    assert whole.startswith(" (-1.0 points with leaks, corrected p")

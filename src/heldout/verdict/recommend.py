@@ -152,7 +152,7 @@ def _difference(model: Mapping[str, Any]) -> str:
     # Undecided items are in the full score and on neither side of the test: its difference is another.
     if owed["compared"] < full:
         points += f" among the {owed['compared']:,} items that are leaked or clean"
-    return f" ({points}, p = {owed['p_adjusted']:.2g}: {sure})"
+    return f" ({points}, corrected p = {owed['p_adjusted']:.2g}: {sure})"
 
 
 def _safer(benchmarks: Sequence[BenchmarkVerdict]) -> Iterator[Advice]:
