@@ -22,6 +22,7 @@ from heldout.audit.demo_models import CLEAN, CONTAMINATED, OUTSIDER, RECIPE, WEI
 from heldout.lab.releases import write_release
 from heldout.store import write_json
 
+BASE = "demo"
 PACKAGE = Path(__file__).resolve().parents[1] / "src" / "heldout" / "audit" / "demo_models"
 
 
@@ -52,6 +53,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "command": chosen.command,
         "release": _release(chosen.seed),
         "models": told,
+        # What the first two branch from; training of an arm is too short for more than its last loss.
+        "bases": {BASE: _training(chosen.models, BASE)},
         "training": json.loads((chosen.models / "recipe.json").read_text()),
     })  # fmt: skip
 

@@ -82,6 +82,26 @@ def test_another_folder_is_not_written_over(tmp_path: Path) -> None:
         run_demo(tmp_path, seed=5, size=SMALL, quiet=True)
 
 
+def test_a_file_is_no_folder(tmp_path: Path) -> None:
+    (tmp_path / "notes").write_text("no")
+    with pytest.raises(InputError, match="is a file"):
+        run_demo(tmp_path / "notes", seed=5, size=SMALL, quiet=True)
+
+
+def test_weights_that_are_cut_short_are_told_in_a_sentence(tmp_path: Path) -> None:
+    pytest.importorskip("transformers")
+    from heldout.model.local.load import load
+
+    shutil.copytree(shipped_models().folder / CLEAN, tmp_path / "cut")
+    weights = tmp_path / "cut" / WEIGHTS
+    weights.write_bytes(weights.read_bytes()[:100_000])
+    with pytest.raises(InputError, match="cut"):
+        load(
+            str(tmp_path / "cut"), revision=None, dtype="float32", device="cpu",
+            trust_remote_code=False,
+        )  # fmt: skip
+
+
 def test_suspects_are_named_by_a_coin() -> None:
     drawn = [DemoModels(Path()).names(seed) for seed in range(10)]
     assert {names["model-a"] for names in drawn} == {CONTAMINATED, CLEAN}
@@ -113,6 +133,11 @@ def test_the_shipped_models_are_what_their_recipe_says(tmp_path: Path) -> None:
     sizes = [path.stat().st_size for role in ROLES for path in (shipped.folder / role).iterdir()]
     assert sum(sizes) < MOST
     assert set(shipped.recipe["models"]) == set(ROLES)
+    assert all(
+        shipped.recipe["models"][role]["base"] in shipped.recipe["bases"]
+        for role in (CONTAMINATED, CLEAN)
+    )
+    assert all(base["log"] for base in shipped.recipe["bases"].values())
     assert {"command", "training", "release"} <= set(shipped.recipe)
     known = shipped.recipe["release"]
     release = write_release(

@@ -40,6 +40,8 @@ class DemoSize:
 
 def write_demo(folder: Path, seed: int, size: DemoSize, models: DemoModels | None) -> None:
     """Everything but the audit file, once; a render that was killed half way is done again."""
+    if folder.exists() and not folder.is_dir():
+        raise InputError(f"{folder} is a file; choose another --out, a folder")
     made = {"seed": seed, "heldout": __version__}
     marker = folder / MARKER
     if marker.exists():

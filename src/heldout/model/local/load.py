@@ -28,6 +28,7 @@ def load(
     require("transformers", "hf", "--model NAME")
     import torch
     import transformers
+    from safetensors import SafetensorError
     from transformers import AutoConfig, AutoProcessor
 
     if int(transformers.__version__.split(".")[0]) < 5:
@@ -52,7 +53,8 @@ def load(
     tokenizer = _checked(name, processor)
     try:
         model = _model(name, config, chosen, kind)
-    except (OSError, ValueError, ImportError, KeyError) as error:
+    except (OSError, ValueError, ImportError, KeyError, RuntimeError, SafetensorError) as error:
+        # The last two: weights that are cut short, or of other shapes than the configuration's.
         raise InputError(_explained(name, error, trust_remote_code)) from error
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
