@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,7 +16,7 @@ from heldout.overlap.text.encoders import open_text_encoder
 from heldout.overlap.text.fields import LONGEST, ItemTexts, item_texts
 from heldout.overlap.text.lookup import HashSet
 from heldout.overlap.text.ngrams import NgramIndex
-from heldout.overlap.text.normalise import loose, mask
+from heldout.overlap.text.normalise import loose, mask, numbers
 from heldout.overlap.text.provenance import ProvenanceIndex, example_sources
 from heldout.overlap.text.rarity import Rarity
 from heldout.store import Dropped
@@ -52,8 +52,11 @@ class Entry:
     text: str
     items: tuple[int, ...]
     short: bool  # too few or too common words to identify an item
-    generic: bool  # the benchmark itself asks it of several pictures
+    generic: bool  # the benchmark itself asks it of several pictures, numbers aside
     bits: float
+    apart: frozenset[int] = (
+        frozenset()
+    )  # items that numbers and answer tell from others in these words
 
 
 @dataclass(frozen=True)
@@ -127,6 +130,7 @@ def text_entries(
             having.setdefault((name, text), []).append(position)
             words.setdefault(text, loose(text))
             asked_of.setdefault(words[text], set()).add(clusters[position])
+    apart = _told_apart(items, clusters, words)
     return [
         Entry(
             name,
@@ -135,10 +139,34 @@ def text_entries(
             rarity.short(words[text]),
             len(asked_of[words[text]]) > 1,
             round(rarity.bits(words[text]), 1),
+            frozenset(p for p in positions if (text, p) in apart and not rarity.short(words[text])),
         )
         for (name, text), positions in having.items()
         if words[text]
     ]
+
+
+def _told_apart(
+    items: Sequence[ItemTexts], clusters: Sequence[str], words: Mapping[str, str]
+) -> set[tuple[str, int]]:
+    """(text, item) where nobody else who asks in these words has the same numbers, or the same answer.
+
+    "How many of the 20 …?" and "How many of the 31 …?" are one template, and yet two items.
+    """
+    by_numbers: dict[tuple[str, tuple[str, ...]], set[str]] = {}
+    by_answer: dict[tuple[str, str], set[str]] = {}
+    for position, texts in enumerate(items):
+        for _, text in texts.fields:
+            by_numbers.setdefault((words[text], numbers(text)), set()).add(clusters[position])
+            by_answer.setdefault((words[text], texts.answer), set()).add(clusters[position])
+    return {
+        (text, position)
+        for position, texts in enumerate(items)
+        for _, text in texts.fields
+        if texts.answer
+        and len(by_numbers[words[text], numbers(text)]) == 1
+        and len(by_answer[words[text], texts.answer]) == 1
+    }
 
 
 def _with_embeddings(index: TextIndex) -> TextIndex:
