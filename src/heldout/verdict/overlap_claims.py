@@ -15,12 +15,17 @@ from heldout.verdict.rules import COPIES, Rule, decide, rule_id
 UNREAD = 0.01
 
 
-def overlap_claims(findings: Sequence[Finding], scanned: Mapping[str, Any]) -> list[Claim]:
-    """One claim per corpus; ``scanned`` is the manifest's record of that corpus' scan."""
+def overlap_claims(
+    findings: Sequence[Finding], scanned: Mapping[str, Any], *, worded: bool = False
+) -> list[Claim]:
+    """One claim per corpus; ``scanned`` is the manifest's record of that corpus' scan.
+
+    ``worded``: its words were compared, too, and have a claim of their own.
+    """
     images, questions, *rest = findings
     answers = rest[0] if rest else None
     if imageless := _imageless(images, scanned["counts"]):
-        return [_nothing_to_compare(images, imageless)]
+        return [_nothing_to_compare(images, imageless, worded)]
     coverage = [_benchmark_coverage(images), _corpus_coverage(scanned)]
     rule = _rule(images, coverage)
     controls = [*_undecided_pairs(images), *coverage]
@@ -50,7 +55,7 @@ def _imageless(images: Finding, counts: Mapping[str, int]) -> str:
     return ""
 
 
-def _nothing_to_compare(images: Finding, why: str) -> Claim:
+def _nothing_to_compare(images: Finding, why: str, worded: bool) -> Claim:
     return Claim(
         id=f"overlap/{images.cell.corpus}",
         cell=images.cell,
@@ -60,7 +65,9 @@ def _nothing_to_compare(images: Finding, why: str) -> Claim:
         rule=rule_id(COPIES, decide(COPIES, {"both sides have pictures": False})),
         findings=[],
         controls=[Control(name=NOTHING_TO_COMPARE, outcome="missing", reason=why)],
-        next_step="their words are compared with --text",
+        next_step="the claim about words speaks of this corpus"
+        if worded
+        else "their words are compared with --text",
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -54,9 +54,8 @@ class Entry:
     short: bool  # too few or too common words to identify an item
     generic: bool  # the benchmark itself asks it of several pictures, numbers aside
     bits: float
-    apart: frozenset[int] = (
-        frozenset()
-    )  # items that numbers and answer tell from others in these words
+    # Items of a generic text that their own numbers and answer tell from the others.
+    apart: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -130,7 +129,8 @@ def text_entries(
             having.setdefault((name, text), []).append(position)
             words.setdefault(text, loose(text))
             asked_of.setdefault(words[text], set()).add(clusters[position])
-    apart = _told_apart(items, clusters, words)
+    templates = {one for one, where in asked_of.items() if len(where) > 1 and not rarity.short(one)}
+    apart = _told_apart(items, clusters, words, templates)
     return [
         Entry(
             name,
@@ -139,7 +139,7 @@ def text_entries(
             rarity.short(words[text]),
             len(asked_of[words[text]]) > 1,
             round(rarity.bits(words[text]), 1),
-            frozenset(p for p in positions if (text, p) in apart and not rarity.short(words[text])),
+            frozenset(position for position in positions if (text, position) in apart),
         )
         for (name, text), positions in having.items()
         if words[text]
@@ -147,25 +147,29 @@ def text_entries(
 
 
 def _told_apart(
-    items: Sequence[ItemTexts], clusters: Sequence[str], words: Mapping[str, str]
+    items: Sequence[ItemTexts],
+    clusters: Sequence[str],
+    words: Mapping[str, str],
+    templates: Collection[str],
 ) -> set[tuple[str, int]]:
-    """(text, item) where nobody else who asks in these words has the same numbers, or the same answer.
+    """(text, item) where no other picture asked in these words has the same numbers, or the same answer.
 
     "How many of the 20 …?" and "How many of the 31 …?" are one template, and yet two items.
     """
-    by_numbers: dict[tuple[str, tuple[str, ...]], set[str]] = {}
-    by_answer: dict[tuple[str, str], set[str]] = {}
-    for position, texts in enumerate(items):
-        for _, text in texts.fields:
-            by_numbers.setdefault((words[text], numbers(text)), set()).add(clusters[position])
-            by_answer.setdefault((words[text], texts.answer), set()).add(clusters[position])
-    return {
-        (text, position)
+    asked = [
+        (text, position, (words[text], numbers(text)), (words[text], texts.answer))
         for position, texts in enumerate(items)
         for _, text in texts.fields
-        if texts.answer
-        and len(by_numbers[words[text], numbers(text)]) == 1
-        and len(by_answer[words[text], texts.answer]) == 1
+        if words[text] in templates
+    ]
+    having: dict[tuple[str, Sequence[str]], set[str]] = {}
+    for _, position, *keys in asked:
+        for key in keys:
+            having.setdefault(key, set()).add(clusters[position])
+    return {
+        (text, position)
+        for text, position, number, answer in asked
+        if answer[1] and len(having[number]) == 1 and len(having[answer]) == 1
     }
 
 
