@@ -81,6 +81,8 @@ def test_all_mistakes_are_told_at_once(tmp_path: Path) -> None:
     message = _read(tmp_path, GOOD.replace("corpora:", "corpara:") + "sead: 3\n")
     assert "line 4" in message
     assert "line 10" in message
+    gate = _read(tmp_path, GOOD.replace("corpora:", "corpara:") + "fail_on: [survive]\n")
+    assert "line 4" in gate and "line 10" in gate and "survive" in gate
 
 
 @pytest.mark.parametrize(

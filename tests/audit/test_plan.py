@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 import yaml
+from PIL import Image
 from typer.testing import CliRunner
 
 from heldout.audit.cases import open_cases
+from heldout.audit.init_file import look_around
 from heldout.audit.nearness_family import share_nearness
 from heldout.audit.plan import corpus_size, make_plan
 from heldout.audit.read_audit import read_audit
@@ -120,6 +122,14 @@ def test_init_writes_a_file_that_plans(audit_folder: Path) -> None:
     assert _plan(audit_folder / "audit.yaml").steps
     again = CliRunner().invoke(app, ["audit", "--init", str(audit_folder)])
     assert isinstance(again.exception, InputError)
+
+
+def test_init_lists_a_table_and_its_pictures_as_one_corpus(tmp_path: Path) -> None:
+    (tmp_path / "c/img").mkdir(parents=True)
+    Image.new("RGB", (8, 8)).save(tmp_path / "c/img/1.png")
+    row = {"id": "1", "image": "img/1.png", "question": "What is it?", "answer": "a cat"}
+    (tmp_path / "c/corpus.jsonl").write_text(json.dumps(row) + "\n")
+    assert look_around(tmp_path).corpora == {"c-corpus": "c/corpus.jsonl"}
 
 
 def test_init_takes_recorded_files_where_one_benchmark_is_meant(audit_folder: Path) -> None:

@@ -147,6 +147,23 @@ def test_nothing_found_is_said_of_the_items_a_method_could_find() -> None:
     assert one_finding_each(rows, answered=False)["exact"].n == 1
 
 
+def test_items_of_one_template_can_be_found_by_their_numbers_and_answer() -> None:
+    asked = (
+        "Which vascular structure at level {} is most likely occluded in this patient with aphasia?"
+    )
+    rows = [
+        {
+            "benchmark_id": str(k),
+            "question": asked.format(k),
+            "answer": f"artery {k // 2 if k < 2 else k}",
+        }
+        for k in range(5)
+    ]  # the first two have one answer: neither is told apart by it
+    found = one_finding_each(rows)
+    assert {name: one.n for name, one in found.items()} == {"exact": 3, "ngram": 0, "edit": 3}
+    assert one_finding_each(rows, answered=False)["exact"].n == 0
+
+
 def test_items_that_stand_there_whole_are_counted_once_over_all_methods() -> None:
     whole = {"relation": "same item", "answer_relation": "same"}
     found = [

@@ -81,6 +81,31 @@ def test_a_question_asked_of_several_pictures_is_never_evidence(tmp_path: Path) 
     assert {row["relation"] for row in matches(result, "exact")} == {"same item", "same question"}
 
 
+def test_numbers_and_an_own_answer_tell_items_of_one_template_apart(tmp_path: Path) -> None:
+    asked = "Which coloured shape is drawn at column {} and row {} of the large printed grid on page {}?"
+    benchmark = bench(
+        *({"question": asked.format(k, k + 3, k * 7), "answer": f"teal disc {k}", "cluster": str(k)}
+          for k in range(4)),
+        {"question": asked.format(9, 9, 9), "answer": "no", "cluster": "9"},
+        {"question": asked.format(8, 8, 8), "answer": "no", "cluster": "8"},
+    )  # fmt: skip
+    rows = [
+        {"id": "copy", "question": asked.format(2, 5, 14), "answer": "teal disc 2"},
+        {"id": "other numbers", "question": asked.format(40, 5, 14), "answer": "teal disc 1"},
+        {"id": "other answer", "question": asked.format(3, 6, 21), "answer": "red star"},
+        {"id": "unanswered", "question": asked.format(0, 3, 0)},
+        {"id": "common answer", "question": asked.format(9, 9, 9), "answer": "no"},
+    ]
+    result = scan_all(benchmark, corpus(tmp_path, *rows))
+    counting = [row for row in matches(result) if row["degree"] != "none"]
+    assert {(row["benchmark_id"], row["corpus_id"]) for row in counting} == {("2", "copy")}
+    assert {(row["relation"], row["degree"]) for row in counting} == {("same item", "soft")}
+    assert {row["method"] for row in counting} == {
+        "exact",
+        "edit",
+    }  # runs of words mask the numbers
+
+
 def test_renumbered_is_not_identical(tmp_path: Path) -> None:
     question = "Is this slice of the upper abdomen a T1 weighted magnetic resonance image?"
     row = {"id": "x", "question": question.replace("T1", "T2"), "answer": "yes"}

@@ -13,10 +13,11 @@ from texts_run import EDITED, HOSTILE, OTHER, WHOLE
 
 from heldout.audit import conclude
 from heldout.cure.leaks import Grade, leaks_of
+from heldout.errors import InputError
 from heldout.overlap.judged_texts import TEXT_RELATIONS, read_text_matches, text_majority
 from heldout.review import Desk, open_desk, open_desks
 from heldout.review.texts import marked_words
-from heldout.store import Run
+from heldout.store import Run, make_table
 from heldout.store.judgements import TEXT, current, history
 from heldout.verdict import Claim
 
@@ -45,6 +46,14 @@ def test_words_that_differ_are_marked_and_capitals_are_not() -> None:
     assert "".join(text for text, _ in ours) == "Is the LEFT lung clear?\nyes"  # nothing is lost
     assert "".join(text for text, _ in theirs) == "is the right upper lung clear ?"
     assert marked_words("", ["anything"])[1] == [[("anything", True)]]
+
+
+def test_texts_that_count_for_nothing_are_offered_by_name(texts_run: Path) -> None:
+    opened = Run.open(texts_run)
+    rows = [{**row, "degree": "none"} for row in opened.read_table("text_matches").to_pylist()]
+    opened.write_table("text_matches", make_table("text_matches", rows))
+    with pytest.raises(InputError, match="no texts to judge: .* --all shows it"):
+        open_desk(str(texts_run), rater="ada", kind="texts")
 
 
 def test_a_run_offers_its_texts_beside_its_matches(texts_run: Path, run: Path) -> None:

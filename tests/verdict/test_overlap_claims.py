@@ -9,6 +9,7 @@ import pytest
 from heldout.detect import Cell, Effect, Finding, Statistic
 from heldout.stats import binomial_interval
 from heldout.verdict import Claim, overlap_claims
+from heldout.verdict.required import settled_by
 
 
 def finding(unit: str, found: int, n: int, **details: Any) -> Finding:
@@ -41,6 +42,7 @@ def claim(
     archives: int = 0,
     failed: int = 0,
     answers: int | None = None,
+    undecided: int = 0,
 ) -> Claim:
     findings = [
         finding(
@@ -51,7 +53,7 @@ def claim(
             images_not_comparable=unusable,
             by_method={"bytes": leaked},
             copies=leaked,
-            by_relation={},
+            by_relation={"undecided": undecided} if undecided else {},
         ),
         finding("questions", leaked * 2, images * 2),
     ]
@@ -76,6 +78,8 @@ def claim(
         ({"images": 1, "unusable": 99}, "qualified"),
         ({"images": 0, "unusable": 100}, "not testable"),
         ({"compared": 0}, "not testable"),
+        ({"undecided": 1}, "qualified"),
+        ({"undecided": 1, "leaked": 1}, "survives"),
         ({"leaked": 1}, "survives"),
         ({"leaked": 1, "archives": 3}, "survives"),
     ],
@@ -93,6 +97,18 @@ def test_only_a_clean_claim_says_that_no_image_is_in_the_corpus() -> None:
     assert (
         "no image of web could be compared" in claim(compared=0).next_step
     )  # not the benchmark's fault
+
+
+def test_pairs_that_nobody_decided_are_told_and_sent_to_people() -> None:
+    found = claim(undecided=5)
+    assert found.rule == "copies/undecided-left"
+    assert found.sentence.endswith("5 pictures have an undecided match there: it may be a copy.")
+    assert "parts of them could not" not in found.sentence
+    assert "undecided pairs" in found.next_step
+    assert settled_by(found)[0].startswith("undecided pairs: have people judge")
+    both = claim(undecided=1, archives=1)
+    assert "parts of them could not" in both.sentence and "1 archive" in both.why
+    assert len(settled_by(both)) == 2
 
 
 def test_a_leak_in_a_half_read_corpus_is_a_lower_bound() -> None:

@@ -65,3 +65,43 @@ def test_two_raters_who_agree_leave_what_was_unread_to_say() -> None:
 def test_a_claim_with_another_copy_left_keeps_its_status() -> None:
     (told,) = with_people([_claim("survives", "passed")], _matches("near", {"ada": "unrelated"}))
     assert told.status == "survives" and told.controls[-1].outcome == "missing"
+
+
+def _raised(*pictures: tuple[str, str, dict[str, str]]) -> pl.DataFrame:
+    """(picture, what the tool said, what people said) of pairs that are copies now."""
+    rows = []
+    for picture, tool, verdicts in pictures:
+        row = _matches("near", verdicts, "transformed copy").row(0, named=True)
+        people = {"people": {"tool": tool, "verdicts": verdicts}} if verdicts else {}
+        evidence = {"benchmark_pixels": picture, "corpus_image": f"of {picture}", **people}
+        rows.append({**row, "evidence": json.dumps(evidence)})
+    return pl.DataFrame(rows)
+
+
+def test_copies_that_one_rater_alone_recognised_do_not_make_a_claim_survive() -> None:
+    one = _raised(("p1", "undecided", {"ada": "exact duplicate"}))
+    (told,) = with_people([_claim("survives", "passed")], one)
+    assert (told.rule, told.status) == ("copies/recognised-alone", "qualified")
+    assert "1 picture is a copy by one rater's word" in told.sentence
+    assert "second rater" in told.next_step and settled_by(told)
+    assert "1 pair called exact duplicates differ in bytes and pixels" in told.why
+    assert (
+        "9 items were lost" not in told.why
+    )  # what was said of measured copies speaks of none here
+
+
+def test_copies_that_two_raters_recognised_survive_and_say_so() -> None:
+    two = _raised(("p1", "undecided", {"ada": "transformed copy", "bo": "transformed copy"}))
+    (told,) = with_people([_claim("survives", "passed")], two)
+    assert (told.rule, told.status) == ("copies/copy-found", "survives")
+    assert "1 picture is a copy by people's word" in told.sentence
+    assert told.controls[-1].outcome == "passed"
+
+
+def test_one_rater_beside_a_measured_copy_is_counted_apart() -> None:
+    both = _raised(("p1", "transformed copy", {}), ("p2", "undecided", {"ada": "transformed copy"}))
+    (told,) = with_people([_claim("survives", "passed")], both)
+    assert (told.rule, told.status) == ("copies/copy-found", "survives")
+    assert "Of these, 1 picture is a copy by one rater's word" in told.sentence
+    assert told.controls[-1].outcome == "missing"
+    assert "one rater alone calls 1 picture copied" in told.controls[-1].reason

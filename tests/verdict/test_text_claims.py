@@ -53,6 +53,8 @@ def claim(
     ours: list[dict[str, Any]],
     theirs: list[dict[str, Any]],
     methods: tuple[str, ...] = METHODS[:4],
+    pictured: bool = True,
+    whole: int = 0,
     **lost: int,
 ) -> Claim:
     """One search, and the claim about it; ``lost`` are counts of what could not be read."""
@@ -73,7 +75,28 @@ def claim(
     )  # fmt: skip
     leaked = leaks(frame(SCHEMAS["matches"].empty_table()), matches)
     joined = joined_leakage(items, leaked, benchmark="bench", corpus="web")
-    return text_claim(found, joined, {}, {"counts": {**result.counts, **lost}, "failed": {}})
+    by_modality = {**joined.details["by_modality"], "full": whole}
+    joined = joined.model_copy(update={"details": {**joined.details, "by_modality": by_modality}})
+    counts = {**result.counts, **lost}
+    return text_claim(found, joined, {}, {"counts": counts, "failed": {}}, pictured=pictured)
+
+
+def test_advice_does_not_send_to_pictures_where_there_are_none(tmp_path: Path) -> None:
+    same = [{"question": SHORT[0], "answer": "yes"}] * 4
+    there = claim(tmp_path, same, [{"text": "a page"}])
+    assert "compare their pictures" in there.next_step
+    bare = claim(tmp_path, same, [{"text": "a page"}], pictured=False)
+    assert (bare.status, there.status) == ("not testable", "not testable")
+    assert "no pictures to compare" in bare.next_step
+
+
+def test_items_that_leaked_whole_are_removed_even_where_words_alone_tell_nothing(
+    tmp_path: Path,
+) -> None:
+    same = [{"question": SHORT[0], "answer": "yes"}] * 4
+    made = claim(tmp_path, same, [{"text": "a page"}], whole=3)
+    assert (made.rule, made.status) == ("words/leaked-whole", "survives")
+    assert made.next_step.startswith("remove these items")
 
 
 def inside(question: str) -> dict[str, str]:
@@ -107,7 +130,7 @@ def test_without_the_same_words_and_the_same_answer_people_must_read(
 ) -> None:
     made = claim(tmp_path, asked(*LONG), theirs)
     assert made.status == "qualified"
-    assert made.why == "the words are similar, part of a longer text, or equal without the answer"
+    assert made.why.startswith("the words are similar, part of a longer text, short, a template")
 
 
 def test_other_options_are_another_item(tmp_path: Path) -> None:

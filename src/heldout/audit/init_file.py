@@ -62,9 +62,11 @@ def look_around(folder: Path) -> Found:
 
 
 def _bare_pictures(folder: Path, images: list[Path], found: Found) -> None:
-    """Folders of pictures that no benchmark uses; many of them below one folder are one corpus."""
-    sources = [folder / one["source"] for one in found.benchmarks.values()]
+    """Folders of pictures that no table uses; many of them below one folder are one corpus."""
+    tables = [folder / one for one in found.corpora.values() if (folder / one).is_file()]
+    sources = [*tables, *(folder / one["source"] for one in found.benchmarks.values())]
     used = {folder / one["images"] for one in found.benchmarks.values() if "images" in one}
+    used |= {place for table in tables if (place := _pictures_of(table, images)) is not None}
     used |= {source.parent for source in sources}
     for place in images:
         parts = place.relative_to(folder).parts

@@ -125,6 +125,7 @@ def conclude(run: Run, *, quiet: bool = False) -> Conclusion:
     benchmark = manifest["inputs"]["benchmark"]["name"]
     findings: list[Finding] = []
     claims: list[Claim] = []
+    worded = manifest.get("text", {})
     for scanned in manifest["stages"].values():
         found = image_overlap(
             items,
@@ -137,7 +138,8 @@ def conclude(run: Run, *, quiet: bool = False) -> Conclusion:
             hashes=scanned.get("hashes", False),
         )
         findings += found
-        claims += with_people(overlap_claims(found, scanned), matches)
+        told = overlap_claims(found, scanned, worded=scanned["corpus"] in worded)
+        claims += with_people(told, matches)
     findings_of_words, claims_of_words = _words(run, items, matches, benchmark)
     findings += findings_of_words
     claims += claims_of_words
@@ -152,8 +154,8 @@ def conclude(run: Run, *, quiet: bool = False) -> Conclusion:
     run.write_json("calibration.json", calibration_record(calibrated))
     for name, made in (("findings", findings), ("claims", claims)):
         entries = [one.model_dump(mode="json") for one in made]
-        told = {"schema_version": 1, name: [*entries, *_about_models(run, name)]}
-        run.write_json(f"{name}.json", told)
+        record = {"schema_version": 1, name: [*entries, *_about_models(run, name)]}
+        run.write_json(f"{name}.json", record)
     report = write_report(run, findings, claims, calibrated, quiet=quiet)
     return Conclusion(run, findings, claims, report)
 
@@ -169,7 +171,13 @@ def _words(
     run: Run, items: pl.DataFrame, matches: pl.DataFrame, benchmark: str
 ) -> tuple[list[Finding], list[Claim]]:
     """What leaked of each item (the table leaks), and what a text search says, if there was one."""
-    texts = run.manifest().get("text", {})
+    manifest = run.manifest()
+    texts = manifest.get("text", {})
+    wordy = {
+        one["corpus"]
+        for one in manifest["stages"].values()
+        if one["counts"].get("without_image", 0) == one["counts"].get("items", 0) > 0
+    }
     found = read_text_matches(run) if texts else _empty("text_matches")
     leaked = leaks(matches, found)
     run.write_table("leaks", leaked.to_arrow().cast(SCHEMAS["leaks"]))
@@ -190,7 +198,10 @@ def _words(
         )
         joined = joined_leakage(items, leaked, benchmark=benchmark, corpus=corpus)
         findings += [*per_method, joined]
-        claim = text_claim(per_method, joined, count_kinds(kinds, corpus), scanned)
+        pictured = corpus not in wordy
+        claim = text_claim(
+            per_method, joined, count_kinds(kinds, corpus), scanned, pictured=pictured
+        )
         claims.append(with_people_on_words(with_judge(claim, scanned), found, items))
     return findings, claims
 

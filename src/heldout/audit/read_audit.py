@@ -88,6 +88,7 @@ def read_audit(path: Path) -> Audit:
         file = AuditFile.model_validate(data)
     except ValidationError as error:
         problems = [_told(one, lines) for one in error.errors()]
+        problems += _gates(data.get("fail_on"), lines)  # needs nothing of the rest of the file
         raise InputError(_listed(path, sorted(problems))) from None
     problems = sorted(_Names(file, lines).problems())
     if problems:
@@ -125,6 +126,17 @@ def _told(error: Mapping[str, Any], lines: Mapping[Place, int]) -> Problem:
     if error["type"] == "string_type" and not isinstance(given, dict | list):
         hint = " (a text that YAML takes for something else: write it in quotes)"
     return line, f"{_named(known)}: {told}{shown}{hint}"
+
+
+def _gates(texts: Any, lines: Mapping[Place, int]) -> Iterator[Problem]:
+    """Gates nobody can read; what is no list of texts is told by the schema."""
+    for place, text in enumerate(texts if isinstance(texts, list) else []):
+        try:
+            if isinstance(text, str):
+                parse_gate(text)
+        except InputError as error:
+            line = lines.get(("fail_on", place), lines.get(("fail_on",), 1))
+            yield line, str(error)
 
 
 def _named(place: Place) -> str:
@@ -178,11 +190,7 @@ class _Names:
             yield from self._known(here, file.clean_references.model, models)
         for place, name in enumerate(file.detectors):
             yield from self._known(("detectors", place), name, list(detectors()))
-        for place, text in enumerate(file.fail_on):
-            try:
-                parse_gate(text)
-            except InputError as error:
-                yield self._at(("fail_on", place), str(error))
+        yield from _gates(file.fail_on, self.lines)
         if not file.corpora and not file.models:
             yield 1, "there is nothing to compare the benchmarks with: add corpora, models or both"
         if file.controls and file.search.encoder is None:

@@ -30,8 +30,8 @@ RELATIONS = {
     "unsure": "undecided",
 }
 UNDECIDED = RELATIONS["unsure"]
-COPY = "transformed copy"
-_COPIES = {"same image", COPY}
+SAME, COPY = "same image", "transformed copy"
+_COPIES = {SAME, COPY}
 _CUT = 500  # characters of a corpus' question that evidence keeps; a cut one equals no question
 
 
@@ -72,6 +72,16 @@ def read_matches(run: Run) -> pl.DataFrame:
     return judged_matches(matches, judgements, items)
 
 
+def recognised(matches: pl.DataFrame) -> pl.DataFrame:
+    """The copies among judged ``matches``; ``raters``: how many made it one, 0 where the tool did."""
+    copies = matches.filter(pl.col("relation").is_in(_COPIES))
+    counts = []
+    for evidence in copies["evidence"]:
+        people = json.loads(evidence).get("people")
+        counts.append(len(people["verdicts"]) if people and people["tool"] not in _COPIES else 0)
+    return copies.with_columns(pl.Series("raters", counts, pl.Int64))
+
+
 def majority(verdicts: Collection[str]) -> str:
     """The relation most raters stand for. Between two kinds of copy a tie is the weaker one."""
     counts = Counter(RELATIONS[verdict] for verdict in verdicts)
@@ -92,6 +102,8 @@ def _judged(
     if not verdicts:
         return row
     relation, tool = majority(verdicts.values()), row["relation"]
+    if relation == SAME and tool != SAME:
+        relation = COPY  # an eye does not see what digests and registration say: that they differ
     evidence["people"] = {"verdicts": dict(sorted(verdicts.items())), "tool": tool}
     told = json.dumps(evidence, ensure_ascii=False)
     changed: dict[str, Any] = {"relation": relation, "evidence": told}

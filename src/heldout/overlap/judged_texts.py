@@ -147,7 +147,9 @@ def _worth(relation: str, answer: str, row: Mapping[str, Any], evidence: Mapping
     if relation == UNDECIDED:  # an open question: evidence that proves nothing, if it was any
         return "none" if row["degree"] == "none" else "soft"
     generic, short = bool(evidence.get("generic")), bool(evidence.get("short"))
-    return degree_of(relation, answer, row["similarity"], generic=generic, short=short)
+    # Numbers tell the items of a template apart where they stand there: people may overlook them.
+    apart = bool(evidence.get("apart")) and row["relation"] == SAME_ITEM
+    return degree_of(relation, answer, row["similarity"], generic=generic, short=short, apart=apart)
 
 
 def _settled(

@@ -6,6 +6,7 @@ import shlex
 from typing import Any
 
 from heldout.store import Run
+from heldout.verdict.ladder import ACTIONS, Rung
 
 _LISTED = "; they are listed in actions.jsonl."
 
@@ -26,7 +27,9 @@ def advice_for(run: Run, made: list[dict[str, Any]]) -> list[dict[str, Any]]:
         command = shlex.join(
             ["heldout", "sanitize", source, "--run", str(run.path), "--out", "clean"]
         )
-        told[last]["sentence"] += f" {command} writes the split without what leaked."
+        bare = any(one.get("action") == ACTIONS[Rung.SAME_IMAGE] for one in told)
+        also = ", and without the items whose picture alone did" if bare else ""
+        told[last]["sentence"] += f" {command} writes the split without what leaked{also}."
     return told
 
 

@@ -98,7 +98,8 @@ def in_words(cell: Cell) -> str:
     kind, _ = target(cell)
     rate = cell["leak_rate"]
     if kind == "corpus" and rate and rate["leaked"]:
-        return f"{rate['leaked']:,} of {counted(rate['items'], 'item', 'items')} leaked"
+        told = f"{rate['leaked']:,} of {counted(rate['items'], 'item', 'items')} leaked"
+        return told + _believed(cell.get("by_people", 0))
     if kind == "corpus" and (near := cell["evidence"].get(UNDECIDED)):
         return f"none proven; {counted(near, 'item is', 'items are')} undecided"
     return (_CORPUS if kind == "corpus" else _MODEL)[cell["status"]]
@@ -198,7 +199,8 @@ def _leaked(cells: Sequence[Cell]) -> dict[str, Any]:
             "rate": percent(cell["leak_rate"]["value"]),
             "words": f"{cell['leak_rate']['leaked']:,} of "
             f"{counted(cell['leak_rate']['items'], 'item', 'items')}"
-            f"{' of ' + cell['benchmark'] if several else ''} into {cell['corpus']}",
+            f"{' of ' + cell['benchmark'] if several else ''} into {cell['corpus']}"
+            f"{_believed(cell.get('by_people', 0))}",
             "rungs": _rungs(cell["evidence"]),
         }
         for cell in hit[:TOP]
@@ -212,6 +214,19 @@ def _leaked(cells: Sequence[Cell]) -> dict[str, Any]:
     return {"lines": lines, "more": len(hit) - len(lines), "seen": seen, "undecided": near}
 
 
+def _believed(by_people: int) -> str:
+    return f", {by_people:,} of them by people's word" if by_people else ""
+
+
+def _certain(by_people: int) -> str:
+    """Of what was measured nobody has to be convinced; people's word is another kind of evidence."""
+    measured = "equal bytes, equal pixels or aligned detail that agrees"
+    if not by_people:
+        return f"Certain: every copy counted is proven by {measured}. More may be there than were found."
+    items = counted(by_people, "item leaked", "items leaked")
+    return f"{items} by people's word; every other copy counted is proven by {measured}."
+
+
 def _sure(cells: Sequence[Cell], recommendations: Sequence[Mapping[str, Any]]) -> list[str]:
     """How far to trust it, in at most three sentences."""
     claims = [c for cell in cells if not is_pair(cell) for c in cell["claims"] if not _idle(c)]
@@ -222,10 +237,8 @@ def _sure(cells: Sequence[Cell], recommendations: Sequence[Mapping[str, Any]]) -
     told = []
     stood = by_status.get("survives", [])
     if any(claim["rule"].startswith(f"{COPIES}/") for claim in stood):
-        told.append(
-            "Certain: every copy counted is proven by equal bytes, equal pixels or aligned detail that "
-            "agrees. More may be there than were found."
-        )
+        by_people = sum(cell.get("by_people", 0) for cell in cells)
+        told.append(_certain(by_people))
     elif stood:
         told.append(f"{counted(len(stood), 'claim', 'claims')} stood every control.")
     open_ = by_status.get("qualified", [])

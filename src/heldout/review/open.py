@@ -45,6 +45,8 @@ def open_desks(
     if not any(made.values()):
         found = "matches" in made or "texts" in made
         why = "nothing was found" if found else "the table is empty"
+        if found and not unrelated and any(_cards(run, one, True) for one in made):
+            why = "nothing that was found counts by itself; --all shows it"
         raise InputError(f"{run.path} has no {' and no '.join(made)} to judge: {why}")
     return [
         Desk(out or run.path, title, one, rater, cards, blind, rubric)

@@ -6,8 +6,10 @@ from collections.abc import Iterator
 from enum import IntEnum
 from typing import Any, NamedTuple
 
+import polars as pl
+
 from heldout.cure.leaks import Grade, leaks_of
-from heldout.overlap.judged import read_matches
+from heldout.overlap.judged import read_matches, recognised
 from heldout.store import Run
 
 OTHER_SUBJECT = "same view, other subject"
@@ -71,6 +73,18 @@ def standings(run: Run) -> list[Standing]:
             best[one.benchmark_id, one.corpus] = one
     place = {row["benchmark_id"]: row["position"] for row in run.read_table("items").to_pylist()}
     return sorted(best.values(), key=lambda one: (place.get(one.benchmark_id, -1), one.corpus))
+
+
+def recognised_items(run: Run) -> set[tuple[str, str]]:
+    """(corpus, benchmark_id) of items whose picture leaked by people's word alone."""
+    if not run.table_path("matches").exists():
+        return set()
+    copies = recognised(read_matches(run))
+    raised, measured = (
+        set(copies.filter(rows).select("corpus", "benchmark_id").iter_rows())
+        for rows in (pl.col("raters") > 0, pl.col("raters") == 0)
+    )
+    return raised - measured
 
 
 def actions(run: Run) -> Iterator[dict[str, Any]]:

@@ -11,7 +11,7 @@ from heldout.detect import Cell
 from heldout.stats import Interval, cluster_rate_interval
 from heldout.store import Run
 from heldout.verdict.claim import Claim, Status
-from heldout.verdict.ladder import PROVEN, Standing, standings
+from heldout.verdict.ladder import PROVEN, Standing, recognised_items, standings
 from heldout.verdict.recommend import recommend
 from heldout.verdict.required import settled_by
 
@@ -48,6 +48,7 @@ class CellVerdict:
     claims: list[Claim]
     leak: Rate | None = None  # of corpora
     evidence: dict[str, int] = field(default_factory=dict)  # items by rung, of corpora
+    by_people: int = 0  # of the leaked items, those that nothing but people's word makes so
     audited: bool = True  # an audit file made the run: advice names its keys
 
     @property
@@ -67,6 +68,7 @@ class CellVerdict:
             "status": self.status,
             "leak_rate": self.leak.as_json() if self.leak is not None else None,
             "evidence": self.evidence,
+            "by_people": self.by_people,
             "claims": [
                 {**claim.model_dump(mode="json"), "settled_by": settled_by(claim, self.audited)}
                 for claim in self.claims
@@ -122,7 +124,7 @@ def benchmark_verdict(
     ``models`` were to be tested; one without any claim is a cell that is not testable.
     """
     claims = [Claim.model_validate(one) for one in run.read_json("claims.json")["claims"]]
-    found = standings(run)
+    found, by_people = standings(run), recognised_items(run)
     clusters = {row["benchmark_id"]: row["cluster"] for row in run.read_table("items").to_pylist()}
     groups: dict[tuple[str | None, str | None], list[Claim]] = {}
     for claim in claims:
@@ -132,13 +134,14 @@ def benchmark_verdict(
     cells = []
     audited = (run.path / "audit.yaml").exists()
     for (corpus, model), mine in groups.items():
-        leak, evidence = None, {}
+        leak, evidence, believed = None, {}, 0
         if corpus is not None:
             there = {one.benchmark_id: one.rung for one in found if one.corpus == corpus}
             leak = _rate(there, clusters)
+            believed = len({one for where, one in by_people if where == corpus})
             evidence = dict(Counter(rung.words for rung in sorted(there.values(), reverse=True)))
         cell = Cell(benchmark=name, corpus=corpus, model=model)
-        cells.append(CellVerdict(cell, cell_status(mine), mine, leak, evidence, audited))
+        cells.append(CellVerdict(cell, cell_status(mine), mine, leak, evidence, believed, audited))
     return BenchmarkVerdict(name, str(run.path), cells, found, corrected)
 
 

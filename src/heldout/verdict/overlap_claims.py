@@ -7,6 +7,7 @@ from typing import Any
 
 from heldout.detect import Finding
 from heldout.errors import counted
+from heldout.overlap.judged import UNDECIDED
 from heldout.verdict.claim import NOTHING_TO_COMPARE, Claim, Control, Status
 from heldout.verdict.rules import COPIES, Rule, decide, rule_id
 
@@ -14,20 +15,26 @@ from heldout.verdict.rules import COPIES, Rule, decide, rule_id
 UNREAD = 0.01
 
 
-def overlap_claims(findings: Sequence[Finding], scanned: Mapping[str, Any]) -> list[Claim]:
-    """One claim per corpus; ``scanned`` is the manifest's record of that corpus' scan."""
+def overlap_claims(
+    findings: Sequence[Finding], scanned: Mapping[str, Any], *, worded: bool = False
+) -> list[Claim]:
+    """One claim per corpus; ``scanned`` is the manifest's record of that corpus' scan.
+
+    ``worded``: its words were compared, too, and have a claim of their own.
+    """
     images, questions, *rest = findings
     answers = rest[0] if rest else None
     if imageless := _imageless(images, scanned["counts"]):
-        return [_nothing_to_compare(images, imageless)]
-    controls = [_benchmark_coverage(images), _corpus_coverage(scanned)]
-    rule = _rule(images, controls)
+        return [_nothing_to_compare(images, imageless, worded)]
+    coverage = [_benchmark_coverage(images), _corpus_coverage(scanned)]
+    rule = _rule(images, coverage)
+    controls = [*_undecided_pairs(images), *coverage]
     status = rule.status
     return [
         Claim(
             id=f"overlap/{images.cell.corpus}",
             cell=images.cell,
-            sentence=_sentence(status, images, questions, answers),
+            sentence=_sentence(status, images, questions, answers, coverage),
             status=status,
             why=_why(status, images, controls),
             rule=rule_id(COPIES, rule),
@@ -48,7 +55,7 @@ def _imageless(images: Finding, counts: Mapping[str, int]) -> str:
     return ""
 
 
-def _nothing_to_compare(images: Finding, why: str) -> Claim:
+def _nothing_to_compare(images: Finding, why: str, worded: bool) -> Claim:
     return Claim(
         id=f"overlap/{images.cell.corpus}",
         cell=images.cell,
@@ -58,7 +65,9 @@ def _nothing_to_compare(images: Finding, why: str) -> Claim:
         rule=rule_id(COPIES, decide(COPIES, {"both sides have pictures": False})),
         findings=[],
         controls=[Control(name=NOTHING_TO_COMPARE, outcome="missing", reason=why)],
-        next_step="their words are compared with --text",
+        next_step="the claim about words speaks of this corpus"
+        if worded
+        else "their words are compared with --text",
     )
 
 
@@ -96,6 +105,20 @@ def _corpus_coverage(scanned: Mapping[str, Any]) -> Control:
     return Control(name="corpus coverage", outcome="failed" if bad else "passed", reason=told)
 
 
+def _undecided(images: Finding) -> int:
+    """Pictures that look like one of the corpus, nobody knows whether they are it."""
+    return int(images.details["by_relation"].get(UNDECIDED, 0))
+
+
+def _undecided_pairs(images: Finding) -> list[Control]:
+    """Asked where no copy is proven: one that is needs no others."""
+    if images.statistic.value or not _undecided(images):
+        return []
+    have = counted(_undecided(images), "picture has", "pictures have")
+    told = f"{have} a likeness in the corpus that registration could not decide"
+    return [Control(name="undecided pairs", outcome="missing", reason=told)]
+
+
 def _rule(images: Finding, controls: Sequence[Control]) -> Rule:
     compared = images.n > 0 and images.details["corpus_images_compared"] > 0
     facts = {
@@ -103,15 +126,17 @@ def _rule(images: Finding, controls: Sequence[Control]) -> Rule:
         "pictures were compared": compared,
         "a copy was proven": images.statistic.value > 0,
         # What people judged since is taken in by verdict/people.py.
+        "one rater alone recognised every copy": False,
         "people dismissed equal files": False,
         "one rater alone dismissed copies": False,
+        "every pair was decided": not _undecided(images),
         "all was read": all(control.outcome == "passed" for control in controls),
     }
     return decide(COPIES, facts)
 
 
 def _why(status: Status, images: Finding, controls: Sequence[Control]) -> str:
-    failed = "; ".join(control.reason for control in controls if control.outcome == "failed")
+    failed = "; ".join(control.reason for control in controls if control.outcome != "passed")
     compared = images.details["corpus_images_compared"]
     if status == "not testable":
         return failed or "nothing could be compared"
@@ -128,16 +153,27 @@ def _why(status: Status, images: Finding, controls: Sequence[Control]) -> str:
     )
 
 
-def _sentence(status: Status, images: Finding, questions: Finding, answers: Finding | None) -> str:
+def _sentence(
+    status: Status,
+    images: Finding,
+    questions: Finding,
+    answers: Finding | None,
+    coverage: Sequence[Control],
+) -> str:
     benchmark, corpus = images.cell.benchmark, images.cell.corpus
     compared = int(images.details["corpus_images_compared"])
     if status == "not testable":
         return f"{benchmark} and {corpus} could not be compared."
     if status == "qualified":
-        return (
-            f"No {_kind(images)} was found among the {images.n:,} images of {benchmark} and the "
-            f"{compared:,} of {corpus} that could be read; parts of them could not."
+        read = all(control.outcome == "passed" for control in coverage)
+        told = (
+            f"No {_kind(images)} was {'proven' if _undecided(images) else 'found'} among the "
+            f"{images.n:,} images of {benchmark} and the {compared:,} of {corpus}"
         )
+        told += "" if read else " that could be read; parts of them could not"
+        have = counted(_undecided(images), "picture has", "pictures have")
+        left = f" {have} an undecided match there: it may be a copy." if _undecided(images) else ""
+        return f"{told}.{left}"
     if status == "clean":
         return f"No image of {benchmark} is in {corpus} as {_an(_kind(images))}." + _similar(images)
     effect = images.effect
@@ -199,6 +235,8 @@ def _next_step(status: Status, images: Finding, answers: Finding | None) -> str:
         return "remove the leaked items before reporting a score; those with their answer first"
     if status == "survives":
         return "report the score with and without the leaked images"
+    if status == "qualified" and _undecided(images):
+        return "have people judge the undecided pairs (heldout review RUN)"
     if status == "qualified":
         return "make readable what was lost (see the dropped table) and run the same command again"
     if status == "not testable" and images.n:

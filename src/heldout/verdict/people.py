@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import polars as pl
 
 from heldout.detect.image_overlap import COPIES
 from heldout.errors import counted
-from heldout.overlap.judged import RELATIONS, match_subject
+from heldout.overlap.judged import RELATIONS, SAME, match_subject, recognised
 from heldout.stats.agreement import Agreement, agreement
 from heldout.verdict.claim import Claim, Control
 from heldout.verdict.rules import COPIES as COPIES_KIND
@@ -21,6 +21,7 @@ SETTLE = {
     "equal-dismissed": "look again at the dismissed pairs with equal bytes or pixels (heldout review RUN), "
     "and let a second rater judge them (--blind)",
     "dismissed-alone": "let a second rater judge what was dismissed (heldout review RUN --blind)",
+    "recognised-alone": "let a second rater judge what one alone calls a copy (heldout review RUN --blind)",
 }
 _EXACT = ("bytes", "pixels")
 
@@ -33,17 +34,19 @@ def with_people(claims: Sequence[Claim], matches: pl.DataFrame) -> list[Claim]:
     judged = matches.filter(pl.col("evidence").str.json_path_match("$.people").is_not_null())
     if judged.is_empty():
         return list(claims)
-    return [_with_people(claim, judged) for claim in claims]
+    return [_with_people(claim, matches, judged) for claim in claims]
 
 
-def _with_people(claim: Claim, judged: pl.DataFrame) -> Claim:
+def _with_people(claim: Claim, matches: pl.DataFrame, judged: pl.DataFrame) -> Claim:
     if claim.id != f"overlap/{claim.cell.corpus}":
         return claim
     here = judged.filter(pl.col("corpus") == claim.cell.corpus)
     if here.is_empty():
         return claim
     pairs = _pairs(here)
-    told, doubt = _told(pairs), _doubt(pairs)
+    copies = Recognised.of(matches.filter(pl.col("corpus") == claim.cell.corpus))
+    told = _told(pairs)
+    doubt = "; ".join(part for part in (_doubt(pairs), copies.doubt) if part)
     control = Control(
         name=PEOPLE,
         outcome="missing" if doubt else "passed",
@@ -55,7 +58,57 @@ def _with_people(claim: Claim, judged: pl.DataFrame) -> Claim:
     }
     if doubt and claim.status in ("clean", "qualified"):
         changed |= _dismissed(claim, pairs, control)
+    elif copies.by_people and claim.status == "survives":
+        changed |= _recognised(claim, copies, control)
     return claim.model_copy(update=changed)
+
+
+class Recognised(NamedTuple):
+    """Pictures with a copy: all of them, those that are copies by people's word alone, by one rater's."""
+
+    all: int
+    by_people: int
+    alone: int
+
+    @classmethod
+    def of(cls, here: pl.DataFrame) -> Recognised:
+        picture = pl.col("evidence").str.json_path_match("$.benchmark_pixels").alias("picture")
+        copies = recognised(here).select(picture, "raters")
+        by_tool = set(copies.filter(pl.col("raters") == 0)["picture"])
+        by_two = set(copies.filter(pl.col("raters") > 1)["picture"])
+        every = set(copies["picture"])
+        return cls(len(every), len(every - by_tool), len(every - by_tool - by_two))
+
+    @property
+    def doubt(self) -> str:
+        found = counted(self.alone, "picture", "pictures")
+        return f"one rater alone calls {found} copied" if self.alone else ""
+
+
+def _recognised(claim: Claim, copies: Recognised, control: Control) -> dict[str, Any]:
+    """Copies that nothing but people's word makes so: how many, and whether anything else stands."""
+    whose = "one rater's" if copies.alone == copies.by_people else "people's"
+    pictures = counted(copies.by_people, "picture is a copy", "pictures are copies")
+    sentence = f"{claim.sentence} Of these, {pictures} by {whose} word, not by what was measured."
+    facts = {
+        "both sides have pictures": True,
+        "pictures were compared": True,
+        "one rater alone recognised every copy": copies.alone == copies.all,
+        "a copy was proven": True,
+    }
+    rule = decide(COPIES_KIND, facts)
+    measured = copies.all > copies.by_people
+    changed: dict[str, Any] = {
+        "sentence": sentence,
+        "status": rule.status,
+        "rule": rule_id(COPIES_KIND, rule),
+        "why": f"{claim.why}; {control.reason}" if measured else control.reason,
+    }
+    if rule.name in SETTLE:
+        changed["next_step"] = SETTLE[rule.name]
+    elif copies.alone:
+        changed["next_step"] = f"{claim.next_step}; {SETTLE['recognised-alone']}"
+    return changed
 
 
 def _dismissed(
@@ -67,6 +120,7 @@ def _dismissed(
     facts = {
         "both sides have pictures": True,
         "pictures were compared": True,
+        "one rater alone recognised every copy": False,
         "a copy was proven": False,
         "people dismissed equal files": equal,
         "one rater alone dismissed copies": not equal,
@@ -107,6 +161,7 @@ def _pairs(here: pl.DataFrame) -> list[dict[str, Any]]:
                 "picture": evidence["benchmark_pixels"],
                 "changed": evidence["people"]["tool"] != row["relation"],
                 "exact": row["method"] in _EXACT,
+                "unequal": row["method"] not in _EXACT and evidence["people"]["tool"] != SAME,
                 "overturned": evidence["people"]["tool"] in COPIES
                 and row["relation"] not in COPIES,
             },
@@ -126,6 +181,15 @@ def _told(pairs: Sequence[Mapping[str, Any]]) -> str:
     if changed:
         told += (
             f"; {counted(len(changed), 'relation is', 'relations are')} theirs and not the tool's"
+        )
+    unequal = sum(
+        pair["unequal"] and SAME in {RELATIONS[one] for one in pair["verdicts"].values()}
+        for pair in pairs
+    )
+    if unequal:
+        told += (
+            f"; {counted(unequal, 'pair', 'pairs')} called exact duplicates differ in bytes and pixels, "
+            "and count as transformed copies at most"
         )
     return told
 

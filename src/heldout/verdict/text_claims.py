@@ -27,8 +27,13 @@ def text_claim(
     joined: Finding,
     kinds: Mapping[str, int],
     scanned: Mapping[str, Any],
+    *,
+    pictured: bool = True,
 ) -> Claim:
-    """One claim per corpus: ``findings`` per method, ``kinds`` from count_kinds."""
+    """One claim per corpus: ``findings`` per method, ``kinds`` from count_kinds.
+
+    ``pictured``: the corpus shows pictures, so that what words cannot tell, these may.
+    """
     cell = joined.cell
     control = _coverage(scanned)
     documents = int(scanned["counts"].get("text_documents", 0))
@@ -48,7 +53,7 @@ def text_claim(
         rule=rule_id(WORDS, rule),
         findings=[*(one.id for one in words or findings), joined.id],
         controls=[control, reach, *_wordless(together, documents, control)],
-        next_step=_next_step(status, together, documents, reach, control),
+        next_step=_next_step(status, together, documents, reach, control, pictured),
     )
 
 
@@ -62,15 +67,24 @@ _NEXT: Mapping[Status, str] = {
 
 _TOGETHER = ("items", "eligible", "eligible_inside_longer_texts", "evident", "hard")
 _BY_PICTURE = "words alone identify too few of these items: compare their pictures, too"
+_BY_NOTHING = (
+    "words alone identify too few of these items, and this corpus has no pictures to compare: search the "
+    "corpus that its words were taken from"
+)
 
 
 def _next_step(
-    status: Status, together: Mapping[str, Any], documents: int, reach: Control, control: Control
+    status: Status,
+    together: Mapping[str, Any],
+    documents: int,
+    reach: Control,
+    control: Control,
+    pictured: bool,
 ) -> str:
-    if together["evident"] or status == "clean":
+    if together["evident"] or status in ("survives", "clean"):
         return _NEXT[status]
     if together["items"] and documents and reach.outcome == "failed":
-        return _BY_PICTURE
+        return _BY_PICTURE if pictured else _BY_NOTHING
     if status == "qualified":
         return "search again once all of the corpus can be read"
     if together["items"] and control.outcome == "failed":
@@ -244,7 +258,10 @@ def _why(
         )
         return f"{why}; this is a lower bound, because {failed}" if failed else why
     if status == "qualified":
-        similar = "the words are similar, part of a longer text, or equal without the answer"
+        similar = (
+            "the words are similar, part of a longer text, short, a template with the same numbers and "
+            "answer, or equal without the answer"
+        )
         return "; ".join(part for part in (similar if together["evident"] else "", failed) if part)
     unseen = sorted({text for one in words for text in one.blind_to})
     return f"{control.reason}; {reach.reason}; not seen by the methods used: {'; '.join(unseen)}"

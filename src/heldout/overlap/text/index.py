@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,7 +16,7 @@ from heldout.overlap.text.encoders import open_text_encoder
 from heldout.overlap.text.fields import LONGEST, ItemTexts, item_texts
 from heldout.overlap.text.lookup import HashSet
 from heldout.overlap.text.ngrams import NgramIndex
-from heldout.overlap.text.normalise import loose, mask
+from heldout.overlap.text.normalise import loose, mask, numbers
 from heldout.overlap.text.provenance import ProvenanceIndex, example_sources
 from heldout.overlap.text.rarity import Rarity
 from heldout.store import Dropped
@@ -52,8 +52,10 @@ class Entry:
     text: str
     items: tuple[int, ...]
     short: bool  # too few or too common words to identify an item
-    generic: bool  # the benchmark itself asks it of several pictures
+    generic: bool  # the benchmark itself asks it of several pictures, numbers aside
     bits: float
+    # Items of a generic text that their own numbers and answer tell from the others.
+    apart: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -127,6 +129,8 @@ def text_entries(
             having.setdefault((name, text), []).append(position)
             words.setdefault(text, loose(text))
             asked_of.setdefault(words[text], set()).add(clusters[position])
+    templates = {one for one, where in asked_of.items() if len(where) > 1 and not rarity.short(one)}
+    apart = _told_apart(items, clusters, words, templates)
     return [
         Entry(
             name,
@@ -135,10 +139,38 @@ def text_entries(
             rarity.short(words[text]),
             len(asked_of[words[text]]) > 1,
             round(rarity.bits(words[text]), 1),
+            frozenset(position for position in positions if (text, position) in apart),
         )
         for (name, text), positions in having.items()
         if words[text]
     ]
+
+
+def _told_apart(
+    items: Sequence[ItemTexts],
+    clusters: Sequence[str],
+    words: Mapping[str, str],
+    templates: Collection[str],
+) -> set[tuple[str, int]]:
+    """(text, item) where no other picture asked in these words has the same numbers, or the same answer.
+
+    "How many of the 20 …?" and "How many of the 31 …?" are one template, and yet two items.
+    """
+    asked = [
+        (text, position, (words[text], numbers(text)), (words[text], texts.answer))
+        for position, texts in enumerate(items)
+        for _, text in texts.fields
+        if words[text] in templates
+    ]
+    having: dict[tuple[str, Sequence[str]], set[str]] = {}
+    for _, position, *keys in asked:
+        for key in keys:
+            having.setdefault(key, set()).add(clusters[position])
+    return {
+        (text, position)
+        for text, position, number, answer in asked
+        if answer[1] and len(having[number]) == 1 and len(having[answer]) == 1
+    }
 
 
 def _with_embeddings(index: TextIndex) -> TextIndex:

@@ -86,7 +86,11 @@ def profiled(text: str | None, profile: Profile) -> str:
 
 def same_numbers(one: str, other: str) -> bool:
     """Do both texts name the same numbers in the same order? "T1" and "T2" do not."""
-    return _DIGITS.findall(without_markup(one)) == _DIGITS.findall(without_markup(other))
+    return numbers(one) == numbers(other)
+
+
+def numbers(text: str) -> tuple[str, ...]:
+    return tuple(_DIGITS.findall(without_markup(text)))
 
 
 def options_text(options: Sequence[str]) -> str:

@@ -35,8 +35,12 @@ def relate(
     similarity: float,
     *,
     template: bool = False,
+    apart: bool = False,
 ) -> TextRelation:
-    """``template``: the n-gram pass saw that words between the shared runs are others."""
+    """``template``: the n-gram pass saw that words between the shared runs are others.
+
+    ``apart``: of those that ask in these words, numbers and answer tell the item apart.
+    """
     answer = _answers(item.answer, document.answers)
     options = bool(item.options) and item.options == document.options
     whole = options or not item.options or not document.options  # unless other options are given
@@ -45,7 +49,9 @@ def relate(
     parts = [entry.field] if entry.field != "question" or not options else ["question+options"]
     if answer == "same":
         parts.append("answer")
-    worth = degree_of(relation, answer, similarity, generic=entry.generic, short=entry.short)
+    worth = degree_of(
+        relation, answer, similarity, generic=entry.generic, short=entry.short, apart=apart
+    )
     return TextRelation("+".join(parts), relation, answer, worth)
 
 
@@ -68,12 +74,25 @@ def _relation(method: str, entry: Entry, document: Document, answer: str, whole:
     return wording  # edited, or another subject
 
 
-def degree_of(relation: str, answer: str, similarity: float, *, generic: bool, short: bool) -> str:
+def degree_of(
+    relation: str,
+    answer: str,
+    similarity: float,
+    *,
+    generic: bool,
+    short: bool,
+    apart: bool = False,
+) -> str:
     """A text the benchmark asks of several pictures, or one that says little, is no evidence.
+
+    One that it asks with other numbers is soft where those numbers and the item's own answer stand there:
+    whoever uses the same template may come upon the same numbers.
 
     A whole question is hard without its answer, too: what that is worth is for the claim to say.
     """
-    if generic or relation in (OTHER, SAME_OPTIONS):
+    if generic:
+        return "soft" if apart and relation == SAME_ITEM else "none"
+    if relation in (OTHER, SAME_OPTIONS):
         return "none"
     if relation == SAME_ITEM:
         return "soft" if short else "hard"

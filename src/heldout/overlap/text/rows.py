@@ -86,6 +86,7 @@ def _row(
         document,
         pair.similarity,
         template=bool(pair.evidence.get("template")),
+        apart=item in entry.apart,
     )
     evidence: dict[str, Any] = {
         **pair.evidence,
@@ -96,6 +97,7 @@ def _row(
         "pictured": document.pictured,
         "short": entry.short,
         "generic": entry.generic,
+        "apart": item in entry.apart,
         "bits": entry.bits,
     }
     if method == "exact":

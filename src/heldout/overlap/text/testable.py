@@ -51,7 +51,8 @@ def untestable_items(
         for entry in entries:
             for position in entry.items:
                 with_answer = answered and bool(texts[position].answer)
-                reasons[position].add(_reason(method, entry, with_answer))
+                apart = with_answer and position in entry.apart
+                reasons[position].add(_reason(method, entry, with_answer, apart))
         told = zip(items["benchmark_id"].to_list(), reasons, strict=True)
         settled = ((one, _settled(why, one in common)) for one, why in told)
         found[method] = {one: why for one, why in settled if why}
@@ -67,9 +68,9 @@ def _settled(reasons: set[str], common: bool) -> str:
     return next(reason for reason in _ORDER if reason in reasons)
 
 
-def _reason(method: str, entry: Entry, with_answer: bool) -> str:
+def _reason(method: str, entry: Entry, with_answer: bool, apart: bool) -> str:
     """Why a text is never evidence for this method; empty where it can be."""
-    if entry.generic:
+    if entry.generic and (method == "ngram" or not apart):
         return GENERIC
     # A short question counts where its answer agrees; inside a page nobody knows what the answer is.
     if entry.short and (method == "ngram" or not with_answer):
