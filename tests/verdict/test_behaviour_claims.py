@@ -61,7 +61,7 @@ def test_a_reference_that_drops_as_much_makes_the_claim_collapse() -> None:
     )
     claim = _claim(replace(tables, answers=pl.concat([tables.answers, copy])), "clean?", BASELINE)
     assert claim.status == "collapses"
-    assert "clean? cannot have seen it and fires too" in claim.why
+    assert "clean?, named as a model that cannot have seen it, fires too" in claim.why
 
 
 def test_a_smaller_gain_than_one_reference_has_is_only_qualified() -> None:

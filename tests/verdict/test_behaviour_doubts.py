@@ -13,6 +13,7 @@ from heldout.detect import ScoreTables, Settings
 from heldout.detect.tables import no_scores
 from heldout.store import SCHEMAS
 from heldout.verdict import Claim, examine
+from heldout.verdict.required import settled_by
 
 QUICK = Settings(permutations=1999, baselines=("reference",))
 LETTERS = "ABCD"
@@ -114,6 +115,34 @@ def test_a_reference_that_sees_less_does_not_rule_out_wrong_twins() -> None:
     assert "better than every reference" in claim.why
     models = {"target": seeing(0.95), "as good": seeing(0.95)}
     assert _claim(_tables(models), "as good").status == "collapses"
+
+
+def test_a_baseline_that_remembers_makes_no_honest_model_look_seen() -> None:
+    tables = _tables({"target": _looks(0.75), "reference": _remembers})
+    claim = _claim(tables)
+    assert claim.status == "qualified"
+    assert claim.rule == "answers/baseline-fires-alone"
+    assert "looks seen" not in claim.sentence
+    assert (
+        "Baseline reference fires in twin-drop tests of toy, and target does not" in claim.sentence
+    )
+    assert "reference, named as a model that cannot have seen it, fires by itself (+" in claim.why
+    assert "the difference to reference is -" in claim.why
+    assert "name another baseline" in claim.next_step
+    (advice,) = settled_by(claim)
+    assert "may have seen the benchmark: name another baseline" in advice
+    # Beside a baseline that does not remember, the same model is what it is.
+    honest = _tables({"target": _looks(0.75), "reference": _looks(0.7)})
+    assert _claim(honest).status == "clean"
+
+
+def test_who_drops_less_than_a_baseline_does_still_collapses() -> None:
+    def remembers_some(old: str, new: str, rng: np.random.Generator) -> tuple[str, str]:
+        return (old, old) if rng.random() < 0.3 else _looks(0.6)(old, new, rng)
+
+    claim = _claim(_tables({"target": remembers_some, "reference": _remembers}))
+    assert claim.status == "collapses"
+    assert "fires too" in claim.why
 
 
 def test_a_handful_of_pairs_is_never_clean() -> None:

@@ -102,7 +102,8 @@ def _baseline(
             return Control(name=name, outcome="missing", reason=told)
         return Control(name=name, outcome="passed", reason=told)
     if theirs.p is not None and theirs.p <= ALPHA:
-        told = f"{baseline} cannot have seen it and fires too (p = {theirs.p:.2g}); {told}"
+        named = f"{baseline}, named as a model that cannot have seen it,"
+        told = f"{named} fires too (p = {theirs.p:.2g}); {told}"
     else:
         told = f"not clearly more than in {baseline}; {told}"
     return Control(name=name, outcome="failed", reason=told)

@@ -17,6 +17,9 @@ BASELINE = "external baseline"
 PERMUTATIONS = "permutations"
 LAB = "measured false positives"
 FIRES_TOO = "fires too"  # how the reason of a failed baseline says that it shows the effect, too
+FIRES_ALONE = (
+    "fires by itself"  # and how it says that the baseline shows it, and the model does not
+)
 
 
 def with_adjusted(findings: Sequence[Finding], families: dict[str, str]) -> list[Finding]:
@@ -69,7 +72,9 @@ def model_claim(
     return Claim(
         id=f"{family}/{cell.model}",
         cell=cell,
-        sentence=_sentence(family, status, cell.benchmark, str(cell.model), strongest, q),
+        sentence=_sentence(
+            family, status, cell.benchmark, str(cell.model), strongest, q, fire_alone(controls)
+        ),
         status=status,
         why=_why(status, strongest, untested, controls, power),
         rule=rule_id(kind_of(family), rule),
@@ -118,6 +123,7 @@ def facts_of(controls: Sequence[Control]) -> dict[str, bool]:
         "every baseline was recorded": bool(baselines)
         and all(control.outcome != "missing" for control in baselines),
         "a baseline fires too": any(FIRES_TOO in control.reason for control in failed),
+        "a baseline fires alone": bool(fire_alone(controls)),
         "structure explains it": any(control.name == "structure" for control in failed),
         "covariates explain it": any(control.name == "covariates" for control in failed),
         "clean lab models fire too": any(control.name == LAB for control in failed),
@@ -129,8 +135,23 @@ def facts_of(controls: Sequence[Control]) -> dict[str, bool]:
     }
 
 
+def fire_alone(controls: Sequence[Control]) -> str:
+    """The baselines that fire where the model does not, as a sentence names them; "" for none."""
+    return ", ".join(
+        control.name.removeprefix(BASELINE).strip()
+        for control in controls
+        if control.outcome == "failed" and FIRES_ALONE in control.reason
+    )
+
+
 def _sentence(
-    family: str, status: Status, benchmark: str, model: str, finding: Finding | None, q: float
+    family: str,
+    status: Status,
+    benchmark: str,
+    model: str,
+    finding: Finding | None,
+    q: float,
+    alone: str,
 ) -> str:
     have = "have" if " & " in model else "has"
     what = {"order": "order", "membership": "item-score", "cohort": "cohort"}.get(family, family)
@@ -147,13 +168,20 @@ def _sentence(
             f"{finding.minimum_detectable_effect:.2g} would have shown by itself, before correction)."
         )
     if status == "collapses":
-        return f"{model} on {benchmark} looks seen by {what} tests, but so does what cannot be ({told})."
+        return (
+            f"{model} on {benchmark} looks seen by {what} tests, but so does a baseline, named as one "
+            f"that cannot have seen it ({told})."
+        )
     if status == "re-attributed":
         return (
             f"{benchmark} shows an order effect for {model} that its own structure makes ({told})."
         )
     if status == "survives":
         return f"{model} {have} seen {benchmark}: {told}, and every control was passed."
+    if alone:
+        return (
+            f"Baseline {alone} fires in {what} tests of {benchmark}, and {model} does not ({told})."
+        )
     if finding.direction == "not seen":
         return f"{model} on {benchmark} departs from chance on the side away from memory ({told})."
     if not (q <= ALPHA or finding.details.get("flagged")):
@@ -183,6 +211,8 @@ def _next_step(status: Status, controls: Sequence[Control]) -> str:
             "record a model that cannot have seen the benchmark, and name it (--baseline MODEL; in an "
             "audit file: baselines)"
         )
+    if alone := fire_alone(controls):
+        return f"baseline {alone} fires by itself: it may have seen the benchmark; name another baseline"
     if status == "not testable":
         return "record what the reasons name, and detect again"
     if status == "survives":

@@ -107,7 +107,8 @@ def _order_controls(benchmark: str, read: Mapping[tuple[str, str], Any]) -> list
             continue
         name = f"{BASELINE} {baseline}"
         if one.p_two_sided <= ALPHA:
-            told = f"{baseline} cannot have seen it and {FIRES_TOO} (two-sided p = {one.p_two_sided:.2g}, "
+            told = f"{baseline}, named as a model that cannot have seen it, {FIRES_TOO} "
+            told += f"(two-sided p = {one.p_two_sided:.2g}, "
             told += f"{one.direction}): the release has an order of its own"
             made.append(Control(name=name, outcome="failed", reason=told))
         else:

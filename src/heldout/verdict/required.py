@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from heldout.verdict.claim import Claim, Control
+from heldout.verdict.model_claims import FIRES_ALONE
 from heldout.verdict.rules import ANSWERS, COHORT, COPIES, MEMBERSHIP, NEARNESS, ORDER, WORDS
 
 
@@ -115,6 +116,8 @@ def _supply(control: Control, audited: bool) -> str:
     if not found:
         return ""
     best = max(found, key=lambda one: len(one.control))
+    if control.outcome == "failed" and FIRES_ALONE in control.reason:
+        return "it fires by itself and may have seen the benchmark: name another baseline"
     if control.outcome == "failed" and best.control in _FAILED:
         return _FAILED[best.control]
     return best.supply if audited or not best.by_hand else best.by_hand

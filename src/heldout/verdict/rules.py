@@ -105,6 +105,9 @@ RULES: tuple[Rule, ...] = (
     Rule("doubt", (ANSWERS,), {"fires": False, "a control failed": True}, "qualified",
          "nothing fires, but a control leaves a doubt"),
     Rule("quiet", OF_MODELS, {"fires": False}, "clean", "nothing fires, at the effect it could have seen"),
+    # Two-sided tests fire on this side, too, but nothing looks seen that could collapse.
+    Rule("baseline-fires-alone", (ANSWERS,), {"a baseline fires alone": True}, "qualified",
+         "the baseline fires by itself and this model does not: the baseline may have seen the benchmark"),
     Rule("structure", (ORDER,), {"structure explains it": True}, "re-attributed",
          "gone within a field that the release is grouped by"),
     # A cap, not an explanation: what baselines or covariates say of this very finding goes before it.

@@ -16,7 +16,7 @@ from scipy import special
 from heldout.detect import Finding, Settings
 from heldout.detect.settings import ALPHA
 from heldout.verdict.claim import Control
-from heldout.verdict.model_claims import BASELINE, strongest_of
+from heldout.verdict.model_claims import BASELINE, FIRES_ALONE, FIRES_TOO, strongest_of
 
 SPREAD = "spread of clean models"
 UNREAD = "unreadable replies"
@@ -36,6 +36,8 @@ def behaviour_controls(found: Sequence[Finding], fired: bool, settings: Settings
     references = _references(strongest, settings)
     if not fired:
         return _doubts(strongest, references)
+    if _away(strongest):  # the rest asks what else could look seen, and nothing does
+        return [*references, *_unread(strongest)]
     return [
         *references, _spread(strongest), *_skill(strongest), *_judged(strongest),
         *_unread(strongest), *_place(strongest),
@@ -75,6 +77,11 @@ def _failed(control: Control) -> bool:
     return control.outcome == "failed"
 
 
+def _away(finding: Finding) -> bool:
+    """Neither by itself nor beside the references does it look seen."""
+    return finding.direction != "seen" and finding.details["own"]["direction"] != "seen"
+
+
 def _references(finding: Finding, settings: Settings) -> list[Control]:
     details = finding.details
     if not settings.baselines:
@@ -88,12 +95,19 @@ def _references(finding: Finding, settings: Settings) -> list[Control]:
             made.append(Control(name=label, outcome="missing", reason=reason))
             continue
         above, own = details["references"][name], details["references_own"][name]
-        told = f"{_told(above)} above {name}, p = {above['p']:.2g}"
+        told = f"the difference to {name} is {_told(above)}, p = {above['p']:.2g}"
+        named = f"{name}, named as a model that cannot have seen it,"
         corrected = min(1.0, above["p"] * len(details["references"]))
         if corrected <= ALPHA and above["value"] > 0:
             made.append(Control(name=label, outcome="passed", reason=told))
+        elif own["direction"] == "seen" and _away(finding):
+            reason = (
+                f"{named} {FIRES_ALONE} ({_told(own)}), and this model does not "
+                f"({_told(details['own'])}); {told}"
+            )
+            made.append(Control(name=label, outcome="failed", reason=reason))
         elif own["direction"] == "seen":
-            reason = f"{name} cannot have seen it and fires too ({_told(own)}); {told}"
+            reason = f"{named} {FIRES_TOO} ({_told(own)}); {told}"
             made.append(Control(name=label, outcome="failed", reason=reason))
         else:
             reason = f"not clearly more than in {name}; {told}"
