@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from measured_by_hand import NOTHING_MEASURED, measured
+from measured_by_hand import BY_HAND, NOTHING_MEASURED, measured
 
 from heldout.detect import Settings
 from heldout.errors import InputError
@@ -15,6 +15,7 @@ from heldout.lab.planted_answers import BASELINE, REFERENCE, planted_answers
 from heldout.lab.planted_scores import PLANTED, planted_scores
 from heldout.lab.power_rates import measured_rates
 from heldout.verdict import Claim, MeasuredRates, examine, read_rates, shipped_rates
+from heldout.verdict.measured import BenchmarkRate, Fired, MeasuredRate
 from heldout.verdict.published_map import read_map
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -72,6 +73,43 @@ def test_a_rate_that_may_be_the_level_caps_nothing_and_is_told() -> None:
     claim = _order(measured("order-joint", (3, 34), (60, 83)), "order-joint")
     assert claim.status == "survives"
     assert "on 34 clean lab models order-joint fired on 3" in claim.why
+
+
+def _by_benchmark() -> MeasuredRates:
+    """3 of 28 clean models keep the level, 3 of 8 of films do not."""
+    quiet, loud = (
+        BenchmarkRate(clean=Fired.of(*clean), contaminated=Fired.of(*seen))
+        for clean, seen in (((0, 20, 20), (60, 69, 69)), ((3, 8, 8), (1, 16, 16)))
+    )
+    rate = MeasuredRate(
+        detector="order-joint", way="with references", clean=Fired.of(3, 28, 28),
+        contaminated=Fired.of(61, 85, 85), benchmarks={"scenes": quiet, "films": loud}, off=True,
+    )  # fmt: skip
+    return MeasuredRates(provenance=BY_HAND, rates=[rate])
+
+
+def test_a_benchmark_that_is_off_caps_and_is_named() -> None:
+    rates = _by_benchmark()
+    assert not rates.rates[0].clean.off
+    claim = _order(rates, "order-joint")
+    assert (claim.status, claim.rule) == ("qualified", "order/fires-on-clean")
+    told = "order-joint fired on 3 of 8 clean lab models of films (3 of 28 of all benchmarks)"
+    assert told in claim.why
+
+
+def test_tests_of_one_model_are_one_observation() -> None:
+    assert Fired.of(3, 264, 30).high > 0.1 > Fired.of(3, 264, 264).high
+
+
+def test_benchmarks_that_do_not_add_up_are_refused(tmp_path: Path) -> None:
+    document = _by_benchmark().model_dump(mode="json")
+    del document["rates"][0]["benchmarks"]["scenes"]
+    path = tmp_path / "rates.json"
+    path.write_text(json.dumps(document))
+    with pytest.raises(
+        InputError, match="its benchmarks have 3 of 8, all of them together 3 of 28"
+    ):
+        read_rates(path)
 
 
 def test_what_a_baseline_shows_too_stays_explained() -> None:

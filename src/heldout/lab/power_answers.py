@@ -8,9 +8,10 @@ from statistics import fmean
 import polars as pl
 from scipy.stats import binomtest
 
-from heldout.lab.power_board import Share, Standing, dose_arms, fired
+from heldout.lab.power_board import Standing, dose_arms
 from heldout.lab.power_models import CLEAN, CONTAMINATED, OTHER_SEEDS, RAW, SAME_BASE, WAYS
 from heldout.lab.power_run import EQUAL_COST
+from heldout.lab.power_share import Share, fired
 
 ORDER = ("order-joint", EQUAL_COST, "order-neighbour", "order-trend")
 
@@ -44,6 +45,10 @@ def by_arm(rows: pl.DataFrame, benchmark: str, way: str) -> list[str]:
 def _shuffled(rows: pl.DataFrame) -> Iterator[str]:
     yield "### Does the order test see contamination when the training order was shuffled?"
     yield ""
+    if not (rows["order"] == "shuffled").any():
+        yield "This grid has no shuffled arm."
+        yield ""
+        return
     yield "Doses 3 and 10 together, where the grid has both orders; clean models beside them."
     yield ""
     yield "| detector | way | released order | shuffled order | clean |"
@@ -143,17 +148,42 @@ def _membership(rows: pl.DataFrame) -> Iterator[str]:
     raw = part.filter(pl.col("way") == RAW)
     mine = raw.filter(pl.col("detector") == "min-k++")
     if len(mine):
-        margins = (mine["item_auc"] - mine["blind_auc"]).to_list()
-        above = sum(one > 0 for one in margins)
-        sign = binomtest(above, len(margins)).pvalue
-        yield (
-            f"Areas are means over bases. Min-K%++ lies above the blind area in {above} of {len(margins)} "
-            f"models (mean difference {fmean(margins):+.3f}; sign test over models p {sign:.2g}; arms of "
-            f"one base are not independent), and its test fires on {fired(mine)} of them; `loss` on "
-            f"{fired(raw.filter(pl.col('detector') == 'loss'))}. The area is that of the model's own item "
-            f"scores in every way; with references only the test changes."
-        )
-        yield ""
+        yield from _min_k(mine, rows, fired(raw.filter(pl.col("detector") == "loss")))
+
+
+def _min_k(mine: pl.DataFrame, rows: pl.DataFrame, loss: Share) -> Iterator[str]:
+    """Against clean models on the same splits: a blind area below .5 is no bar to be above."""
+    clean = rows.filter(
+        (pl.col("detector") == "min-k++") & (pl.col("way") == RAW) & (pl.col("role") == CLEAN)
+        & pl.col("item_auc").is_not_null()
+    )  # fmt: skip
+    usual = clean.group_by("split").agg(usual=pl.col("item_auc").mean())
+    both = mine.join(usual, on="split", how="inner")
+    margins = (both["item_auc"] - both["usual"]).to_list()
+    above = sum(one > 0 for one in margins)
+    blind = mine["blind_auc"]
+    beaten = sum(mine["item_auc"] > blind)
+    also = int((clean["item_auc"] > clean["blind_auc"]).sum())
+    yield (
+        "Areas are means over bases, those of the model's own item scores in every way; with references "
+        f"only the test changes. Min-K%++ lies above the blind area in {beaten} of {len(mine)} models, but "
+        f"that area is itself below .5 on {int((blind < 0.5).sum())} of {len(blind)} splits, where its "
+        f"cross-validation has nothing to learn, and {also} of "
+        f"{len(clean)} tests of {clean['model'].n_unique()} clean models lie above it as well. The bar is "
+        "therefore what clean models show on the same splits: Min-K%++ lies above their mean in "
+        f"{above} of {len(margins)} models (mean difference {fmean(margins) if margins else 0:+.3f}; sign "
+        f"test over models p {binomtest(above, len(margins)).pvalue if margins else 1:.2g}; arms of one "
+        f"base are not independent). Its test fires on {fired(mine)}, that of `loss` on {loss}."
+    )
+    for benchmark in mine["benchmark"].unique(maintain_order=True):
+        part = mine.filter(pl.col("benchmark") == benchmark)
+        doses = sorted(part["dose"].unique().to_list())
+        found = [
+            str(one) for one in _areas(part, [(benchmark, dose) for dose in doses], "item_auc")
+        ]
+        if len(found) > 1 and float(found[-1]) <= float(found[0]):
+            yield f"In {benchmark} its area falls as the dose rises ({', '.join(found)})."
+    yield ""
 
 
 def _areas(frame: pl.DataFrame, kinds: Sequence[tuple[str, int]], column: str) -> Iterator[str]:
@@ -194,7 +224,11 @@ def _equal_cost(rows: pl.DataFrame, board: Sequence[Standing]) -> Iterator[str]:
             else "the intervals overlap, and no winner is shown"
         )
         + f". By itself order-neighbour fires on {raw.false_positives} clean models"
-        + (": that is how the releases are built, not memory." if raw.false_positives.off else ".")
+        + (
+            f", too often on {', '.join(raw.off_in)}: that is how such a release is built, not memory."
+            if raw.off_in
+            else "."
+        )
     )
     yield ""
 
@@ -209,6 +243,10 @@ def _apart(one: Standing, other: Standing) -> bool:
 def _paraphrased(rows: pl.DataFrame) -> Iterator[str]:
     yield "### Which detectors survive paraphrased contamination?"
     yield ""
+    if not rows["paraphrased"].any():
+        yield "This grid has no paraphrased arm."
+        yield ""
+        return
     yield (
         "| detector | way | word for word, dose 3 | paraphrased, dose 3 | word for word, dose 10 | "
         "paraphrased, dose 10 | clean |"

@@ -11,42 +11,38 @@ import polars as pl
 from numpy.typing import NDArray
 from scipy import special
 
+from heldout.detect.registry import detectors
 from heldout.lab.power_models import CLEAN, CONTAMINATED, OUTSIDER, LabGrid
-from heldout.stats import Interval, binomial_interval
+from heldout.lab.power_share import Share, fired, firing_bases
 from heldout.stats.groups import area
 
 DRAWS = 400
 FEW = 10  # models on a side below which a bootstrap of an area says too much
 ENOUGH = 0.8  # the share of models that has to fire for a dose to count as detected
-LEVEL = 0.05
+GROUPS = ("answers", "order", "cohort", "membership")  # areas within one are over like arms
 _DOSE = re.compile(r"d\d+")
 _SIDES = (CONTAMINATED, CLEAN)
 
 
 @dataclass(frozen=True)
-class Share:
-    """``hits`` of ``n`` models; Clopper–Pearson, as if models were independent."""
+class Area:
+    """Contaminated against clean models: the area, its interval, and who was compared."""
 
-    hits: int
-    n: int
+    value: float
+    interval: tuple[float, float]
+    contaminated: int
+    doses: tuple[int, ...]
+    clean: int  # models; with splits each of them is compared more than once
 
-    @property
-    def value(self) -> float:
-        return self.hits / self.n if self.n else float("nan")
 
-    @property
-    def interval(self) -> Interval:
-        return binomial_interval(self.hits, self.n)
+@dataclass(frozen=True)
+class Place:
+    """One detector in one way on one benchmark."""
 
-    @property
-    def off(self) -> bool:
-        """As a false-positive rate: surely above the level at which it was tested."""
-        return self.n > 0 and self.interval.low > LEVEL
-
-    def __str__(self) -> str:
-        if not self.n:
-            return "–"
-        return f"{self.hits} of {self.n} [{_two(self.interval.low)}, {_two(self.interval.high)}]"
+    area: Area | None
+    power: Share
+    false_positives: Share
+    bases: Share  # with a clean model that fires
 
 
 @dataclass(frozen=True)
@@ -55,8 +51,7 @@ class Standing:
 
     detector: str
     way: str
-    auc: float | None
-    auc_interval: tuple[float, float] | None
+    area: Area | None
     at_1: Share
     at_5: Share
     power: Share
@@ -64,30 +59,66 @@ class Standing:
     outsiders: Share
     by_dose: dict[str, dict[int, Share]]
     tokens: int | None
-    benchmarks: tuple[str, ...]
+    places: dict[str, Place]  # by benchmark
+
+    @property
+    def auc(self) -> float | None:
+        return None if self.area is None else self.area.value
+
+    @property
+    def auc_interval(self) -> tuple[float, float] | None:
+        return None if self.area is None else self.area.interval
+
+    @property
+    def off_in(self) -> tuple[str, ...]:
+        """Benchmarks on whose clean models it surely fires too often."""
+        return tuple(name for name, one in self.places.items() if one.false_positives.off)
+
+    @property
+    def off(self) -> bool:
+        """Pooled, or on one benchmark: quiet clean models of one do not excuse the other's."""
+        return self.false_positives.off or bool(self.off_in)
+
+    @property
+    def group(self) -> str:
+        return group_of(self.detector)
 
     @property
     def detectable(self) -> str:
         """By benchmark, the smallest dose from which on most models fire; none where clean ones do, too."""
-        if self.false_positives.off:
+        if self.false_positives.off and not self.off_in:
             return "fires on clean models"
         told = []
         for benchmark, shares in self.by_dose.items():
-            first = _first(shares)
+            first = "off" if benchmark in self.off_in else _first(shares)
             if first is not None:
                 told.append(f"{benchmark} {first}")
         return ", ".join(told) or "–"
 
 
+def group_of(detector: str) -> str:
+    """What it works on; a variant (``order-joint at equal cost``) belongs with what it varies."""
+    known = detectors()
+    plain = known.get(detector) or known.get(detector.split(" ")[0])
+    if plain is None:
+        return GROUPS[0]
+    return plain.family if plain.family in GROUPS else plain.needs
+
+
 def standings(rows: pl.DataFrame, seed: int = 0) -> list[Standing]:
-    """Best area first, by the way of comparison; detectors that could not be tested are not listed."""
+    """By way and group, then best area first; detectors that could not be tested are not listed."""
     tested = rows.filter(
         pl.col("effect").is_not_null() & pl.col("role").is_in([CONTAMINATED, CLEAN, OUTSIDER])
     )
     made = []
     for (detector, way), frame in tested.group_by(["detector", "way"], maintain_order=True):
         made.append(_standing(str(detector), str(way), frame, seed))
-    return sorted(made, key=lambda one: (one.way, -(one.auc if one.auc is not None else -1.0)))
+    return sorted(made, key=_place_in_list)
+
+
+def _place_in_list(one: Standing) -> tuple[str, int, float]:
+    group = GROUPS.index(one.group) if one.group in GROUPS else len(GROUPS)
+    return one.way, group, -(one.auc if one.auc is not None else -1.0)
 
 
 def with_truth(rows: pl.DataFrame, grid: LabGrid) -> pl.DataFrame:
@@ -100,12 +131,6 @@ def with_truth(rows: pl.DataFrame, grid: LabGrid) -> pl.DataFrame:
         known.append({"model": model.name, **told})
     truth = pl.DataFrame(known, infer_schema_length=None)
     return rows.join(truth, on="model", how="left", maintain_order="left")
-
-
-def fired(frame: pl.DataFrame) -> Share:
-    """Models whose test points to memory, of those that have a test."""
-    tested = frame.filter(pl.col("p").is_not_null())
-    return Share(int((tested["direction"] == "seen").sum()), len(tested))
 
 
 def models_by_role(rows: pl.DataFrame) -> dict[str, dict[str, int]]:
@@ -135,19 +160,40 @@ def _standing(detector: str, way: str, frame: pl.DataFrame, seed: int) -> Standi
     both = pl.concat([bad, clean])
     strata = [part for _, part in both.group_by(["benchmark", "split"], maintain_order=True)]
     strata = [part for part in strata if part["role"].n_unique() == 2]
-    found = [_area(part) for part in strata]
-    auc = _pooled(found)
     doses = dose_arms(frame)
     tokens = frame["tokens"].drop_nulls()
     return Standing(
-        detector, way, auc,
-        None if auc is None else _area_interval(auc, strata, seed),
+        detector, way, _area_of(strata, seed),
         _rate_at(strata, 0.01), _rate_at(strata, 0.05),
         fired(bad), fired(clean), fired(frame.filter(pl.col("role") == OUTSIDER)),
         {str(name): _by_dose(part) for (name,), part in doses.group_by(
             ["benchmark"], maintain_order=True)},
         int(tokens.median()) if len(tokens) else None,  # type: ignore[arg-type]
-        tuple(frame["benchmark"].unique(maintain_order=True).to_list()),
+        {str(name): _place(part, strata, seed) for (name,), part in frame.group_by(
+            ["benchmark"], maintain_order=True)},
+    )  # fmt: skip
+
+
+def _place(part: pl.DataFrame, strata: Sequence[pl.DataFrame], seed: int) -> Place:
+    name = part["benchmark"][0]
+    clean = part.filter(pl.col("role") == CLEAN)
+    return Place(
+        _area_of([one for one in strata if one["benchmark"][0] == name], seed),
+        fired(part.filter(pl.col("role") == CONTAMINATED)),
+        fired(clean),
+        firing_bases(clean),
+    )
+
+
+def _area_of(strata: Sequence[pl.DataFrame], seed: int) -> Area | None:
+    auc = _pooled([_area(part) for part in strata])
+    if auc is None:
+        return None
+    both = pl.concat(strata)
+    bad, clean = (both.filter(pl.col("role") == role) for role in _SIDES)
+    return Area(
+        auc, _area_interval(auc, strata, seed), bad["model"].n_unique(),
+        tuple(sorted(bad["dose"].unique().to_list())), clean["model"].n_unique(),
     )  # fmt: skip
 
 
@@ -235,7 +281,3 @@ def _by_base(part: pl.DataFrame) -> list[tuple[NDArray[np.float64], NDArray[np.f
         )
         for _, one in part.group_by(["base"], maintain_order=True)
     ]
-
-
-def _two(value: float) -> str:
-    return f"{value:.2f}".removeprefix("0") if value < 1 else "1"

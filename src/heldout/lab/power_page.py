@@ -2,34 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import polars as pl
 
-from heldout.lab.power_answers import answers, area_text, by_arm
-from heldout.lab.power_board import LEVEL, Share, Standing, dose_arms, fired, models_by_role
+from heldout.lab.power_answers import answers, by_arm
+from heldout.lab.power_board import Standing, dose_arms, models_by_role
+from heldout.lab.power_leaderboard import TOLD, boards, required_page, table
 from heldout.lab.power_models import (
     CLEAN,
     OTHER_SEEDS,
     RAW,
-    SAME_BASE,
-    WAYS,
     About,
 )
 from heldout.lab.power_rates import RATES, measured_rates
 from heldout.lab.power_requirements import Requirements
+from heldout.lab.power_share import LEVEL, Share, fired
 from heldout.report.figures import standalone
 from heldout.report.figures.power import DoseCurve, DosePanel, power_chart
 from heldout.store import write_atomic, write_json
 from heldout.store.atomic import replacing
 
 PAGE, DATA = "detector-power.md", "detector-power.parquet"
-_TOLD = {
-    RAW: "the detector by itself",
-    OTHER_SEEDS: "less clean models of other seeds, which is what a user may have",
-    SAME_BASE: "less clean arms of the same base, which only a lab has",
-}
 
 
 def write_power(
@@ -61,7 +56,7 @@ def power_page(
     about: About = About(),  # noqa: B008 - frozen
 ) -> str:
     return "\n".join(
-        [*_head(rows, command), *_boards(rows, board, about), *_required(required),
+        [*_head(rows, command), *boards(rows, board, about), *required_page(required),
          "## Power against dose", "",
          "Share of models that fire, with Clopper–Pearson bands; clean models at the left. The red line is "
          "the level of the test.", "", *_figures(rows),
@@ -76,7 +71,7 @@ def power_figure(rows: pl.DataFrame, benchmark: str) -> str:
         mine = tested.filter(pl.col("detector") == name)
         curves = [
             made for way in (RAW, OTHER_SEEDS)
-            if (made := _curve(mine.filter(pl.col("way") == way), _TOLD[way])) is not None
+            if (made := _curve(mine.filter(pl.col("way") == way), TOLD[way])) is not None
         ]  # fmt: skip
         if curves:
             panels.append(DosePanel(name, curves))
@@ -121,7 +116,7 @@ def _head(rows: pl.DataFrame, command: str) -> Iterator[str]:
     )
     yield ""
     counted = models_by_role(rows)
-    yield from _table(
+    yield from table(
         ("benchmark", "contaminated", "clean", "outsiders"),
         ([name, *map(str, counts.values())] for name, counts in counted.items()),
     )
@@ -129,98 +124,11 @@ def _head(rows: pl.DataFrame, command: str) -> Iterator[str]:
         "*Clean* models know the benchmark's world and none of its items (bases count, too); *outsiders* "
         "were trained on another world. A detector *fires* when its two-sided p is at most .05 and it "
         "points to memory. Every detector runs in up to three ways: "
-        + "; ".join(f"**{way}**, {told}" for way, told in _TOLD.items())
+        + "; ".join(f"**{way}**, {told}" for way, told in TOLD.items())
         + ". Behaviour detectors are compared with the references' average, order and membership with "
         "every reference in turn and the largest p counts, as in the verdict. A model is never its own "
         "reference."
     )
-    yield ""
-
-
-def _boards(rows: pl.DataFrame, board: Sequence[Standing], about: About) -> Iterator[str]:
-    clean = [counts[CLEAN] for counts in models_by_role(rows).values()]
-    yield "## Leaderboard"
-    yield ""
-    yield (
-        "AUC: effects of contaminated against clean models of the same benchmark, with a bootstrap over "
-        "bases and then their models (below ten models on a side never narrower than that many trials). "
-        "TPR at 1 % and 5 %: contaminated models above a threshold that at most this share of a "
-        f"benchmark's clean models exceeds; with {min(clean)} to {max(clean)} clean models a benchmark, "
-        "1 % means *none of them*, and so does 5 % below 20. FPR: clean models on which the test itself "
-        "fires. Smallest dose: from it on, at least four of five of the arms that differ in dose alone "
-        "fire. Rates carry 95 % "
-        "Clopper–Pearson intervals over models; arms of one base share most weights, so the truth is "
-        "wider. Membership detectors need items that cannot have been seen: they are tested on the arms "
-        "that saw half of the pictures, and clean models count once per split (with references: per split "
-        "of the largest dose)."
-    )
-    yield ""
-    for way in WAYS:
-        part = [one for one in board if one.way == way]
-        if not part:
-            continue
-        yield f"### {way.capitalize()}: {_TOLD[way]}"
-        yield ""
-        yield from _table(
-            ("detector", "AUC", "TPR at 1 %", "TPR at 5 %", "fires, contaminated", "FPR, clean",
-             "FPR, outsiders", "smallest dose", "tokens"),
-            (_standing(one) for one in part),
-        )  # fmt: skip
-    cost = (
-        "counted in what was put to them"
-        if about.counted
-        else "prompts of answers are counted, those of scores and order tests are taken to be as long "
-        "as the same question asked (with and without its picture)"
-    )
-    yield (
-        "**off**: the interval of the false-positive rate lies above 5 %; what such a detector says is at "
-        "most *qualified* in a [verdict](verdict.md). Tokens are what the model and its references read "
-        f"for one audit: {cost}."
-    )
-    yield ""
-
-
-def _required(required: Sequence[Requirements]) -> Iterator[str]:
-    yield "## Three requirements"
-    yield ""
-    yield (
-        "*Practical*: by answers alone and with no clean model at hand, it tells contaminated from clean "
-        "models and keeps its level. *Reliable*: at doses 3 and 10 it fires on most models of every "
-        "fine-tuning mode, and its false-positive rate is not off. *Consistent*: its effect rises with the "
-        "dose (Jonckheere–Terpstra within bases, clean arms first; concordance from -1 to 1)."
-    )
-    yield ""
-    yield from _table(
-        ("detector", "reads", "practical", "reliable", "full", "language", "LoRA", "pre-training",
-         "consistent", "concordance"),
-        (_requirement(one) for one in required),
-    )  # fmt: skip
-
-
-def _standing(one: Standing) -> list[str]:
-    return [
-        one.detector, area_text(one), _rate(one.at_1), _rate(one.at_5), str(one.power),
-        f"{one.false_positives}{' **off**' if one.false_positives.off else ''}", str(one.outsiders),
-        one.detectable, "–" if one.tokens is None else f"{one.tokens:,}",
-    ]  # fmt: skip
-
-
-def _requirement(one: Requirements) -> list[str]:
-    trend = "–" if one.dose is None else f"{one.dose.concordance:+.2f} (p {one.dose.p:.2g})"
-    testable = any(share.n for share in one.modes.values())
-    return [
-        one.detector, one.reads, f"{_yes(one.practical)}: {one.practical_why}",
-        f"{_yes(one.reliable) if testable else 'not tested'} ({one.way})",
-        *(_rate(share) for share in one.modes.values()), _rate(one.pretraining),
-        "not tested" if one.dose is None else _yes(one.consistent), trend,
-    ]  # fmt: skip
-
-
-def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
-    yield f"| {' | '.join(head)} |"
-    yield "|---" * len(head) + "|"
-    for row in rows:
-        yield f"| {' | '.join(row)} |"
     yield ""
 
 
@@ -239,13 +147,14 @@ def _limits(rows: pl.DataFrame, weights: int | None) -> Iterator[str]:
     yield ""
     clean = rows.filter((pl.col("role") == CLEAN) & (pl.col("split") == ""))
     count = clean.select("benchmark", "model").n_unique()
-    none = Share(0, count)
+    none = Share(0, count, clean["model"].n_unique())
     size = (
         "Models this small" if weights is None else f"Models of {weights / 1e6:.1f} million weights"
     )
     yield (
-        f"- **False-positive rates below a few per cent.** Not one of {count} clean cells firing would "
-        f"still allow a rate of {none.interval.high:.0%}; the cells come from few bases."
+        f"- **False-positive rates below a few per cent.** Not one of {count} clean cells of {none.units} "
+        f"models firing would still allow a rate of {none.interval.high:.0%}, and those models come from "
+        f"{clean['base'].n_unique()} bases."
     )
     yield (
         f"- **Large models.** {size} learn answers and hardly sequences of questions: that the order tests "
@@ -269,11 +178,3 @@ def _limits(rows: pl.DataFrame, weights: int | None) -> Iterator[str]:
     for (detector, reason), places in told.items():
         yield f"  - {detector} ({', '.join(places)}): {reason}"
     yield "  - top-k-overlap: it speaks of pairs of models, not of models"
-
-
-def _rate(share: Share) -> str:
-    return f"{share.hits}/{share.n}" if share.n else "–"
-
-
-def _yes(value: bool) -> str:
-    return "yes" if value else "no"

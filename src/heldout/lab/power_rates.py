@@ -8,10 +8,17 @@ from pathlib import Path
 import polars as pl
 
 from heldout.detect.registry import detectors
-from heldout.lab.power_board import fired, models_by_role
+from heldout.lab.power_board import models_by_role
 from heldout.lab.power_models import CLEAN, CONTAMINATED, OTHER_SEEDS, RAW
+from heldout.lab.power_share import fired
 from heldout.verdict import measured
-from heldout.verdict.measured import Fired, MeasuredRate, MeasuredRates, Provenance
+from heldout.verdict.measured import (
+    BenchmarkRate,
+    Fired,
+    MeasuredRate,
+    MeasuredRates,
+    Provenance,
+)
 
 RATES = "detector-rates.json"
 #: References of the same base are what only a lab has: a user's baseline is another model.
@@ -29,9 +36,20 @@ def measured_rates(data: Path, command: str, weights: int | None) -> MeasuredRat
             if frame.is_empty():
                 continue
             clean, bad = (_counted(frame, role) for role in (CLEAN, CONTAMINATED))
-            off = fired(frame.filter(pl.col("role") == CLEAN)).off
+            places = {
+                str(place): _on_one(part)
+                for (place,), part in frame.group_by(["benchmark"], maintain_order=True)
+            }
+            off = any(one.off for one in (clean, *(place.clean for place in places.values())))
             made.append(
-                MeasuredRate(detector=name, way=told, clean=clean, contaminated=bad, off=off)
+                MeasuredRate(
+                    detector=name,
+                    way=told,
+                    clean=clean,
+                    contaminated=bad,
+                    benchmarks=places,
+                    off=off,
+                )
             )
     provenance = Provenance(
         command=command,
@@ -42,8 +60,13 @@ def measured_rates(data: Path, command: str, weights: int | None) -> MeasuredRat
     return MeasuredRates(provenance=provenance, rates=made)
 
 
+def _on_one(frame: pl.DataFrame) -> BenchmarkRate:
+    clean, bad = (_counted(frame, role) for role in (CLEAN, CONTAMINATED))
+    return BenchmarkRate(clean=clean, contaminated=bad)
+
+
 def _counted(frame: pl.DataFrame, role: str) -> Fired:
     """One model may be clean on two benchmarks, or count once per split: tests are not models."""
     mine = frame.filter(pl.col("role") == role)
     share = fired(mine)
-    return Fired.of(share.hits, share.n, mine["model"].n_unique())
+    return Fired.of(share.hits, share.n, share.units)

@@ -9,9 +9,10 @@ import polars as pl
 
 from heldout.detect.behaviour import multimodal_leakage
 from heldout.detect.registry import Detector, detectors
-from heldout.lab.power_board import Share, Standing, dose_arms, fired
+from heldout.lab.power_board import Place, Standing, dose_arms
 from heldout.lab.power_models import CLEAN, CONTAMINATED, OTHER_SEEDS, RAW
 from heldout.lab.power_run import EQUAL_COST
+from heldout.lab.power_share import Share, fired
 from heldout.stats.jonckheere import Jonckheere, jonckheere_blocks
 
 MODES = ("full", "language", "lora")
@@ -20,23 +21,28 @@ DOSES = (3, 10)  # at which the grid has every mode
 
 @dataclass(frozen=True)
 class Requirements:
-    """``practical``: usable with no clean model at hand. ``modes``: who fires, by fine-tuning mode."""
+    """``practical`` (yes, partly, no): usable with no clean model. ``modes``: who fires, by mode."""
 
     detector: str
     reads: str
-    practical: bool
+    practical: str
     practical_why: str
     way: str  # of the next one: with references where there are any
     modes: dict[str, Share]
     pretraining: Share
+    tested_on: tuple[str, ...]  # benchmarks whose grid has the modes
     dose: Jonckheere | None
     off: bool = False  # in that way it fires on clean models as well
 
     @property
-    def reliable(self) -> bool:
-        """Most models of every mode are found, and clean ones are not."""
+    def tuning_seen(self) -> bool:
+        """Most fine-tuned models of every mode are found, and clean ones are not."""
         found = all(one.n > 0 and one.value > 0.5 for one in self.modes.values())
         return found and not self.off
+
+    @property
+    def pretraining_seen(self) -> bool:
+        return self.pretraining.n > 0 and self.pretraining.value > 0.5 and not self.off
 
     @property
     def consistent(self) -> bool:
@@ -71,12 +77,9 @@ def requirements(rows: pl.DataFrame, board: list[Standing]) -> list[Requirements
                 way,
                 {mode: fired(tuned.filter(pl.col("mode") == mode)) for mode in MODES},
                 fired(planted),
+                tuple(tuned["benchmark"].unique(maintain_order=True).to_list()),
                 dose_trend(mine.filter(pl.col("way") == min(ways, key=_plainest))),
-                any(
-                    one.false_positives.off
-                    for one in board
-                    if (one.detector, one.way) == (name, way)
-                ),
+                any(one.off for one in board if (one.detector, one.way) == (name, way)),
             )
         )
     return made
@@ -110,18 +113,42 @@ def _needs(detector: Detector) -> str:
     return "log-probabilities" if detector.needs == "scores" else ""
 
 
-def _practical(raw: Standing | None, needs: str) -> tuple[bool, str]:
+def _practical(raw: Standing | None, needs: str) -> tuple[str, str]:
+    """On every benchmark where it was tested; on some of them is partly."""
     if needs:
-        return False, f"needs {needs}"
+        return "no", f"needs {needs}"
     if raw is None:
-        return False, "not testable without a reference"
+        return "no", "not testable without a reference"
     if raw.false_positives.n == 0:
-        return False, "no test without a reference"
-    if raw.false_positives.off:
-        return False, f"fires on {raw.false_positives.hits} of {raw.false_positives.n} clean models"
-    if raw.auc_interval is None or raw.auc_interval[0] <= 0.5:
-        return False, "does not tell contaminated from clean"
-    return True, "by itself"
+        return "no", "no test without a reference"
+    if raw.off_in:
+        places = (
+            f"{raw.places[name].false_positives.hits} of {raw.places[name].false_positives.n} clean "
+            f"models of {name}"
+            for name in raw.off_in
+        )
+        return "no", f"fires on {' and '.join(places)}"
+    if raw.off:
+        return "no", f"fires on {raw.false_positives.hits} of {raw.false_positives.n} clean models"
+    told = {name: _tells_apart(one) for name, one in raw.places.items()}
+    works = [name for name, good in told.items() if good]
+    if not works:
+        return "no", "does not tell contaminated from clean"
+    if len(works) == len(told):
+        return "yes", "by itself"
+    fails = (f"{name} ({_area(raw.places[name])})" for name, good in told.items() if not good)
+    return "partly", f"on {', '.join(works)}, not shown on {', '.join(fails)}"
+
+
+def _tells_apart(one: Place) -> bool:
+    return one.area is not None and one.area.interval[0] > 0.5
+
+
+def _area(one: Place) -> str:
+    if one.area is None:
+        return "no area"
+    low, high = one.area.interval
+    return f"AUC {one.area.value:.2f} [{low:.2f}, {high:.2f}]"
 
 
 def _benchmarks_with_modes(frame: pl.DataFrame) -> list[str]:

@@ -20,8 +20,11 @@ class Interval(NamedTuple):
     method: str
 
 
-def binomial_interval(successes: int, n: int, level: float = 0.95) -> Interval:
-    """Clopper–Pearson: never covers less than ``level``, at 0 and n of n too."""
+def binomial_interval(successes: float, n: float, level: float = 0.95) -> Interval:
+    """Clopper–Pearson: never covers less than ``level``, at 0 and n of n too.
+
+    An effective number of observations need not be whole.
+    """
     if n <= 0:
         return Interval(0.0, 1.0, level, "clopper-pearson")
     return _beta_interval(float(successes), float(n), level)

@@ -19,7 +19,7 @@ from pydantic import ConfigDict, Field, ValidationError, model_validator
 from heldout.detect.finding import Strict
 from heldout.detect.settings import ALPHA
 from heldout.errors import InputError
-from heldout.stats import binomial_interval
+from heldout.stats import Interval, binomial_interval
 
 Way = Literal["raw", "with references"]
 RAW: Way = "raw"
@@ -28,7 +28,10 @@ SHIPPED = "measured_rates.json"
 
 
 class Fired(Strict):
-    """``fired`` of ``n`` tests on ``models`` different models; Clopper–Pearson over tests."""
+    """``fired`` of ``n`` tests on ``models`` different models.
+
+    Clopper–Pearson with as many observations as there are models: several tests of one are one model.
+    """
 
     fired: int = Field(ge=0)
     n: int = Field(ge=0)
@@ -38,40 +41,71 @@ class Fired(Strict):
 
     @classmethod
     def of(cls, fired: int, n: int, models: int) -> Fired:
-        interval = binomial_interval(fired, n)
+        interval = _interval(fired, n, models)
         return cls(fired=fired, n=n, models=models, low=interval.low, high=interval.high)
 
     @model_validator(mode="after")
     def _counted(self) -> Fired:
         if not self.fired <= self.n or not self.models <= self.n:
             raise ValueError(f"{self.fired} of {self.n} tests on {self.models} models cannot be")
-        made = binomial_interval(self.fired, self.n)
+        made = _interval(self.fired, self.n, self.models)
         if abs(made.low - self.low) > 1e-6 or abs(made.high - self.high) > 1e-6:
             raise ValueError(
-                f"{self.fired} of {self.n} has the interval [{made.low:.3g}, {made.high:.3g}], "
-                f"not [{self.low:.3g}, {self.high:.3g}]"
+                f"{self.fired} of {self.n} tests on {self.models} models has the interval "
+                f"[{made.low:.3g}, {made.high:.3g}], not [{self.low:.3g}, {self.high:.3g}]"
             )
         return self
+
+    @property
+    def off(self) -> bool:
+        """As a rate of clean models: surely above the level."""
+        return self.n > 0 and self.low > ALPHA
 
     def __str__(self) -> str:
         """How many fired, with the interval of the rate."""
         return f"{self.fired} [{_two(self.low)}, {_two(self.high)}]"
 
 
+class BenchmarkRate(Strict):
+    clean: Fired
+    contaminated: Fired
+
+
 class MeasuredRate(Strict):
-    """One detector in one way. ``off``: it surely fires on clean models more often than its level."""
+    """One detector in one way.
+
+    ``off``: it surely fires on clean models more often than its level, over all benchmarks or on one of
+    them. A rate that is off on one may be off on the user's.
+    """
 
     detector: str
     way: Way
     clean: Fired
     contaminated: Fired
+    benchmarks: dict[str, BenchmarkRate] = Field(default_factory=dict)
     off: bool
 
     @model_validator(mode="after")
     def _consistent(self) -> MeasuredRate:
-        if self.off != (self.clean.n > 0 and self.clean.low > ALPHA):
+        places = self.benchmarks.values()
+        for told, whole, parts in (
+            ("clean", self.clean, [one.clean for one in places]),
+            ("contaminated", self.contaminated, [one.contaminated for one in places]),
+        ):
+            counted = sum(one.fired for one in parts), sum(one.n for one in parts)
+            if parts and counted != (whole.fired, whole.n):
+                raise ValueError(
+                    f"{told}: its benchmarks have {counted[0]} of {counted[1]}, all of them together "
+                    f"{whole.fired} of {whole.n}"
+                )
+        if self.off != (self.clean.off or bool(self.off_in)):
             raise ValueError(f"off: {self.off} does not follow from {self.clean} of {self.clean.n}")
         return self
+
+    @property
+    def off_in(self) -> dict[str, Fired]:
+        """The benchmarks on whose clean models it surely fires too often."""
+        return {name: one.clean for name, one in self.benchmarks.items() if one.clean.off}
 
     @property
     def sees(self) -> bool:
@@ -91,7 +125,7 @@ class Provenance(Strict):
 class MeasuredRates(Strict):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    schema_version: Literal[1] = 1
+    schema_version: Literal[2] = 2  # 1 had no benchmarks, and intervals over tests
     provenance: Provenance
     rates: list[MeasuredRate]
 
@@ -139,6 +173,10 @@ def read_rates(path: Path) -> MeasuredRates:
             f"{path}: {where}: {first['msg']}; expected the detector-rates.json that heldout lab power "
             f"writes"
         ) from error
+
+
+def _interval(fired: int, n: int, models: int) -> Interval:
+    return binomial_interval(fired / n * models if n else 0.0, models)
 
 
 def _two(value: float) -> str:

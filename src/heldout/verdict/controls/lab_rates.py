@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from heldout.detect import Finding, tail_enrichment
 from heldout.detect.membership import PERPLEXITY_RATIO
 from heldout.verdict.claim import Control
-from heldout.verdict.measured import RAW, REFERENCES, MeasuredRate, MeasuredRates, Way
+from heldout.verdict.measured import RAW, REFERENCES, Fired, MeasuredRate, MeasuredRates, Way
 from heldout.verdict.model_claims import BASELINE, LAB, strongest_of
 
 _WORDS = {RAW: "by itself", REFERENCES: "compared with references"}
@@ -60,13 +60,7 @@ def on_clean_models(detector: str, way: Way, rates: MeasuredRates) -> list[Contr
     rate = rates.of(detector, way)
     if rate is None:
         return []
-    clean = rate.clean
-    who = f"{clean.models} clean lab models"
-    told = (
-        f"on {who} {detector} fired on {clean}" if clean.models == clean.n
-        else f"in {clean.n} tests on {who} {detector} fired in {clean}"
-    )  # fmt: skip
-    told += f", {_WORDS[way]}"
+    told = f"{_counted(rate)}, {_WORDS[way]}"
     if rate.off:
         told += ": more than its level allows"
     return [Control(name=LAB, outcome="failed" if rate.off else "passed", reason=told)]
@@ -91,9 +85,36 @@ def power_note(found: Sequence[Finding], controls: Sequence[Control], rates: Mea
     return f"{told}; {none} shown to see contamination there, so that silence says little"
 
 
+def _counted(rate: MeasuredRate) -> str:
+    """Where one benchmark is off it is named: a pooled rate would hide it."""
+    if rate.off_in:
+        places = " and ".join(
+            f"{_of(one)} clean lab models of {name}" for name, one in rate.off_in.items()
+        )
+        pooled = f" ({_of(rate.clean)} of all benchmarks)" if len(rate.benchmarks) > 1 else ""
+        return f"{rate.detector} fired on {places}{pooled}"
+    clean = rate.clean
+    who = f"{clean.models} clean lab models"
+    return (
+        f"on {who} {rate.detector} fired on {clean}" if clean.models == clean.n
+        else f"in {clean.n} tests on {who} {rate.detector} fired in {clean}"
+    )  # fmt: skip
+
+
+def _of(counted: Fired) -> str:
+    return f"{counted.fired} of {counted.n}"
+
+
 def _seen(rate: MeasuredRate) -> str:
-    told = f"{rate.detector} fired on {rate.contaminated.fired} of {rate.contaminated.n}"
-    return f"{told} (and on {rate.clean.fired} of {rate.clean.n} clean ones)" if rate.off else told
+    """Power by benchmark, too: what is seen on one may be missed on the other."""
+    told = f"{rate.detector} fired on {_of(rate.contaminated)}"
+    if len(rate.benchmarks) > 1:
+        places = (f"{name} {_of(one.contaminated)}" for name, one in rate.benchmarks.items())
+        told += f" ({', '.join(places)})"
+    if not rate.off:
+        return told
+    clean = [f"{_of(one)} clean ones of {name}" for name, one in rate.off_in.items()]
+    return f"{told} (and on {' and '.join(clean) or _of(rate.clean) + ' clean ones'})"
 
 
 def _off(rate: MeasuredRate | None) -> bool:
