@@ -199,7 +199,8 @@ def _why(
     if finding is None:
         return "; ".join(dict.fromkeys(one.reason for one in untested))
     if status == "clean":
-        told = "not rejecting is not proof: smaller effects would not have shown"
+        least = f"{finding.minimum_detectable_effect:.2g}"
+        told = f"not rejecting is not proof: effects below {least} may not have shown"
         return f"{told}; {power}" if power else told
     bad = [control.reason for control in controls if control.outcome != "passed"]
     return "; ".join(bad) if bad else "; ".join(control.reason for control in controls)
