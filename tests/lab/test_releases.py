@@ -33,7 +33,7 @@ def test_a_release_is_grouped_by_picture_and_its_twins_answer_otherwise(tmp_path
     assert all(row[REWORDED] and row[REWORDED] != row["question"] for row in rows)
     golds = {row["id"]: row["answer"] for row in rows}
     twins = read_benchmark(str(release.twins / "test.jsonl"))
-    assert len(twins) > 0.5 * len(rows)  # only those that are as hard as their originals
+    assert len(twins) > 0.2 * len(rows)  # as hard as their originals, and balanced: of few, fewer
     assert all(one.answer != golds[one.id] for one in twins)
     again = write_release(tmp_path / "two", "scenes", images=6, seed=3)
     assert (again.folder / "test.jsonl").read_text() == (release.folder / "test.jsonl").read_text()
