@@ -21,10 +21,6 @@ FILE, MARKER, TRUTH = "audit.yaml", "demo.json", f"{CORPUS}.truth.jsonl"
 WHO = f"{MODELS}.truth.json"
 TABLE = "test.jsonl"
 _HALF = ".half"
-PART, PUBLIC, PRIVATE = "part", "public", "private"
-PRIVATE_SEEDS = (
-    1_000  # the private part of a release is drawn from this seed on: no model was shown it
-)
 NEAREST = 1  # neighbours verified per picture: each leaks once, and a demo should not take long
 
 
