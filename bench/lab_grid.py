@@ -20,7 +20,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-DEMO_SEEDS = range(10)
+DEMO_SEEDS = 10
 
 
 def main() -> None:
@@ -33,6 +33,9 @@ def main() -> None:
     parser.add_argument("--images", type=int, default=96, help="pictures of each world's benchmark")
     parser.add_argument("--size", choices=("small", "medium", "larger", "toy"), default="medium")
     parser.add_argument("--demo", action="store_true", help="the demo's models, not the grid's")
+    parser.add_argument(
+        "--first", type=int, default=0, help="first seed of the demo's ten releases"
+    )
     parser.add_argument("--share", action="store_true", help="train: only bases nobody has begun")
     parser.add_argument("--state", type=Path, help="train: bases and readings, kept between calls")
     parser.add_argument("--out", type=Path, help="train: what comes back; tables: run folders")
@@ -74,7 +77,8 @@ def releases(args: Any) -> None:
     with ProcessPoolExecutor() as cores:
         list(
             cores.map(
-                one_release, [(args.folder, size_of(args), s, args.images) for s in DEMO_SEEDS]
+                one_release,
+                [(args.folder, size_of(args), s, args.images) for s in demo_seeds(args)],
             )
         )
 
@@ -112,7 +116,7 @@ def train(args: Any) -> None:
         pictures=args.pictures,
     )  # fmt: skip
     every = demo_bases() if args.demo else standing_bases()
-    planned = demo_arms(DEMO_SEEDS) if args.demo else standing_arms(every)
+    planned = demo_arms(demo_seeds(args)) if args.demo else standing_arms(every)
     reads = demo_reads(planned) if args.demo else reads_of(every)
     wanted = [name for name in args.bases.split(",") if name]
     by_name = {base.name: base for base in every}
@@ -206,6 +210,10 @@ def summary(args: Any) -> None:
         ]
         print(f"| {world} | {arm} | {len(found)} | " + " | ".join(means) + " |")
     print(f"{len(models)} models, {spent[0]:.0f} s of training, {spent[1]:.0f} s of reading")
+
+
+def demo_seeds(args: Any) -> range:
+    return range(args.first, args.first + DEMO_SEEDS)
 
 
 def size_of(args: Any) -> Any:
