@@ -2,6 +2,8 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+# What an installation is made from: a change of these installs again.
+LISTS := pyproject.toml setup.py constraints.txt $(wildcard src/heldout/*/_*.c src/heldout/*/*/_*.c)
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
 .DEFAULT_GOAL := help
@@ -18,24 +20,24 @@ $(BIN)/python:
 	$(PYTHON) -c 'import sys; sys.exit("heldout needs Python 3.11 or newer, this is " + sys.version.split()[0] + "; try: make PYTHON=python3.11") if sys.version_info < (3, 11) else None'
 	$(PYTHON) -m venv $(VENV)
 
-# The stamps are the memory of what is installed; a change of the lists installs again.
-$(VENV)/.core: pyproject.toml constraints.txt | $(BIN)/python
+# The stamps are the memory of what is installed.
+$(VENV)/.core: $(LISTS) | $(BIN)/python
 	@echo "installing heldout into $(VENV)"
 	$(PIP) -e '.[vision]'
 	@touch $@
 
 # The demo's models need torch; where it is missing, the demo audits its corpus alone and says so.
-$(VENV)/.demo: pyproject.toml constraints.txt | $(BIN)/python
+$(VENV)/.demo: $(LISTS) | $(BIN)/python
 	@echo "installing heldout and what its demo needs into $(VENV) (about two minutes)"
 	$(PIP) -e '.[vision,hf]' || $(PIP) -e '.[vision]'
 	@touch $@ $(VENV)/.core
 
-$(VENV)/.dev: pyproject.toml constraints.txt | $(BIN)/python
+$(VENV)/.dev: $(LISTS) | $(BIN)/python
 	@echo "installing heldout and what its suite needs into $(VENV) (about two minutes)"
 	$(PIP) -e '.[dev]'
 	@touch $@ $(VENV)/.core
 
-$(VENV)/.bench: pyproject.toml constraints.txt | $(BIN)/python
+$(VENV)/.bench: $(LISTS) | $(BIN)/python
 	$(PIP) -e '.[bench,ray]'
 	@touch $@ $(VENV)/.core
 

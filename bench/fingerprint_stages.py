@@ -19,53 +19,53 @@ from PIL import Image
 from scipy.fft import dct
 
 from fingerprints import real_files
-from heldout.image import byte_digest, decode, grey_plane, pixel_digest
+from heldout.image import (
+    byte_digest,
+    decode,
+    grey_digest,
+    grey_jpeg,
+    grey_plane,
+    pixel_digest,
+)
 from heldout.overlap.fingerprints import fingerprint, hash_bytes, pdq_coefficients
 from heldout.overlap.fingerprints.fingerprint import is_flat
-from heldout.overlap.fingerprints.grey import centred, grey_of_colours
-from heldout.overlap.fingerprints.lanczos import across, weights
-from heldout.overlap.fingerprints.phash import SIDE, is_ours, phash_of
-from heldout.overlap.fingerprints.smoothing import thinning
-from heldout.overlap.fingerprints.stripes import MINIMUM_SIDE
+from heldout.overlap.fingerprints.grey import grey_of_colours
+from heldout.overlap.fingerprints.phash import SIDE, phash_of, takes_sums
+from heldout.overlap.fingerprints.samples import pdq_samples
 
 Stage = tuple[str, Callable[[], object]]
 OURS, PEER = "fingerprint", "imagehash.phash"
 
 
-def as_greys(data: bytes) -> None:
-    """The luminance alone, which leaves open whether there was a colour."""
-    image = Image.open(io.BytesIO(data))
-    image.draft("L", image.size)
-    image.load()
-
-
 def our_stages(data: bytes) -> list[Stage]:
-    image = decode(data)
-    plane = grey_plane(image)
-    grey = grey_of_colours(image) if plane is None else plane
-    height, width = grey.shape
-    floats = centred(grey).copy()
-    down, fit = thinning(max(height, MINIMUM_SIDE)), weights(max(width, SIDE), SIDE)
-    sums = np.empty((SIDE, height), np.float32) if is_ours(grey) else None
-    rows = down @ floats
-    stages: list[Stage] = [
-        ("decoding", lambda: decode(data)),
-        ("  of this the luminance", lambda: as_greys(data)),
+    plane = grey_jpeg(data)
+    if plane is not None:
+        grey = plane
+        stages: list[Stage] = [
+            ("decoding: JPEGs without colour", lambda: grey_jpeg(data)),
+            ("digest of the pixels", lambda: grey_digest(grey)),
+        ]
+    else:
+        image = decode(data)
+        single = grey_plane(image)
+        grey = grey_of_colours(image) if single is None else single
+        stages = [
+            ("decoding: the others", lambda: (grey_jpeg(data), decode(data))),
+            ("equal channels? and one plane", lambda: grey_plane(image)),
+            ("digest of the pixels", lambda: pixel_digest(image, single)),
+        ]
+        if single is None:
+            stages.append(("luminance of colours", lambda: grey_of_colours(image)))
+    sums = np.empty((SIDE, len(grey)), np.float32) if takes_sums(grey) else None
+    samples = pdq_samples(grey, sums)
+    return [
+        *stages,
         ("digest of the file", lambda: byte_digest(data)),
-        ("equal channels? and one plane", lambda: grey_plane(image)),
-        ("digest of the pixels", lambda: pixel_digest(image, plane)),
-        ("greys as floats", lambda: centred(grey)),
-        ("PDQ: rows", lambda: down @ floats),
-        ("PDQ: the rest", lambda: hash_bytes(pdq_coefficients(rows)[0])),
-        ("pHash: the rest", lambda: phash_of(grey, sums)),
+        ("PDQ: samples", lambda: pdq_samples(grey, sums)),
+        ("PDQ: the rest", lambda: hash_bytes(pdq_coefficients(samples)[0])),
+        ("pHash", lambda: phash_of(grey, sums)),
         ("flat?", lambda: is_flat(grey)),
     ]
-    if plane is None:
-        stages.append(("luminance of colours", lambda: grey_of_colours(image)))
-    if sums is not None:
-        across(floats, fit, sums)
-        stages.append(("pHash: sums along rows", lambda: across(floats, fit, sums)))
-    return stages
 
 
 def peer_stages(data: bytes) -> list[Stage]:
@@ -106,7 +106,7 @@ def table(
     print(title)
     for name, milliseconds in spent.items():
         print(f"  {name:32}{milliseconds:8.3f}")
-    return sum(spent[name] for name in spent if not name.startswith(" "))
+    return sum(spent.values())
 
 
 def main() -> None:

@@ -106,7 +106,7 @@ def stream_lines(folder: Path, large: bool) -> Iterator[Line]:
 
 def fingerprint_lines(folder: Path, large: bool) -> Iterator[Line]:
     fingerprints = importlib.import_module("fingerprints")
-    files = fingerprints.real_files(150)
+    files = fingerprints.real_files(600)
     rows = fingerprints.measure(files, rounds=3, workers=CORES)
     peer = {row.processes: row for row in rows if row.name == fingerprints.PEER}
     agreement = ", ".join(f"{key} {value}" for key, value in fingerprints.check(files).items())

@@ -14,6 +14,7 @@ import pytest
 from command_line import run_inside
 
 from heldout.cli.app import VERBS
+from heldout.overlap.fingerprints.fixed_point import is_compiled
 
 Picture = Callable[..., bytes]
 
@@ -60,7 +61,9 @@ def test_every_verb_has_help_with_an_example() -> None:
         for name in names:
             page = run_inside(*name.split(), "--help").stdout
             assert f"Example: heldout {name} " in " ".join(page.split()), name
-    assert heldout("--version").stdout.startswith("heldout 0.")
+    said = heldout("--version").stdout
+    assert said.startswith("heldout 0.")
+    assert ("sums of hashes" in said) == is_compiled()
 
 
 def test_a_verb_loads_what_it_needs_and_the_list_of_verbs_nothing() -> None:

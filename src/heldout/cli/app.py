@@ -50,9 +50,17 @@ app = typer.Typer(
 )
 
 
+def _compiled() -> str:
+    from heldout.image.luminance import compiled
+    from heldout.overlap.fingerprints.fixed_point import is_compiled
+
+    parts = {"luminance of JPEGs": compiled() is not None, "sums of hashes": is_compiled()}
+    return ", ".join(name for name, there in parts.items() if there) or "nothing (slower)"
+
+
 def _version(asked: bool) -> None:
     if asked:
-        typer.echo(f"heldout {__version__}")
+        typer.echo(f"heldout {__version__}, compiled: {_compiled()}")
         raise typer.Exit
 
 

@@ -6,8 +6,10 @@ from heldout.image.digest import (
     PIXEL_DIGEST,
     Digests,
     byte_digest,
+    decoded_digest,
     digest_bytes,
     digest_image,
+    grey_digest,
     pixel_digest,
 )
 from heldout.image.location import (
@@ -21,6 +23,7 @@ from heldout.image.location import (
     TarMember,
     TextField,
 )
+from heldout.image.luminance import grey_jpeg
 from heldout.image.problem import MAX_BYTES, MAX_PIXELS, ImageError
 from heldout.image.reference import ImageRef
 
@@ -43,8 +46,11 @@ __all__ = [
     "byte_digest",
     "decode",
     "decode_shrunk",
+    "decoded_digest",
     "digest_bytes",
     "digest_image",
+    "grey_digest",
+    "grey_jpeg",
     "grey_plane",
     "native_size",
     "pixel_digest",

@@ -39,7 +39,7 @@ def decode(data: bytes, *, max_pixels: int = MAX_PIXELS) -> Image.Image:
     """Native pixels of the first frame of ``data``; raises ImageError on anything else."""
     if is_dicom(data):
         return decode_dicom(data, max_pixels)
-    image = _open(data, max_pixels)
+    image = open_image(data, max_pixels)
     try:
         reduced = is_reduced(image, data)
         image.load()
@@ -64,7 +64,7 @@ def decode_shrunk(
     """
     if is_dicom(data):
         return decode_dicom(data, max_pixels), 1
-    image = _open(data, max_pixels)
+    image = open_image(data, max_pixels)
     if image.format != "JPEG":
         return decode(data, max_pixels=max_pixels), 1
     width, height = image.size
@@ -83,7 +83,7 @@ def native_size(data: bytes, *, max_pixels: int = MAX_PIXELS) -> tuple[int, int]
     """Width and height as ``decode`` would return them, from the header alone."""
     if is_dicom(data):
         return dicom_size(data, max_pixels)
-    image = _open(data, max_pixels)
+    image = open_image(data, max_pixels)
     try:
         quarter_turn = image.getexif().get(ORIENTATION, 1) in (5, 6, 7, 8)
     except Exception:  # a broken EXIF block does not make the picture unreadable
@@ -109,7 +109,8 @@ def to_rgb(image: Image.Image) -> Image.Image:
     return image.convert("RGB")
 
 
-def _open(data: bytes, max_pixels: int) -> Image.Image:
+def open_image(data: bytes, max_pixels: int) -> Image.Image:
+    """Header read, nothing decoded; raises ImageError on what no picture is or would be too large."""
     if not data:
         raise ImageError("empty image", "0 bytes")
     if len(data) > MAX_BYTES:

@@ -11,6 +11,7 @@ from PIL import Image
 
 from heldout.image.buffer import grey_plane
 from heldout.image.decode import REDUCED, decode
+from heldout.image.luminance import grey_jpeg
 from heldout.image.problem import MAX_PIXELS
 from heldout.image.reference import ImageRef
 
@@ -50,11 +51,26 @@ def pixel_digest(image: Image.Image, plane: NDArray[np.uint8] | None = None) -> 
     differ only in what was lost are two, and only the same file is the same.
     """
     plane = grey_plane(image) if plane is None else plane
-    grey = " grey" if plane is not None and image.mode == "RGB" else ""
-    hasher = hashlib.sha256(f"{image.mode} {image.width}x{image.height}{grey}\n".encode())
+    if plane is not None and image.mode == "RGB":
+        return grey_digest(plane, str(image.info.get(REDUCED, "")))
+    hasher = hashlib.sha256(f"{image.mode} {image.width}x{image.height}\n".encode())
     hasher.update(str(image.info.get(REDUCED, "")).encode())
     hasher.update(image.tobytes() if plane is None else plane.data)
     return hasher.hexdigest()
+
+
+def grey_digest(plane: NDArray[np.uint8], reduced: str = "") -> str:
+    """``pixel_digest`` of the RGB picture whose three channels are ``plane``."""
+    height, width = plane.shape
+    hasher = hashlib.sha256(f"RGB {width}x{height} grey\n{reduced}".encode())
+    hasher.update(plane.data)
+    return hasher.hexdigest()
+
+
+def decoded_digest(data: bytes) -> str:
+    """``pixel_digest(decode(data))``, sooner where the file is a JPEG without colour."""
+    plane = grey_jpeg(data)
+    return pixel_digest(decode(data)) if plane is None else grey_digest(plane)
 
 
 def is_blank(image: Image.Image) -> bool:

@@ -17,6 +17,7 @@ _SIDECAR_NAMES = frozenset({
     "readme", "license", "licence", "copying", "notice", "thumbs.db", "desktop.ini", ".ds_store",
     ".directory", ".gitattributes", ".gitignore", ".gitkeep",
 })  # fmt: skip
+JPEG = b"\xff\xd8"  # how every file of this format begins
 HEAD = 140  # enough for every signature below; DICOM's stands at byte 128
 
 _SIGNATURES = (

@@ -12,8 +12,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from PIL import Image
-
 from heldout.benchmark import Benchmark
 from heldout.benchmark.normal import normal
 from heldout.corpus import Corpus, CorpusItem, Shard
@@ -23,17 +21,17 @@ from heldout.image import (
     ImageRef,
     byte_digest,
     decode,
+    decoded_digest,
     native_size,
-    pixel_digest,
 )
-from heldout.overlap.fingerprints import Fingerprint, fingerprint_image, screen
+from heldout.image.kinds import JPEG
+from heldout.overlap.fingerprints import Fingerprint, fingerprint, screen
 from heldout.overlap.hashes import HashedShard, HashIndex, Waiting
 from heldout.overlap.modality import TextRelation, relate_text
 from heldout.overlap.thumbnails import thumbnail
 from heldout.store import Dropped, ShardResult, dropped_table, make_table
 
 STAGE = "overlap"
-JPEG = b"\xff\xd8"  # the one format that is decoded small for less
 BYTES_ONLY = "bytes:"  # the key of a picture that nobody can decode
 COUNTS = (
     "items", "images", "decoded", "with_answer", "dropped",
@@ -125,7 +123,7 @@ def scan_shard(
         try:
             data = item.image.read()
             own = byte_digest(data)
-            key, image = looked_at.same_picture(item.id, item.image, data, own)
+            key, decoded = looked_at.same_picture(item.id, item.image, data, own)
         except ImageError as error:
             detail = f"{item.image.source}: {error.detail}"
             dropped.append(Dropped("corpus", item.id, error.reason, detail))
@@ -133,11 +131,11 @@ def scan_shard(
             counts["missing"] += error.reason == "missing image"
             continue
         counts["images"] += 1
-        counts["decoded"] += image is not None
+        counts["decoded"] += decoded
         if key is not None:
             matches += _matches(index.by_key[key], corpus.name, item, own, key)
             if own not in thumbnails and not key.startswith(BYTES_ONLY):
-                thumbnails[own] = thumbnail(own, image or decode(data))
+                thumbnails[own] = thumbnail(own, decode(data))
     counts["dropped"] = len(dropped)
     return ShardResult(
         tables={
@@ -160,38 +158,38 @@ class _Looked:
 
     def same_picture(
         self, item: str, ref: ImageRef, data: bytes, own: str
-    ) -> tuple[str | None, Image.Image | None]:
-        """The key of the benchmark picture that ``data`` shows, if any, and ``data`` if decoded."""
-        image = None
+    ) -> tuple[str | None, bool]:
+        """The key of the benchmark picture that ``data`` shows, if any, and whether it was decoded."""
+        decoded = False
         if own not in self._known:
-            self._known[own], image = self._look(data, own)
+            self._known[own], decoded = self._look(data, own)
         seen = self._known[own]
         if self.hashed is not None and seen.hashes is not None:
             if seen.whole:
                 self.hashed.add(item, seen.hashes, seen.key)
             else:
                 self.hashed.wait(Waiting(item, ref, seen.hashes, seen.key))
-        return seen.key, image
+        return seen.key, decoded
 
     def candidates(self, shard: int) -> list[dict[str, Any]]:
         return self.hashed.candidates(shard) if self.hashed is not None else []
 
-    def _look(self, data: bytes, own: str) -> tuple[_Seen, Image.Image | None]:
+    def _look(self, data: bytes, own: str) -> tuple[_Seen, bool]:
         known = self.index.key_of_bytes.get(own)
         if known is not None and (self.hashed is None or known.startswith(BYTES_ONLY)):
-            return _Seen(known), None
+            return _Seen(known), False
         size_fits = native_size(data) in self.index.sizes
         if self.hashed is None:
             if not size_fits:
-                return _Seen(None), None
-            image = decode(data)
-            pixels = pixel_digest(image)
-            return _Seen(pixels if pixels in self.index.by_key else None), image
-        if self.hashed.screens and not size_fits and data.startswith(JPEG):
-            return _Seen(known, screen(data, own), whole=False), None
-        image = decode(data)
-        found = fingerprint_image(image, own, sizes=self.index.sizes)
-        return _Seen(found.pixels if found.pixels in self.index.by_key else known, found), image
+                return _Seen(None), False
+            pixels = decoded_digest(data)
+            return _Seen(pixels if pixels in self.index.by_key else None), True
+        if (
+            self.hashed.screens and not size_fits and data.startswith(JPEG)
+        ):  # decoded small for less
+            return _Seen(known, screen(data, own), whole=False), False
+        found = fingerprint(data, own, sizes=self.index.sizes)
+        return _Seen(found.pixels if found.pixels in self.index.by_key else known, found), True
 
 
 @dataclass(frozen=True, slots=True)

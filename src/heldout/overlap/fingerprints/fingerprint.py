@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Callable, Container
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from heldout.image import MAX_PIXELS, byte_digest, decode, grey_plane, pixel_digest
+from heldout.image import (
+    MAX_PIXELS,
+    byte_digest,
+    decode,
+    grey_digest,
+    grey_jpeg,
+    grey_plane,
+    pixel_digest,
+)
 from heldout.image.digest import BLANK_RANGE
 from heldout.overlap.fingerprints.grey import grey_of_colours
 from heldout.overlap.fingerprints.pdq import hash_bytes, pdq_coefficients
-from heldout.overlap.fingerprints.phash import SIDE, is_ours, phash_of
-from heldout.overlap.fingerprints.stripes import reduce_rows
+from heldout.overlap.fingerprints.phash import SIDE, phash_of, takes_sums
+from heldout.overlap.fingerprints.samples import pdq_samples
 from heldout.overlap.scratch import keep_freed_memory
 
 # PDQ's own advice: below this quality a picture has too little texture for its hash to mean much.
@@ -36,15 +44,24 @@ class Fingerprint:
 
 
 def fingerprint(
-    data: bytes, *, sizes: Container[tuple[int, int]] | None = None, max_pixels: int = MAX_PIXELS
+    data: bytes,
+    digest: str | None = None,
+    *,
+    sizes: Container[tuple[int, int]] | None = None,
+    max_pixels: int = MAX_PIXELS,
 ) -> Fingerprint:
-    """Fingerprint of the first frame of ``data``; raises ImageError where ``decode`` does.
+    """Fingerprint of the first frame of ``data``, whose digest the caller may know; raises ImageError
+    where ``decode`` does.
 
     ``sizes`` are the native sizes that occur on the other side. Pictures of different size have
     different pixels, so the digest of a picture of any other size is not taken.
     """
     keep_freed_memory()
-    return fingerprint_image(decode(data, max_pixels=max_pixels), byte_digest(data), sizes=sizes)
+    digest = byte_digest(data) if digest is None else digest
+    plane = grey_jpeg(data, max_pixels=max_pixels)
+    if plane is None:
+        return fingerprint_image(decode(data, max_pixels=max_pixels), digest, sizes=sizes)
+    return _fingerprint(plane, digest, lambda: grey_digest(plane), sizes)
 
 
 def fingerprint_image(
@@ -52,18 +69,28 @@ def fingerprint_image(
 ) -> Fingerprint:
     """The same for a picture that is decoded already; ``digest`` is that of its file."""
     plane = grey_plane(image)
-    pixels = grey_of_colours(image) if plane is None else plane
-    sums = np.empty((SIDE, len(pixels)), np.float32) if is_ours(pixels) else None
-    coefficients, quality = pdq_coefficients(reduce_rows(pixels, sums))
+    grey = grey_of_colours(image) if plane is None else plane
+    return _fingerprint(grey, digest, lambda: pixel_digest(image, plane), sizes)
+
+
+def _fingerprint(
+    grey: NDArray[np.uint8],
+    digest: str,
+    pixels: Callable[[], str],
+    sizes: Container[tuple[int, int]] | None,
+) -> Fingerprint:
+    height, width = grey.shape
+    sums = np.empty((SIDE, height), np.float32) if takes_sums(grey) else None
+    coefficients, quality = pdq_coefficients(pdq_samples(grey, sums))
     return Fingerprint(
         bytes=digest,
-        pixels=pixel_digest(image, plane) if sizes is None or image.size in sizes else "",
-        width=image.width,
-        height=image.height,
-        phash=phash_of(pixels, sums),
+        pixels=pixels() if sizes is None or (width, height) in sizes else "",
+        width=width,
+        height=height,
+        phash=phash_of(grey, sums),
         pdq=hash_bytes(coefficients),
         quality=quality,
-        usable=quality >= QUALITY_FLOOR and not is_flat(pixels),
+        usable=quality >= QUALITY_FLOOR and not is_flat(grey),
     )
 
 

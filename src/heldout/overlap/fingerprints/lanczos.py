@@ -15,11 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from heldout.overlap.fingerprints.bands import Band, Floats, bands_of, product
+from heldout.overlap.fingerprints.fixed_point import MIDDLE, PRECISION, Digits, digits_of, row_sums
 
-_PRECISION = 22  # bits of Pillow's fixed-point weights
 _SUPPORT = 3.0
 _GROUP = 8  # neighbouring outputs share most of their inputs: one product for all of them
-_STEP = 2.0**-_PRECISION
+_STEP = 2.0**-PRECISION
 _UNIT = 2.0**-24  # rounding unit of single precision
 
 
@@ -37,6 +37,21 @@ class Weights:
 
 @functools.lru_cache(maxsize=256)
 def weights(length: int, outputs: int) -> Weights:
+    start, window = _windows(length, outputs)
+    width, total = window.shape[1], window.sum(axis=1)
+    error = (width + 2) * _UNIT * 128 * float(np.abs(window).sum(axis=1).max()) / (1 << PRECISION)
+    return Weights(
+        start=start,
+        window=window.astype(np.int32),
+        offset=(total * MIDDLE / (1 << PRECISION)).astype(np.float32)[:, None],
+        margin=error + 2 * 256 * _UNIT * 2,  # and the two operations that follow the sum
+        # Whole numbers times a power of two: exact in single precision.
+        bands=bands_of((_spread(start, window, length) * _STEP).astype(np.float32), _GROUP),
+    )
+
+
+def _windows(length: int, outputs: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Where each output's window begins, and its weights: (outputs, widest window)."""
     scale = length / outputs
     stretch = max(scale, 1.0)
     reach = _SUPPORT * stretch
@@ -50,19 +65,10 @@ def weights(length: int, outputs: int) -> Weights:
     inside = (sample >= first[:, None]) & (sample < last[:, None])
     place = (sample - centre[:, None] + 0.5) * (1.0 / stretch)
     raw = np.where(inside, _lanczos(place), 0.0)
-    share = raw / raw.sum(axis=1, keepdims=True) * (1 << _PRECISION)
+    share = raw / raw.sum(axis=1, keepdims=True) * (1 << PRECISION)
     window = np.trunc(share + np.copysign(0.5, share)).astype(np.int64)
     window[~inside] = 0
-    total = window.sum(axis=1)
-    error = (width + 2) * _UNIT * 128 * float(np.abs(window).sum(axis=1).max()) / (1 << _PRECISION)
-    return Weights(
-        start=start,
-        window=window.astype(np.int32),
-        offset=(total * 128 / (1 << _PRECISION)).astype(np.float32)[:, None],
-        margin=error + 2 * 256 * _UNIT * 2,  # and the two operations that follow the sum
-        # Whole numbers times a power of two: exact in single precision.
-        bands=bands_of((_spread(start, window, length) * _STEP).astype(np.float32), _GROUP),
-    )
+    return start, window
 
 
 def across(shifted: Floats, fit: Weights, out: Floats) -> None:
@@ -87,6 +93,22 @@ def reduce_grey(grey: NDArray[np.uint8], sums: Floats, side: int) -> NDArray[np.
     return reduced
 
 
+def reduce_compiled(grey: NDArray[np.uint8], side: int) -> NDArray[np.uint8]:
+    """The same by compiled sums, which are Pillow's own integers."""
+    return _reduced_and_turned(_reduced_and_turned(grey, side), side)
+
+
+def _reduced_and_turned(grey: NDArray[np.uint8], side: int) -> NDArray[np.uint8]:
+    """Rows reduced to ``side``, and columns for rows."""
+    width = grey.shape[1]
+    if width == side:
+        return grey.T
+    digits, offset = _digits(width, side)
+    levels = row_sums(grey, digits) + offset
+    levels >>= PRECISION
+    return np.clip(levels, 0, 255, out=levels).astype(np.uint8)
+
+
 def _settled(grey: NDArray[np.uint8], sums: Floats, fit: Weights) -> Floats:
     """Sums rounded as Pillow rounds them: whole numbers from 0 to 255."""
     sums = sums + fit.offset
@@ -107,9 +129,17 @@ def _settled(grey: NDArray[np.uint8], sums: Floats, fit: Weights) -> Floats:
         )
         taken = stretches[row * grey.shape[1] + fit.start[column]].astype(np.int32)
         exact = np.einsum("ij,ij->i", taken, fit.window[column])
-        result[column, row] = (exact + (1 << (_PRECISION - 1))) >> _PRECISION
+        result[column, row] = (exact + (1 << (PRECISION - 1))) >> PRECISION
     np.maximum(result, 0, out=result)
     return np.minimum(result, 255, out=result)
+
+
+@functools.lru_cache(maxsize=1024)  # some 20 kB each
+def _digits(length: int, outputs: int) -> tuple[Digits, NDArray[np.int32]]:
+    """Weights along a row; what puts back the grey that was taken off, and rounds: (outputs, 1)."""
+    start, window = _windows(length, outputs)
+    offset = MIDDLE * window.sum(axis=1) + (1 << (PRECISION - 1))
+    return digits_of(start, window, length), offset.astype(np.int32)[:, None]
 
 
 @functools.lru_cache(maxsize=256)

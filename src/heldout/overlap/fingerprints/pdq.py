@@ -13,38 +13,32 @@ import math
 import numpy as np
 from PIL import Image
 
-from heldout.overlap.fingerprints.bands import Band, Floats, product
+from heldout.overlap.fingerprints.bands import Floats
 from heldout.overlap.fingerprints.grey import grey_pixels
-from heldout.overlap.fingerprints.smoothing import SIDE, smoothing
-from heldout.overlap.fingerprints.stripes import reduce_rows
+from heldout.overlap.fingerprints.samples import pdq_samples
+from heldout.overlap.fingerprints.smoothing import SIDE
 
 HASH_SIDE = 16
 
 
 def pdq(image: Image.Image) -> tuple[bytes, int]:
     """The 32 bytes of the hash, in the order of PDQ's hexadecimal form, and the quality 0 to 100."""
-    coefficients, quality = pdq_coefficients(reduce_rows(grey_pixels(image)))
+    coefficients, quality = pdq_coefficients(pdq_samples(grey_pixels(image)))
     return hash_bytes(coefficients), quality
 
 
 def pdq_poses(image: Image.Image) -> tuple[list[bytes], int]:
     """Hashes of the picture's eight poses (see ``encoders.views.POSES``) for the price of one."""
-    coefficients, quality = pdq_coefficients(reduce_rows(grey_pixels(image)))
+    coefficients, quality = pdq_coefficients(pdq_samples(grey_pixels(image)))
     return [hash_bytes(pose_coefficients(coefficients, pose)) for pose in range(8)], quality
 
 
-def pdq_coefficients(rows: Floats, bands: tuple[Band, ...] | None = None) -> tuple[Floats, int]:
-    """Lowest 16 x 16 frequencies without the mean, and the quality, from ``reduce_rows``.
-
-    ``bands`` are the ``smoothing`` of the width, unless the picture was shrunk from another.
-    """
-    if not len(rows):
+def pdq_coefficients(samples: Floats) -> tuple[Floats, int]:
+    """Lowest 16 x 16 frequencies without the mean, and the quality, from ``pdq_samples``."""
+    if not len(samples):
         return np.zeros((HASH_SIDE, HASH_SIDE), np.float32), 0
-    across = np.empty((SIDE, SIDE), np.float32)
-    product(bands or smoothing(rows.shape[1]), rows.T, across)
-    small = across.T
     basis = _basis()
-    return (basis @ small @ basis.T).astype(np.float32, copy=False), _quality(small)
+    return (basis @ samples @ basis.T).astype(np.float32, copy=False), _quality(samples)
 
 
 def hash_bytes(coefficients: Floats) -> bytes:

@@ -10,14 +10,15 @@ from PIL import Image
 from scipy.fft import dct
 
 from heldout.overlap.fingerprints.bands import Floats
+from heldout.overlap.fingerprints.fixed_point import is_compiled
 from heldout.overlap.fingerprints.grey import centred, grey_pixels
-from heldout.overlap.fingerprints.lanczos import across, reduce_grey, weights
+from heldout.overlap.fingerprints.lanczos import across, reduce_compiled, reduce_grey, weights
 
 SIDE = 32
 HASH_SIDE = 8
 # Sums of 1,024 greys, up to a million: double precision is right to far less than this.
 CLEAR = 1e-6
-# Below this many pixels Pillow's own reduction is faster than preparing the products.
+# Below this many pixels Pillow's own reduction is faster than preparing ours.
 SMALL = 1 << 15
 # Pillow reduces across first, then down, except in tall pictures, where some versions do not.
 TALL = 1.5
@@ -26,20 +27,22 @@ TALL = 1.5
 def phash(image: Image.Image) -> int:
     """The hash whose hexadecimal digits ``str(imagehash.phash(image))`` prints."""
     pixels = grey_pixels(image)
-    return phash_of(pixels, _sums(pixels) if is_ours(pixels) else None)
+    return phash_of(pixels, _sums(pixels) if takes_sums(pixels) else None)
 
 
-def is_ours(pixels: NDArray[np.uint8]) -> bool:
-    """Whether the reduction by products is both right and faster for a picture of this shape."""
-    height, width = pixels.shape
-    return (
-        pixels.size >= SMALL and height <= TALL * width and width >= SIDE and agrees_with_pillow()
-    )
+def takes_sums(pixels: NDArray[np.uint8]) -> bool:
+    """Whether ``phash_of`` wants the sums along the rows of a picture of this shape."""
+    return not is_compiled() and _is_ours(pixels)
 
 
 def phash_of(pixels: NDArray[np.uint8], sums: Floats | None) -> int:
-    """``phash`` of a grey picture, from the sums along its rows where there are any."""
-    small = _pillow(pixels) if sums is None else reduce_grey(pixels, sums, SIDE)
+    """``phash`` of a grey picture, from the sums along its rows where it ``takes_sums``."""
+    if sums is not None:
+        small = reduce_grey(pixels, sums, SIDE)
+    elif is_compiled() and _is_ours(pixels):
+        small = reduce_compiled(pixels, SIDE)
+    else:
+        small = _pillow(pixels)
     greys = small.astype(np.float64)
     above = _above_the_median(_cosines() @ greys @ _cosines().T)
     if np.abs(above).min() < CLEAR:
@@ -63,13 +66,25 @@ def _cosines() -> NDArray[np.float64]:
     return cosines
 
 
+def _is_ours(pixels: NDArray[np.uint8]) -> bool:
+    """Whether a reduction of ours is both right and faster for a picture of this shape."""
+    height, width = pixels.shape
+    return (
+        pixels.size >= SMALL and height <= TALL * width and width >= SIDE and agrees_with_pillow()
+    )
+
+
 @functools.cache
 def agrees_with_pillow() -> bool:
     """Whether this build of Pillow rounds as ours does; if one day it does not, it is asked instead."""
     noise = np.random.default_rng(0).integers(0, 256, (240, 240), dtype=np.uint8)
     shapes = (noise, noise[:90], np.ascontiguousarray(noise[:, :160]))
-    return all(
-        np.array_equal(reduce_grey(grey, _sums(grey), SIDE), _pillow(grey)) for grey in shapes
+    return all(np.array_equal(_reduced(grey), _pillow(grey)) for grey in shapes)
+
+
+def _reduced(pixels: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    return (
+        reduce_compiled(pixels, SIDE) if is_compiled() else reduce_grey(pixels, _sums(pixels), SIDE)
     )
 
 

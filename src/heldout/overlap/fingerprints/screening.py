@@ -13,9 +13,8 @@ from heldout.image import MAX_PIXELS, byte_digest, decode_shrunk, native_size
 from heldout.overlap.fingerprints.fingerprint import QUALITY_FLOOR, Fingerprint, is_flat
 from heldout.overlap.fingerprints.grey import grey_pixels
 from heldout.overlap.fingerprints.pdq import hash_bytes, pdq_coefficients
-from heldout.overlap.fingerprints.phash import SIDE, is_ours, phash_of
-from heldout.overlap.fingerprints.smoothing import smoothing, thinning
-from heldout.overlap.fingerprints.stripes import reduce_rows
+from heldout.overlap.fingerprints.phash import SIDE, phash_of, takes_sums
+from heldout.overlap.fingerprints.samples import pdq_samples
 
 # Three samples for each of PDQ's 64 places: with two, some hashes move by a dozen bits.
 LEAST_SIDE = 192
@@ -31,9 +30,9 @@ def screen(data: bytes, digest: str | None = None, *, max_pixels: int = MAX_PIXE
     width, height = native_size(data, max_pixels=max_pixels)
     image, shrunk = decode_shrunk(data, LEAST_SIDE, max_pixels=max_pixels)
     grey = grey_pixels(image)
-    sums = np.empty((SIDE, len(grey)), np.float32) if is_ours(grey) else None
-    rows = reduce_rows(grey, sums, down=thinning(height, shrunk))
-    coefficients, quality = pdq_coefficients(rows, smoothing(width, shrunk))
+    sums = np.empty((SIDE, len(grey)), np.float32) if takes_sums(grey) else None
+    samples = pdq_samples(grey, sums, native=(width, height), shrunk=shrunk)
+    coefficients, quality = pdq_coefficients(samples)
     return Fingerprint(
         pdq=hash_bytes(coefficients),
         phash=phash_of(grey, sums),

@@ -5,23 +5,36 @@ from __future__ import annotations
 import functools
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from heldout.overlap.fingerprints.bands import Band, Floats, bands_of
+from heldout.overlap.fingerprints.fixed_point import PRECISION, Digits, digits_of
 
 SIDE = 64
 GROUP = 8  # neighbouring outputs share samples: few enough to waste little, enough for one product
 _NOTHING = 1e-9  # what the differences of running sums leave outside the windows
 
 
-@functools.lru_cache(maxsize=256)
+@functools.lru_cache(maxsize=1024)
 def smoothing(length: int, shrunk: int = 1) -> tuple[Band, ...]:
     """Of (64, length): two running means of length/128 samples, at 64 evenly spaced places.
 
     For a picture that was ``shrunk`` from ``length``, each of whose samples is the mean of that many,
     the weights of those add up.
     """
-    return bands_of(_weights(length, shrunk), GROUP)
+    first, windows = _windows(length, shrunk)
+    matrix = np.zeros((SIDE, -(-length // shrunk)), np.float32)
+    np.put_along_axis(matrix, first[:, None] + np.arange(windows.shape[1]), windows, 1)
+    return bands_of(matrix, GROUP)
+
+
+@functools.lru_cache(maxsize=1024)
+def smoothing_digits(length: int, shrunk: int = 1) -> Digits:
+    """The same matrix in whole numbers, of which 2^22 are one."""
+    first, windows = _windows(length, shrunk)
+    whole = np.rint(windows * (1 << PRECISION)).astype(np.int32)
+    return digits_of(first, whole, -(-length // shrunk))
 
 
 @functools.lru_cache(maxsize=256)
@@ -31,22 +44,39 @@ def thinning(length: int, shrunk: int = 1) -> csr_array:
     Nearly every row goes into one output only. Adding it there takes less than half the time of a dense
     product, which copies all rows into an order of its own first.
     """
-    return csr_array(_weights(length, shrunk))
+    first, windows = _windows(length, shrunk)
+    used = windows != 0
+    columns = first[:, None] + np.arange(windows.shape[1])
+    ends = np.concatenate([[0], np.cumsum(used.sum(axis=1))])
+    shape = (SIDE, -(-length // shrunk))
+    return csr_array((windows[used], columns[used], ends), shape=shape)
 
 
-def _weights(length: int, shrunk: int) -> Floats:
-    window = -(-length // (2 * SIDE))
-    ahead = (window + 2) // 2 - 1
-    behind = window - ahead - 1
+def _windows(length: int, shrunk: int) -> tuple[NDArray[np.int64], Floats]:
+    """The first sample of each place's window, and the weights from there: (64, widest window)."""
+    mean = -(-length // (2 * SIDE))
+    ahead = (mean + 2) // 2 - 1
+    behind = mean - ahead - 1
     place = np.arange(length)
     low, high = np.maximum(place - behind, 0), np.minimum(place + ahead + 1, length)
-    size = high - low
     kept = ((np.arange(SIDE) + 0.5) * length / SIDE).astype(np.int64)
-    outer = (place >= low[kept][:, None]) & (place < high[kept][:, None])
-    weight = outer / (size[kept][:, None] * size)
+    # The second mean is over places from low to high, the first one around each over as many samples.
+    low_kept, high_kept = low[kept][:, None], high[kept][:, None]
+    begin = np.maximum(low[kept] - behind, 0)[:, None]
+    sample = begin + np.arange(2 * mean)
     # Sample l is in the window of place j when j is within [l - ahead, l + behind].
-    total = np.concatenate([np.zeros((SIDE, 1)), np.cumsum(weight, axis=1)], axis=1)
-    first, last = np.maximum(place - ahead, 0), np.minimum(place + behind + 1, length)
-    weights: Floats = (total[:, last] - total[:, first]).astype(np.float32)
-    weights[np.abs(weights) < _NOTHING] = 0
-    return np.add.reduceat(weights, np.arange(0, length, shrunk), axis=1)
+    total = np.concatenate([[0.0], np.cumsum(1.0 / (high - low))])
+    last = np.clip(sample + behind + 1, low_kept, high_kept)
+    weights = total[last] - total[np.clip(sample - ahead, low_kept, last)]
+    weights /= high_kept - low_kept
+    # Samples of a shrunk picture stand for several: their weights add up.
+    group = sample // shrunk - begin // shrunk
+    width = min(int(group.max()) + 1, -(-length // shrunk))
+    first = np.minimum(begin[:, 0] // shrunk, -(-length // shrunk) - width)
+    folded = np.zeros((SIDE, width))
+    inside = sample < length
+    row = np.broadcast_to(np.arange(SIDE)[:, None], sample.shape)
+    column = sample // shrunk - first[:, None]
+    np.add.at(folded, (row[inside], column[inside]), weights[inside])
+    folded[np.abs(folded) < _NOTHING] = 0
+    return first, folded.astype(np.float32)

@@ -13,9 +13,7 @@ from scipy.sparse import csr_array
 from heldout.overlap.fingerprints.bands import Floats
 from heldout.overlap.fingerprints.grey import centred
 from heldout.overlap.fingerprints.lanczos import across, weights
-from heldout.overlap.fingerprints.smoothing import thinning
 
-MINIMUM_SIDE = 5  # PDQ hashes nothing thinner
 STRIPE = 1 << 22  # pixels of a stripe: most pictures are one
 
 
@@ -23,18 +21,14 @@ def reduce_rows(
     grey: NDArray[np.uint8],
     sums: Floats | None = None,
     *,
-    down: csr_array | None = None,
+    down: csr_array,
     stripe: int = STRIPE,
 ) -> Floats:
-    """(64, width): rows smoothed and thinned for PDQ; no rows of a picture too thin for it.
+    """(64, width): rows smoothed and thinned for PDQ by ``down``.
 
-    ``down`` is the ``thinning`` of its height, unless the picture was shrunk from another. Into
-    ``sums``, if given, go the sums along every row that pHash starts from (``lanczos.across``).
+    Into ``sums``, if given, go the sums along every row that pHash starts from (``lanczos.across``).
     """
     height, width = grey.shape
-    if height < MINIMUM_SIDE or width < MINIMUM_SIDE:
-        return np.zeros((0, width), np.float32)
-    down = thinning(height) if down is None else down
     step = max(1, stripe // width)
     rows: Floats | None = None
     for start in range(0, height, step):
