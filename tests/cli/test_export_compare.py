@@ -17,6 +17,10 @@ import yaml
 from command_line import run_inside
 from PIL import Image
 
+from heldout.overlap.judged import match_subject
+from heldout.store import Run
+from heldout.store.judgements import MATCH, Judgement, append
+
 jsonschema = pytest.importorskip("jsonschema", reason="comes with ray, which is an extra")
 
 ITEMS = 12
@@ -286,7 +290,7 @@ def test_two_audits_of_one_benchmark_are_compared(runs: Path) -> None:
     assert ("careful", "leaked") in subsets
     assert ("careful", "original") not in subsets
     shown = " ".join(_told("compare", runs / "one/run", runs / "two/run").split())
-    assert "3 appeared, 1 gone, 0 judged anew; proven copies 3 → 5" in shown
+    assert "3 appeared, 1 gone, 0 judged anew; copies 3 → 5" in shown
     assert "corpus web: its content changed" in shown
     assert "items whose picture leaked: 3 → 5 (3 newly, 1 no longer)" in shown
     assert "newly: q3, q4, q5" in shown and "no longer: q0" in shown
@@ -303,6 +307,31 @@ def test_a_corpus_item_that_is_only_called_otherwise_is_the_same(
     changes = json.loads(_told("compare", runs / "one/run", tmp_path / "run", "--json"))
     assert (changes["matches"]["appeared"], changes["matches"]["gone"]) == (0, 0)
     assert changes["matches"]["items"]["leaked"] == [3, 3]
+
+
+def test_what_people_judged_anew_is_not_gone_from_the_corpus(runs: Path, tmp_path: Path) -> None:
+    """q1 of run two is dismissed by a rater; q0 is no longer in its corpus."""
+    judged = tmp_path / "run"
+    shutil.copytree(runs / "two/run", judged)
+    row = next(
+        row
+        for row in Run.open(judged).read_table("matches").to_pylist()
+        if row["benchmark_id"] == "q1"
+    )
+    subject = match_subject(json.loads(row["evidence"]), row["corpus"], row["corpus_id"])
+    append(judged, Judgement("zelda", MATCH, subject, "unrelated"))
+    _told("report", judged, "--json")
+
+    changes = json.loads(_told("compare", runs / "two/run", judged, "--json"))["matches"]
+    assert (changes["gone"], changes["changed"], changes["changed_by_people"]) == (0, 1, 1)
+    assert changes["items"]["no_longer_by_people"] == ["q1"]
+    shown = " ".join(_told("compare", runs / "one/run", judged).split())
+    assert "3 → 4 (3 newly, 2 no longer)" in shown
+    assert "no longer: q0 no longer, judged anew by people, not gone from the corpus: q1" in shown
+    assert "3 appeared, 1 gone, 1 judged anew (1 by people)" in shown
+    assert "same image → unrelated, by people" in shown
+    back = json.loads(_told("compare", judged, runs / "two/run", "--json"))["matches"]
+    assert (back["appeared"], back["items"]["newly_by_people"]) == (0, ["q1"])
 
 
 def test_what_is_no_pair_of_audits_is_said(runs: Path, tmp_path: Path) -> None:
