@@ -261,6 +261,7 @@ def test_json_is_one_document_and_people_read_a_table(done: Audited, finished_fo
     shown = _command(finished_folder).stdout
     assert "corpus web" in shown
     assert "50.0% of items" in shown
+    assert "20 same image or transformed copy" in shown
     assert "Kendall's τ-b of full and clean ranking: -1.00" in shown
     assert "Prefer fresh over leaky" in shown
     assert f"report: {finished_folder / 'out/report.html'}" in shown

@@ -13,7 +13,7 @@ from heldout.errors import counted
 from heldout.report.environment import percent
 from heldout.report.scores_owed import owed_sentences
 from heldout.verdict.claim import NOTHING_TO_COMPARE
-from heldout.verdict.ladder import PROVEN, Rung
+from heldout.verdict.ladder import PROVEN, Rung, rung_told
 from heldout.verdict.overall import NEARNESS, PRESSING
 from heldout.verdict.rules import COPIES
 
@@ -77,7 +77,7 @@ def _rungs(evidence: Mapping[str, int]) -> dict[str, str]:
     """Items by the highest rung they reach: those that make up the rate, and those that do not."""
     return {
         kind: " · ".join(
-            f"{count:,} {rung}{'s' if rung == UNDECIDED and count != 1 else ''}"
+            f"{count:,} {rung_told(rung)}{'s' if rung == UNDECIDED and count != 1 else ''}"
             for rung, count in evidence.items()
             if (rung in _PROVEN) is (kind == "proven")
         )

@@ -26,6 +26,7 @@ class Rung(IntEnum):
 
     @property
     def words(self) -> str:
+        """As files name it, whose values people script against."""
         return _WORDS[self]
 
 
@@ -44,6 +45,10 @@ _OF_GRADE = {
     Grade.TEXT: Rung.WORDS_AND_ANSWER,
     Grade.UNDECIDED: Rung.NEAR_DUPLICATE,
 }
+_TOLD = {
+    Rung.SAME_IMAGE.words: "same image or transformed copy",
+    Rung.SAME_IMAGE_AND_ANSWER.words: "same image or transformed copy, with its answer",
+}
 ACTIONS = {
     Rung.SAME_IMAGE_AND_ANSWER: "remove",
     Rung.WORDS_AND_ANSWER: "remove",
@@ -60,6 +65,11 @@ class Standing(NamedTuple):
     corpus: str
     corpus_id: str
     rung: Rung
+
+
+def rung_told(words: str) -> str:
+    """A rung as people read it: a name that sounds like equal files says what else stands on it."""
+    return _TOLD.get(words, words)
 
 
 def standings(run: Run) -> list[Standing]:
