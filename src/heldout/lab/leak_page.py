@@ -8,13 +8,16 @@ from pathlib import Path
 import polars as pl
 
 from heldout.detect.image_overlap import COPIES
-from heldout.lab.leak_board import PICTURE_LEVELS, PICTURES, LeakBoard
+from heldout.lab.leak_board import COPY, PICTURE_LEVELS, PICTURES, REGISTERED, LeakBoard
 from heldout.lab.leak_run import LeakPlan
 from heldout.lab.result import Rate
+from heldout.report.certainty import FILE as PRECISION
+from heldout.report.certainty import Precision
 from heldout.store import write_atomic, write_json
 from heldout.store.atomic import replacing
 
 PAGE, DATA, BOARD = "leak-recall.md", "leak-recall.parquet", "leak-recall.json"
+ALTERED = "one attribute changed"  # the kind of decoy that comes nearest to a copy
 BY_EYE = "## Looked at by people"  # from here on the page is theirs, and is kept
 
 
@@ -25,10 +28,21 @@ def write_leaks(
     with replacing(data) as temporary:
         rows.write_parquet(temporary, compression="zstd", compression_level=19)
     write_json(told, board.model_dump(mode="json"))
+    write_json(folder / "data" / PRECISION, precision(board, command).model_dump(mode="json"))
     seen = page.read_text() if page.exists() else ""
     kept = seen[seen.index(BY_EYE) :] if BY_EYE in seen else ""
     write_atomic(page, leak_page(rows, board, plan, command) + kept)
     return [page, data, told]
+
+
+def precision(board: LeakBoard, command: str) -> Precision:
+    """What the report says of copies that registration verified, all worlds together."""
+    said = [one.right for one in board.precision if one.level == REGISTERED]
+    altered = [one.pictures[COPY] for one in board.alarms if one.kind == ALTERED]
+    return Precision(
+        command=command, said=sum(one.n for one in said), right=sum(one.hits for one in said),
+        altered=sum(one.n for one in altered), passed=sum(one.hits for one in altered),
+    )  # fmt: skip
 
 
 def leak_page(rows: pl.DataFrame, board: LeakBoard, plan: LeakPlan, command: str) -> str:

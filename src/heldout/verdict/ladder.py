@@ -12,6 +12,7 @@ from heldout.cure.leaks import Grade, leaks_of
 from heldout.overlap.judged import read_matches, recognised
 from heldout.store import Run
 
+BY_DIGEST, BY_REGISTRATION, BY_PEOPLE = "digest", "registration", "people"
 OTHER_SUBJECT = "same view, other subject"
 
 
@@ -85,16 +86,23 @@ def standings(run: Run) -> list[Standing]:
     return sorted(best.values(), key=lambda one: (place.get(one.benchmark_id, -1), one.corpus))
 
 
-def recognised_items(run: Run) -> set[tuple[str, str]]:
-    """(corpus, benchmark_id) of items whose picture leaked by people's word alone."""
+def shown_by(run: Run) -> dict[tuple[str, str], str]:
+    """By (corpus, benchmark_id) of items whose picture leaked: the surest that shows it."""
     if not run.table_path("matches").exists():
-        return set()
-    copies = recognised(read_matches(run))
-    raised, measured = (
-        set(copies.filter(rows).select("corpus", "benchmark_id").iter_rows())
-        for rows in (pl.col("raters") > 0, pl.col("raters") == 0)
+        return {}
+    how = (
+        pl.when(pl.col("raters") > 0)
+        .then(pl.lit(BY_PEOPLE))
+        .when(pl.col("method").is_in(["bytes", "pixels"]))
+        .then(pl.lit(BY_DIGEST))
+        .otherwise(pl.lit(BY_REGISTRATION))
     )
-    return raised - measured
+    copies = recognised(read_matches(run)).select("corpus", "benchmark_id", how.alias("how"))
+    found: dict[tuple[str, str], str] = {}
+    for surest in (BY_PEOPLE, BY_REGISTRATION, BY_DIGEST):
+        mine = copies.filter(pl.col("how") == surest).select("corpus", "benchmark_id")
+        found |= dict.fromkeys(mine.iter_rows(), surest)
+    return found
 
 
 def actions(run: Run) -> Iterator[dict[str, Any]]:
