@@ -12,6 +12,7 @@ import pytest
 from texts_run import EDITED, HOSTILE, OTHER, WHOLE
 
 from heldout.audit import conclude
+from heldout.cure.gate import write_gate
 from heldout.cure.leaks import Grade, leaks_of
 from heldout.errors import InputError
 from heldout.overlap.judged_texts import TEXT_RELATIONS, read_text_matches, text_majority
@@ -90,7 +91,9 @@ def test_people_take_words_out_and_one_alone_makes_nothing_clean(texts_run: Path
     assert _claim(texts_run).status == "survives"
 
 
-def test_a_rewording_that_people_recognise_counts_as_the_item(texts_run: Path) -> None:
+def test_a_rewording_that_two_people_recognise_counts_as_the_item(
+    texts_run: Path, tmp_path: Path
+) -> None:
     ada = open_desk(str(texts_run), rater="ada")
     _say(ada, WHOLE, "unsure")
     assert _claim(texts_run).status == "qualified"
@@ -99,7 +102,12 @@ def test_a_rewording_that_people_recognise_counts_as_the_item(texts_run: Path) -
     assert claim.status == "qualified"  # one rater alone proves nothing
     assert "one rater alone calls reworded texts the same" in claim.why
     assert "--kind texts --blind" in claim.next_step
+    assert leaks_of(Run.open(texts_run))[EDITED].grade is Grade.SIMILAR
+    gate = write_gate(Run.open(texts_run), tmp_path / "one")
+    assert (gate.passed, gate.protected[0].doubtful) == (True, 3)
     _say(open_desk(str(texts_run), rater="bo", blind=True), EDITED, "same question and answer")
+    gate = write_gate(Run.open(texts_run), tmp_path / "two")
+    assert (gate.passed, gate.protected[0].leaked) == (False, 1)
     claim = _claim(texts_run)
     assert claim.status == "survives"
     assert "word for word" not in claim.why
@@ -122,7 +130,9 @@ def test_common_words_stay_common_whoever_recognises_them(texts_run: Path) -> No
         row["evidence"] = json.dumps(evidence)
         row["degree"] = "none" if evidence["generic"] else row["degree"]
     run.write_table("text_matches", table.from_pylist(rows, schema=table.schema))
-    _say(open_desk(str(texts_run), rater="ada", unrelated=True), EDITED, "same question and answer")
+    for rater in ("ada", "bo"):
+        desk = open_desk(str(texts_run), rater=rater, unrelated=True)
+        _say(desk, EDITED, "same question and answer")
     judged = {row["benchmark_id"]: row for row in read_text_matches(run).to_dicts()}
     assert (judged[EDITED]["relation"], judged[EDITED]["degree"]) == ("same item", "none")
 
