@@ -118,8 +118,8 @@ def _object(required: list[str], closed: bool = False, **properties: Any) -> dic
     return {**made, "additionalProperties": False} if closed else made
 
 
-# What eval.schema.json asks of the fields we write, field by field: version 0.2.2,
-# every_eval_ever/schemas of github.com/evaleval/every_eval_ever at commits a5616db and 21b3d1a.
+# What eval.schema.json asks of the fields we write, field by field: version 0.3.0, in the schemas of the
+# package every_eval_ever 0.3.0.
 # The schema is theirs and is not copied here: these are its required names, types and words. Closed there
 # are the document itself and generation_args; closed here is all that we write, so that a misspelt
 # optional field, which their schema would let pass, fails.
@@ -139,7 +139,13 @@ RECORD = _object(
     model_info=_object(
         ["name", "id"], closed=True, name=_TEXT, id=_TEXT, developer=_TEXT,
         inference_engine=_object([], closed=True, name=_TEXT, version=_TEXT),
-        additional_details=_strings(),
+        additional_details={
+            **_strings(), "required": ["deployment_type", "model_availability"],
+            "properties": {
+                "deployment_type": {"enum": ["self_deployed", "externally_managed", "unknown"]},
+                "model_availability": {"enum": ["open_weights", "closed_weights", "unknown"]},
+            },
+        },
     ),
     evaluation_results={"type": "array", "minItems": 1, "items": _object(
         ["evaluation_name", "source_data", "metric_config", "score_details"], closed=True,
@@ -205,6 +211,7 @@ def test_a_benchmark_of_the_hub_goes_by_its_path_there(runs: Path, tmp_path: Pat
     (run / "manifest.json").write_text(json.dumps(manifest))
     record = json.loads(_told("export", run, "--to", "every-eval-ever", "--model", "careful"))
     jsonschema.validate(record, RECORD)
+    assert record["model_info"]["additional_details"]["deployment_type"] == "self_deployed"
     source = record["evaluation_results"][0]["source_data"]
     assert (source["hf_repo"], source["hf_split"]) == ("owner/bench", "val")
     assert (record["model_info"]["id"], record["model_info"]["developer"]) == (
