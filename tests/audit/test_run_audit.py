@@ -22,7 +22,7 @@ from heldout.audit.read_audit import read_audit
 from heldout.audit.run_audit import Audited, run_audit
 from heldout.cli.app import app
 from heldout.errors import InputError
-from heldout.review import open_desk
+from heldout.review import open_desks
 
 
 def _run(folder: Path) -> Audited:
@@ -261,6 +261,7 @@ def test_json_is_one_document_and_people_read_a_table(done: Audited, finished_fo
     shown = _command(finished_folder).stdout
     assert "corpus web" in shown
     assert "50.0% of items" in shown
+    assert "20 same image or transformed copy" in shown
     assert "Kendall's τ-b of full and clean ranking: -1.00" in shown
     assert "Prefer fresh over leaky" in shown
     assert f"report: {finished_folder / 'out/report.html'}" in shown
@@ -269,7 +270,7 @@ def test_json_is_one_document_and_people_read_a_table(done: Audited, finished_fo
 def test_what_people_judged_reaches_claims_scores_and_verdict_together(
     done: Audited, finished_folder: Path
 ) -> None:
-    desk = open_desk(str(finished_folder / "out/leaky"), rater="ada")
+    desk = open_desks(str(finished_folder / "out/leaky"), rater="ada")[0]
     desk.judge(0, "unrelated")
     again = _run(finished_folder)
     assert again.made == ["leaky/tests", "leaky/claims", "leaky/report"]
@@ -294,7 +295,7 @@ def test_a_rebuilt_report_renews_the_corrected_scores(done: Audited, finished_fo
     before = (run / "corrected.json").read_bytes()
     assert CliRunner().invoke(app, ["report", str(run)]).exit_code == 0
     assert (run / "corrected.json").read_bytes() == before
-    open_desk(str(run), rater="ada").judge(0, "unrelated")
+    open_desks(str(run), rater="ada")[0].judge(0, "unrelated")
     assert CliRunner().invoke(app, ["report", str(run)]).exit_code == 0
     models = json.loads((run / "corrected.json").read_text())["models"]
     counts = {

@@ -17,6 +17,10 @@ import yaml
 from command_line import run_inside
 from PIL import Image
 
+from heldout.overlap.judged import match_subject
+from heldout.store import Run
+from heldout.store.judgements import MATCH, Judgement, append
+
 jsonschema = pytest.importorskip("jsonschema", reason="comes with ray, which is an extra")
 
 ITEMS = 12
@@ -114,8 +118,8 @@ def _object(required: list[str], closed: bool = False, **properties: Any) -> dic
     return {**made, "additionalProperties": False} if closed else made
 
 
-# What eval.schema.json asks of the fields we write, field by field: version 0.2.2,
-# every_eval_ever/schemas of github.com/evaleval/every_eval_ever at commits a5616db and 21b3d1a.
+# What eval.schema.json asks of the fields we write, field by field: version 0.3.0, in the schemas of the
+# package every_eval_ever 0.3.0.
 # The schema is theirs and is not copied here: these are its required names, types and words. Closed there
 # are the document itself and generation_args; closed here is all that we write, so that a misspelt
 # optional field, which their schema would let pass, fails.
@@ -135,7 +139,13 @@ RECORD = _object(
     model_info=_object(
         ["name", "id"], closed=True, name=_TEXT, id=_TEXT, developer=_TEXT,
         inference_engine=_object([], closed=True, name=_TEXT, version=_TEXT),
-        additional_details=_strings(),
+        additional_details={
+            **_strings(), "required": ["deployment_type", "model_availability"],
+            "properties": {
+                "deployment_type": {"enum": ["self_deployed", "externally_managed", "unknown"]},
+                "model_availability": {"enum": ["open_weights", "closed_weights", "unknown"]},
+            },
+        },
     ),
     evaluation_results={"type": "array", "minItems": 1, "items": _object(
         ["evaluation_name", "source_data", "metric_config", "score_details"], closed=True,
@@ -201,6 +211,7 @@ def test_a_benchmark_of_the_hub_goes_by_its_path_there(runs: Path, tmp_path: Pat
     (run / "manifest.json").write_text(json.dumps(manifest))
     record = json.loads(_told("export", run, "--to", "every-eval-ever", "--model", "careful"))
     jsonschema.validate(record, RECORD)
+    assert record["model_info"]["additional_details"]["deployment_type"] == "self_deployed"
     source = record["evaluation_results"][0]["source_data"]
     assert (source["hf_repo"], source["hf_split"]) == ("owner/bench", "val")
     assert (record["model_info"]["id"], record["model_info"]["developer"]) == (
@@ -286,7 +297,7 @@ def test_two_audits_of_one_benchmark_are_compared(runs: Path) -> None:
     assert ("careful", "leaked") in subsets
     assert ("careful", "original") not in subsets
     shown = " ".join(_told("compare", runs / "one/run", runs / "two/run").split())
-    assert "3 appeared, 1 gone, 0 judged anew; proven copies 3 → 5" in shown
+    assert "3 appeared, 1 gone, 0 judged anew; copies 3 → 5" in shown
     assert "corpus web: its content changed" in shown
     assert "items whose picture leaked: 3 → 5 (3 newly, 1 no longer)" in shown
     assert "newly: q3, q4, q5" in shown and "no longer: q0" in shown
@@ -303,6 +314,31 @@ def test_a_corpus_item_that_is_only_called_otherwise_is_the_same(
     changes = json.loads(_told("compare", runs / "one/run", tmp_path / "run", "--json"))
     assert (changes["matches"]["appeared"], changes["matches"]["gone"]) == (0, 0)
     assert changes["matches"]["items"]["leaked"] == [3, 3]
+
+
+def test_what_people_judged_anew_is_not_gone_from_the_corpus(runs: Path, tmp_path: Path) -> None:
+    """q1 of run two is dismissed by a rater; q0 is no longer in its corpus."""
+    judged = tmp_path / "run"
+    shutil.copytree(runs / "two/run", judged)
+    row = next(
+        row
+        for row in Run.open(judged).read_table("matches").to_pylist()
+        if row["benchmark_id"] == "q1"
+    )
+    subject = match_subject(json.loads(row["evidence"]), row["corpus"], row["corpus_id"])
+    append(judged, Judgement("zelda", MATCH, subject, "unrelated"))
+    _told("report", judged, "--json")
+
+    changes = json.loads(_told("compare", runs / "two/run", judged, "--json"))["matches"]
+    assert (changes["gone"], changes["changed"], changes["changed_by_people"]) == (0, 1, 1)
+    assert changes["items"]["no_longer_by_people"] == ["q1"]
+    shown = " ".join(_told("compare", runs / "one/run", judged).split())
+    assert "3 → 4 (3 newly, 2 no longer)" in shown
+    assert "no longer: q0 no longer, judged anew by people, not gone from the corpus: q1" in shown
+    assert "3 appeared, 1 gone, 1 judged anew (1 by people)" in shown
+    assert "same image → unrelated, by people" in shown
+    back = json.loads(_told("compare", judged, runs / "two/run", "--json"))["matches"]
+    assert (back["appeared"], back["items"]["newly_by_people"]) == (0, ["q1"])
 
 
 def test_what_is_no_pair_of_audits_is_said(runs: Path, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from heldout.lab.leak_board import LeakBoard, leak_board
+from heldout.lab.leak_board import REGISTERED, LeakBoard, leak_board
 from heldout.lab.leak_page import BY_EYE, PAGE, leak_page, told, write_leaks
 from heldout.lab.leak_rows import SCHEMA, STRANGER
 from heldout.lab.leak_run import LeakPlan
@@ -24,7 +24,7 @@ EMPTY: dict[str, Any] = {
 NEAR = {"kind": "watermarked", "found_by": "near"}
 ANSWERED = {
     "kind": "exact bytes with another answer", "found_by": "bytes", "words": "exact",
-    "label_relation": "different", "degree": "hard", "relation": "same image",
+    "label_relation": "different", "degree": "hard", "relation": "same image", "method": "bytes",
 }  # fmt: skip
 ALONE = {
     "kind": "question and answer alone", "words": "exact", "label_relation": "same", "pictured": False
@@ -108,6 +108,7 @@ def test_alarms_are_raised_by_what_is_no_leak_and_by_pictures_only_where_there_i
 def test_precision_is_of_pairs_with_any_picture(board: LeakBoard) -> None:
     right = {(one.of, one.level): (one.right.hits, one.right.n) for one in board.precision}
     assert right["pictures", "verified copy"] == (3, 4)  # a copy of one picture called another's
+    assert right["pictures", REGISTERED] == (1, 2)  # two of the three are equal bytes
     assert right["pictures", "hard"] == (3, 4)
     assert right["pictures", "left to people"] == (1, 2)
     assert right["words", "counts (soft or hard)"] == (2, 3)

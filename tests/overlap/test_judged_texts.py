@@ -62,10 +62,31 @@ def _judged(
     ],
 )
 def test_every_verdict_has_its_relation_and_worth(verdict: str, relation: str, degree: str) -> None:
-    (row,) = _judged([_row()], verdict)
+    (row,) = _judged([_row()], verdict, verdict)
     assert (row["relation"], row["degree"]) == (relation, degree)
     people = json.loads(row["evidence"])["people"]
     assert (people["tool"], people["tool_degree"]) == ("edited", "soft")
+
+
+@pytest.mark.parametrize(
+    ("found", "worth"),
+    [
+        ({}, ("edited", "same", "soft")),
+        # Nothing before, now something for a second rater to read.
+        ({"relation": "same template, other subject", "degree": "none"},
+         ("same template, other subject", "same", "soft")),
+        # What the tool found by itself is not lowered by somebody who sees more in it.
+        ({"relation": "same question", "answer_relation": "unknown", "degree": "hard"},
+         ("same question", "unknown", "hard")),
+        ({"relation": "same item", "degree": "hard"}, ("same item", "same", "hard")),
+    ],
+)  # fmt: skip
+def test_one_rater_alone_raises_no_text_to_the_item(
+    found: dict[str, str], worth: tuple[str, str, str]
+) -> None:
+    (row,) = _judged([_row(**found)], "same, reworded")
+    assert (row["relation"], row["answer_relation"], row["degree"]) == worth
+    assert json.loads(row["evidence"])["people"]["verdicts"] == {"rater 0": "same, reworded"}
 
 
 def test_words_beside_another_picture_are_worth_a_degree_less() -> None:
@@ -80,7 +101,8 @@ def test_a_question_the_corpus_answers_otherwise_stays_common() -> None:
         "benchmark_id": "q1", "corpus": "web", "method": "exact", "pairs": 9, "same_answer": 1,
         "other_answer": 8, "max_similarity": 1.0, "corpus_id": "p1",
     }  # fmt: skip
-    (row,) = _judged([_row()], "same question and answer", queries=[asked])
+    twice = ["same question and answer"] * 2
+    (row,) = _judged([_row()], *twice, queries=[asked])
     assert (row["relation"], row["degree"]) == ("same item", "none")
 
 

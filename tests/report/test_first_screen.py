@@ -6,9 +6,8 @@ from typing import Any
 
 from heldout.detect import Cell
 from heldout.report.first_screen import first_screen
-from heldout.stats import binomial_interval
 from heldout.verdict import Claim, Control
-from heldout.verdict.overall import BenchmarkVerdict, CellVerdict, Rate, cell_status
+from heldout.verdict.overall import BenchmarkVerdict, CellVerdict, cell_status
 from heldout.verdict.recommend import recommend
 
 WHY = "+0.228 [+0.144, +0.303] above films, p = 9.9e-05"
@@ -116,19 +115,3 @@ def test_no_part_of_a_benchmark_is_clean_for_a_model_that_has_seen_it() -> None:
     )
     assert [one["model"] for one in screen["owed"]] == ["m", "n", "base"]  # a baseline comes last
     assert screen["owed"][0]["points"] == "" and "has seen" in screen["owed"][0]["told"]
-
-
-def test_copies_by_peoples_word_are_not_called_certain() -> None:
-    found = Claim(
-        id="overlap/web", cell=Cell(benchmark="b", corpus="web"), sentence="6 of 40 images leaked.",
-        status="survives", why="", rule="copies/copy-found", findings=[],
-    )  # fmt: skip
-    rate = Rate(6, 40, binomial_interval(6, 40))
-    for believed, words, sure in (
-        (0, "6 of 40 items leaked", "Certain: every copy counted is proven by equal bytes"),
-        (5, "6 of 40 items leaked, 5 of them by people's word", "5 items leaked by people's word;"),
-    ):
-        cell = CellVerdict(found.cell, "survives", [found], rate, {}, believed)
-        screen = first_screen([cell.as_json()], [], {})
-        assert screen["grid"]["rows"][0]["cells"][0]["words"] == words
-        assert screen["sure"][0].startswith(sure)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from heldout.audit import conclude
 from heldout.cure.leaks import Grade, leaks_of
-from heldout.review import open_desk
+from heldout.review import open_desks
 from heldout.store import Run
 from heldout.verdict import Claim
 
@@ -23,7 +23,7 @@ def _claim(run: Path) -> tuple[Claim, int]:
 def test_a_match_judged_unrelated_no_longer_counts(run: Path) -> None:
     before, leaked = _claim(run)
     assert "people:" not in before.why
-    desk = open_desk(str(run), rater="ada")
+    desk = open_desks(str(run), rater="ada")[0]
     flipped = next(
         index for index, card in enumerate(desk.cards) if "flipped" in card.hint["transform"]
     )
@@ -43,7 +43,7 @@ def test_a_match_judged_unrelated_no_longer_counts(run: Path) -> None:
 
 def test_a_second_rater_brings_agreement_and_a_tie_is_no_copy(run: Path) -> None:
     _, leaked = _claim(run)
-    ada, bo = open_desk(str(run), rater="ada"), open_desk(str(run), rater="bo", blind=True)
+    ada, bo = open_desks(str(run), rater="ada")[0], open_desks(str(run), rater="bo", blind=True)[0]
     for index, card in enumerate(ada.cards):
         copy = card.hint["relation"] in ("same image", "transformed copy")
         ada.judge(index, "exact duplicate" if copy else "unrelated")
@@ -62,7 +62,7 @@ def test_a_second_rater_brings_agreement_and_a_tie_is_no_copy(run: Path) -> None
 def test_one_rater_alone_makes_nothing_clean(hostile_run: Path) -> None:
     claim, leaked = _claim(hostile_run)
     assert (claim.status, leaked) == ("survives", 1)
-    desk = open_desk(str(hostile_run), rater="ada")
+    desk = open_desks(str(hostile_run), rater="ada")[0]
     desk.judge(0, "same view, other subject")
     claim, leaked = _claim(hostile_run)
     assert (claim.status, leaked) == ("qualified", 0)

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from heldout.cli.app import app
 from heldout.errors import InputError, PrerequisiteError
-from heldout.review import Card, open_desk, serve
+from heldout.review import Card, open_desks, serve
 from heldout.review.items import verifier_of
 from heldout.review.order import CLAIMS, EVIDENCE, match_orders
 from heldout.review.tables import agreement_tables
@@ -81,7 +81,7 @@ def test_scales_of_two_raters_get_an_ordinal_alpha() -> None:
     rows = {row[0]: row[1:] for row in found.rows}
     assert rows["verdict"][0] == "Cohen's kappa"
     assert rows["verdict"][1] == "–"  # both accepted everything: kappa is not defined
-    assert rows["Medical correctness"][0] == "Krippendorff's alpha"
+    assert rows["Correctness"][0] == "Krippendorff's alpha"  # of any field's items
     assert rows["Option design"][-1] == "0"
 
 
@@ -114,7 +114,7 @@ def test_the_only_copy_of_a_corpus_could_turn_the_claim_over() -> None:
 
 
 def test_undo_walks_back_through_this_raters_verdicts(run: Path) -> None:
-    desk, other = open_desk(str(run), rater="ada"), open_desk(str(run), rater="bo")
+    desk, other = open_desks(str(run), rater="ada")[0], open_desks(str(run), rater="bo")[0]
     desk.judge(0, "unrelated")
     desk.judge(3, "unsure")
     other.judge(3, "exact duplicate")
@@ -129,7 +129,7 @@ def test_a_benchmark_is_rated_outside_its_folder(
     scanned: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    desk = open_desk(str(scanned / "scenes"), rater="ada")
+    desk = open_desks(str(scanned / "scenes"), rater="ada")[0]
     assert desk.kind == "items"
     desk.judge(0, "accept", ratings={"clarity": 4})
     assert (tmp_path / "scenes-review/review/judgements.jsonl").exists()
@@ -157,24 +157,24 @@ def test_a_rubric_is_read_from_columns_or_from_the_verifiers_reply() -> None:
 
 def test_what_cannot_be_opened_is_said_in_a_sentence(run: Path, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"no twins to judge: it has no tables/twins\.parquet"):
-        open_desk(str(run), kind="twins", rater="ada")
+        open_desks(str(run), kind="twins", rater="ada")
     (tmp_path / "empty").mkdir()
     with pytest.raises(InputError, match="no run folder"):
-        open_desk(str(tmp_path / "empty"), kind="matches", rater="ada")
+        open_desks(str(tmp_path / "empty"), kind="matches", rater="ada")
     with pytest.raises(InputError, match="--rater"):
-        open_desk(str(run), rater="  ")
+        open_desks(str(run), rater="  ")
 
 
 def test_the_output_of_an_audit_names_its_runs(run: Path) -> None:
     """One run inside is opened; of several, the message says which command opens which."""
     output = run.parent
     (output / "plan.json").write_text("{}")
-    assert open_desk(str(output), rater="ada").folder == run
+    assert open_desks(str(output), rater="ada")[0].folder == run
     shutil.copytree(run, output / "second")
     (output / "other").mkdir()
     (output / "other/manifest.json").write_text("[]")  # of something else
     with pytest.raises(InputError) as told:
-        open_desk(str(output), rater="ada")
+        open_desks(str(output), rater="ada")
     assert f"heldout review {run}; heldout review {output / 'second'}" in str(told.value)
     assert "other" not in str(told.value)
 
@@ -184,11 +184,11 @@ def test_without_its_extra_the_page_says_what_to_install(
 ) -> None:
     monkeypatch.setitem(sys.modules, "fastapi", None)
     with pytest.raises(PrerequisiteError, match=r"pip install 'heldout\[review\]'"):
-        serve(open_desk(str(run), rater="ada"))
+        serve(open_desks(str(run), rater="ada")[0])
 
 
 def test_the_command_prints_agreement(run: Path) -> None:
-    cards = open_desk(str(run), rater="ada").cards
+    cards = open_desks(str(run), rater="ada")[0].cards
     runner = CliRunner()
     nothing = runner.invoke(app, ["review", str(run), "--agreement"])
     assert "nobody judged" in nothing.output

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from heldout.review import make_app, open_desk
+from heldout.review import make_app, open_desks
 from heldout.store.judgements import history
 
 PORT, TOKEN = 40123, "secret-token"
@@ -19,7 +19,7 @@ TOLD = {"x-heldout-token": TOKEN}
 @pytest.fixture
 def client(run: Path) -> Iterator[Any]:
     testclient = pytest.importorskip("fastapi.testclient")
-    desk = open_desk(str(run), rater="ada")
+    desk = open_desks(str(run), rater="ada")[0]
     app = make_app(desk, token=TOKEN, port=PORT)
     with testclient.TestClient(app, base_url=HERE, follow_redirects=False) as client:
         yield client
@@ -145,8 +145,8 @@ def test_what_is_no_judgement_is_refused_with_a_reason(
 
 def test_a_blinded_rater_gets_no_hint_by_any_path(run: Path) -> None:
     testclient = pytest.importorskip("fastapi.testclient")
-    desk = open_desk(str(run), rater="bo", blind=True)
-    seeing = open_desk(str(run), rater="zelda")
+    desk = open_desks(str(run), rater="bo", blind=True)[0]
+    seeing = open_desks(str(run), rater="zelda")[0]
     seeing.judge(0, "exact duplicate", note="zelda was here")
     app = make_app(desk, token=TOKEN, port=PORT)
     with testclient.TestClient(app, base_url=HERE, headers=TOLD) as client:

@@ -281,9 +281,9 @@ def test_twins_are_kept_or_rejected(twins_run: Path, serving: Serving, page: Any
 
 
 def test_agreement_of_two_on_the_page(run: Path, serving: Serving, page: Any) -> None:
-    from heldout.review import open_desk
+    from heldout.review import open_desks
 
-    cards = open_desk(str(run), rater="ada").cards
+    cards = open_desks(str(run), rater="ada")[0].cards
     for place, card in enumerate(cards):
         append(
             run, Judgement("ada", MATCH, card.subject, "exact duplicate" if place % 2 else "unsure")

@@ -21,7 +21,7 @@ from heldout.benchmark import read_benchmark
 from heldout.corpus import open_corpus
 from heldout.engine import LocalEngine
 from heldout.image import ImageError, byte_digest
-from heldout.review import locate, open_desk
+from heldout.review import locate, open_desks
 from heldout.review.locate import locations
 from heldout.review.matches import laid_on_query
 from heldout.review.pictures import FULL, MISSING, THUMBNAIL
@@ -29,7 +29,7 @@ from heldout.store import Run
 
 
 def test_full_pictures_come_from_where_they_lie(run: Path) -> None:
-    for card in open_desk(str(run), rater="ada").cards:
+    for card in open_desks(str(run), rater="ada")[0].cards:
         for picture in card.pictures.values():
             shown = picture.show()
             assert shown.origin == FULL
@@ -41,7 +41,7 @@ def test_a_moved_source_leaves_the_thumbnail_and_says_so(scanned: Path, tmp_path
     manifest = json.loads((run / "manifest.json").read_text())
     manifest["inputs"]["benchmark"]["source"] = str(tmp_path / "gone")
     (run / "manifest.json").write_text(json.dumps(manifest))
-    shown = open_desk(str(run), rater="ada").cards[0].pictures["query"].show()
+    shown = open_desks(str(run), rater="ada")[0].cards[0].pictures["query"].show()
     assert shown.origin == THUMBNAIL
     assert "gone" in shown.why
     assert shown.width >= Image.open(io.BytesIO(shown.data)).width  # its real size
@@ -59,7 +59,7 @@ def test_a_table_cannot_name_another_file(run: Path, tmp_path: Path) -> None:
         evidence["corpus_source"] = str(secret)
         row["evidence"] = json.dumps(evidence)
     opened.write_table("matches", pa.Table.from_pylist(rows, schema=table.schema))
-    shown = open_desk(str(run), rater="ada").cards[0].pictures["neighbour"].show()
+    shown = open_desks(str(run), rater="ada")[0].cards[0].pictures["neighbour"].show()
     assert shown.origin == THUMBNAIL
     assert "another one" in shown.why
 
@@ -131,7 +131,7 @@ def test_originals_are_found_however_the_benchmark_was_read(
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     monkeypatch.chdir(elsewhere)
-    (card,) = open_desk(str(tmp_path / "run"), rater="ada").cards
+    (card,) = open_desks(str(tmp_path / "run"), rater="ada")[0].cards
     shown = {side: one.show() for side, one in card.pictures.items()}
     assert {side: (one.origin, one.why) for side, one in shown.items()} == {
         "query": (FULL, ""), "neighbour": (FULL, ""),
@@ -153,7 +153,7 @@ def test_words_that_name_no_place_find_none(described: str) -> None:
 
 
 def test_a_picture_that_is_nowhere_is_missing_with_a_reason(twins_run: Path) -> None:
-    card = open_desk(str(twins_run), rater="ada", kind="twins").cards[2]
+    card = open_desks(str(twins_run), rater="ada", kind="twins")[0].cards[2]
     shown = card.pictures["twin"].show()
     assert (shown.origin, shown.data) == (MISSING, b"")
     assert "outside" in shown.why

@@ -12,10 +12,11 @@ import pytest
 from texts_run import EDITED, HOSTILE, OTHER, WHOLE
 
 from heldout.audit import conclude
+from heldout.cure.gate import write_gate
 from heldout.cure.leaks import Grade, leaks_of
 from heldout.errors import InputError
 from heldout.overlap.judged_texts import TEXT_RELATIONS, read_text_matches, text_majority
-from heldout.review import Desk, open_desk, open_desks
+from heldout.review import Desk, open_desks
 from heldout.review.texts import marked_words
 from heldout.store import Run, make_table
 from heldout.store.judgements import TEXT, current, history
@@ -53,14 +54,14 @@ def test_texts_that_count_for_nothing_are_offered_by_name(texts_run: Path) -> No
     rows = [{**row, "degree": "none"} for row in opened.read_table("text_matches").to_pylist()]
     opened.write_table("text_matches", make_table("text_matches", rows))
     with pytest.raises(InputError, match="no texts to judge: .* --all shows it"):
-        open_desk(str(texts_run), rater="ada", kind="texts")
+        open_desks(str(texts_run), rater="ada", kind="texts")
 
 
 def test_a_run_offers_its_texts_beside_its_matches(texts_run: Path, run: Path) -> None:
     (desk,) = open_desks(str(texts_run), rater="ada")  # nothing was found among its pictures
     assert desk.kind == "texts"
     assert [card.told["query"]["id"] for card in desk.cards] == [WHOLE, EDITED, HOSTILE]
-    everything = open_desk(str(texts_run), rater="ada", kind="texts", unrelated=True)
+    everything = open_desks(str(texts_run), rater="ada", kind="texts", unrelated=True)[0]
     assert OTHER in [card.told["query"]["id"] for card in everything.cards]
     for name in ("text_matches", "text_queries"):
         table = Run.open(texts_run).read_table(name)
@@ -70,7 +71,7 @@ def test_a_run_offers_its_texts_beside_its_matches(texts_run: Path, run: Path) -
 
 def test_people_take_words_out_and_one_alone_makes_nothing_clean(texts_run: Path) -> None:
     assert _claim(texts_run).status == "survives"
-    ada = open_desk(str(texts_run), rater="ada")
+    ada = open_desks(str(texts_run), rater="ada")[0]
     _say(ada, WHOLE, "unrelated")
     claim = _claim(texts_run)
     assert claim.status == "qualified"  # the reworded one, and the question without its answer
@@ -90,8 +91,10 @@ def test_people_take_words_out_and_one_alone_makes_nothing_clean(texts_run: Path
     assert _claim(texts_run).status == "survives"
 
 
-def test_a_rewording_that_people_recognise_counts_as_the_item(texts_run: Path) -> None:
-    ada = open_desk(str(texts_run), rater="ada")
+def test_a_rewording_that_two_people_recognise_counts_as_the_item(
+    texts_run: Path, tmp_path: Path
+) -> None:
+    ada = open_desks(str(texts_run), rater="ada")[0]
     _say(ada, WHOLE, "unsure")
     assert _claim(texts_run).status == "qualified"
     _say(ada, EDITED, "same, reworded")
@@ -99,7 +102,12 @@ def test_a_rewording_that_people_recognise_counts_as_the_item(texts_run: Path) -
     assert claim.status == "qualified"  # one rater alone proves nothing
     assert "one rater alone calls reworded texts the same" in claim.why
     assert "--kind texts --blind" in claim.next_step
-    _say(open_desk(str(texts_run), rater="bo", blind=True), EDITED, "same question and answer")
+    assert leaks_of(Run.open(texts_run))[EDITED].grade is Grade.SIMILAR
+    gate = write_gate(Run.open(texts_run), tmp_path / "one")
+    assert (gate.passed, gate.protected[0].doubtful) == (True, 3)
+    _say(open_desks(str(texts_run), rater="bo", blind=True)[0], EDITED, "same question and answer")
+    gate = write_gate(Run.open(texts_run), tmp_path / "two")
+    assert (gate.passed, gate.protected[0].leaked) == (False, 1)
     claim = _claim(texts_run)
     assert claim.status == "survives"
     assert "word for word" not in claim.why
@@ -122,7 +130,9 @@ def test_common_words_stay_common_whoever_recognises_them(texts_run: Path) -> No
         row["evidence"] = json.dumps(evidence)
         row["degree"] = "none" if evidence["generic"] else row["degree"]
     run.write_table("text_matches", table.from_pylist(rows, schema=table.schema))
-    _say(open_desk(str(texts_run), rater="ada", unrelated=True), EDITED, "same question and answer")
+    for rater in ("ada", "bo"):
+        desk = open_desks(str(texts_run), rater=rater, unrelated=True)[0]
+        _say(desk, EDITED, "same question and answer")
     judged = {row["benchmark_id"]: row for row in read_text_matches(run).to_dicts()}
     assert (judged[EDITED]["relation"], judged[EDITED]["degree"]) == ("same item", "none")
 

@@ -172,6 +172,24 @@ def test_a_cohort_flag_collapses_when_the_baseline_is_flagged() -> None:
     assert flags == {TARGET: True, BASELINE: True, REFERENCE: False, "accomplice": False}
 
 
+def test_what_points_away_from_memory_beside_a_baseline_that_fires_does_not_look_seen() -> None:
+    lower = _all_alike(planted_scores(7, dose=4.0))  # suspect and unseen items change their places
+    claims = [_claim(lower, ("loss", "blind"), "membership/target", unseen=("origin", "public"))]
+    tables = planted_scores(3, dose=3.0)
+    swapped = pl.col("model").replace({TARGET: BASELINE, BASELINE: TARGET})
+    remembers = replace(tables, scores=tables.scores.with_columns(swapped))
+    claims.append(_claim(remembers, ("tail-enrichment",), "cohort/target", flag=0.3))
+    for claim in claims:
+        assert claim.status == "collapses"
+        assert "does not look seen" in claim.sentence and "looks seen" not in claim.sentence
+    # The same effect on the side of memory, and a tail that is flagged though it is the shorter one.
+    seen = _claim(lower, ("loss", "blind"), "membership/target")
+    long = _claim(remembers, ("tail-enrichment",), "cohort/target", flag=0.05)
+    for claim in (seen, long):
+        assert claim.status == "collapses"
+        assert "looks seen by" in claim.sentence
+
+
 def test_a_cohort_without_a_baseline_has_a_rate_and_no_p() -> None:
     made = examine(planted_scores(3, dose=4.0), ("tail-enrichment",), replace(QUICK, baselines=()))
     assert all(finding.p is None for finding in made.findings)

@@ -11,7 +11,7 @@ from heldout.detect import Cell
 from heldout.store import Run, make_table
 from heldout.verdict import Claim, Control, Status
 from heldout.verdict.corrected import correct_scores
-from heldout.verdict.ladder import Rung, actions, standings
+from heldout.verdict.ladder import Rung, actions, shown_by, standings
 from heldout.verdict.overall import BenchmarkVerdict, CellVerdict, cell_status, overall_verdict
 
 
@@ -121,6 +121,16 @@ def test_items_stand_on_the_highest_rung_that_was_proven(run: Run) -> None:
     told = {row["benchmark_id"]: row["action"] for row in actions(run)}
     assert told["q3"] == "remove"
     assert told["q1"] == "have people judge it"
+
+
+def test_the_surest_that_shows_a_copy_speaks_for_its_item(run: Run) -> None:
+    by_registration = {("web", "q2"): "registration", ("web", "q3"): "registration"}
+    assert shown_by(run) == by_registration
+    matches = run.read_table("matches").to_pylist()
+    run.write_table(
+        "matches", make_table("matches", [{**matches[2], "method": "pixels"}, *matches])
+    )
+    assert shown_by(run) == {**by_registration, ("web", "q2"): "digest"}
 
 
 def test_what_is_undecided_is_neither_leaked_nor_clean(run: Run) -> None:

@@ -13,7 +13,7 @@ from heldout.errors import HeldoutError
 
 VERBS = (
     Verb("check", "Lint a benchmark: most false alarms of contamination start there."),
-    Verb("overlap", "Find every image of a benchmark in corpora; every copy is proven."),
+    Verb("overlap", "Find every image of a benchmark in corpora; every copy is verified."),
     Verb("audit", "Audit benchmarks against corpora and models from one file: one verdict."),
     Verb("report", "Rebuild findings, claims and report.html from the tables of a run."),
     Verb("review", "Adjudicate matches, rate items and twins on a local page."),

@@ -13,6 +13,7 @@ from heldout.audit.read_audit import Audit
 from heldout.audit.run_audit import Audited
 from heldout.cli.show import COLOURS, console, plain
 from heldout.errors import counted
+from heldout.verdict.ladder import rung_told
 from heldout.verdict.overall import CellVerdict, is_leak
 
 
@@ -142,7 +143,7 @@ def _word(cell: CellVerdict | None) -> Text:
         low, high = cell.leak.interval.low, cell.leak.interval.high
         told.append(f"\n{cell.leak.value:.1%} of items [{low:.1%}, {high:.1%}]", "dim")
     for evidence, count in cell.evidence.items():
-        told.append(f"\n{count:,} {evidence}", "dim")
+        told.append(f"\n{count:,} {rung_told(evidence)}", "dim")
     for claim in cell.claims:
         if not is_leak(claim) and claim.status in ("survives", "qualified"):
             told.append(f"\nnearness {claim.status}", "dim")

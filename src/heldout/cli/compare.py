@@ -114,23 +114,34 @@ def _show_matches(matches: dict[str, Any]) -> None:
         f"\nitems whose picture leaked: {items['leaked'][0]:,} → {items['leaked'][1]:,} "
         f"({items['newly_leaked']:,} newly, {items['no_longer_leaked']:,} no longer)"
     )
-    for kind, label in (("newly", "newly"), ("no_longer", "no longer")):
-        if names := items[kind]:
-            more = ", …" if items[f"{kind}_leaked"] > len(names[:8]) else ""
-            line = f"  {label}: {', '.join(names[:8])}{more}"
-            out.print(plain(line), markup=False, soft_wrap=True, style="dim")
+    for kind, label, how in (
+        ("newly", "newly", "judged anew by people, not new in the corpus"),
+        ("no_longer", "no longer", "judged anew by people, not gone from the corpus"),
+    ):
+        judged = items[f"{kind}_by_people"]
+        rest = [name for name in items[kind] if name not in judged]
+        for names, count, told in (
+            (rest, items[f"{kind}_leaked"] - len(judged), label),
+            (judged, len(judged), f"{label}, {how}"),
+        ):
+            if count:
+                more = ", …" if count > len(names[:8]) else ""
+                line = f"  {told}: {', '.join(names[:8])}{more}"
+                out.print(plain(line), markup=False, soft_wrap=True, style="dim")
     if not (matches["appeared"] or matches["gone"] or matches["changed"]):
         return
+    people = matches["changed_by_people"]
     told = (
         f"matches: {matches['appeared']:,} appeared, {matches['gone']:,} gone, "
-        f"{matches['changed']:,} judged anew"
+        f"{matches['changed']:,} judged anew{f' ({people:,} by people)' if people else ''}"
     )
-    out.print(Text(f"{told}; proven copies {first:,} → {second:,}"))
+    out.print(Text(f"{told}; copies {first:,} → {second:,}"))
     for kind, count in matches["kinds"].items():
         out.print(f"  {count:,} {kind}", markup=False)
     for one in matches["examples"][:5]:
         ways = f"{one['before'] or 'not there'} → {one['after'] or 'not there'}"
-        line = f"  {one['benchmark_id']} in {one['corpus']} as {one['corpus_id']}: {ways}"
+        who = ", by people" if one["by_people"] else ""
+        line = f"  {one['benchmark_id']} in {one['corpus']} as {one['corpus_id']}: {ways}{who}"
         out.print(plain(line), markup=False, soft_wrap=True, style="dim")
 
 

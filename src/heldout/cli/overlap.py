@@ -125,7 +125,7 @@ def overlap_command(
     as_json: Json = False,
 ) -> None:
     """Find every image of a benchmark in corpora: exact copies, re-encoded, resized, grey, flipped and
-    turned ones, and with --encoder cropped, framed or compounded ones. Every copy is proven.
+    turned ones, and with --encoder cropped, framed or compounded ones. Every copy is verified.
 
     A killed run goes on where it was when the same command is given again.
     """

@@ -15,6 +15,7 @@ from heldout.scenes import KINDS
 
 SCHEMA_VERSION = 1
 PICTURES, WORDS = "pictures", "words"
+COPY = "verified copy"
 _GRADED = ("soft", "hard")
 # What is said of a pair, from the weakest to the strongest: of its own picture, and of others.
 PICTURE_LEVELS: dict[str, tuple[pl.Expr, str]] = {
@@ -22,8 +23,11 @@ PICTURE_LEVELS: dict[str, tuple[pl.Expr, str]] = {
     "soft or hard": (pl.col("degree").is_in(_GRADED), "other_graded"),
     "hard": (pl.col("degree") == "hard", "other_hard"),
     "left to people": (pl.col("relation") == UNDECIDED, "other_undecided"),
-    "verified copy": (pl.col("relation").is_in(COPIES), "other_copies"),
+    COPY: (pl.col("relation").is_in(COPIES), "other_copies"),
 }
+# Equal bytes and pixels are right by themselves: what registration alone calls a copy is what can be wrong.
+REGISTERED = f"{COPY}, by registration alone"
+_REGISTERED = PICTURE_LEVELS[COPY][0] & ~pl.col("method").is_in(["bytes", "pixels"])
 WORD_LEVELS: dict[str, tuple[pl.Expr, str]] = {
     "counts (soft or hard)": (pl.col("text_degree").is_in(_GRADED), "other_texts"),
     "hard": (pl.col("text_degree") == "hard", "other_text_hard"),
@@ -135,9 +139,10 @@ def _alarms(world: str, kind: str, mine: pl.DataFrame) -> Alarms:
 def _precision(world: str, here: pl.DataFrame) -> list[Precision]:
     found = []
     for of, levels, planted in (
-        (PICTURES, PICTURE_LEVELS, pl.col("found_by").is_not_null()),
+        (PICTURES, {**PICTURE_LEVELS, REGISTERED: (_REGISTERED, "other_copies")},
+         pl.col("found_by").is_not_null()),
         (WORDS, WORD_LEVELS, pl.col("words").is_not_null()),
-    ):
+    ):  # fmt: skip
         for level, (own, others) in levels.items():
             counted = here.select(
                 hits=(own & planted).cast(pl.Int64),

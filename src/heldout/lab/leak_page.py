@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import polars as pl
 
 from heldout.detect.image_overlap import COPIES
-from heldout.lab.leak_board import PICTURE_LEVELS, PICTURES, LeakBoard
+from heldout.lab.leak_board import COPY, PICTURE_LEVELS, PICTURES, REGISTERED, LeakBoard
 from heldout.lab.leak_run import LeakPlan
 from heldout.lab.result import Rate
+from heldout.report.certainty import FILE as PRECISION
+from heldout.report.certainty import Precision
 from heldout.store import write_atomic, write_json
 from heldout.store.atomic import replacing
 
 PAGE, DATA, BOARD = "leak-recall.md", "leak-recall.parquet", "leak-recall.json"
+ALTERED = "one attribute changed"  # the kind of decoy that comes nearest to a copy
 BY_EYE = "## Looked at by people"  # from here on the page is theirs, and is kept
 
 
@@ -25,10 +28,21 @@ def write_leaks(
     with replacing(data) as temporary:
         rows.write_parquet(temporary, compression="zstd", compression_level=19)
     write_json(told, board.model_dump(mode="json"))
+    write_json(folder / "data" / PRECISION, precision(board, command).model_dump(mode="json"))
     seen = page.read_text() if page.exists() else ""
     kept = seen[seen.index(BY_EYE) :] if BY_EYE in seen else ""
     write_atomic(page, leak_page(rows, board, plan, command) + kept)
     return [page, data, told]
+
+
+def precision(board: LeakBoard, command: str) -> Precision:
+    """What the report says of copies that registration verified, all worlds together."""
+    said = [one.right for one in board.precision if one.level == REGISTERED]
+    altered = [one.pictures[COPY] for one in board.alarms if one.kind == ALTERED]
+    return Precision(
+        command=command, said=sum(one.n for one in said), right=sum(one.hits for one in said),
+        altered=sum(one.n for one in altered), passed=sum(one.hits for one in altered),
+    )  # fmt: skip
 
 
 def leak_page(rows: pl.DataFrame, board: LeakBoard, plan: LeakPlan, command: str) -> str:
@@ -64,70 +78,68 @@ def _head(rows: pl.DataFrame, board: LeakBoard, plan: LeakPlan, command: str) ->
     yield ""
 
 
-def _pictures(board: LeakBoard, world: str) -> Iterator[str]:
-    yield "### Leaked pictures: recall"
-    yield ""
-    yield f"| kind | {' | '.join(PICTURE_LEVELS)} | relation of the answers right |"
-    yield "|---" * (len(PICTURE_LEVELS) + 2) + "|"
-    for one in board.pictures:
-        if one.world == world:
-            cells = [told(found) for found in one.levels.values()]
-            yield f"| {one.kind} | {' | '.join(cells)} | {told(one.label)} |"
-    yield ""
+def _table(
+    title: str, note: str, columns: Sequence[str], rows: Iterable[Sequence[object]]
+) -> list[str]:
+    lines = [title, "", *([note, ""] if note else [])]
+    lines += [f"| {' | '.join(columns)} |", "|---" * len(columns) + "|"]
+    return [*lines, *(f"| {' | '.join(map(str, row))} |" for row in rows), ""]
 
 
-def _words(board: LeakBoard, world: str) -> Iterator[str]:
-    yield "### Leaked words: recall"
-    yield ""
-    yield (
+def _pictures(board: LeakBoard, world: str) -> list[str]:
+    rows = [
+        [one.kind, *map(told, one.levels.values()), told(one.label)]
+        for one in board.pictures
+        if one.world == world
+    ]
+    columns = ["kind", *PICTURE_LEVELS, "relation of the answers right"]
+    return _table("### Leaked pictures: recall", "", columns, rows)
+
+
+def _words(board: LeakBoard, world: str) -> list[str]:
+    note = (
         "*Could be found*: some method could have counted the item's words (below: why not). *Counts*: "
         "degree soft or hard. *Claimed*: question and answer word for word and hard, which lets the claim "
         "survive."
     )
-    yield ""
-    yield (
-        "| kind | could be found | listed | counts | counts, of those that could | claimed | "
-        "relation of the answers right, of listed |"
-    )
-    yield "|---" * 7 + "|"
-    for one in board.words:
-        if one.world == world:
-            cells = [one.testable, one.listed, one.counts, one.of_testable, one.claimed, one.answer]
-            yield f"| {one.kind} | {' | '.join(told(cell) for cell in cells)} |"
-    yield ""
+    columns = [
+        "kind", "could be found", "listed", "counts", "counts, of those that could", "claimed",
+        "relation of the answers right, of listed",
+    ]  # fmt: skip
+    rows = [
+        [one.kind, *map(told, (one.testable, one.listed, one.counts, one.of_testable, one.claimed,
+                               one.answer))]
+        for one in board.words
+        if one.world == world
+    ]  # fmt: skip
+    return _table("### Leaked words: recall", note, columns, rows)
 
 
-def _alarms(board: LeakBoard, world: str) -> Iterator[str]:
-    yield "### Decoys and strangers: false alarms"
-    yield ""
-    yield "Items of which anything of the kind is said, about whichever picture or item of the benchmark."
-    yield ""
+def _alarms(board: LeakBoard, world: str) -> list[str]:
+    note = "Items of which anything of the kind is said, about whichever picture or item of the benchmark."
     levels = [level for level in PICTURE_LEVELS if level != "listed"]
-    yield f"| kind | {' | '.join(levels)} | words count | words hard |"
-    yield "|---" * (len(levels) + 3) + "|"
-    for one in board.alarms:
-        if one.world == world:
-            cells = [*(one.pictures[level] for level in levels), *one.words.values()]
-            yield f"| {one.kind} | {' | '.join(told(cell) for cell in cells)} |"
-    yield ""
+    rows = [
+        [one.kind, *(told(one.pictures[level]) for level in levels), *map(told, one.words.values())]
+        for one in board.alarms
+        if one.world == world
+    ]
+    columns = ["kind", *levels, "words count", "words hard"]
+    return _table("### Decoys and strangers: false alarms", note, columns, rows)
 
 
-def _precision(board: LeakBoard, world: str) -> Iterator[str]:
-    yield "### Precision"
-    yield ""
-    yield "Pairs of a benchmark's picture (or item) and a corpus item, and how many of them were planted."
-    yield ""
-    yield "| pairs of | said | planted of those said so |"
-    yield "|---|---|---|"
-    for one in board.precision:
-        if one.world == world and (one.of != PICTURES or one.level != "listed"):
-            yield f"| {one.of} | {one.level} | {told(one.right)} |"
-    yield ""
+def _precision(board: LeakBoard, world: str) -> list[str]:
+    note = "Pairs of a benchmark's picture (or item) and a corpus item, and how many of them were planted."
+    rows = [
+        [one.of, one.level, told(one.right)]
+        for one in board.precision
+        if one.world == world and (one.of != PICTURES or one.level != "listed")
+    ]
+    columns = ["pairs of", "said", "planted of those said so"]
+    return _table("### Precision", note, columns, rows)
 
 
-def _missed(rows: pl.DataFrame) -> Iterator[str]:
-    yield "## What became of the copies that were not verified"
-    yield ""
+def _missed(rows: pl.DataFrame) -> list[str]:
+    title = "## What became of the copies that were not verified"
     missed = rows.filter(
         pl.col("found_by").is_not_null() & ~pl.col("relation").is_in(COPIES)
     ).with_columns(
@@ -136,28 +148,22 @@ def _missed(rows: pl.DataFrame) -> Iterator[str]:
         .otherwise(pl.col("relation"))
     )
     if missed.is_empty():
-        yield "Every one was."
-        yield ""
-        return
-    yield "| world | kind | said | transform named | items | drawn |"
-    yield "|---|---|---|---|---|---|"
+        return [title, "", "Every one was.", ""]
+    lines = []
     keys = ["world", "kind", "said", "transform"]
     for (world, kind, said, transform), part in missed.group_by(keys, maintain_order=True):
         drawn = "; ".join(sorted({one for one in part["detail"] if one}))
-        yield f"| {world} | {kind} | {said} | {transform or '–'} | {len(part)} | {drawn or '–'} |"
-    yield ""
+        lines.append([world, kind, said, transform or "–", len(part), drawn or "–"])
+    columns = ["world", "kind", "said", "transform named", "items", "drawn"]
+    return _table(title, "", columns, lines)
 
 
-def _untestable(rows: pl.DataFrame) -> Iterator[str]:
-    yield "## Why words could not be found"
-    yield ""
-    yield "| world | reason | planted items |"
-    yield "|---|---|---|"
+def _untestable(rows: pl.DataFrame) -> list[str]:
     planted = rows.filter(pl.col("words").is_not_null() & (pl.col("untestable") != ""))
     counted = planted.group_by("world", "untestable", maintain_order=True).len()
-    for world, reason, count in counted.sort("world", "len", descending=[True, True]).iter_rows():
-        yield f"| {world} | {reason} | {count} |"
-    yield ""
+    lines = counted.sort("world", "len", descending=[True, True]).iter_rows()
+    columns = ["world", "reason", "planted items"]
+    return _table("## Why words could not be found", "", columns, lines)
 
 
 def told(found: Rate | None) -> str:

@@ -105,7 +105,7 @@ def judged_texts(
     for place, worth in zip(
         changed, _settled(list(changed.values()), matches, items, images, queries), strict=True
     ):
-        rows[place] = {**changed[place], "degree": worth}
+        rows[place] = _confirmed({**changed[place], "degree": worth}, rows[place])
     return pl.DataFrame(rows, schema=matches.schema)
 
 
@@ -139,6 +139,16 @@ def _judged(row: Mapping[str, Any], subject: str, verdicts: Mapping[str, str]) -
         "degree": _worth(relation, answer, row, evidence),
         "evidence": json.dumps(evidence, ensure_ascii=False),
     }
+
+
+def _confirmed(judged: dict[str, Any], found: Mapping[str, Any]) -> dict[str, Any]:
+    """What one rater alone raises to the item stays what the tool found, and is for others to read."""
+    alone = len(json.loads(judged["evidence"])["people"]["verdicts"]) == 1
+    if not alone or judged["relation"] != SAME_ITEM or found["relation"] == SAME_ITEM:
+        return judged
+    worth = "soft" if judged["degree"] == "hard" != found["degree"] else judged["degree"]
+    kept = {name: found[name] for name in ("relation", "answer_relation")}
+    return {**judged, **kept, "degree": worth}
 
 
 def _worth(relation: str, answer: str, row: Mapping[str, Any], evidence: Mapping[str, Any]) -> str:

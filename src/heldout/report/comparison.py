@@ -6,17 +6,18 @@ import json
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from heldout.detect.image_overlap import COPIES
 from heldout.errors import InputError
-from heldout.overlap.judged import match_subject, read_matches
+from heldout.overlap.judged import RELATIONS, match_subject, read_matches
 from heldout.report.scores_owed import corrected_of
 from heldout.store import Run
 
 SCHEMA_VERSION = 1
 EXAMPLES = 20  # matches listed by name; all are counted
 _SAME = 1e-9
+UNRELATED = RELATIONS["unrelated"]
 Changes = dict[str, Any]
 Key = tuple[str, int, str, str]  # item, picture, corpus, pair of pictures
 
@@ -192,48 +193,65 @@ def _matches(before: Run, after: Run) -> Changes:
 
     A corpus item that is only called otherwise is the same one; an embedding is known by its name alone.
     """
-    (old, were), (new, are) = _relations(before), _relations(after)
-    named = {**were, **are}
-    appeared = [key for key in new if key not in old]
-    gone = [key for key in old if key not in new]
-    changed = [key for key in old if key in new and old[key] != new[key]]
-    copies = [sum(one in COPIES for one in found.values()) for found in (old, new)]
-    leaked = [{key[0] for key, one in found.items() if one in COPIES} for found in (old, new)]
+    old, new = _pairs(before), _pairs(after)
+    told = [key for key in {**old, **new} if _relation(old, key) != _relation(new, key)]
+    appeared = [key for key in told if key not in old]
+    gone = [key for key in told if key not in new]
+    changed = [key for key in told if key in old and key in new]
+    # The pair stands in both runs, and what differs is what people said of it.
+    by_people = {key for key in changed if old[key].people != new[key].people}
+    copies = [[key for key in found if found[key].relation in COPIES] for found in (old, new)]
+    leaked = [{key[0] for key in found} for found in copies]
+    newly, no_longer = leaked[1] - leaked[0], leaked[0] - leaked[1]
+    raised = newly - {key[0] for key in copies[1] if key not in by_people}
+    dismissed = no_longer & {key[0] for key in copies[0] if key in by_people}
     return {
-        "copies": copies,
+        "copies": [len(found) for found in copies],
         "items": {
             "leaked": [len(one) for one in leaked],
-            "newly": sorted(leaked[1] - leaked[0])[:EXAMPLES],
-            "no_longer": sorted(leaked[0] - leaked[1])[:EXAMPLES],
-            "newly_leaked": len(leaked[1] - leaked[0]),
-            "no_longer_leaked": len(leaked[0] - leaked[1]),
+            "newly": [*sorted(newly - raised), *sorted(raised)][:EXAMPLES],
+            "no_longer": [*sorted(no_longer - dismissed), *sorted(dismissed)][:EXAMPLES],
+            "newly_leaked": len(newly),
+            "no_longer_leaked": len(no_longer),
+            "newly_by_people": sorted(raised),
+            "no_longer_by_people": sorted(dismissed),
         },
         "appeared": len(appeared),
         "gone": len(gone),
         "changed": len(changed),
-        "kinds": dict(Counter(f"{old[key]} → {new[key]}" for key in changed)),
+        "changed_by_people": len(by_people),
+        "kinds": dict(Counter(f"{old[key].relation} → {new[key].relation}" for key in changed)),
         "examples": [
-            {"benchmark_id": key[0], "corpus": key[2], "corpus_id": named[key],
-             "before": old.get(key), "after": new.get(key)}
+            {"benchmark_id": key[0], "corpus": key[2], "corpus_id": (new.get(key) or old[key]).corpus_id,
+             "before": old[key].relation if key in old else None,
+             "after": new[key].relation if key in new else None, "by_people": key in by_people}
             for key in [*appeared, *gone, *changed][:EXAMPLES]
         ],
     }  # fmt: skip
 
 
-def _relations(run: Run) -> tuple[dict[Key, str], dict[Key, str]]:
-    """Relations, and what the corpus item is called, by item, picture, corpus and pair of pictures."""
-    relations: dict[Key, str] = {}
-    names: dict[Key, str] = {}
+class _Pair(NamedTuple):
+    relation: str
+    corpus_id: str
+    people: Mapping[str, str] | None  # who said what of it, where anybody did
+
+
+def _relation(found: Mapping[Key, _Pair], key: Key) -> str:
+    """A pair that was not listed was looked at and dismissed, or never near: unrelated either way."""
+    return found[key].relation if key in found else UNRELATED
+
+
+def _pairs(run: Run) -> dict[Key, _Pair]:
+    found: dict[Key, _Pair] = {}
     if not run.table_path("matches").exists():
-        return relations, names
+        return found
     for row in read_matches(run).iter_rows(named=True):
-        if row["relation"] == "unrelated":
-            continue
-        subject = match_subject(json.loads(row["evidence"]), row["corpus"], row["corpus_id"])
+        evidence = json.loads(row["evidence"])
+        subject = match_subject(evidence, row["corpus"], row["corpus_id"])
         key = (row["benchmark_id"], row["image_index"], row["corpus"], subject)
-        relations.setdefault(key, row["relation"])
-        names.setdefault(key, row["corpus_id"])
-    return relations, names
+        people = evidence.get("people", {}).get("verdicts")
+        found.setdefault(key, _Pair(row["relation"], row["corpus_id"], people))
+    return found
 
 
 def _scores(before: Run, after: Run) -> list[Changes]:

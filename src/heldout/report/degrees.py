@@ -1,4 +1,4 @@
-"""Heat maps of one run: what was proven, and what is near by similarity alone, in each corpus."""
+"""Heat maps of one run: what is a copy, and what is near by similarity alone, in each corpus."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from heldout.report.model_figures import Figure
 from heldout.store import Run
 
 _SHOWN: tuple[tuple[str, Literal["hard", "soft"], str], ...] = (
-    ("copy", "hard", "Proven copies, share of images"),
+    ("copy", "hard", "Copies, share of images"),
     ("hard", "soft", "Hard neighbours, share of images"),
     ("soft", "soft", "Soft neighbours, share of images"),
 )

@@ -10,10 +10,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from heldout.errors import counted
+from heldout.report.certainty import certainty
 from heldout.report.environment import percent
 from heldout.report.scores_owed import owed_sentences
 from heldout.verdict.claim import NOTHING_TO_COMPARE
-from heldout.verdict.ladder import PROVEN, Rung
+from heldout.verdict.ladder import PROVEN, Rung, rung_told
 from heldout.verdict.overall import NEARNESS, PRESSING
 from heldout.verdict.rules import COPIES
 
@@ -77,7 +78,7 @@ def _rungs(evidence: Mapping[str, int]) -> dict[str, str]:
     """Items by the highest rung they reach: those that make up the rate, and those that do not."""
     return {
         kind: " · ".join(
-            f"{count:,} {rung}{'s' if rung == UNDECIDED and count != 1 else ''}"
+            f"{count:,} {rung_told(rung)}{'s' if rung == UNDECIDED and count != 1 else ''}"
             for rung, count in evidence.items()
             if (rung in _PROVEN) is (kind == "proven")
         )
@@ -218,15 +219,6 @@ def _believed(by_people: int) -> str:
     return f", {by_people:,} of them by people's word" if by_people else ""
 
 
-def _certain(by_people: int) -> str:
-    """Of what was measured nobody has to be convinced; people's word is another kind of evidence."""
-    measured = "equal bytes, equal pixels or aligned detail that agrees"
-    if not by_people:
-        return f"Certain: every copy counted is proven by {measured}. More may be there than were found."
-    items = counted(by_people, "item leaked", "items leaked")
-    return f"{items} by people's word; every other copy counted is proven by {measured}."
-
-
 def _sure(cells: Sequence[Cell], recommendations: Sequence[Mapping[str, Any]]) -> list[str]:
     """How far to trust it, in at most three sentences."""
     claims = [c for cell in cells if not is_pair(cell) for c in cell["claims"] if not _idle(c)]
@@ -237,8 +229,7 @@ def _sure(cells: Sequence[Cell], recommendations: Sequence[Mapping[str, Any]]) -
     told = []
     stood = by_status.get("survives", [])
     if any(claim["rule"].startswith(f"{COPIES}/") for claim in stood):
-        by_people = sum(cell.get("by_people", 0) for cell in cells)
-        told.append(_certain(by_people))
+        told.append(certainty(cells))
     elif stood:
         told.append(f"{counted(len(stood), 'claim', 'claims')} stood every control.")
     open_ = by_status.get("qualified", [])

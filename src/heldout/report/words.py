@@ -86,7 +86,7 @@ def _pairs(
         evidence = json.loads(row["evidence"])
         picture = "another picture" if evidence.get("pictured") else ""
         if (row["benchmark_id"], row["corpus_id"]) in own:
-            picture = "same picture"
+            picture = "a copy of its picture"
         answer = answers.get(row["benchmark_id"])
         rows.append({**row, "evidence": evidence, "answer": answer, "picture": picture})
     return {"pairs": rows, "evident": len(best), "evident_pairs": len(pairs)}

@@ -2,7 +2,7 @@
 
 from heldout.review.card import Card, Form
 from heldout.review.desk import Desk
-from heldout.review.open import open_desk, open_desks
+from heldout.review.open import open_desks
 from heldout.review.server import make_app, serve
 
-__all__ = ["Card", "Desk", "Form", "make_app", "open_desk", "open_desks", "serve"]
+__all__ = ["Card", "Desk", "Form", "make_app", "open_desks", "serve"]

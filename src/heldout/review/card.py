@@ -87,10 +87,12 @@ TWIN_FORM = Form(
         Verdict("reject", "2", "Reject", "the new answer is wrong, or the picture is broken"),
     )
 )
-# The four scales of MedVLSynther (Appendix G.1): 4 is excellent, 1 is poor.
+# The four scales of MedVLSynther (Appendix G.1), worded for any field: 4 is excellent, 1 is poor.
 SCALES = (
     Scale(
-        "correctness", "Medical correctness", "is the keyed answer right, and the only right one?"
+        "correctness",
+        "Correctness",
+        "by what is known in its field, is the keyed answer right, and the only right one?",
     ),
     Scale("clarity", "Clarity and wording", "clear, professional, without a hint of the answer?"),
     Scale("grounding", "Image grounding", "does it take the picture to answer?"),

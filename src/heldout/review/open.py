@@ -55,22 +55,6 @@ def open_desks(
     ]
 
 
-def open_desk(
-    source: str,
-    *,
-    kind: Kind | None = None,
-    rater: str,
-    blind: bool = False,
-    rubric: bool = True,
-    unrelated: bool = False,
-    out: Path | None = None,
-) -> Desk:
-    """The first of ``open_desks``: matches where the run has any, then texts, then twins, then items."""
-    return open_desks(
-        source, kind=kind, rater=rater, blind=blind, rubric=rubric, unrelated=unrelated, out=out
-    )[0]
-
-
 def runs_inside(folder: Path) -> list[Path]:
     """Run folders that lie in ``folder``, as in the output of an audit."""
     found = []

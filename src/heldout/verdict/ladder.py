@@ -12,6 +12,7 @@ from heldout.cure.leaks import Grade, leaks_of
 from heldout.overlap.judged import read_matches, recognised
 from heldout.store import Run
 
+BY_DIGEST, BY_REGISTRATION, BY_PEOPLE = "digest", "registration", "people"
 OTHER_SUBJECT = "same view, other subject"
 
 
@@ -26,6 +27,7 @@ class Rung(IntEnum):
 
     @property
     def words(self) -> str:
+        """As files name it, whose values people script against."""
         return _WORDS[self]
 
 
@@ -43,6 +45,10 @@ _OF_GRADE = {
     Grade.COPY: Rung.SAME_IMAGE,
     Grade.TEXT: Rung.WORDS_AND_ANSWER,
     Grade.UNDECIDED: Rung.NEAR_DUPLICATE,
+}
+_TOLD = {
+    Rung.SAME_IMAGE.words: "same image or transformed copy",
+    Rung.SAME_IMAGE_AND_ANSWER.words: "same image or transformed copy, with its answer",
 }
 ACTIONS = {
     Rung.SAME_IMAGE_AND_ANSWER: "remove",
@@ -62,6 +68,11 @@ class Standing(NamedTuple):
     rung: Rung
 
 
+def rung_told(words: str) -> str:
+    """A rung as people read it: a name that sounds like equal files says what else stands on it."""
+    return _TOLD.get(words, words)
+
+
 def standings(run: Run) -> list[Standing]:
     """Every item that stands on the ladder, once per corpus, in the order of the items."""
     if not run.table_path("matches").exists():
@@ -75,16 +86,23 @@ def standings(run: Run) -> list[Standing]:
     return sorted(best.values(), key=lambda one: (place.get(one.benchmark_id, -1), one.corpus))
 
 
-def recognised_items(run: Run) -> set[tuple[str, str]]:
-    """(corpus, benchmark_id) of items whose picture leaked by people's word alone."""
+def shown_by(run: Run) -> dict[tuple[str, str], str]:
+    """By (corpus, benchmark_id) of items whose picture leaked: the surest that shows it."""
     if not run.table_path("matches").exists():
-        return set()
-    copies = recognised(read_matches(run))
-    raised, measured = (
-        set(copies.filter(rows).select("corpus", "benchmark_id").iter_rows())
-        for rows in (pl.col("raters") > 0, pl.col("raters") == 0)
+        return {}
+    how = (
+        pl.when(pl.col("raters") > 0)
+        .then(pl.lit(BY_PEOPLE))
+        .when(pl.col("method").is_in(["bytes", "pixels"]))
+        .then(pl.lit(BY_DIGEST))
+        .otherwise(pl.lit(BY_REGISTRATION))
     )
-    return raised - measured
+    copies = recognised(read_matches(run)).select("corpus", "benchmark_id", how.alias("how"))
+    found: dict[tuple[str, str], str] = {}
+    for surest in (BY_PEOPLE, BY_REGISTRATION, BY_DIGEST):
+        mine = copies.filter(pl.col("how") == surest).select("corpus", "benchmark_id")
+        found |= dict.fromkeys(mine.iter_rows(), surest)
+    return found
 
 
 def actions(run: Run) -> Iterator[dict[str, Any]]:

@@ -167,6 +167,11 @@ def _sentence(
             f"No sign in {what} tests that {model} {have} seen {benchmark} ({told}; an effect of "
             f"{finding.minimum_detectable_effect:.2g} would have shown by itself, before correction)."
         )
+    if status == "collapses" and not _looks_seen(family, finding):
+        return (
+            f"{model} on {benchmark} does not look seen by {what} tests: what stands out does not point to "
+            f"memory, and a baseline, named as one that cannot have seen it, fires as well ({told})."
+        )
     if status == "collapses":
         return (
             f"{model} on {benchmark} looks seen by {what} tests, but so does a baseline, named as one "
@@ -187,6 +192,13 @@ def _sentence(
     if not (q <= ALPHA or finding.details.get("flagged")):
         return f"Nothing stands out for {model} on {benchmark} in {what} tests ({told})."
     return f"{model} may have seen {benchmark} ({told})."
+
+
+def _looks_seen(family: str, finding: Finding) -> bool:
+    """Two-sided tests fire on the other side, too. A tail may be long, and yet shorter than a baseline's;
+    answers collapse only where they look seen by themselves or beside the references."""
+    away = finding.direction != "seen" and not finding.details.get("flagged")
+    return not (away and kind_of(family) in (MEMBERSHIP, COHORT))
 
 
 def _why(

@@ -11,7 +11,14 @@ from heldout.detect import Cell
 from heldout.stats import Interval, cluster_rate_interval
 from heldout.store import Run
 from heldout.verdict.claim import Claim, Status
-from heldout.verdict.ladder import PROVEN, Standing, recognised_items, standings
+from heldout.verdict.ladder import (
+    BY_PEOPLE,
+    BY_REGISTRATION,
+    PROVEN,
+    Standing,
+    shown_by,
+    standings,
+)
 from heldout.verdict.recommend import recommend
 from heldout.verdict.required import settled_by
 
@@ -49,6 +56,7 @@ class CellVerdict:
     leak: Rate | None = None  # of corpora
     evidence: dict[str, int] = field(default_factory=dict)  # items by rung, of corpora
     by_people: int = 0  # of the leaked items, those that nothing but people's word makes so
+    by_registration: int = 0  # and those that registration makes so, and no equal bytes or pixels
     audited: bool = True  # an audit file made the run: advice names its keys
 
     @property
@@ -69,6 +77,7 @@ class CellVerdict:
             "leak_rate": self.leak.as_json() if self.leak is not None else None,
             "evidence": self.evidence,
             "by_people": self.by_people,
+            "by_registration": self.by_registration,
             "claims": [
                 {**claim.model_dump(mode="json"), "settled_by": settled_by(claim, self.audited)}
                 for claim in self.claims
@@ -124,7 +133,7 @@ def benchmark_verdict(
     ``models`` were to be tested; one without any claim is a cell that is not testable.
     """
     claims = [Claim.model_validate(one) for one in run.read_json("claims.json")["claims"]]
-    found, by_people = standings(run), recognised_items(run)
+    found, shown = standings(run), shown_by(run)
     clusters = {row["benchmark_id"]: row["cluster"] for row in run.read_table("items").to_pylist()}
     groups: dict[tuple[str | None, str | None], list[Claim]] = {}
     for claim in claims:
@@ -134,14 +143,19 @@ def benchmark_verdict(
     cells = []
     audited = (run.path / "audit.yaml").exists()
     for (corpus, model), mine in groups.items():
-        leak, evidence, believed = None, {}, 0
+        leak, evidence = None, {}
+        how = Counter(how for (where, _), how in shown.items() if where == corpus)
         if corpus is not None:
             there = {one.benchmark_id: one.rung for one in found if one.corpus == corpus}
             leak = _rate(there, clusters)
-            believed = len({one for where, one in by_people if where == corpus})
             evidence = dict(Counter(rung.words for rung in sorted(there.values(), reverse=True)))
         cell = Cell(benchmark=name, corpus=corpus, model=model)
-        cells.append(CellVerdict(cell, cell_status(mine), mine, leak, evidence, believed, audited))
+        cells.append(
+            CellVerdict(
+                cell, cell_status(mine), mine, leak, evidence, how[BY_PEOPLE], how[BY_REGISTRATION],
+                audited,
+            )
+        )  # fmt: skip
     return BenchmarkVerdict(name, str(run.path), cells, found, corrected)
 
 

@@ -10,14 +10,13 @@ import polars as pl
 
 from heldout.errors import counted
 from heldout.overlap.judged_texts import TEXT_RELATIONS
-from heldout.overlap.text.relation import SAME_ITEM
+from heldout.overlap.text.relation import SAME_CAPTION, SAME_ITEM
 from heldout.verdict.claim import Claim, Control
 from heldout.verdict.people import PEOPLE, agreement_words, verdict_agreement
-from heldout.verdict.rules import WORDS
 
 SETTLE = "let a second rater judge these texts (heldout review RUN --kind texts --blind)"
 RAISED = "one rater alone calls reworded texts the same"
-_WORD_FOR_WORD = f"{WORDS}/word-for-word"
+_WHOLE = (SAME_ITEM, SAME_CAPTION)  # there is nothing to raise
 
 
 def with_people_on_words(claim: Claim, matches: pl.DataFrame, items: pl.DataFrame) -> Claim:
@@ -30,10 +29,8 @@ def with_people_on_words(claim: Claim, matches: pl.DataFrame, items: pl.DataFram
     if judged.is_empty():
         return claim
     pairs = _pairs(judged, dict(items.select("benchmark_id", "cluster").iter_rows()))
-    told, doubt = _told(pairs), _doubt(pairs)
-    raised = claim.rule == _WORD_FOR_WORD and _raised_by_one(here)
-    if raised:
-        doubt = "; ".join(part for part in (doubt, RAISED) if part)
+    told, raised = _told(pairs), any(pair["raised"] for pair in pairs)
+    doubt = "; ".join(part for part in (_doubt(pairs), RAISED if raised else "") if part)
     control = Control(
         name=PEOPLE,
         outcome="missing" if doubt else "passed",
@@ -43,19 +40,9 @@ def with_people_on_words(claim: Claim, matches: pl.DataFrame, items: pl.DataFram
         "why": f"{claim.why}; {control.reason}",
         "controls": [*claim.controls, control],
     }
-    if raised or (doubt and claim.status == "clean"):
+    if (raised and claim.status == "qualified") or (doubt and claim.status == "clean"):
         changed |= {"status": "qualified", "next_step": SETTLE}
     return claim.model_copy(update=changed)
-
-
-def _raised_by_one(here: pl.DataFrame) -> bool:
-    """Does all that makes the claim survive rest on what one rater alone recognised?"""
-    whole = here.filter((pl.col("degree") == "hard") & (pl.col("relation") == SAME_ITEM))
-    for evidence in whole["evidence"]:
-        people = json.loads(evidence).get("people")
-        if people is None or people["tool"] == SAME_ITEM or len(people["verdicts"]) > 1:
-            return False
-    return not whole.is_empty()
 
 
 def _pairs(judged: pl.DataFrame, clusters: Mapping[str, str]) -> list[dict[str, Any]]:
@@ -66,12 +53,16 @@ def _pairs(judged: pl.DataFrame, clusters: Mapping[str, str]) -> list[dict[str, 
         pair = found.setdefault(
             people["subject"],
             {"verdicts": people["verdicts"], "cluster": clusters[row["benchmark_id"]],
-             "changed": False, "exact": False, "overturned": False},
+             "changed": False, "exact": False, "overturned": False, "raised": False},
         )  # fmt: skip
         dismissed = people["tool_degree"] != "none" and row["degree"] == "none"
         pair["overturned"] |= dismissed
         pair["exact"] |= dismissed and row["method"] == "exact"
         pair["changed"] |= people["tool"] != row["relation"]
+        # Several raters raise it; of one alone it stays the tool's (overlap/judged_texts.py).
+        same = all(TEXT_RELATIONS[said] == SAME_ITEM for said in people["verdicts"].values())
+        held = people["tool"] == row["relation"] and row["relation"] not in _WHOLE
+        pair["raised"] |= same and held and row["degree"] != "none"
     return list(found.values())
 
 

@@ -1,7 +1,7 @@
 """Evaluation records for Every Eval Ever: one document per model, its score on all, clean and leaked items.
 
-Written for version 0.2.2 of eval.schema.json (evaleval/every_eval_ever, every_eval_ever/schemas, as of
-commit 21b3d1a). Details must be strings there, so that is what they are.
+Written for version 0.3.0 of eval.schema.json, as the package every_eval_ever 0.3.0 ships it. Details must
+be strings there, so that is what they are.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from heldout.errors import InputError
 from heldout.report.export.case import Case
 from heldout.verdict.corrected import ACCURACY
 
-SCHEMA_VERSION = "0.2.2"
+SCHEMA_VERSION = "0.3.0"
 _SPLITS = {
     "train": "train",
     "validation": "val",
@@ -48,6 +48,7 @@ def _document(case: Case, model: Mapping[str, Any]) -> dict[str, Any]:
     identity = {
         key: str(known[key]) for key in ("backend", "revision", "dtype", "template") if known.get(key)
     }  # fmt: skip
+    local = known.get("backend") == "transformers"
     identifier = str(known.get("model") or model["model"])
     developer, slash, _ = identifier.partition("/")
     return {
@@ -66,12 +67,12 @@ def _document(case: Case, model: Mapping[str, Any]) -> dict[str, Any]:
             "name": model["model"],
             "id": identifier,
             **({"developer": developer} if slash and developer else {}),
-            **(
-                {"inference_engine": {"name": "transformers"}}
-                if known.get("backend") == "transformers"
-                else {}
-            ),
-            "additional_details": identity,
+            **({"inference_engine": {"name": "transformers"}} if local else {}),
+            "additional_details": {
+                **identity,
+                "deployment_type": "self_deployed" if local else "unknown",
+                "model_availability": "unknown",  # that weights lie here does not make them open
+            },
         },
         "evaluation_results": [
             _result(case, line)

@@ -1,0 +1,69 @@
+"""How sure the copies are: proven by digests, verified with a measured precision, or people's word."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from heldout.detect import Cell
+from heldout.lab.leak_board import LeakBoard
+from heldout.lab.leak_page import precision
+from heldout.report.certainty import FILE, Precision, certainty, published
+from heldout.report.first_screen import first_screen
+from heldout.stats import binomial_interval
+from heldout.verdict import Claim
+from heldout.verdict.overall import CellVerdict, Rate
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+@pytest.mark.parametrize(
+    ("believed", "registered", "sure"),
+    [
+        (0, 0, "Certain: every copy counted is proven by equal bytes or equal pixels."),
+        (5, 0, "Items counted by their picture: 1 proven (equal bytes or pixels), 5 by people's word."),
+        (0, 6, "Items counted by their picture: 6 verified by registration (aligned detail agrees)."),
+        (2, 3, "Items counted by their picture: 1 proven (equal bytes or pixels), 3 verified by "
+               "registration (aligned detail agrees), 2 by people's word."),
+    ],
+)  # fmt: skip
+def test_only_equal_bytes_or_pixels_are_called_certain(
+    believed: int, registered: int, sure: str
+) -> None:
+    found = Claim(
+        id="overlap/web", cell=Cell(benchmark="b", corpus="web"), sentence="6 of 40 images leaked.",
+        status="survives", why="", rule="copies/copy-found", findings=[],
+    )  # fmt: skip
+    rate = Rate(7, 40, binomial_interval(7, 40))
+    evidence = {
+        "same image and answer": 2,
+        "same image": 4,
+        "question and answer without the image": 1,
+    }
+    cell = CellVerdict(found.cell, "survives", [found], rate, evidence, believed, registered)
+    screen = first_screen([cell.as_json()], [], {})
+    words = screen["grid"]["rows"][0]["cells"][0]["words"]
+    people = f", {believed} of them by people's word" if believed else ""
+    assert words == f"7 of 40 items leaked{people}"
+    assert screen["sure"][0].startswith(sure)
+    measured = "321 of 325 pairs that registration alone verified were copies (95 % interval"
+    assert (measured in screen["sure"][0]) == bool(registered)
+
+
+def test_an_older_verdict_calls_nothing_proven_that_it_does_not_know_to_be() -> None:
+    told = certainty([{"evidence": {"same image": 4}, "by_people": 1}])
+    assert told.startswith("Items counted by their picture: 3 verified by registration")
+
+
+def test_the_precision_that_is_shipped_is_the_published_one() -> None:
+    board = LeakBoard.model_validate_json((DOCS / "data/leak-recall.json").read_text())
+    assert published() == precision(board, published().command)
+    assert published() == Precision.model_validate_json((DOCS / "data" / FILE).read_text())
+    page = (DOCS / "leak-recall.md").read_text()
+    assert f"Written by `{published().command}`" in page
+    right, said = 0, 0
+    for one in re.findall(r"by registration alone \| (\d+)/(\d+) ", page):
+        right, said = right + int(one[0]), said + int(one[1])
+    assert (right, said) == (published().right, published().said)
