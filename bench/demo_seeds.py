@@ -98,7 +98,7 @@ def verdicts(row: dict[str, Any]) -> dict[str, bool]:
     """What came out right; a corpus that was not run is no success."""
     models = row["models"]
     found = {
-        "contaminated survives": len(models[CONTAMINATED]["survives"]) >= ENOUGH,
+        "contaminated survives on both": len(models[CONTAMINATED]["survives"]) >= ENOUGH,
         "clean twin clean": models[CLEAN]["status"] == "clean",
         "baseline quiet": models[OUTSIDER]["status"] == "quiet",
     }
