@@ -1,6 +1,6 @@
 """Where the time of a full fingerprint goes: processor ms a picture by stage, beside imagehash's pHash.
 
-    OPENBLAS_NUM_THREADS=1 python bench/fingerprint_stages.py [--count 100] [--rounds 5]
+    OPENBLAS_NUM_THREADS=1 python bench/fingerprint_stages.py [--count 100] [--rounds 5] [--plain]
 
 Each stage is repeated on its own for every picture and its best round counts, so its code and data
 are in the caches; in a fingerprint they are not, and "one after the other" is what this adds.
@@ -25,9 +25,10 @@ from heldout.image import (
     grey_digest,
     grey_jpeg,
     grey_plane,
+    luminance,
     pixel_digest,
 )
-from heldout.overlap.fingerprints import fingerprint, hash_bytes, pdq_coefficients
+from heldout.overlap.fingerprints import fingerprint, fixed_point, hash_bytes, pdq_coefficients
 from heldout.overlap.fingerprints.fingerprint import is_flat
 from heldout.overlap.fingerprints.grey import grey_of_colours
 from heldout.overlap.fingerprints.phash import SIDE, phash_of, takes_sums
@@ -113,7 +114,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--count", type=int, default=100)
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--plain", action="store_true", help="as if nothing had been compiled")
     arguments = parser.parse_args()
+    if arguments.plain:
+        fixed_point._compiled = luminance.compiled = lambda: None  # type: ignore[assignment]
     files = [path.read_bytes() for path in real_files(arguments.count)]
     calls = (
         (OURS, our_stages, fingerprint),

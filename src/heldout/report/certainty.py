@@ -35,8 +35,8 @@ def published() -> Precision:
     return Precision.model_validate_json(text)
 
 
-def certainty(cells: Sequence[Mapping[str, Any]]) -> str:
-    """Digests prove, registration is right as often as it was measured to be, people are believed."""
+def certainty(cells: Sequence[Mapping[str, Any]]) -> tuple[str, str]:
+    """Digests prove, registration verifies, people are believed; and how often registration is right."""
     pictures = registered = believed = 0
     for cell in cells:
         here = sum(cell["evidence"].get(rung, 0) for rung in _PICTURES)
@@ -47,24 +47,23 @@ def certainty(cells: Sequence[Mapping[str, Any]]) -> str:
         registered += cell.get("by_registration", here - by_people)
     proven = pictures - registered - believed
     if not registered and not believed:
-        return f"Certain: every copy counted is proven by equal bytes or equal pixels. {_MORE}"
+        return f"Certain: every copy counted is proven by equal bytes or equal pixels. {_MORE}", ""
     kinds = (
         (proven, "proven (equal bytes or pixels)"),
-        (registered, "verified by registration (aligned detail agrees)"),
+        (registered, "verified (aligned detail agrees)"),
         (believed, "by people's word"),
     )
     told = ", ".join(f"{count:,} {how}" for count, how in kinds if count)
-    counted = f"Items counted by their picture: {told}."
-    return " ".join([counted, *([_measured(published())] if registered else []), _MORE])
+    return f"Items by their picture: {told}. {_MORE}", _measured(published()) if registered else ""
 
 
 def _measured(one: Precision) -> str:
     interval = binomial_interval(one.right, one.said)
     around = f"{percent(interval.low)} – {percent(interval.high)}"
     return (
-        f"Measured (heldout lab leaks): {one.right:,} of {one.said:,} pairs that registration alone "
-        f"verified were copies (95 % interval {around}), and {one.passed:,} of {one.altered:,} pictures "
-        f"with one attribute changed passed for one."
+        f"What “verified” is worth (heldout lab leaks): {one.right:,} of {one.said:,} such pairs were "
+        f"copies (95 % interval {around}); of pictures with one attribute changed, {one.passed:,} of "
+        f"{one.altered:,} passed for one."
     )
 
 

@@ -49,7 +49,7 @@ def first_screen(
     top, rows = top_claims(cells), grid(cells)
     return {
         "leaked": _leaked(cells),
-        "sure": _sure(cells, recommendations),
+        **_sure(cells, recommendations),
         "owed": owed_sentences(
             corrected,
             any(cell["corpus"] is not None for cell in cells),
@@ -219,17 +219,18 @@ def _believed(by_people: int) -> str:
     return f", {by_people:,} of them by people's word" if by_people else ""
 
 
-def _sure(cells: Sequence[Cell], recommendations: Sequence[Mapping[str, Any]]) -> list[str]:
-    """How far to trust it, in at most three sentences."""
+def _sure(cells: Sequence[Cell], recommendations: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """How far to trust it, in at most three sentences; what was measured of it, in small print."""
     claims = [c for cell in cells if not is_pair(cell) for c in cell["claims"] if not _idle(c)]
     leaks = [claim for claim in claims if is_leak(claim)]
     by_status: dict[str, list[Mapping[str, Any]]] = {}
     for claim in leaks:
         by_status.setdefault(claim["status"], []).append(claim)
-    told = []
+    told, measured = [], ""
     stood = by_status.get("survives", [])
     if any(claim["rule"].startswith(f"{COPIES}/") for claim in stood):
-        told.append(certainty(cells))
+        sentence, measured = certainty(cells)
+        told.append(sentence)
     elif stood:
         told.append(f"{counted(len(stood), 'claim', 'claims')} stood every control.")
     open_ = by_status.get("qualified", [])
@@ -245,4 +246,4 @@ def _sure(cells: Sequence[Cell], recommendations: Sequence[Mapping[str, Any]]) -
         )
     if not told:
         told.append("Nothing could be tested; each claim says why.")
-    return told[:TOP]
+    return {"sure": told[:TOP], "measured": measured}

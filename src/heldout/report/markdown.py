@@ -37,7 +37,8 @@ def report_markdown(
         f"{benchmark['items']:,} items, revision `{benchmark['fingerprint'][:12]}`.",
         "",
     ]
-    lines += [f"- {escaped(sentence)}" for sentence in screen["sure"]]
+    sure = [*screen["sure"], *filter(None, [screen["measured"]])]
+    lines += [f"- {escaped(sentence)}" for sentence in sure]
     owed = [f"{one['model']}: {one['points']} {one['told']}" for one in screen["owed"]]
     lines += [f"- Score: {escaped(one)}" for one in owed or [lacking]]
     lines += [f"- Do: {escaped(one['sentence'])}" for one in screen["advice"]]
