@@ -8,7 +8,7 @@ from PIL import Image
 
 from heldout.image import decode
 from heldout.overlap.fingerprints import fingerprint, fixed_point, screen
-from heldout.overlap.fingerprints.fixed_point import MIDDLE, digits_of, is_compiled, row_sums
+from heldout.overlap.fingerprints.fixed_point import MIDDLE, is_compiled, row_sums, windows_of
 from heldout.overlap.fingerprints.lanczos import reduce_compiled
 
 pytestmark = pytest.mark.skipif(not is_compiled(), reason="built without a C compiler")
@@ -26,7 +26,7 @@ def test_sums_are_numpys(size):
             (grey[:, start : start + taps].astype(np.int64) - MIDDLE) @ window
             for start, window in zip(first, windows, strict=True)
         ]
-        assert np.array_equal(row_sums(grey, digits_of(first, windows, size[1])), expected)
+        assert np.array_equal(row_sums(grey, windows_of(first, windows, size[1])), expected)
 
 
 @pytest.mark.parametrize(
@@ -59,18 +59,18 @@ def test_windows_outside_the_picture_are_refused():
     from heldout.overlap.fingerprints._sums import row_sums as take
 
     grey = np.zeros((4, 20), np.uint8)
-    digits = np.zeros((2, 3, 16), np.int8)
+    weights = np.zeros((2, 16), np.int32)
     inside = np.array([0, 4], np.int32)
-    assert len(take(grey, 20, 4, 2, 16, inside, digits)) == 2 * 4 * 4
+    assert len(take(grey, 20, 4, 2, 16, inside, weights)) == 2 * 4 * 4
     for wrong in (
-        (grey, 20, 4, 2, 16, np.array([0, 5], np.int32), digits),
-        (grey, 20, 4, 2, 16, np.array([-1, 0], np.int32), digits),
-        (grey, 20, 5, 2, 16, inside, digits),
-        (grey, 20, 4, 3, 16, inside, digits),
-        (grey, 20, 4, 2, 32, inside, np.zeros((2, 3, 32), np.int8)),
-        (grey, 20, 4, 2, 16, inside, digits[:, :2].copy()),
-        (grey, 0, 0, 2, 16, inside, digits),
-        (grey, 20, 4, 2, 0, inside, digits),
+        (grey, 20, 4, 2, 16, np.array([0, 5], np.int32), weights),
+        (grey, 20, 4, 2, 16, np.array([-1, 0], np.int32), weights),
+        (grey, 20, 5, 2, 16, inside, weights),
+        (grey, 20, 4, 3, 16, inside, weights),
+        (grey, 20, 4, 2, 32, inside, np.zeros((2, 32), np.int32)),
+        (grey, 20, 4, 2, 16, inside, weights[:, :15].copy()),
+        (grey, 0, 0, 2, 16, inside, weights),
+        (grey, 20, 4, 2, 0, inside, weights),
     ):
         with pytest.raises(ValueError, match="windows"):
             take(*wrong)

@@ -17,6 +17,12 @@
 #include <stdio.h> /* jpeglib.h needs it first */
 #include <string.h>
 
+/* Of the layouts that libjpeg-turbo can be built with, Pillow's own builds have 62, whatever this system's has. A
+   library with another refuses when it is first called, and the shortcut is off. */
+#include <jconfig.h>
+#define JCONFIG_INCLUDED
+#undef JPEG_LIB_VERSION
+#define JPEG_LIB_VERSION 62
 #include <jpeglib.h>
 
 #ifndef LIBJPEG_TURBO_VERSION
@@ -74,12 +80,45 @@ static int is_neutral(JSAMPARRAY rows, int count, size_t width) {
 }
 
 /* 1 if all of `out`, width x height, was written. */
+static int read_planes(j_decompress_ptr info, int width, int height, unsigned char *out) {
+    JSAMPARRAY planes[3];
+    if (!is_plain(info, width, height) || jpeg.has_multiple_scans(info)) {
+        return 0;
+    }
+    info->raw_data_out = TRUE;
+    jpeg.start(info);
+    for (int k = 0; k < 3; k++) {
+        jpeg_component_info *component = &info->comp_info[k];
+        JDIMENSION across = component->width_in_blocks * DCTSIZE;
+        int down = component->v_samp_factor * DCTSIZE;
+        planes[k] = info->mem->alloc_sarray((j_common_ptr)info, JPOOL_IMAGE, across, (JDIMENSION)down);
+        for (int row = 0; row < down; row++) { /* what lies below the picture is never written */
+            memset(planes[k][row], NEUTRAL, across);
+        }
+    }
+    int lines = info->max_v_samp_factor * DCTSIZE;
+    for (int top = 0; top < height; top += lines) {
+        if (jpeg.read_raw_data(info, planes, (JDIMENSION)lines) != (JDIMENSION)lines) {
+            return 0;
+        }
+        for (int k = 1; k < 3; k++) {
+            jpeg_component_info *component = &info->comp_info[k];
+            if (!is_neutral(planes[k], component->v_samp_factor * DCTSIZE,
+                            (size_t)component->width_in_blocks * DCTSIZE)) {
+                return 0;
+            }
+        }
+        for (int row = 0; row < lines && top + row < height; row++) {
+            memcpy(out + (size_t)(top + row) * (size_t)width, planes[0][row], (size_t)width);
+        }
+    }
+    jpeg.finish(info);
+    return 1;
+}
+
 static int read_luminance(const unsigned char *data, size_t size, int width, int height, unsigned char *out) {
     struct jpeg_decompress_struct info;
     Errors errors;
-    JSAMPARRAY planes[3];
-    int finished = 0;
-
     memset(&info, 0, sizeof info); /* what destroy looks at, should create give up */
     info.err = jpeg.std_error(&errors.manager);
     errors.manager.error_exit = on_error;
@@ -91,41 +130,7 @@ static int read_luminance(const unsigned char *data, size_t size, int width, int
     jpeg.create(&info, JPEG_LIB_VERSION, sizeof info);
     jpeg.mem_src(&info, data, (unsigned long)size);
     jpeg.read_header(&info, TRUE);
-    if (is_plain(&info, width, height) && !jpeg.has_multiple_scans(&info)) {
-        int lines = info.max_v_samp_factor * DCTSIZE, top;
-        info.raw_data_out = TRUE;
-        jpeg.start(&info);
-        for (int k = 0; k < 3; k++) {
-            jpeg_component_info *component = &info.comp_info[k];
-            JDIMENSION across = component->width_in_blocks * DCTSIZE;
-            int down = component->v_samp_factor * DCTSIZE;
-            planes[k] = info.mem->alloc_sarray((j_common_ptr)&info, JPOOL_IMAGE, across, (JDIMENSION)down);
-            for (int row = 0; row < down; row++) { /* what lies below the picture is never written */
-                memset(planes[k][row], NEUTRAL, across);
-            }
-        }
-        for (top = 0; top < height; top += lines) {
-            if (jpeg.read_raw_data(&info, planes, (JDIMENSION)lines) != (JDIMENSION)lines) {
-                break;
-            }
-            int neutral = 1;
-            for (int k = 1; k < 3 && neutral; k++) {
-                jpeg_component_info *component = &info.comp_info[k];
-                neutral = is_neutral(planes[k], component->v_samp_factor * DCTSIZE,
-                                     (size_t)component->width_in_blocks * DCTSIZE);
-            }
-            if (!neutral) {
-                break;
-            }
-            for (int row = 0; row < lines && top + row < height; row++) {
-                memcpy(out + (size_t)(top + row) * (size_t)width, planes[0][row], (size_t)width);
-            }
-        }
-        if (top >= height) {
-            jpeg.finish(&info);
-            finished = 1;
-        }
-    }
+    int finished = read_planes(&info, width, height, out);
     jpeg.destroy(&info);
     return finished;
 }

@@ -1,7 +1,9 @@
 /* Weighted sums along the rows of a grey picture, in integers.
 
-   Both hashes begin with such sums. A weight has 22 bits, as in Pillow's reductions, and is given as three
-   signed bytes, so that sixteen pixels are multiplied at once where the processor has an instruction for it. */
+   Both hashes begin with such sums. Weights have up to 23 bits with their sign, as in Pillow's reductions. To be
+   multiplied many at a time they are cut into parts: of 12 bits for the instructions that every processor has, of
+   bytes for the dot products of newer ARM ones. Sums are unsigned: what runs over in between comes back, and the
+   whole fits. */
 
 #define PY_SSIZE_T_CLEAN
 #define Py_LIMITED_API 0x030B0000
@@ -19,58 +21,90 @@
 #define WITH_DOT __attribute__((target("arch=armv8.2-a+dotprod")))
 #endif
 
-#define DIGITS 3
-#define LANE 16    /* pixels of one instruction */
-#define TOGETHER 4 /* rows that share the loading of weights */
-
 typedef struct {
-    int outputs;           /* sums of a row */
-    int taps;              /* pixels that each is taken over */
-    const int32_t *starts; /* the first of them */
-    const int8_t *digits;  /* outputs x DIGITS x taps, lowest first */
+    int outputs;            /* sums of a row */
+    int taps;               /* pixels that each is taken over */
+    const int32_t *starts;  /* the first of them */
+    const int32_t *weights; /* outputs x taps */
 } Windows;
 
-/* Sum k goes to out[k * height]. Unsigned: what runs over in between comes back, and the whole fits. */
-static void sum_row(const int8_t *row, const Windows *windows, size_t height, uint32_t *out) {
-    const int taps = windows->taps;
-    for (int k = 0; k < windows->outputs; k++) {
-        const int8_t *pixels = row + windows->starts[k];
-        const int8_t *low = windows->digits + (size_t)k * DIGITS * (size_t)taps;
-        const int8_t *middle = low + taps, *high = middle + taps;
-        int32_t a = 0, b = 0, c = 0;
-        for (int x = 0; x < taps; x++) {
-            a += pixels[x] * low[x];
-            b += pixels[x] * middle[x];
-            c += pixels[x] * high[x];
-        }
-        out[(size_t)k * height] = (uint32_t)a + ((uint32_t)b << 8) + ((uint32_t)c << 16);
+typedef struct {
+    const uint8_t *grey;
+    int width;
+    int height;
+} Picture;
+
+#define MIDDLE 128 /* taken off every pixel */
+#define HALVES 2
+#define HALF_BITS 12
+
+/* Sum k of row y goes to out[k * height + y]. 0 where there is no memory. */
+static int sum_plainly(Picture picture, const Windows *windows, uint32_t *out) {
+    const size_t taps = (size_t)windows->taps, width = (size_t)picture.width;
+    int16_t *halves = malloc(sizeof(int16_t) * (HALVES * taps * (size_t)windows->outputs + width));
+    if (halves == NULL) {
+        return 0;
     }
+    int16_t *row = halves + HALVES * taps * (size_t)windows->outputs;
+    for (int k = 0; k < windows->outputs; k++) {
+        for (size_t x = 0; x < taps; x++) {
+            int32_t weight = windows->weights[(size_t)k * taps + x];
+            int32_t low = weight & ((1 << HALF_BITS) - 1);
+            halves[(size_t)k * HALVES * taps + x] = (int16_t)low;
+            halves[((size_t)k * HALVES + 1) * taps + x] = (int16_t)((weight - low) / (1 << HALF_BITS));
+        }
+    }
+    for (int y = 0; y < picture.height; y++) {
+        for (size_t x = 0; x < width; x++) {
+            row[x] = (int16_t)(picture.grey[(size_t)y * width + x] - MIDDLE);
+        }
+        for (int k = 0; k < windows->outputs; k++) {
+            const int16_t *pixels = row + windows->starts[k];
+            const int16_t *low = halves + (size_t)k * HALVES * taps, *high = low + taps;
+            uint32_t a = 0, b = 0;
+            for (size_t x = 0; x < taps; x++) {
+                a += (uint32_t)(pixels[x] * low[x]);
+                b += (uint32_t)(pixels[x] * high[x]);
+            }
+            out[(size_t)k * (size_t)picture.height + (size_t)y] = a + (b << HALF_BITS);
+        }
+    }
+    free(halves);
+    return 1;
 }
 
 #ifdef WITH_DOT
-/* The same for TOGETHER rows; `taps` is a multiple of LANE. */
-WITH_DOT static void sum_rows(const int8_t *rows, size_t width, const Windows *windows, size_t height,
-                              uint32_t *out) {
-    const int taps = windows->taps;
+#define BYTES 3
+#define LANE 16    /* pixels of one instruction */
+#define TOGETHER 4 /* rows that share the loading of weights */
+
+/* Where the processor can, windows are whole lanes and there are rows enough. */
+static int can_dot(Picture picture, const Windows *windows) {
+    return windows->taps % LANE == 0 && picture.height >= TOGETHER && (getauxval(AT_HWCAP) & HWCAP_ASIMDDP);
+}
+
+WITH_DOT static void dot_rows(const int8_t *rows, size_t width, const Windows *windows, const int8_t *bytes,
+                              size_t height, uint32_t *out) {
+    const size_t taps = (size_t)windows->taps;
     for (int k = 0; k < windows->outputs; k++) {
         const int8_t *pixels = rows + windows->starts[k];
-        const int8_t *low = windows->digits + (size_t)k * DIGITS * (size_t)taps;
-        int32x4_t sums[TOGETHER][DIGITS] = {{{0}}}, totals[DIGITS];
-        for (int x = 0; x < taps; x += LANE) {
-            int8x16_t weights[DIGITS];
-            for (int digit = 0; digit < DIGITS; digit++) {
-                weights[digit] = vld1q_s8(low + (size_t)digit * (size_t)taps + x);
+        const int8_t *low = bytes + (size_t)k * BYTES * taps;
+        int32x4_t sums[TOGETHER][BYTES] = {{{0}}}, totals[BYTES];
+        for (size_t x = 0; x < taps; x += LANE) {
+            int8x16_t weights[BYTES];
+            for (size_t part = 0; part < BYTES; part++) {
+                weights[part] = vld1q_s8(low + part * taps + x);
             }
-            for (int row = 0; row < TOGETHER; row++) {
-                int8x16_t these = vld1q_s8(pixels + (size_t)row * width + x);
-                for (int digit = 0; digit < DIGITS; digit++) {
-                    sums[row][digit] = vdotq_s32(sums[row][digit], these, weights[digit]);
+            for (size_t row = 0; row < TOGETHER; row++) {
+                int8x16_t these = vld1q_s8(pixels + row * width + x);
+                for (int part = 0; part < BYTES; part++) {
+                    sums[row][part] = vdotq_s32(sums[row][part], these, weights[part]);
                 }
             }
         }
-        for (int digit = 0; digit < DIGITS; digit++) { /* a lane for every row */
-            totals[digit] = vpaddq_s32(vpaddq_s32(sums[0][digit], sums[1][digit]),
-                                       vpaddq_s32(sums[2][digit], sums[3][digit]));
+        for (int part = 0; part < BYTES; part++) { /* a lane for every row */
+            totals[part] = vpaddq_s32(vpaddq_s32(sums[0][part], sums[1][part]),
+                                      vpaddq_s32(sums[2][part], sums[3][part]));
         }
         totals[0] = vaddq_s32(totals[0], vshlq_n_s32(totals[1], 8));
         totals[0] = vaddq_s32(totals[0], vshlq_n_s32(totals[2], 16));
@@ -78,32 +112,43 @@ WITH_DOT static void sum_rows(const int8_t *rows, size_t width, const Windows *w
     }
 }
 
-static int has_dot(void) { return (getauxval(AT_HWCAP) & HWCAP_ASIMDDP) != 0; }
+static int sum_by_dots(Picture picture, const Windows *windows, uint32_t *out) {
+    const size_t taps = (size_t)windows->taps, width = (size_t)picture.width;
+    int8_t *bytes = malloc(BYTES * taps * (size_t)windows->outputs + TOGETHER * width);
+    if (bytes == NULL) {
+        return 0;
+    }
+    int8_t *rows = bytes + BYTES * taps * (size_t)windows->outputs;
+    for (int k = 0; k < windows->outputs; k++) {
+        for (size_t x = 0; x < taps; x++) {
+            int32_t rest = windows->weights[(size_t)k * taps + x];
+            for (size_t part = 0; part < BYTES; part++) { /* signed bytes, lowest first */
+                int8_t byte = (int8_t)((rest & 255) - ((rest & 128) << 1));
+                bytes[((size_t)k * BYTES + part) * taps + x] = byte;
+                rest = (rest - byte) / 256;
+            }
+        }
+    }
+    for (int y = 0; y < picture.height; y += TOGETHER) {
+        int top = y + TOGETHER <= picture.height ? y : picture.height - TOGETHER; /* the last overlap */
+        const uint8_t *first = picture.grey + (size_t)top * width;
+        for (size_t x = 0; x < TOGETHER * width; x++) {
+            rows[x] = (int8_t)(first[x] - MIDDLE);
+        }
+        dot_rows(rows, width, windows, bytes, (size_t)picture.height, out + top);
+    }
+    free(bytes);
+    return 1;
+}
 #endif
 
-/* `room` holds TOGETHER rows. */
-static void sum_picture(const uint8_t *grey, size_t width, int height, const Windows *windows, int8_t *room,
-                        uint32_t *out) {
-    int step = 1;
+static int sum_picture(Picture picture, const Windows *windows, uint32_t *out) {
 #ifdef WITH_DOT
-    step = windows->taps % LANE == 0 && has_dot() ? TOGETHER : 1;
-#endif
-    for (int y = 0; y < height; y += step) {
-        step = height - y < step ? 1 : step;
-        for (size_t x = 0; x < (size_t)step * width; x++) {
-            room[x] = (int8_t)(grey[x] ^ 128); /* the byte of v - 128 */
-        }
-        if (step == 1) {
-            sum_row(room, windows, (size_t)height, out);
-        }
-#ifdef WITH_DOT
-        else {
-            sum_rows(room, width, windows, (size_t)height, out);
-        }
-#endif
-        grey += (size_t)step * width;
-        out += step;
+    if (can_dot(picture, windows)) {
+        return sum_by_dots(picture, windows, out);
     }
+#endif
+    return sum_plainly(picture, windows, out);
 }
 
 static int are_inside(const Windows *windows, int width) {
@@ -116,46 +161,48 @@ static int are_inside(const Windows *windows, int width) {
 }
 
 static PyObject *row_sums(PyObject *module, PyObject *arguments) {
-    Py_buffer grey, starts, digits;
-    int width, height;
+    Py_buffer grey, starts, weights;
+    Picture picture;
     Windows windows;
     PyObject *result = NULL;
     (void)module;
-    if (!PyArg_ParseTuple(arguments, "y*iiiiy*y*:row_sums", &grey, &width, &height, &windows.outputs,
-                          &windows.taps, &starts, &digits)) {
+    if (!PyArg_ParseTuple(arguments, "y*iiiiy*y*:row_sums", &grey, &picture.width, &picture.height,
+                          &windows.outputs, &windows.taps, &starts, &weights)) {
         return NULL;
     }
+    picture.grey = grey.buf;
     windows.starts = starts.buf;
-    windows.digits = digits.buf;
-    if (width < 1 || height < 1 || windows.outputs < 1 || windows.taps < 1 || windows.taps > width ||
-        grey.len != (Py_ssize_t)width * height || starts.len != (Py_ssize_t)sizeof(int32_t) * windows.outputs ||
-        digits.len != (Py_ssize_t)windows.outputs * DIGITS * windows.taps || !are_inside(&windows, width)) {
+    windows.weights = weights.buf;
+    if (picture.width < 1 || picture.height < 1 || windows.outputs < 1 || windows.taps < 1 ||
+        windows.taps > picture.width || grey.len != (Py_ssize_t)picture.width * picture.height ||
+        starts.len != (Py_ssize_t)sizeof(int32_t) * windows.outputs ||
+        weights.len != (Py_ssize_t)sizeof(int32_t) * windows.outputs * windows.taps ||
+        !are_inside(&windows, picture.width)) {
         PyErr_SetString(PyExc_ValueError, "the windows do not lie in the picture");
     } else {
-        int8_t *room = malloc(TOGETHER * (size_t)width);
-        if (room == NULL) {
-            PyErr_NoMemory();
-        } else {
-            result = PyBytes_FromStringAndSize(
-                NULL, (Py_ssize_t)sizeof(uint32_t) * height * (Py_ssize_t)windows.outputs);
-        }
+        result = PyBytes_FromStringAndSize(
+            NULL, (Py_ssize_t)sizeof(uint32_t) * picture.height * (Py_ssize_t)windows.outputs);
         if (result != NULL) {
             uint32_t *out = (uint32_t *)PyBytes_AsString(result);
+            int done;
             Py_BEGIN_ALLOW_THREADS
-            sum_picture(grey.buf, (size_t)width, height, &windows, room, out);
+            done = sum_picture(picture, &windows, out);
             Py_END_ALLOW_THREADS
+            if (!done) {
+                Py_DECREF(result);
+                result = PyErr_NoMemory();
+            }
         }
-        free(room);
     }
     PyBuffer_Release(&grey);
     PyBuffer_Release(&starts);
-    PyBuffer_Release(&digits);
+    PyBuffer_Release(&weights);
     return result;
 }
 
 static PyMethodDef methods[] = {
     {"row_sums", row_sums, METH_VARARGS,
-     "row_sums(grey, width, height, outputs, taps, starts, digits): 32-bit sums, outputs x height, over\n"
+     "row_sums(grey, width, height, outputs, taps, starts, weights): 32-bit sums, outputs x height, over\n"
      "pixels less 128."},
     {NULL, NULL, 0, NULL},
 };

@@ -8,6 +8,6 @@ def row_sums(
     outputs: int,
     taps: int,
     starts: NDArray[np.int32],
-    digits: NDArray[np.int8],
+    weights: NDArray[np.int32],
     /,
 ) -> bytes: ...

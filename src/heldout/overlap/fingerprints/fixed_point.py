@@ -15,36 +15,32 @@ from numpy.typing import NDArray
 
 PRECISION = 22  # bits of a weight: those of Pillow's reductions
 MIDDLE = 128  # grey that is taken off every pixel
-_LANE = 16  # pixels that are multiplied at once
+_LANE = 16  # pixels that some processors multiply at once
 
 
-class Digits(NamedTuple):
-    """Whole weights as signed bytes, lowest first: w = d0 + 256 d1 + 65536 d2."""
+class Windows(NamedTuple):
+    """Whole weights of every output's window, and the window's first pixel."""
 
-    starts: NDArray[np.int32]  # first pixel of each output's window
-    digits: NDArray[np.int8]  # (outputs, 3, pixels of a window)
+    starts: NDArray[np.int32]
+    weights: NDArray[np.int32]  # (outputs, pixels of a window)
 
 
-def digits_of(first: NDArray[np.integer], windows: NDArray[np.integer], length: int) -> Digits:
-    """Of ``windows`` (outputs, taps) that begin at pixel ``first`` of rows of ``length``."""
-    outputs, taps = windows.shape
+def windows_of(first: NDArray[np.integer], weights: NDArray[np.integer], length: int) -> Windows:
+    """Of ``weights`` (outputs, taps) that begin at pixel ``first`` of rows of ``length``."""
+    outputs, taps = weights.shape
     # Windows of whole lanes, where the row has room for them; at its right edge they begin earlier.
     width = min(-(-taps // _LANE) * _LANE, length)
     starts = np.minimum(first, length - width)
-    rest = np.zeros((outputs, width), np.int32)
-    np.put_along_axis(rest, (first - starts)[:, None] + np.arange(taps), windows, 1)
-    digits = np.empty((outputs, 3, width), np.int8)
-    for place in range(3):
-        digits[:, place] = rest  # its lowest byte, with a sign
-        rest = (rest - digits[:, place]) >> 8
-    return Digits(starts.astype(np.int32), digits)
+    wider = np.zeros((outputs, width), np.int32)
+    np.put_along_axis(wider, (first - starts)[:, None] + np.arange(taps), weights, 1)
+    return Windows(starts.astype(np.int32), wider)
 
 
-def row_sums(grey: NDArray[np.uint8], digits: Digits) -> NDArray[np.int32]:
+def row_sums(grey: NDArray[np.uint8], windows: Windows) -> NDArray[np.int32]:
     """(outputs, rows) over pixels less ``MIDDLE``; ask ``is_compiled`` first."""
     take = _compiled()
     assert take is not None
-    return _summed(take, grey, digits)
+    return _summed(take, grey, windows)
 
 
 def is_compiled() -> bool:
@@ -63,13 +59,13 @@ def _compiled() -> Callable[..., bytes] | None:
         grey = chance.integers(0, 256, (rows, length), dtype=np.uint8)
         weights = chance.integers(-(1 << 15), 1 << 15, (3, length))
         expected = weights @ (grey.astype(np.int64) - MIDDLE).T
-        digits = digits_of(np.zeros(3, np.int64), weights, length)
-        if not np.array_equal(_summed(take, grey, digits), expected):
+        windows = windows_of(np.zeros(3, np.int64), weights, length)
+        if not np.array_equal(_summed(take, grey, windows), expected):
             return None
     return take
 
 
-def _summed(take: Callable[..., bytes], grey: NDArray[Any], digits: Digits) -> NDArray[np.int32]:
-    (height, width), (outputs, _, taps) = grey.shape, digits.digits.shape
-    sums = take(np.ascontiguousarray(grey), width, height, outputs, taps, *digits)
+def _summed(take: Callable[..., bytes], grey: NDArray[Any], windows: Windows) -> NDArray[np.int32]:
+    (height, width), (outputs, taps) = grey.shape, windows.weights.shape
+    sums = take(np.ascontiguousarray(grey), width, height, outputs, taps, *windows)
     return np.frombuffer(sums, np.int32).reshape(outputs, height)

@@ -15,7 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from heldout.overlap.fingerprints.bands import Band, Floats, bands_of, product
-from heldout.overlap.fingerprints.fixed_point import MIDDLE, PRECISION, Digits, digits_of, row_sums
+from heldout.overlap.fingerprints.fixed_point import (
+    MIDDLE,
+    PRECISION,
+    Windows,
+    row_sums,
+    windows_of,
+)
 
 _SUPPORT = 3.0
 _GROUP = 8  # neighbouring outputs share most of their inputs: one product for all of them
@@ -103,8 +109,8 @@ def _reduced_and_turned(grey: NDArray[np.uint8], side: int) -> NDArray[np.uint8]
     width = grey.shape[1]
     if width == side:
         return grey.T
-    digits, offset = _digits(width, side)
-    levels = row_sums(grey, digits) + offset
+    windows, offset = _whole_windows(width, side)
+    levels = row_sums(grey, windows) + offset
     levels >>= PRECISION
     return np.clip(levels, 0, 255, out=levels).astype(np.uint8)
 
@@ -135,11 +141,11 @@ def _settled(grey: NDArray[np.uint8], sums: Floats, fit: Weights) -> Floats:
 
 
 @functools.lru_cache(maxsize=1024)  # some 20 kB each
-def _digits(length: int, outputs: int) -> tuple[Digits, NDArray[np.int32]]:
+def _whole_windows(length: int, outputs: int) -> tuple[Windows, NDArray[np.int32]]:
     """Weights along a row; what puts back the grey that was taken off, and rounds: (outputs, 1)."""
     start, window = _windows(length, outputs)
     offset = MIDDLE * window.sum(axis=1) + (1 << (PRECISION - 1))
-    return digits_of(start, window, length), offset.astype(np.int32)[:, None]
+    return windows_of(start, window, length), offset.astype(np.int32)[:, None]
 
 
 @functools.lru_cache(maxsize=256)

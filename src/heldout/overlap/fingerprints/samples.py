@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from heldout.overlap.fingerprints.bands import Floats, product
 from heldout.overlap.fingerprints.fixed_point import PRECISION, is_compiled, row_sums
-from heldout.overlap.fingerprints.smoothing import SIDE, smoothing, smoothing_digits, thinning
+from heldout.overlap.fingerprints.smoothing import SIDE, smoothing, thinning, whole_smoothing
 from heldout.overlap.fingerprints.stripes import reduce_rows
 
 MINIMUM_SIDE = 5  # PDQ hashes nothing thinner
@@ -32,7 +32,7 @@ def pdq_samples(
     wide, high = native or (width, height)
     samples = np.empty((SIDE, SIDE), np.float32)
     if sums is None and is_compiled():
-        across = row_sums(grey, smoothing_digits(wide, shrunk)).astype(np.float32)
+        across = row_sums(grey, whole_smoothing(wide, shrunk)).astype(np.float32)
         product(smoothing(high, shrunk), across.T, samples)
         return samples * _STEP
     rows = reduce_rows(grey, sums, down=thinning(high, shrunk))

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from heldout.overlap.fingerprints.bands import Band, Floats, bands_of
-from heldout.overlap.fingerprints.fixed_point import PRECISION, Digits, digits_of
+from heldout.overlap.fingerprints.fixed_point import PRECISION, Windows, windows_of
 
 SIDE = 64
 GROUP = 8  # neighbouring outputs share samples: few enough to waste little, enough for one product
@@ -30,11 +30,11 @@ def smoothing(length: int, shrunk: int = 1) -> tuple[Band, ...]:
 
 
 @functools.lru_cache(maxsize=1024)
-def smoothing_digits(length: int, shrunk: int = 1) -> Digits:
+def whole_smoothing(length: int, shrunk: int = 1) -> Windows:
     """The same matrix in whole numbers, of which 2^22 are one."""
     first, windows = _windows(length, shrunk)
     whole = np.rint(windows * (1 << PRECISION)).astype(np.int32)
-    return digits_of(first, whole, -(-length // shrunk))
+    return windows_of(first, whole, -(-length // shrunk))
 
 
 @functools.lru_cache(maxsize=256)
