@@ -63,4 +63,5 @@ bench-overlap: $(VENV)/.bench
 	$(BIN)/python bench/overlap.py
 
 clean:
-	rm -rf $(VENV) heldout-demo bench/out
+	rm -rf $(VENV) heldout-demo bench/out build
+	find src -name '*.so' -delete

@@ -70,6 +70,48 @@ def test_what_is_not_plain_is_left_to_pillow():
     assert grey_jpeg(buffer.getvalue()) is None
 
 
+def flat_with(sampling: tuple[int, int, int]) -> bytes:
+    """A sound JPEG of one grey whose components have these factors, a byte each as in its header."""
+    data = bytearray(encoded(Image.new("RGB", (48, 48), (128, 128, 128)), subsampling=0))
+    frame = data.index(b"\xff\xc0")
+    for component, factors in enumerate(sampling):
+        data[frame + 11 + 3 * component] = factors
+    scan = data.index(b"\xff\xda")
+    del data[scan + 2 + int.from_bytes(data[scan + 2 : scan + 4], "big") :]
+    blocks = [(factors >> 4) * (factors & 15) for factors in sampling]
+    high, wide = max(f & 15 for f in sampling), max(f >> 4 for f in sampling)
+    # Nothing but zeros, in the standard codes: a difference of 0, and the end of the block.
+    unit = "001010" * blocks[0] + "0000" * (blocks[1] + blocks[2])
+    bits = unit * (-(-48 // (8 * high)) * -(-48 // (8 * wide)))
+    bits += "1" * (-len(bits) % 8)
+    codes = bytes(int(bits[k : k + 8], 2) for k in range(0, len(bits), 8))
+    return bytes(data) + codes.replace(b"\xff", b"\xff\0") + b"\xff\xd9"
+
+
+@needs_compiler
+def test_factors_that_pillow_refuses_are_not_shown():
+    shown = 0
+    for luminance in (0x11, 0x21, 0x12, 0x22, 0x31, 0x41):
+        for colour in (0x11, 0x21, 0x12):
+            data = flat_with((luminance, colour, colour))
+            plane = grey_jpeg(data)
+            if plane is None:
+                continue
+            shown += 1
+            assert np.array_equal(plane, grey_plane(decode(data)))
+    assert shown == 4  # 4:4:4, 4:2:2, 4:4:0 and 4:2:0
+    with pytest.raises(ImageError):
+        decode(flat_with((0x31, 0x21, 0x21)))  # sound, and refused
+
+
+@needs_compiler
+def test_a_file_that_also_reads_as_dicom_is_left_to_decode():
+    data = bytearray(encoded(smooth(60, 50).convert("RGB")))
+    words = b" " * (128 - 6) + b"DICM"
+    data[2:2] = b"\xff\xfe" + (len(words) + 2).to_bytes(2, "big") + words
+    assert grey_jpeg(bytes(data)) is None
+
+
 def test_what_cannot_be_opened_is_said_as_decode_says_it():
     for data, limit in ((b"\xff\xd8\xff\xe0 no", 100), (encoded(smooth(60, 50)), 100)):
         with pytest.raises(ImageError) as expected:

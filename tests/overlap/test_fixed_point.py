@@ -7,9 +7,11 @@ import pytest
 from PIL import Image
 
 from heldout.image import decode
-from heldout.overlap.fingerprints import fingerprint, fixed_point, screen
+from heldout.overlap.fingerprints import fingerprint, fixed_point, pdq, screen
 from heldout.overlap.fingerprints.fixed_point import MIDDLE, is_compiled, row_sums, windows_of
-from heldout.overlap.fingerprints.lanczos import reduce_compiled
+from heldout.overlap.fingerprints.lanczos import _whole_windows, reduce_compiled
+from heldout.overlap.fingerprints.remembered import LONGEST
+from heldout.overlap.fingerprints.smoothing import whole_smoothing
 
 pytestmark = pytest.mark.skipif(not is_compiled(), reason="built without a C compiler")
 
@@ -53,6 +55,22 @@ def test_a_fingerprint_does_not_tell_whether_anything_was_compiled(shared_data, 
     for one, pair in zip(data, found, strict=True):
         assert (fingerprint(one), screen(one)) == pair
     assert any(decode(one).mode == "RGB" for one in data)
+
+
+def test_frequencies_that_tie_are_not_told_apart_by_rounding(monkeypatch):
+    y, x = np.mgrid[:300, :300]
+    rings = 127 + 120 * np.sin(np.hypot(x - 149.5, y - 149.5) / 9)
+    squares = (x // 30 + y // 30) % 2 * 255
+    pictures = [Image.fromarray(grey.astype(np.uint8)) for grey in (rings, squares, x % 60 * 4)]
+    found = [pdq(picture) for picture in pictures]
+    monkeypatch.setattr(fixed_point, "_compiled", lambda: None)
+    assert [pdq(picture) for picture in pictures] == found
+
+
+def test_tables_of_very_long_sides_are_not_kept():
+    assert _whole_windows(700, 32) is _whole_windows(700, 32)
+    assert _whole_windows(LONGEST + 1, 32) is not _whole_windows(LONGEST + 1, 32)
+    assert whole_smoothing(LONGEST + 1) is not whole_smoothing(LONGEST + 1)
 
 
 def test_windows_outside_the_picture_are_refused():

@@ -59,11 +59,14 @@ static void on_message(j_common_ptr info, int level) {
     }
 }
 
+/* 4:4:4, 4:2:2, 4:4:0 and 4:2:0: what the whole decoder refuses is refused where it spreads colours, and that
+   part is not asked here. */
 static int is_plain(const struct jpeg_decompress_struct *info, int width, int height) {
     return info->image_width == (JDIMENSION)width && info->image_height == (JDIMENSION)height &&
            info->num_components == 3 && info->jpeg_color_space == JCS_YCbCr && info->data_precision == 8 &&
-           !info->arith_code && info->comp_info[0].h_samp_factor == info->max_h_samp_factor &&
-           info->comp_info[0].v_samp_factor == info->max_v_samp_factor;
+           !info->arith_code && info->comp_info[0].h_samp_factor <= 2 && info->comp_info[0].v_samp_factor <= 2 &&
+           info->comp_info[1].h_samp_factor == 1 && info->comp_info[1].v_samp_factor == 1 &&
+           info->comp_info[2].h_samp_factor == 1 && info->comp_info[2].v_samp_factor == 1;
 }
 
 static int is_neutral(JSAMPARRAY rows, int count, size_t width) {

@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 from PIL import Image
+from PIL import __version__ as pillow_version
 
 # v * _SPREAD mod 2^32 is 256 times v's lower 24 bits divided by 0x010101 in the ring modulo 2^24. Division
 # by an odd number is one to one there, so the quotient is below 256 just for the 256 multiples
@@ -15,6 +16,8 @@ from PIL import Image
 _SPREAD = np.uint32(pow(0x010101, -1, 1 << 24) << 8)
 _LIMIT = 256 << 8
 _BLOCK = 1 << 16  # pixels at a time: stays in the cache, and colour shows early
+# From 11.2 to 12 Pillow shows its memory to Arrow, too, and crashes on pictures made of an array.
+_SAFE_PILLOW = 13
 
 
 def grey_plane(image: Image.Image) -> NDArray[np.uint8] | None:
@@ -74,7 +77,8 @@ def _arrow(image: Image.Image) -> pa.Array | None:
 @functools.cache
 def _door_is_sound() -> bool:
     """Whether this build shows its memory as expected: lines without padding, four bytes a colour."""
-    if not hasattr(Image.Image, "__arrow_c_array__"):
+    major = pillow_version.partition(".")[0]
+    if not major.isdigit() or int(major) < _SAFE_PILLOW:
         return False
     colours = np.arange(45, dtype=np.uint8).reshape(3, 5, 3)
     grey, coloured = Image.fromarray(colours[..., 1]), Image.fromarray(colours)

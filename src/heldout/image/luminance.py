@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from PIL import Image, _imaging
 
 from heldout.image.decode import ORIENTATION, open_image
+from heldout.image.dicom import is_dicom
 from heldout.image.kinds import JPEG
 from heldout.image.problem import MAX_PIXELS
 
@@ -25,13 +26,16 @@ def grey_jpeg(data: bytes, *, max_pixels: int = MAX_PIXELS) -> NDArray[np.uint8]
 
     Raises ImageError where a JPEG cannot be opened at all or is too large, as ``decode`` does.
     """
-    luminance = compiled() if data.startswith(JPEG) else None
+    luminance = compiled() if data.startswith(JPEG) and not is_dicom(data) else None
     if luminance is None:
         return None
     image = open_image(data, max_pixels)
     if image.format != "JPEG" or image.mode != "RGB" or not _lies_straight(image):
         return None
-    plane = luminance(data, image.width, image.height)
+    try:
+        plane = luminance(data, image.width, image.height)
+    except MemoryError:  # decode says it as of any picture
+        return None
     if plane is None:
         return None
     return np.frombuffer(plane, np.uint8).reshape(image.height, image.width)

@@ -7,6 +7,7 @@ other image cannot have the same pixels) or its hash, taken from a small decodin
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -135,7 +136,8 @@ def scan_shard(
         if key is not None:
             matches += _matches(index.by_key[key], corpus.name, item, own, key)
             if own not in thumbnails and not key.startswith(BYTES_ONLY):
-                thumbnails[own] = thumbnail(own, decode(data))
+                with contextlib.suppress(ImageError):  # a match needs no picture of it
+                    thumbnails[own] = thumbnail(own, decode(data))
     counts["dropped"] = len(dropped)
     return ShardResult(
         tables={

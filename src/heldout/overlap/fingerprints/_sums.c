@@ -89,7 +89,8 @@ WITH_DOT static void dot_rows(const int8_t *rows, size_t width, const Windows *w
     for (int k = 0; k < windows->outputs; k++) {
         const int8_t *pixels = rows + windows->starts[k];
         const int8_t *low = bytes + (size_t)k * BYTES * taps;
-        int32x4_t sums[TOGETHER][BYTES] = {{{0}}}, totals[BYTES];
+        int32x4_t sums[TOGETHER][BYTES] = {{{0}}};
+        uint32x4_t totals[BYTES];
         for (size_t x = 0; x < taps; x += LANE) {
             int8x16_t weights[BYTES];
             for (size_t part = 0; part < BYTES; part++) {
@@ -103,12 +104,12 @@ WITH_DOT static void dot_rows(const int8_t *rows, size_t width, const Windows *w
             }
         }
         for (int part = 0; part < BYTES; part++) { /* a lane for every row */
-            totals[part] = vpaddq_s32(vpaddq_s32(sums[0][part], sums[1][part]),
-                                      vpaddq_s32(sums[2][part], sums[3][part]));
+            totals[part] = vreinterpretq_u32_s32(vpaddq_s32(vpaddq_s32(sums[0][part], sums[1][part]),
+                                                            vpaddq_s32(sums[2][part], sums[3][part])));
         }
-        totals[0] = vaddq_s32(totals[0], vshlq_n_s32(totals[1], 8));
-        totals[0] = vaddq_s32(totals[0], vshlq_n_s32(totals[2], 16));
-        vst1q_u32(out + (size_t)k * height, vreinterpretq_u32_s32(totals[0]));
+        totals[0] = vaddq_u32(totals[0], vshlq_n_u32(totals[1], 8));
+        totals[0] = vaddq_u32(totals[0], vshlq_n_u32(totals[2], 16));
+        vst1q_u32(out + (size_t)k * height, totals[0]);
     }
 }
 

@@ -7,7 +7,6 @@ close to a rounding edge that the error could matter are taken again in integers
 
 from __future__ import annotations
 
-import functools
 import math
 from dataclasses import dataclass
 
@@ -22,6 +21,7 @@ from heldout.overlap.fingerprints.fixed_point import (
     row_sums,
     windows_of,
 )
+from heldout.overlap.fingerprints.remembered import remembered
 
 _SUPPORT = 3.0
 _GROUP = 8  # neighbouring outputs share most of their inputs: one product for all of them
@@ -41,7 +41,7 @@ class Weights:
     bands: tuple[Band, ...]
 
 
-@functools.lru_cache(maxsize=256)
+@remembered
 def weights(length: int, outputs: int) -> Weights:
     start, window = _windows(length, outputs)
     width, total = window.shape[1], window.sum(axis=1)
@@ -140,7 +140,7 @@ def _settled(grey: NDArray[np.uint8], sums: Floats, fit: Weights) -> Floats:
     return np.minimum(result, 255, out=result)
 
 
-@functools.lru_cache(maxsize=1024)  # some 20 kB each
+@remembered
 def _whole_windows(length: int, outputs: int) -> tuple[Windows, NDArray[np.int32]]:
     """Weights along a row; what puts back the grey that was taken off, and rounds: (outputs, 1)."""
     start, window = _windows(length, outputs)
@@ -148,7 +148,7 @@ def _whole_windows(length: int, outputs: int) -> tuple[Windows, NDArray[np.int32
     return windows_of(start, window, length), offset.astype(np.int32)[:, None]
 
 
-@functools.lru_cache(maxsize=256)
+@remembered
 def _down(length: int, outputs: int) -> tuple[Band, ...]:
     fit = weights(length, outputs)
     return bands_of(_spread(fit.start, fit.window, length).astype(np.float64), _GROUP)

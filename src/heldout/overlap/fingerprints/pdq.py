@@ -19,6 +19,8 @@ from heldout.overlap.fingerprints.samples import pdq_samples
 from heldout.overlap.fingerprints.smoothing import SIDE
 
 HASH_SIDE = 16
+# Frequencies of symmetric pictures tie at the median; rounding shall not say which of them lie above it.
+TIE = np.float32(0.01)
 
 
 def pdq(image: Image.Image) -> tuple[bytes, int]:
@@ -44,7 +46,7 @@ def pdq_coefficients(samples: Floats) -> tuple[Floats, int]:
 def hash_bytes(coefficients: Floats) -> bytes:
     flat = coefficients.ravel()
     middle = np.partition(flat, flat.size // 2 - 1)[flat.size // 2 - 1]
-    return np.packbits((flat > middle)[::-1]).tobytes()
+    return np.packbits((flat > middle + TIE)[::-1]).tobytes()
 
 
 def pose_coefficients(coefficients: Floats, pose: int) -> Floats:

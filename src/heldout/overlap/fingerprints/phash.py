@@ -20,6 +20,8 @@ HASH_SIDE = 8
 CLEAR = 1e-6
 # Below this many pixels Pillow's own reduction is faster than preparing ours.
 SMALL = 1 << 15
+# Beyond this the tables of ours are larger than the picture.
+LONG = 1 << 16
 # Pillow reduces across first, then down, except in tall pictures, where some versions do not.
 TALL = 1.5
 
@@ -70,7 +72,10 @@ def _is_ours(pixels: NDArray[np.uint8]) -> bool:
     """Whether a reduction of ours is both right and faster for a picture of this shape."""
     height, width = pixels.shape
     return (
-        pixels.size >= SMALL and height <= TALL * width and width >= SIDE and agrees_with_pillow()
+        pixels.size >= SMALL
+        and height <= TALL * width
+        and SIDE <= width <= LONG
+        and agrees_with_pillow()
     )
 
 

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import functools
-
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from heldout.overlap.fingerprints.bands import Band, Floats, bands_of
+from heldout.overlap.fingerprints.bands import Band, Floats
 from heldout.overlap.fingerprints.fixed_point import PRECISION, Windows, windows_of
+from heldout.overlap.fingerprints.remembered import remembered
 
 SIDE = 64
 GROUP = 8  # neighbouring outputs share samples: few enough to waste little, enough for one product
 _NOTHING = 1e-9  # what the differences of running sums leave outside the windows
 
 
-@functools.lru_cache(maxsize=1024)
+@remembered
 def smoothing(length: int, shrunk: int = 1) -> tuple[Band, ...]:
     """Of (64, length): two running means of length/128 samples, at 64 evenly spaced places.
 
@@ -24,12 +23,18 @@ def smoothing(length: int, shrunk: int = 1) -> tuple[Band, ...]:
     the weights of those add up.
     """
     first, windows = _windows(length, shrunk)
-    matrix = np.zeros((SIDE, -(-length // shrunk)), np.float32)
-    np.put_along_axis(matrix, first[:, None] + np.arange(windows.shape[1]), windows, 1)
-    return bands_of(matrix, GROUP)
+    taps = windows.shape[1]
+    bands = []
+    for start in range(0, SIDE, GROUP):
+        low, high = int(first[start]), int(first[start + GROUP - 1]) + taps
+        block = np.zeros((GROUP, high - low), np.float32)
+        places = first[start : start + GROUP, None] - low + np.arange(taps)
+        np.put_along_axis(block, places, windows[start : start + GROUP], 1)
+        bands.append(Band(start, start + GROUP, low, high, block))
+    return tuple(bands)
 
 
-@functools.lru_cache(maxsize=1024)
+@remembered
 def whole_smoothing(length: int, shrunk: int = 1) -> Windows:
     """The same matrix in whole numbers, of which 2^22 are one."""
     first, windows = _windows(length, shrunk)
@@ -37,7 +42,7 @@ def whole_smoothing(length: int, shrunk: int = 1) -> Windows:
     return windows_of(first, whole, -(-length // shrunk))
 
 
-@functools.lru_cache(maxsize=256)
+@remembered
 def thinning(length: int, shrunk: int = 1) -> csr_array:
     """The same matrix for products with whole rows of a picture.
 
