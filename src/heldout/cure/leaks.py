@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any
 
-from heldout.overlap.judged import read_matches
+from heldout.overlap.judged import read_matches, why_undecided
 from heldout.overlap.judged_texts import read_text_matches
 from heldout.store import Run
 
@@ -28,7 +28,7 @@ class Grade(IntEnum):
     WORDING = 2  # its own words without its answer: anybody may ask the same
     TEXT = 3  # its question and its answer word for word, without its image
     NEAR = 4  # a picture within the encoder's published degree, not shown to be a copy
-    UNDECIDED = 5  # registration could not say: for people
+    UNDECIDED = 5  # neither registration nor people decided
     COPY = 6  # its image
     FULL = 7  # its image, its question and its answer
 
@@ -61,6 +61,8 @@ class Leak:
 
     @property
     def reason(self) -> str:
+        if self.grade is Grade.UNDECIDED and (why := why_undecided(evidence_of(self.row))):
+            return why
         if self.grade in _REASONS:
             return _REASONS[self.grade]
         return _WORDS.get(str(self.row["relation"]), "words like its own")
