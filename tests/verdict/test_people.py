@@ -124,7 +124,7 @@ def test_copies_that_one_rater_alone_recognised_do_not_make_a_claim_survive() ->
     one = _raised(("p1", "undecided", {"ada": "exact duplicate"}))
     (told,) = with_people([_undecided()], one)
     assert (told.rule, told.status) == ("copies/undecided-left", "qualified")
-    assert "One rater alone calls 1 other picture a copy: not counted" in told.sentence
+    assert "One rater alone calls 1 picture a copy: not counted" in told.sentence
     assert told.next_step.startswith("let a second rater judge") and settled_by(told)
     assert "1 pair called exact duplicates differ in bytes and pixels" in told.why
 

@@ -114,8 +114,9 @@ def _open_words(pairs: Sequence[Mapping[str, Any]], copies: Recognised) -> str:
             f" Raters disagree about {counted(split, 'pair', 'pairs')} of pictures: not counted."
         )
     if copies.alone:
-        more = counted(copies.alone, "other picture a copy", "other pictures copies")
-        told += f" One rater alone calls {more}: not counted, a second has to agree."
+        other = "other " if copies.all else ""
+        called = counted(copies.alone, f"{other}picture a copy", f"{other}pictures copies")
+        told += f" One rater alone calls {called}: not counted, a second has to agree."
     return told
 
 
@@ -184,7 +185,7 @@ def _pairs(here: pl.DataFrame) -> list[dict[str, Any]]:
             {
                 "verdicts": verdicts,
                 "picture": evidence["benchmark_pixels"],
-                "changed": tool != relation,
+                "changed": tool != relation and not (undecided and why_undecided(evidence)),
                 "unequal": not exact and tool != SAME,
                 "disputed": exact and bool(said - {*COPIES, UNDECIDED}),
                 "dismissed": lost and not undecided,
