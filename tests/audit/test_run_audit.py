@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -312,7 +313,10 @@ def test_a_rebuilt_report_renews_the_corrected_scores(done: Audited, finished_fo
         line["items"] for one in models for line in one["lines"] if line["subset"] == "leaked"
     }
     assert counts == {18}
-    assert len((run / "actions.jsonl").read_text().splitlines()) == 18
+    actions = [json.loads(line) for line in (run / "actions.jsonl").read_text().splitlines()]
+    told = Counter(one["evidence"] for one in actions)
+    # One rater alone dismissed the picture of two items: for a second to judge.
+    assert told == {"same image": 18, "undecided near-duplicate": 2}
 
 
 def test_a_perfect_effect_that_permutations_cannot_tell_is_not_called_clean(

@@ -10,12 +10,13 @@ import pytest
 
 from heldout.overlap.judged import (
     DISAGREE,
+    DISMISSED_ALONE,
     RAISED_ALONE,
     judged_matches,
     majority,
     match_subject,
+    not_agreed,
     recognised,
-    why_undecided,
 )
 from heldout.store import SCHEMAS
 from heldout.store.judgements import ITEM, MATCH, Judgement
@@ -105,7 +106,7 @@ def test_one_rater_alone_makes_no_copy(tool: str, verdict: str) -> None:
     assert (told["relation"], told["modality"], told["label_relation"]) == (
         "undecided", "none", "unknown",
     )  # fmt: skip
-    assert why_undecided(json.loads(told["evidence"])) == RAISED_ALONE
+    assert not_agreed("undecided", json.loads(told["evidence"])) == RAISED_ALONE
     assert recognised(after).is_empty()
 
 
@@ -114,10 +115,11 @@ def test_an_undecided_pair_says_whether_raters_disagree() -> None:
     split = say(tool, ada="exact duplicate", bo="unrelated")
     told = judged_matches(table(tool), split).row(0, named=True)
     assert told["relation"] == "undecided"
-    assert why_undecided(json.loads(told["evidence"])) == DISAGREE
-    assert why_undecided(json.loads(row()["evidence"])) == ""
+    assert not_agreed("undecided", json.loads(told["evidence"])) == DISAGREE
+    assert not_agreed("undecided", json.loads(row()["evidence"])) == ""
+    assert not_agreed("unrelated", json.loads(row()["evidence"])) == ""
     doubt = judged_matches(table(tool), say(tool, ada="unsure")).row(0, named=True)
-    assert why_undecided(json.loads(doubt["evidence"])) == ""
+    assert not_agreed("undecided", json.loads(doubt["evidence"])) == ""
 
 
 def test_every_question_and_corpus_item_of_the_pair_follows() -> None:
@@ -143,6 +145,22 @@ def test_every_question_and_corpus_item_of_the_pair_follows() -> None:
 )
 def test_most_raters_decide_and_ties_count_as_no_copy(verdicts: list[str], relation: str) -> None:
     assert majority(verdicts) == relation
+
+
+@pytest.mark.parametrize(
+    ("tool", "waits"),
+    [("transformed copy", DISMISSED_ALONE), ("undecided", DISMISSED_ALONE),
+     ("same view, other subject", "")],
+)  # fmt: skip
+def test_what_one_rater_alone_dismissed_waits_for_a_second(tool: str, waits: str) -> None:
+    found = row(relation=tool)
+    one, two = (
+        judged_matches(table(found), say(found, **raters)).row(0, named=True)
+        for raters in ({"ada": "unrelated"}, {"ada": "unrelated", "bo": "unrelated"})
+    )
+    assert (one["relation"], two["relation"]) == ("unrelated", "unrelated")
+    assert not_agreed(one["relation"], json.loads(one["evidence"])) == waits
+    assert not_agreed(two["relation"], json.loads(two["evidence"])) == ""
 
 
 def test_an_embedding_without_a_picture_is_named_by_its_place() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from heldout.audit import conclude
 from heldout.cure import write_gate
 from heldout.cure.leaks import Grade, leaks_of
-from heldout.overlap.judged import RAISED_ALONE
+from heldout.overlap.judged import DISMISSED_ALONE, RAISED_ALONE
 from heldout.review import open_desks
 from heldout.store import Run, make_table
 from heldout.verdict import Claim
@@ -39,7 +39,13 @@ def test_a_match_judged_unrelated_no_longer_counts(run: Path) -> None:
     assert not items & {
         name for name, found in leaks_of(Run.open(run)).items() if found.grade >= Grade.COPY
     }
+    waits = leaks_of(Run.open(run))
+    assert all(waits[name].gravest.reason == DISMISSED_ALONE for name in items)
+    second = open_desks(str(run), rater="bo")[0]
+    second.judge(flipped, "unrelated")
+    assert not items & leaks_of(Run.open(run)).keys()
     desk.undo()
+    second.undo()
     assert _claim(run)[1] == leaked
 
 

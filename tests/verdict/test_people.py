@@ -15,10 +15,15 @@ from heldout.verdict.people import with_people
 from heldout.verdict.required import settled_by
 
 
-def _matches(method: str, verdicts: dict[str, str], relation: str = "unrelated") -> pl.DataFrame:
+def _matches(
+    method: str,
+    verdicts: dict[str, str],
+    relation: str = "unrelated",
+    tool: str = "transformed copy",
+) -> pl.DataFrame:
     evidence = {
         "benchmark_pixels": "p1", "corpus_image": "i1",
-        "people": {"tool": "transformed copy", "verdicts": verdicts},
+        "people": {"tool": tool, "verdicts": verdicts},
     }  # fmt: skip
     row: dict[str, Any] = dict.fromkeys(SCHEMAS["matches"].names)
     row |= {
@@ -93,6 +98,18 @@ def test_one_who_is_unsure_dismisses_nothing() -> None:
     (told,) = with_people([_undecided()], _matches("near", {"ada": "unsure"}, "undecided"))
     assert (told.rule, told.status) == ("copies/undecided-left", "qualified")
     assert "people are unsure of 1 copy" in told.why and "dismissed" not in told.why
+
+
+def test_one_rater_alone_makes_no_undecided_pair_clean() -> None:
+    one = _matches("near", {"ada": "unrelated"}, tool="undecided")
+    (told,) = with_people([_claim("clean", "passed")], one)
+    assert (told.rule, told.status) == ("copies/dismissed-alone", "qualified")
+    two = _matches("near", {"ada": "unrelated", "bo": "unrelated"}, tool="undecided")
+    (told,) = with_people([_claim("clean", "passed")], two)
+    assert told.status == "clean"
+    decoy = _matches("near", {"ada": "unrelated"}, tool="same view, other subject")
+    (told,) = with_people([_claim("clean", "passed")], decoy)
+    assert told.status == "clean"  # the tool says so, too
 
 
 def test_two_raters_who_agree_leave_what_was_unread_to_say() -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any
 
-from heldout.overlap.judged import read_matches, why_undecided
+from heldout.overlap.judged import DISMISSED_ALONE, not_agreed, read_matches
 from heldout.overlap.judged_texts import read_text_matches
 from heldout.store import Run
 
@@ -61,7 +61,7 @@ class Leak:
 
     @property
     def reason(self) -> str:
-        if self.grade is Grade.UNDECIDED and (why := why_undecided(evidence_of(self.row))):
+        if self.grade is Grade.UNDECIDED and (why := _not_agreed(self.row)):
             return why
         if self.grade in _REASONS:
             return _REASONS[self.grade]
@@ -134,9 +134,13 @@ def _with_image(row: Mapping[str, Any], item: ItemLeaks) -> Leak | None:
 def _image_grade(row: Mapping[str, Any]) -> Grade | None:
     if row["relation"] in COPIES:
         return Grade.FULL if row["modality"] == _FULL else Grade.COPY
-    if row["relation"] == UNDECIDED:
+    if row["relation"] == UNDECIDED or _not_agreed(row) == DISMISSED_ALONE:
         return Grade.UNDECIDED
     return Grade.NEAR if row["degree"] in ("hard", "soft") else None
+
+
+def _not_agreed(row: Mapping[str, Any]) -> str:
+    return not_agreed(str(row["relation"]), evidence_of(row))
 
 
 def text_grade(row: Mapping[str, Any]) -> Grade | None:

@@ -35,6 +35,7 @@ SAME, COPY = "same image", "transformed copy"
 _COPIES = {SAME, COPY}
 BY_DIGEST = ("bytes", "pixels")  # methods that prove a copy: an eye that sees none is mistaken
 RAISED_ALONE = "one rater calls it a copy; a second has to agree"
+DISMISSED_ALONE = "one rater dismissed it; a second has to agree"
 DISAGREE = "raters disagree"
 _CUT = 500  # characters of a corpus' question that evidence keeps; a cut one equals no question
 
@@ -86,13 +87,19 @@ def recognised(matches: pl.DataFrame) -> pl.DataFrame:
     return copies.with_columns(pl.Series("raters", counts, pl.Int64))
 
 
-def why_undecided(evidence: Mapping[str, Any]) -> str:
-    """Why an undecided pair is so after people saw it; "" where it is the tool's doubt or theirs."""
-    verdicts = evidence.get("people", {}).get("verdicts", {}).values()
+def not_agreed(relation: str, evidence: Mapping[str, Any]) -> str:
+    """What another rater has to settle of a judged pair: "" where nothing is, or nobody judged it."""
+    people = evidence.get("people")
+    if not people or relation in _COPIES:
+        return ""
+    verdicts = people["verdicts"].values()
     said = {RELATIONS[verdict] for verdict in verdicts}
-    if len(verdicts) > 1 and len(said) > 1:
-        return DISAGREE
-    return RAISED_ALONE if len(verdicts) == 1 and said <= _COPIES else ""
+    if relation == UNDECIDED:
+        if len(said) > 1:
+            return DISAGREE
+        return RAISED_ALONE if len(verdicts) == 1 and said <= _COPIES else ""
+    alone = len(verdicts) == 1 and people["tool"] in {*_COPIES, UNDECIDED}
+    return DISMISSED_ALONE if alone else ""
 
 
 def majority(verdicts: Collection[str]) -> str:

@@ -126,7 +126,7 @@ def _rule(images: Finding, controls: Sequence[Control]) -> Rule:
         "pictures were compared": compared,
         "a copy was proven": images.statistic.value > 0,
         # What people judged since is taken in by verdict/people.py.
-        "one rater alone dismissed copies": False,
+        "one rater alone dismissed pairs": False,
         "every pair was decided": not _undecided(images),
         "all was read": all(control.outcome == "passed" for control in controls),
     }

@@ -13,13 +13,14 @@ from heldout.errors import counted
 from heldout.overlap.judged import (
     BY_DIGEST,
     DISAGREE,
+    DISMISSED_ALONE,
     RAISED_ALONE,
     RELATIONS,
     SAME,
     UNDECIDED,
     match_subject,
+    not_agreed,
     recognised,
-    why_undecided,
 )
 from heldout.stats.agreement import Agreement, agreement
 from heldout.verdict.claim import Claim, Control
@@ -27,9 +28,9 @@ from heldout.verdict.rules import COPIES as COPIES_KIND
 from heldout.verdict.rules import decide, rule_id
 
 PEOPLE = "people"
-DISMISSED = "let a second rater judge what was dismissed (heldout review RUN --blind)"
-# Why a pair is undecided → who could settle it.
+# What raters have not agreed on → who could settle it.
 _SETTLE = {
+    DISMISSED_ALONE: "let a second rater judge what was dismissed (heldout review RUN --blind)",
     DISAGREE: "let another rater judge what raters disagree about (heldout review RUN --blind)",
     RAISED_ALONE: "let a second rater judge what one alone calls a copy (heldout review RUN --blind)",
 }
@@ -67,7 +68,7 @@ def _with_people(claim: Claim, matches: pl.DataFrame, judged: pl.DataFrame) -> C
         "controls": [*claim.controls, control],
         "next_step": _next_step(claim, pairs, whole),
     }
-    alone = any(pair["dismissed"] and len(pair["verdicts"]) < 2 for pair in pairs)
+    alone = any(pair["open"] == DISMISSED_ALONE for pair in pairs)
     if alone and claim.status in ("clean", "qualified"):
         changed |= _dismissed(claim, pairs, control)
     elif copies.by_people and claim.status == "survives":
@@ -96,7 +97,9 @@ class Recognised(NamedTuple):
         by_tool = set(copies.filter(pl.col("raters") == 0)["picture"])
         every = set(copies["picture"])
         left = map(json.loads, here.filter(pl.col("relation") == UNDECIDED)["evidence"])
-        alone = {one["benchmark_pixels"] for one in left if why_undecided(one) == RAISED_ALONE}
+        alone = {
+            one["benchmark_pixels"] for one in left if not_agreed(UNDECIDED, one) == RAISED_ALONE
+        }
         return cls(len(every), len(every - by_tool), len(alone - every))
 
 
@@ -123,7 +126,7 @@ def _open_words(pairs: Sequence[Mapping[str, Any]], copies: Recognised) -> str:
 def _next_step(claim: Claim, pairs: Sequence[Mapping[str, Any]], whole: pl.DataFrame) -> str:
     steps = list(dict.fromkeys(_SETTLE[pair["open"]] for pair in pairs if pair["open"]))
     undecided = whole.filter(pl.col("relation") == UNDECIDED)["evidence"]
-    settled = all(why_undecided(json.loads(one)) for one in undecided)
+    settled = all(not_agreed(UNDECIDED, json.loads(one)) for one in undecided)
     if steps and settled and claim.rule == f"{COPIES_KIND}/undecided-left":
         return "; ".join(steps)  # people have judged them: it is others who have to
     return "; ".join([claim.next_step, *steps])
@@ -137,7 +140,7 @@ def _dismissed(
         "both sides have pictures": True,
         "pictures were compared": True,
         "a copy was proven": False,
-        "one rater alone dismissed copies": True,
+        "one rater alone dismissed pairs": True,
     }
     rule = decide(COPIES_KIND, facts)
     were = counted(
@@ -146,23 +149,22 @@ def _dismissed(
     return {
         "status": rule.status,
         "rule": rule_id(COPIES_KIND, rule),
-        "sentence": f"People dismissed {were} of {claim.cell.benchmark} and {claim.cell.corpus} that were "
-        f"found to be copies, and no copy is proven without them; this is not confirmed yet.",
+        "sentence": f"People dismissed {were} of {claim.cell.benchmark} and {claim.cell.corpus} that "
+        f"registration calls copies or undecided, and no proven copy is left; two raters have to agree.",
         "why": f"{control.reason}; {claim.why}",
         "controls": [control, *claim.controls],
-        "next_step": DISMISSED,
+        "next_step": _SETTLE[DISMISSED_ALONE],
     }
 
 
 def _doubt(pairs: Sequence[Mapping[str, Any]]) -> str:
     """What people said that somebody else has to confirm: "" where two or more agree on each."""
-    alone = [pair for pair in pairs if len(pair["verdicts"]) < 2]
-    dismissed = sum(pair["dismissed"] for pair in alone)
+    dismissed = sum(pair["open"] == DISMISSED_ALONE for pair in pairs)
     unsure = sum(pair["unsure"] for pair in pairs)
     raised = sum(pair["open"] == RAISED_ALONE for pair in pairs)
     split = sum(pair["open"] == DISAGREE for pair in pairs)
     parts = [
-        f"one rater alone dismissed {counted(dismissed, 'copy', 'copies')}" if dismissed else "",
+        f"one rater alone dismissed {counted(dismissed, 'pair', 'pairs')}" if dismissed else "",
         f"one rater alone calls {counted(raised, 'pair', 'pairs')} copied" if raised else "",
         f"raters disagree about {counted(split, 'pair', 'pairs')}" if split else "",
         f"people are unsure of {counted(unsure, 'copy', 'copies')}" if unsure else "",
@@ -179,18 +181,18 @@ def _pairs(here: pl.DataFrame) -> list[dict[str, Any]]:
         verdicts, tool = evidence["people"]["verdicts"], evidence["people"]["tool"]
         relation, said = row["relation"], {RELATIONS[one] for one in verdicts.values()}
         exact, undecided = row["method"] in BY_DIGEST, relation == UNDECIDED
-        lost = tool in COPIES and relation not in COPIES
+        waits = not_agreed(relation, evidence)
         found.setdefault(
             subject,
             {
                 "verdicts": verdicts,
                 "picture": evidence["benchmark_pixels"],
-                "changed": tool != relation and not (undecided and why_undecided(evidence)),
+                "changed": tool != relation and not (undecided and waits),
                 "unequal": not exact and tool != SAME,
                 "disputed": exact and bool(said - {*COPIES, UNDECIDED}),
-                "dismissed": lost and not undecided,
-                "unsure": lost and said == {UNDECIDED},
-                "open": why_undecided(evidence) if undecided else "",
+                "dismissed": tool in {*COPIES, UNDECIDED} and relation not in {*COPIES, UNDECIDED},
+                "unsure": tool in COPIES and undecided and said == {UNDECIDED},
+                "open": waits,
             },
         )
     return list(found.values())

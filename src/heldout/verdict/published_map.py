@@ -269,7 +269,7 @@ def _adjudicated(folder: Path) -> Iterator[Reading]:
     facts = {
         "both sides have pictures": True, "pictures were compared": True,
         "a copy was proven": False, "all was read": False,
-        "one rater alone dismissed copies": False, "every pair was decided": False,
+        "one rater alone dismissed pairs": False, "every pair was decided": False,
     }  # fmt: skip
     rule = decide(COPIES, facts)
     why = (
