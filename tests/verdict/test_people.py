@@ -123,6 +123,7 @@ def test_two_raters_who_agree_leave_what_was_unread_to_say() -> None:
 def test_a_claim_with_another_copy_left_keeps_its_status() -> None:
     (told,) = with_people([_claim("survives", "passed")], _matches("near", {"ada": "unrelated"}))
     assert told.status == "survives" and told.controls[-1].outcome == "missing"
+    assert "One rater alone dismissed 1 pair of pictures: not counted" in told.sentence
 
 
 def _raised(*pictures: tuple[str, str, dict[str, str]]) -> pl.DataFrame:

@@ -71,11 +71,17 @@ def _with_people(claim: Claim, matches: pl.DataFrame, judged: pl.DataFrame) -> C
     alone = any(pair["open"] == DISMISSED_ALONE for pair in pairs)
     if alone and claim.status in ("clean", "qualified"):
         changed |= _dismissed(claim, pairs, control)
-    elif copies.by_people and claim.status == "survives":
+    if copies.by_people and claim.status == "survives":
         pictures = counted(copies.by_people, "picture is a copy", "pictures are copies")
         changed["sentence"] += f" Of these, {pictures} by people's word, not by what was measured."
         if copies.all == copies.by_people:
             changed["why"] = control.reason
+    if alone and claim.status == "survives":
+        gone = sum(pair["open"] == DISMISSED_ALONE for pair in pairs)
+        changed["sentence"] += (
+            f" One rater alone dismissed {counted(gone, 'pair', 'pairs')} of pictures: not counted, a "
+            "second has to agree."
+        )
     changed["sentence"] += _open_words(pairs, copies)
     return claim.model_copy(update=changed)
 
