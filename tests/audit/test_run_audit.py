@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from heldout.audit.run_audit import Audited, run_audit
 from heldout.cli.app import app
 from heldout.errors import InputError
 from heldout.review import open_desks
+from heldout.store import Run, make_table
 
 
 def _run(folder: Path) -> Audited:
@@ -270,6 +272,7 @@ def test_json_is_one_document_and_people_read_a_table(done: Audited, finished_fo
 def test_what_people_judged_reaches_claims_scores_and_verdict_together(
     done: Audited, finished_folder: Path
 ) -> None:
+    _found_by_registration(finished_folder / "out/leaky")
     desk = open_desks(str(finished_folder / "out/leaky"), rater="ada")[0]
     desk.judge(0, "unrelated")
     again = _run(finished_folder)
@@ -290,8 +293,16 @@ def test_what_people_judged_reaches_claims_scores_and_verdict_together(
     assert [c.leak.leaked for c in undone if c.leak is not None] == [20, 0]
 
 
+def _found_by_registration(folder: Path) -> None:
+    """As if digests had proven nothing: people may overrule registration alone."""
+    run = Run.open(folder)
+    rows = [{**row, "method": "hash"} for row in run.read_table("matches").to_pylist()]
+    run.write_table("matches", make_table("matches", rows))
+
+
 def test_a_rebuilt_report_renews_the_corrected_scores(done: Audited, finished_folder: Path) -> None:
     run = finished_folder / "out/leaky"
+    _found_by_registration(run)
     before = (run / "corrected.json").read_bytes()
     assert CliRunner().invoke(app, ["report", str(run)]).exit_code == 0
     assert (run / "corrected.json").read_bytes() == before
@@ -302,7 +313,10 @@ def test_a_rebuilt_report_renews_the_corrected_scores(done: Audited, finished_fo
         line["items"] for one in models for line in one["lines"] if line["subset"] == "leaked"
     }
     assert counts == {18}
-    assert len((run / "actions.jsonl").read_text().splitlines()) == 18
+    actions = [json.loads(line) for line in (run / "actions.jsonl").read_text().splitlines()]
+    told = Counter(one["evidence"] for one in actions)
+    # One rater alone dismissed the picture of two items: for a second to judge.
+    assert told == {"same image": 18, "undecided near-duplicate": 2}
 
 
 def test_a_perfect_effect_that_permutations_cannot_tell_is_not_called_clean(

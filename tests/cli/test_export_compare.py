@@ -18,7 +18,7 @@ from command_line import run_inside
 from PIL import Image
 
 from heldout.overlap.judged import match_subject
-from heldout.store import Run
+from heldout.store import Run, make_table
 from heldout.store.judgements import MATCH, Judgement, append
 
 jsonschema = pytest.importorskip("jsonschema", reason="comes with ray, which is an extra")
@@ -326,6 +326,10 @@ def test_what_people_judged_anew_is_not_gone_from_the_corpus(runs: Path, tmp_pat
         if row["benchmark_id"] == "q1"
     )
     subject = match_subject(json.loads(row["evidence"]), row["corpus"], row["corpus_id"])
+    found = Run.open(judged).read_table("matches").to_pylist()
+    # As registration finds it: of equal bytes people's word changes nothing.
+    rows = [{**one, "method": "hash"} if one == row else one for one in found]
+    Run.open(judged).write_table("matches", make_table("matches", rows))
     append(judged, Judgement("zelda", MATCH, subject, "unrelated"))
     _told("report", judged, "--json")
 

@@ -8,7 +8,16 @@ from typing import Any
 import polars as pl
 import pytest
 
-from heldout.overlap.judged import judged_matches, majority, match_subject
+from heldout.overlap.judged import (
+    DISAGREE,
+    DISMISSED_ALONE,
+    RAISED_ALONE,
+    judged_matches,
+    majority,
+    match_subject,
+    not_agreed,
+    recognised,
+)
 from heldout.store import SCHEMAS
 from heldout.store.judgements import ITEM, MATCH, Judgement
 
@@ -64,20 +73,59 @@ def test_unrelated_is_no_copy_any_more() -> None:
 
 def test_a_copy_by_peoples_word_says_what_leaked_beside_it() -> None:
     tool = row(question="what is it", answer="a cat")
-    after = judged_matches(table(tool), say(tool, ada="transformed copy"), ITEMS).row(0, named=True)
+    two = say(tool, ada="transformed copy", bo="transformed copy")
+    after = judged_matches(table(tool), two, ITEMS).row(0, named=True)
     assert (after["relation"], after["modality"], after["label_relation"]) == (
         "transformed copy", "full", "same",
     )  # fmt: skip
-    alone = judged_matches(table(row()), say(row(), ada="exact duplicate"), ITEMS).row(
-        0, named=True
-    )
+    both = say(row(), ada="exact duplicate", bo="exact duplicate")
+    alike = judged_matches(table(row()), both, ITEMS).row(0, named=True)
     # Nothing that was measured says that the files are equal: an eye cannot.
-    assert (alone["relation"], alone["modality"]) == ("transformed copy", "image only")
+    assert (alike["relation"], alike["modality"]) == ("transformed copy", "image only")
+
+
+@pytest.mark.parametrize("method", ["bytes", "pixels"])
+@pytest.mark.parametrize(
+    "raters",
+    [{"ada": "unrelated"}, {"ada": "exact duplicate", "bo": "unrelated"}, {"ada": "unsure"},
+     {"ada": "unrelated", "bo": "unrelated"}, {"ada": "transformed copy"}],
+)  # fmt: skip
+def test_equal_digests_outrank_people(method: str, raters: dict[str, str]) -> None:
+    tool = row(method=method, relation="same image", modality="full", label_relation="same")
+    after = judged_matches(table(tool), say(tool, **raters)).row(0, named=True)
+    assert {**after, "evidence": ""} == {**tool, "evidence": ""}
+    assert json.loads(after["evidence"])["people"]["verdicts"] == raters
+
+
+@pytest.mark.parametrize("tool", ["undecided", "same view, other subject", "unrelated"])
+@pytest.mark.parametrize("verdict", ["exact duplicate", "transformed copy"])
+def test_one_rater_alone_makes_no_copy(tool: str, verdict: str) -> None:
+    found = row(relation=tool, question="what is it", answer="a cat")
+    after = judged_matches(table(found), say(found, ada=verdict), ITEMS)
+    told = after.row(0, named=True)
+    assert (told["relation"], told["modality"], told["label_relation"]) == (
+        "undecided", "none", "unknown",
+    )  # fmt: skip
+    assert not_agreed("undecided", json.loads(told["evidence"])) == RAISED_ALONE
+    assert recognised(after).is_empty()
+
+
+def test_an_undecided_pair_says_whether_raters_disagree() -> None:
+    tool = row(relation="transformed copy")
+    split = say(tool, ada="exact duplicate", bo="unrelated")
+    told = judged_matches(table(tool), split).row(0, named=True)
+    assert told["relation"] == "undecided"
+    assert not_agreed("undecided", json.loads(told["evidence"])) == DISAGREE
+    assert not_agreed("undecided", json.loads(row()["evidence"])) == ""
+    assert not_agreed("unrelated", json.loads(row()["evidence"])) == ""
+    doubt = judged_matches(table(tool), say(tool, ada="unsure")).row(0, named=True)
+    assert not_agreed("undecided", json.loads(doubt["evidence"])) == ""
 
 
 def test_every_question_and_corpus_item_of_the_pair_follows() -> None:
     rows = [row(), row(benchmark_id="q2"), row(corpus_id="w2"), row(pixels="p2")]
-    after = judged_matches(table(*rows), say(rows[0], ada="exact duplicate"))
+    two = say(rows[0], ada="exact duplicate", bo="exact duplicate")
+    after = judged_matches(table(*rows), two)
     assert after["relation"].to_list() == ["transformed copy"] * 3 + ["undecided"]
 
 
@@ -97,6 +145,22 @@ def test_every_question_and_corpus_item_of_the_pair_follows() -> None:
 )
 def test_most_raters_decide_and_ties_count_as_no_copy(verdicts: list[str], relation: str) -> None:
     assert majority(verdicts) == relation
+
+
+@pytest.mark.parametrize(
+    ("tool", "waits"),
+    [("transformed copy", DISMISSED_ALONE), ("undecided", DISMISSED_ALONE),
+     ("same view, other subject", "")],
+)  # fmt: skip
+def test_what_one_rater_alone_dismissed_waits_for_a_second(tool: str, waits: str) -> None:
+    found = row(relation=tool)
+    one, two = (
+        judged_matches(table(found), say(found, **raters)).row(0, named=True)
+        for raters in ({"ada": "unrelated"}, {"ada": "unrelated", "bo": "unrelated"})
+    )
+    assert (one["relation"], two["relation"]) == ("unrelated", "unrelated")
+    assert not_agreed(one["relation"], json.loads(one["evidence"])) == waits
+    assert not_agreed(two["relation"], json.loads(two["evidence"])) == ""
 
 
 def test_an_embedding_without_a_picture_is_named_by_its_place() -> None:

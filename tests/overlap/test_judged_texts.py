@@ -79,6 +79,8 @@ def test_every_verdict_has_its_relation_and_worth(verdict: str, relation: str, d
         ({"relation": "same question", "answer_relation": "unknown", "degree": "hard"},
          ("same question", "unknown", "hard")),
         ({"relation": "same item", "degree": "hard"}, ("same item", "same", "hard")),
+        # Worth less beside another picture: that it is the item's own, a second has to say, too.
+        ({"relation": "same item", "degree": "soft"}, ("same item", "same", "soft")),
     ],
 )  # fmt: skip
 def test_one_rater_alone_raises_no_text_to_the_item(

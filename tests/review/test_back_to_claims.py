@@ -6,9 +6,11 @@ import re
 from pathlib import Path
 
 from heldout.audit import conclude
+from heldout.cure import write_gate
 from heldout.cure.leaks import Grade, leaks_of
+from heldout.overlap.judged import DISMISSED_ALONE, RAISED_ALONE
 from heldout.review import open_desks
-from heldout.store import Run
+from heldout.store import Run, make_table
 from heldout.verdict import Claim
 
 
@@ -37,7 +39,13 @@ def test_a_match_judged_unrelated_no_longer_counts(run: Path) -> None:
     assert not items & {
         name for name, found in leaks_of(Run.open(run)).items() if found.grade >= Grade.COPY
     }
+    waits = leaks_of(Run.open(run))
+    assert all(waits[name].gravest.reason == DISMISSED_ALONE for name in items)
+    second = open_desks(str(run), rater="bo")[0]
+    second.judge(flipped, "unrelated")
+    assert not items & leaks_of(Run.open(run)).keys()
     desk.undo()
+    second.undo()
     assert _claim(run)[1] == leaked
 
 
@@ -47,27 +55,55 @@ def test_a_second_rater_brings_agreement_and_a_tie_is_no_copy(run: Path) -> None
     for index, card in enumerate(ada.cards):
         copy = card.hint["relation"] in ("same image", "transformed copy")
         ada.judge(index, "exact duplicate" if copy else "unrelated")
-        bo.judge(index, "unsure" if index == 0 or not copy else "exact duplicate")
+        doubt = not copy or "flipped" in card.hint["transform"]
+        bo.judge(index, "unsure" if doubt else "exact duplicate")
     claim, after = _claim(run)
-    assert after == leaked - 1  # the first pair was the only copy of its picture
+    assert after == leaked - 1  # the flipped one was the only copy of its picture
     assert "judged by 2 raters" in claim.why
     kappa = re.search(r"Cohen's kappa (-?[\d.]+)", claim.why)
     assert kappa is not None or "kappa is not defined" in claim.why
-    assert "equal bytes or pixels stand against them in 1 pair" in claim.why
+    assert "raters disagree about " in claim.why and "dismissed" not in claim.why
     assert claim.status == "survives"  # the other copies are still there
     page = (run / "report.html").read_text()
     assert "people: " in page
 
 
-def test_one_rater_alone_makes_nothing_clean(hostile_run: Path) -> None:
-    claim, leaked = _claim(hostile_run)
-    assert (claim.status, leaked) == ("survives", 1)
-    desk = open_desks(str(hostile_run), rater="ada")[0]
-    desk.judge(0, "same view, other subject")
-    claim, leaked = _claim(hostile_run)
-    assert (claim.status, leaked) == ("qualified", 0)
-    assert "equal bytes or pixels stand against them in 1 pair" in claim.why
-    assert "second rater" in claim.next_step
-    desk.judge(0, "transformed copy", seen=desk.card(0)["mine"]["time"])
-    claim, leaked = _claim(hostile_run)
-    assert (claim.status, leaked) == ("survives", 1)
+def test_equal_bytes_stay_a_copy_whatever_people_say(hostile_run: Path, tmp_path: Path) -> None:
+    before, leaked = _claim(hostile_run)
+    assert (before.status, leaked) == ("survives", 1)
+    for rater, verdict in (("ada", "unrelated"), ("bo", "exact duplicate"), ("cy", "unrelated")):
+        open_desks(str(hostile_run), rater=rater)[0].judge(0, verdict)
+        claim, leaked = _claim(hostile_run)
+        assert (claim.status, claim.rule, leaked) == ("survives", before.rule, 1)
+        assert "People dispute 1 pair of pictures; it counts all the same" in claim.sentence
+        gate = write_gate(Run.open(hostile_run), tmp_path / f"gate-{rater}")
+        assert not gate.passed and gate.rows == 1
+
+
+def test_one_rater_alone_raises_no_rate_and_no_gate(run: Path, tmp_path: Path) -> None:
+    rows = Run.open(run).read_table("matches").to_pylist()
+    doubt = {"relation": "undecided", "modality": "none", "label_relation": "unknown"}
+    rows = [{**row, **doubt} if "flipped" in row["transform"] else row for row in rows]
+    Run.open(run).write_table("matches", make_table("matches", rows))
+    _, leaked = _claim(run)
+    before = write_gate(Run.open(run), tmp_path / "before")
+    ada, bo = (open_desks(str(run), rater=rater)[0] for rater in ("ada", "bo"))
+    raised = [
+        index
+        for index, card in enumerate(ada.cards)
+        if card.hint["relation"] not in ("same image", "transformed copy")
+    ]
+    assert raised
+    for index in raised:
+        ada.judge(index, "transformed copy")
+    claim, after = _claim(run)
+    assert (claim.status, after) == ("survives", leaked)
+    assert "One rater alone calls " in claim.sentence
+    alone = write_gate(Run.open(run), tmp_path / "alone")
+    assert alone.rows == before.rows
+    assert RAISED_ALONE in (tmp_path / "alone/training_doubtful.csv").read_text()
+    for index in raised:
+        bo.judge(index, "transformed copy")
+    claim, both = _claim(run)
+    assert both == leaked + 1 and "by people's word" in claim.sentence
+    assert write_gate(Run.open(run), tmp_path / "both").rows > before.rows

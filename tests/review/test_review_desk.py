@@ -85,9 +85,12 @@ def test_scales_of_two_raters_get_an_ordinal_alpha() -> None:
     assert rows["Option design"][-1] == "0"
 
 
-def match(name: str, relation: str, pictures: list[str], detail: float = 0.9) -> Card:
+def match(
+    name: str, relation: str, pictures: list[str], detail: float = 0.9, method: str = "pdq"
+) -> Card:
     hint = {
-        "relation": relation, "modality": ["none"], "similarity": 0.9, "registration": {"detail": detail}
+        "relation": relation, "modality": ["none"], "similarity": 0.9, "method": method,
+        "registration": {"detail": detail},
     }  # fmt: skip
     return Card(name, name, {}, hint, decides=tuple(("web", picture) for picture in pictures))
 
@@ -111,6 +114,8 @@ def test_orders_put_the_surest_or_the_decisive_first() -> None:
 def test_the_only_copy_of_a_corpus_could_turn_the_claim_over() -> None:
     cards = [match("near", "same view, other subject", ["p"]), match("copy", "same image", ["q"])]
     assert match_orders(cards)[CLAIMS][0] == 1
+    equal = match("copy", "same image", ["q"], method="bytes")  # nobody turns equal files over
+    assert match_orders([equal, match("near", "undecided", ["p"])])[CLAIMS][0] == 1
 
 
 def test_undo_walks_back_through_this_raters_verdicts(run: Path) -> None:

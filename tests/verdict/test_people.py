@@ -1,4 +1,4 @@
-"""Copies that people dismissed: a claim of its own row, with what would confirm it."""
+"""What people said of copies: what it changes in a claim, and what has to be confirmed first."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import polars as pl
+import pytest
 
 from heldout.detect import Cell
 from heldout.store import SCHEMAS
@@ -14,10 +15,15 @@ from heldout.verdict.people import with_people
 from heldout.verdict.required import settled_by
 
 
-def _matches(method: str, verdicts: dict[str, str], relation: str = "unrelated") -> pl.DataFrame:
+def _matches(
+    method: str,
+    verdicts: dict[str, str],
+    relation: str = "unrelated",
+    tool: str = "transformed copy",
+) -> pl.DataFrame:
     evidence = {
         "benchmark_pixels": "p1", "corpus_image": "i1",
-        "people": {"tool": "transformed copy", "verdicts": verdicts},
+        "people": {"tool": tool, "verdicts": verdicts},
     }  # fmt: skip
     row: dict[str, Any] = dict.fromkeys(SCHEMAS["matches"].names)
     row |= {
@@ -36,6 +42,15 @@ def _claim(status: Any = "qualified", outcome: Any = "failed") -> Claim:
     )  # fmt: skip
 
 
+def _undecided() -> Claim:
+    return _claim("qualified", "passed").model_copy(
+        update={
+            "rule": "copies/undecided-left",
+            "next_step": "have people judge the undecided pairs",
+        }
+    )
+
+
 def test_one_rater_alone_is_the_first_thing_to_settle_even_where_parts_were_unread() -> None:
     (told,) = with_people([_claim()], _matches("near", {"ada": "unrelated"}))
     assert (told.rule, told.status) == ("copies/dismissed-alone", "qualified")
@@ -43,15 +58,58 @@ def test_one_rater_alone_is_the_first_thing_to_settle_even_where_parts_were_unre
     assert told.sentence.startswith("People dismissed 1 pair of pictures of bench and web")
     assert told.why.endswith("9 items were lost")
     first, *rest = settled_by(told)
-    assert first.startswith("people: let a second rater judge")
+    assert first.startswith("people: let one more rater judge")
     assert rest and rest[0].startswith("corpus coverage")
 
 
-def test_equal_bytes_that_people_dismissed_have_a_row_of_their_own() -> None:
-    two = {"ada": "unrelated", "bo": "unrelated"}
-    (told,) = with_people([_claim("clean", "passed")], _matches("bytes", two))
-    assert (told.rule, told.status) == ("copies/equal-dismissed", "qualified")
-    assert "equal bytes or pixels" in told.next_step
+@pytest.mark.parametrize("said", [{"ada": "unrelated", "bo": "unrelated"}, {"ada": "unrelated"},
+                                  {"ada": "exact duplicate", "bo": "unrelated"}])  # fmt: skip
+def test_equal_bytes_that_people_dispute_count_and_are_told(said: dict[str, str]) -> None:
+    before = _claim("survives", "passed")
+    (told,) = with_people([before], _matches("bytes", said, "transformed copy"))
+    assert (told.rule, told.status, told.next_step) == (before.rule, "survives", before.next_step)
+    assert "People dispute 1 pair of pictures; it counts all the same" in told.sentence
+    assert "dismissed" not in told.why + told.sentence
+    agreed = {"ada": "exact duplicate", "bo": "unsure"}
+    (told,) = with_people([before], _matches("bytes", agreed, "transformed copy"))
+    assert "dispute" not in told.sentence
+
+
+def test_a_tie_is_a_disagreement_and_no_dismissal() -> None:
+    tie = _matches("near", {"ada": "exact duplicate", "bo": "unrelated"}, "undecided")
+    (told,) = with_people([_undecided()], tie)
+    assert (told.rule, told.status) == ("copies/undecided-left", "qualified")
+    assert "Raters disagree about 1 pair of pictures" in told.sentence
+    assert told.controls[-1].outcome == "missing"
+    assert "dismissed" not in told.why + told.sentence + told.next_step
+    assert told.next_step.startswith("let another rater judge what raters disagree about")
+
+
+def test_what_nobody_judged_is_still_sent_to_people_beside_a_tie() -> None:
+    tie = _matches("near", {"ada": "exact duplicate", "bo": "unrelated"}, "undecided")
+    evidence = json.dumps({"benchmark_pixels": "p2", "corpus_image": "i2"})
+    (told,) = with_people(
+        [_undecided()], pl.concat([tie, tie.with_columns(evidence=pl.lit(evidence))])
+    )
+    assert told.next_step.startswith("have people judge the undecided pairs; let another rater")
+
+
+def test_one_who_is_unsure_dismisses_nothing() -> None:
+    (told,) = with_people([_undecided()], _matches("near", {"ada": "unsure"}, "undecided"))
+    assert (told.rule, told.status) == ("copies/undecided-left", "qualified")
+    assert "people are unsure of 1 copy" in told.why and "dismissed" not in told.why
+
+
+def test_one_rater_alone_makes_no_undecided_pair_clean() -> None:
+    one = _matches("near", {"ada": "unrelated"}, tool="undecided")
+    (told,) = with_people([_claim("clean", "passed")], one)
+    assert (told.rule, told.status) == ("copies/dismissed-alone", "qualified")
+    two = _matches("near", {"ada": "unrelated", "bo": "unrelated"}, tool="undecided")
+    (told,) = with_people([_claim("clean", "passed")], two)
+    assert told.status == "clean"
+    decoy = _matches("near", {"ada": "unrelated"}, tool="same view, other subject")
+    (told,) = with_people([_claim("clean", "passed")], decoy)
+    assert told.status == "clean"  # the tool says so, too
 
 
 def test_two_raters_who_agree_leave_what_was_unread_to_say() -> None:
@@ -65,13 +123,15 @@ def test_two_raters_who_agree_leave_what_was_unread_to_say() -> None:
 def test_a_claim_with_another_copy_left_keeps_its_status() -> None:
     (told,) = with_people([_claim("survives", "passed")], _matches("near", {"ada": "unrelated"}))
     assert told.status == "survives" and told.controls[-1].outcome == "missing"
+    assert "One rater alone dismissed 1 pair of pictures: not counted" in told.sentence
 
 
 def _raised(*pictures: tuple[str, str, dict[str, str]]) -> pl.DataFrame:
-    """(picture, what the tool said, what people said) of pairs that are copies now."""
+    """(picture, what the tool said, what people said) of pairs that people call copies, two or more do."""
     rows = []
     for picture, tool, verdicts in pictures:
-        row = _matches("near", verdicts, "transformed copy").row(0, named=True)
+        now = "undecided" if len(verdicts) == 1 else "transformed copy"
+        row = _matches("near", verdicts, now).row(0, named=True)
         people = {"people": {"tool": tool, "verdicts": verdicts}} if verdicts else {}
         evidence = {"benchmark_pixels": picture, "corpus_image": f"of {picture}", **people}
         rows.append({**row, "evidence": json.dumps(evidence)})
@@ -80,20 +140,19 @@ def _raised(*pictures: tuple[str, str, dict[str, str]]) -> pl.DataFrame:
 
 def test_copies_that_one_rater_alone_recognised_do_not_make_a_claim_survive() -> None:
     one = _raised(("p1", "undecided", {"ada": "exact duplicate"}))
-    (told,) = with_people([_claim("survives", "passed")], one)
-    assert (told.rule, told.status) == ("copies/recognised-alone", "qualified")
-    assert "1 picture is a copy by one rater's word" in told.sentence
-    assert "second rater" in told.next_step and settled_by(told)
+    (told,) = with_people([_undecided()], one)
+    assert (told.rule, told.status) == ("copies/undecided-left", "qualified")
+    assert "One rater alone calls 1 picture a copy: not counted" in told.sentence
+    assert told.next_step.startswith("let a second rater judge") and settled_by(told)
     assert "1 pair called exact duplicates differ in bytes and pixels" in told.why
-    assert (
-        "9 items were lost" not in told.why
-    )  # what was said of measured copies speaks of none here
 
 
 def test_copies_that_two_raters_recognised_survive_and_say_so() -> None:
     two = _raised(("p1", "undecided", {"ada": "transformed copy", "bo": "transformed copy"}))
     (told,) = with_people([_claim("survives", "passed")], two)
-    assert (told.rule, told.status) == ("copies/copy-found", "survives")
+    assert told.status == "survives"
+    # What was said of measured copies speaks of none here.
+    assert "9 items were lost" not in told.why
     assert "1 picture is a copy by people's word" in told.sentence
     assert told.controls[-1].outcome == "passed"
 
@@ -101,7 +160,7 @@ def test_copies_that_two_raters_recognised_survive_and_say_so() -> None:
 def test_one_rater_beside_a_measured_copy_is_counted_apart() -> None:
     both = _raised(("p1", "transformed copy", {}), ("p2", "undecided", {"ada": "transformed copy"}))
     (told,) = with_people([_claim("survives", "passed")], both)
-    assert (told.rule, told.status) == ("copies/copy-found", "survives")
-    assert "Of these, 1 picture is a copy by one rater's word" in told.sentence
+    assert told.status == "survives" and "Of these" not in told.sentence
+    assert "One rater alone calls 1 other picture a copy: not counted" in told.sentence
     assert told.controls[-1].outcome == "missing"
-    assert "one rater alone calls 1 picture copied" in told.controls[-1].reason
+    assert "one rater alone calls 1 pair copied" in told.controls[-1].reason

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any
 
-from heldout.overlap.judged import read_matches
+from heldout.overlap.judged import DISMISSED_ALONE, not_agreed, read_matches
 from heldout.overlap.judged_texts import read_text_matches
 from heldout.store import Run
 
@@ -28,7 +28,7 @@ class Grade(IntEnum):
     WORDING = 2  # its own words without its answer: anybody may ask the same
     TEXT = 3  # its question and its answer word for word, without its image
     NEAR = 4  # a picture within the encoder's published degree, not shown to be a copy
-    UNDECIDED = 5  # registration could not say: for people
+    UNDECIDED = 5  # neither registration nor people decided
     COPY = 6  # its image
     FULL = 7  # its image, its question and its answer
 
@@ -61,6 +61,8 @@ class Leak:
 
     @property
     def reason(self) -> str:
+        if self.grade is Grade.UNDECIDED and (why := _not_agreed(self.row)):
+            return why
         if self.grade in _REASONS:
             return _REASONS[self.grade]
         return _WORDS.get(str(self.row["relation"]), "words like its own")
@@ -132,9 +134,13 @@ def _with_image(row: Mapping[str, Any], item: ItemLeaks) -> Leak | None:
 def _image_grade(row: Mapping[str, Any]) -> Grade | None:
     if row["relation"] in COPIES:
         return Grade.FULL if row["modality"] == _FULL else Grade.COPY
-    if row["relation"] == UNDECIDED:
+    if row["relation"] == UNDECIDED or _not_agreed(row) == DISMISSED_ALONE:
         return Grade.UNDECIDED
     return Grade.NEAR if row["degree"] in ("hard", "soft") else None
+
+
+def _not_agreed(row: Mapping[str, Any]) -> str:
+    return not_agreed(str(row["relation"]), evidence_of(row))
 
 
 def text_grade(row: Mapping[str, Any]) -> Grade | None:

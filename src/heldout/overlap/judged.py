@@ -1,7 +1,8 @@
 """Matches as people judged them: their word replaces the tool's, pair of pictures by pair of pictures.
 
 What people say is of two pictures, however many questions and corpus items show them. Most raters
-decide; where as many say one thing as another, the pair is *undecided* and counts as no copy.
+decide; where as many say one thing as another, the pair is *undecided* and counts as no copy. Equal
+bytes or pixels stay a copy whatever people say, and one rater alone makes no copy.
 """
 
 from __future__ import annotations
@@ -32,6 +33,10 @@ RELATIONS = {
 UNDECIDED = RELATIONS["unsure"]
 SAME, COPY = "same image", "transformed copy"
 _COPIES = {SAME, COPY}
+BY_DIGEST = ("bytes", "pixels")  # methods that prove a copy: an eye that sees none is mistaken
+RAISED_ALONE = "one rater calls it a copy; a second has to agree"
+DISMISSED_ALONE = "one rater dismissed it; a second has to agree"
+DISAGREE = "raters disagree"
 _CUT = 500  # characters of a corpus' question that evidence keeps; a cut one equals no question
 
 
@@ -82,6 +87,21 @@ def recognised(matches: pl.DataFrame) -> pl.DataFrame:
     return copies.with_columns(pl.Series("raters", counts, pl.Int64))
 
 
+def not_agreed(relation: str, evidence: Mapping[str, Any]) -> str:
+    """What another rater has to settle of a judged pair: "" where nothing is, or nobody judged it."""
+    people = evidence.get("people")
+    if not people or relation in _COPIES:
+        return ""
+    verdicts = people["verdicts"].values()
+    said = {RELATIONS[verdict] for verdict in verdicts}
+    if relation == UNDECIDED:
+        if len(said) > 1:
+            return DISAGREE
+        return RAISED_ALONE if len(verdicts) == 1 and said <= _COPIES else ""
+    alone = len(verdicts) == 1 and people["tool"] in {*_COPIES, UNDECIDED}
+    return DISMISSED_ALONE if alone else ""
+
+
 def majority(verdicts: Collection[str]) -> str:
     """The relation most raters stand for. Between two kinds of copy a tie is the weaker one."""
     counts = Counter(RELATIONS[verdict] for verdict in verdicts)
@@ -102,7 +122,11 @@ def _judged(
     if not verdicts:
         return row
     relation, tool = majority(verdicts.values()), row["relation"]
-    if relation == SAME and tool != SAME:
+    if row["method"] in BY_DIGEST:
+        relation = tool
+    elif relation in _COPIES and tool not in _COPIES and len(verdicts) == 1:
+        relation = UNDECIDED
+    elif relation == SAME and tool != SAME:
         relation = COPY  # an eye does not see what digests and registration say: that they differ
     evidence["people"] = {"verdicts": dict(sorted(verdicts.items())), "tool": tool}
     told = json.dumps(evidence, ensure_ascii=False)

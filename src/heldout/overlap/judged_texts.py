@@ -142,9 +142,12 @@ def _judged(row: Mapping[str, Any], subject: str, verdicts: Mapping[str, str]) -
 
 
 def _confirmed(judged: dict[str, Any], found: Mapping[str, Any]) -> dict[str, Any]:
-    """What one rater alone raises to the item stays what the tool found, and is for others to read."""
+    """What one rater alone raises to the item stays what the tool found, and is for others to read.
+
+    So do words that are worth more only because the same rater calls their pictures copies.
+    """
     alone = len(json.loads(judged["evidence"])["people"]["verdicts"]) == 1
-    if not alone or judged["relation"] != SAME_ITEM or found["relation"] == SAME_ITEM:
+    if not alone or judged["relation"] != SAME_ITEM:
         return judged
     worth = "soft" if judged["degree"] == "hard" != found["degree"] else judged["degree"]
     kept = {name: found[name] for name in ("relation", "answer_relation")}

@@ -6,6 +6,7 @@ import hashlib
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 
+from heldout.overlap.judged import BY_DIGEST
 from heldout.review.card import Card
 
 EVIDENCE, CLAIMS, SHUFFLED, LISTED = "evidence", "claims", "shuffled", "listed"
@@ -23,7 +24,11 @@ _DEGREES = ("hard", "soft", "none")
 
 def match_orders(cards: Sequence[Card]) -> dict[str, list[int]]:
     indices = range(len(cards))
-    stakes = _stakes(cards, [card.hint["relation"] in _COPIES for card in cards])
+    copies = [card.hint["relation"] in _COPIES for card in cards]
+    stakes = [
+        2 if card.hint["method"] in BY_DIGEST else stake  # a copy whatever people say
+        for card, stake in zip(cards, _stakes(cards, copies), strict=True)
+    ]
     return {
         EVIDENCE: sorted(indices, key=lambda index: (_strength(cards[index]), index)),
         CLAIMS: sorted(indices, key=lambda index: (stakes[index], _doubt(cards[index]), index)),

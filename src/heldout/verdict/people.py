@@ -10,20 +10,30 @@ import polars as pl
 
 from heldout.detect.image_overlap import COPIES
 from heldout.errors import counted
-from heldout.overlap.judged import RELATIONS, SAME, match_subject, recognised
+from heldout.overlap.judged import (
+    BY_DIGEST,
+    DISAGREE,
+    DISMISSED_ALONE,
+    RAISED_ALONE,
+    RELATIONS,
+    SAME,
+    UNDECIDED,
+    match_subject,
+    not_agreed,
+    recognised,
+)
 from heldout.stats.agreement import Agreement, agreement
 from heldout.verdict.claim import Claim, Control
 from heldout.verdict.rules import COPIES as COPIES_KIND
 from heldout.verdict.rules import decide, rule_id
 
 PEOPLE = "people"
-SETTLE = {
-    "equal-dismissed": "look again at the dismissed pairs with equal bytes or pixels (heldout review RUN), "
-    "and let a second rater judge them (--blind)",
-    "dismissed-alone": "let a second rater judge what was dismissed (heldout review RUN --blind)",
-    "recognised-alone": "let a second rater judge what one alone calls a copy (heldout review RUN --blind)",
+# What raters have not agreed on → who could settle it.
+_SETTLE = {
+    DISMISSED_ALONE: "let a second rater judge what was dismissed (heldout review RUN --blind)",
+    DISAGREE: "let another rater judge what raters disagree about (heldout review RUN --blind)",
+    RAISED_ALONE: "let a second rater judge what one alone calls a copy (heldout review RUN --blind)",
 }
-_EXACT = ("bytes", "pixels")
 
 
 def with_people(claims: Sequence[Claim], matches: pl.DataFrame) -> list[Claim]:
@@ -44,27 +54,43 @@ def _with_people(claim: Claim, matches: pl.DataFrame, judged: pl.DataFrame) -> C
     if here.is_empty():
         return claim
     pairs = _pairs(here)
-    copies = Recognised.of(matches.filter(pl.col("corpus") == claim.cell.corpus))
-    told = _told(pairs)
-    doubt = "; ".join(part for part in (_doubt(pairs), copies.doubt) if part)
+    whole = matches.filter(pl.col("corpus") == claim.cell.corpus)
+    copies = Recognised.of(whole)
+    told, doubt = _told(pairs), _doubt(pairs)
     control = Control(
         name=PEOPLE,
         outcome="missing" if doubt else "passed",
         reason=f"{told}; {doubt}" if doubt else told,
     )
     changed: dict[str, Any] = {
+        "sentence": claim.sentence,
         "why": f"{claim.why}; {control.reason}",
         "controls": [*claim.controls, control],
+        "next_step": _next_step(claim, pairs, whole),
     }
-    if doubt and claim.status in ("clean", "qualified"):
+    alone = any(pair["open"] == DISMISSED_ALONE for pair in pairs)
+    if alone and claim.status in ("clean", "qualified"):
         changed |= _dismissed(claim, pairs, control)
-    elif copies.by_people and claim.status == "survives":
-        changed |= _recognised(claim, copies, control)
+    if copies.by_people and claim.status == "survives":
+        pictures = counted(copies.by_people, "picture is a copy", "pictures are copies")
+        changed["sentence"] += f" Of these, {pictures} by people's word, not by what was measured."
+        if copies.all == copies.by_people:
+            changed["why"] = control.reason
+    if alone and claim.status == "survives":
+        gone = sum(pair["open"] == DISMISSED_ALONE for pair in pairs)
+        changed["sentence"] += (
+            f" One rater alone dismissed {counted(gone, 'pair', 'pairs')} of pictures: not counted, a "
+            "second has to agree."
+        )
+    changed["sentence"] += _open_words(pairs, copies)
     return claim.model_copy(update=changed)
 
 
 class Recognised(NamedTuple):
-    """Pictures with a copy: all of them, those that are copies by people's word alone, by one rater's."""
+    """Pictures with a copy: all, and those by people's word alone; pictures that one rater calls copied.
+
+    ``alone`` are no copies: what one rater calls one, a second has to.
+    """
 
     all: int
     by_people: int
@@ -75,77 +101,81 @@ class Recognised(NamedTuple):
         picture = pl.col("evidence").str.json_path_match("$.benchmark_pixels").alias("picture")
         copies = recognised(here).select(picture, "raters")
         by_tool = set(copies.filter(pl.col("raters") == 0)["picture"])
-        by_two = set(copies.filter(pl.col("raters") > 1)["picture"])
         every = set(copies["picture"])
-        return cls(len(every), len(every - by_tool), len(every - by_tool - by_two))
+        left = map(json.loads, here.filter(pl.col("relation") == UNDECIDED)["evidence"])
+        alone = {
+            one["benchmark_pixels"] for one in left if not_agreed(UNDECIDED, one) == RAISED_ALONE
+        }
+        return cls(len(every), len(every - by_tool), len(alone - every))
 
-    @property
-    def doubt(self) -> str:
-        found = counted(self.alone, "picture", "pictures")
-        return f"one rater alone calls {found} copied" if self.alone else ""
+
+def _open_words(pairs: Sequence[Mapping[str, Any]], copies: Recognised) -> str:
+    """What people said and could not change, or left open."""
+    told = ""
+    if disputed := sum(pair["disputed"] for pair in pairs):
+        they = "it counts" if disputed == 1 else "they count"
+        told += (
+            f" People dispute {counted(disputed, 'pair', 'pairs')} of pictures; {they} all the same, "
+            "because bytes or pixels are equal."
+        )
+    if split := sum(pair["open"] == DISAGREE for pair in pairs):
+        told += (
+            f" Raters disagree about {counted(split, 'pair', 'pairs')} of pictures: not counted."
+        )
+    if copies.alone:
+        other = "other " if copies.all else ""
+        called = counted(copies.alone, f"{other}picture a copy", f"{other}pictures copies")
+        told += f" One rater alone calls {called}: not counted, a second has to agree."
+    return told
 
 
-def _recognised(claim: Claim, copies: Recognised, control: Control) -> dict[str, Any]:
-    """Copies that nothing but people's word makes so: how many, and whether anything else stands."""
-    whose = "one rater's" if copies.alone == copies.by_people else "people's"
-    pictures = counted(copies.by_people, "picture is a copy", "pictures are copies")
-    sentence = f"{claim.sentence} Of these, {pictures} by {whose} word, not by what was measured."
-    facts = {
-        "both sides have pictures": True,
-        "pictures were compared": True,
-        "one rater alone recognised every copy": copies.alone == copies.all,
-        "a copy was proven": True,
-    }
-    rule = decide(COPIES_KIND, facts)
-    measured = copies.all > copies.by_people
-    changed: dict[str, Any] = {
-        "sentence": sentence,
-        "status": rule.status,
-        "rule": rule_id(COPIES_KIND, rule),
-        "why": f"{claim.why}; {control.reason}" if measured else control.reason,
-    }
-    if rule.name in SETTLE:
-        changed["next_step"] = SETTLE[rule.name]
-    elif copies.alone:
-        changed["next_step"] = f"{claim.next_step}; {SETTLE['recognised-alone']}"
-    return changed
+def _next_step(claim: Claim, pairs: Sequence[Mapping[str, Any]], whole: pl.DataFrame) -> str:
+    steps = list(dict.fromkeys(_SETTLE[pair["open"]] for pair in pairs if pair["open"]))
+    undecided = whole.filter(pl.col("relation") == UNDECIDED)["evidence"]
+    settled = all(not_agreed(UNDECIDED, json.loads(one)) for one in undecided)
+    if steps and settled and claim.rule == f"{COPIES_KIND}/undecided-left":
+        return "; ".join(steps)  # people have judged them: it is others who have to
+    return "; ".join([claim.next_step, *steps])
 
 
 def _dismissed(
     claim: Claim, pairs: Sequence[Mapping[str, Any]], control: Control
 ) -> dict[str, Any]:
     """No copy is left because people said so, and nobody confirmed it: that comes first."""
-    overturned = [pair for pair in pairs if pair["overturned"]]
-    equal = any(pair["exact"] for pair in overturned)
     facts = {
         "both sides have pictures": True,
         "pictures were compared": True,
-        "one rater alone recognised every copy": False,
         "a copy was proven": False,
-        "people dismissed equal files": equal,
-        "one rater alone dismissed copies": not equal,
+        "one rater alone dismissed pairs": True,
     }
     rule = decide(COPIES_KIND, facts)
-    were = counted(len(overturned), "pair of pictures", "pairs of pictures")
+    were = counted(
+        sum(pair["dismissed"] for pair in pairs), "pair of pictures", "pairs of pictures"
+    )
     return {
         "status": rule.status,
         "rule": rule_id(COPIES_KIND, rule),
-        "sentence": f"People dismissed {were} of {claim.cell.benchmark} and {claim.cell.corpus} that were "
-        f"found to be copies, and no copy is left; this is not confirmed yet.",
+        "sentence": f"People dismissed {were} of {claim.cell.benchmark} and {claim.cell.corpus} that "
+        f"registration calls copies or undecided, and no proven copy is left; two raters have to agree.",
         "why": f"{control.reason}; {claim.why}",
         "controls": [control, *claim.controls],
-        "next_step": SETTLE[rule.name],
+        "next_step": _SETTLE[DISMISSED_ALONE],
     }
 
 
 def _doubt(pairs: Sequence[Mapping[str, Any]]) -> str:
-    """Why a benchmark that people cleared is not clean yet: "" where two or more looked at each copy."""
-    overturned = [pair for pair in pairs if pair["overturned"]]
-    exact = sum(pair["exact"] for pair in overturned)
-    alone = sum(len(pair["verdicts"]) < 2 for pair in overturned)
-    if exact:
-        return f"equal bytes or pixels stand against them in {counted(exact, 'pair', 'pairs')}"
-    return f"one rater alone dismissed {counted(alone, 'copy', 'copies')}" if alone else ""
+    """What people said that somebody else has to confirm: "" where two or more agree on each."""
+    dismissed = sum(pair["open"] == DISMISSED_ALONE for pair in pairs)
+    unsure = sum(pair["unsure"] for pair in pairs)
+    raised = sum(pair["open"] == RAISED_ALONE for pair in pairs)
+    split = sum(pair["open"] == DISAGREE for pair in pairs)
+    parts = [
+        f"one rater alone dismissed {counted(dismissed, 'pair', 'pairs')}" if dismissed else "",
+        f"one rater alone calls {counted(raised, 'pair', 'pairs')} copied" if raised else "",
+        f"raters disagree about {counted(split, 'pair', 'pairs')}" if split else "",
+        f"people are unsure of {counted(unsure, 'copy', 'copies')}" if unsure else "",
+    ]
+    return "; ".join(part for part in parts if part)
 
 
 def _pairs(here: pl.DataFrame) -> list[dict[str, Any]]:
@@ -154,16 +184,21 @@ def _pairs(here: pl.DataFrame) -> list[dict[str, Any]]:
     for row in here.iter_rows(named=True):
         evidence = json.loads(row["evidence"])
         subject = match_subject(evidence, row["corpus"], row["corpus_id"])
+        verdicts, tool = evidence["people"]["verdicts"], evidence["people"]["tool"]
+        relation, said = row["relation"], {RELATIONS[one] for one in verdicts.values()}
+        exact, undecided = row["method"] in BY_DIGEST, relation == UNDECIDED
+        waits = not_agreed(relation, evidence)
         found.setdefault(
             subject,
             {
-                "verdicts": evidence["people"]["verdicts"],
+                "verdicts": verdicts,
                 "picture": evidence["benchmark_pixels"],
-                "changed": evidence["people"]["tool"] != row["relation"],
-                "exact": row["method"] in _EXACT,
-                "unequal": row["method"] not in _EXACT and evidence["people"]["tool"] != SAME,
-                "overturned": evidence["people"]["tool"] in COPIES
-                and row["relation"] not in COPIES,
+                "changed": tool != relation and not (undecided and waits),
+                "unequal": not exact and tool != SAME,
+                "disputed": exact and bool(said - {*COPIES, UNDECIDED}),
+                "dismissed": tool in {*COPIES, UNDECIDED} and relation not in {*COPIES, UNDECIDED},
+                "unsure": tool in COPIES and undecided and said == {UNDECIDED},
+                "open": waits,
             },
         )
     return list(found.values())
