@@ -73,6 +73,8 @@ class ScoreTables:
     leaked: Mapping[str, frozenset[str]] = field(default_factory=dict)
     #: by variant, what the twins say of their making
     twins: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    #: by variant, the items that have a twin, where the twins themselves were given
+    twin_items: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not self.items[
@@ -105,7 +107,7 @@ class ScoreTables:
         )
 
     @cached_property
-    def memo(self) -> dict[Hashable, float]:
+    def memo(self) -> dict[Hashable, Any]:
         """What several detectors need and one of them has worked out."""
         return {}
 

@@ -23,6 +23,7 @@ PROBE = Probe(
     name=NAME,
     first=ORIGINAL,
     second=CONFUSED,
+    counted="items with confused choices",
     effect="drop from the original to confused choices",
     arms=two_variants(ORIGINAL, lambda name: name == CONFUSED, LACKING),
     blind_to=[

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 import polars as pl
 
 from heldout.detect.behaviour.compare import compare_all
+from heldout.detect.behaviour.coverage import with_options
 from heldout.detect.behaviour.probe import Arms, Probe, made_arms
 from heldout.detect.behaviour.rows import ORIGINAL, asked
 from heldout.detect.outcome import Outcome
@@ -65,6 +66,8 @@ PROBE = Probe(
     second="circular",
     effect="vanilla less circular accuracy",
     arms=arms,
+    known=with_options,
+    counted="items in all rotations of their options",
     blind_to=BLIND_TO,
     zero_is_clean=False,
 )

@@ -47,6 +47,8 @@ PROBE = Probe(
     second="base without the image",
     effect="accuracy without the image above the base's",
     arms=arms,
+    known=lambda tables: frozenset(tables.items["benchmark_id"]),
+    counted="items without their picture",
     blind_to=[
         "memory that needs the image to be called up",
         "what the base itself has seen",

@@ -15,6 +15,7 @@ import polars as pl
 
 from heldout.detect.behaviour.circular import is_rotation
 from heldout.detect.behaviour.compare import compare, rate
+from heldout.detect.behaviour.coverage import with_options
 from heldout.detect.behaviour.probe import Arms, Probe, two_variants
 from heldout.detect.behaviour.rows import ORIGINAL
 from heldout.detect.outcome import Outcome
@@ -44,6 +45,8 @@ PROBE = Probe(
     second="reordered",
     effect="accuracy gained by the released order, place taken out",
     arms=arms,
+    known=with_options,
+    counted="items with their options reordered",
     blind_to=BLIND_TO,
     placed=True,
 )

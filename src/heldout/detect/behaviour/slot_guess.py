@@ -7,6 +7,7 @@ difficulty of another word would pass for memory.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import polars as pl
 
@@ -40,7 +41,12 @@ def arms(tables: ScoreTables, settings: Settings, model: str, leave_out: bool) -
     kept = mine.join(masked.unique(), on="benchmark_id").filter(word == pl.col("masked"))
     if kept["variant"].n_unique() < 2:
         return OTHER_WORD if everything["variant"].n_unique() > 1 else LACKING
-    return made_arms(everything, kept, pl.col("variant") == SLOT, LACKING)
+    made = made_arms(everything, kept, pl.col("variant") == SLOT, LACKING)
+    if isinstance(made, str):
+        return made
+    # A paraphrase that masks another word is no second form.
+    same = kept.filter(pl.col("variant") != SLOT)["benchmark_id"]
+    return replace(made, changed=frozenset(same))
 
 
 PROBE = Probe(
@@ -49,6 +55,7 @@ PROBE = Probe(
     second="paraphrase",
     effect="masked words guessed in the released wording above a paraphrase",
     arms=arms,
+    counted="paraphrases",
     blind_to=[
         "memory of the meaning, which survives a paraphrase",
         "paraphrases that are less natural than the released wording: they look like memory",

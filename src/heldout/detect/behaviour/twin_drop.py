@@ -38,6 +38,8 @@ def probe_for(twin: str = TWIN) -> Probe:
         effect=f"drop from {ORIGINAL} to {twin}",
         arms=two_variants(ORIGINAL, lambda name: name == twin, LACKING),
         blind_to=BLIND_TO,
+        known=lambda tables: frozenset(tables.twin_items.get(twin, ())),
+        counted="twins",
         second_may_be_wrong=True,
         by_category=True,
     )

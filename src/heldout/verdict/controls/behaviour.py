@@ -24,7 +24,11 @@ PLACE = "place of the right option"
 SKILL = "skill of the references"
 REACH = "reach of the test"
 JUDGED = "twins that were judged"
+RECORDED = "answers that are recorded"
 MOST_LOST = 0.2  # of a model's replies; with more of them unreadable nothing is called clean
+# Of the pairs that could have been asked. What is lost on one side alone moves a difference by up to its
+# share, and tests of a few hundred items see .1. Unreadable replies may be more: they are tested both ways.
+LEAST_RECORDED = 0.9
 LARGEST = 0.5  # an effect this large that need not have shown leaves nothing to call clean
 ENOUGH = 3  # references whose spread is worth an interval
 
@@ -37,10 +41,10 @@ def behaviour_controls(found: Sequence[Finding], fired: bool, settings: Settings
     if not fired:
         return _doubts(strongest, references)
     if _away(strongest):  # the rest asks what else could look seen, and nothing does
-        return [*references, *_unread(strongest)]
+        return [*references, *_unread(strongest), *_recorded(strongest)]
     return [
         *references, _spread(strongest), *_skill(strongest), *_judged(strongest),
-        *_unread(strongest), *_place(strongest),
+        *_unread(strongest), *_recorded(strongest), *_place(strongest),
     ]  # fmt: skip
 
 
@@ -65,7 +69,7 @@ def _doubts(finding: Finding, references: Sequence[Control]) -> list[Control]:
         doubts.append(Control(name=UNREAD, outcome="failed", reason=reason))
     if placed is not None and placed["direction"] == "seen":
         doubts += _place(finding)
-    return doubts
+    return [*doubts, *(one for one in _recorded(finding) if _failed(one))]
 
 
 def _lost(finding: Finding) -> float:
@@ -176,6 +180,27 @@ def _unread(finding: Finding) -> list[Control]:
     same = other["direction"] == finding.direction
     reason = f"{told}; left out, the difference is {_told(other)}, p = {other['p']:.2g}"
     return [Control(name=UNREAD, outcome="passed" if same else "failed", reason=reason)]
+
+
+def _recorded(finding: Finding) -> list[Control]:
+    """Who leaves out what was answered right makes a drop, or hides one on the other side."""
+    counts: Mapping[str, Mapping[str, int]] = finding.details.get("pairs_recorded", {})
+    partial = {name: one for name, one in counts.items() if one["recorded"] < one["possible"]}
+    if not partial:
+        return []
+    few = [
+        name for name, one in partial.items() if one["recorded"] < LEAST_RECORDED * one["possible"]
+    ]
+    told = "; ".join(
+        f"answers to {one['recorded']:,} of {one['possible']:,} {finding.details['pairs']} are recorded"
+        f"{'' if name == finding.cell.model else f' for {name}'}"
+        for name, one in partial.items()
+        if not few or name in few
+    )
+    if not few:
+        return [Control(name=RECORDED, outcome="passed", reason=told)]
+    reason = f"{told}: which ones were left out can make a difference, or hide one"
+    return [Control(name=RECORDED, outcome="failed", reason=reason)]
 
 
 def _place(finding: Finding) -> list[Control]:
