@@ -256,7 +256,7 @@ def test_twins_that_nobody_recorded_are_counted_where_the_twins_are_known() -> N
 
     tables = _tables({"target": half, "reference": clean})
     assert not any("recorded" in one.name for one in _claim(tables).controls)
-    known = replace(tables, twin_items={"twin": tables.items["benchmark_id"].to_list()})
+    known = replace(tables, twin_items={"twin": frozenset(tables.items["benchmark_id"])})
     claim = _claim(known)
     assert claim.status == "qualified"
     assert "of 300 twins are recorded" in claim.why

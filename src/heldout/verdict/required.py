@@ -74,6 +74,8 @@ REQUIRED: tuple[Required, ...] = (
     Required("skill of the references", (ANSWERS,), "is a reference as good on the changed items?",
              "name a baseline that answers the changed items as well",
              "give one that answers the changed items as well: heldout detect RUN --baseline MODEL"),
+    Required("twins that differ", (ANSWERS,), "do most twins show another picture than their originals?",
+             "make twins that show what their new answer says (heldout twin)"),
     Required("twins that were judged", (ANSWERS,), "did a verifier or people look at the twins?",
              "judge them: heldout twin --from filter --verifier URL, or heldout review RUN --kind twins"),
     Required("reach of the test", (ANSWERS,), "are there pairs enough to see a large effect?",

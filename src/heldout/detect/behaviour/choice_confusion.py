@@ -11,13 +11,15 @@ from collections.abc import Iterator
 from heldout.detect.behaviour.compare import compare_all
 from heldout.detect.behaviour.probe import Probe, two_variants
 from heldout.detect.behaviour.rows import ORIGINAL
-from heldout.detect.outcome import Outcome
+from heldout.detect.outcome import NotRecorded, Outcome
 from heldout.detect.settings import Settings
 from heldout.detect.tables import ScoreTables
 
 NAME = "choice-confusion"
 CONFUSED = "confused-choices"
-LACKING = f"needs answers among confused choices: heldout ask --variants original,{CONFUSED}"
+LACKING = NotRecorded(
+    f"needs answers among confused choices: heldout ask --variants original,{CONFUSED}"
+)
 
 PROBE = Probe(
     name=NAME,

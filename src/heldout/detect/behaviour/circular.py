@@ -15,13 +15,13 @@ from heldout.detect.behaviour.compare import compare_all
 from heldout.detect.behaviour.coverage import with_options
 from heldout.detect.behaviour.probe import Arms, Probe, made_arms
 from heldout.detect.behaviour.rows import ORIGINAL, asked
-from heldout.detect.outcome import Outcome
+from heldout.detect.outcome import NotRecorded, Outcome
 from heldout.detect.settings import Settings
 from heldout.detect.tables import ScoreTables
 
 NAME = "circular"
 ROTATION = "rotation-"
-LACKING = (
+LACKING = NotRecorded(
     "needs answers to all rotations of the options: heldout ask --variants original,rotation-all"
 )
 BLIND_TO = [

@@ -146,6 +146,7 @@ def _details(probe: Probe, found: Measured, settings: Settings) -> dict[str, Any
         },
         "references": {name: told(test) for name, test in found.references.items()},
         "references_own": {name: told(test, own) for name, test in found.reference_raw.items()},
+        "references_right": found.reference_right,
         "references_ahead": {name: told(test) for name, test in found.ahead.items()},
         "references_unusable": found.unusable,
         "categories": (

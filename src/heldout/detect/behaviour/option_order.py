@@ -18,13 +18,13 @@ from heldout.detect.behaviour.compare import compare, rate
 from heldout.detect.behaviour.coverage import with_options
 from heldout.detect.behaviour.probe import Arms, Probe, two_variants
 from heldout.detect.behaviour.rows import ORIGINAL
-from heldout.detect.outcome import Outcome
+from heldout.detect.outcome import NotRecorded, Outcome
 from heldout.detect.settings import Settings
 from heldout.detect.tables import ScoreTables
 
 NAME = "option-order"
 SHUFFLE = "shuffle-"
-LACKING = (
+LACKING = NotRecorded(
     "needs answers with the options in another order: heldout ask --variants original,shuffle-3"
 )
 BLIND_TO = [

@@ -14,13 +14,13 @@ import polars as pl
 from heldout.detect.behaviour.compare import compare_all
 from heldout.detect.behaviour.probe import Arms, Probe, made_arms
 from heldout.detect.behaviour.rows import asked
-from heldout.detect.outcome import Outcome
+from heldout.detect.outcome import NotRecorded, Outcome
 from heldout.detect.settings import Settings
 from heldout.detect.tables import ScoreTables
 
 NAME = "slot-guess"
 SLOT = "slot"
-LACKING = (
+LACKING = NotRecorded(
     "needs the masked word asked in the released wording ('slot') and in a paraphrase ('slot-…')"
 )
 OTHER_WORD = "no paraphrase masks the same word as the released wording"
