@@ -268,3 +268,15 @@ def test_twins_that_nobody_recorded_are_counted_where_the_twins_are_known() -> N
     both = asked.filter(pl.col("benchmark_id").is_in(wanted))
     claim = _claim(replace(known, answers=both))
     assert not any("recorded" in one.name for one in claim.controls)
+
+
+def test_a_claim_says_where_its_references_drop_too_or_are_weaker() -> None:
+    def falls(first: float, second: float) -> Model:
+        return lambda old, new, rng: (_says(old, first, rng), _says(new, second, rng))
+
+    claim = _claim(_tables({"target": falls(0.95, 0.3), "reference": falls(0.7, 0.4)}))
+    assert "; the references themselves drop by 0." in claim.sentence
+    assert "of the references: memory, or weaker references" in claim.sentence
+    alike = _claim(_tables({"target": _remembers, "reference": _looks(0.8)}))
+    assert "references themselves" not in alike.sentence
+    assert "weaker" not in alike.sentence

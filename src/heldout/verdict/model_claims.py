@@ -22,7 +22,7 @@ FIRES_ALONE = (
 )
 
 NOTABLE = 0.1  # a drop of clean references from which on a claim's sentence mentions it
-WEAKER = 0.2  # as much less right as released, and a reference is called weaker
+WEAKER = 0.2  # less right in the first form by that, and a claim's sentence says so
 
 
 def with_adjusted(findings: Sequence[Finding], families: dict[str, str]) -> list[Finding]:
@@ -199,8 +199,7 @@ def _sentence(
 
 
 def _beside(finding: Finding) -> str:
-    """What the references are worth: who drops, too, saw twins that are hard, and who is weaker has less to
-    lose by them."""
+    """What the references are worth: those that drop found twins hard, weaker ones have less to lose."""
     drops = [one["value"] for one in finding.details.get("references_own", {}).values()]
     told = ""
     dropping = bool(drops) and finding.effect.name.startswith("drop")
@@ -208,10 +207,12 @@ def _beside(finding: Finding) -> str:
         told += f"; the references themselves drop by {mean:.2g}"
     right: Mapping[str, float] = finding.details.get("references_right", {})
     for form, own in list(finding.details.get("accuracy", {}).items())[:1]:
-        if right and own["value"] - max(right.values()) >= WEAKER:
+        seen = finding.direction == "seen"
+        if right and seen and own["value"] - max(right.values()) >= WEAKER:
+            # Who remembers is better there as well: it can only be said, not told apart.
             told += (
-                f"; weaker references: accuracy ({form}) of {max(right.values()):.0%} at most, where it "
-                f"has {own['value']:.0%}"
+                f"; accuracy ({form}) is {own['value']:.0%} and {max(right.values()):.0%} at most of the "
+                "references: memory, or weaker references"
             )
     return told
 
