@@ -14,6 +14,7 @@ from typing import Any
 import polars as pl
 import pytest
 import yaml
+from PIL import Image
 
 from heldout.audit.read_audit import read_audit
 from heldout.audit.run_audit import run_audit
@@ -114,7 +115,11 @@ def test_twins_are_asked_and_tested_against_what_was_released(
     rows = [
         json.loads(line) for line in (audit_folder / "leaky/test.jsonl").read_text().splitlines()
     ]
-    twins = [{**row, "answer": f"another finding {n}"} for n, row in enumerate(rows)]
+    twins = []
+    for n, row in enumerate(rows):
+        with Image.open(audit_folder / "leaky" / row["image"]) as picture:
+            picture.rotate(90).save(audit_folder / f"leaky/twin-{n}.png")
+        twins.append({**row, "image": f"twin-{n}.png", "answer": f"another finding {n}"})
     (audit_folder / "leaky/twins.jsonl").write_text("\n".join(map(json.dumps, twins)))
     url = f"http://127.0.0.1:{server}/plain/v1"
     path = _edit(audit_folder, models=[{"name": "served", "endpoint": {"url": url}}], baselines=[])

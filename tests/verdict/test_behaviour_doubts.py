@@ -197,3 +197,86 @@ def test_twins_that_nobody_judged_carry_no_surviving_claim() -> None:
     claim = _claim(replace(tables, twins={"twin": {"items": 300, "unjudged": 300}}))
     assert claim.status == "qualified"
     assert "nobody judged 300 of 300 twins" in claim.why
+
+
+def _records(right: float, kept: float) -> Model:
+    """Looks, and of its right answers to twins only a share is in its file."""
+
+    def answer(old: str, new: str, rng: np.random.Generator) -> tuple[str, str]:
+        first, second = _looks(right)(old, new, rng)
+        return first, "-" if second == new and rng.random() >= kept else second
+
+    return answer
+
+
+def test_a_file_that_lacks_most_right_answers_to_twins_is_no_proof_of_memory() -> None:
+    claim = _claim(_tables({"target": _records(0.8, 0.06), "reference": _looks(0.8)}))
+    assert claim.status == "qualified"
+    (recorded,) = (one for one in claim.controls if one.name == "answers that are recorded")
+    assert recorded.outcome == "failed"
+    assert "of 300 twins are recorded: which ones were left out" in claim.why
+    assert "answers that are recorded: record" in settled_by(claim)[0]
+
+
+def test_a_reference_whose_file_lacks_answers_is_named() -> None:
+    hidden = {"target": _remembers, "reference": _records(0.8, 0.1)}
+    claim = _claim(_tables(hidden))
+    assert claim.status == "qualified"
+    assert "twins are recorded for reference" in claim.why
+
+
+def test_what_is_not_recorded_is_not_called_clean() -> None:
+    def skips(old: str, new: str, rng: np.random.Generator) -> tuple[str, str]:
+        first, second = _looks(0.8)(old, new, rng)
+        return first, second if rng.random() < 0.6 else "-"
+
+    claim = _claim(_tables({"target": skips, "reference": _looks(0.8)}))
+    assert (claim.status, claim.rule) == ("qualified", "answers/doubt")
+    assert "of 300 twins are recorded" in claim.why
+
+
+def test_a_few_answers_that_lack_hold_no_claim_back() -> None:
+    def most(old: str, new: str, rng: np.random.Generator) -> tuple[str, str]:
+        first, second = _remembers(old, new, rng)
+        return first, second if rng.random() < 0.96 else "-"
+
+    claim = _claim(_tables({"target": most, "reference": _looks(0.8)}))
+    assert claim.status == "survives"
+    assert "of 300 twins are recorded" in claim.why
+    quiet = _claim(_tables({"target": _looks(0.8), "reference": _looks(0.8)}))
+    assert quiet.status == "clean"
+
+
+def test_twins_that_nobody_recorded_are_counted_where_the_twins_are_known() -> None:
+    def half(old: str, new: str, rng: np.random.Generator) -> tuple[str, str]:
+        return old, (old if old in "AB" else "-")
+
+    def clean(old: str, new: str, rng: np.random.Generator) -> tuple[str, str]:
+        return _says(old, 0.8, rng), (_says(new, 0.8, rng) if old in "AB" else "-")
+
+    tables = _tables({"target": half, "reference": clean})
+    assert not any("recorded" in one.name for one in _claim(tables).controls)
+    known = replace(tables, twin_items={"twin": frozenset(tables.items["benchmark_id"])})
+    claim = _claim(known)
+    assert claim.status == "qualified"
+    assert "of 300 twins are recorded" in claim.why
+    # Items that nobody was asked about in any form are no gap: a budget left them out.
+    few = tables.items["benchmark_id"].to_list()[:100]
+    assert tables.answers is not None
+    asked = tables.answers.filter(pl.col("benchmark_id").is_in(few))
+    wanted = asked.filter(pl.col("variant") == "twin")["benchmark_id"].unique().to_list()
+    both = asked.filter(pl.col("benchmark_id").is_in(wanted))
+    claim = _claim(replace(known, answers=both))
+    assert not any("recorded" in one.name for one in claim.controls)
+
+
+def test_a_claim_says_where_its_references_drop_too_or_are_weaker() -> None:
+    def falls(first: float, second: float) -> Model:
+        return lambda old, new, rng: (_says(old, first, rng), _says(new, second, rng))
+
+    claim = _claim(_tables({"target": falls(0.95, 0.3), "reference": falls(0.7, 0.4)}))
+    assert "; the references themselves drop by 0." in claim.sentence
+    assert "of the references: memory, or weaker references" in claim.sentence
+    alike = _claim(_tables({"target": _remembers, "reference": _looks(0.8)}))
+    assert "references themselves" not in alike.sentence
+    assert "weaker" not in alike.sentence

@@ -129,7 +129,8 @@ def test_clean_says_when_the_detector_was_never_shown_to_see_anything() -> None:
         return claim.why
 
     blind = measured("order-joint", (2, 34), (3, 83), references=False)
-    assert "order-joint fired on 3 of 83" in why(blind) and "silence says little" in why(blind)
+    assert "order-joint fired on 3 of 83" in why(blind)
+    assert "it was not shown to see contamination there, so that silence says little" in why(blind)
     seeing = measured("order-joint", (2, 34), (60, 83), references=False)
     assert "fired on 60 of 83" in why(seeing) and "silence" not in why(seeing)
     # Quiet without references is another test than quiet against them.

@@ -11,6 +11,7 @@ from typing import Any
 import polars as pl
 
 from heldout.audit.scoring import prepare_run, stage_folder
+from heldout.audit.twin_sets import note_twins
 from heldout.benchmark import Benchmark, read_benchmark
 from heldout.errors import InputError
 from heldout.image import Digests, ImageError, ImageRef, byte_digest
@@ -22,7 +23,6 @@ from heldout.model.asking.rows import answer_row, replace_left_out, replace_vari
 from heldout.model.asking.stage import ask_questions
 from heldout.model.asking.summary import Summary, summarise
 from heldout.model.asking.template import template_name
-from heldout.model.asking.twin_origin import twin_origin
 from heldout.model.item_scores import by_picture
 from heldout.model.tables import claim_model
 from heldout.store import Dropped, Run
@@ -94,8 +94,7 @@ def ask_benchmark(
     """Call inside run.writing(). ``paraphraser`` writes what slot-paraphrase shows without a column."""
     prepare_run(benchmark, run)
     claim_model(run, model, asker.identity)
-    if twins:
-        run.update("twins", {name: twin_origin(one) for name, one in twins.items()})
+    note_twins(run, benchmark, twins)
     chosen = benchmark.examples[: plan.limit]
     examples = [one for group in by_picture(benchmark, chosen) for one in group]
     rewordings = None

@@ -21,6 +21,7 @@ from heldout.audit.nearness_family import share_nearness
 from heldout.audit.plan import Plan, make_plan, refuse_over_budget
 from heldout.audit.read_audit import Audit
 from heldout.audit.recording import inputs_of, record
+from heldout.audit.twin_sets import note_twins
 from heldout.corpus import corpus_fingerprint
 from heldout.detect import ScoreTables, Settings, detectors
 from heldout.engine import Engine, open_engine
@@ -112,6 +113,10 @@ class _Journey:
                         if wanted:
                             self._record(case, runs[case.name], one, kind)
         forget_loaded()
+        for case in self.cases:
+            if any(one.answered for one in case.recordings):
+                with runs[case.name].writing():  # recorded answers to twins are answers to these
+                    note_twins(runs[case.name], case.benchmark, case.twins)
         tested = {
             case.name: self._test(case, runs[case.name]) for case in self.cases if case.recordings
         }

@@ -14,7 +14,7 @@ from heldout.audit.run_audit import Audited
 from heldout.cli.show import COLOURS, console, plain
 from heldout.errors import counted
 from heldout.verdict.ladder import rung_told
-from heldout.verdict.overall import CellVerdict, is_leak
+from heldout.verdict.overall import ONE_FORM, CellVerdict, is_leak
 
 
 def show_plan(plan: Plan, audit: Audit) -> None:
@@ -111,7 +111,7 @@ def show_verdict(done: Audited) -> None:
 def _untested(cell: CellVerdict) -> dict[str, str]:
     """Families of tests that could not be made, together where the reason is the same."""
     if not cell.claims:
-        return {"": "what was recorded of it allows no test (see --plan)"}
+        return {"": ONE_FORM}
     reasons: dict[str, list[str]] = {}
     for claim in cell.claims:
         if claim.status == "not testable":

@@ -113,5 +113,7 @@ def _because(model: Suspected) -> str:
     if model.survives:
         return f"{' and '.join(model.survives)} passed every control: {told}"
     if model.status == "clean":
-        return f"nothing; an effect of {model.least:.2f} would have shown: {told}"
+        return (
+            f"nothing; an effect of {model.least:.2f} would have shown, before correction: {told}"
+        )
     return told

@@ -22,6 +22,12 @@ class NotTestable(Strict):
     detector: str
     cell: Cell
     reason: str
+    #: False where nobody recorded what it needs: then it is no gap in what was planned
+    recorded: bool = True
+
+
+class NotRecorded(str):
+    """A reason that says what somebody would have to record first."""
 
 
 Outcome = Finding | NotTestable
@@ -29,7 +35,10 @@ Outcome = Finding | NotTestable
 
 def not_testable(detector: str, benchmark: str, model: str, reason: str) -> NotTestable:
     cell = Cell(benchmark=benchmark, model=model)
-    return NotTestable(id=f"{detector}/{model}", detector=detector, cell=cell, reason=reason)
+    return NotTestable(
+        id=f"{detector}/{model}", detector=detector, cell=cell, reason=str(reason),
+        recorded=not isinstance(reason, NotRecorded),
+    )  # fmt: skip
 
 
 def direction_of(p: float | None, effect: float) -> Direction:

@@ -19,6 +19,7 @@ from heldout.store import SCHEMAS, Run
 
 Floats = NDArray[np.float64]
 _BANDS = ((1, "1 word"), (3, "2-3 words"), (7, "4-7 words"))
+TWIN_SETS = "twins.json"
 _CLOSED = {"yes", "no", "true", "false"}
 
 
@@ -73,6 +74,9 @@ class ScoreTables:
     leaked: Mapping[str, frozenset[str]] = field(default_factory=dict)
     #: by variant, what the twins say of their making
     twins: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    #: by variant, the items that have a twin, and those whose twin is the original: where twins were given
+    twin_items: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    unchanged: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not self.items[
@@ -88,7 +92,7 @@ class ScoreTables:
                 f"{run.path} holds no scores and no answers: run heldout score or heldout ask first, or "
                 f"import recorded ones"
             )
-        optional = {
+        optional: dict[str, Any] = {
             name: _frame(run, name) if run.table_path(name).exists() else None
             for name in ("scores", "order_joint", "order_neighbour", "answers")
         }
@@ -101,11 +105,13 @@ class ScoreTables:
             **optional,
             identities=manifest.get("models", {}),
             twins=manifest.get("twins", {}),
+            twin_items=_twin_sets(run, "items"),
+            unchanged=_twin_sets(run, "unchanged"),
             leaked=_leaked(read_matches(run)) if run.table_path("matches").exists() else {},
         )
 
     @cached_property
-    def memo(self) -> dict[Hashable, float]:
+    def memo(self) -> dict[Hashable, Any]:
         """What several detectors need and one of them has worked out."""
         return {}
 
@@ -208,6 +214,13 @@ def _leaked(matches: pl.DataFrame) -> dict[str, frozenset[str]]:
         str(corpus): frozenset(found["benchmark_id"])
         for (corpus,), found in copies.group_by(["corpus"], maintain_order=True)
     }
+
+
+def _twin_sets(run: Run, which: str) -> dict[str, frozenset[str]]:
+    if not (run.path / TWIN_SETS).exists():
+        return {}
+    known = run.read_json(TWIN_SETS)["twins"]
+    return {name: frozenset(one[which]) for name, one in known.items() if one[which]}
 
 
 def no_scores() -> pl.DataFrame:

@@ -15,7 +15,7 @@ def claims_junit(benchmark: str, claims: Sequence[Claim]) -> bytes:
 
 def _case(claim: Claim) -> Case:
     told = f"{claim.why}\n" + "\n".join(
-        f"{control.outcome}: {control.name}: {control.reason}" for control in claim.controls
+        f"{claim.ended(control)}: {control.name}: {control.reason}" for control in claim.controls
     )
     if claim.status == "survives" and is_leak(claim):
         return Case(claim.id, (claim.sentence, told), None)

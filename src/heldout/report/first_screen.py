@@ -15,7 +15,7 @@ from heldout.report.environment import percent
 from heldout.report.scores_owed import owed_sentences
 from heldout.verdict.claim import NOTHING_TO_COMPARE
 from heldout.verdict.ladder import PROVEN, Rung, rung_told
-from heldout.verdict.overall import NEARNESS, PRESSING
+from heldout.verdict.overall import NEARNESS, ONE_FORM, PRESSING
 from heldout.verdict.rules import COPIES
 
 Cell = Mapping[str, Any]
@@ -124,7 +124,7 @@ def grid(cells: Sequence[Cell]) -> dict[str, Any]:
 def _told(cell: Cell) -> dict[str, Any]:
     rate = cell["leak_rate"]
     speaking = [c for c in _speaking(cell) if c["status"] == cell["status"]]
-    why = speaking[0]["why"] if speaking else ""
+    why = speaking[0]["why"] if speaking else ONE_FORM if cell["model"] is not None else ""
     if cell["model"] is not None and cell["status"] == "survives":
         # Numbers stand in the claims; here it is which tests say so.
         tests = ", ".join(c["id"].partition("/")[0] for c in speaking)
@@ -245,5 +245,7 @@ def _sure(cells: Sequence[Cell], recommendations: Sequence[Mapping[str, Any]]) -
             "Clean as far as these methods see; each claim says what it could have seen, and what not."
         )
     if not told:
-        told.append("Nothing could be tested; each claim says why.")
+        untold = any(not cell["claims"] and cell["model"] is not None for cell in cells)
+        why = "; each claim says why" if claims else f": {ONE_FORM}" if untold else ""
+        told.append(f"Nothing could be tested{why}.")
     return {"sure": told[:TOP], "measured": measured}

@@ -54,7 +54,9 @@ def report_markdown(
             kind, name = target(cell)
             shown = told[kind, name]
             rate = f" ({shown['rate']})" if shown["rate"] else ""
-            lines.append(as_row(f"{kind} {name}", cell["status"], shown["words"] + rate))
+            # Without a claim below, this is the only place that says why.
+            why = "" if cell["claims"] or not shown["why"] else f": {shown['why']}"
+            lines.append(as_row(f"{kind} {name}", cell["status"], shown["words"] + rate + why))
     lines += ["", "## Claims", ""]
     for claim in claims:
         lines += [
@@ -64,7 +66,7 @@ def report_markdown(
             "",
         ]
         lines += [
-            f"- {control.outcome}: {escaped(control.name)}: {escaped(control.reason)}"
+            f"- {claim.ended(control)}: {escaped(control.name)}: {escaped(control.reason)}"
             for control in claim.controls
         ]
         if claim.next_step:

@@ -38,6 +38,14 @@ def model_sections(run: Run) -> list[dict[str, Any]]:
     return sections
 
 
+def tried_models(run: Run) -> list[str]:
+    """Models that were to be tested: all that the detectors were given, but for the baselines."""
+    if not (run.path / "detections.json").exists():
+        return []
+    detected = run.read_json("detections.json")
+    return [one for one in detected.get("models", ()) if one not in detected["baselines"]]
+
+
 def measured_rates(run: Run) -> Mapping[str, Any]:
     """How often this run's detectors fire on models whose contamination is known; empty if never told."""
     if not (run.path / "detections.json").exists():

@@ -27,7 +27,7 @@ from heldout.report.headline import headline
 from heldout.report.impacts import impact_rows
 from heldout.report.markdown import report_markdown
 from heldout.report.model_figures import Figure, model_figures
-from heldout.report.models import measured_rates, model_sections
+from heldout.report.models import measured_rates, model_sections, tried_models
 from heldout.report.nearness import agreement, nearness_sections, relation_counts
 from heldout.report.robustness import robustness_sections
 from heldout.report.scores_owed import corrected_of, lacking, score_rows
@@ -39,7 +39,7 @@ from heldout.verdict.recommend import recommend
 
 _STRENGTH = ["survives", "qualified", "re-attributed", "collapses", "not testable", "clean"]
 MEANINGS = {
-    "survives": "it stood every control it has to meet",
+    "survives": "it stood every control it has to meet; limits of the search are no controls of it",
     "qualified": "it may stand: a control is missing, or failed without explaining it away",
     "re-attributed": "it is there, and something else than a leak makes it",
     "collapses": "what cannot have seen the benchmark shows it as much",
@@ -73,7 +73,7 @@ def write_report(
     _write_figures(run, [*_nearness_figures(sections), *of_models, *degrees, *radars])
     gallery = make_gallery(run, quiet=quiet) if found is not None else None
     corrected = corrected_of(run)
-    verdict = benchmark_verdict(run, name, corrected)
+    verdict = benchmark_verdict(run, name, corrected, tried_models(run))
     cells = [cell.as_json() for cell in verdict.cells]
     every = [one for cell in verdict.cells for one in cell.claims]
     screen = first_screen(cells, advice_for(run, recommend([verdict])), {name: corrected})

@@ -11,6 +11,8 @@ from heldout.detect import Cell
 Status = Literal["survives", "qualified", "re-attributed", "collapses", "clean", "not testable"]
 NOTHING_TO_COMPARE = "something to compare"  # the control that is missing where a side is empty
 
+LIMIT = "limit of the search"  # in the place of an outcome, where a claim need not meet the control
+
 
 class Control(BaseModel):
     """One challenge to a finding and how it ended."""
@@ -34,6 +36,12 @@ class Claim(BaseModel):
     findings: list[str]
     controls: list[Control] = Field(default_factory=list)
     next_step: str = ""  # what would settle it, or what to do about it
+
+    def ended(self, control: Control) -> str:
+        """How a control ended. What a claim stands without, such as parts that nobody read beside a proven
+        copy, limits the search and is no control of that claim."""
+        limit = self.status == "survives" and control.outcome != "passed"
+        return LIMIT if limit else control.outcome
 
     @property
     def idle(self) -> bool:

@@ -44,6 +44,8 @@ class Examination:
     inflation: dict[str, list[Inflation]] = field(default_factory=dict)  # by corpus
     strata: dict[str, dict[str, list[Stratum]]] = field(default_factory=dict)  # by model and field
     measured: dict[str, Any] = field(default_factory=dict)  # the lab's rates of these detectors
+    models: list[str] = field(default_factory=list)  # those that were looked at
+    baselines: list[str] = field(default_factory=list)  # and which of them were references
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -63,6 +65,8 @@ class Examination:
                 for model, fields in self.strata.items()
             },
             "measured_rates": self.measured,
+            "models": self.models,
+            "baselines": self.baselines,
         }
 
 
@@ -118,7 +122,8 @@ def look(
     groups = {
         key: found
         for key, found in groups.items()
-        if not _holds_baseline(key, chosen) and (found or names or not _not_asked(key))
+        if not _holds_baseline(key, chosen)
+        and (found or names or not _not_asked(key, reasons[key]))
     }
     sound = tables.without(broken)
     return Looked(tables, chosen, sound, findings, untested, checks, groups, reasons)
@@ -152,8 +157,9 @@ def judge(
     strata = run_strata(sound, baseline)
     measured = known.told([*(f.detector for f in findings), *(u.detector for u in looked.untested)])
     return Examination(
-        findings, looked.untested, claims, looked.checks, orders, inflation, strata, measured
-    )
+        findings, looked.untested, claims, looked.checks, orders, inflation, strata, measured,
+        sorted({*looked.tables.models, *looked.tables.answering}), list(chosen.baselines),
+    )  # fmt: skip
 
 
 def _standing(
@@ -205,9 +211,9 @@ def save_examination(run: Run, made: Examination) -> None:
             run.write_json(f"{name}.json", {"schema_version": 1, name: [*kept, *entries]})
 
 
-def _not_asked(key: str) -> bool:
+def _not_asked(key: str, reasons: Sequence[NotTestable]) -> bool:
     """A form nobody asked a model about makes no claim; what is not testable is listed anyway."""
-    return key.split("/", 1)[0] in CLAIMING
+    return key.split("/", 1)[0] in CLAIMING and not any(one.recorded for one in reasons)
 
 
 def _holds_baseline(key: str, settings: Settings) -> bool:

@@ -5,7 +5,7 @@ Holm within a claim, Benjamini–Yekutieli across claims: the family is all that
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from heldout.detect import Finding, NotTestable
 from heldout.detect.settings import ALPHA
@@ -20,6 +20,9 @@ FIRES_TOO = "fires too"  # how the reason of a failed baseline says that it show
 FIRES_ALONE = (
     "fires by itself"  # and how it says that the baseline shows it, and the model does not
 )
+
+NOTABLE = 0.1  # a drop of clean references from which on a claim's sentence mentions it
+WEAKER = 0.2  # less right in the first form by that, and a claim's sentence says so
 
 
 def with_adjusted(findings: Sequence[Finding], families: dict[str, str]) -> list[Finding]:
@@ -161,6 +164,7 @@ def _sentence(
     told = (
         f"{finding.detector}: {effect.name} {effect.value:.3g} [{effect.low:.3g}, {effect.high:.3g}]"
         + (f", corrected p = {q:.2g}" if finding.p is not None else ", no p without a baseline")
+        + _beside(finding)
     )
     if status == "clean":
         return (
@@ -192,6 +196,25 @@ def _sentence(
     if not (q <= ALPHA or finding.details.get("flagged")):
         return f"Nothing stands out for {model} on {benchmark} in {what} tests ({told})."
     return f"{model} may have seen {benchmark} ({told})."
+
+
+def _beside(finding: Finding) -> str:
+    """What the references are worth: those that drop found twins hard, weaker ones have less to lose."""
+    drops = [one["value"] for one in finding.details.get("references_own", {}).values()]
+    told = ""
+    dropping = bool(drops) and finding.effect.name.startswith("drop")
+    if dropping and (mean := sum(drops) / len(drops)) >= NOTABLE:
+        told += f"; the references themselves drop by {mean:.2g}"
+    right: Mapping[str, float] = finding.details.get("references_right", {})
+    for form, own in list(finding.details.get("accuracy", {}).items())[:1]:
+        seen = finding.direction == "seen"
+        if right and seen and own["value"] - max(right.values()) >= WEAKER:
+            # Who remembers is better there as well: it can only be said, not told apart.
+            told += (
+                f"; accuracy ({form}) is {own['value']:.0%} and {max(right.values()):.0%} at most of the "
+                "references: memory, or weaker references"
+            )
+    return told
 
 
 def _looks_seen(family: str, finding: Finding) -> bool:

@@ -27,6 +27,8 @@ PRESSING: tuple[Status, ...] = (
     "survives", "qualified", "re-attributed", "collapses", "clean", "not testable",
 )  # fmt: skip
 NEARNESS = "nearness/"
+#: why a model without any claim could not be tested
+ONE_FORM = "answers in one form alone tell accuracy, not memory: add twins or variants"
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,8 @@ import pytest
 from behaviour_answers import answers_of
 
 from heldout.detect import Finding, NotTestable, Outcome, ScoreTables, Settings, run_detectors
+from heldout.detect.behaviour import option_order
+from heldout.detect.behaviour.coverage import pairs_recorded
 from heldout.errors import InputError
 from heldout.lab.planted_answers import BASE, BASELINE, TARGET, planted_answers
 
@@ -133,3 +135,25 @@ def test_detectors_of_scores_say_that_there_are_none() -> None:
     assert {one.detector for one in outcomes} <= {
         "twin-drop", "circular", "option-order", "choice-confusion", "slot-guess", "multimodal-leakage"
     }  # fmt: skip
+
+
+def test_pairs_that_lack_an_answer_are_counted_by_variant_and_model() -> None:
+    tables = answers_of({
+        ("all", "original"): "1" * 12, ("all", "shuffle-1"): "1" * 12, ("all", "shuffle-2"): "1" * 12,
+        ("cut", "original"): "1" * 12, ("cut", "shuffle-1"): "1" * 6, ("cut", "shuffle-2"): "0" * 8,
+        ("once", "original"): "1" * 12, ("once", "shuffle-1"): "1" * 12,
+    })  # fmt: skip
+    found = pairs_recorded(option_order.PROBE, tables, Settings(), ["all", "cut", "once"])
+    assert found["all"] == {"recorded": 24, "possible": 24}
+    assert found["cut"] == {"recorded": 14, "possible": 24}
+    assert found["once"] == {"recorded": 12, "possible": 12}  # fewer shuffles are no gap
+
+
+def test_options_that_nobody_reordered_are_a_gap_unless_they_refer_to_their_places() -> None:
+    tables = answers_of({("m", "original"): "1" * 12, ("m", "shuffle-1"): "1" * 6})
+    assert pairs_recorded(option_order.PROBE, tables, Settings(), ["m"])["m"]["possible"] == 12
+    assert tables.answers is not None
+    late = pl.col("benchmark_id") >= "q006"
+    said = pl.when(late).then(pl.lit(["a", "all of the above"])).otherwise("options")
+    bound = replace(tables, answers=tables.answers.with_columns(said.alias("options")))
+    assert pairs_recorded(option_order.PROBE, bound, Settings(), ["m"])["m"]["possible"] == 6

@@ -11,18 +11,21 @@ from collections.abc import Iterator
 from heldout.detect.behaviour.compare import compare_all
 from heldout.detect.behaviour.probe import Probe, two_variants
 from heldout.detect.behaviour.rows import ORIGINAL
-from heldout.detect.outcome import Outcome
+from heldout.detect.outcome import NotRecorded, Outcome
 from heldout.detect.settings import Settings
 from heldout.detect.tables import ScoreTables
 
 NAME = "choice-confusion"
 CONFUSED = "confused-choices"
-LACKING = f"needs answers among confused choices: heldout ask --variants original,{CONFUSED}"
+LACKING = NotRecorded(
+    f"needs answers among confused choices: heldout ask --variants original,{CONFUSED}"
+)
 
 PROBE = Probe(
     name=NAME,
     first=ORIGINAL,
     second=CONFUSED,
+    counted="items with confused choices",
     effect="drop from the original to confused choices",
     arms=two_variants(ORIGINAL, lambda name: name == CONFUSED, LACKING),
     blind_to=[

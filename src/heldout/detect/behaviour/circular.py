@@ -12,15 +12,16 @@ from collections.abc import Iterator
 import polars as pl
 
 from heldout.detect.behaviour.compare import compare_all
+from heldout.detect.behaviour.coverage import with_options
 from heldout.detect.behaviour.probe import Arms, Probe, made_arms
 from heldout.detect.behaviour.rows import ORIGINAL, asked
-from heldout.detect.outcome import Outcome
+from heldout.detect.outcome import NotRecorded, Outcome
 from heldout.detect.settings import Settings
 from heldout.detect.tables import ScoreTables
 
 NAME = "circular"
 ROTATION = "rotation-"
-LACKING = (
+LACKING = NotRecorded(
     "needs answers to all rotations of the options: heldout ask --variants original,rotation-all"
 )
 BLIND_TO = [
@@ -65,6 +66,8 @@ PROBE = Probe(
     second="circular",
     effect="vanilla less circular accuracy",
     arms=arms,
+    known=with_options,
+    counted="items in all rotations of their options",
     blind_to=BLIND_TO,
     zero_is_clean=False,
 )

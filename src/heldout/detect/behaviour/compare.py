@@ -7,6 +7,7 @@ from typing import Any
 
 import polars as pl
 
+from heldout.detect.behaviour.coverage import pairs_recorded
 from heldout.detect.behaviour.measure import Measured, differences, measure
 from heldout.detect.behaviour.probe import Probe
 from heldout.detect.outcome import Outcome, direction_of, model_finding, not_testable
@@ -59,6 +60,8 @@ def compare(
             "p_tied": main.p_tied,
             "test": main.method if tested else "none: a clean model shows a difference, too",
             **_details(probe, found, settings),
+            "pairs": probe.counted,
+            "pairs_recorded": pairs_recorded(probe, tables, settings, [model, *found.references]),
             "without_unread": _without_unread(probe, tables, settings, model, found),
             **(more or {}),
         },
@@ -143,6 +146,7 @@ def _details(probe: Probe, found: Measured, settings: Settings) -> dict[str, Any
         },
         "references": {name: told(test) for name, test in found.references.items()},
         "references_own": {name: told(test, own) for name, test in found.reference_raw.items()},
+        "references_right": found.reference_right,
         "references_ahead": {name: told(test) for name, test in found.ahead.items()},
         "references_unusable": found.unusable,
         "categories": (

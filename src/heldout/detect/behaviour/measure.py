@@ -33,6 +33,8 @@ class Measured:
     reference_raw: dict[str, PairedTest] = field(default_factory=dict)
     #: how much better than each reference the model answers the second form
     ahead: dict[str, PairedTest] = field(default_factory=dict)
+    #: how often each reference is right in the first form
+    reference_right: dict[str, float] = field(default_factory=dict)
     unusable: dict[str, str] = field(default_factory=dict)
     all_read: bool = True  # nobody's reply was unreadable, the references' included
 
@@ -78,6 +80,7 @@ def measure(
     single: dict[str, PairedTest] = {}
     reference_raw: dict[str, PairedTest] = {}
     ahead: dict[str, PairedTest] = {}
+    reference_right: dict[str, float] = {}
     for name, rows in list(others.items()):
         found, _ = _above(probe, tables, mine.rows, [rows], settings)
         if found is None:
@@ -87,12 +90,15 @@ def measure(
         single[name] = found
         if probe.second_may_be_wrong:
             ahead[name] = _ahead(pairs, _pairs(tables, rows), settings)
+        theirs_paired = _pairs(tables, rows)
+        reference_right[name] = float(theirs_paired["first"].mean() or 0.0)  # type: ignore[arg-type]
         their_placed = _placed(tables, rows, settings) if probe.placed else None
-        reference_raw[name] = their_placed or _plain(_pairs(tables, rows), settings)
+        reference_raw[name] = their_placed or _plain(theirs_paired, settings)
     both = _above(probe, tables, mine.rows, list(others.values()), settings) if others else _NONE
     return Measured(
-        mine, pairs, raw, plain, placed, *both, single, reference_raw, ahead, unusable, all_read
-    )
+        mine, pairs, raw, plain, placed, *both, single, reference_raw, ahead, reference_right,
+        unusable, all_read,
+    )  # fmt: skip
 
 
 def differences(pairs: pl.DataFrame) -> Floats:

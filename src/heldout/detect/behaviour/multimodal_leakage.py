@@ -15,15 +15,17 @@ import polars as pl
 from heldout.detect.behaviour.compare import compare
 from heldout.detect.behaviour.probe import Arms, Probe, made_arms
 from heldout.detect.behaviour.rows import ORIGINAL, asked
-from heldout.detect.outcome import Outcome, not_testable
+from heldout.detect.outcome import NotRecorded, Outcome, not_testable
 from heldout.detect.settings import Settings
 from heldout.detect.tables import ScoreTables
 from heldout.errors import InputError
 
 NAME = "multimodal-leakage"
 NO_IMAGE = "no-image"
-LACKING = f"needs answers without the image of the model and of its base: heldout ask --variants {NO_IMAGE}"
-NO_BASE = "needs the language model it was made from: --base BASE or --base MODEL=BASE"
+LACKING = NotRecorded(
+    f"needs answers without the image of the model and of its base: heldout ask --variants {NO_IMAGE}"
+)
+NO_BASE = NotRecorded("needs the language model it was made from: --base BASE or --base MODEL=BASE")
 
 
 def arms(tables: ScoreTables, settings: Settings, model: str, leave_out: bool) -> Arms | str:
@@ -31,7 +33,7 @@ def arms(tables: ScoreTables, settings: Settings, model: str, leave_out: bool) -
     if base is None:
         return NO_BASE
     if base == model:
-        return "this is the base itself"
+        return NotRecorded("this is the base itself")
 
     def both(left: bool) -> pl.DataFrame:
         sides = [asked(tables, one, lambda name: name == NO_IMAGE, leave_out=left)
@@ -47,6 +49,8 @@ PROBE = Probe(
     second="base without the image",
     effect="accuracy without the image above the base's",
     arms=arms,
+    known=lambda tables: frozenset(tables.items["benchmark_id"]),
+    counted="items without their picture",
     blind_to=[
         "memory that needs the image to be called up",
         "what the base itself has seen",

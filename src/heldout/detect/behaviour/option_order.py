@@ -15,15 +15,16 @@ import polars as pl
 
 from heldout.detect.behaviour.circular import is_rotation
 from heldout.detect.behaviour.compare import compare, rate
+from heldout.detect.behaviour.coverage import with_options
 from heldout.detect.behaviour.probe import Arms, Probe, two_variants
 from heldout.detect.behaviour.rows import ORIGINAL
-from heldout.detect.outcome import Outcome
+from heldout.detect.outcome import NotRecorded, Outcome
 from heldout.detect.settings import Settings
 from heldout.detect.tables import ScoreTables
 
 NAME = "option-order"
 SHUFFLE = "shuffle-"
-LACKING = (
+LACKING = NotRecorded(
     "needs answers with the options in another order: heldout ask --variants original,shuffle-3"
 )
 BLIND_TO = [
@@ -44,6 +45,8 @@ PROBE = Probe(
     second="reordered",
     effect="accuracy gained by the released order, place taken out",
     arms=arms,
+    known=with_options,
+    counted="items with their options reordered",
     blind_to=BLIND_TO,
     placed=True,
 )

@@ -21,6 +21,7 @@ class Arms:
     unread: dict[str, dict[str, int]]
     replies: int
     answers: pl.DataFrame  # everything that was answered, readable or not
+    changed: frozenset[str] = frozenset()  # items that were answered in the second form
 
 
 #: tables, settings, model, whether unreadable replies are left out
@@ -43,6 +44,10 @@ class Probe:
     placed: bool = False
     #: may the second form be wrong, so that who sees more loses more by it?
     second_may_be_wrong: bool = False
+    #: items known to have a second form, whether or not anybody recorded an answer to it
+    known: Callable[[ScoreTables], frozenset[str]] = lambda tables: frozenset()
+    #: what the second form of items is called where it is counted
+    counted: str = "changed items"
     #: is it broken down by the metadata field that was asked for?
     by_category: bool = False
 
@@ -72,4 +77,5 @@ def made_arms(
         return unlike
     rows = in_arms(kept, released)
     unpaired = everything["benchmark_id"].n_unique() - rows["benchmark_id"].n_unique()
-    return Arms(rows, unpaired, unread(everything), len(everything), everything)
+    changed = frozenset(second["benchmark_id"])
+    return Arms(rows, unpaired, unread(everything), len(everything), everything, changed)

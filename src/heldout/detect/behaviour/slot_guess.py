@@ -7,19 +7,20 @@ difficulty of another word would pass for memory.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import polars as pl
 
 from heldout.detect.behaviour.compare import compare_all
 from heldout.detect.behaviour.probe import Arms, Probe, made_arms
 from heldout.detect.behaviour.rows import asked
-from heldout.detect.outcome import Outcome
+from heldout.detect.outcome import NotRecorded, Outcome
 from heldout.detect.settings import Settings
 from heldout.detect.tables import ScoreTables
 
 NAME = "slot-guess"
 SLOT = "slot"
-LACKING = (
+LACKING = NotRecorded(
     "needs the masked word asked in the released wording ('slot') and in a paraphrase ('slot-…')"
 )
 OTHER_WORD = "no paraphrase masks the same word as the released wording"
@@ -40,7 +41,12 @@ def arms(tables: ScoreTables, settings: Settings, model: str, leave_out: bool) -
     kept = mine.join(masked.unique(), on="benchmark_id").filter(word == pl.col("masked"))
     if kept["variant"].n_unique() < 2:
         return OTHER_WORD if everything["variant"].n_unique() > 1 else LACKING
-    return made_arms(everything, kept, pl.col("variant") == SLOT, LACKING)
+    made = made_arms(everything, kept, pl.col("variant") == SLOT, LACKING)
+    if isinstance(made, str):
+        return made
+    # A paraphrase that masks another word is no second form.
+    same = kept.filter(pl.col("variant") != SLOT)["benchmark_id"]
+    return replace(made, changed=frozenset(same))
 
 
 PROBE = Probe(
@@ -49,6 +55,7 @@ PROBE = Probe(
     second="paraphrase",
     effect="masked words guessed in the released wording above a paraphrase",
     arms=arms,
+    counted="paraphrases",
     blind_to=[
         "memory of the meaning, which survives a paraphrase",
         "paraphrases that are less natural than the released wording: they look like memory",

@@ -9,18 +9,21 @@ twins of its own; natural ones (NaturalBench) are like any other.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
+
+import polars as pl
 
 from heldout.detect.behaviour.compare import compare
-from heldout.detect.behaviour.probe import Probe, two_variants
+from heldout.detect.behaviour.probe import Arms, ArmsOf, Probe, two_variants
 from heldout.detect.behaviour.rows import ORIGINAL
 from heldout.detect.finding import Finding
-from heldout.detect.outcome import Outcome
+from heldout.detect.outcome import NotRecorded, Outcome
 from heldout.detect.settings import Settings
 from heldout.detect.tables import ScoreTables
 
 NAME = "twin-drop"
 TWIN = "twin"
-LACKING = (
+LACKING = NotRecorded(
     "needs answers to the originals and to their twins: heldout ask --variants original,twin=…"
 )
 BLIND_TO = [
@@ -36,10 +39,40 @@ def probe_for(twin: str = TWIN) -> Probe:
         first=ORIGINAL,
         second=twin,
         effect=f"drop from {ORIGINAL} to {twin}",
-        arms=two_variants(ORIGINAL, lambda name: name == twin, LACKING),
+        arms=_arms(twin),
         blind_to=BLIND_TO,
+        known=lambda tables: tables.twin_items.get(twin, frozenset()),
+        counted="twins",
         second_may_be_wrong=True,
         by_category=True,
+    )
+
+
+def _arms(twin: str) -> ArmsOf:
+    every = two_variants(ORIGINAL, lambda name: name == twin, LACKING)
+
+    def arms(tables: ScoreTables, settings: Settings, model: str, leave_out: bool) -> Arms | str:
+        """Without twins in which nothing but the key changed."""
+        unchanged = tables.unchanged.get(twin)
+        if not unchanged or tables.answers is None:
+            return every(tables, settings, model, leave_out)
+        spoilt = (pl.col("variant") == twin) & pl.col("benchmark_id").is_in(list(unchanged))
+        kept = replace(tables, answers=tables.answers.filter(~spoilt))
+        made = every(kept, settings, model, leave_out)
+        given = every(tables, settings, model, leave_out)
+        return "no twin is left" if isinstance(made, str) and isinstance(given, Arms) else made
+
+    return arms
+
+
+def unchanged_told(tables: ScoreTables, twin: str) -> str:
+    """How many twins show the original, as a sentence; "" for none."""
+    count = len(tables.unchanged.get(twin, ()))
+    if not count:
+        return ""
+    return (
+        f"{count:,} of {count + len(tables.twin_items.get(twin, ())):,} twins show the very picture of "
+        "their original with the same question and options: only the key changed, and they were left out"
     )
 
 
@@ -55,8 +88,17 @@ def find(tables: ScoreTables, settings: Settings) -> Iterator[Outcome]:
     for model in tables.answering:
         for twin in twins_of(tables, model):
             found = compare(probe_for(twin), tables, settings, model)
+            told = unchanged_told(tables, twin)
             if isinstance(found, Finding):
                 name = found.id if twin == TWIN else f"{found.id}/{twin}"
-                details = {**found.details, "twins": dict(tables.twins.get(twin, {}))}
+                details = {
+                    **found.details, "twins": dict(tables.twins.get(twin, {})),
+                    "twins_unchanged": {
+                        "count": len(tables.unchanged.get(twin, ())),
+                        "others": len(tables.twin_items.get(twin, ())), "told": told,
+                    },
+                }  # fmt: skip
                 found = found.model_copy(update={"id": name, "details": details})
+            elif told and found.reason != LACKING:
+                found = found.model_copy(update={"reason": f"{found.reason}: {told}"})
             yield found

@@ -95,7 +95,7 @@ def _blind(tables: ScoreTables, scored: Scored, suspects: Mask) -> float:
     key = ("blind", tuple(scored.frame["benchmark_id"]), suspects.tobytes())
     if key not in tables.memo:
         tables.memo[key] = blind_area(scored.frame, suspects)
-    return tables.memo[key]
+    return float(tables.memo[key])
 
 
 def unseen_items(scored: Scored, settings: Settings) -> Mask:

@@ -8,7 +8,7 @@ gains by its twins, only less than the references do, their spread has to be kno
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from scipy import special
@@ -24,8 +24,14 @@ PLACE = "place of the right option"
 SKILL = "skill of the references"
 REACH = "reach of the test"
 JUDGED = "twins that were judged"
+CHANGED = "twins that differ"
+RECORDED = "answers that are recorded"
 MOST_LOST = 0.2  # of a model's replies; with more of them unreadable nothing is called clean
+# Of the pairs that could have been asked. What is lost on one side alone moves a difference by up to its
+# share, and tests of a few hundred items see .1. Unreadable replies may be more: they are tested both ways.
+LEAST_RECORDED = 0.9
 LARGEST = 0.5  # an effect this large that need not have shown leaves nothing to call clean
+MOST_UNCHANGED = 0.5  # of a set of twins; who made more of them wrong made the others, too
 ENOUGH = 3  # references whose spread is worth an interval
 
 
@@ -37,10 +43,12 @@ def behaviour_controls(found: Sequence[Finding], fired: bool, settings: Settings
     if not fired:
         return _doubts(strongest, references)
     if _away(strongest):  # the rest asks what else could look seen, and nothing does
-        return [*references, *_unread(strongest)]
+        return [
+            *references, *_changed(strongest), *_unread(strongest), *_recorded(strongest),
+        ]  # fmt: skip
     return [
-        *references, _spread(strongest), *_skill(strongest), *_judged(strongest),
-        *_unread(strongest), *_place(strongest),
+        *references, _spread(strongest), *_skill(strongest), *_changed(strongest), *_judged(strongest),
+        *_unread(strongest), *_recorded(strongest), *_place(strongest),
     ]  # fmt: skip
 
 
@@ -65,7 +73,10 @@ def _doubts(finding: Finding, references: Sequence[Control]) -> list[Control]:
         doubts.append(Control(name=UNREAD, outcome="failed", reason=reason))
     if placed is not None and placed["direction"] == "seen":
         doubts += _place(finding)
-    return doubts
+    return [
+        *doubts,
+        *(one for one in (*_changed(finding), *_recorded(finding)) if _failed(one)),
+    ]
 
 
 def _lost(finding: Finding) -> float:
@@ -154,6 +165,16 @@ def _skill(finding: Finding) -> list[Control]:
     return [Control(name=SKILL, outcome="missing", reason=reason)]
 
 
+def _changed(finding: Finding) -> list[Control]:
+    """A twin that shows the original is answered as the original, and counted as wrong."""
+    known: Mapping[str, Any] = finding.details.get("twins_unchanged", {})
+    if not known.get("count"):
+        return []
+    share = known["count"] / (known["count"] + known["others"])
+    outcome: Literal["passed", "failed"] = "failed" if share > MOST_UNCHANGED else "passed"
+    return [Control(name=CHANGED, outcome=outcome, reason=known["told"])]
+
+
 def _judged(finding: Finding) -> list[Control]:
     """Wrong twins look like a drop, and a generator makes many: somebody must have looked."""
     told: Mapping[str, int] = finding.details.get("twins", {})
@@ -176,6 +197,27 @@ def _unread(finding: Finding) -> list[Control]:
     same = other["direction"] == finding.direction
     reason = f"{told}; left out, the difference is {_told(other)}, p = {other['p']:.2g}"
     return [Control(name=UNREAD, outcome="passed" if same else "failed", reason=reason)]
+
+
+def _recorded(finding: Finding) -> list[Control]:
+    """Who leaves out what was answered right makes a drop, or hides one on the other side."""
+    counts: Mapping[str, Mapping[str, int]] = finding.details.get("pairs_recorded", {})
+    partial = {name: one for name, one in counts.items() if one["recorded"] < one["possible"]}
+    if not partial:
+        return []
+    few = [
+        name for name, one in partial.items() if one["recorded"] < LEAST_RECORDED * one["possible"]
+    ]
+    told = "; ".join(
+        f"answers to {one['recorded']:,} of {one['possible']:,} {finding.details['pairs']} are recorded"
+        f"{'' if name == finding.cell.model else f' for {name}'}"
+        for name, one in partial.items()
+        if not few or name in few
+    )
+    if not few:
+        return [Control(name=RECORDED, outcome="passed", reason=told)]
+    reason = f"{told}: which ones were left out can make a difference, or hide one"
+    return [Control(name=RECORDED, outcome="failed", reason=reason)]
 
 
 def _place(finding: Finding) -> list[Control]:

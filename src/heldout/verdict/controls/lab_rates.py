@@ -81,7 +81,7 @@ def power_note(found: Sequence[Finding], controls: Sequence[Control], rates: Mea
         told += f"; {', '.join(missing)} not measured"
     if any(rate.sees for rate in measured):
         return told
-    none = "it was" if len(measured) == 1 else "none of them was"
+    none = "it was not" if len(measured) == 1 else "none of them was"
     return f"{told}; {none} shown to see contamination there, so that silence says little"
 
 

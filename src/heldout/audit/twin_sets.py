@@ -1,0 +1,68 @@
+"""What a run knows of the twins it was given: which items have one, and in which of them nothing changed.
+
+A twin that shows the very picture of its original, with the same question and the same options, is no twin:
+only the key was changed, and who sees best is wrong most often. Twins that change the words and keep the
+picture are twins like others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from heldout.benchmark import Benchmark, Example
+from heldout.benchmark.grading.clean import same
+from heldout.detect.tables import TWIN_SETS
+from heldout.image import Digests
+from heldout.model.asking import Variant, expand
+from heldout.model.asking.twin_origin import twin_origin
+from heldout.store import Run
+
+
+def note_twins(run: Run, benchmark: Benchmark, twins: Mapping[str, Benchmark]) -> None:
+    """Call inside run.writing(). Sets that were noted under other names stay."""
+    if not twins:
+        return
+    path = run.path / TWIN_SETS
+    kept = run.read_json(TWIN_SETS)["twins"] if path.exists() else {}
+    for name, twin in twins.items():
+        shown = expand(
+            benchmark, benchmark.examples, [Variant(name, source=str(twin.source))], twins={name: twin}
+        )  # fmt: skip
+        unchanged = unchanged_twins(benchmark, twin)
+        kept[name] = {
+            "items": [
+                one.benchmark_id for one in shown.questions if one.benchmark_id not in unchanged
+            ],
+            "unchanged": sorted(unchanged),
+        }
+        told = {"unchanged": len(unchanged), "fingerprint": twin.fingerprint}
+        run.update("twins", {name: {**twin_origin(twin), **told}})
+    run.write_json(TWIN_SETS, {"schema_version": 1, "twins": kept})
+
+
+def unchanged_twins(benchmark: Benchmark, twins: Benchmark) -> frozenset[str]:
+    """Items whose twin has the same pictures and words; a picture that cannot be read tells nothing."""
+    known = {example.id: example for example in benchmark}
+    return frozenset(
+        twin.id
+        for twin in twins
+        if (example := known.get(twin.id)) is not None
+        and _words(twin) == _words(example)
+        and _same_pictures(benchmark, example, twins, twin)
+    )
+
+
+def _words(example: Example) -> tuple[str, list[str]]:
+    return same(example.question or ""), sorted(same(option) for option in example.options)
+
+
+def _same_pictures(benchmark: Benchmark, example: Example, twins: Benchmark, twin: Example) -> bool:
+    if not example.images or len(example.images) != len(twin.images):
+        return False
+    for first, second in zip(example.images, twin.images, strict=True):
+        one, other = benchmark.digests[first], twins.digests[second]
+        if not (isinstance(one, Digests) and isinstance(other, Digests)):
+            return False
+        if one.bytes != other.bytes and one.pixels != other.pixels:
+            return False
+    return True
