@@ -46,6 +46,10 @@ def _items(one: BenchmarkVerdict) -> Iterator[Advice]:
         Rung.SAME_IMAGE: "Down-weight {} of {} whose picture leaked without the answer, or report scores "
         "with and without them",
         Rung.NEAR_DUPLICATE: "Have people judge the undecided pairs of {} of {} (heldout review)",
+        Rung.WORDS_UNCOMPARED: "Make the pictures of {} of {} readable, here and in the corpus, and audit "
+        "again: question and answer stand there beside pictures that could not be compared",
+        Rung.WORDS_BESIDE_ANOTHER: "Read {} of {} whose question and answer stand there beside another "
+        "picture: no leak, unless they can be answered without theirs",
         Rung.SOURCE_OVERLAP: "Keep {} of {} that look like pictures of the corpus but are not: one source, "
         "no leak",
     }
