@@ -18,7 +18,7 @@ UNSEARCHED = (
     "heldout overlap into this run folder finds out."
 )
 # In place of a score on clean items.
-NOT_CLEAN = {"value": "–", "around": "it has seen the benchmark: no part is clean", "items": None}
+NOT_CLEAN = {"value": "–", "around": "has seen it", "items": None}
 
 
 def lacking(run: Run) -> str:
