@@ -55,8 +55,8 @@ _OF_GRADE = {
 # Whole items in words, beside a picture that is not known to be theirs.
 _BESIDE = {ANOTHER: Rung.WORDS_BESIDE_ANOTHER, UNCOMPARED: Rung.WORDS_UNCOMPARED}
 _TOLD = {
-    Rung.SAME_IMAGE.words: "same image or transformed copy, without its answer",
-    Rung.SAME_IMAGE_AND_ANSWER.words: "same image or transformed copy, with its answer",
+    Rung.SAME_IMAGE.words: "same image or transformed copy, no answer",
+    Rung.SAME_IMAGE_AND_ANSWER.words: "same image or transformed copy, with answer",
 }
 ACTIONS = {
     Rung.SAME_IMAGE_AND_ANSWER: "remove",

@@ -228,7 +228,7 @@ def _beside(together: Mapping[str, Any]) -> str:
     ):
         if count := int(together.get(name, 0)):
             which = counted(count, "item has its", "items have their")
-            told += f" {which} question and answer there beside {where}: not counted as leaked."
+            told += f" {which} question and answer there beside {where}; that alone is not counted."
     return told
 
 
