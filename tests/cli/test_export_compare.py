@@ -18,6 +18,7 @@ from command_line import run_inside
 from PIL import Image
 
 from heldout.overlap.judged import match_subject
+from heldout.report.scores_owed import NOT_CLEAN, corrected_of, rankings_without, score_rows
 from heldout.store import Run, make_table
 from heldout.store.judgements import MATCH, Judgement, append
 
@@ -85,7 +86,7 @@ def test_a_card_section_says_what_leaked_and_what_to_do(runs: Path) -> None:
     (line,) = (line for line in card.splitlines() if line.startswith("| corpus web"))
     assert "survives" in line and "3 of 12 items leaked" in line and "%" in line
     assert "Down-weight 3 items of bench" in card
-    assert "actions.jsonl" not in card  # there is none in this run
+    assert "actions.jsonl" not in card and str(runs) not in card  # its readers have no run folder
 
 
 def test_conda_rows_have_the_databases_columns_and_percentages_of_items(runs: Path) -> None:
@@ -197,6 +198,40 @@ def test_every_eval_ever_records_fit_the_schema(runs: Path, tmp_path: Path) -> N
     assert scores["bench (leaked items)"] == pytest.approx(2 / 3)
     assert scores["bench (clean items)"] == pytest.approx(4 / 9)
     assert str(runs) not in json.dumps(alone)  # no path of this machine
+
+
+def test_no_clean_score_is_given_of_a_model_that_has_seen_the_benchmark(
+    runs: Path, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(runs / "one/run", run)
+    claims = json.loads((run / "claims.json").read_text())
+    seen = {
+        "id": "twin-drop/careful", "cell": {"benchmark": "bench", "model": "careful"}, "findings": [],
+        "sentence": "It falls.", "status": "survives", "why": "it falls", "rule": "answers/stands",
+    }  # fmt: skip
+    (run / "claims.json").write_text(json.dumps({**claims, "claims": [*claims["claims"], seen]}))
+
+    def exported(model: str) -> dict[str, dict[str, Any]]:
+        record = json.loads(_told("export", run, "--to", "every-eval-ever", "--model", model))
+        jsonschema.validate(record, RECORD)
+        return {
+            one["evaluation_name"]: one["score_details"] for one in record["evaluation_results"]
+        }
+
+    told = exported("careful")
+    assert set(told) == {"bench (all items)", "bench (leaked items)"}
+    assert all("has seen" in one["details"]["contamination of the model"] for one in told.values())
+    assert "bench (clean items)" in exported(HOSTILE)
+    corrected = corrected_of(Run.open(run))
+    rows = {row["model"]: row for row in score_rows(corrected, {"careful"})}
+    assert rows["careful"]["subsets"]["non-leaked"] == NOT_CLEAN
+    assert rows["careful"]["owed"] is None
+    assert rows["careful"]["subsets"]["original"]["items"] == ITEMS
+    (ranking,) = rankings_without(corrected["rankings"], {"careful"})
+    assert {model: set(ranks) for model, ranks in ranking["ranks"].items()} == {
+        "careful": {"full"}, HOSTILE: {"full", "clean"},
+    }  # fmt: skip
 
 
 def test_a_benchmark_of_the_hub_goes_by_its_path_there(runs: Path, tmp_path: Path) -> None:

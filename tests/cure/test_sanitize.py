@@ -234,7 +234,7 @@ def test_words_without_their_answer_are_kept_and_listed_until_somebody_asks(
         "t0y": "kept: question without its answer",
         "t1x": "kept: words inside a longer text",
         "t1y": "kept: words like its own",
-        "t2x": "kept: question and answer, short or beside another picture",
+        "t2x": "kept: question and answer, short, or beside another or an unread picture",
     }
 
     def removed(name: str, policy: Policy) -> dict[str, str]:

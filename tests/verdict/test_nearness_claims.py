@@ -122,7 +122,7 @@ def test_what_is_flagged_but_not_verified_is_stated() -> None:
     }  # fmt: skip
     assert (rest.n, rest.statistic.value) == (95, 15)
     assert claim.controls[0].reason == "of 20 flagged pictures: 5 proven copies, 15 no copy"
-    assert "Of 95 images without a proven copy, 15 are flagged" in claim.sentence
+    assert "Of 95 images without a copy, 15 are flagged" in claim.sentence
 
 
 def test_a_null_that_is_too_small_says_what_it_could_tell() -> None:

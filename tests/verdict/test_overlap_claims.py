@@ -125,7 +125,7 @@ def test_answers_are_spoken_of_only_where_they_were_compared() -> None:
 
 def test_a_clean_claim_says_what_was_not_looked_for() -> None:
     assert "not looked for: re-encoded or resized copies" in claim().why
-    assert "1,000 images of the corpus" in claim().why
+    assert "compared with those of 1,000 corpus items" in claim().why
 
 
 def test_source_overlap_is_told_apart_from_copies() -> None:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from heldout.verdict.recommend import _difference
+from heldout.detect import Cell
+from heldout.stats import Interval
+from heldout.verdict.ladder import Rung, Standing
+from heldout.verdict.overall import BenchmarkVerdict, CellVerdict, Rate
+from heldout.verdict.recommend import _difference, recommend
 
 
 def test_a_difference_names_the_items_it_stands_on() -> None:
@@ -14,3 +18,17 @@ def test_a_difference_names_the_items_it_stands_on() -> None:
     )
     whole = _difference({"lines": lines, "owed": [{**owed, "compared": 198}]})
     assert whole.startswith(" (-1.0 points with leaks, corrected p")
+
+
+def _leaked(leaked: int) -> BenchmarkVerdict:
+    cell = Cell(benchmark="b", corpus="web")
+    rate = Rate(leaked, 4, Interval(0.0, 1.0, 0.95, "none"))
+    standings = [Standing(f"q{n}", "web", f"w{n}", Rung.SAME_IMAGE) for n in range(leaked)]
+    return BenchmarkVerdict("b", "run", [CellVerdict(cell, "survives", [], rate)], standings, {})
+
+
+def test_a_benchmark_that_leaked_whole_has_nothing_left() -> None:
+    whole = [one["sentence"] for one in recommend([_leaked(4)])]
+    assert whole[0].startswith("Nothing of b is left once what leaked is removed: all 4 items did.")
+    assert "--resplit" in whole[0] and whole[1].startswith("Down-weight 4 items")
+    assert not [one for one in recommend([_leaked(3)]) if "Nothing of b" in one["sentence"]]

@@ -177,7 +177,10 @@ def wants(file: AuditFile, detector: str) -> bool:
 
 
 def corpus_size(corpus: Corpus) -> tuple[int, str]:
-    """Pictures of a corpus: counted where it is small, else estimated from its first shards."""
+    """Items of a corpus with a picture: counted where it is small, else estimated from its first shards.
+
+    Items may share pictures; each is read with its item.
+    """
     pictures = items = read = 0
     for shard in corpus.shards():
         if items >= COUNTED:
@@ -187,12 +190,12 @@ def corpus_size(corpus: Corpus) -> tuple[int, str]:
             pictures += isinstance(item, CorpusItem) and item.image is not None
         read += 1
     else:
-        return pictures, f"{pictures:,} pictures in {items:,} items"
+        return pictures, f"{pictures:,} of {items:,} items with a picture"
     shards = corpus.count_shards()
     if shards is None:
-        return pictures, f"more than {pictures:,} pictures"
+        return pictures, f"more than {pictures:,} items with a picture"
     about = round(pictures * shards / max(read, 1))
-    return about, f"about {about:,} pictures ({read} of {shards:,} shards counted)"
+    return about, f"about {about:,} items with a picture ({read} of {shards:,} shards counted)"
 
 
 def _tokens(examples: Sequence[Example]) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from rich.table import Table
@@ -154,13 +154,18 @@ def _show_scores(done: Audited) -> None:
     """One table per benchmark and measure; subsets only where something leaked."""
     out = console()
     for one in done.overall.benchmarks:
+        seen = {
+            cell.cell.model for cell in one.cells if cell.status == "survives" and not cell.pair
+        }
         rankings = {ranking["measure"]: ranking for ranking in one.corrected["rankings"]}
         for measure in dict.fromkeys(model["metric"] for model in one.corrected["models"]):
             models = [model for model in one.corrected["models"] if model["metric"] == measure]
             leaked = any(_by_subset(model)["leaked"]["items"] for model in models)
             told = "with and without proven leaks" if leaked else "(no proven leak to take out)"
             out.print(Text(plain(f"\n{one.benchmark}: {measure} {told}"), "bold"))
-            out.print(_scores(models, measure, rankings.get(measure), leaked))
+            out.print(_scores(models, measure, rankings.get(measure), leaked, seen))
+            if leaked and any(model["model"] in seen for model in models):
+                out.print(Text("not clean: the model has seen the benchmark itself", "dim"))
             if measure in rankings and leaked:
                 tau = rankings[measure]["tau_b"]
                 shown = "none" if tau is None else f"{tau:.2f}"
@@ -172,6 +177,7 @@ def _scores(
     measure: str,
     ranking: Mapping[str, Any] | None,
     leaked: bool,
+    seen: Collection[str | None],
 ) -> Table:
     subsets = {"original": "all items"}
     if leaked:
@@ -181,9 +187,16 @@ def _scores(
     table = _table("model", *subsets.values(), *ranks.values())
     for model in models:
         lines = _by_subset(model)
-        cells = [_line(lines[subset], measure) for subset in subsets]
+        known = model["model"] in seen
+        cells = [
+            "not clean" if known and subset == "non-leaked" else _line(lines[subset], measure)
+            for subset in subsets
+        ]
         mine = ranking["ranks"][model["model"]] if ranking else {}
-        table.add_row(plain(model["model"]), *cells, *(_rank(mine.get(one)) for one in ranks))
+        places = [
+            "not clean" if known and one == "clean" else _rank(mine.get(one)) for one in ranks
+        ]
+        table.add_row(plain(model["model"]), *cells, *places)
     return table
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import getpass
+import shlex
 import webbrowser
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -17,6 +18,7 @@ from heldout.cli.options import Json
 from heldout.cli.show import console, plain, print_json
 from heldout.review import Desk, open_desks, serve
 from heldout.review.card import Kind
+from heldout.store import Run
 
 EXAMPLE = "Example: heldout review runs/slake --rater ada --blind"
 
@@ -91,7 +93,7 @@ def review_command(
         told.print(f"{what} of {plain(desks[0].title)}, as {plain(desks[0].rater)}", markup=False)
         typer.echo(f"review: {url}")  # typer flushes, and nothing breaks the address
         told.print(
-            f"Every verdict is on disk at once. Ctrl-C ends; then: {_next(desks[0])}",
+            f"Every verdict is on disk at once. Ctrl-C ends; then: {follow_up(desks[0], run)}",
             soft_wrap=True,
         )
         if not no_browser:
@@ -100,10 +102,29 @@ def review_command(
     serve(*desks, port=port, ready=ready)
 
 
-def _next(desk: Desk) -> str:
+def follow_up(desk: Desk, source: str) -> str:
+    """What takes the judgements in; an audit's pages speak of all its runs and are made together."""
     if desk.kind == "twins":
         return "heldout twin BENCH --out RUN --from filter --keep people"
-    return f"heldout report {desk.folder}"
+    if not (desk.folder / "manifest.json").exists():
+        told = ["heldout", "review", source, "--kind", desk.kind, "--out", str(desk.folder)]
+        return shlex.join([*told, "--agreement"])
+    if (desk.folder.parent / "verdict.json").exists():
+        return _audit_again(desk.folder)
+    return shlex.join(["heldout", "report", str(desk.folder)])
+
+
+def _audit_again(folder: Path) -> str:
+    commands = Run.open(folder).manifest()["commands"]
+    files = [command[2] for command in commands if command[1:2] == ["audit"] and len(command) > 2]
+    beside = folder.parent.parent / "audit.yaml"  # as a demo writes it
+    if files and Path(files[-1]).exists():
+        return shlex.join(["heldout", "audit", files[-1]])
+    return (
+        shlex.join(["heldout", "audit", str(beside)])
+        if beside.exists()
+        else "the same heldout audit again"
+    )
 
 
 def _show_agreement(desks: Sequence[Desk], as_json: bool) -> None:

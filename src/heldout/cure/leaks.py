@@ -45,7 +45,7 @@ _REASONS = {
 }
 # What words that prove nothing are, by the relation of the pair.
 _WORDS = {
-    "same item": "question and answer, short or beside another picture",
+    "same item": "question and answer, short, or beside another or an unread picture",
     "same question": "question without its answer",
     "same caption": "caption",
     "contained": "words inside a longer text",

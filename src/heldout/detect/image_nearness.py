@@ -50,7 +50,7 @@ def image_nearness(
     rest = [one for one in pictures if verified.get(one) != "proven copies"]
     return [
         _images("images", pictures, flagged, found, tau, details, common),
-        _images("images without a proven copy", rest, flagged, found, tau, {}, common),
+        _images("images without a copy", rest, flagged, found, tau, {}, common),
         _questions(items, flagged, found, tau, common),
     ]
 

@@ -5,14 +5,16 @@ from __future__ import annotations
 import polars as pl
 
 from heldout.detect.image_overlap import COPIES
+from heldout.overlap.text.pictures import UNCOMPARED, beside
 
 QUESTION_ANSWER_SAME_IMAGE = "same question and answer, same image"
 QUESTION_SAME_IMAGE = "same question, same image"
 PARAPHRASE_SAME_IMAGE = "paraphrase candidate, same image"
+QUESTION_ANSWER_UNCOMPARED = "same question and answer, images that could not be compared"
 QUESTION_ANSWER_OTHER_IMAGE = "same question and answer, another image"
 QUESTION_OTHER_IMAGE = "same question, another image"
 PARAPHRASE_OTHER_IMAGE = "paraphrase candidate, another image"
-#: from the gravest down; an item can be of several kinds
+#: from the gravest down, then what nobody knows; an item can be of several kinds
 KINDS = (
     QUESTION_ANSWER_SAME_IMAGE,
     QUESTION_SAME_IMAGE,
@@ -20,6 +22,7 @@ KINDS = (
     QUESTION_ANSWER_OTHER_IMAGE,
     QUESTION_OTHER_IMAGE,
     PARAPHRASE_OTHER_IMAGE,
+    QUESTION_ANSWER_UNCOMPARED,
 )
 _IDENTICAL = ("same item", "same question", "same caption")
 _REWORDED = ("edited", "paraphrase candidate")
@@ -30,7 +33,7 @@ def text_kinds(text_matches: pl.DataFrame, image_matches: pl.DataFrame) -> pl.Da
 
     Identical questions on the same image come from the image matches, where every copy of a picture
     was compared; all others from the text matches. A corpus item that was not found to show the
-    item's picture counts as another image.
+    item's picture counts as another image, unless one of the two could not be compared.
     """
     copies = image_matches.filter(pl.col("relation").is_in(COPIES))
     asked = pl.col("modality").is_in(["full", "image and question"])
@@ -57,10 +60,13 @@ def text_kinds(text_matches: pl.DataFrame, image_matches: pl.DataFrame) -> pl.Da
     here, same = pl.col("pictured"), pl.col("answer_relation") == "same"
     # Words that stand alone are beside no picture, so beside no other one either.
     alone = (pl.col("evidence").str.json_path_match("$.pictured") == "false").fill_null(False)
+    unknown = beside(UNCOMPARED)
     kind = (
         pl.when(reworded & here)
         .then(pl.lit(PARAPHRASE_SAME_IMAGE))
-        .when(alone)
+        .when(identical & ~here & same & unknown)
+        .then(pl.lit(QUESTION_ANSWER_UNCOMPARED))
+        .when(alone | unknown)
         .then(pl.lit(None, pl.String))
         .when(identical & ~here & same)
         .then(pl.lit(QUESTION_ANSWER_OTHER_IMAGE))

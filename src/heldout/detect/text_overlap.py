@@ -17,6 +17,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from heldout.detect.finding import Cell, Effect, Finding, Statistic
+from heldout.overlap.text.pictures import ANOTHER, UNCOMPARED, beside
 from heldout.overlap.text.relation import SAME_ITEM
 from heldout.overlap.text.testable import NO_WORDS, untestable_items
 from heldout.stats import Interval, binomial_interval, cluster_rate_interval
@@ -101,6 +102,20 @@ def _together(
         "evident": evident["benchmark_id"].n_unique(),
         "hard": _hard(evident),
         "judged": _hard(evident) - _hard(evident.filter(~_by_people)),
+        **_beside(evident),
+    }
+
+
+def _beside(evident: pl.DataFrame) -> dict[str, int]:
+    """Items whose question and answer stand there, but only beside another or an unknown picture."""
+    whole = evident.filter(pl.col("relation") == SAME_ITEM)
+    hard = whole.filter(pl.col("degree") == "hard")["benchmark_id"]
+    rest = whole.filter(~pl.col("benchmark_id").is_in(hard.implode()))
+    unknown = rest.filter(beside(UNCOMPARED))["benchmark_id"]
+    other = rest.filter(beside(ANOTHER) & ~pl.col("benchmark_id").is_in(unknown.implode()))
+    return {
+        "pictures_not_compared": unknown.n_unique(),
+        "beside_another_picture": other["benchmark_id"].n_unique(),
     }
 
 

@@ -63,11 +63,26 @@ def scan_texts(
     )
     collect_text(run, stages, nearest=search.nearest)
     settled = settle_pictures(
-        _frame(run, "text_matches"), _frame(run, "matches"), _frame(run, "items")
+        _frame(run, "text_matches"), _frame(run, "matches"), _frame(run, "items"), _unread(run)
     )
     run.write_table("text_matches", settled.to_arrow().cast(SCHEMAS["text_matches"]))
     run.update("text", {one.corpus: vars(one) for one in scanned}, replace=True)
     return scanned
+
+
+def _unread(run: Run) -> pl.DataFrame:
+    """(corpus, corpus_id) of items whose picture the image scan could not read.
+
+    What was dropped does not say of which corpus: an id is looked for in those that lost items.
+    """
+    lost = [
+        one["corpus"]
+        for one in run.manifest().get("stages", {}).values()
+        if one["counts"].get("lost_items", 0)
+    ]
+    dropped = _frame(run, "dropped").filter(pl.col("stage") == "corpus")
+    ids = dropped.select(pl.col("id").alias("corpus_id")).unique()
+    return pl.DataFrame({"corpus": lost}, schema={"corpus": pl.String}).join(ids, how="cross")
 
 
 def _frame(run: Run, name: str) -> pl.DataFrame:

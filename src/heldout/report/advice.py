@@ -7,8 +7,9 @@ from typing import Any
 
 from heldout.store import Run
 from heldout.verdict.ladder import ACTIONS, Rung
+from heldout.verdict.recommend import REPLACE
 
-_LISTED = "; they are listed in actions.jsonl."
+LISTED = "; they are listed in actions.jsonl."
 
 
 def advice_for(run: Run, made: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -20,7 +21,9 @@ def advice_for(run: Run, made: list[dict[str, Any]]) -> list[dict[str, Any]]:
     if (run.path / "actions.jsonl").exists():
         return told
     for one in told:
-        one["sentence"] = one["sentence"].replace(_LISTED, ".")
+        one["sentence"] = one["sentence"].replace(LISTED, ".")
+    if any(one.get("action") == REPLACE for one in told):
+        return told  # a split without what leaked would be empty
     last = max((n for n, one in enumerate(told) if one.get("action") == "remove"), default=None)
     if last is not None:
         source = run.manifest()["inputs"]["benchmark"]["source"]

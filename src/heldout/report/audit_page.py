@@ -11,7 +11,7 @@ from heldout.errors import InputError
 from heldout.report.environment import templates
 from heldout.report.first_screen import first_screen
 from heldout.report.page import MEANINGS
-from heldout.report.scores_owed import LACKING, score_rows
+from heldout.report.scores_owed import LACKING, have_seen, score_rows
 from heldout.store import write_atomic
 
 _ANSWERS = {
@@ -44,7 +44,7 @@ def write_audit_report(output: Path) -> Path:
             scores=[
                 {**row, "benchmark": name}
                 for name, corrected in verdict["corrected"].items()
-                for row in score_rows(corrected)
+                for row in score_rows(corrected, have_seen(verdict["cells"], name))
             ],
             family=verdict["family"],
             audit=_audit_file(output, folders),

@@ -61,9 +61,9 @@ def _measured(one: Precision) -> str:
     interval = binomial_interval(one.right, one.said)
     around = f"{percent(interval.low)} – {percent(interval.high)}"
     return (
-        f"What “verified” is worth (heldout lab leaks): {one.right:,} of {one.said:,} such pairs were "
-        f"copies (95 % interval {around}); of pictures with one attribute changed, {one.passed:,} of "
-        f"{one.altered:,} passed for one."
+        f"What “verified” is worth (heldout lab leaks, rendered pictures): {one.right:,} of {one.said:,} "
+        f"such pairs were copies (95 % interval {around}); of pictures with one attribute changed, "
+        f"{one.passed:,} of {one.altered:,} passed for one."
     )
 
 

@@ -30,7 +30,13 @@ from heldout.report.model_figures import Figure, model_figures
 from heldout.report.models import measured_rates, model_sections, tried_models
 from heldout.report.nearness import agreement, nearness_sections, relation_counts
 from heldout.report.robustness import robustness_sections
-from heldout.report.scores_owed import corrected_of, lacking, score_rows
+from heldout.report.scores_owed import (
+    corrected_of,
+    have_seen,
+    lacking,
+    rankings_without,
+    score_rows,
+)
 from heldout.report.words import word_sections
 from heldout.store import Run, empty_table, write_atomic
 from heldout.verdict import Claim
@@ -78,6 +84,7 @@ def write_report(
     every = [one for cell in verdict.cells for one in cell.claims]
     screen = first_screen(cells, advice_for(run, recommend([verdict])), {name: corrected})
     by_id = {finding.id: finding for finding in findings}
+    seen = have_seen(cells, name)
     told = {
         "benchmark": manifest["inputs"]["benchmark"],
         "answer": headline(every, bool(near)),
@@ -100,8 +107,8 @@ def write_report(
         "words": word_sections(
             manifest.get("text", {}), findings, items, matches, _text_matches(run)
         ),
-        "scores": score_rows(corrected),
-        "rankings": corrected["rankings"],
+        "scores": score_rows(corrected, seen),
+        "rankings": rankings_without(corrected["rankings"], seen),
         "impacts": impact_rows(run),
         "gallery": gallery or {"total": 0},
         "small_size": SMALL,

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from heldout.report.environment import percent
 from heldout.store import Run
-from heldout.verdict.corrected import ACCURACY, correct_scores
+from heldout.verdict.corrected import ACCURACY, CLEAN, correct_scores
 
 LACKING = (
     "Not known: no model's answers to this benchmark are recorded. heldout ask records them into this run "
@@ -17,6 +17,8 @@ UNSEARCHED = (
     "Not known: answers are recorded, but no corpus was searched, so nobody knows which items leaked. "
     "heldout overlap into this run folder finds out."
 )
+# In place of a score on clean items.
+NOT_CLEAN = {"value": "–", "around": "has seen it", "items": None}
 
 
 def lacking(run: Run) -> str:
@@ -63,15 +65,49 @@ def owed_sentences(
     return [told for *_, told in found]
 
 
-def score_rows(corrected: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """For the table: one per model and metric, every subset beside the other."""
+def have_seen(cells: Sequence[Mapping[str, Any]], benchmark: str) -> frozenset[str]:
+    """Models that have seen ``benchmark``: what did not leak into a corpus is not clean for them."""
+    return frozenset(
+        cell["model"]
+        for cell in cells
+        if cell["benchmark"] == benchmark and cell["model"] is not None
+        and cell["status"] == "survives" and " & " not in cell["model"]
+    )  # fmt: skip
+
+
+def score_rows(corrected: Mapping[str, Any], seen: Collection[str] = ()) -> list[dict[str, Any]]:
+    """For the table: one per model and metric, every subset beside the other.
+
+    Models that have ``seen`` the benchmark have no clean score, and no difference to one.
+    """
     return [
         {
             "model": model["model"], "metric": model["metric"], "items": model["items"],
-            "subsets": {line["subset"]: _shown(line, model["metric"]) for line in model["lines"]},
-            "owed": _owed(model),
+            "subsets": {
+                line["subset"]: NOT_CLEAN
+                if model["model"] in seen and line["subset"] == "non-leaked"
+                else _shown(line, model["metric"])
+                for line in model["lines"]
+            },
+            "owed": None if model["model"] in seen else _owed(model),
         }
         for model in corrected.get("models", [])
+    ]  # fmt: skip
+
+
+def rankings_without(
+    rankings: Sequence[Mapping[str, Any]], seen: Collection[str]
+) -> list[dict[str, Any]]:
+    """Rankings in which models that have ``seen`` the benchmark have no rank on clean items."""
+    return [
+        {
+            **one,
+            "ranks": {
+                model: {name: rank for name, rank in ranks.items() if name != CLEAN or model not in seen}
+                for model, ranks in one["ranks"].items()
+            },
+        }
+        for one in rankings
     ]  # fmt: skip
 
 

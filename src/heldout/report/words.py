@@ -11,6 +11,7 @@ import polars as pl
 from heldout.detect import Finding, count_kinds, text_kinds
 from heldout.detect.image_overlap import COPIES
 from heldout.overlap.text.judge import JUDGED_DIFFERENT
+from heldout.overlap.text.pictures import BESIDE
 
 SHOWN = 30  # items on the page; the table holds all
 DOUBTED = 5  # pairs on the page that a judge called different
@@ -84,7 +85,8 @@ def _pairs(
     rows = []
     for row in best.head(SHOWN).iter_rows(named=True):
         evidence = json.loads(row["evidence"])
-        picture = "another picture" if evidence.get("pictured") else ""
+        other = "another picture" if evidence.get("pictured") else ""
+        picture = evidence.get(BESIDE, other)
         if (row["benchmark_id"], row["corpus_id"]) in own:
             picture = "a copy of its picture"
         answer = answers.get(row["benchmark_id"])

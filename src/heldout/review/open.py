@@ -14,6 +14,7 @@ from heldout.review.matches import match_cards
 from heldout.review.texts import text_cards
 from heldout.review.twins import twin_cards
 from heldout.store import Run
+from heldout.store.judgements import log_path
 
 SHOWN = 12  # runs of an audit's output that are named
 
@@ -33,6 +34,11 @@ def open_desks(
     if not (path / "manifest.json").exists():
         inside = runs_inside(path)
         if not inside:
+            if log_path(path).exists():
+                raise InputError(
+                    f"{path} holds what people judged, and not what they judged: name that, too "
+                    f"(heldout review BENCH --kind items --out {path})"
+                )
             return [_benchmark_desk(source, kind, rater, blind, rubric, out)]
         if len(inside) > 1:
             raise InputError(_choose(path, inside))

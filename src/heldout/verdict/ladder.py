@@ -8,8 +8,10 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
-from heldout.cure.leaks import Grade, leaks_of
+from heldout.cure.leaks import Grade, evidence_of, leaks_of
 from heldout.overlap.judged import read_matches, recognised
+from heldout.overlap.text.pictures import ANOTHER, BESIDE, UNCOMPARED
+from heldout.overlap.text.relation import SAME_ITEM
 from heldout.store import Run
 
 BY_DIGEST, BY_REGISTRATION, BY_PEOPLE = "digest", "registration", "people"
@@ -20,10 +22,12 @@ class Rung(IntEnum):
     """How much a match proves. Words stand beside the ladder: they show no picture."""
 
     SOURCE_OVERLAP = 1
-    NEAR_DUPLICATE = 2
-    WORDS_AND_ANSWER = 3
-    SAME_IMAGE = 4
-    SAME_IMAGE_AND_ANSWER = 5
+    WORDS_BESIDE_ANOTHER = 2
+    WORDS_UNCOMPARED = 3
+    NEAR_DUPLICATE = 4
+    WORDS_AND_ANSWER = 5
+    SAME_IMAGE = 6
+    SAME_IMAGE_AND_ANSWER = 7
 
     @property
     def words(self) -> str:
@@ -35,6 +39,8 @@ class Rung(IntEnum):
 PROVEN = frozenset({Rung.WORDS_AND_ANSWER, Rung.SAME_IMAGE, Rung.SAME_IMAGE_AND_ANSWER})
 _WORDS = {
     Rung.SOURCE_OVERLAP: "source overlap",
+    Rung.WORDS_BESIDE_ANOTHER: "question and answer beside another picture",
+    Rung.WORDS_UNCOMPARED: "question and answer, pictures that could not be compared",
     Rung.NEAR_DUPLICATE: "undecided near-duplicate",
     Rung.WORDS_AND_ANSWER: "question and answer without the image",
     Rung.SAME_IMAGE: "same image",
@@ -46,15 +52,19 @@ _OF_GRADE = {
     Grade.TEXT: Rung.WORDS_AND_ANSWER,
     Grade.UNDECIDED: Rung.NEAR_DUPLICATE,
 }
+# Whole items in words, beside a picture that is not known to be theirs.
+_BESIDE = {ANOTHER: Rung.WORDS_BESIDE_ANOTHER, UNCOMPARED: Rung.WORDS_UNCOMPARED}
 _TOLD = {
-    Rung.SAME_IMAGE.words: "same image or transformed copy",
-    Rung.SAME_IMAGE_AND_ANSWER.words: "same image or transformed copy, with its answer",
+    Rung.SAME_IMAGE.words: "same image or transformed copy, no answer",
+    Rung.SAME_IMAGE_AND_ANSWER.words: "same image or transformed copy, with answer",
 }
 ACTIONS = {
     Rung.SAME_IMAGE_AND_ANSWER: "remove",
     Rung.WORDS_AND_ANSWER: "remove",
     Rung.SAME_IMAGE: "down-weight, or report with and without",
     Rung.NEAR_DUPLICATE: "have people judge it",
+    Rung.WORDS_UNCOMPARED: "make its pictures readable, and compare them",
+    Rung.WORDS_BESIDE_ANOTHER: "keep; read whether it can be answered without its picture",
     Rung.SOURCE_OVERLAP: "keep; one source with the corpus",
 }
 
@@ -123,6 +133,10 @@ def _all(run: Run) -> Iterator[Standing]:
             if leak.grade in _OF_GRADE:
                 corpus, corpus_id = leak.corpus_item
                 yield Standing(identifier, corpus, corpus_id, _OF_GRADE[leak.grade])
+            elif leak.row["relation"] == SAME_ITEM and leak.grade is Grade.SIMILAR:
+                rung = _BESIDE.get(str(evidence_of(leak.row).get(BESIDE)))
+                if rung is not None:
+                    yield Standing(identifier, *leak.corpus_item, rung)
     for row in read_matches(run).iter_rows(named=True):
         if row["relation"] == OTHER_SUBJECT:
             yield Standing(

@@ -179,7 +179,7 @@ def _sentence(
 
 def _rest(rest: Finding, controlled: bool) -> str:
     flagged = int(rest.statistic.value)
-    words = f"of {rest.n:,} images without a proven copy, {flagged:,} are flagged"
+    words = f"of {rest.n:,} images without a copy, {flagged:,} are flagged"
     return f"{words} ({_p(rest)})" if controlled else words
 
 

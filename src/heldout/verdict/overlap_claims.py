@@ -86,7 +86,8 @@ def _corpus_coverage(scanned: Mapping[str, Any]) -> Control:
     counts, failed = scanned["counts"], scanned["failed"]
     compared, lost, archives = counts["images"], counts["lost_items"], counts["lost_containers"]
     share = lost / (lost + compared) if lost + compared else 1.0
-    told = f"{compared:,} images of the corpus were compared, {lost:,} items were lost" + (
+    of = counted(compared, "corpus item was", "corpus items were")
+    told = f"pictures of {of} compared, {lost:,} items were lost" + (
         f" ({share:.2%})" if lost + compared else ""
     )
     if archives:
@@ -146,7 +147,8 @@ def _why(status: Status, images: Finding, controls: Sequence[Control]) -> str:
     if status == "qualified":
         return failed
     return (
-        f"every one of {images.n:,} pictures was compared with {compared:,} images of the corpus; "
+        f"every one of {images.n:,} pictures was compared with those of "
+        f"{counted(compared, 'corpus item', 'corpus items')}; "
         f"not looked for: {'; '.join(images.blind_to)}"
     )
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from heldout.errors import counted
 from heldout.verdict.claim import Claim
-from heldout.verdict.ladder import ACTIONS, Rung
+from heldout.verdict.ladder import ACTIONS, PROVEN, Rung
 from heldout.verdict.required import settled_by
 from heldout.verdict.rules import COHORT, COPIES, RULES, rule_id
 from heldout.verdict.text_claims import WITHIN_REACH
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from heldout.verdict.overall import BenchmarkVerdict
 
 Advice = dict[str, Any]
+REPLACE = "use another benchmark"  # what to do where all of it leaked
 
 
 def recommend(benchmarks: Sequence[BenchmarkVerdict]) -> list[Advice]:
@@ -46,9 +47,22 @@ def _items(one: BenchmarkVerdict) -> Iterator[Advice]:
         Rung.SAME_IMAGE: "Down-weight {} of {} whose picture leaked without the answer, or report scores "
         "with and without them",
         Rung.NEAR_DUPLICATE: "Have people judge the undecided pairs of {} of {} (heldout review)",
+        Rung.WORDS_UNCOMPARED: "Make the pictures of {} of {} readable, here and in the corpus, and audit "
+        "again: question and answer stand there beside pictures that could not be compared",
+        Rung.WORDS_BESIDE_ANOTHER: "Read {} of {} whose question and answer stand there beside another "
+        "picture: no leak, unless they can be answered without theirs",
         Rung.SOURCE_OVERLAP: "Keep {} of {} that look like pictures of the corpus but are not: one source, "
         "no leak",
     }
+    proven = sum(count for rung, count in counts.items() if rung in PROVEN)
+    if proven and proven == max((cell.leak.items for cell in one.cells if cell.leak), default=0):
+        left = (
+            f"Nothing of {one.benchmark} is left once what leaked is removed: all {proven:,} items did. "
+            f"Use another benchmark, or perturbed twins (heldout twin); where it shares pictures with "
+            f"another split of its own, heldout sanitize --resplit makes splits that do not."
+        )
+        told_all = _advice("items", left, claims, one.benchmark)
+        yield {**told_all, "action": REPLACE, "items": proven}
     for rung in sorted(counts, reverse=True):
         items = counted(counts[rung], "item", "items")
         sentence = f"{told[rung].format(items, one.benchmark)}; they are listed in actions.jsonl."

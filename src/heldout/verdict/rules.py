@@ -65,7 +65,8 @@ RULES: tuple[Rule, ...] = (
     Rule("word-for-word", (WORDS,), {"question and answer stand there": True}, "survives",
          "question and answer (and options) word for word"),
     Rule("like-words", (WORDS,), {"similar words stand there": True}, "qualified",
-         "reworded, contained, short, templates or unanswered: people must read them"),
+         "reworded, contained, short, templates, unanswered, or beside a picture that is another or could "
+         "not be compared: people must read them"),
     Rule("parts-unread", (WORDS,), {"all was read": False}, "qualified",
          "none found, but parts were not read"),
     Rule("out-of-reach", (WORDS,), {"most items can be found": False}, "qualified",

@@ -166,12 +166,14 @@ def _sentence(
         if together["items"] and documents:
             return (
                 f"None of the {together['items']:,} items of {benchmark} with words can be told by "
-                f"them in {corpus}.{_common(kinds)}"
+                f"them in {corpus}.{_common(kinds, together)}"
             )
         return f"The words of {benchmark} and {corpus} could not be compared."
     searched = f"{documents:,} texts of {corpus}"
     if status == "clean":
-        return f"No item of {benchmark} has its own words among {searched}.{_common(kinds)}"
+        return (
+            f"No item of {benchmark} has its own words among {searched}.{_common(kinds, together)}"
+        )
     limits = _limits(together) if reach.outcome == "failed" else ""
     by_method = {one.id.rsplit("/", 1)[1]: one for one in findings}
     told = ", ".join(
@@ -186,7 +188,7 @@ def _sentence(
     modality = joined.details["by_modality"]
     if not told and not modality["full"]:
         read = f"No item of {benchmark} has its own words among what could be read of {corpus}."
-        return f"{read}{limits}{source}{_common(kinds)}"
+        return f"{read}{limits}{source}{_common(kinds, together)}"
     own = f"Items of {benchmark} with their own words in {corpus}: {told}. " if told else ""
     return (
         f"{own}{'Joined with the pictures, ' if told else f'Of {benchmark}, '}"
@@ -194,7 +196,7 @@ def _sentence(
         f"answer; small edits included), "
         f"{modality['image and question']:,} with picture and question, "
         f"{modality['image only']:,} with the picture alone, {modality['text only']:,} with the "
-        f"words alone.{limits}{source}{_common(kinds)}"
+        f"words alone.{_beside(together)}{limits}{source}{_common(kinds, together)}"
     )
 
 
@@ -217,6 +219,19 @@ def _limits(together: Mapping[str, Any]) -> str:
     )
 
 
+def _beside(together: Mapping[str, Any]) -> str:
+    """Whole items that are not counted, because nothing shows that they are about the same picture."""
+    told = ""
+    for name, where in (
+        ("pictures_not_compared", "pictures that could not be compared"),
+        ("beside_another_picture", "another picture"),
+    ):
+        if count := int(together.get(name, 0)):
+            which = counted(count, "item has its", "items have their")
+            told += f" {which} question and answer there beside {where}; that alone is not counted."
+    return told
+
+
 def _exactly(together: Mapping[str, Any]) -> str:
     """How words stand there: to the letter, or as people read them."""
     whole = "question and answer (and options, where both sides have them)"
@@ -226,10 +241,11 @@ def _exactly(together: Mapping[str, Any]) -> str:
     return f"as {whole}, {judged:,} of them by people's word"
 
 
-def _common(kinds: Mapping[str, int]) -> str:
-    """Said so that nobody counts them as leaks."""
+def _common(kinds: Mapping[str, int], together: Mapping[str, Any]) -> str:
+    """Said so that nobody counts them as leaks; those with their answer were told already."""
     other = int(kinds.get("same question, another image", 0))
-    if not other:
+    other -= int(together.get("beside_another_picture", 0))
+    if other <= 0:
         return ""
     ask = counted(other, "item asks", "items ask")
     return f" {ask} a question that the corpus asks of another picture; that alone leaks nothing."
@@ -260,7 +276,7 @@ def _why(
     if status == "qualified":
         similar = (
             "the words are similar, part of a longer text, short, a template with the same numbers and "
-            "answer, or equal without the answer"
+            "answer, or equal without the answer or beside a picture that is not known to be the item's"
         )
         return "; ".join(part for part in (similar if together["evident"] else "", failed) if part)
     unseen = sorted({text for one in words for text in one.blind_to})

@@ -9,7 +9,6 @@ from typing import Any
 
 from heldout.benchmark.hub import hub_name
 from heldout.errors import InputError
-from heldout.report.advice import advice_for
 from heldout.report.scores_owed import corrected_of
 from heldout.store import Run
 from heldout.verdict.overall import benchmark_verdict
@@ -23,7 +22,7 @@ class Case:
     cells: list[dict[str, Any]]  # as in verdict.json
     findings: list[dict[str, Any]]
     corrected: Mapping[str, Any]
-    advice: list[dict[str, Any]]
+    advice: list[dict[str, Any]]  # as in verdict.json: no folder of this machine is named
 
     @property
     def benchmark(self) -> Mapping[str, Any]:
@@ -61,5 +60,5 @@ def open_case(run: Run) -> Case:
     return Case(
         run, manifest, [cell.as_json() for cell in verdict.cells],
         run.read_json("findings.json")["findings"], corrected,
-        advice_for(run, recommend([verdict])),
+        recommend([verdict]),
     )  # fmt: skip

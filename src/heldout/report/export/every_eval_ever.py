@@ -13,6 +13,7 @@ from typing import Any
 
 from heldout.errors import InputError
 from heldout.report.export.case import Case
+from heldout.report.scores_owed import have_seen
 from heldout.verdict.corrected import ACCURACY
 
 SCHEMA_VERSION = "0.3.0"
@@ -25,6 +26,10 @@ _SPLITS = {
     "test": "test",
 }
 _SUBSETS = {"original": "all items", "non-leaked": "clean items", "leaked": "leaked items"}
+_SEEN = (
+    "survives: the model has seen the benchmark itself, so that no part of it is clean for this model and "
+    "no score on clean items is given"
+)
 
 
 def every_eval_ever(case: Case) -> dict[str, str]:
@@ -50,6 +55,7 @@ def _document(case: Case, model: Mapping[str, Any]) -> dict[str, Any]:
     }  # fmt: skip
     local = known.get("backend") == "transformers"
     identifier = str(known.get("model") or model["model"])
+    seen = model["model"] in have_seen(case.cells, case.name)
     developer, slash, _ = identifier.partition("/")
     return {
         "schema_version": SCHEMA_VERSION,
@@ -75,14 +81,16 @@ def _document(case: Case, model: Mapping[str, Any]) -> dict[str, Any]:
             },
         },
         "evaluation_results": [
-            _result(case, line)
+            _result(case, line, seen)
             for line in model["lines"]
-            if line["subset"] in _SUBSETS and line["value"] is not None
+            if line["subset"] in _SUBSETS
+            and line["value"] is not None
+            and not (seen and line["subset"] == "non-leaked")
         ],
     }
 
 
-def _result(case: Case, line: Mapping[str, Any]) -> dict[str, Any]:
+def _result(case: Case, line: Mapping[str, Any], seen: bool) -> dict[str, Any]:
     subset = _SUBSETS[line["subset"]]
     interval = line["interval"]
     uncertainty: dict[str, Any] = {"num_samples": line["items"]}
@@ -103,7 +111,10 @@ def _result(case: Case, line: Mapping[str, Any]) -> dict[str, Any]:
         },
         "score_details": {
             "score": line["value"],
-            "details": {"subset": subset, "clusters": str(line["clusters"]), **_verdicts(case)},
+            "details": {
+                "subset": subset, "clusters": str(line["clusters"]), **_verdicts(case),
+                **({"contamination of the model": _SEEN} if seen else {}),
+            },
             "uncertainty": uncertainty,
         },
     }  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from heldout.report.advice import LISTED
 from heldout.report.environment import percent
 from heldout.report.export.case import Case
 from heldout.report.first_screen import in_words, is_pair, target
@@ -34,7 +35,12 @@ def hf_card(case: Case) -> str:
         lines.append(as_row(f"{kind} {name}", cell["status"], in_words(cell), around))
     used = sorted({cell["status"] for cell in case.cells}, key=list(MEANINGS).index)
     lines += ["", "; ".join(f"*{status}*: {MEANINGS[status]}" for status in used) + ".", ""]
-    advice = [one["sentence"] for one in case.advice if one["kind"] in ("items", "model")]
+    # Who reads a card has neither the run nor its files.
+    advice = [
+        one["sentence"].replace(LISTED, ".").replace(" (heldout review)", "")
+        for one in case.advice
+        if one["kind"] in ("items", "model")
+    ]
     lines += [f"- {escaped(sentence)}" for sentence in advice]
     if advice:
         lines.append("")

@@ -1,0 +1,86 @@
+"""Equal words beside other pictures, beside pictures that are not there, and where there never were any."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from heldout.audit.read_audit import read_audit
+from heldout.audit.run_audit import run_audit
+
+Picture = Callable[..., bytes]
+QUESTIONS = [
+    "Which vascular structure is most likely occluded in this patient with acute aphasia?",
+    "What does the arrow in the upper left lobe of the second radiograph point to?",
+    "How many calcified nodules are visible below the diaphragm in the coronal section?",
+    "Which stain was used for the fibrous tissue that surrounds the central granuloma?",
+]
+
+
+def _side(folder: Path, picture: Picture, first: int, pictures: str) -> None:
+    """A table of the same questions; ``pictures``: there, missing, broken or none."""
+    folder.mkdir()
+    rows = []
+    for number, question in enumerate(QUESTIONS):
+        row = {"id": f"q{number}", "question": question, "answer": f"finding {number}"}
+        if pictures != "none":
+            row["image"] = f"{number}.png"
+        if pictures in ("there", "broken"):
+            whole = picture(first + number)
+            (folder / f"{number}.png").write_bytes(whole if pictures == "there" else whole[:50])
+        rows.append(json.dumps(row))
+    (folder / "rows.jsonl").write_text("\n".join(rows) + "\n")
+
+
+def _cell(folder: Path, picture: Picture, ours: str, theirs: str) -> Mapping[str, Any]:
+    _side(folder / "ours", picture, 0, ours)
+    _side(folder / "theirs", picture, 100, theirs)
+    (folder / "audit.yaml").write_text(
+        "benchmarks:\n  - {name: b, source: ours/rows.jsonl}\n"
+        "corpora:\n  - {name: c, source: theirs/rows.jsonl}\n"
+        "search: {workers: 1}\noutput: out\n"
+    )
+    run_audit(read_audit(folder / "audit.yaml"), quiet=True)
+    (cell,) = json.loads((folder / "out/verdict.json").read_text())["cells"]
+    found: Mapping[str, Any] = cell
+    return found
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs"), [("missing", "missing"), ("there", "missing"), ("there", "broken")]
+)
+def test_equal_words_beside_pictures_nobody_compared_are_not_counted(
+    tmp_path: Path, picture: Picture, ours: str, theirs: str
+) -> None:
+    cell = _cell(tmp_path, picture, ours, theirs)
+    assert (cell["status"], cell["leak_rate"]["leaked"]) == ("qualified", 0)
+    assert cell["evidence"] == {"question and answer, pictures that could not be compared": 4}
+    (words,) = [claim for claim in cell["claims"] if claim["id"] == "text/c"]
+    assert (
+        "beside pictures that could not be compared; that alone is not counted" in words["sentence"]
+    )
+    assert "another picture" not in words["sentence"]
+    rows = [json.loads(row) for row in (tmp_path / "out/b/actions.jsonl").read_text().splitlines()]
+    assert {row["action"] for row in rows} == {"make its pictures readable, and compare them"}
+
+
+def test_equal_words_beside_another_picture_are_told_and_not_counted(
+    tmp_path: Path, picture: Picture
+) -> None:
+    cell = _cell(tmp_path, picture, "there", "there")
+    assert (cell["status"], cell["leak_rate"]["leaked"]) == ("qualified", 0)
+    assert cell["evidence"] == {"question and answer beside another picture": 4}
+    (words,) = [claim for claim in cell["claims"] if claim["id"] == "text/c"]
+    assert "there beside another picture; that alone is not counted" in words["sentence"]
+
+
+@pytest.mark.parametrize(("ours", "theirs"), [("missing", "none"), ("none", "missing")])
+def test_equal_words_are_a_leak_where_one_side_never_had_a_picture(
+    tmp_path: Path, picture: Picture, ours: str, theirs: str
+) -> None:
+    cell = _cell(tmp_path, picture, ours, theirs)
+    assert (cell["status"], cell["leak_rate"]["leaked"]) == ("survives", 4)
