@@ -104,12 +104,17 @@ def not_agreed(relation: str, evidence: Mapping[str, Any]) -> str:
 
 def majority(verdicts: Collection[str]) -> str:
     """The relation most raters stand for. Between two kinds of copy a tie is the weaker one."""
-    counts = Counter(RELATIONS[verdict] for verdict in verdicts)
+    return most_say((RELATIONS[verdict] for verdict in verdicts), _COPIES, COPY)
+
+
+def most_say(relations: Iterable[str], alike: Collection[str], weaker: str) -> str:
+    """The commonest of ``relations``; in a tie between those ``alike`` the ``weaker``, else undecided."""
+    counts = Counter(relations)
     most = max(counts.values())
     leading = {relation for relation, count in counts.items() if count == most}
     if len(leading) == 1:
         return leading.pop()
-    return COPY if leading == _COPIES else UNDECIDED
+    return weaker if leading == set(alike) else UNDECIDED
 
 
 def _judged(

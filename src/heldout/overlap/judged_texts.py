@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import polars as pl
 
 from heldout.benchmark.normal import normal
-from heldout.overlap.judged import UNDECIDED, read_matches
+from heldout.overlap.judged import UNDECIDED, most_say, read_matches
 from heldout.overlap.text.frequency import settle_degrees
 from heldout.overlap.text.pictures import settle_pictures
 from heldout.overlap.text.relation import SAME_CAPTION, SAME_ITEM, SAME_QUESTION, degree_of
@@ -111,12 +111,7 @@ def judged_texts(
 
 def text_majority(verdicts: Collection[str]) -> str:
     """The relation most raters stand for. Between item and question a tie is the question alone."""
-    counts = Counter(TEXT_RELATIONS[verdict] for verdict in verdicts)
-    most = max(counts.values())
-    leading = {relation for relation, count in counts.items() if count == most}
-    if len(leading) == 1:
-        return leading.pop()
-    return SAME_QUESTION if leading == _ASKED else UNDECIDED
+    return most_say((TEXT_RELATIONS[verdict] for verdict in verdicts), _ASKED, SAME_QUESTION)
 
 
 def _judged(row: Mapping[str, Any], subject: str, verdicts: Mapping[str, str]) -> dict[str, Any]:
