@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from heldout.benchmark.example import canonical_text
-from heldout.benchmark.readers import Reader, Row
+from heldout.benchmark.readers import Row
 from heldout.benchmark.readers.delimited import DelimitedReader
 from heldout.benchmark.readers.json_rows import JsonLinesReader, JsonReader, load_object
 from heldout.benchmark.readers.parquet import ParquetReader
@@ -179,7 +179,7 @@ def _rows(path: Path) -> Iterator[Row | Dropped]:
         return spreadsheet_rows(path)
     if kind == ".json" and (pairs := _pairs(path)) is not None:
         return (Row(n, {"id": k, "prediction": v}) for n, (k, v) in enumerate(pairs.items(), 1))
-    readers: list[Reader] = [JsonReader(), JsonLinesReader(), DelimitedReader(), ParquetReader()]
+    readers = (JsonReader(), JsonLinesReader(), DelimitedReader(), ParquetReader())
     mine = [reader for reader in readers if kind in reader.suffixes]
     if not mine:
         raise InputError(

@@ -170,7 +170,7 @@ def test_a_file_of_ids_and_answers_is_not_taken_for_predictions(run: Run, tmp_pa
 
     path = write(tmp_path / "p.jsonl", [{"question_id": "0", "answer": "liver"}])
     bench = Benchmark("b", (Example("0", (), "q", (), "liver"),))
-    with pytest.raises(InputError, match="map prediction=answer"):
+    with pytest.raises(InputError, match="name it: prediction=answer"):
         read_answers(path, bench)
     found = read_answers(path, bench, mapping={"prediction": "answer", "answer": "answer"})
     assert len(found["p"].pairs) == 1

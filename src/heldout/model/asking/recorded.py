@@ -20,6 +20,10 @@ from heldout.model.reply import Reply
 from heldout.store import Dropped
 
 _CIRCULAR = 1_000_000  # VLMEvalKit numbers the k-th rotation of item i as i + k million
+_HOW = (
+    "--map-recorded of score and ask, --map of impact, map: {id: COLUMN, prediction: COLUMN} in an "
+    "audit file"
+)
 _OTHER_GOLD = ("twin", "slot", "confused-choices")  # variants in which the row says what is right
 
 
@@ -221,8 +225,8 @@ def _no_predictions(source: Path, file: RecordedFile) -> str:
     if (
         gold is not None
     ):  # as files of the VQA challenge have it; as a copy of the benchmark has it, too
-        return f"{told}. If '{gold}' is what the model said, map prediction={gold}"
-    return f"{told}. Name the column: map prediction=COLUMN"
+        return f"{told}. If '{gold}' is what the model said, name it: prediction={gold} ({_HOW})"
+    return f"{told}. Name the columns: id=COLUMN and prediction=COLUMN ({_HOW})"
 
 
 def _nothing(
@@ -238,5 +242,5 @@ def _nothing(
     return (
         f"{source}: no row is an answer to an item of {benchmark.name}. The first: {lost[0].id}: "
         f"{lost[0].reason} ({lost[0].detail}). The benchmark's ids are like {ours}; name the "
-        f"columns that hold them: map id=COLUMN and prediction=COLUMN"
+        f"columns that hold them: id=COLUMN and prediction=COLUMN ({_HOW})"
     )
