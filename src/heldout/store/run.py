@@ -21,7 +21,7 @@ from heldout.store.schema import read_table, write_table
 from heldout.store.stage import Stage
 
 MANIFEST_VERSION = 1
-_PACKAGES = ("heldout", "numpy", "scipy", "polars", "pyarrow", "pillow", "ray", "datasets")
+_PACKAGES = ("numpy", "scipy", "polars", "pyarrow", "pillow", "ray", "datasets")
 
 
 class Run:
@@ -166,7 +166,9 @@ def _now() -> str:
 
 
 def _versions() -> dict[str, str]:
-    found = {}
+    from heldout import __version__
+
+    found = {"heldout": __version__}  # also of a source tree that is not installed
     for package in _PACKAGES:
         with contextlib.suppress(metadata.PackageNotFoundError):
             found[package] = metadata.version(package)
