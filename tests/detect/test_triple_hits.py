@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,8 +13,12 @@ from scipy import stats
 
 from heldout.detect import ScoreTables, Settings
 from heldout.detect.triple_hits import highest, triple_hits
+from heldout.model.tables import forget_detections
 from heldout.overlap.calibration.null import ITSELF
-from heldout.store import make_table
+from heldout.report.environment import templates
+from heldout.report.models import model_sections
+from heldout.store import SCHEMAS, Run, make_table
+from heldout.verdict import examine, save_examination
 
 QUICK = Settings(permutations=199)
 MODEL, CORPUS, ENCODER = "m", "web", "e"
@@ -35,9 +40,9 @@ def tables_of(
 ) -> ScoreTables:
     """Items whose picture (one per cluster) has nearest similarity ``near``; the null is 0 … .5."""
     items = [
-        {"benchmark_id": f"q{place}", "position": place, "cluster": f"c{code}", "question": "?",
-         "options": [], "answer": "yes", "image_names": [f"{code}.png"], "image_digests": [f"d{code}"],
-         "metadata": "{}"}
+        {"benchmark_id": f"q{place}", "position": place, "cluster": f"c{code}",
+         "question": f"what is {place}?", "options": [], "answer": "a" * (1 + place % 7),
+         "image_names": [f"{code}.png"], "image_digests": [f"d{code}"], "metadata": "{}"}
         for place, code in enumerate(clusters)
     ]  # fmt: skip
     row = {"corpus": CORPUS, "encoder": ENCODER, "neighbour": "x"}
@@ -169,3 +174,24 @@ def test_a_model_that_knows_the_near_pictures_has_more_than_chance() -> None:
     told = last.as_json()
     assert told["reading"] == "more than chance"
     assert told["ids"] == list(last.ids)[:50]
+
+
+def test_a_run_keeps_the_items_and_its_page_shows_them(tmp_path: Path) -> None:
+    clusters = list(range(100))
+    near = [0.9 if i < 10 else 0.1 for i in clusters]
+    tables = tables_of(clusters, near, [-float(i) / 100 for i in clusters], [True] * 100)
+    run = Run.create(tmp_path / "run", command=["test"])
+    run.update("inputs", {"benchmark": {"name": "b", "fingerprint": "cafe"}})
+    for name in ("items", "scores", "answers", "nearest"):
+        run.write_table(name, getattr(tables, name).to_arrow().cast(SCHEMAS[name]))
+    run.update("calibration", dict(tables.calibration))
+    run.update("models", {MODEL: {"backend": "made up"}})
+    save_examination(run, examine(ScoreTables.load(run), ["order-trend"], QUICK))
+    assert run.read_table("triple_hits").num_rows == 10
+    (section,) = model_sections(run)
+    last = section["hits"][-1]
+    assert (last["alpha"], last["hits"], last["expected"]) == (0.1, 10, 1.0)
+    page = templates().get_template("model_items.html.j2").render(model=section)
+    assert "q0, q1, q2, q3, q4 and 5 more" in page
+    forget_detections(run)
+    assert not run.table_path("triple_hits").exists()  # of scores that may have changed

@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import polars as pl
 from markupsafe import Markup
 
@@ -50,7 +51,7 @@ def _spreads(one: Calibration, benchmark: str) -> list[dict[str, Any]]:
     point = next(
         (p for p in one.sweep.points if one.tau and p.threshold.alpha == one.tau.alpha), None
     )
-    null = one.null.similarities if one.null is not None else []
+    null = one.null.similarities if one.null is not None else np.zeros(0)
     rows = [
         (benchmark, "benchmark", len(one.benchmark), one.benchmark.quantiles, point and point.images),
         (one.null.source if one.null else "", "null", len(null), quantiles_of(null), None),
