@@ -44,6 +44,7 @@ def forget_detections(run: Run) -> None:
             known = run.read_json(f"{name}.json")
             kept = [entry for entry in known[name] if entry["id"] not in gone]
             run.write_json(f"{name}.json", {**known, name: kept})
+    run.table_path("triple_hits").unlink(missing_ok=True)
     (run.path / "detections.json").unlink()
 
 
