@@ -171,7 +171,7 @@ def test_instructions_with_an_input_and_an_output() -> None:
             {"instruction": "What is it?", "input": "", "output": "A cat."}]  # fmt: skip
     fields = FieldMap.infer(rows)
     found = [fields.example(row, 1, "o", ImageFinder(Path("/nowhere"))) for row in rows]
-    assert [e.question for e in found] == ["Answer briefly.\nWhat is it?", "What is it?"]
+    assert [e.question for e in found] == ["Answer briefly. What is it?", "What is it?"]
     assert [e.answer for e in found] == ["A dog.", "A cat."]
     assert found[0].metadata == {}
 

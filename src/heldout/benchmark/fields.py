@@ -117,7 +117,7 @@ class FieldMap:
         columns = self.columns.get(field, ())
         if field == "question" and columns and columns[0].lower() in _INSTRUCTIONS:
             parts = [_text(row.get(column)) for column in columns]
-            return "\n".join(_IMAGE_TAG.sub("", part).strip() for part in parts if part) or None
+            return " ".join(_IMAGE_TAG.sub("", part).strip() for part in parts if part) or None
         return row.get(columns[0]) if columns else None
 
     def options(self, row: Mapping[str, Any]) -> tuple[str, ...]:
