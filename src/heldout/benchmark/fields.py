@@ -72,9 +72,9 @@ class FieldMap:
                 columns[field] = _option_columns(present)
             else:
                 columns[field] = tuple(named[:1])
-        for field, named in _by_other_names(columns, lowered).items():
+        for field, others in _by_other_names(columns, lowered).items():
             if field not in (overrides or {}):
-                columns[field] = named
+                columns[field] = others
         mapped = cls(columns, answer_is)
         return (
             replace(mapped, answer_is=mapped._answer_style(rows)) if answer_is == "auto" else mapped

@@ -184,7 +184,8 @@ class _Search:
             self._listed = self._list()
         stem, _, end = parts[-1].rpartition(".")
         named = f".{end.lower()}" in IMAGE_ENDINGS  # else the name leaves the ending to the file
-        best, places = 0, []
+        best = 0
+        places: list[tuple[Path, str]] = []
         for folder, path in self._listed.get(stem if named else parts[-1], []):
             *above, last = path.split("/")
             if named and last != parts[-1]:

@@ -6,10 +6,10 @@ import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, BinaryIO, TextIO
 
 from heldout.benchmark.readers.base import Row, head
-from heldout.benchmark.readers.text_lines import MAX_LINE, TextLines, bounded_lines, open_text
+from heldout.benchmark.readers.text_lines import MAX_LINE, TextLines, open_text
 from heldout.errors import InputError
 from heldout.store import Dropped
 
@@ -73,6 +73,21 @@ class JsonLinesReader:
                 row = too_long(path, number) if line is None else json_line(line, path, number)
                 if row is not None:
                     yield row
+
+
+def bounded_lines(file: BinaryIO | TextLines, end: int | None = None) -> Iterator[bytes | None]:
+    """Lines from where ``file`` stands, of ``end`` bytes if given; None for one that is too long.
+
+    Of such a line no more than a part is held at a time, and the next line is the next line.
+    """
+    position = 0
+    while (end is None or position < end) and (line := file.readline(MAX_LINE)):
+        position += len(line)
+        whole = len(line) < MAX_LINE or line.endswith(b"\n")
+        yield line if whole else None
+        while not whole and (line := file.readline(_CHUNK)):
+            position += len(line)
+            whole = line.endswith(b"\n")
 
 
 def too_long(path: Path, number: int) -> Dropped:

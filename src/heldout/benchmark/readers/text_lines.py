@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
-from typing import BinaryIO, Self, TextIO
+from typing import Self, TextIO
 
 MAX_LINE = 64 << 20  # a longer line or element is not a row of anything
 _MARKS = {b"\xef\xbb\xbf": "utf-8", b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be"}
@@ -90,18 +89,3 @@ class TextLines:
         """Go to the end of a line of which only a part was read, in flat memory."""
         while (part := self.readline(_CHUNK)) and not part.endswith(b"\n"):
             pass
-
-
-def bounded_lines(file: BinaryIO | TextLines, end: int | None = None) -> Iterator[bytes | None]:
-    """Lines from where ``file`` stands, of ``end`` bytes if given; None for one that is too long.
-
-    Of such a line no more than a part is held at a time, and the next line is the next line.
-    """
-    position = 0
-    while (end is None or position < end) and (line := file.readline(MAX_LINE)):
-        position += len(line)
-        whole = len(line) < MAX_LINE or line.endswith(b"\n")
-        yield line if whole else None
-        while not whole and (line := file.readline(_CHUNK)):
-            position += len(line)
-            whole = line.endswith(b"\n")

@@ -6,7 +6,8 @@ import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from heldout.benchmark.readers.text_lines import TextLines, bounded_lines, file_encoding
+from heldout.benchmark.readers.json_rows import bounded_lines
+from heldout.benchmark.readers.text_lines import TextLines, file_encoding
 from heldout.benchmark.writers.base import Part
 from heldout.benchmark.writers.json_text import (
     Entries,
