@@ -26,6 +26,7 @@ class Example:
     cluster: str | None = None  # the patient, slide or study, where the benchmark names one
     metadata: Mapping[str, Any] = field(default_factory=dict)
     origin: str = ""  # where a person finds it: "official_test.json row 12"
+    key: str | None = None  # the answer as the file writes it: a letter, a position, or its text
 
 
 def canonical_metadata(metadata: Mapping[str, Any]) -> dict[str, str]:

@@ -31,6 +31,8 @@ _NAMES: dict[str, tuple[str, ...]] = {
     ),
     "cluster": ("cluster", "patient_id", "study_id", "case_id", "slide_id"),
 }  # fmt: skip
+_INSTRUCTIONS = ("instruction", "text")  # they may hold the tag of the image
+_IMAGE_TAG = re.compile(r"<image>\s*")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _OPTION_LABEL = re.compile(r"\s*\(?([A-Z])\s*[:.)]\s*(.*)", re.DOTALL)
 _NUMBERED_IMAGE = re.compile(r"(?:image|img)[_ -]?(\d+)", re.IGNORECASE)
@@ -70,6 +72,9 @@ class FieldMap:
                 columns[field] = _option_columns(present)
             else:
                 columns[field] = tuple(named[:1])
+        for field, others in _by_other_names(columns, lowered).items():
+            if field not in (overrides or {}):
+                columns[field] = others
         mapped = cls(columns, answer_is)
         return (
             replace(mapped, answer_is=mapped._answer_style(rows)) if answer_is == "auto" else mapped
@@ -101,6 +106,7 @@ class FieldMap:
             cluster=_text(self._first(row, "cluster")),
             metadata={key: _named(value) for key, value in row.items() if key not in used},
             origin=origin,
+            key=_text(self._first(row, "answer")),
         )
 
     def answer(self, row: Mapping[str, Any]) -> str | None:
@@ -109,6 +115,9 @@ class FieldMap:
 
     def _first(self, row: Mapping[str, Any], field: str) -> Any:
         columns = self.columns.get(field, ())
+        if field == "question" and columns and columns[0].lower() in _INSTRUCTIONS:
+            parts = [_text(row.get(column)) for column in columns]
+            return " ".join(_IMAGE_TAG.sub("", part).strip() for part in parts if part) or None
         return row.get(columns[0]) if columns else None
 
     def options(self, row: Mapping[str, Any]) -> tuple[str, ...]:
@@ -161,6 +170,24 @@ class FieldMap:
             for style in ("letter", "text", "index")
         }
         return max(fits, key=lambda style: fits[style]) if pairs else "text"
+
+
+def _by_other_names(
+    columns: Mapping[str, tuple[str, ...]], lowered: Mapping[str, str]
+) -> dict[str, tuple[str, ...]]:
+    """Fields under names that mean them only beside others: LLaVA's, Alpaca's, and single letters."""
+    found: dict[str, tuple[str, ...]] = {}
+    question, answer = columns["question"], columns["answer"]
+    if not answer:
+        names = ("output", "ans", "a") if question or "text" in lowered else ("ans",)
+        named = [lowered[name] for name in names if name in lowered]
+        answer = tuple(name for name in named if name not in columns["options"])[:1]
+        found["answer"] = answer
+    if not question and "text" in lowered and (answer or "question_id" in lowered):
+        found["question"] = (lowered["text"],)  # without either it is a caption
+    if question and question[0].lower() == "instruction" and "input" in lowered:
+        found["question"] = (*question, lowered["input"])
+    return found
 
 
 def _position(text: str, options: Sequence[str], style: str) -> int | None:
@@ -259,3 +286,9 @@ def _text(value: Any) -> str | None:
     if isinstance(value, list | tuple):
         value = value[0] if value else None
     return canonical_value(value)
+
+
+def is_field_name(name: str) -> bool:
+    """Whether a column of this name would be read as a field of an item."""
+    lowered = name.lower()
+    return any(lowered in names for names in _NAMES.values())

@@ -156,7 +156,8 @@ def _file_examples(file: DataFile, asked: _Asked) -> Iterator[Example | Dropped]
     rows = file.reader.rows(file.path)
     root = file.path if file.path.is_dir() else file.path.parent
     name = file.path.name
-    yield from _examples(rows, asked, root, name, file.split)
+    folder = asked.source.path if asked.source.path.is_dir() else None
+    yield from _examples(rows, asked, root, name, file.split, folder)
 
 
 def _examples(
@@ -165,6 +166,7 @@ def _examples(
     root: Path,
     where: str,
     split: str | None = None,
+    folder: Path | None = None,
 ) -> Iterator[Example | Dropped]:
     rows, asked = _taken_apart(rows, asked)
     settings = asked.settings
@@ -180,7 +182,7 @@ def _examples(
     fields = FieldMap.infer(seen, overrides, answer_is, where)
     if settings is not None and asked.named:
         settings.refuse(seen, fields, where)
-    finder = ImageFinder(root, Path(asked.images) if asked.images else None, split)
+    finder = ImageFinder(root, Path(asked.images) if asked.images else None, split, folder)
     keep = _RowFilter(asked.source, asked.optional, seen, split, where)
     for row in itertools.chain(ahead, rows):
         if isinstance(row, Dropped):
