@@ -21,7 +21,8 @@ import onnx
 import torch
 import transformers
 from exported import by_torch, make, pictures, requests
-from tiny_models import save, tokenizer
+from tiny_models import TEXT, save, tokenizer
+from tiny_models import VISION as TOWER
 
 from heldout.audit.init_file import look_around
 from heldout.errors import InputError
@@ -178,6 +179,55 @@ def test_weights_are_stored_as_narrow_as_they_are_exact(
         theirs = expected[ours.id]
         assert isinstance(ours, Score) and isinstance(theirs, Score)
         assert ours.logprobs == pytest.approx(theirs.logprobs, abs=1e-4)
+
+
+def _siglip_and_qwen(tok: Any) -> tuple[Any, Any]:
+    """Every patch of a tower without a class token, and a decoder with biases, tied to its head."""
+    text = transformers.Qwen2Config(**TEXT, vocab_size=len(tok), tie_word_embeddings=True)
+    vision = transformers.SiglipVisionConfig(**TOWER, vision_use_head=False)
+    config = transformers.LlavaConfig(
+        text_config=text, vision_config=vision, vision_feature_select_strategy="full",
+        image_token_index=tok.convert_tokens_to_ids("<image>"), tie_word_embeddings=True,
+    )  # fmt: skip
+    images = transformers.SiglipImageProcessor(size={"height": 28, "width": 28})
+    how = {"vision_feature_select_strategy": "full", "num_additional_image_tokens": 0}
+    return config, transformers.LlavaProcessor(images, tok, patch_size=14, **how)
+
+
+def _layers_and_mistral(tok: Any) -> tuple[Any, Any]:
+    """Two layers of the tower side by side."""
+    text = transformers.MistralConfig(**TEXT, vocab_size=len(tok), head_dim=8, sliding_window=None)
+    vision = transformers.CLIPVisionConfig(**TOWER, projection_dim=32)
+    config = transformers.LlavaConfig(
+        text_config=text, vision_config=vision, vision_feature_layer=[-2, -1],
+        image_token_index=tok.convert_tokens_to_ids("<image>"),
+    )  # fmt: skip
+    images = transformers.CLIPImageProcessor(
+        size={"shortest_edge": 30}, crop_size={"height": 28, "width": 28}
+    )
+    how = {"vision_feature_select_strategy": "default", "num_additional_image_tokens": 1}
+    return config, transformers.LlavaProcessor(images, tok, patch_size=14, **how)
+
+
+@pytest.mark.parametrize("made", [_siglip_and_qwen, _layers_and_mistral])
+def test_other_towers_and_decoders_are_exported(
+    tmp_path: Path, picture: Callable[..., bytes], made: Callable[[Any], tuple[Any, Any]]
+) -> None:
+    torch.manual_seed(0)
+    config, processor = made(tokenizer("<image>", bos="<s>"))
+    transformers.LlavaForConditionalGeneration(config).save_pretrained(tmp_path / "tiny")
+    processor.save_pretrained(tmp_path / "tiny")
+    card = export_onnx(str(tmp_path / "tiny"), tmp_path / "out")
+    assert card.largest_difference < 1e-4 and TEMPLATE not in card.files
+    asked = requests(pictures(picture))
+    expected = {one.id: one for one in by_torch(tmp_path / "tiny").score(asked)}
+    for ours in OnnxModel.load(tmp_path / "out", device="cpu").score(asked):
+        theirs = expected[ours.id]
+        if isinstance(theirs, Score):
+            assert isinstance(ours, Score)
+            assert ours.logprobs == pytest.approx(theirs.logprobs, abs=1e-4)
+        else:
+            assert ours == theirs
 
 
 def test_a_checkpoint_that_cannot_be_exported_gets_a_sentence(
