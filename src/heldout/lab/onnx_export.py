@@ -138,7 +138,7 @@ def _decoder(name: str, loaded: Loaded) -> Decoder:
     """Shapes of the decoder, or why it cannot be exported."""
     model = loaded.model
     config, text = model.config, model.config.get_text_config()
-    inner = getattr(model, "model", None)
+    inner: Any = getattr(model, "model", None)
     parts = ("vision_tower", "multi_modal_projector", "language_model")
     if config.model_type not in _MODEL_TYPES or not all(hasattr(inner, part) for part in parts):
         raise InputError(

@@ -55,7 +55,7 @@ def narrowest(model: Any) -> str:
 def _tower(model: Any) -> Any:
     import torch
 
-    class Tower(torch.nn.Module):
+    class Tower(torch.nn.Module):  # type: ignore[misc]
         """From pixels to what the projector is given: the layers and places that the model selects."""
 
         def __init__(self) -> None:
@@ -80,7 +80,7 @@ def _write_decoder(file: Path, model: Any, shape: Decoder, stored: str) -> None:
     import torch
     from transformers import DynamicCache
 
-    class Reader(torch.nn.Module):
+    class Reader(torch.nn.Module):  # type: ignore[misc]
         """Tokens after what was read before; ``slots`` says where a line of the pictures stands.
 
         A past of one row serves all rows. Rows are padded on the right, where causality hides it.

@@ -64,7 +64,7 @@ class Card(_Part):
     """``files``: SHA-256 of every other file of the folder. ``largest_difference``: between the log p of
     the graphs and of the checkpoint, on the samples that the export compared."""
 
-    format: Literal[1] = FORMAT
+    format: Literal[1] = 1
     model_type: str
     image_token: str
     image_token_id: Token

@@ -16,7 +16,8 @@ def prepare(picture: Image.Image, how: Preparation) -> Floats:
     resized = picture.resize(_size(picture, how), Image.Resampling(how.resample))
     pixels = _cropped(np.asarray(resized), how.height, how.width)
     scaled = (pixels.astype(np.float64) * how.rescale_factor).astype(np.float32)
-    normal = (scaled - np.float32(how.mean)) / np.float32(how.std)
+    mean, std = np.asarray(how.mean, np.float32), np.asarray(how.std, np.float32)
+    normal = (scaled - mean) / std
     return np.ascontiguousarray(normal.transpose(2, 0, 1), dtype=np.float32)
 
 
