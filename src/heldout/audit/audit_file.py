@@ -59,7 +59,7 @@ class ModelEntry(Keys):
     """One of local, endpoint, or recorded files (scores, answers, or both)."""
 
     name: Text
-    local: Text | None = None
+    local: Text | None = None  # a folder, a hub name, or onnx:FOLDER
     endpoint: EndpointEntry | None = None
     scores: Text | dict[Text, Text] | None = None  # a file, or one for each benchmark
     answers: Text | dict[Text, Text] | None = None

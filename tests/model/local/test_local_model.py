@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -296,6 +297,14 @@ def test_a_checkpoint_that_cannot_be_used_is_an_input_error(folder: Path, tmp_pa
         (blind / file).unlink(missing_ok=True)
     with pytest.raises(InputError, match="no image processor"):
         LocalModel.load(str(blind))
+
+
+def test_weights_that_are_cut_short_are_told_in_a_sentence(folder: Path, tmp_path: Path) -> None:
+    shutil.copytree(folder, tmp_path / "cut")
+    weights = tmp_path / "cut" / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:100_000])
+    with pytest.raises(InputError, match="cut"):
+        LocalModel.load(str(tmp_path / "cut"), device="cpu")
 
 
 LIGHT = """

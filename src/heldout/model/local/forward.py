@@ -4,27 +4,21 @@ from __future__ import annotations
 
 import contextlib
 import copy
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from heldout.model.local.family import Family
+from heldout.model.local.moments import moments
+from heldout.model.local.passes import Made, Prefix
 from heldout.model.local.rows import Features, Row
 from heldout.model.local.tower import one_look
 
 
-@dataclass(frozen=True)
-class Prefix:
-    """What a model keeps of tokens it has read: keys and values, how many, and where the next one
-    stands (pictures take less room in multi-dimensional positions than in the sequence)."""
-
-    cache: Any
-    length: int
-    shift: int | None
-
-
 class Forward:
-    """``logits`` of ``whole`` and ``after`` have one line per scored token, in the rows' order."""
+    """The Passes of a transformers model."""
 
     def __init__(self, model: Any, family: Family, pad: int) -> None:
         self._model = model
@@ -114,17 +108,46 @@ class Forward:
         with torch.inference_mode(), self._gathering(wanted) as taken:
             return taken(self._reader(**inputs, past_key_values=cache, use_cache=True).logits)
 
-    def generate(self, row: Row, features: Features, most: int) -> Any:
-        """One row by the model's own generation, greedily, with the logits of every step."""
+    def generate(self, row: Row, features: Features, most: int) -> tuple[list[int], Any]:
+        """One row by the model's own generation, greedily: its tokens, and the logits of the first."""
         import torch
 
         inputs = self._text_inputs([row], features)
         inputs |= {name: self._placed(value) for name, value in features.tensors.items()}
         with torch.inference_mode():
-            return self._model.generate(
+            given = self._model.generate(
                 **inputs, max_new_tokens=most, do_sample=False, num_beams=1,
                 repetition_penalty=1.0, output_logits=True, return_dict_in_generate=True,
             )  # fmt: skip
+        # Some families repeat the prompt, or a token to begin with, before what they wrote.
+        return given.sequences[0].tolist()[-len(given.logits) :], given.logits[0][0]
+
+    def lines(self, logits: Any, targets: Sequence[int]) -> list[list[float]]:
+        import torch
+
+        found = moments(logits, torch.tensor(targets, device=self._model.device))
+        lines: list[list[float]] = torch.stack(found, 1).tolist()
+        return lines
+
+    def likeliest(self, logits: Any) -> list[int]:
+        chosen: list[int] = logits.argmax(-1).tolist()
+        return chosen
+
+    def logprobs(self, line: Any) -> NDArray[np.float32]:
+        found: NDArray[np.float32] = line.float().log_softmax(-1).cpu().numpy()
+        return found
+
+    def fitting(self, run: Callable[[], Made]) -> Made | None:
+        import torch
+
+        try:
+            return run()
+        except torch.OutOfMemoryError:
+            pass
+        # Outside of the handler: the exception holds the tensors that filled the memory.
+        if torch.cuda.is_available():
+            torch.cuda.empty_cache()
+        return None
 
     def _text_inputs(self, rows: Sequence[Row], features: Features) -> dict[str, Any]:
         import torch
