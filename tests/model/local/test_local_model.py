@@ -16,7 +16,6 @@ pytest.importorskip("transformers", reason="transformers is not installed")
 
 import safetensors.torch
 import torch
-import transformers
 from test_families import plain
 from tiny_models import save
 
@@ -255,9 +254,7 @@ class TinyModel(LlavaForConditionalGeneration):
 """
 
 
-def test_code_of_the_checkpoint_runs_only_when_trusted(
-    tmp_path: Path, shown: ImageRef, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_code_of_the_checkpoint_runs_only_when_trusted(tmp_path: Path, shown: ImageRef) -> None:
     folder = save("llava", tmp_path / "remote")
     native = load(str(folder), revision=None, dtype="auto", device="cpu", trust_remote_code=False)
     known = list(LocalModel(native, "tiny").score([ask("a", shown, "Is it?")]))
@@ -267,9 +264,6 @@ def test_code_of_the_checkpoint_runs_only_when_trusted(
     config["auto_map"] = {door: f"modeling_tiny.{name}" for door, name in doors.items()}
     (folder / "config.json").write_text(json.dumps(config))
     (folder / "modeling_tiny.py").write_text(REMOTE)
-    modules = str(tmp_path / "modules")
-    monkeypatch.setattr(transformers.dynamic_module_utils, "HF_MODULES_CACHE", modules)
-    monkeypatch.syspath_prepend(modules)
     with pytest.raises(InputError, match="code of its own.*--trust-remote-code"):
         LocalModel.load(str(folder), device="cpu")
     # The weights carry names that only transformers' own class translates: they are not found.
@@ -278,7 +272,11 @@ def test_code_of_the_checkpoint_runs_only_when_trusted(
     weights = {name: weight.contiguous() for name, weight in native.model.state_dict().items()}
     safetensors.torch.save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
     model = LocalModel.load(str(folder), device="cpu", trust_remote_code=True)
-    assert list(model.score([ask("a", shown, "Is it?")])) == known
+    (score,), (other,) = model.score([ask("a", shown, "Is it?")]), known
+    assert isinstance(score, Score) and isinstance(other, Score)
+    assert score.logprobs == pytest.approx(other.logprobs, abs=1e-5)
+    assert model.identity["remote_code"].startswith("modeling_tiny.py sha256:")
+    assert "remote_code" not in LocalModel(native, "tiny").identity
 
 
 def test_a_checkpoint_that_cannot_be_used_is_an_input_error(folder: Path, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from heldout.image import ImageError
 from heldout.model.local.answering import LocalAsker, Parts
 from heldout.model.local.batches import Numbered, batches, common_prefix, halving
-from heldout.model.local.family import family_of, image_token_id
+from heldout.model.local.family import family_of, image_token_id, text_config
 from heldout.model.local.forward import Forward
 from heldout.model.local.groups import STAGE, Group, groups
 from heldout.model.local.layout import Layout
@@ -41,7 +41,7 @@ class LocalModel:
     def __init__(
         self, loaded: Loaded, name: str, *, batch_tokens: int = BATCH_TOKENS, sharing: bool = True
     ) -> None:
-        model, processor, tokenizer, revision = loaded
+        model, processor, tokenizer, revision, code = loaded
         config = model.config
         self._family = family_of(config)
         self._writer = Writer(processor, tokenizer, self._family)
@@ -59,7 +59,9 @@ class LocalModel:
         pad = tokenizer.pad_token_id
         self._forward = Forward(model, self._family, 0 if pad is None else pad)
         self._device = model.device
-        self._context = getattr(config.get_text_config(), "max_position_embeddings", None)
+        self._context = getattr(text_config(config), "max_position_embeddings", None)
+        if self._context is not None:
+            self._context -= self._family.places_before
         self._batch_tokens = batch_tokens
         self._sharing = sharing
         self._identity = {
@@ -70,6 +72,7 @@ class LocalModel:
             "template": TEMPLATE,
             "form": self._writer.form,
             "processor": type(processor.image_processor).__name__,
+            **({"remote_code": code} if code else {}),
         }
 
     @classmethod
@@ -255,5 +258,5 @@ class LocalModel:
 
 
 def _writes_replies(config: Any) -> bool:
-    text = config.get_text_config()
+    text = text_config(config)
     return bool(getattr(config, "is_encoder_decoder", False) or text.is_encoder_decoder)
