@@ -26,6 +26,8 @@ from test_families import answer_tokens, compare, lines, requests_for
 from tiny_models import CODE, REMOTE, save
 from typer.testing import CliRunner
 
+from heldout.audit.access import forget_loaded, open_scorer
+from heldout.audit.audit_file import ModelEntry
 from heldout.cli.app import app
 from heldout.errors import InputError, PrerequisiteError
 from heldout.image import ImageRef, InlineBytes
@@ -239,6 +241,17 @@ def test_the_manifest_names_the_files_that_ran(
     assert recorded == ", ".join(
         f"{file.name} sha256:{hashlib.sha256(file.read_bytes()).hexdigest()}" for file in files
     )
+
+
+def test_an_audit_file_must_name_its_trust(tmp_path: Path) -> None:
+    folder = save("chexagent", tmp_path / "chexagent")
+    with pytest.raises(InputError, match="trust_remote_code: true"):
+        open_scorer(ModelEntry(name="m", local="x", device="cpu"), str(folder))
+    trusting = ModelEntry(name="m", local="x", device="cpu", trust_remote_code=True)
+    try:
+        assert "modeling_chexagent.py" in open_scorer(trusting, str(folder)).identity["remote_code"]
+    finally:
+        forget_loaded()
 
 
 def test_packages_that_the_code_needs_are_named(tmp_path: Path) -> None:

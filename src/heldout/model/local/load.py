@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import importlib.util
 import platform
 import re
 from collections.abc import Iterator
@@ -153,6 +154,7 @@ _MISSING = (
 )
 _PARTS = ("torchvision", "num2words", "sentencepiece", "protobuf")  # packages of heldout[hf]
 _EXTRA = "'heldout[hf]'"
+_READS_MODEL = {"sentencepiece": "sentencepiece", "protobuf": "google.protobuf"}
 
 
 @contextlib.contextmanager
@@ -177,6 +179,18 @@ def _sentence(name: str, error: Exception, trusted: bool) -> HeldoutError:
                     f"--model {name} needs {', '.join(wanted)}, which is not installed. Install it "
                     f"with: pip install {_EXTRA if ours else ' '.join(wanted)}"
                 )
+    if "backend tokenizer" in told:
+        folder = Path(name).expanduser()
+        absent = [p for p, m in _READS_MODEL.items() if importlib.util.find_spec(m) is None]
+        if absent and list(folder.glob("*.model")):
+            return PrerequisiteError(
+                f"--model {name} needs {', '.join(absent)} to read its tokenizer.model. Install it "
+                f"with: pip install {_EXTRA}"
+            )
+        return InputError(
+            f"--model {name}: its tokenizer cannot be read; expected tokenizer.json or "
+            f"tokenizer.model next to the weights. Copy every file of the checkpoint"
+        )
     if not trusted and "trust_remote_code" in told:
         return InputError(
             f"--model {name}: this checkpoint brings Python code of its own, which would run on this "
