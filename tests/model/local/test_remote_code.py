@@ -161,6 +161,36 @@ def test_replies_are_those_of_the_model_card(
         }
 
 
+@pytest.mark.parametrize("family", REMOTE)
+def test_a_picture_is_looked_at_once(family: str, tmp_path: Path, pictures: list[ImageRef]) -> None:
+    loaded = opened(family, tmp_path / family)
+    looks: list[int] = []
+    loaded.model.vision_model.register_forward_hook(lambda *_: looks.append(1))
+    questions = [f"Is there a mass {n}?" for n in range(5)]
+    model = LocalModel(loaded, "tiny", batch_tokens=60)
+    scored = [
+        Request(text, (pictures[0], Text(text), Text("no", scored=True))) for text in questions
+    ]
+    assert len(list(model.score(scored))) == 5 and len(looks) == 1
+    asked = [Prompt(Request(text, (pictures[0], Text(text))), 2) for text in questions]
+    assert len(list(model.asker(2).ask(asked, lambda _: None))) == 5 and len(looks) == 2
+
+
+def test_places_before_the_text_count_towards_the_context(
+    tmp_path: Path, pictures: list[ImageRef]
+) -> None:
+    model = LocalModel(opened("chexagent", tmp_path / "chexagent"), "tiny")
+
+    def request(words: int) -> Request:
+        return Request("a", (pictures[0], Text("mass" + " mass" * words), Text("no", scored=True)))
+
+    most = 512 - 5
+    words = next(n for n in range(most) if model.count([request(n)])[0] > most)
+    fits, late = (list(model.score([request(n)])) for n in (words - 1, words))
+    assert not isinstance(fits[0], Dropped)
+    assert isinstance(late[0], Dropped) and late[0].reason == "prompt too long"
+
+
 def test_a_reply_ends_where_the_template_ends_a_turn(tmp_path: Path) -> None:
     loaded = opened("internvl_chat", tmp_path / "internvl")
     end = loaded.tokenizer.convert_tokens_to_ids("<|im_end|>")

@@ -61,8 +61,9 @@ class TiledImages:
     def pixels(self, tiles: Sequence[Image.Image]) -> Any:
         import torch
 
-        values = np.stack([np.asarray(tile, dtype=np.float32) for tile in tiles]) / 255
-        scaled = (values - np.float32(_MEAN)) / np.float32(_DEVIATION)
+        values = np.stack([np.asarray(tile) for tile in tiles]).astype(np.float32) / 255
+        mean, deviation = (np.array(part, np.float32) for part in (_MEAN, _DEVIATION))
+        scaled = (values - mean) / deviation
         return torch.from_numpy(np.ascontiguousarray(scaled.transpose(0, 3, 1, 2)))
 
 

@@ -182,7 +182,7 @@ def _sentence(name: str, error: Exception, trusted: bool) -> HeldoutError:
     if "backend tokenizer" in told:
         folder = Path(name).expanduser()
         absent = [p for p, m in _READS_MODEL.items() if importlib.util.find_spec(m) is None]
-        if absent and list(folder.glob("*.model")):
+        if absent and any(folder.glob("*.model")):
             return PrerequisiteError(
                 f"--model {name} needs {', '.join(absent)} to read its tokenizer.model. Install it "
                 f"with: pip install {_EXTRA}"
