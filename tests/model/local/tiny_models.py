@@ -441,7 +441,9 @@ def chexagent(folder: Path, side: str, split: bool) -> dict[str, Any]:
             "AutoConfig": "configuration_chexagent.CheXagentConfig",
             "AutoModelForCausalLM": "modeling_chexagent.CheXagentForConditionalGeneration",
         },
-        "text_config": {"model_type": "mistral", **TEXT, "vocab_size": len(tok)},
+        "text_config": {
+            "model_type": "mistral", **TEXT, "vocab_size": len(tok), "use_cache": False,
+        },
         "num_query_tokens": 5, "num_max_images": 2,
     }  # fmt: skip
 
