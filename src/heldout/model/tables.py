@@ -18,7 +18,7 @@ TWIN_STAGES = tuple(
     f"twin {stage}" for stage in ("resample", "describe", "edges", "render", "filter", "publish")
 )
 #: what makes two scores incomparable; a run holds one of each per model
-IDENTITY = ("backend", "revision", "dtype", "template", "provider")
+IDENTITY = ("backend", "revision", "dtype", "template", "provider", "remote_code")
 
 
 def replace_rows(run: Run, table: str, model: str, rows: Iterable[Mapping[str, Any]]) -> int:

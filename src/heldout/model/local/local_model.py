@@ -7,7 +7,7 @@ from typing import Any
 
 from heldout.model.local.answering import Parts
 from heldout.model.local.batches import BATCH_TOKENS
-from heldout.model.local.family import family_of, image_token_id
+from heldout.model.local.family import family_of, image_token_id, text_config
 from heldout.model.local.forward import Forward
 from heldout.model.local.layout import Layout
 from heldout.model.local.load import Loaded, load
@@ -23,7 +23,7 @@ class LocalModel(RunningModel):
     def __init__(
         self, loaded: Loaded, name: str, *, batch_tokens: int = BATCH_TOKENS, sharing: bool = True
     ) -> None:
-        model, processor, tokenizer, revision = loaded
+        model, processor, tokenizer, revision, code = loaded
         config = model.config
         family = family_of(config)
         writer = Writer(processor, tokenizer, family)
@@ -38,6 +38,9 @@ class LocalModel(RunningModel):
             replies=replies,
         )
         pad = tokenizer.pad_token_id
+        context = getattr(text_config(config), "max_position_embeddings", None)
+        if context is not None:
+            context -= family.places_before
         identity = {
             "backend": "transformers",
             "model": Path(name).name if Path(name).is_dir() else name,
@@ -46,6 +49,7 @@ class LocalModel(RunningModel):
             "template": TEMPLATE,
             "form": writer.form,
             "processor": type(processor.image_processor).__name__,
+            **({"remote_code": code} if code else {}),
         }
         super().__init__(
             Parts(
@@ -56,7 +60,7 @@ class LocalModel(RunningModel):
                 passes=Forward(model, family, 0 if pad is None else pad),
                 tokenizer=tokenizer,
                 image_id=image_id,
-                context=getattr(config.get_text_config(), "max_position_embeddings", None),
+                context=context,
                 batch_tokens=batch_tokens,
                 sharing=sharing,
                 replies=replies,
@@ -85,5 +89,5 @@ class LocalModel(RunningModel):
 
 
 def _writes_replies(config: Any) -> bool:
-    text = config.get_text_config()
+    text = text_config(config)
     return bool(getattr(config, "is_encoder_decoder", False) or text.is_encoder_decoder)
