@@ -53,13 +53,14 @@ def probe(connection: Connection, model: str | None) -> Capabilities:
         body = completion_body(named, _DOCUMENT)
         return read_completion(connection.post("/completions", body))
 
-    asked, plain = _ability(chat, _answers), _ability(pictures, _answers)
+    asked = _ability(chat, _answers, connection.redact)
+    plain = _ability(pictures, _answers, connection.redact)
     images = plain[0]
     if images.works and asked[1] is not None and plain[1] is not None:
         more = len(plain[1].tokens) - len(asked[1].tokens)
         told = f"a picture adds {more} tokens to the prompt"
         images = Ability(more > 0, told if more > 0 else f"{told}: it is dropped")
-    echoed, prompt = _ability(completions, _echoes)
+    echoed, prompt = _ability(completions, _echoes, connection.redact)
     if echoed.works and prompt is not None:
         ratio = max(1.0, len(_DOCUMENT) / max(1, len(prompt.tokens) - 1))
     return Capabilities(named, served, server, asked[0], images, echoed, ratio)
@@ -97,13 +98,15 @@ def _served(connection: Connection) -> tuple[tuple[str, ...], str]:
     return names, ", ".join(owners) or "unknown"
 
 
-def _ability(ask: Callable[[], Told], judge: Callable[[Told], str]) -> tuple[Ability, Told | None]:
+def _ability(
+    ask: Callable[[], Told], judge: Callable[[Told], str], redact: Callable[[str], str]
+) -> tuple[Ability, Told | None]:
     try:
         told = ask()
     except RefusedError as refused:
         status = f" (status {refused.status})" if refused.status else ""
         return Ability(False, f"{refused.told}{status}"), None
-    problem = judge(told)
+    problem = redact(judge(told))  # which joins tokens, perhaps to the key
     return Ability(not problem, problem or f"{len(told.tokens)} tokens told"), told
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from heldout.errors import InputError
 from heldout.image import ImageError
@@ -94,7 +94,10 @@ class Endpoint:
             return self._refused(request, refused)
         with self._lock:
             self._failed, self._answered = 0, self._answered + 1
-        return read_score(request, *answer)
+        score = read_score(request, *answer)
+        if isinstance(score, Dropped):  # its detail joins tokens, perhaps to the key
+            return replace(score, detail=self.connection.redact(score.detail))
+        return score
 
     def tell(self, request: Request) -> tuple[Told, str]:
         """The prompt as the server read it, and the document that was sent ("" for a chat)."""
