@@ -10,7 +10,7 @@ from rich.text import Text
 
 from heldout.cli.options import ApiKeyEnv, Json, Timeout, key_from
 from heldout.cli.show import console, plain, print_json
-from heldout.model.endpoint import Connection, as_json, probe
+from heldout.model.endpoint import Backoff, Connection, as_json, probe
 from heldout.model.endpoint.enables import enables
 
 EXAMPLE = "Example: heldout model inspect http://localhost:8000/v1"
@@ -31,7 +31,10 @@ def inspect_command(
     json_only: Json = False,
 ) -> None:
     """Which detectors an endpoint enables, and why not the others: asked with three tiny requests."""
-    can = probe(Connection(url, api_key=key_from(api_key_env), timeout=timeout), model)
+    soon = Backoff(attempts=2)  # somebody waits, and can ask again
+    can = probe(
+        Connection(url, api_key=key_from(api_key_env), timeout=timeout, backoff=soon), model
+    )
     enabled = enables(can)
     if json_only:
         detectors = [one._asdict() for one in enabled]

@@ -92,9 +92,8 @@ class ChatEndpoint:
                 if refused.status:
                     break
                 continue
-            except TimedOutError:
-                often, long = self.connection.backoff.attempts, self.connection.timeout
-                problem = RefusedError(0, f"no answer within {long:g} s in {often} attempts")
+            except TimedOutError as slow:
+                problem = RefusedError(0, slow.told)
                 break
             with self._lock:
                 self._failed, self._answered = 0, self._answered + 1

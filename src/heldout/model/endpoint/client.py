@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import http.cookiejar
+import logging
 import os
 import socket
 import ssl
@@ -27,6 +28,9 @@ if TYPE_CHECKING:  # imported where a request is made: it takes longer than many
 LARGEST_RESPONSE = 256 * 2**20  # bytes, unpacked: log-probabilities of a long prompt are a few MB
 _LARGEST_COMPLAINT = 2**16
 _KEPT_OPEN = 256  # connections: as many as a command may ask for at a time
+_THREAD = "heldout-http"
+_LOGGERS = ("httpx", *(f"httpcore.{part}" for part in ("connection", "http11", "proxy", "socks")))
+_NO_TLS = ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "RECORD_LAYER_FAILURE")  # as OpenSSL says it
 _GZIP = 16 + zlib.MAX_WBITS
 
 
@@ -108,14 +112,15 @@ async def _exchange(
         cause = _cause(error)
         ours = (ssl.SSLCertVerificationError, httpx.InvalidURL, httpx.LocalProtocolError)
         final = isinstance(cause, ours)
+        final = final or (isinstance(cause, ssl.SSLError) and cause.reason in _NO_TLS)
         problem = _described(cause)
     if answer.status >= 400:
         return answer  # what it complains about is known, whether or not it finished the sentence
     if slow:
         problem = f"no answer within {timeout:g} s"
         if answer.status:
-            came = f"{len(answer.body):,} bytes came"
-            problem = f"the answer was not complete within {timeout:g} s, {came}"
+            size = f"{len(answer.body):,} bytes"
+            problem = f"no more than {size} of the answer came within {timeout:g} s"
     # Not chained: what the library raised may quote the server, and holds the request with its key.
     raise TransportError(problem, slow=slow, final=final)
 
@@ -164,6 +169,8 @@ def _described(cause: BaseException) -> str:
     """In the system's words, which a loop's own ("Connect call failed") leave out."""
     if isinstance(cause, socket.gaierror):
         return cause.strerror
+    if isinstance(cause, ssl.SSLError) and cause.reason in _NO_TLS:
+        return "it does not speak TLS: is it http:// instead of https://?"
     if isinstance(cause, OSError) and cause.errno and not isinstance(cause, ssl.SSLError):
         return os.strerror(cause.errno)
     return str(cause) or type(cause).__name__
@@ -172,6 +179,8 @@ def _described(cause: BaseException) -> str:
 def _new_client() -> httpx.AsyncClient:
     import httpx
 
+    for name in _LOGGERS:  # they quote what a server said, and other libraries turn them on
+        logging.getLogger(name).addFilter(_not_ours)
     nothing = http.cookiejar.CookieJar(http.cookiejar.DefaultCookiePolicy(allowed_domains=[]))
     limits = httpx.Limits(max_connections=None, max_keepalive_connections=_KEPT_OPEN)
     try:
@@ -192,6 +201,10 @@ def _new_client() -> httpx.AsyncClient:
     )
 
 
+def _not_ours(record: logging.LogRecord) -> bool:
+    return record.threadName != _THREAD
+
+
 _started: list[asyncio.AbstractEventLoop] = []
 _starting = threading.Lock()
 
@@ -201,7 +214,7 @@ def _loop() -> asyncio.AbstractEventLoop:
     with _starting:
         if not _started:
             loop = asyncio.new_event_loop()
-            threading.Thread(target=loop.run_forever, name="heldout-http", daemon=True).start()
+            threading.Thread(target=loop.run_forever, name=_THREAD, daemon=True).start()
             _started.append(loop)
         return _started[0]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import time
 import urllib.parse
 from dataclasses import dataclass, field
@@ -14,7 +15,9 @@ from heldout.model.endpoint.client import Answer, Client, TransportError, Unusab
 from heldout.model.endpoint.pace import Backoff, Pace
 from heldout.model.endpoint.redact import Secret
 
+MODELS = "/models"
 _JSON = "application/json"
+_ROUTES = re.compile(r"/(?:chat/completions|completions|models|images/edits)$")
 _AGAIN = {408, 425, 429, 500, 502, 503, 504}
 _QUOTED = 300  # characters of a server's complaint that are worth repeating
 
@@ -24,7 +27,12 @@ class EndpointError(InputError):
 
 
 class TimedOutError(EndpointError):
-    """The last of all attempts took too long: the server may be gone, or this one request too much."""
+    """The last of all attempts took too long: the server may be gone, or this one request too much.
+    ``told``: how far it came, for whoever goes on with the next request."""
+
+    def __init__(self, message: str, told: str) -> None:
+        super().__init__(message)
+        self.told = told
 
 
 class RefusedError(Exception):
@@ -114,14 +122,19 @@ class Connection:
             return EndpointError(f"{self.url}{path}: {problem}")
         if not error.slow:
             return EndpointError(self._gave_up(path, problem))
-        return TimedOutError(self._gave_up(path, problem, "Does it need more time (--timeout)?"))
+        why = "Does it need more time (--timeout)?"
+        told = f"{problem} in {self._often}; --timeout gives it more time"
+        return TimedOutError(self._gave_up(path, problem, why), told)
 
-    def _gave_up(self, path: str, problem: str, why: str = "Is the server still running?") -> str:
-        often = counted(self.backoff.attempts, "attempt", "attempts")
-        return (
-            f"{self.url}{path} did not answer in {often} ({problem}). {why} "
-            f"What was answered is kept: run the same command to go on"
-        )
+    @property
+    def _often(self) -> str:
+        return counted(self.backoff.attempts, "attempt", "attempts")
+
+    def _gave_up(self, path: str, problem: str, why: str = "Is the server running?") -> str:
+        message = f"{self.url}{path} did not answer in {self._often} ({problem}). {why}"
+        if path == MODELS:  # what is asked first: there is nothing to go on with
+            return message
+        return f"{message} What was answered is kept: run the same command to go on"
 
     def _refusal(self, path: str, answer: Answer) -> Exception:
         """What an answer that is none means, if no further attempt is made."""
@@ -175,5 +188,5 @@ def checked_address(url: str, key_option: str = "--api-key-env") -> str:
     if parts.scheme not in ("http", "https") or not named:
         shown = url if "@" not in url and "?" not in url else "this address"
         raise InputError(f"{shown}: expected an address like http://localhost:8000/v1")
-    path = parts.path.rstrip("/")
+    path = _ROUTES.sub("", parts.path.rstrip("/"))  # some name a route of the API
     return f"{parts.scheme}://{parts.netloc}{path if path.endswith('/v1') else path + '/v1'}"

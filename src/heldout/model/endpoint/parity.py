@@ -54,12 +54,16 @@ def check_parity(
     largest, compared = 0.0, 0
     for request in requests:
         told, text = endpoint.tell(request)
+        redact = endpoint.connection.redact
+        if redact(spelled := "".join(told.tokens)) != spelled:
+            problem = f"item {request.id}: the prompt that the server read holds the key of its API"
+            return Parity(False, problem, compared, largest, limit)
         theirs, mine = read_score(request, told, text), ours[request.id]
         if isinstance(theirs, Dropped) or isinstance(mine, Dropped):
             why = theirs if isinstance(theirs, Dropped) else mine
             assert isinstance(why, Dropped)
             problem = f"item {request.id}: {why.reason}: {why.detail}"
-            return Parity(False, endpoint.connection.redact(problem), compared, largest, limit)
+            return Parity(False, problem, compared, largest, limit)
         read = told.tokens[: len(told.tokens) - (1 if text else 0)]
         problem = _same_prompt(request, read, local.tokens(request))
         problem = problem or _same_answer(request, theirs, mine)
@@ -73,7 +77,7 @@ def check_parity(
                     f"which arithmetic explains {limit:g}"
                 )
         if problem:
-            return Parity(False, endpoint.connection.redact(problem), compared, largest, limit)
+            return Parity(False, problem, compared, largest, limit)
     told_all = f"{compared} items agree within {largest:.2g} nats per token"
     return Parity(True, told_all, compared, largest, limit)
 
