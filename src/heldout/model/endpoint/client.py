@@ -168,7 +168,7 @@ def _cause(error: BaseException) -> BaseException:
 def _described(cause: BaseException) -> str:
     """In the system's words, which a loop's own ("Connect call failed") leave out."""
     if isinstance(cause, socket.gaierror):
-        return cause.strerror
+        return cause.strerror or str(cause)
     if isinstance(cause, ssl.SSLError) and cause.reason in _NO_TLS:
         return "it does not speak TLS: is it http:// instead of https://?"
     if isinstance(cause, OSError) and cause.errno and not isinstance(cause, ssl.SSLError):
