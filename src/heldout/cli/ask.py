@@ -199,6 +199,7 @@ def ask_command(
         server_of_words = Connection(
             paraphraser, api_key=key_from(paraphraser_key, "--paraphraser-key-env"),
             timeout=timeout, pace=Pace(per_second(rate)), role="paraphraser-",
+            key_option="--paraphraser-key-env",
         )  # fmt: skip
         rewords = ChatEndpoint.open(
             server_of_words, paraphraser_model, max_tokens=_TOKENS_OF_A_SENTENCE,

@@ -96,7 +96,13 @@ Rate = Annotated[
     str | None, typer.Option("--rate", metavar="N/s", help="Most requests: 5/s, 100/m.")
 ]
 Timeout = Annotated[
-    float, typer.Option("--timeout", metavar="S", min=0.1, help="Seconds for one request.")
+    float,
+    typer.Option(
+        "--timeout",
+        metavar="S",
+        min=0.1,
+        help="Seconds for one attempt at a request, from connecting to the last byte of the answer.",
+    ),
 ]
 Concurrency = Annotated[
     int, typer.Option("--concurrency", min=1, max=256, help="Requests at a time.")
@@ -157,6 +163,8 @@ def short_name(model: str) -> str:
 def key_from(variable: str | None, option: str = "--api-key-env") -> str | None:
     if variable is None:
         return None
+    if not variable.isidentifier():  # most likely the key itself, which is not to be repeated
+        raise InputError(f"{option} takes the name of an environment variable that holds the key")
     value = os.environ.get(variable, "").strip()
     if not value:
         raise InputError(f"{option} {variable}: this environment variable is not set")

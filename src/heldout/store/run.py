@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import platform
+import re
 import sys
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
@@ -24,6 +25,18 @@ MANIFEST_VERSION = 1
 _PACKAGES = ("numpy", "scipy", "polars", "pyarrow", "pillow", "ray", "datasets")
 
 
+#: user:password of an address, and the values of its query that are called a key, a token or a signature
+_CREDENTIALS = re.compile(
+    r"(?<=://)[^/@\s?#]*(?=@)|(?<=[?&])([^=&\s#]*(?:key|token|secret|password|sig|auth)[^=&\s#]*=)[^&\s#]*",
+    re.IGNORECASE,
+)
+
+
+def without_credentials(text: str) -> str:
+    """``text`` with what opens a door struck out of the addresses in it: runs are passed on."""
+    return _CREDENTIALS.sub(lambda found: f"{found[1] or ''}***", text)
+
+
 class Run:
     """A run folder. ``Run.create`` makes or continues one, ``Run.open`` reads a finished one."""
 
@@ -36,6 +49,7 @@ class Run:
         if run.path.exists() and not run.path.is_dir():
             raise InputError(f"{path} is a file; --out needs the name of a folder")
         command = command if command is not None else ["heldout", *sys.argv[1:]]
+        command = [without_credentials(argument) for argument in command]
         try:
             run.path.mkdir(parents=True, exist_ok=True)
             with exclusive(run.path / ".manifest.lock"):
