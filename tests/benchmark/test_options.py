@@ -57,6 +57,10 @@ def rules(benchmark: Benchmark) -> dict[str, list[str]]:
         # VLMEvalKit
         ("Question: Which?\nOptions:\nA. x\nB. y\nPlease select the correct answer from the options "
          "above. \n", "B", "Which?", ("x", "y")),
+        # two scripts, one after the other
+        ("Question: Hint: Please answer the question and provide the correct option letter, e.g., A, B, "
+         "C, D, at the end.\nQuestion: Is it?\nChoices:\n(A) Yes\n(B) No\nOptions: A: Yes, B: No", "B",
+         "Is it?", ("Yes", "No")),
         # LLaVA: the hint follows the last option on its line
         (f"Which colour? (A) orange (B) black {LETTER}", "B", "Which colour?", ("orange", "black")),
         ("What is it? A. CT B. MRI C. X-ray", "B", "What is it?", ("CT", "MRI", "X-ray")),

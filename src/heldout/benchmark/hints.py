@@ -111,12 +111,10 @@ def without_leading(text: str) -> str:
             stripped = stripped[hint.end() :].lstrip()
         elif newline and rest.strip() and _all_hints(line):
             stripped = rest.lstrip()
+        elif (label := _LABEL.match(stripped)) is not None and stripped[label.end() :].strip():
+            stripped = stripped[label.end() :]
         else:
-            break
-    label = _LABEL.match(stripped)
-    if label is not None and stripped[label.end() :].strip():
-        return stripped[label.end() :]
-    return stripped
+            return stripped
 
 
 def _all_hints(line: str) -> bool:

@@ -89,13 +89,14 @@ def take_list(
     body = without_leading(question)
     if given:
         # A list that agrees with the columns needs no other proof.
-        listed = _agreeing(without_trailing(body, listed=True), given)
-        asked = listed.stem if listed else without_trailing(body, listed=True)
+        asked = without_trailing(body, listed=True)
+        listed = _agreeing(asked, given)
+        asked = _without_repeats(listed) if listed else asked
         return (asked if asked.strip() != question.strip() else question), listed
     for text in dict.fromkeys((body, question)):  # "Choose one option." may be all that is asked
         listed = find_list(text)
         if listed is not None and listed.stem and _fits(answer, listed):
-            return listed.stem, listed
+            return _without_repeats(listed), listed
     asked = without_trailing(body, listed=False)
     return (asked if asked.strip() != question.strip() else question), None
 
@@ -279,6 +280,16 @@ def _agreeing(body: str, given: Sequence[str]) -> OptionList | None:
                 labels = tuple(chr(ord("A") + k) for k in range(len(given)))
                 return OptionList(stem, tuple(given), labels, True, False)
     return None
+
+
+def _without_repeats(listed: OptionList) -> str:
+    """The stem; some releases list the options twice, by two scripts."""
+    again: OptionList | None = listed
+    stem = listed.stem
+    while again is not None:
+        stem = again.stem
+        again = _agreeing(stem, listed.options)
+    return stem
 
 
 def _folded(option: str) -> str:
