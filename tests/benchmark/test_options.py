@@ -318,3 +318,15 @@ def test_check_shows_prompts_as_a_model_gets_them(tmp_path: Path) -> None:
     printed = CliRunner().invoke(app, ["check", path, "--show", "1"]).stdout
     assert first["prompt"] in printed
     assert "prompts" not in json.loads(CliRunner().invoke(app, ["check", path, "--json"]).stdout)
+
+
+@pytest.mark.parametrize(
+    "question",
+    ["A: " * 6600, "Options: A: " + "x, B: y, " * 2000, "A. a\nB. b\n" * 2000, "Answer. " * 2400,
+     "(A) x" + " " * 19_000 + "y", "the " * 4900 + "options: A: x, B: y", "A: x, B: y" * 100_000],
+)  # fmt: skip
+def test_hostile_questions_end(question: str) -> None:
+    """Patterns that go back and forth would take hours here."""
+    for given in ((), ("x", "y")):
+        asked, _ = take_list(question, given, "A")
+        assert asked.strip() in question

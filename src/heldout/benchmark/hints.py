@@ -52,6 +52,7 @@ _CLOSING = re.compile(
 _CHINESE = re.compile(r"请.{0,40}(?:选项|选择|字母|单词|短语|是或否|回答|答案|词语).{0,20}")
 _LABEL = re.compile(r"\s*(?:question|q|问题)\s*[:：]\s*", re.IGNORECASE)
 _HINT = re.compile(r"\s*(?:hint|instruction|提示)\s*[:：]\s*(?P<text>[^\n]*)\n", re.IGNORECASE)
+_MOST = 8  # hints at either end
 _LONGEST = 400  # characters; an instruction is short
 
 
@@ -81,7 +82,7 @@ def without_trailing(text: str, *, listed: bool) -> str:
     Without them a hint goes only from below a question or from a line of its own: "Select the number
     below." may be all that is asked.
     """
-    while True:
+    for _ in range(_MOST):
         text = text.rstrip()
         if "\n" not in text and not _INNER.search(text):
             return text  # one sentence
@@ -96,6 +97,7 @@ def without_trailing(text: str, *, listed: bool) -> str:
         if not (listed or own_line or "?" in rest or "？" in rest):
             return text
         text = rest
+    return text
 
 
 def without_leading(text: str) -> str:
@@ -104,7 +106,7 @@ def without_leading(text: str) -> str:
     A "Hint:" that says something about the picture stays: it belongs to the question.
     """
     stripped = text.lstrip()
-    while True:
+    for _ in range(_MOST):
         line, newline, rest = stripped.partition("\n")
         hint = _HINT.match(stripped)
         if hint is not None and stripped[hint.end() :].strip() and _all_hints(hint["text"]):
@@ -114,7 +116,8 @@ def without_leading(text: str) -> str:
         elif (label := _LABEL.match(stripped)) is not None and stripped[label.end() :].strip():
             stripped = stripped[label.end() :]
         else:
-            return stripped
+            break
+    return stripped
 
 
 def _all_hints(line: str) -> bool:

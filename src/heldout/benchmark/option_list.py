@@ -16,7 +16,8 @@ from dataclasses import dataclass
 from heldout.benchmark.hints import without_leading, without_trailing
 from heldout.benchmark.normal import normal
 
-LONGEST = 50_000  # characters of a question that are looked at
+LONGEST = 20_000  # characters of a question that are looked at
+_MOST = 8  # headings and first letters that are tried, from the end; and lists in one question
 
 # Full-width signs as their ASCII twins, one for one, so that places stay the same.
 _FOLD = str.maketrans(
@@ -53,6 +54,11 @@ _FIRST = re.compile(r"(?<![A-Za-z0-9])[AaＡａ](?:[ \t]?[:：.．)）\]】、]|
 _STYLES = ("paren", "bracket", "half", "colon", "dot", "comma", "dash")
 # What stands before every letter but the first; lines may break anywhere.
 _SEPARATED = ({"line"}, {";"}, {"|"}, {","}, {"/"}, {"stop", "space"})
+# A label of any kind, where the options themselves are known.
+_LABEL = (
+    r"(?<![a-z0-9])(?:[-*•]\s*)?(?:\*\*)?"
+    r"(?:[(\[]\s?[a-z0-9]{1,2}\s?[)\]][.:]?|[a-z0-9]{1,2}\s?[.:)、])(?:\*\*)?\s*"
+)
 _BULLET = re.compile(r"(?:^|\n)[ \t]*[-*•·][ \t]+$")
 _EDGE = " \t\n,;|/"
 _GAP = 3  # letters: "A: x, B: y, D: z" lacks one, "(A) 3 tesla (T)" lacks none
@@ -120,18 +126,16 @@ def find_list(text: str, *, whole: bool = False) -> OptionList | None:
     body = without_trailing(text, listed=True) if not whole else text.strip()
     folded = body.translate(_FOLD)
     marks = _marks(folded)
-    headings = [(found.start(), found.end()) for found in _HEADING.finditer(folded)]
-    starts = [
+    firsts = [mark for mark in marks if mark.letter.upper() == "A"]
+    starts: list[tuple[_Mark, tuple[int, int] | None]] = [
         (mark, heading)
-        for heading in reversed(headings)
-        for mark in marks
-        if mark.start >= heading[1] and not folded[heading[1] : mark.start].strip("-*•· \t\n")
+        for heading in [found.span() for found in _HEADING.finditer(folded)][-_MOST:]
+        if (mark := next((mark for mark in firsts if mark.start >= heading[1]), None)) is not None
+        and not folded[heading[1] : mark.start].strip("-*•· \t\n")
     ]
     if not starts:
-        starts = [(mark, None) for mark in reversed(marks) if not whole or mark.start == 0]
-    for first, heading in starts:
-        if first.letter.upper() != "A":
-            continue
+        starts = [(mark, None) for mark in firsts[-_MOST:] if not whole or mark.start == 0]
+    for first, heading in reversed(starts):
         run = _run(first, marks, folded)
         listed = _listed(body, folded, run, heading, whole) if len(run) > 1 else None
         if listed is not None:
@@ -261,36 +265,45 @@ def _agreeing(body: str, given: Sequence[str]) -> OptionList | None:
     listed = find_list(body)
     if listed is not None and [normal(option) for option in listed.options] == wanted:
         return listed if listed.stem else None
-    if len(given) < 2 or not all(wanted) or sum(map(len, given)) > LONGEST:
-        return None
-    label = (
-        r"(?:[-*•]\s*)?(?:\*\*)?"
-        r"(?:[(\[]\s?[a-z0-9]{1,2}\s?[)\]][.:]?|[a-z0-9]{1,2}\s?[.:)、])(?:\*\*)?\s*"
-    )
-    texts = [r"\s+".join(map(re.escape, _folded(option).split())) for option in given]
     folded = body.translate(_FOLD)
-    for labelled, heading in (
-        (label, f"(?:{_HEADING.pattern})?"),
-        (f"(?:{label})?", _HEADING.pattern),
+    texts = [_plain(option) for option in given]
+    end = " ".join(folded.casefold().split()).rstrip(" ,;|/.")
+    # Most questions hold none of it, and need no pattern of their own.
+    if (
+        len(given) < 2
+        or not all(text and text in end for text in texts)
+        or not end.endswith(texts[-1])
     ):
-        pattern = heading + r"[\s,;|/.]*".join(labelled + text for text in texts) + r"[\s,;|/.]*$"
-        for found in re.finditer(pattern, folded, re.IGNORECASE):
-            stem = without_trailing(body[: found.start()].rstrip(" \t\n;,"), listed=True)
-            if stem:
-                labels = tuple(chr(ord("A") + k) for k in range(len(given)))
-                return OptionList(stem, tuple(given), labels, True, False)
+        return None
+    words = [r"\s+".join(map(re.escape, text.split())) for text in texts]
+    for label in (_LABEL, f"(?:{_LABEL})?"):  # without letters only a heading proves a list
+        pattern = r"[\s,;|/.]*".join(label + text for text in words) + r"[\s,;|/.]*$"
+        # The list ends the text: what lies far before it is not searched.
+        place = max(0, len(folded) - 2 * sum(map(len, texts)) - 40 * len(texts) - 200)
+        found = re.compile(pattern, re.IGNORECASE).search(folded, place)
+        if found is None:
+            continue
+        heads = [head for head in _HEADING.finditer(folded) if head.end() == found.start()]
+        if not heads and label != _LABEL:
+            continue
+        start = heads[-1].start() if heads else found.start()
+        stem = without_trailing(body[:start].rstrip(" \t\n;,"), listed=True)
+        if stem:
+            labels = tuple(chr(ord("A") + place) for place in range(len(given)))
+            return OptionList(stem, tuple(given), labels, bool(heads), False)
     return None
 
 
 def _without_repeats(listed: OptionList) -> str:
     """The stem; some releases list the options twice, by two scripts."""
-    again: OptionList | None = listed
     stem = listed.stem
-    while again is not None:
-        stem = again.stem
+    for _ in range(_MOST):
         again = _agreeing(stem, listed.options)
+        if again is None:
+            break
+        stem = again.stem
     return stem
 
 
-def _folded(option: str) -> str:
-    return option.translate(_FOLD).strip().rstrip(".;,").strip()
+def _plain(option: str) -> str:
+    return " ".join(option.translate(_FOLD).casefold().split()).rstrip(" ,;|/.")

@@ -21,7 +21,8 @@ def released_rules(benchmark: Benchmark) -> Iterator[Problem]:
 
 def _lists_left(benchmark: Benchmark) -> Iterator[Problem]:
     """Option lists that reading did not take out: they contradict the options once those move."""
-    against, unread = [], []
+    against: list[str] = []
+    unread: list[str] = []
     for example in benchmark:
         listed = list_left(example.question or "", example.answer, example.options)
         if listed is not None:
