@@ -192,7 +192,7 @@ def test_options_columns(value: Any, texts: tuple[str, ...], labels: tuple[str, 
         ("['CT', 'MRI'", "unreadable options"),
         ("{CT; MRI}", "unreadable options"),
         ("[__import__('os').getcwd()]", "unreadable options"),
-        ("[" * 5000 + "]" * 5000, "options nested too deep"),
+        ("[" * 5000 + "]" * 5000, "options nested too deeply"),
         ("[" + "'x'," * 300_000 + "]", "options too long"),
         ([["CT"], ["MRI"]], "unreadable options"),
         ('[{"A": {"B": "C"}}]', "unreadable options"),
@@ -205,24 +205,19 @@ def test_a_list_that_cannot_be_read_is_an_error(value: Any, reason: str) -> None
 
 
 def test_a_row_with_unreadable_options_is_dropped_with_its_reason(tmp_path: Path) -> None:
-    deep: Any = "x"
-    for _ in range(300):
-        deep = [deep]
     rows = [
         {"id": "1", "question": "Which?", "options": '{"A": "CT", "B": "MRI"}', "answer": "B"},
         {"id": "2", "question": "Which?", "options": "['CT', 'MRI'", "answer": "B"},
-        {"id": "3", "question": "Which?", "options": "[]", "answer": "free", "misc": deep},
         {"id": "4", "question": "Which?", "options": "see figure", "answer": "free"},
     ]
     benchmark = read_benchmark(lines(tmp_path / "t.jsonl", rows))
     assert [(e.id, e.answer) for e in benchmark] == [("1", "MRI"), ("4", "free")]
-    assert [(d.id, d.reason) for d in benchmark.dropped] == [
-        ("t.jsonl row 2", "unreadable options"), ("t.jsonl row 3", "nested too deep"),
-    ]  # fmt: skip
-    assert "column options" in benchmark.dropped[0].detail
+    (dropped,) = benchmark.dropped
+    assert (dropped.id, dropped.reason) == ("t.jsonl row 2", "unreadable options")
+    assert "column options" in dropped.detail
     found = rules(benchmark)
     assert found["unread-options"] == ["4"]
-    assert len(found["dropped-rows"]) == 2
+    assert len(found["dropped-rows"]) == 1
 
 
 @pytest.mark.parametrize(
@@ -235,6 +230,8 @@ def test_a_row_with_unreadable_options_is_dropped_with_its_reason(tmp_path: Path
         ({"B": "CT", "C": "MRI"}, "C", 1),
         (["CT", "MRI"], "B. MRI", 1),
         (["CT", "MRI"], "B. CT", None),
+        (["CT", "MRI"], "2) MRI", 1),
+        (["CT", "MRI"], "10. MRI", None),
     ],
 )
 def test_keys_follow_the_names_of_the_options(

@@ -45,15 +45,6 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 _NUMBERED_IMAGE = re.compile(r"(?:image|img)[_ -]?(\d+)", re.IGNORECASE)
 _OPTION_COLUMN = re.compile(r"(?:option[_ -]?|choice[_ -]?)?([a-j])", re.IGNORECASE)
 _LABELLED = re.compile(r"\(?([A-Za-z]|\d{1,2})\)?\s*[.:)]\s*(\S.*)", re.DOTALL)
-_DEEPEST = 64  # lists within lists: what a cell may hold
-
-
-class RowError(ValueError):
-    """A row that no Example can be made of; ``reason`` and ``detail`` as of a Dropped."""
-
-    def __init__(self, reason: str, detail: str) -> None:
-        super().__init__(f"{reason}: {detail}")
-        self.reason, self.detail = reason, detail
 
 
 @dataclass(frozen=True)
@@ -102,7 +93,7 @@ class FieldMap:
     ) -> Example:
         """The Example of one flat row; columns without a field stay as metadata.
 
-        A RowError where the row cannot be read.
+        UnreadableOptionsError where the row offers options that cannot be read.
         """
         row = {key: _sound(value) for key, value in row.items()}
         used = {column for columns in self.columns.values() for column in columns}
@@ -115,7 +106,9 @@ class FieldMap:
             question, choices = self._asked(row)
         except UnreadableOptionsError as error:
             column = " + ".join(self.columns["options"])
-            raise RowError(error.reason, f"column {column}: {error.detail}") from error
+            raise UnreadableOptionsError(
+                error.reason, f"column {column}: {error.detail}"
+            ) from error
         if not choices:  # "n/a" offers no options, and stays visible
             used -= set(self.columns.get("options", ()))
         answer, answer_index = self._answer(row, choices)
@@ -238,7 +231,8 @@ def _position(text: str, choices: Choices, style: str) -> int | None:
     elif style == "index" and re.fullmatch(r"[0-9]{1,3}", stripped):
         index = choices.place(stripped, int(stripped))
     elif style == "letter and text" and (match := _LABELLED.fullmatch(stripped)):
-        place = choices.place(match[1], ord(match[1].upper()) - ord("A"))
+        number = int(match[1]) - 1 if match[1].isdecimal() else ord(match[1].upper()) - ord("A")
+        place = choices.place(match[1], number)
         same = place is not None and 0 <= place < len(choices.texts)
         index = place if same and normal(choices.texts[place or 0]) == normal(match[2]) else None
     return index if index is not None and 0 <= index < len(choices.texts) else None
@@ -283,17 +277,15 @@ def _empty(value: Any) -> bool:
     return canonical_value(value) in (None, "[]", "{}")
 
 
-def _sound(value: Any, depth: int = 0) -> Any:
+def _sound(value: Any) -> Any:
     """Text without lone surrogates, which JSON can spell but no file can hold."""
     if isinstance(value, str):
         broken = not value.isascii() and _SURROGATE.search(value)
         return _SURROGATE.sub("\ufffd", value) if broken else value
-    if depth > _DEEPEST:
-        raise RowError("nested too deep", f"lists or objects more than {_DEEPEST} levels deep")
     if isinstance(value, list):
-        return [_sound(part, depth + 1) for part in value]
+        return [_sound(part) for part in value]
     if isinstance(value, dict):
-        return {_sound(key): _sound(part, depth + 1) for key, part in value.items()}
+        return {_sound(key): _sound(part) for key, part in value.items()}
     return value
 
 

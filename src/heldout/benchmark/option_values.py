@@ -110,7 +110,8 @@ def parse_literal(text: str) -> Any:
         )
     if _depth(text) > DEEPEST:
         raise UnreadableOptionsError(
-            "options nested too deep", f"more than {DEEPEST} brackets within brackets: {text!r:.60}"
+            "options nested too deeply",
+            f"more than {DEEPEST} brackets within brackets: {text!r:.60}",
         )
     for parse in (json.loads, ast.literal_eval):
         try:

@@ -11,11 +11,12 @@ from typing import Any
 
 from heldout.benchmark.benchmark import Benchmark
 from heldout.benchmark.example import Example, canonical_value
-from heldout.benchmark.fields import FieldMap, RowError
+from heldout.benchmark.fields import FieldMap
 from heldout.benchmark.hub import hub_name, hub_rows
 from heldout.benchmark.image_finder import ImageFinder
 from heldout.benchmark.locate import DataFile, locate, unreadable
 from heldout.benchmark.natural import is_group, natural_bench, natural_twins
+from heldout.benchmark.option_values import UnreadableOptionsError
 from heldout.benchmark.presets import Preset, find_preset
 from heldout.benchmark.readers import Row
 from heldout.benchmark.source import ALIASES, Source, parse_source, split_of
@@ -208,7 +209,7 @@ def _examples(
             origin = f"{where} row {row.number}"
             try:
                 yield fields.example(row.values, row.number, origin, finder)
-            except RowError as error:
+            except UnreadableOptionsError as error:
                 yield Dropped("read", origin, error.reason, error.detail)
     keep.report()
 
