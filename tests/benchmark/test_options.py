@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from heldout.benchmark import Benchmark, Example, read_benchmark
 from heldout.benchmark.check import check
 from heldout.benchmark.example import RELEASED
-from heldout.benchmark.option_list import take_list
+from heldout.benchmark.option_list import list_left, take_list
 from heldout.benchmark.option_values import UnreadableOptionsError, read_options
 from heldout.benchmark.writers.tables import open_tables
 from heldout.cli.app import app
@@ -327,3 +327,17 @@ def test_hostile_questions_end(question: str) -> None:
     for given in ((), ("x", "y")):
         asked, _ = take_list(question, given, "A")
         assert asked.strip() in question
+
+
+@pytest.mark.parametrize(
+    ("source", "count"),
+    [("vqa_rad/mevf_trainset.json", 3064), ("slake#split=train", 9835), ("pathvqa#split=train", 19755),
+     ("vqa_med_2019#split=train", 12792), ("vqa_med_2019#split=test", 500)],
+)  # fmt: skip
+def test_real_questions_without_lists_stay_as_they_are(
+    shared_data: Path, source: str, count: int
+) -> None:
+    benchmark = read_benchmark(f"{shared_data}/{source}")
+    assert (len(benchmark), len(benchmark.dropped)) == (count, 0)
+    assert not any(example.options or RELEASED in example.metadata for example in benchmark)
+    assert not any(list_left(e.question or "", e.answer, ()) for e in benchmark)
