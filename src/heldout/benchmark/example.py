@@ -12,6 +12,9 @@ from typing import Any
 
 from heldout.image import ImageRef
 
+# The metadata key of a question as it was released, where options or hints were taken out of it.
+RELEASED = "released_question"
+
 _WHOLE = re.compile(r"-?\d+\.0+")
 
 

@@ -55,6 +55,18 @@ def print_json(value: Any) -> None:
     typer.echo(json.dumps(value, indent=2, ensure_ascii=False))
 
 
+def print_prompts(prompts: list[dict[str, str]]) -> None:
+    """Prompts word for word, each under its item and above its key."""
+    out = console()
+    for prompt in prompts:
+        out.print(f"\n[bold]{escape(plain(prompt['id']))}[/]", soft_wrap=True)
+        if "prompt" not in prompt:
+            out.print(f"not asked: {escape(plain(prompt['not asked']))}", soft_wrap=True)
+            continue
+        out.print(escape(plain(prompt["prompt"])), soft_wrap=True)
+        out.print(f"[cyan]key:[/] {escape(plain(prompt['answer']))}", soft_wrap=True)
+
+
 def print_check(report: CheckReport) -> None:
     out = console()
     facts = report.facts

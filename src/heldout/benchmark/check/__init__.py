@@ -12,6 +12,7 @@ from heldout.benchmark.check.keys import key_rules
 from heldout.benchmark.check.order import order_facts, order_rules
 from heldout.benchmark.check.pictures import picture_rules
 from heldout.benchmark.check.problem import CheckReport, OrderFact, Problem, SplitOverlap, problem
+from heldout.benchmark.check.released import released_rules
 from heldout.benchmark.check.splits import split_overlap, split_rules
 from heldout.benchmark.check.twins import twin_rules
 
@@ -32,6 +33,7 @@ def check(benchmark: Benchmark, split_of: Benchmark | None = None) -> CheckRepor
         *twin_rules(benchmark),
         *key_rules(benchmark),
         *choice_rules(benchmark),
+        *released_rules(benchmark),
         *order_rules(benchmark, order),
     ]
     if split_of is not None and overlap is not None:
