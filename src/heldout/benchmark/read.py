@@ -20,7 +20,7 @@ from heldout.benchmark.presets import Preset, find_preset
 from heldout.benchmark.readers import Row
 from heldout.benchmark.source import ALIASES, Source, parse_source, split_of
 from heldout.errors import InputError
-from heldout.store import Dropped
+from heldout.store import OUT_OF_MEMORY, Dropped
 
 _LOOK_AHEAD = 200  # rows looked at before deciding what the columns mean
 
@@ -186,7 +186,15 @@ def _examples(
         if isinstance(row, Dropped):
             yield row
         elif keep(row.values):
-            yield fields.example(row.values, row.number, f"{where} row {row.number}", finder)
+            origin = f"{where} row {row.number}"
+            try:
+                yield fields.example(row.values, row.number, origin, finder)
+            except RecursionError:
+                yield Dropped(
+                    "read", origin, "nested too deeply", "its values lie inside each other"
+                )
+            except MemoryError:
+                yield Dropped("read", origin, OUT_OF_MEMORY, "reading the row")
     keep.report()
 
 

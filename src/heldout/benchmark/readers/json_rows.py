@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from heldout.benchmark.readers.base import Row, head
 from heldout.errors import InputError
@@ -15,6 +15,8 @@ from heldout.store import Dropped
 _CHUNK = 1 << 20
 _SEPARATORS = re.compile(r"[ \t\r\n,]*")
 MAX_LINE = 64 << 20  # a longer line or element is not a row of anything
+MAX_DEPTH = 100  # levels; what handles a row recurses, and must not depend on who called it
+_BRACKETS = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{}]', re.DOTALL)
 
 
 class JsonReader:
@@ -49,19 +51,50 @@ class JsonLinesReader:
 
     def rows(self, path: Path) -> Iterator[Row | Dropped]:
         with path.open("rb") as file:
-            number = 0
-            while line := file.readline(MAX_LINE):
-                number += 1
-                row = json_line(line, path, number)
+            for number, line in enumerate(bounded_lines(file), 1):
+                row = too_long(path, number) if line is None else json_line(line, path, number)
                 if row is not None:
                     yield row
+
+
+def bounded_lines(file: BinaryIO, end: int | None = None) -> Iterator[bytes | None]:
+    """Lines from where ``file`` stands, of ``end`` bytes if given; None for one that is too long.
+
+    Of such a line no more than a part is held at a time, and the next line is the next line.
+    """
+    position = 0
+    while (end is None or position < end) and (line := file.readline(MAX_LINE)):
+        position += len(line)
+        whole = len(line) < MAX_LINE or line.endswith(b"\n")
+        yield line if whole else None
+        while not whole and (line := file.readline(_CHUNK)):
+            position += len(line)
+            whole = line.endswith(b"\n")
+
+
+def too_long(path: Path, number: int) -> Dropped:
+    return Dropped(
+        "read", f"{path.name} line {number}", "line too long", f"over {MAX_LINE:,} bytes"
+    )
+
+
+def too_deep(value: Any) -> bool:
+    """Whether a value is nested more than MAX_DEPTH levels deep; it does not recurse itself."""
+    level, depth = [value], 0
+    while level and depth <= MAX_DEPTH:
+        depth += 1
+        level = [
+            part
+            for held in level
+            for part in (held.values() if isinstance(held, dict) else held)
+            if isinstance(part, dict | list)
+        ]
+    return bool(level)
 
 
 def json_line(line: bytes, path: Path, number: int) -> Row | Dropped | None:
     """One line of JSON Lines as a row, a reason, or None for an empty line."""
     where = f"{path.name} line {number}"
-    if len(line) >= MAX_LINE:
-        return Dropped("read", where, "line too long", f"over {MAX_LINE:,} bytes")
     line = line.strip().removeprefix(b"\xef\xbb\xbf")
     if not line:
         return None
@@ -69,19 +102,27 @@ def json_line(line: bytes, path: Path, number: int) -> Row | Dropped | None:
         value = json.loads(line.decode("utf-8", errors="strict"))
     except UnicodeDecodeError as error:
         return Dropped("read", where, "not UTF-8", str(error))
-    except (json.JSONDecodeError, RecursionError) as error:
+    except RecursionError:
+        return _nested(where)
+    except json.JSONDecodeError as error:
         return Dropped("read", where, "not JSON", f"{error}: {line[:80]!r}")
     except ValueError as error:
         return Dropped("read", where, "number too long", f"{error}: {line[:80]!r}")
     if not isinstance(value, dict):
         return Dropped("read", where, "not an object", f"expected {{…}}, found {line[:80]!r}")
-    return Row(number, value)
+    return _nested(where) if too_deep(value) else Row(number, value)
+
+
+def _nested(where: str) -> Dropped:
+    return Dropped("read", where, "nested too deeply", f"more than {MAX_DEPTH} levels")
 
 
 def numbered(path: Path, values: Iterator[Any]) -> Iterator[Row | Dropped]:
     for number, value in enumerate(values, 1):
         if isinstance(value, Dropped):
             yield value
+        elif isinstance(value, dict | list) and too_deep(value):
+            yield _nested(f"{path.name} row {number}")
         elif isinstance(value, dict):
             yield Row(number, value)
         else:
@@ -122,11 +163,12 @@ def stream_array(path: Path) -> Iterator[Any]:
                         position = after
                         continue
                 except RecursionError:
-                    detail = f"element {count + 1} is nested too deeply"
-                    yield Dropped(
-                        "read", f"{path.name} row {count + 1}", "not JSON", detail, scope="many"
-                    )
-                    return
+                    after = _closing_bracket(buffer, position)
+                    if after is not None:
+                        yield _nested(f"{path.name} row {count + 1}")
+                        count += 1
+                        position = after
+                        continue
             buffer = buffer[position:]
             position = 0
             more = file.read(max(_CHUNK, len(buffer)))  # doubling keeps re-parsing linear
@@ -152,6 +194,18 @@ def _end_of_value(buffer: str, position: int) -> int | None:
         return json.JSONDecoder(parse_int=str).raw_decode(buffer, position)[1]
     except (json.JSONDecodeError, RecursionError):
         return None
+
+
+def _closing_bracket(buffer: str, position: int) -> int | None:
+    """Where the object or array that opens at ``position`` ends; None if it goes on."""
+    depth = 0
+    for token in _BRACKETS.finditer(buffer, position):
+        text = token[0]
+        if text[0] != '"':
+            depth += 1 if text in "[{" else -1
+            if depth == 0:
+                return token.end()
+    return None
 
 
 def load_object(path: Path) -> dict[str, Any]:
