@@ -21,6 +21,7 @@ import random
 import shutil
 import subprocess
 import sys
+import sysconfig
 import tarfile
 import tempfile
 import time
@@ -365,14 +366,14 @@ def sanitized(folder: Path) -> tuple[list[str], dict[str, str]]:
     ]
     if not all(Path(path).is_absolute() for path in found):
         return [], {}
-    flags = "-g -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=all"
-    build = [sys.executable, "setup.py", "-q", "build_ext", "--build-lib", str(folder / "built"),
-             "--build-temp", str(folder / "temporary")]  # fmt: skip
-    subprocess.run(
-        build, cwd=ROOT, env=os.environ | {"CFLAGS": flags, "LDFLAGS": "-shared " + flags},
-        capture_output=True, check=False,
-    )  # fmt: skip
-    parts = [str(path) for path in sorted((folder / "built").rglob("*.so"))]
+    flags = ["-g", "-O1", "-fno-omit-frame-pointer", "-shared", "-fPIC", "-fsanitize=address,undefined",
+             "-fno-sanitize-recover=all", f"-I{sysconfig.get_path('include')}"]  # fmt: skip
+    parts = []
+    for source in sorted((ROOT / "src").rglob("_*.c")):
+        target = folder / f"{source.stem}.so"
+        build = [compiler, *flags, str(source), "-o", str(target)]
+        if subprocess.run(build, capture_output=True, check=False).returncode == 0:
+            parts.append(str(target))
     preload = {
         "LD_PRELOAD": " ".join(found),
         "ASAN_OPTIONS": "detect_leaks=0:allocator_may_return_null=1",
