@@ -12,7 +12,7 @@ from heldout.benchmark.readers import Reader, find_reader, readers
 from heldout.benchmark.readers.arrow import split_folders
 from heldout.benchmark.readers.image_folder import split_images
 from heldout.benchmark.source import ALIASES, Source, split_of
-from heldout.errors import InputError
+from heldout.errors import InputError, blame_the_machine
 
 _KERNEL = (Path("/proc"), Path("/sys"))  # files that are not data: some wait, some never end
 _SPECIAL = (
@@ -50,6 +50,7 @@ def locate(
 
 def unreadable(path: Path, error: OSError) -> InputError:
     """The sentence for a file or a folder that the system does not let us read."""
+    blame_the_machine(error)
     named = str(error.filename or "")
     at = f" (at {named})" if named and named != str(path) else ""
     return InputError(f"{path}: cannot be read: {error.strerror or error}{at}")

@@ -21,7 +21,7 @@ from heldout.benchmark.presets import Preset, find_preset
 from heldout.benchmark.readers import Row
 from heldout.benchmark.source import ALIASES, Source, parse_source, split_of
 from heldout.errors import InputError
-from heldout.store import Dropped
+from heldout.store import OUT_OF_MEMORY, Dropped
 
 _LOOK_AHEAD = 200  # rows looked at before deciding what the columns mean
 
@@ -211,6 +211,12 @@ def _examples(
                 yield fields.example(row.values, row.number, origin, finder)
             except UnreadableOptionsError as error:
                 yield Dropped("read", origin, error.reason, error.detail)
+            except RecursionError:
+                yield Dropped(
+                    "read", origin, "nested too deeply", "its values lie inside each other"
+                )
+            except MemoryError:
+                yield Dropped("read", origin, OUT_OF_MEMORY, "reading the row")
     keep.report()
 
 

@@ -33,10 +33,15 @@ def plain(text: str) -> str:
     return "".join(c if c.isprintable() or c == "\n" else "\N{REPLACEMENT CHARACTER}" for c in text)
 
 
+class _Console(Console):
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError  # Rich would exit with 1, which here means that a gate fired
+
+
 def console() -> Console:
     # Numbers in sentences must not be re-coloured. Away from a terminal there is no width to fit.
-    wide = Console(highlight=False)
-    return wide if wide.is_terminal else Console(highlight=False, width=120)
+    wide = _Console(highlight=False)
+    return wide if wide.is_terminal else _Console(highlight=False, width=120)
 
 
 def complain(message: str) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from heldout.errors import InputError
+from heldout.errors import InputError, blame_the_machine
 from heldout.store.atomic import write_json
 from heldout.store.lock import exclusive
 from heldout.store.schema import read_table, write_table
@@ -55,6 +55,7 @@ class Run:
             with exclusive(run.path / ".manifest.lock"):
                 run._create_or_continue(command, seed)
         except OSError as error:
+            blame_the_machine(error)
             raise InputError(f"--out {path} cannot be written: {error.strerror}") from error
         return run
 
