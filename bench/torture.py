@@ -411,13 +411,12 @@ def fuzz(folder: Path, chance: random.Random) -> str:
 def suite(name: str) -> Callable[[Path, random.Random], str]:
     def attack(folder: Path, chance: random.Random) -> str:
         done = subprocess.run(
-            [sys.executable, "-m", "pytest", "-q", "-n", "2", "-m", "not ray", *ATTACKS[name]],
+            [sys.executable, "-m", "pytest", "-n", "2", "-m", "not ray", *ATTACKS[name]],
             cwd=ROOT, capture_output=True, text=True, env=ENVIRONMENT, check=False,
         )  # fmt: skip
-        last = done.stdout.strip().splitlines()[-1] if done.stdout.strip() else done.stderr[-500:]
         if done.returncode:
-            raise BrokenError(done.stdout[-3000:])
-        return last.strip("= ")
+            raise BrokenError((done.stdout + done.stderr)[-3000:])
+        return next(line for line in reversed(done.stdout.splitlines()) if " passed" in line)
 
     return attack
 
