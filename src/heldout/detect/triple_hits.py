@@ -116,7 +116,8 @@ def highest(scores: Floats, alpha: float) -> Marks:
 
 
 def _flags(tables: ScoreTables) -> Iterator[_Flags]:
-    shown = list(tables.items.select("benchmark_id", "image_digests").iter_rows())
+    columns = tables.items.select("benchmark_id", "image_digests") if tables.calibrations else None
+    shown = list(columns.iter_rows()) if columns is not None else []
     for found in tables.calibrations:
         nearest = dict(zip(found.benchmark.pictures, found.benchmark.similarities, strict=True))
         near = {
