@@ -1,0 +1,45 @@
+"""What every stage of a synthesis is given, and how each is described."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from heldout.engine import Engine
+from heldout.errors import InputError
+from heldout.store import Run
+from heldout.synth.ledger import StageWriter, stage_key, table_path
+from heldout.synth.settings import SynthSettings, SynthStage
+
+
+@dataclass(frozen=True)
+class StageContext:
+    run: Run
+    settings: SynthSettings
+    engine: Engine
+    quiet: bool = False
+
+
+@dataclass(frozen=True)
+class StageWork:
+    """One stage. ``work`` writes all its rows and drops; an InputError that it raises after an endpoint died
+    leaves the stage unfinished, and the same command goes on. ``depends``: names of the settings that shape
+    the result; ``reads``: the stages whose tables it reads."""
+
+    stage: SynthStage
+    work: Callable[[StageContext, StageWriter], None]
+    depends: Sequence[str]
+    reads: Sequence[SynthStage] = ()
+
+    def key(self, context: StageContext) -> str:
+        """A digest of settings and input: an equal key means an equal result."""
+        chosen = context.settings.model_dump(mode="json", include=set(self.depends))
+        return stage_key(chosen, *(table_path(context.run, stage) for stage in self.reads))
+
+
+def require(setting: object, name: str, stage: SynthStage) -> None:
+    """Refuse a stage whose model is not given, before anything is paid for."""
+    if setting is None:
+        raise InputError(
+            f"the stage '{stage}' needs the setting {name}; give it, or leave the stage out"
+        )
