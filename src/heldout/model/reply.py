@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Mapping
-from dataclasses import dataclass
-from typing import Protocol
+from dataclasses import dataclass, field
+from typing import Any, Protocol
 
 from heldout.model.request import Request
 from heldout.store.dropped import Dropped
@@ -14,10 +14,12 @@ STOPPED, CUT, REFUSED = "stop", "length", "refused"
 
 @dataclass(frozen=True)
 class Prompt:
-    """A request without a scored text; ``letters``: how many options it shows, 0 for an open one."""
+    """A request without a scored text; ``letters``: how many options it shows, 0 for an open one.
+    ``schema``: a JSON schema that the reply has to follow, for backends that can constrain it."""
 
     request: Request
     letters: int = 0
+    schema: Mapping[str, Any] | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """Fresh items from open literature: ingest, select, generate, verify, balance, decontaminate, publish."""
 
-from heldout.synth.draft import LETTERS, Draft, PaperFigure, StoredImage
+from heldout.synth.draft import LETTERS, Draft, FigureImage, PaperFigure
 from heldout.synth.funnel import Funnel, FunnelStep, read_funnel
 from heldout.synth.pipeline import Synthesis, synth
 from heldout.synth.settings import (
@@ -15,12 +15,12 @@ __all__ = [
     "LETTERS",
     "Conditioning",
     "Draft",
+    "FigureImage",
     "Funnel",
     "FunnelStep",
     "ModelEndpoint",
     "Normalisation",
     "PaperFigure",
-    "StoredImage",
     "SynthSettings",
     "SynthStage",
     "Synthesis",

@@ -10,13 +10,15 @@ LETTERS = "ABCDE"
 
 
 @dataclass(frozen=True)
-class StoredImage:
-    """One image of a figure. ``path`` is relative to the run folder; the file holds the original bytes."""
+class FigureImage:
+    """One image of a figure. ``location`` says where it was read: a path, or ``ARCHIVE!MEMBER``. ``path`` is
+    empty until the figure is selected; then it names a copy of the original bytes in the run folder."""
 
-    path: str
+    location: str
     sha256: str
     width: int
     height: int
+    path: str = ""
 
 
 @dataclass(frozen=True)
@@ -28,7 +30,7 @@ class PaperFigure:
     label: str  # as printed: "Figure 3"
     caption: str
     references: tuple[str, ...]
-    images: tuple[StoredImage, ...]
+    images: tuple[FigureImage, ...]
     licence: str  # short name: "CC BY 4.0", "CC0", "unknown"
     licence_url: str
     redistributable: bool
@@ -42,7 +44,7 @@ class PaperFigure:
 
     @classmethod
     def of_row(cls, row: Mapping[str, Any]) -> PaperFigure:
-        images = tuple(StoredImage(**image) for image in row["images"])
+        images = tuple(FigureImage(**image) for image in row["images"])
         return cls(**{**row, "references": tuple(row["references"]), "images": images})
 
 

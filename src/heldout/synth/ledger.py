@@ -26,7 +26,13 @@ BATCH = 256
 _KEY = b"heldout.synth"
 _DROPPED = [(name, pa.string()) for name in ("stage", "id", "reason", "detail")]
 _IMAGE = pa.struct(
-    [("path", pa.string()), ("sha256", pa.string()), ("width", pa.int32()), ("height", pa.int32())]
+    [
+        ("location", pa.string()),
+        ("sha256", pa.string()),
+        ("width", pa.int32()),
+        ("height", pa.int32()),
+        ("path", pa.string()),
+    ]
 )
 _FIGURE = [
     ("id", pa.string()),
