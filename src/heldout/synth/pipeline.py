@@ -14,6 +14,7 @@ from heldout.store import Run
 from heldout.synth.context import StageContext, StageWork
 from heldout.synth.funnel import Funnel, read_funnel
 from heldout.synth.ledger import finished, folder, table_path, write_all_dropped, writing
+from heldout.synth.publish import DATASET, published_rows
 from heldout.synth.settings import SynthSettings, SynthStage
 
 
@@ -58,8 +59,8 @@ class Synthesis:
     @property
     def items(self) -> pl.DataFrame:
         """The published items, in the order of the nested subsets."""
-        path = folder(self.run) / "dataset" / "items.parquet"
-        return pl.read_parquet(path) if path.exists() else pl.DataFrame()
+        rows = list(published_rows(self.run)) if (folder(self.run) / DATASET).is_dir() else []
+        return pl.DataFrame(rows)
 
     @property
     def dropped(self) -> pl.DataFrame:

@@ -109,7 +109,7 @@ def _write(context: StageContext, target: Path, ranks: Mapping[str, int]) -> dic
     }
     counts: dict[str, Counter[str]] = {
         name: Counter()
-        for name in ("archetype", "modality", "anatomy", "letter", "licence", "images")
+        for name in ("archetype", "modality", "anatomy", "letter", "licence", "images_per_item")
     }
     shards = -(-len(places) // _SHARD)
     with ExitStack() as stack:
@@ -150,7 +150,7 @@ def _count(counts: Mapping[str, Counter[str]], item: BalancedItem) -> None:
     counts["anatomy"][item.anatomy] += 1
     counts["letter"][item.draft.answer] += 1
     counts["licence"][item.figure.licence] += 1
-    counts["images"][str(len(item.figure.images))] += 1
+    counts["images_per_item"][str(len(item.figure.images))] += 1
 
 
 def _row(
