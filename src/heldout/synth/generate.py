@@ -27,7 +27,8 @@ def _generate(context: StageContext, writer: StageWriter) -> None:
     if settings.source == "scenes" and settings.generator is None:
         from heldout.synth.from_scenes import scene_drafts
 
-        for draft in scene_drafts(settings, context.run.path):
+        figures = map(PaperFigure.of_row, read_rows(context.run, SynthStage.SELECT))
+        for draft in scene_drafts(settings, context.run.path, figures):
             writer.keep(draft.as_row())
         return
     require(settings.generator, "generator", SynthStage.GENERATE)
@@ -51,7 +52,7 @@ def _generate(context: StageContext, writer: StageWriter) -> None:
 GENERATE = StageWork(
     SynthStage.GENERATE,
     _generate,
-    ("source", "generator", "conditioning", "attempts", "seed"),
+    ("source", "generator", "conditioning", "attempts", "plant", "seed"),
     (SynthStage.SELECT,),
 )
 

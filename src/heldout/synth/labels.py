@@ -14,7 +14,7 @@ CLINICAL_SUBTYPES = (
     "procedural image", "skin lesion", "skull", "specimen", "surgical procedure", "teeth", "ultrasound",
     "x-ray radiography",
 )  # fmt: skip
-DEFAULT = (*CLINICAL_SUBTYPES, LIGHT)
+DEFAULT = (*CLINICAL_SUBTYPES, LIGHT, "scene")
 EVERYTHING = "all"
 
 # Caption words by (primary, secondary) label; the first rule that applies decides, so narrow ones come first.

@@ -175,9 +175,21 @@ def _diagnosis_leak(draft: Draft, _: PaperFigure) -> CodeCheck:
     several = len(content_words(phrase)) >= 2
     if several and phrase in normal(draft.question):
         return CodeCheck(False, "the right option stands in the question word for word")
+    others = [option for letter, option in _options(draft) if letter != draft.answer]
+    if (
+        not several
+        and _stands_in(phrase, asked)
+        and not any(content_words(option) & asked for option in others)
+    ):
+        return CodeCheck(False, "the right option stands in the question, and no other does")
     if several and own >= _LEAKED and own >= max(shares.values()) + 0.25:
         return CodeCheck(False, f"{own:.0%} of the right option's words stand in the question")
     return CodeCheck(None)
+
+
+def _stands_in(phrase: str, asked: set[str]) -> bool:
+    words = content_words(phrase)
+    return bool(words) and words <= asked
 
 
 def content_words(text: str) -> set[str]:

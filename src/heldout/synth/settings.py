@@ -92,6 +92,9 @@ class SynthSettings(_Settings):
     name: str = "heldout-synth"
     """Name of the published dataset."""
 
+    plant: Annotated[float, Field(ge=0, le=1)] = 0.0
+    """Share of items with a planted fault, to measure the funnel; only with the source ``scenes``."""
+
     # ingest and select
     shortest_side: Annotated[int, Field(ge=1)] = 28
     """Shortest side of an image in pixels."""
@@ -136,6 +139,8 @@ class SynthSettings(_Settings):
     def _consistent(self) -> Self:
         if abs(sum(self.image_shares) - 1.0) > 1e-9 or min(self.image_shares) < 0:
             raise ValueError("image_shares: expected shares of 0 or more that add up to 1")
+        if self.plant and self.source != "scenes":
+            raise ValueError("plant: faults are planted into the source 'scenes' only")
         if list(self.stages) != sorted(self.stages, key=list(SynthStage).index):
             raise ValueError(f"stages: expected the order {', '.join(SynthStage)}")
         return self

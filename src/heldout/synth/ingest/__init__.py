@@ -51,7 +51,9 @@ def _ingest(context: StageContext, writer: StageWriter) -> None:
 
 
 INGEST = StageWork(
-    SynthStage.INGEST, _ingest, ("source", "shortest_side", "most_images", "any_licence", "seed")
+    SynthStage.INGEST,
+    _ingest,
+    ("source", "shortest_side", "most_images", "any_licence", "plant", "limit", "seed"),
 )
 
 
