@@ -14,8 +14,12 @@ from heldout.store import Run
 from heldout.synth.context import StageContext, StageWork
 from heldout.synth.funnel import Funnel, read_funnel
 from heldout.synth.ledger import finished, folder, table_path, write_all_dropped, writing
+from heldout.synth.plan import StageCost, costs_as_json, plan_costs
 from heldout.synth.publish import DATASET, published_rows
 from heldout.synth.settings import SynthSettings, SynthStage
+
+
+_FREE = (SynthStage.INGEST, SynthStage.SELECT)  # no model is asked
 
 
 def stage_works() -> tuple[StageWork, ...]:
@@ -24,7 +28,8 @@ def stage_works() -> tuple[StageWork, ...]:
     from heldout.synth.decontaminate import DECONTAMINATE
     from heldout.synth.generate import GENERATE
     from heldout.synth.ingest import INGEST
-    from heldout.synth.publish import PUBLISH
+    from heldout.synth.plan import StageCost, costs_as_json, plan_costs
+from heldout.synth.publish import PUBLISH
     from heldout.synth.select import SELECT
     from heldout.synth.shortcut import SHORTCUT
     from heldout.synth.verify import VERIFY
@@ -38,6 +43,11 @@ class Synthesis:
 
     run: Run
     funnel: Funnel
+    costs: tuple[StageCost, ...] = ()
+
+    def as_json(self) -> dict[str, Any]:
+        told = {"run": str(self.run.path), **self.funnel.as_json()}
+        return {**told, "costs": costs_as_json(list(self.costs))} if self.costs else told
 
     def frame(self, stage: SynthStage | str) -> pl.DataFrame:
         """The table of one stage; empty where the stage has not been run."""
@@ -81,6 +91,7 @@ def synth(
     engine: str = "local",
     workers: int | None = None,
     quiet: bool = False,
+    plan: bool = False,
     **values: Any,
 ) -> Synthesis:
     """Make verified, decontaminated items from figures of open literature.
@@ -91,6 +102,7 @@ def synth(
         engine: ``local``, ``ray`` or ``ray://HOST:PORT``.
         workers: Processes to use; default: one per core.
         quiet: Show no progress.
+        plan: Read and select figures only, and estimate requests, tokens, price and time of the rest.
         **values: Fields of ``SynthSettings``.
 
     Returns:
@@ -98,18 +110,21 @@ def synth(
     """
     chosen = settings if settings is not None else SynthSettings(**values)
     run = Run.create(out, seed=chosen.seed)
+    costs: list[StageCost] = []
     with run.writing(), open_engine(engine, workers=workers) as where:
         run.update("synth", {"settings": chosen.model_dump(mode="json")}, replace=True)
         context = StageContext(run, chosen, where, quiet)
         try:
             for work in stage_works():
-                if work.stage in chosen.stages:
+                if work.stage in chosen.stages and (not plan or work.stage in _FREE):
                     _run_stage(work, context)
+            if plan:
+                costs = plan_costs(context)
         finally:
             write_all_dropped(run)
             funnel = read_funnel(run)
             run.write_json("synth/funnel.json", funnel.as_json())
-    return Synthesis(run, funnel)
+    return Synthesis(run, funnel, tuple(costs))
 
 
 def _run_stage(work: StageWork, context: StageContext) -> None:
