@@ -1,4 +1,4 @@
-# install: environment in .venv · demo: see it work · test: the whole suite · lint · bench
+# install: environment in .venv · demo: see it work · test: the whole suite · lint · bench · dist
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -7,12 +7,13 @@ LISTS := pyproject.toml setup.py constraints.txt $(wildcard src/heldout/*/_*.c s
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test lint bench bench-overlap clean
+.PHONY: help install demo test lint bench bench-overlap dist clean
 
 help:
 	@echo "make install   environment in $(VENV)"
 	@echo "make demo      audit a leaky corpus and three small models, show the verdict (3 minutes)"
 	@echo "make test      lint and the whole suite"
+	@echo "make dist      sdist and wheel in dist/, tried in fresh environments (5 minutes)"
 	@echo "make bench     measurements (minutes; writes bench/out and docs/figures)"
 	@echo "make bench-overlap   speed and memory of image overlap against its peers, one table"
 
@@ -32,9 +33,15 @@ $(VENV)/.demo: $(LISTS) | $(BIN)/python
 	$(PIP) -e '.[vision,hf]' || $(PIP) -e '.[vision]'
 	@touch $@ $(VENV)/.core
 
+# The suite runs local models, so it needs torch: its CPU build where the package index has one.
+TORCH := $(shell sed -n 's/^torch==//p' constraints.txt)
+TORCHVISION := $(shell sed -n 's/^torchvision==//p' constraints.txt)
 $(VENV)/.dev: $(LISTS) | $(BIN)/python
-	@echo "installing heldout and what its suite needs into $(VENV) (about two minutes)"
+	@echo "installing heldout and what its suite needs into $(VENV) (minutes)"
+	@$(PIP) 'torch==$(TORCH)+cpu' 'torchvision==$(TORCHVISION)+cpu' >/dev/null 2>&1 || true
 	$(PIP) -e '.[dev]'
+	@$(BIN)/python -c 'import torch; print(f"torch {torch.__version__}:", "CPU build" if torch.version.cuda is None \
+	  else f"CUDA {torch.version.cuda} build, several GB, because the package index has no CPU build (torch==$(TORCH)+cpu)")'
 	@touch $@ $(VENV)/.core
 
 $(VENV)/.bench: $(LISTS) | $(BIN)/python
@@ -62,6 +69,9 @@ bench: $(VENV)/.bench
 bench-overlap: $(VENV)/.bench
 	$(BIN)/python bench/overlap.py
 
+dist: $(VENV)/.dev
+	$(BIN)/python .ci/dist.py
+
 clean:
-	rm -rf $(VENV) heldout-demo bench/out build
+	rm -rf $(VENV) heldout-demo bench/out build dist
 	find src -name '*.so' -delete

@@ -13,7 +13,14 @@ import numpy as np
 import pytest
 from PIL import Image, ImageOps
 
+from skips import SkipSummary
+
 ROOT = Path(__file__).resolve().parents[1]
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if not hasattr(config, "workerinput"):  # with xdist, the controller alone sees every report
+        config.pluginmanager.register(SkipSummary())
 
 
 @pytest.fixture(scope="session")

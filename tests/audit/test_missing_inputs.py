@@ -64,4 +64,4 @@ def test_answers_of_other_columns_are_told_with_the_key_of_the_audit_file(tmp_pa
     (tmp_path / "replies.csv").write_text("number,said\nq0,0\nq1,1\n")
     told = _problem(path)
     assert told.startswith(f"{path}, line 11: models[1].answers: ")
-    assert "map: {id: COLUMN, reply: COLUMN}" in told
+    assert "map: {id: COLUMN, prediction: COLUMN}" in told

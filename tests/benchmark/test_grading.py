@@ -298,6 +298,85 @@ def test_open_answers(reply: str, gold: str, outcome: str) -> None:
     assert grade(reply, gold).outcome == outcome, grade(reply, gold)
 
 
+# Two ways of writing one answer; both directions are right.
+EQUAL = [
+    (r"\frac{4}{5}", "4/5"),
+    (r"\dfrac45", r"\frac{4}{5}"),
+    ("$0.8$", r"\tfrac{4}{5}"),
+    (r"\(\frac{4}{5}\)", "0.8"),
+    (r"-\frac{1}{2}", "-0.5"),
+    (r"1\frac{1}{2}", "1.5"),
+    ("1 1/2", "3/2"),
+    (r"$72^\circ$", "72°"),
+    (r"$72^{\circ}$", "72 degrees"),
+    (r"37^\circ\text{C}", "37 degrees Celsius"),
+    (r"3\text{ cm}", "3 cm"),
+    (r"$3\mathrm{~cm}$", "3cm"),
+    (r"\SI{5}{cm}", r"5\,\mathrm{cm}"),
+    (r"5\text{ cm}^2", "5 cm²"),
+    (r"5\,\mu\text{m}", "5 µm"),
+    (r"50\%", "50 percent"),
+    (r"1{,}200", "1200"),
+    (r"12\,000", "12,000"),
+    ("12 000", "12000"),
+    (r"2.1 \times 10^{3}", "2.1 × 10³"),
+    ("x^{2}", "x²"),
+    ("$x^{2} + 2x + 1$", "x^2+2x+1"),
+    (r"\sqrt{2}", "√2"),
+    (r"$\sqrt 2$", "sqrt(2)"),
+    (r"\boxed{\frac{\sqrt{3}}{2}}", "√3/2"),
+    (r"\frac{x+1}{2}", "(x + 1)/2"),
+    (r"\left( 1, 2 \right)", "(1,2)"),
+    (r"25\pi", "25π"),
+    (r"\angle A = 72^\circ", "∠A=72°"),
+    (r"\mathrm{H}_2\mathrm{O}", "H₂O"),
+    (r"\text{left lung}", "Left lung."),
+]
+DIFFERENT = [
+    (r"\frac{4}{5}", "5/4"),
+    (r"0.\overline{3}", "0.3"),
+    (r"\vec{a}", "a"),
+    (r"\frac{\sqrt{3}}{2}", "0.866"),
+    ("1/3", "0.333"),
+    ("x^2", "x2"),
+    ("10²", "102"),
+    ("2^2", "4"),  # notation is compared, nothing is computed
+    ("1, 200", "1200"),
+    ("1 12", "112"),
+    ("(1,2)", "(2,1)"),
+    ("(1,2)", "[1,2]"),
+    ("72°C", "72°"),
+    ("5 cm", "5 cm²"),
+    (r"\text{no}", "not sure"),
+    (r"$-x$", "x"),
+]
+
+
+@pytest.mark.parametrize(("one", "other"), EQUAL)
+def test_equal_in_latex_is_equal(one: str, other: str) -> None:
+    assert grade(one, other).outcome == grade(other, one).outcome == "right"
+
+
+@pytest.mark.parametrize(("one", "other"), DIFFERENT)
+def test_other_formulas_stay_other_answers(one: str, other: str) -> None:
+    assert "right" not in (grade(one, other).outcome, grade(other, one).outcome)
+
+
+def test_latex_is_read_where_replies_put_it() -> None:
+    assert grade(r"So we get \[\boxed{\frac{\sqrt{3}}{2}}\]", "√3/2").outcome == "right"
+    assert grade(r"The answer is $\frac{4}{5}$.", "0.8").outcome == "right"
+    assert grade(r"$x^{2}$", "B", ("x", "x²", "2x")).parsed == "B"
+    assert grade(r"B. $\frac{1}{2}$", "B", ("1/3", "1/2")).parsed == "B"
+    assert grade(r"A. $\frac{1}{2}$", "B", ("1/3", "1/2")).outcome == "unparsed"
+
+
+def test_hostile_latex_stays_as_it_is() -> None:
+    for text in (r"\frac" * 4_000, "{" * 19_000, "x^{" * 6_000, r"\sqrt[" * 3_000, "^" * 19_000,
+                 r"\text{" * 40 + "4/5" + "}" * 40, r"\boxed{" * 2_000 + "4/5"):  # fmt: skip
+        assert grade(text, "4/5").outcome != "right"
+        assert grade("4/5", text).outcome != "right"
+
+
 def test_a_number_may_be_off_by_its_tolerance() -> None:
     assert grade("96", "100").outcome == "wrong"
     assert grade("96", "100", tolerance=0.05).outcome == "right"

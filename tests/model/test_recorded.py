@@ -97,11 +97,11 @@ def test_missing_items_are_an_error_or_dropped_with_a_reason(tmp_path: Path) -> 
     ("name", "content", "told"),
     [
         ("scores.txt", "x", "not '.txt'"),
-        ("scores.jsonl", "{", "line 1: not JSON"),
-        ("scores.jsonl", "[1]\n", "expected a JSON object per line"),
+        ("scores.jsonl", "{", "scores.jsonl line 1: not JSON"),
+        ("scores.jsonl", "[1]\n", "not an object"),
         ("scores.jsonl", "", "holds no scores"),
-        ("scores.parquet", "x", "not a readable Parquet file"),
-        ("scores.csv", "id,model,sum_logprob\na,m,-1,9\n", "more cells than columns"),
+        ("scores.parquet", "x", "scores.parquet"),
+        ("scores.csv", "id,model,sum_logprob\na,m,-1,9\n", "too many fields"),
     ],
 )
 def test_a_file_that_is_none_is_refused(tmp_path: Path, name: str, content: str, told: str) -> None:
@@ -166,3 +166,16 @@ def test_new_scores_withdraw_what_was_said_of_the_old_ones(tmp_path: Path) -> No
         save_scores(run, recorded)
     assert not (run.path / "detections.json").exists()
     assert run.read_json("claims.json")["claims"] == [{"id": "overlap/web"}]
+
+
+def test_columns_are_those_of_every_file_of_predictions(tmp_path: Path) -> None:
+    """As for `ask` and `impact`: other names, any case, and what the user says before all."""
+    rows = [{"QID": name, "Model_Name": "m", "loglik": -2.5, "n_tokens": 3} for name in ITEMS]
+    table = read_recorded(_jsonl(tmp_path, rows), ITEMS).table
+    assert table.column("sum_logprob").to_pylist() == [-2.5] * 3
+    named = [{**row, "better": -1.5} for row in rows]
+    mapping = {"sum_logprob": "better"}
+    table = read_recorded(_jsonl(tmp_path, named), ITEMS, mapping=mapping).table
+    assert table.column("sum_logprob").to_pylist() == [-1.5] * 3
+    with pytest.raises(InputError, match="no column 'worse'"):
+        read_recorded(_jsonl(tmp_path, named), ITEMS, mapping={"sum_logprob": "worse"})

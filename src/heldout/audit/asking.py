@@ -17,6 +17,7 @@ from heldout.errors import InputError
 from heldout.image import Digests, ImageError, ImageRef, byte_digest
 from heldout.model.asking import Asker, Variant, expand, parse_variants
 from heldout.model.asking.journal import Journal
+from heldout.model.asking.own_grades import OwnGrades, own_grades_of, recorded_remarks
 from heldout.model.asking.paraphrase import write_paraphrases
 from heldout.model.asking.recorded import read_answers
 from heldout.model.asking.rows import answer_row, replace_left_out, replace_variants
@@ -50,9 +51,20 @@ class Asking:
     dropped: Mapping[str, int]  # how many questions were left out, by reason
     prompt_tokens: int = 0
     reply_tokens: int = 0
+    #: of a recorded file: its own grades beside ours, and items whose prediction is empty
+    own_grades: OwnGrades | None = None
+    empty: Sequence[str] = ()
+
+    def remarks(self) -> list[str]:
+        """What is to be known of a recorded file, as sentences."""
+        return recorded_remarks(self.own_grades, self.empty)
 
     def as_json(self) -> dict[str, Any]:
-        return {**vars(self), "summary": self.summary.as_json()}
+        own = self.own_grades.as_json() if self.own_grades is not None else None
+        return {
+            **vars(self), "summary": self.summary.as_json(), "own_grades": own,
+            "empty": list(self.empty),
+        }  # fmt: skip
 
 
 def default_variants(benchmark: Benchmark) -> list[Variant]:
@@ -166,8 +178,17 @@ def import_answers(
         ]
         replace_variants(run, name, rows)
         replace_left_out(run, name, {row["variant"] for row in rows}, answers.dropped)
+        own = own_grades_of(answers, rows)
+        remarks = recorded_remarks(own, answers.empty)
+        known = run.manifest()["models"][name]
+        run.update("models", {name: {
+            **known, "remarks": remarks, "own_grades": own.as_json() if own is not None else None,
+            "empty_predictions": answers.empty,
+        }})  # fmt: skip
         summary = summarise_model(benchmark, run, name)
-        made.append(Asking(name, summary, 0, len(rows), _reasons(answers.dropped)))
+        made.append(Asking(
+            name, summary, 0, len(rows), _reasons(answers.dropped), own_grades=own, empty=answers.empty,
+        ))  # fmt: skip
     return made
 
 

@@ -37,6 +37,7 @@ class BenchmarkEntry(Keys):
     map: dict[Text, Text] = Field(default_factory=dict)  # field: column
     against: list[Text] | None = None  # names of corpora; default: all
     twins: dict[Text, Text] = Field(default_factory=dict)  # twin or twin-NAME: benchmark
+    leaks: Text | None = None  # labels made elsewhere: a file, or FILE#unlisted=clean
 
 
 class CorpusEntry(Keys):

@@ -13,6 +13,7 @@ from heldout.audit.audit_file import BenchmarkEntry, ModelEntry
 from heldout.audit.read_audit import Audit
 from heldout.benchmark import Benchmark, read_benchmark
 from heldout.corpus import Corpus, open_corpus
+from heldout.cure.leak_labels import LeakLabels, read_leak_labels
 from heldout.errors import InputError
 from heldout.model import read_recorded
 from heldout.model.asking import Variant, expand, parse_variants
@@ -54,6 +55,7 @@ class Case:
     corpora: list[Corpus] = field(default_factory=list)
     twins: dict[str, Benchmark] = field(default_factory=dict)
     recordings: list[Recording] = field(default_factory=list)
+    labels: LeakLabels | None = None  # made elsewhere
 
     @property
     def name(self) -> str:
@@ -87,7 +89,12 @@ def open_cases(audit: Audit) -> list[Case]:
         for name, source in entry.twins.items():
             with audit.at("benchmarks", number, "twins", name):
                 twins[name] = read_benchmark(audit.located(source))
-        case = Case(entry, benchmark, folder, corpora, twins)
+        labels = None
+        if entry.leaks is not None:
+            with audit.at("benchmarks", number, "leaks"):
+                ids = [one.id for one in benchmark]
+                labels = read_leak_labels(audit.located(entry.leaks), ids)
+        case = Case(entry, benchmark, folder, corpora, twins, labels=labels)
         for place, model in enumerate(audit.file.models):
             made = _recording(audit, case, model, place)
             if made.scored or made.answered:

@@ -23,6 +23,7 @@ from heldout.audit.read_audit import Audit
 from heldout.audit.recording import inputs_of, record
 from heldout.audit.twin_sets import note_twins
 from heldout.corpus import corpus_fingerprint
+from heldout.cure.leak_labels import keep_leak_labels
 from heldout.detect import ScoreTables, Settings, detectors
 from heldout.engine import Engine, open_engine
 from heldout.errors import require
@@ -292,10 +293,12 @@ class _Journey:
             "claims": file_digest(run.path / "detections.json"),
             "nearness": run.manifest().get("audit", {}),
             "models": names,
+            "leaks": (case.labels.source, case.labels.sha256) if case.labels is not None else "",
         }
 
         def work() -> dict[str, Any]:
             with run.writing():
+                keep_leak_labels(run, case.labels)
                 corrected = write_corrections(run, names, seed=self.file.seed)
                 conclude(run, quiet=self.quiet)
             return {"models": [one.model for one in corrected.models]}

@@ -118,11 +118,12 @@ def import_scores(
     *,
     model: str | None = None,
     allow_missing: bool = False,
+    mapping: Mapping[str, str] | None = None,
 ) -> list[Scoring]:
     """Scores somebody else recorded, with the checks that can be made without the model."""
     recorded = read_recorded(
         source, [one.id for one in benchmark], fingerprint=benchmark.fingerprint, model=model,
-        allow_missing=allow_missing,
+        allow_missing=allow_missing, mapping=mapping,
     )  # fmt: skip
     prepare_run(benchmark, run)
     for name in recorded.models:

@@ -32,6 +32,7 @@ from heldout.cli.options import (
     Json,
     Limit,
     Map,
+    MapRecorded,
     Model,
     ModelRun,
     Preset,
@@ -143,12 +144,7 @@ def ask_command(
             "--price", metavar="IN,OUT", help="Price of a million tokens read and written."
         ),
     ] = None,
-    columns: Annotated[
-        list[str],
-        typer.Option(
-            "--map-recorded", metavar="FIELD=COLUMN", help="Of --recorded: id, reply, model, …"
-        ),
-    ] = [],  # noqa: B006 - typer copies defaults
+    columns: MapRecorded = [],  # noqa: B006 - typer copies defaults
     mapping: Map = [],  # noqa: B006
     images: Images = None,
     preset: Preset = None,
@@ -290,6 +286,8 @@ def _show(one: Asking, cost: float | None) -> None:
     if one.dropped:
         listed = ", ".join(f"{reason} {count:,}" for reason, count in one.dropped.items())
         screen.print(Text(f"left out: {plain(listed)}", "dim"))
+    for sentence in one.remarks():
+        screen.print(Text(plain(sentence), "yellow"), soft_wrap=True)
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
     for header in ("", "accuracy", "95 % interval", "items", "unparsed", "refused"):
         table.add_column(header, justify="left" if not header else "right")

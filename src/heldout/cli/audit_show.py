@@ -161,8 +161,11 @@ def _show_scores(done: Audited) -> None:
         for measure in dict.fromkeys(model["metric"] for model in one.corrected["models"]):
             models = [model for model in one.corrected["models"] if model["metric"] == measure]
             leaked = any(_by_subset(model)["leaked"]["items"] for model in models)
-            told = "with and without proven leaks" if leaked else "(no proven leak to take out)"
+            kind = "labelled" if "labels" in one.corrected else "proven"
+            told = f"with and without {kind} leaks" if leaked else f"(no {kind} leak to take out)"
             out.print(Text(plain(f"\n{one.benchmark}: {measure} {told}"), "bold"))
+            if "labels" in one.corrected:
+                out.print(Text(plain(one.corrected["labels"]["note"]), "yellow"))
             out.print(_scores(models, measure, rankings.get(measure), leaked, seen))
             if leaked and any(model["model"] in seen for model in models):
                 out.print(Text("not clean: the model has seen the benchmark itself", "dim"))

@@ -10,9 +10,21 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
+from heldout.benchmark import Benchmark, read_benchmark
 from heldout.cli.options import Json, parse_map
 from heldout.cli.show import console, plain, print_json
-from heldout.detect.impact import COPY, Impact, Line, Owed, Study, keep_study, study_impact
+from heldout.cure.leak_labels import LeakLabels, read_leak_labels
+from heldout.detect.impact import (
+    COPY,
+    LABELLED,
+    Impact,
+    Line,
+    Owed,
+    Study,
+    keep_study,
+    study_impact,
+)
+from heldout.errors import InputError
 from heldout.stats import Interval
 from heldout.store import Run
 
@@ -24,11 +36,26 @@ def impact_command(
         list[Path],
         typer.Argument(
             metavar="PREDICTIONS...",
-            help="CSV, JSONL or Parquet: id and correct, score, rank, loglik or prediction; "
-            "several models in a column 'model' or in several files.",
+            help="CSV, TSV, xlsx, JSON, JSONL or Parquet: id and prediction, correct, score, rank or "
+            "loglik; several models in a column 'model' or in several files.",
         ),
     ],
-    run: Annotated[Path, typer.Option("--run", metavar="RUN", help="A run folder of overlap.")],
+    run: Annotated[
+        Path | None, typer.Option("--run", metavar="RUN", help="A run folder of overlap.")
+    ] = None,
+    leaks: Annotated[
+        str | None,
+        typer.Option(
+            "--leaks",
+            metavar="FILE",
+            help="What leaked by labels made elsewhere: id and leaked, as a table or JSONL. "
+            "FILE#unlisted=clean: it lists leaked items only.",
+        ),
+    ] = None,
+    bench: Annotated[
+        str | None,
+        typer.Option("--bench", metavar="BENCH", help="Of --leaks without --run: the benchmark."),
+    ] = None,
     metric: Annotated[
         str | None,
         typer.Option("--metric", metavar="METRIC", help="accuracy, retrieval or loglik."),
@@ -57,22 +84,46 @@ def impact_command(
     as_json: Json = False,
 ) -> None:
     """Score leaked, non-leaked and size-matched random items apart, with intervals by cluster."""
-    opened = Run.open(run)
+    if run is None and leaks is None:
+        raise InputError("what leaked? Give --run RUN of heldout overlap, or --leaks FILE")
+    if bench is not None and (run is not None or leaks is None):
+        raise InputError("--bench goes with --leaks and without --run: a run knows its benchmark")
+    opened = Run.open(run) if run is not None else None
+    benchmark = read_benchmark(bench) if bench is not None else None
     study = study_impact(
         opened,
         predictions,
         metric=metric,
         mapping=parse_map(mapping),
         baseline=baseline,
+        labels=_labels(leaks, opened, benchmark) if leaks is not None else None,
+        benchmark=benchmark,
         seed=seed,
     )
     kept = keep_study(opened, study, out)
     if as_json:
         print_json(study.as_json())
         return
+    if study.labels is not None:
+        console().print(Text(plain(study.labels.sentence), "yellow"), soft_wrap=True)
+        if opened is None and benchmark is None and not study.labels.clusters:
+            told = "no benchmark (--bench) and no column 'cluster': every item counts as a cluster"
+            console().print(Text(told, "yellow"), soft_wrap=True)
     for impact in study.impacts:
         _show(impact, study)
-    console().print(f"all figures: {plain(str(kept))}", soft_wrap=True, markup=False)
+    told = (
+        f"all figures: {plain(str(kept))}" if kept is not None else "--out FILE keeps all figures"
+    )
+    console().print(told, soft_wrap=True, markup=False)
+
+
+def _labels(spec: str, run: Run | None, benchmark: Benchmark | None) -> LeakLabels:
+    ids: list[str] = []
+    if run is not None and run.table_path("items").exists():
+        ids = run.read_table("items").column("benchmark_id").to_pylist()
+    elif benchmark is not None:
+        ids = [example.id for example in benchmark]
+    return read_leak_labels(spec, ids)
 
 
 def _show(impact: Impact, study: Study) -> None:
@@ -110,6 +161,8 @@ def _show(impact: Impact, study: Study) -> None:
     for owed in impact.owed:
         style = "" if owed.interval is None else "bold"
         out.print(Text(_sentence(owed, family), style), soft_wrap=True)
+    for sentence in study.remarks(impact.model):
+        out.print(Text(plain(sentence), "yellow"), soft_wrap=True)
     left = Counter(drop.reason for drop in study.dropped[impact.model])
     if left:
         told = ", ".join(f"{reason} {count:,}" for reason, count in sorted(left.items()))
@@ -123,16 +176,19 @@ _KINDS = {
     "hard": "pictures of hard degree",
     "soft": "pictures of soft degree",
     "text": "leaked text",
+    LABELLED: "items labelled as leaked",
 }
 
 
 def _sentence(owed: Owed, family: int) -> str:
-    kind = _KINDS[owed.leakage]
+    kind = _KINDS.get(owed.leakage) or f"items labelled '{owed.leakage.partition(': ')[2]}'"
     told = _number(owed.value, owed.measure, signed=True)
     if owed.interval is not None:
         told += f" {_interval(owed.interval, owed.measure, signed=True)}"
     apart = "all less non-leaked"
-    if owed.leakage != COPY:
+    if owed.leakage.startswith(f"{LABELLED}:"):
+        apart += "; other kinds in neither"
+    elif owed.leakage not in (COPY, LABELLED):
         apart += "; graver kinds in neither"
     head = f"{owed.measure} differs by {told} with {kind} ({apart})"
     p = owed.p if owed.p_adjusted is None else owed.p_adjusted

@@ -23,6 +23,7 @@ from heldout.cli.options import (
     Json,
     Limit,
     Map,
+    MapRecorded,
     Model,
     ModelRun,
     Preset,
@@ -108,7 +109,8 @@ def score_command(
         bool,
         typer.Option("--allow-missing", help="Of --recorded: items without a score are dropped."),
     ] = False,
-    mapping: Map = [],  # noqa: B006 - typer copies defaults
+    columns: MapRecorded = [],  # noqa: B006 - typer copies defaults
+    mapping: Map = [],  # noqa: B006
     images: Images = None,
     preset: Preset = None,
     reader: Reader = None,
@@ -153,8 +155,9 @@ def score_command(
         run = Run.create(out, seed=seed)
         with run.writing():
             made = import_scores(
-                benchmark, recorded, run, model=name or model, allow_missing=allow_missing
-            )
+                benchmark, recorded, run, model=name or model, allow_missing=allow_missing,
+                mapping=parse_map(columns),
+            )  # fmt: skip
     else:
         check_out(out, seed)
         local = local_settings(dtype, device, revision, trust, batch_tokens)

@@ -1,4 +1,4 @@
-"""Scores somebody else produced: Parquet, JSONL or CSV → the run's ``scores`` table.
+"""Scores somebody else produced: a file that prediction_files reads → the run's ``scores`` table.
 
 Only ``benchmark_id`` (or ``id``) and one of ``logprobs`` and ``sum_logprob`` are needed; the detectors
 that need more say so. Nothing is repaired: a score that does not belong to this benchmark, or is not a
@@ -53,11 +53,12 @@ def read_recorded(
     fingerprint: str = "",
     model: str | None = None,
     allow_missing: bool = False,
+    mapping: Mapping[str, str] | None = None,
 ) -> Recorded:
     """``items`` are the benchmark's ids in released order, ``fingerprint`` its revision.
 
     ``model`` names the model of a file that has no such column. With ``allow_missing`` items without
-    a score are listed as dropped, otherwise they are an error.
+    a score are listed as dropped, otherwise they are an error. ``mapping`` names columns, by field.
     """
     source = Path(path)
     order = {identifier: place for place, identifier in enumerate(items)}
@@ -65,8 +66,10 @@ def read_recorded(
     rows: list[dict[str, Any]] = []
     unknown: list[str] = []
     instruments: dict[str, dict[str, str]] = {}
-    for number, raw in read_rows(source):
-        row = check_row(raw, f"{source}, row {number}", model=model, fingerprint=fingerprint)
+    for number, raw, present in read_rows(source, mapping):
+        row = check_row(
+            raw, f"{source}, row {number}", model=model, fingerprint=fingerprint, present=present
+        )
         key = (row["model"], row["benchmark_id"])
         _same_instrument(raw, instruments.setdefault(row["model"], {}), f"{source}, row {number}")
         if key in seen:

@@ -2,52 +2,60 @@
 
 from __future__ import annotations
 
-import csv
+import itertools
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
+from heldout.benchmark.example import canonical_text
+from heldout.benchmark.readers import Row
 from heldout.errors import InputError
+from heldout.model.prediction_files import ALIASES, as_truth, columns_of, prediction_rows
+from heldout.store import Dropped
 
-_ID = ("benchmark_id", "id", "example_id", "question_id")
+#: what is taken from a row; what columns may be called says ALIASES
+FIELDS = ("id", "model", "tokens", "logprobs", "mu", "sigma", "sum_logprob", "n_tokens", "span_ok",
+          "revision", "backend", "dtype", "template")  # fmt: skip
 _LISTS = ("tokens", "logprobs", "mu", "sigma")
-_REVISION = ("fingerprint", "revision")
+_HEAD = 200  # rows that are looked at for the names of columns
 _MOST_TOKENS = 100_000  # a longer "answer" is a document, or an attack on memory
-_LONGEST_LINE = 64 * 2**20
 _AGREE = 1e-3
 _ABOVE_ZERO = 1e-6  # rounding of a probability of 1; more is not a log-probability
 
 
-def read_rows(source: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """(row number as an editor counts it, fields)."""
-    if not source.is_file():
-        raise InputError(f"{source} does not exist or is not a file; expected recorded scores")
-    kind = source.suffix.lower()
-    if kind == ".parquet":
-        yield from _parquet(source)
-    elif kind in (".jsonl", ".ndjson"):
-        yield from _jsonl(source)
-    elif kind in (".csv", ".tsv"):
-        yield from _delimited(source, "\t" if kind == ".tsv" else ",")
-    else:
-        raise InputError(
-            f"{source}: recorded scores are read from .parquet, .jsonl, .csv or .tsv, not '{kind}'"
-        )
+def read_rows(
+    source: Path, mapping: Mapping[str, str] | None = None
+) -> Iterator[tuple[int, dict[str, Any], list[str]]]:
+    """(row number, fields by their names here, the file's own columns). What cannot be read is an error:
+    a score that is missing silently changes every statistic."""
+    rows = prediction_rows(source, frozenset((mapping or {}).values()))
+    head = list(itertools.islice(rows, _HEAD))
+    columns = columns_of((row for row in head if isinstance(row, Row)), mapping)
+    for row in itertools.chain(head, rows):
+        if isinstance(row, Dropped):
+            raise InputError(f"{source}: {row.id}: {row.reason} ({row.detail})")
+        if row.values.keys() - columns.present_set:
+            columns = columns_of([Row(0, dict.fromkeys(columns.present)), row], mapping)
+        cells = {name: columns.cell(row.values, name) for name in FIELDS}
+        yield row.number, cells, list(row.values)
 
 
 def check_row(
-    raw: Mapping[str, Any], where: str, *, model: str | None, fingerprint: str
+    raw: Mapping[str, Any],
+    where: str,
+    *,
+    model: str | None,
+    fingerprint: str,
+    present: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """The row as the ``scores`` table has it."""
-    identifier = next((raw[name] for name in _ID if raw.get(name) not in (None, "")), None)
+    """The row as the ``scores`` table has it. ``present``: the file's own columns, for messages."""
+    identifier = canonical_text(raw.get("id"))
     if identifier is None:
+        names = ALIASES["id"]
         raise InputError(
-            f"{where}: no item id; expected a column {_ID[0]} (or {', '.join(_ID[1:])})"
+            f"{where}: no item id; expected a column {names[0]} (or {', '.join(names[1:])})"
         )
     named = raw.get("model") or model
     if not named:
@@ -60,7 +68,8 @@ def check_row(
     if not logprobs and total in (None, ""):
         raise InputError(
             f"{where}: neither 'logprobs' nor 'sum_logprob' is there (found: "
-            f"{', '.join(map(str, raw)) or 'nothing'}); a model without log-probabilities cannot be scored"
+            f"{', '.join(map(str, present)) or 'nothing'}); a model without log-probabilities cannot be "
+            f"scored"
         )
     for name, values in (("tokens", tokens), ("mu", lists["mu"]), ("sigma", lists["sigma"])):
         if values and len(values) != len(logprobs):
@@ -92,13 +101,13 @@ def check_row(
             f"tokens of the answer, at least 1"
         )
     return {
-        "benchmark_id": str(identifier), "model": str(named), "tokens": tokens, **lists,
+        "benchmark_id": identifier, "model": str(named), "tokens": tokens, **lists,
         "sum_logprob": total, "n_tokens": length, "span_ok": _truth(raw.get("span_ok"), where),
     }  # fmt: skip
 
 
 def _same_revision(raw: Mapping[str, Any], where: str, fingerprint: str) -> None:
-    given = next((str(raw[name]) for name in _REVISION if raw.get(name)), "")
+    given = str(raw.get("revision") or "")
     if given and fingerprint and not fingerprint.startswith(given):
         raise InputError(
             f"{where}: scored on revision {given[:12]}, but this benchmark is revision "
@@ -143,49 +152,7 @@ def _number(value: Any, name: str, where: str) -> float:
 def _truth(value: Any, where: str) -> bool:
     if value is None or value == "":
         return True
-    if isinstance(value, bool):
-        return value
-    if str(value).lower() in ("true", "1", "false", "0"):
-        return str(value).lower() in ("true", "1")
-    raise InputError(f"{where}: span_ok is {str(value)[:40]!r}; expected true or false")
-
-
-def _parquet(source: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    try:
-        number = 0
-        for batch in pq.ParquetFile(source).iter_batches(4096):
-            for row in batch.to_pylist():
-                number += 1
-                yield number, row
-    except (pa.ArrowException, OSError) as error:
-        raise InputError(f"{source} is not a readable Parquet file: {error}") from error
-
-
-def _jsonl(source: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    with source.open("rb") as file:
-        number = 0
-        while line := file.readline(_LONGEST_LINE + 1):
-            number += 1
-            if len(line) > _LONGEST_LINE:
-                raise InputError(f"{source}, line {number}: longer than 64 MB; expected one score")
-            if not line.strip():
-                continue
-            try:
-                row = json.loads(line)
-            except (ValueError, RecursionError) as error:
-                raise InputError(f"{source}, line {number}: not JSON: {error}") from error
-            if not isinstance(row, dict):
-                raise InputError(f"{source}, line {number}: expected a JSON object per line")
-            yield number, row
-
-
-def _delimited(source: Path, comma: str) -> Iterator[tuple[int, dict[str, Any]]]:
-    with source.open(newline="", encoding="utf-8-sig", errors="replace") as file:
-        try:
-            reader = csv.DictReader(file, delimiter=comma)
-            for row in reader:
-                if None in row:
-                    raise InputError(f"{source}, line {reader.line_num}: more cells than columns")
-                yield reader.line_num, row
-        except csv.Error as error:
-            raise InputError(f"{source}: not a readable CSV file: {error}") from error
+    truth = as_truth(value)
+    if truth is None:
+        raise InputError(f"{where}: span_ok is {str(value)[:40]!r}; expected true or false")
+    return truth

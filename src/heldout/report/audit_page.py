@@ -46,6 +46,7 @@ def write_audit_report(output: Path) -> Path:
                 for name, corrected in verdict["corrected"].items()
                 for row in score_rows(corrected, have_seen(verdict["cells"], name))
             ],
+            leak_labels=[one["labels"] for one in verdict["corrected"].values() if "labels" in one],
             family=verdict["family"],
             audit=_audit_file(output, folders),
             scripts=[],

@@ -18,6 +18,7 @@ def model_sections(run: Run) -> list[dict[str, Any]]:
         {
             "name": name,
             "identity": {key: known[key] for key in _SHOWN if known.get(key)},
+            "remarks": known.get("remarks") or [],
             "parity": (known.get("parity") or {}).get("reason"),
             "checks": detected.get("self_checks", {}).get(name) or known.get("self_checks") or [],
             "detected": bool(detected),

@@ -24,7 +24,7 @@ from heldout.report.figures import for_paper
 from heldout.report.first_screen import first_screen
 from heldout.report.gallery_pages import SMALL, make_gallery
 from heldout.report.headline import headline
-from heldout.report.impacts import impact_rows
+from heldout.report.impacts import impact_remarks, impact_rows
 from heldout.report.markdown import report_markdown
 from heldout.report.model_figures import Figure, model_figures
 from heldout.report.models import measured_rates, model_sections, tried_models
@@ -109,7 +109,9 @@ def write_report(
         ),
         "scores": score_rows(corrected, seen),
         "rankings": rankings_without(corrected["rankings"], seen),
+        "labels": corrected.get("labels"),
         "impacts": impact_rows(run),
+        "impact_remarks": impact_remarks(run),
         "gallery": gallery or {"total": 0},
         "small_size": SMALL,
         "checked": run.read_json("check.json") if (run.path / "check.json").exists() else None,

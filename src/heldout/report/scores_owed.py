@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
+from heldout.cure.leak_labels import kept_leak_labels
+from heldout.detect.impact import LABELLED
 from heldout.report.environment import percent
 from heldout.store import Run
 from heldout.verdict.corrected import ACCURACY, CLEAN, correct_scores
@@ -24,7 +26,11 @@ NOT_CLEAN = {"value": "–", "around": "has seen it", "items": None}
 def lacking(run: Run) -> str:
     """Why nothing is said of scores."""
     recorded = bool(run.manifest().get("models")) and run.table_path("answers").exists()
-    return UNSEARCHED if recorded and not run.table_path("matches").exists() else LACKING
+    return UNSEARCHED if recorded and not _leaks_known(run) else LACKING
+
+
+def _leaks_known(run: Run) -> bool:
+    return run.table_path("matches").exists() or kept_leak_labels(run) is not None
 
 
 def corrected_of(run: Run) -> Mapping[str, Any]:
@@ -34,7 +40,7 @@ def corrected_of(run: Run) -> Mapping[str, Any]:
         return found
     manifest = run.manifest()
     models = sorted(manifest.get("models", {}))
-    if not models or not run.table_path("matches").exists():
+    if not models or not _leaks_known(run):
         return {"models": [], "rankings": []}
     return correct_scores(run, models, seed=manifest["seed"]).as_json()
 
@@ -134,6 +140,8 @@ def _sentence(
         return 0.0, {"model": where, "points": "", "told": told, "sure": ""}
     points = 100 * (full["value"] - clean["value"])
     told = f"{percent(full['value'])} on all items, {percent(clean['value'])} on the clean ones"
+    if LABELLED in leaked.get("leakage", ""):
+        told += " (leaked by labels made elsewhere, not verified)"
     return points, {
         "model": where, "points": signed(points) + " points", "told": told, "sure": _sure(model),
     }  # fmt: skip

@@ -10,7 +10,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from heldout.detect.impact import Impact, adjust_impacts, measure_impact
+from heldout.cure.leak_labels import LeakLabels, kept_leak_labels
+from heldout.detect.impact import LABELLED, Impact, adjust_impacts, measure_impact
 from heldout.detect.impact.subsets import Block
 from heldout.stats.ranks import Rank, kendall_tau_b, rank_intervals
 from heldout.store import Run
@@ -45,10 +46,13 @@ class Ranking:
 class Corrected:
     models: list[Impact] = field(default_factory=list)
     rankings: list[Ranking] = field(default_factory=list)
+    labels: LeakLabels | None = None  # made elsewhere
 
     def as_json(self) -> dict[str, Any]:
+        told = {} if self.labels is None else {"labels": self.labels.summary()}
         return {
             "schema_version": 1,
+            **told,
             "models": [one.as_json() for one in self.models],
             "rankings": [one.as_json() for one in self.rankings],
         }
@@ -57,17 +61,23 @@ class Corrected:
 def correct_scores(run: Run, models: Sequence[str], *, seed: int = 0) -> Corrected:
     """Full, clean, leaked and size-matched random subsets for every model with answers or scores.
 
-    Leaked: proven in any corpus of the run. Clean: neither proven nor undecided; what is undecided is
-    in the full score alone. An item whose picture could not be compared is in none.
+    Leaked: proven in any corpus of the run, or labelled so elsewhere. Clean: neither leaked nor undecided;
+    what is undecided is in the full score alone, and so is what has no label where no corpus was searched.
+    An item whose picture could not be compared is in none, unless it has a label.
     """
     items = _frame(run, "items")
-    proven, open_ = _leaks(run)
+    labels = kept_leak_labels(run)
+    proven, open_ = _leaks(run, labels)
+    told = proven | (frozenset(labels.kinds) if labels is not None else frozenset())
     known = [
         (row["benchmark_id"], row["cluster"])
         for row in items.iter_rows(named=True)
-        if "" not in row["image_digests"] or row["benchmark_id"] in proven
+        if "" not in row["image_digests"] or row["benchmark_id"] in told
     ]
-    made = Corrected()
+    name = LEAKED
+    if labels is not None:
+        name = f"{LEAKED} or {LABELLED}" if run.table_path("matches").exists() else LABELLED
+    made = Corrected(labels=labels)
     for measure, by_model in _measures(run, models).items():
         for model, values in by_model.items():
             chosen = [(one, cluster) for one, cluster in known if one in values]
@@ -75,7 +85,7 @@ def correct_scores(run: Run, models: Sequence[str], *, seed: int = 0) -> Correct
                 continue
             ids, clusters = [one for one, _ in chosen], [cluster for _, cluster in chosen]
             column = np.array([values[one] for one in ids])
-            block = _block(ids, proven, open_)
+            block = _block(ids, proven, open_, name)
             made.models.append(
                 measure_impact(model, measure, {measure: column}, clusters, [block], seed=seed)
             )
@@ -84,10 +94,12 @@ def correct_scores(run: Run, models: Sequence[str], *, seed: int = 0) -> Correct
     return made
 
 
-def _block(ids: Sequence[str], proven: frozenset[str], open_: frozenset[str]) -> Block:
+def _block(
+    ids: Sequence[str], proven: frozenset[str], open_: frozenset[str], name: str = LEAKED
+) -> Block:
     leaked = np.array([one in proven for one in ids])
     clean = np.array([one not in proven and one not in open_ for one in ids])
-    return Block(LEAKED, leaked, clean, ())
+    return Block(name, leaked, clean, ())
 
 
 def _ranking(
@@ -119,11 +131,17 @@ def _ranking(
     return [Ranking(measure, len(ids), int(clean.sum()), ranks, tau)]
 
 
-def _leaks(run: Run) -> tuple[frozenset[str], frozenset[str]]:
+def _leaks(run: Run, labels: LeakLabels | None) -> tuple[frozenset[str], frozenset[str]]:
+    """What leaked, and of what nobody knows. A label does not clear what a scan proved."""
     found = standings(run)
     proven = frozenset(one.benchmark_id for one in found if one.rung in PROVEN)
-    near = {one.benchmark_id for one in found if one.rung in _OPEN}
-    return proven, frozenset(near) - proven
+    near = frozenset(one.benchmark_id for one in found if one.rung in _OPEN)
+    if labels is not None:
+        proven |= labels.leaked
+        near |= labels.undecided
+        if not run.table_path("matches").exists():
+            near |= frozenset(labels.unlabelled)
+    return proven, near - proven
 
 
 def _measures(run: Run, models: Sequence[str]) -> dict[str, dict[str, dict[str, float]]]:

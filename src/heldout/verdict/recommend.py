@@ -129,8 +129,8 @@ def _scores(one: BenchmarkVerdict) -> Iterator[Advice]:
             continue
         told = (
             f"Report {model['model']} on {one.benchmark} as {clean['value']:.1%}{_interval(clean)} on "
-            f"{counted(clean['items'], 'clean item', 'clean items')}, beside {full['value']:.1%}"
-            f"{_interval(full)} on all {full['items']:,}{_difference(model)}."
+            f"{counted(clean['items'], 'clean item', 'clean items')}{_trust(one.corrected)}, beside "
+            f"{full['value']:.1%}{_interval(full)} on all {full['items']:,}{_difference(model)}."
         )
         yield _advice("score", told, claims, one.benchmark)
 
@@ -147,6 +147,11 @@ def _seen(one: BenchmarkVerdict) -> dict[str, list[str]]:
 
 def _lines(model: Mapping[str, Any]) -> dict[str, Any]:
     return {line["subset"]: line for line in model["lines"]}
+
+
+def _trust(corrected: Mapping[str, Any]) -> str:
+    """Who says what is clean, where it was not heldout alone."""
+    return " (by labels made elsewhere, not verified)" if "labels" in corrected else ""
 
 
 def _interval(line: Mapping[str, Any]) -> str:

@@ -9,46 +9,16 @@ from typing import Any
 
 import numpy as np
 import pytest
+from impact_run import line, make_run, write
 
 from heldout.benchmark.grading import grade, letter
 from heldout.cli.impact import _sentence
 from heldout.cure.leaks import leaks_of
-from heldout.detect.impact import Impact, Line, study_impact
-from heldout.detect.impact.grade import is_correct
+from heldout.detect.impact import Impact, study_impact
 from heldout.detect.impact.subsets import blocks, matched_draws
 from heldout.errors import InputError
 from heldout.stats import holm
-from heldout.store import Run, make_table
-
-
-def make_run(
-    folder: Path, items: Sequence[dict[str, Any]], matches: Sequence[dict[str, Any]]
-) -> Run:
-    """A run folder as a scan leaves it, of items and matches made by hand."""
-    run = Run.create(folder, command=["test"])
-    run.update("inputs", {"benchmark": {"name": "bench", "fingerprint": "0", "items": len(items)}})
-    run.write_table("items", make_table("items", (
-        {"position": place, "cluster": one["benchmark_id"], "question": "q", "options": [],
-         "answer": "yes", "image_names": [], "image_digests": ["x"], "metadata": "{}", **one}
-        for place, one in enumerate(items)
-    )))  # fmt: skip
-    run.write_table("matches", make_table("matches", (
-        {"image_index": 0, "corpus": "train", "corpus_id": "c", "method": "bytes", "similarity": 1.0,
-         "degree": "hard", "relation": "same image", "transform": "none", "modality": "image only",
-         "label_relation": "unknown", "evidence": "{}", **one}
-        for one in matches
-    )))  # fmt: skip
-    return run
-
-
-def line(impact: Impact, subset: str, leakage: str, measure: str = "accuracy") -> Line:
-    found = [
-        one
-        for one in impact.lines
-        if (one.subset, one.leakage, one.measure) == (subset, leakage, measure)
-    ]
-    assert len(found) == 1
-    return found[0]
+from heldout.store import Run
 
 
 @pytest.fixture
@@ -67,11 +37,6 @@ def run(tmp_path: Path) -> Run:
         ]
     matches.append({"benchmark_id": "20a", "relation": "unrelated", "degree": "none"})
     return make_run(tmp_path / "run", items, matches)
-
-
-def write(path: Path, rows: Sequence[dict[str, Any]]) -> Path:
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return path
 
 
 def right(n: int) -> bool:
@@ -334,7 +299,6 @@ def test_predictions_are_graded_strictly_and_models_kept_apart(tmp_path: Path) -
 def test_grading_is_that_of_asking(
     said: str, answer: str, options: tuple[str, ...], right: bool
 ) -> None:
-    assert is_correct(said, answer, options) is right
     gold = next((letter(k) for k, one in enumerate(options) if answer in (one, letter(k))), answer)
     assert (grade(said, gold, options).outcome == "right") is right
 
@@ -346,7 +310,7 @@ def test_grading_is_that_of_asking(
         ("id,correct\n0a,maybe\n", "row 1: 'correct' is 'maybe'; expected true or false"),
         ("id,score\n0a,high\n", "expected a number"),
         ("id,rank\n0a,0\n", "ranks count 1, 2, 3"),
-        ("id,other\n0a,1\n", "expected a column correct or score or rank"),
+        ("id,other\n0a,1\n", "expected a column prediction or correct or score or rank"),
         ("name,correct\n0a,1\n", "expected a column with the items' ids"),
         ("id,correct\n,1\n", "row 1: the column 'id' is empty"),
         ("id,correct\nzz,1\n", "ids are like zz; the benchmark's are like 0a"),

@@ -20,7 +20,7 @@ from heldout.cli.app import app
 from heldout.errors import InputError
 from heldout.model.asking.recorded import RecordedAnswers, read_answers
 from heldout.model.asking.rows import graded
-from heldout.model.asking.spreadsheet import spreadsheet_rows
+from heldout.model.spreadsheet import spreadsheet_rows
 
 ORGANS = ("liver", "heart", "left lung", "spleen")
 
@@ -209,7 +209,7 @@ def test_two_answers_to_one_question_are_refused(benchmark: Benchmark, tmp_path:
     ("name", "content", "expected"),
     [
         ("x.csv", "id,prediction\nzz,A\n", "ids are like 0, 1, 2"),
-        ("x.csv", "a,b\n1,2\n", "no row is an answer"),
+        ("x.csv", "a,b\n1,2\n", "no column holds predictions"),
         ("x.xlsx", "not a zip", "not a readable .xlsx"),
         ("x.txt", "A", "expected predictions as .xlsx"),
         ("x.csv", "id,prediction,draw\n0,A,first\n", "'draw' is 'first'"),

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 
+from heldout.benchmark.grading.latex import plain_math, same_formula
 from heldout.benchmark.normal import normal
 
 _OPEN_THOUGHT = re.compile(r"<think(?:ing)?>", re.IGNORECASE)
 _TAG, _END = "<answer>", "</answer>"
-_BOXED = re.compile(r"\\boxed\{((?:[^{}]|\{[^{}]*\})*)\}")
-_LATEX_TEXT = re.compile(r"\\(?:text|textbf|mathrm|mathbf)\{([^{}]*)\}")
+_BOXED = "\\boxed{"
+_BRACE = re.compile(r"\\?[{}]")
+_MOST_BOXES, _LONGEST_BOX = 20, 2_000  # from the end; a reply has one box, an attack has thousands
 _SPECIAL = re.compile(r"<\|[^|<>]{1,40}\|>|</s>|<eos>|<end_of_turn>")
 _ARTICLE = re.compile(r"^(?:the|an|a)\s+(?=\S)")
 _MARKS = str.maketrans("", "", "*_`$#")
@@ -40,13 +42,27 @@ def tagged(reply: str) -> str | None:
         inner = reply[place + len(_TAG) :]
         end = inner.lower().find(_END)
         return inner[: end if end >= 0 else None].strip()
-    found = _BOXED.findall(reply)
-    return found[-1].strip() if found else None
+    return _last_box(reply)
+
+
+def _last_box(reply: str) -> str | None:
+    """What stands in the last \\boxed{} that is closed."""
+    place = len(reply)
+    for _ in range(_MOST_BOXES):
+        place = reply.rfind(_BOXED, 0, place)
+        if place < 0:
+            return None
+        start, depth = place + len(_BOXED), 1
+        for brace in _BRACE.finditer(reply, start, start + _LONGEST_BOX):
+            depth += {"{": 1, "}": -1}.get(brace[0], 0)  # \\{ and \\} are signs
+            if not depth:
+                return reply[start : brace.start()].strip()
+    return None
 
 
 def bare(text: str) -> str:
-    """Without emphasis, LaTeX's text commands and quotes around the whole."""
-    text = _LATEX_TEXT.sub(r"\1", _BOXED.sub(r"\1", text)).strip()
+    """Without emphasis and quotes around the whole; formulas as plain text."""
+    text = plain_math(text).strip()
     if "_" in text and re.fullmatch(r"\w+", text):  # a name such as upper_left keeps its line
         return text
     text = text.translate(_MARKS).strip()
@@ -56,6 +72,7 @@ def bare(text: str) -> str:
 
 
 def same(text: str) -> str:
-    """Texts with the same ``same`` are one answer: case, spacing, closing marks and an article aside."""
+    """Texts with the same ``same`` are one answer: case, spacing, closing marks, an article and the
+    notation of formulas aside."""
     folded = normal(bare(text))
-    return _ARTICLE.sub("", folded)
+    return same_formula(_ARTICLE.sub("", folded))

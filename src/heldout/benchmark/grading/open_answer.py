@@ -34,7 +34,8 @@ def read_open(text: str, gold: str, tolerance: float, *, alone: bool = False) ->
         return _polar(phrase, same(gold), rule)
     if same(phrase) == same(gold):
         return Grade("right", phrase, rule)
-    if _parts(gold) == _parts(phrase) and len(_parts(gold)) > 1:
+    wanted_parts = _parts(bare(gold))
+    if wanted_parts == _parts(phrase) and len(wanted_parts) > 1:
         return Grade("right", phrase, "same parts")
     wanted = quantity(bare(gold))
     if wanted is not None:

@@ -5,10 +5,11 @@ from heldout.detect.impact.impact import Impact, Line, Owed, measure_impact
 from heldout.detect.impact.kept import keep_study, kept_studies
 from heldout.detect.impact.predictions import METRICS, Predictions, read_predictions
 from heldout.detect.impact.study import Study, study_impact
-from heldout.detect.impact.subsets import COPY, LEAKAGES
+from heldout.detect.impact.subsets import COPY, LABELLED, LEAKAGES
 
 __all__ = [
     "COPY",
+    "LABELLED",
     "LEAKAGES",
     "METRICS",
     "Impact",

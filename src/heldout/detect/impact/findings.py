@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from heldout.cure.leak_labels import NOT_VERIFIED
 from heldout.detect.finding import Cell, Effect, Finding, Statistic
 from heldout.detect.impact.impact import Impact
 from heldout.detect.outcome import DETECTABLE, direction_of
@@ -25,11 +26,15 @@ def adjust_impacts(impacts: Sequence[Impact]) -> None:
         ]
 
 
-def impact_findings(impact: Impact, benchmark: str, seed: int) -> list[Finding]:
+def impact_findings(
+    impact: Impact, benchmark: str, seed: int, *, labelled: bool = False
+) -> list[Finding]:
     """Differences as findings; nothing where too few clusters carry an interval.
 
     The direction is that of the adjusted test; the interval is that of the one difference.
+    ``labelled``: what leaked was said by labels made elsewhere.
     """
+    trust = [f"whether the labels are true: {NOT_VERIFIED}"] if labelled else []
     return [
         Finding(
             id=f"{NAME}/{impact.model}/{owed.leakage}/{owed.measure}",
@@ -50,10 +55,11 @@ def impact_findings(impact: Impact, benchmark: str, seed: int) -> list[Finding]:
             minimum_detectable_effect=DETECTABLE * owed.error,
             blind_to=[
                 "association, not cause: leaked items may be easier or harder for reasons of their own; "
-                "compare a model that cannot have seen them (--baseline)"
+                "compare a model that cannot have seen them (--baseline)",
+                *trust,
             ],
             seed=seed,
-            table="matches",
+            table="leak labels" if labelled else "matches",
             details={"minimum_detectable_effect": _DETECTABLE, "interval": "unadjusted"},
         )
         for owed in impact.owed

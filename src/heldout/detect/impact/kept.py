@@ -16,9 +16,15 @@ PREFIX = "impact"
 _LONGEST = 80  # characters of a name that is made of file names
 
 
-def keep_study(run: Run, study: Study, out: Path | None = None) -> Path:
-    """Write ``study`` to ``out``, or into ``run`` under a name of its own; a call replaces itself."""
+def keep_study(run: Run | None, study: Study, out: Path | None = None) -> Path | None:
+    """Write ``study`` to ``out``, or into ``run`` under a name of its own; a call replaces itself.
+
+    None where there is neither.
+    """
+    if out is None and run is None:
+        return None
     if out is None:
+        assert run is not None
         with run.writing():
             name = _free_name(run, study)
             run.write_json(name, study.as_json())

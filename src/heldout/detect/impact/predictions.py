@@ -1,200 +1,276 @@
-"""Predictions somebody already has: one row per item, graded or to be graded."""
+"""Predictions somebody already has: one row per item, graded by `heldout ask`'s rules, or with a number."""
 
 from __future__ import annotations
 
 import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
+from heldout.benchmark import Benchmark, Example
 from heldout.benchmark.example import canonical_text
-from heldout.benchmark.readers import Row, find_reader
-from heldout.detect.impact.grade import is_correct
+from heldout.benchmark.grading.choice import read_whole
+from heldout.benchmark.readers import Row
 from heldout.errors import InputError
+from heldout.model.asking.own_grades import OwnGrades, compare_grades
+from heldout.model.asking.recorded import RecordedAnswers, read_answers
+from heldout.model.asking.rows import graded
+from heldout.model.prediction_files import Columns, as_truth, open_predictions
 from heldout.store import Dropped
 
 METRICS = ("accuracy", "retrieval", "loglik")
 CUTS = (1, 5, 10)
-_READERS = ("json", "jsonl", "delimited", "parquet")
-# What each field is called in the wild; the first present wins.
-_NAMES: dict[str, tuple[str, ...]] = {
-    "id": ("benchmark_id", "id", "qid", "question_id", "index", "example_id", "item", "item_id"),
-    "model": ("model", "model_name"),
-    "correct": ("correct", "is_correct", "hit"),
-    "score": ("score", "accuracy", "acc"),
-    "rank": ("rank",),
-    "loglik": ("loglik", "log_likelihood", "mean_logprob", "logprob", "sum_logprob"),
-    "prediction": ("prediction", "pred", "response", "model_answer", "output"),
-    "answer": ("answer", "gt_answer", "gold_answer", "target", "label"),
-}
+#: what each metric is read from; a column that the user named comes before the others
 _METRIC_FIELDS = {
-    "accuracy": ("correct", "score", "prediction"),
+    "accuracy": ("prediction", "correct", "score"),
     "retrieval": ("rank",),
     "loglik": ("loglik",),
 }
 NO_PREDICTION, NOT_FINITE = "no prediction", "not a finite number"
-_TRUE, _FALSE = ("true", "yes", "1", "1.0"), ("false", "no", "0", "0.0")
-
-
-class Item(NamedTuple):
-    """What grading needs to know of a benchmark item."""
-
-    answer: str | None
-    options: tuple[str, ...]
+_UNRECORDED = "no recorded answer"
+_ORIGINAL = "original"
 
 
 @dataclass
 class Predictions:
-    """Of one model: measures ("accuracy", "R@5", …) by item."""
+    """Of one model: measures ("accuracy", "R@5", …) by item. ``read_from``: the column they are of."""
 
     model: str
     metric: str
     measures: dict[str, dict[str, float]] = field(default_factory=dict)
     dropped: list[Dropped] = field(default_factory=list)
+    read_from: str = ""
+    own_grades: OwnGrades | None = None
+    empty: list[str] = field(default_factory=list)
+
+
+def items_as_benchmark(name: str, table: Sequence[Mapping[str, Any]]) -> Benchmark:
+    """A run's items as something to be answered: what grading has to know, without the pictures."""
+    return Benchmark(name, tuple(
+        # An item without a question was asked about its picture, which is not needed to grade it.
+        Example(
+            row["benchmark_id"], (), row["question"] or "?", tuple(row["options"] or ()), row["answer"],
+            _place(row["answer"], tuple(row["options"] or ())), row["cluster"],
+        )
+        for row in table
+    ))  # fmt: skip
 
 
 def read_predictions(
     path: Path,
-    items: Mapping[str, Item],
+    benchmark: Benchmark,
     *,
     metric: str | None = None,
     mapping: Mapping[str, str] | None = None,
 ) -> list[Predictions]:
-    """One Predictions per model named in the file, or one named after the file."""
-    rows, unreadable = _rows(path)
-    columns = _columns(path, rows, mapping or {})
-    metric, column = _metric(path, columns, metric, rows)
-    by_model: dict[str, dict[str, tuple[int, dict[str, Any]]]] = defaultdict(dict)
+    """One Predictions per model named in the file, or one named after the file.
+
+    Predictions are graded here, strictly; a grade that the file brings is compared with ours. It counts
+    in place of ours where ``mapping`` names its column, or where nothing can be graded.
+    """
+    known = {example.id for example in benchmark}
+    rows, columns, unreadable = open_predictions(path, mapping, known)
+    if not rows:
+        raise InputError(f"{path} holds no row that can be read")
+    if columns.of("id") is None and columns.of("position") is None:
+        raise InputError(
+            f"{path.name}: expected a column with the items' ids (id, qid, question_id, index …); it "
+            f"has: {', '.join(columns.present)}. Name it with --map id=COLUMN"
+        )
+    gradable = _gradable(columns, benchmark)
+    metric, source = _metric(path, columns, metric, gradable)
+    answers: dict[str, RecordedAnswers] = {}
+    if metric == "accuracy" and gradable:
+        answers = _answers(path, benchmark, rows, columns, mapping, required=source == "prediction")
+    if source == "prediction":
+        found = [_graded(name, path, columns, one) for name, one in answers.items()]
+        missing = [one.model for one in found if not one.measures]
+        if missing:
+            raise InputError(_nobody(path, missing[0], rows, columns, known))
+        return found
+    found = _numbers(path, rows, columns, metric, source, known, unreadable)
+    for one in found:
+        one.own_grades, one.empty = _beside(one, answers.get(one.model))
+    return found
+
+
+def _gradable(columns: Columns, benchmark: Benchmark) -> bool:
+    if columns.of("prediction") is None:
+        return False
+    return columns.of("answer") is not None or any(example.answer for example in benchmark)
+
+
+def _metric(path: Path, columns: Columns, metric: str | None, gradable: bool) -> tuple[str, str]:
+    """The metric and the field it is read from: one that the user named, else the first there is."""
+    if metric is not None and metric not in METRICS:
+        raise InputError(f"--metric {metric}: expected one of {', '.join(METRICS)}")
+    wanted = [
+        (name, one) for name in ((metric,) if metric else METRICS) for one in _METRIC_FIELDS[name]
+    ]
+    present = [(name, one) for name, one in wanted if columns.of(one) is not None]
+    named = [pair for pair in present if columns.named(pair[1])]
+    if ("accuracy", "prediction") in named and not gradable:
+        raise InputError(
+            f"{path.name}: '{columns.of('prediction')}' cannot be graded: neither the benchmark nor the "
+            f"file says what is right. Name the benchmark, or a column: --map answer=COLUMN"
+        )
+    usable = named or [pair for pair in present if gradable or pair[1] != "prediction"]
+    if usable:
+        return usable[0]
+    fields = [one for _, one in wanted]
+    raise InputError(
+        f"{path.name}: expected a column {' or '.join(fields)}; it has: {', '.join(columns.present)}. "
+        f"Name it with --map {fields[0]}=COLUMN"
+        + (" (its predictions cannot be graded: nothing says what is right)" if present else "")
+    )
+
+
+def _answers(
+    path: Path, benchmark: Benchmark, rows: Sequence[Row], columns: Columns,
+    mapping: Mapping[str, str] | None, *, required: bool,
+) -> dict[str, RecordedAnswers]:  # fmt: skip
+    """As `heldout ask --recorded` reads them. Where the benchmark has no answers, those of the file."""
+    try:
+        return read_answers(path, _with_answers(benchmark, rows, columns), mapping=mapping)
+    except InputError:
+        if required:
+            raise
+        return {}  # the file's own grades are asked for; they need nothing of its predictions
+
+
+def _with_answers(benchmark: Benchmark, rows: Sequence[Row], columns: Columns) -> Benchmark:
+    if columns.of("answer") is None or any(example.answer for example in benchmark):
+        return benchmark
+    told = {
+        canonical_text(columns.cell(row.values, "id")): columns.cell(row.values, "answer")
+        for row in rows
+    }
+    return replace(benchmark, examples=tuple(
+        replace(one, answer=gold, answer_index=_place(gold, one.options))
+        for one in benchmark
+        for gold in [canonical_text(told.get(one.id))]
+    ))  # fmt: skip
+
+
+def _graded(model: str, path: Path, columns: Columns, answers: RecordedAnswers) -> Predictions:
+    """Accuracy over the replies to each item as released; several draws of one item are averaged."""
+    made = Predictions(model, "accuracy", read_from=str(columns.of("prediction")))
+    right: dict[str, list[bool]] = defaultdict(list)
+    own = []
+    others: dict[str, str] = {}
+    for question, reply in answers.pairs:
+        if question.variant != _ORIGINAL:
+            others.setdefault(question.benchmark_id, question.variant)
+            continue
+        hit = graded(question, reply).outcome == "right"
+        right[question.benchmark_id].append(hit)
+        if question.id in answers.own_grades:
+            own.append((question.benchmark_id, hit, answers.own_grades[question.id]))
+    if right:
+        made.measures["accuracy"] = {one: sum(hits) / len(hits) for one, hits in right.items()}
+    made.dropped = [
+        replace(
+            drop,
+            stage="impact",
+            reason=NO_PREDICTION if drop.reason == _UNRECORDED else drop.reason,
+        )
+        for drop in answers.dropped
+        if drop.id not in right
+    ]
+    told = {drop.id for drop in made.dropped}
+    made.dropped += [
+        Dropped("impact", one, NO_PREDICTION, f"{path.name}: only as {variant}, not as released")
+        for one, variant in others.items()
+        if one not in right and one not in told
+    ]
+    made.own_grades = compare_grades(answers.graded_by, own) if answers.graded_by else None
+    made.empty = [one for one in dict.fromkeys(answers.empty) if one in right]
+    return made
+
+
+def _beside(
+    taken: Predictions, answers: RecordedAnswers | None
+) -> tuple[OwnGrades | None, list[str]]:
+    """Our grades beside the file's, where the file's were asked for."""
+    if answers is None or taken.metric != "accuracy":
+        return None, []
+    theirs = next(iter(taken.measures.values()))
+    pairs = [
+        (
+            question.benchmark_id,
+            graded(question, reply).outcome == "right",
+            theirs[question.benchmark_id],
+        )
+        for question, reply in answers.pairs
+        if question.variant == _ORIGINAL and question.benchmark_id in theirs
+    ]
+    return compare_grades(taken.read_from, pairs), list(dict.fromkeys(answers.empty))
+
+
+def _numbers(
+    path: Path, rows: Sequence[Row], columns: Columns, metric: str, source: str, known: set[str],
+    unreadable: Sequence[Dropped],
+) -> list[Predictions]:  # fmt: skip
+    """Measures that the file holds: its grades, scores, ranks or log-likelihoods."""
+    column = columns.of(source)
+    by_model: dict[str, dict[str, Row]] = defaultdict(dict)
     for row in rows:
-        model = canonical_text(row.values.get(columns.get("model", ""))) or path.stem
-        identifier = canonical_text(row.values.get(columns["id"]))
+        model = canonical_text(columns.cell(row.values, "model")) or path.stem
+        identifier = canonical_text(columns.cell(row.values, "id"))
         if identifier is None:
-            raise InputError(f"{path.name} row {row.number}: the column '{columns['id']}' is empty")
-        known = by_model[model].setdefault(identifier, (row.number, row.values))
-        if known[0] != row.number:
             raise InputError(
-                f"{path.name}: item '{identifier}' has a prediction in row {known[0]} and another in "
+                f"{path.name} row {row.number}: the column '{columns.of('id')}' is empty"
+            )
+        first = by_model[model].setdefault(identifier, row)
+        if first is not row:
+            raise InputError(
+                f"{path.name}: item '{identifier}' has a prediction in row {first.number} and another in "
                 f"row {row.number}; expected one per item"
-                + ("" if "model" in columns else " (several models: add a column 'model')")
+                + ("" if columns.of("model") else " (several models: add a column 'model')")
             )
     found = []
     for model, predicted in by_model.items():
-        one = Predictions(model, metric, dropped=list(unreadable))
-        for identifier, (number, values) in predicted.items():
-            where = f"{path.name} row {number}"
-            if identifier not in items:
-                detail = f"{where}: the run's benchmark has no such item"
+        one = Predictions(model, metric, dropped=[replace(d, stage="impact") for d in unreadable])
+        one.read_from = str(column)
+        for identifier, row in predicted.items():
+            where = f"{path.name} row {row.number}"
+            if identifier not in known:
+                detail = f"{where}: the benchmark has no such item"
                 one.dropped.append(Dropped("impact", identifier, "unknown item", detail))
                 continue
-            value = _value(values, columns, column, items[identifier], where)
+            cell = columns.cell(row.values, source)
+            value = _value(cell, source, str(column), where)
             if value is None:
-                cell = values.get(columns[column])
-                detail = f"{where}: '{columns[column]}' is {cell!r:.40}"
+                detail = f"{where}: '{column}' is {cell!r:.40}"
                 reason = NOT_FINITE if _not_finite(cell) else NO_PREDICTION
                 one.dropped.append(Dropped("impact", identifier, reason, detail))
                 continue
-            for name, measured in _measures(metric, column, value, where).items():
+            for name, measured in _measures(metric, source, value, where).items():
                 one.measures.setdefault(name, {})[identifier] = measured
         if not one.measures:
-            raise InputError(_nobody(path, model, predicted, items))
+            raise InputError(_nobody(path, model, rows, columns, known))
         found.append(one)
     return found
 
 
-def _rows(path: Path) -> tuple[list[Row], list[Dropped]]:
-    if not path.is_file():
-        raise InputError(f"{path} does not exist or is a folder; expected a file of predictions")
-    reader = find_reader(path)
-    if reader is None or reader.name not in _READERS:
-        raise InputError(
-            f"{path}: expected predictions as CSV, TSV, JSON, JSON Lines or Parquet, one row per item "
-            f"(a spreadsheet: save it as CSV)"
-        )
-    rows: list[Row] = []
-    dropped: list[Dropped] = []
-    for row in reader.rows(path):
-        if isinstance(row, Row):
-            rows.append(row)
-        else:
-            dropped.append(Dropped("impact", row.id, row.reason, row.detail, row.scope))
-    if not rows:
-        raise InputError(f"{path} holds no row that can be read")
-    return rows, dropped
-
-
-def _columns(path: Path, rows: Sequence[Row], mapping: Mapping[str, str]) -> dict[str, str]:
-    present = list(dict.fromkeys(column for row in rows[:200] for column in row.values))
-    lowered = {column.lower(): column for column in reversed(present)}
-    columns: dict[str, str] = {}
-    for name, names in _NAMES.items():
-        chosen = mapping.get(name) or next((lowered[n] for n in names if n in lowered), None)
-        if chosen is not None:
-            columns[name] = chosen
-    for name, column in mapping.items():
-        if name not in _NAMES:
-            raise InputError(f"--map {name}={column}: the fields are {', '.join(_NAMES)}")
-        if column not in present:
-            raise InputError(
-                f"--map {name}={column}: {path.name} has no column '{column}'. "
-                f"It has: {', '.join(present)}"
-            )
-    if "id" not in columns:
-        raise InputError(
-            f"{path.name}: expected a column with the items' ids (id, qid, question_id, index …); it "
-            f"has: {', '.join(present)}. Name it with --map id=COLUMN"
-        )
-    return columns
-
-
-def _metric(
-    path: Path, columns: Mapping[str, str], metric: str | None, rows: Sequence[Row]
-) -> tuple[str, str]:
-    """The metric and the field it is read from."""
-    if metric is not None and metric not in METRICS:
-        raise InputError(f"--metric {metric}: expected one of {', '.join(METRICS)}")
-    for name in (metric,) if metric else METRICS:
-        for column in _METRIC_FIELDS[name]:
-            if column in columns:
-                return name, column
-    wanted = _METRIC_FIELDS[metric] if metric else tuple(_NAMES)[2:7]
-    raise InputError(
-        f"{path.name}: expected a column {' or '.join(wanted)}; it has: "
-        f"{', '.join(dict.fromkeys(c for row in rows[:200] for c in row.values))}. "
-        f"Name it with --map {wanted[0]}=COLUMN"
-    )
-
-
-def _value(
-    values: Mapping[str, Any], columns: Mapping[str, str], column: str, item: Item, where: str
-) -> float | None:
+def _value(cell: Any, source: str, column: str, where: str) -> float | None:
     """The number of one row; None where there is none."""
-    cell = values.get(columns[column])
-    if column == "prediction":
-        answer = item.answer
-        if answer is None:
-            answer = canonical_text(values.get(columns.get("answer", "")))
-        if cell is None or answer is None or (isinstance(cell, float) and _not_finite(cell)):
+    truth = as_truth(cell)
+    if source == "correct" or isinstance(cell, bool):
+        text = str(cell).strip().lower()
+        if truth is not None:
+            return float(truth)
+        if cell is None or text in ("", "none", "null") or _not_finite(text):
             return None
-        return float(is_correct(str(cell), answer, item.options))
-    if isinstance(cell, bool):
-        return float(cell)
-    text = str(cell).strip().lower() if cell is not None else ""
-    if column == "correct":
-        if text in _TRUE or text in _FALSE:
-            return float(text in _TRUE)
-        if text in ("", "none", "null") or _not_finite(text):
-            return None
-        raise InputError(f"{where}: '{columns[column]}' is {cell!r:.40}; expected true or false")
-    if not text:
+        raise InputError(f"{where}: '{column}' is {cell!r:.40}; expected true or false")
+    if cell is None or not str(cell).strip():
         return None
     try:
-        number = float(text)
+        number = float(str(cell).strip())
     except ValueError:
-        raise InputError(
-            f"{where}: '{columns[column]}' is {cell!r:.40}; expected a number"
-        ) from None
+        raise InputError(f"{where}: '{column}' is {cell!r:.40}; expected a number") from None
     return number if math.isfinite(number) else None
 
 
@@ -206,18 +282,28 @@ def _not_finite(cell: Any) -> bool:
         return False
 
 
-def _measures(metric: str, column: str, value: float, where: str) -> dict[str, float]:
+def _measures(metric: str, source: str, value: float, where: str) -> dict[str, float]:
     if metric != "retrieval":
-        name = {"score": "score", "loglik": "log-likelihood"}.get(column, "accuracy")
+        name = {"score": "score", "loglik": "log-likelihood"}.get(source, "accuracy")
         return {name: value}
     if value < 1 or value != int(value):
         raise InputError(f"{where}: rank {value:g}; ranks count 1, 2, 3 … with 1 the best")
     return {f"R@{cut}": float(value <= cut) for cut in CUTS}
 
 
-def _nobody(path: Path, model: str, predicted: Mapping[str, Any], items: Mapping[str, Item]) -> str:
-    theirs, ours = list(predicted)[:3], list(items)[:3]
+def _place(answer: str | None, options: Sequence[str]) -> int | None:
+    """Which option is right: by its words, else by its letter."""
+    if not answer or not options:
+        return None
+    if answer in options:
+        return options.index(answer)
+    found = read_whole(answer, options)
+    return found.place if found is not None else None
+
+
+def _nobody(path: Path, model: str, rows: Sequence[Row], columns: Columns, known: set[str]) -> str:
+    theirs = [str(columns.cell(row.values, "id")) for row in rows[:3]]
     return (
-        f"{path.name}: no row of {model} has a prediction for an item of the run's benchmark. Its "
-        f"ids are like {', '.join(theirs)}; the benchmark's are like {', '.join(ours)}"
+        f"{path.name}: no row of {model} has a prediction for an item of the benchmark. Its "
+        f"ids are like {', '.join(theirs)}; the benchmark's are like {', '.join(sorted(known)[:3])}"
     )

@@ -1,4 +1,4 @@
-"""Predictions and a run in, impact out: which items take part, and what was left out and why."""
+"""Predictions and leaks in, impact out: which items take part, and what was left out and why."""
 
 from __future__ import annotations
 
@@ -9,12 +9,21 @@ from typing import Any
 
 import numpy as np
 
-from heldout.cure.leaks import leaks_of
+from heldout.benchmark import Benchmark
+from heldout.cure.leak_labels import LeakLabels
+from heldout.cure.leaks import ItemLeaks, leaks_of
 from heldout.detect.impact.findings import adjust_impacts, impact_findings
 from heldout.detect.impact.impact import Impact, measure_impact
-from heldout.detect.impact.predictions import NO_PREDICTION, Item, Predictions, read_predictions
-from heldout.detect.impact.subsets import blocks
+from heldout.detect.impact.predictions import (
+    NO_PREDICTION,
+    Predictions,
+    items_as_benchmark,
+    read_predictions,
+)
+from heldout.detect.impact.subsets import Block, blocks, label_blocks
 from heldout.errors import InputError
+from heldout.model.asking.own_grades import OwnGrades, recorded_remarks
+from heldout.overlap.scan import items_table
 from heldout.store import Dropped, Run
 
 IMPACT_VERSION = 2  # 2: leakage is copy, undecided, hard, soft or text; 1 called copies hard
@@ -27,18 +36,36 @@ class Study:
     impacts: list[Impact] = field(default_factory=list)
     dropped: dict[str, list[Dropped]] = field(default_factory=dict)  # by model
     call: dict[str, Any] = field(default_factory=dict)  # what was asked: files, metric, mapping
+    labels: LeakLabels | None = None  # made elsewhere, in place of a scan's matches
+    #: by model: the column that was measured, the file's own grades, items with an empty prediction
+    read_from: dict[str, str] = field(default_factory=dict)
+    own_grades: dict[str, OwnGrades] = field(default_factory=dict)
+    empty: dict[str, list[str]] = field(default_factory=dict)
+
+    def remarks(self, model: str) -> list[str]:
+        """What is to be known of a model's file, as sentences."""
+        return recorded_remarks(self.own_grades.get(model), self.empty.get(model, ()))
 
     def as_json(self) -> dict[str, Any]:
         findings = [
-            f for one in self.impacts for f in impact_findings(one, self.benchmark, self.seed)
+            f
+            for one in self.impacts
+            for f in impact_findings(
+                one, self.benchmark, self.seed, labelled=self.labels is not None
+            )
         ]
         return {
             "impact_version": IMPACT_VERSION,
             "benchmark": self.benchmark,
             "seed": self.seed,
             "call": self.call,
+            "labels": self.labels.summary() if self.labels is not None else None,
             "impacts": [impact.as_json() for impact in self.impacts],
             "findings": [finding.model_dump(mode="json") for finding in findings],
+            "read_from": self.read_from,
+            "own_grades": {model: own.as_json() for model, own in self.own_grades.items()},
+            "empty_predictions": self.empty,
+            "remarks": {one.model: self.remarks(one.model) for one in self.impacts},
             "dropped": {
                 model: [{"id": d.id, "reason": d.reason, "detail": d.detail} for d in dropped]
                 for model, dropped in self.dropped.items()
@@ -46,33 +73,61 @@ class Study:
         }  # fmt: skip
 
 
+@dataclass(frozen=True)
+class _Known:
+    """What is known of the items: who they are, and which leaked by a scan or by labels."""
+
+    benchmark: Benchmark
+    table: list[dict[str, Any]]
+    leaks: Mapping[str, ItemLeaks]
+    labels: LeakLabels | None
+
+    def blocks(self, ids: Sequence[str]) -> list[Block]:
+        return (
+            blocks(ids, self.leaks) if self.labels is None else label_blocks(ids, self.labels.kinds)
+        )
+
+    def unknown(self, row: Mapping[str, Any]) -> tuple[str, str] | None:
+        """Why nobody knows whether an item leaked; None where it is known."""
+        identifier = row["benchmark_id"]
+        if self.labels is not None:
+            return (
+                None if identifier in self.labels.kinds else ("no leak label", "not in the labels")
+            )
+        if "" in row["image_digests"] and identifier not in self.leaks:
+            detail = "an image was missing, unreadable or flat: nobody knows whether it leaked"
+            return "image not compared", detail
+        return None
+
+
 def study_impact(
-    run: Run,
+    run: Run | None,
     files: Sequence[Path],
     *,
     metric: str | None = None,
     mapping: Mapping[str, str] | None = None,
     baseline: Path | None = None,
+    labels: LeakLabels | None = None,
+    benchmark: Benchmark | None = None,
     seed: int = 0,
 ) -> Study:
-    """One impact per model; with ``baseline``, of the difference to a model that cannot have seen it."""
-    known = run.manifest()["inputs"].get("benchmark")
-    if known is None or not run.table_path("matches").exists():
-        raise InputError(f"{run.path} has no finished scan: run heldout overlap into it first")
-    table = run.read_table("items").to_pylist()
-    items = {row["benchmark_id"]: Item(row["answer"], tuple(row["options"] or ())) for row in table}
-    leaks = leaks_of(run)
-    control = _control(baseline, items, metric, mapping)
-    study = Study(known["name"], seed)
+    """One impact per model; with ``baseline``, of the difference to a model that cannot have seen it.
+
+    What leaked is what the run's scan found, or what ``labels`` say. With labels there need not be a run:
+    items and their answers are those of ``benchmark``, or what labels and predictions say of them.
+    """
+    known = _known(run, labels, benchmark)
+    control = _control(baseline, known.benchmark, metric, mapping)
+    study = Study(known.benchmark.name, seed, labels=labels)
     study.call = {
         "predictions": [str(path.resolve()) for path in files],
         "baseline": str(baseline.resolve()) if baseline is not None else None,
         "metric": metric,
         "map": dict(sorted((mapping or {}).items())),
         "seed": seed,
-    }
+    } | ({"leaks": labels.source, "leaks_sha256": labels.sha256} if labels is not None else {})
     for path in files:
-        for model in read_predictions(path, items, metric=metric, mapping=mapping):
+        for model in read_predictions(path, known.benchmark, metric=metric, mapping=mapping):
             if model.model in study.dropped:
                 raise InputError(
                     f"two files hold predictions of '{model.model}': rename one, or name the models "
@@ -80,7 +135,7 @@ def study_impact(
                 )
             if control is not None:
                 _subtract(model, control)
-            rows = _taking_part(table, model, leaks)
+            rows = _taking_part(known, model)
             identifiers = [row["benchmark_id"] for row in rows]
             values = {
                 name: np.array([measured[one] for one in identifiers])
@@ -88,45 +143,69 @@ def study_impact(
             }
             clusters = [row["cluster"] for row in rows]
             study.impacts.append(measure_impact(
-                model.model, model.metric, values, clusters, blocks(identifiers, leaks),
+                model.model, model.metric, values, clusters, known.blocks(identifiers),
                 difference=control is not None, seed=seed,
             ))  # fmt: skip
             study.dropped[model.model] = model.dropped
+            study.read_from[model.model] = model.read_from
+            if model.own_grades is not None:
+                study.own_grades[model.model] = model.own_grades
+            if model.empty:
+                study.empty[model.model] = model.empty
     adjust_impacts(study.impacts)
     return study
 
 
-def _taking_part(
-    table: Sequence[Mapping[str, Any]], model: Predictions, leaks: Mapping[str, Any]
-) -> list[Mapping[str, Any]]:
+def _known(run: Run | None, labels: LeakLabels | None, benchmark: Benchmark | None) -> _Known:
+    if run is not None:
+        about = run.manifest()["inputs"].get("benchmark")
+        scanned = run.table_path("matches").exists()
+        if about is None or not (scanned or labels is not None):
+            raise InputError(f"{run.path} has no finished scan: run heldout overlap into it first")
+        table = run.read_table("items").to_pylist()
+        leaks = leaks_of(run) if labels is None else {}
+        return _Known(items_as_benchmark(about["name"], table), table, leaks, labels)
+    if labels is None:
+        raise InputError("what leaked? Give a run folder of heldout overlap, or leak labels")
+    if benchmark is not None:
+        return _Known(benchmark, items_table(benchmark).to_pylist(), {}, labels)
+    table = [
+        {
+            "benchmark_id": one, "cluster": labels.clusters.get(one, one), "question": None,
+            "options": [], "answer": None, "image_digests": [],
+        }
+        for one in labels.kinds
+    ]  # fmt: skip
+    return _Known(items_as_benchmark(Path(labels.source).name, table), table, {}, labels)
+
+
+def _taking_part(known: _Known, model: Predictions) -> list[Mapping[str, Any]]:
     """Items with a prediction, of which it is known whether they leaked."""
     measured = next(iter(model.measures.values()))
     refused = {drop.id for drop in model.dropped}
-    rows = []
-    for row in table:
+    rows: list[Mapping[str, Any]] = []
+    for row in known.table:
         identifier = row["benchmark_id"]
         if identifier not in measured:
             if identifier not in refused:
                 detail = "the file has no row for this item"
                 model.dropped.append(Dropped("impact", identifier, NO_PREDICTION, detail))
-        elif "" in row["image_digests"] and identifier not in leaks:
-            detail = "an image was missing, unreadable or flat: nobody knows whether it leaked"
-            model.dropped.append(Dropped("impact", identifier, "image not compared", detail))
+        elif (why := known.unknown(row)) is not None:
+            model.dropped.append(Dropped("impact", identifier, *why))
         else:
             rows.append(row)
     if not rows:
-        raise InputError(
-            f"{model.model}: no item has both a prediction and an image that was compared"
-        )
+        what = "an image that was compared" if known.labels is None else "a leak label"
+        raise InputError(f"{model.model}: no item has both a prediction and {what}")
     return rows
 
 
 def _control(
-    path: Path | None, items: Mapping[str, Item], metric: str | None, mapping: Mapping[str, str] | None
+    path: Path | None, benchmark: Benchmark, metric: str | None, mapping: Mapping[str, str] | None
 ) -> Predictions | None:  # fmt: skip
     if path is None:
         return None
-    found = read_predictions(path, items, metric=metric, mapping=mapping)
+    found = read_predictions(path, benchmark, metric=metric, mapping=mapping)
     if len(found) > 1:
         names = ", ".join(one.model for one in found)
         raise InputError(f"--baseline {path}: expected one model, found {names}")

@@ -8,12 +8,15 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from heldout.cure.leak_labels import CLEAN
 from heldout.cure.leaks import Grade, ItemLeaks
 
 Mask = NDArray[np.bool_]
 #: kinds of leakage from the gravest down; hard and soft are the encoder's published degrees
 COPY, UNDECIDED, HARD, SOFT, TEXT = "copy", "undecided", "hard", "soft", "text"
 LEAKAGES = (COPY, UNDECIDED, HARD, SOFT, TEXT)
+#: what labels made elsewhere call leaked; a kind of it follows after a colon
+LABELLED = "labelled"
 
 
 class Subset(NamedTuple):
@@ -56,6 +59,21 @@ def blocks(ids: Sequence[str], leaks: Mapping[str, ItemLeaks]) -> list[Block]:
         clean = clean & ~mask
         if kind == COPY or mask.any():
             made.append(Block(kind, mask, clean, () if kind == TEXT else by_label(mask)))
+    return made
+
+
+def label_blocks(ids: Sequence[str], kinds: Mapping[str, str]) -> list[Block]:
+    """All that is labelled as leaked, and each kind by itself, against what is labelled as clean.
+
+    Kinds of other people have no order, so none is graver: other kinds are in neither side.
+    """
+    told = np.array([kinds.get(one, UNDECIDED) for one in ids], dtype=object)
+    clean: Mask = told == CLEAN
+    leaked: Mask = ~clean & (told != UNDECIDED)
+    names = sorted(set(told[leaked]))
+    made = [Block(LABELLED, leaked, clean, ())]
+    if len(names) > 1:
+        made += [Block(f"{LABELLED}: {name}", told == name, clean, ()) for name in names]
     return made
 
 

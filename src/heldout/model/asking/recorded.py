@@ -9,26 +9,37 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from heldout.benchmark import Benchmark, Example
-from heldout.benchmark.grading import letter
+from heldout.benchmark.grading import grade, letter
 from heldout.benchmark.grading.choice import read_whole
 from heldout.benchmark.grading.clean import same
 from heldout.errors import InputError
 from heldout.model.asking.orders import reordered
 from heldout.model.asking.question import STAGE, Question, original
-from heldout.model.asking.recorded_rows import RecordedRow, recorded_rows
+from heldout.model.asking.recorded_rows import RecordedFile, RecordedRow, read_recorded_rows
 from heldout.model.reply import Reply
 from heldout.store import Dropped
 
 _CIRCULAR = 1_000_000  # VLMEvalKit numbers the k-th rotation of item i as i + k million
+_HOW = (
+    "--map-recorded of score and ask, --map of impact, map: {id: COLUMN, prediction: COLUMN} in an "
+    "audit file"
+)
 _OTHER_GOLD = ("twin", "slot", "confused-choices")  # variants in which the row says what is right
 
 
 @dataclass
 class RecordedAnswers:
-    """Of one model: what it was asked, and what it said."""
+    """Of one model: what it was asked, and what it said.
+
+    ``own_grades``: how right the file calls a reply, by the question's id, from the column
+    ``graded_by``. ``empty``: items whose reply holds nothing; it is graded like any other.
+    """
 
     pairs: list[tuple[Question, Reply]] = field(default_factory=list)
     dropped: list[Dropped] = field(default_factory=list)
+    graded_by: str | None = None
+    own_grades: dict[str, float] = field(default_factory=dict)
+    empty: list[str] = field(default_factory=list)
 
 
 def read_answers(
@@ -43,14 +54,16 @@ def read_answers(
 
     ``variant``: what was shown in rows that do not say so.
     """
-    found: dict[str, RecordedAnswers] = defaultdict(RecordedAnswers)
+    file = read_recorded_rows(source, mapping or {}, {example.id for example in benchmark})
+    if file.rows and file.columns.of("prediction") is None:
+        raise InputError(_no_predictions(source, file))
+    found: dict[str, RecordedAnswers] = defaultdict(
+        lambda: RecordedAnswers(graded_by=file.graded_by)
+    )
     seen: dict[tuple[str, str], tuple[str, str]] = {}
-    unreadable: list[Dropped] = []
+    unreadable = [dataclasses.replace(drop, stage=STAGE) for drop in file.dropped]
     items = _Items(benchmark)
-    for row in recorded_rows(source, mapping or {}):
-        if isinstance(row, Dropped):
-            unreadable.append(dataclasses.replace(row, stage=STAGE))
-            continue
+    for row in file.rows:
         row = dataclasses.replace(row, variant=row.variant or variant)
         name = row.model or model or source.stem
         made = items.shown(row)
@@ -69,6 +82,10 @@ def read_answers(
                 )
             continue
         found[name].pairs.append((made, Reply(made.id, row.reply)))
+        if row.own_grade is not None:
+            found[name].own_grades[made.id] = row.own_grade
+        if not row.reply.strip():
+            found[name].empty.append(made.benchmark_id)
     if not any(one.pairs for one in found.values()):
         raise InputError(_nothing(source, benchmark, found, unreadable))
     for one in found.values():
@@ -188,7 +205,8 @@ def _disagreement(question: Question, row: RecordedRow) -> str:
     if row.gold is None:
         return ""
     if not question.options:
-        return "" if same(row.gold) == same(question.gold) else "another answer"
+        agrees = grade(row.gold, question.gold).outcome == "right"
+        return "" if agrees or same(row.gold) == same(question.gold) else "another answer"
     right = read_whole(row.gold, question.options)
     agrees = right is not None and right.place is not None and letter(right.place) == question.gold
     return "" if agrees else "another answer"
@@ -199,6 +217,16 @@ def _left(row: RecordedRow, reason: str, variant: str, item: str | None = None) 
     if reason == "another answer":
         detail += f": right is {row.gold!r:.60} there"
     return Dropped(STAGE, item or row.id or row.where, reason, detail)
+
+
+def _no_predictions(source: Path, file: RecordedFile) -> str:
+    told = f"{source}: no column holds predictions. It has: {', '.join(file.columns.present)}"
+    gold = file.columns.of("answer")
+    if (
+        gold is not None
+    ):  # as files of the VQA challenge have it; as a copy of the benchmark has it, too
+        return f"{told}. If '{gold}' is what the model said, name it: prediction={gold} ({_HOW})"
+    return f"{told}. Name the columns: id=COLUMN and prediction=COLUMN ({_HOW})"
 
 
 def _nothing(
@@ -214,6 +242,5 @@ def _nothing(
     return (
         f"{source}: no row is an answer to an item of {benchmark.name}. The first: {lost[0].id}: "
         f"{lost[0].reason} ({lost[0].detail}). The benchmark's ids are like {ours}; name the "
-        f"columns that hold them: id=COLUMN and reply=COLUMN, with --map-recorded, or in an audit file "
-        f"under the model's key map (map: {{id: COLUMN, reply: COLUMN}})"
+        f"columns that hold them: id=COLUMN and prediction=COLUMN ({_HOW})"
     )

@@ -30,7 +30,8 @@ def spreadsheet_rows(path: Path) -> Iterator[Row]:
                 if not names:
                     names = {column: str(value).strip() for column, value in cells.items()}
                 elif cells:
-                    yield Row(number, {n: cells[c] for c, n in names.items() if c in cells})
+                    # A cell that was left empty is an empty text, as in the same table as CSV.
+                    yield Row(number, {name: cells.get(c, "") for c, name in names.items()})
     except (zipfile.BadZipFile, ElementTree.ParseError, KeyError, EOFError, OSError) as error:
         raise InputError(f"{path}: not a readable .xlsx file ({error}); save it as CSV") from error
 

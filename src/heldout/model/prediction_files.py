@@ -1,0 +1,255 @@
+"""Files that other programs wrote about a benchmark's items: one table of column names, one reader of rows.
+
+``score --recorded``, ``ask --recorded``, ``impact`` and lists of leaked items all read through here, so
+that a column is recognised by all of them or by none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from heldout.benchmark.example import canonical_text
+from heldout.benchmark.readers import Row
+from heldout.benchmark.readers.delimited import DelimitedReader
+from heldout.benchmark.readers.json_rows import JsonLinesReader, JsonReader, load_object
+from heldout.benchmark.readers.parquet import ParquetReader
+from heldout.errors import InputError
+from heldout.model.spreadsheet import spreadsheet_rows
+from heldout.store import Dropped
+
+#: What each field is called in the wild, in any case; the first present wins.
+ALIASES: dict[str, tuple[str, ...]] = {
+    "id": ("benchmark_id", "id", "index", "qid", "question_id", "example_id", "item_id", "item",
+           "sample_id", "custom_id"),
+    "model": ("model", "model_name", "model_id"),
+    "prediction": ("reply", "prediction", "pred", "response", "model_answer", "model_output",
+                   "model_response", "predicted_answer", "pred_answer", "output", "generated_text",
+                   "completion", "text"),
+    "correct": ("correct", "is_correct", "hit", "exact_match"),
+    "score": ("score", "accuracy", "acc"),
+    "rank": ("rank",),
+    "loglik": ("loglik", "log_likelihood", "mean_logprob", "logprob", "sum_logprob"),
+    "answer": ("gold", "answer", "gt_answer", "gold_answer", "ground_truth", "target"),
+    "question": ("question",),
+    "options": ("options", "choices"),
+    "variant": ("variant",),
+    "draw": ("draw",),
+    "tokens": ("tokens",),
+    "logprobs": ("logprobs", "token_logprobs"),
+    "mu": ("mu",),
+    "sigma": ("sigma",),
+    "sum_logprob": ("sum_logprob", "loglik", "log_likelihood"),
+    "n_tokens": ("n_tokens", "num_tokens"),
+    "span_ok": ("span_ok",),
+    "revision": ("fingerprint", "revision"),
+    "backend": ("backend",),
+    "dtype": ("dtype",),
+    "template": ("template",),
+    "leaked": ("leaked", "is_leaked", "leak", "contaminated", "is_contaminated"),
+    "kind": ("kind", "leakage", "degree"),
+    "cluster": ("cluster", "image_id", "image_name", "img_name", "image"),
+    "position": ("doc_id",),  # where lmms-eval says the item stands in its dataset
+}  # fmt: skip
+#: Other words for a field, where people name columns themselves.
+_SYNONYMS = {"reply": "prediction", "gold": "answer"}
+#: Where id → prediction stands in a JSON object that holds other things, too.
+_MAPPINGS = ("outputs", "predictions", "answers", "results")
+_POSITION = "doc_id"
+_TRUE, _FALSE = ("true", "yes", "1", "1.0"), ("false", "no", "0", "0.0")
+
+
+class Columns:
+    """Which column of a file holds which field. ``mapping`` always wins over the table of names."""
+
+    def __init__(self, present: Sequence[str], mapping: Mapping[str, str] | None = None) -> None:
+        self._named: dict[str, str] = {}
+        for field, column in (mapping or {}).items():
+            known = _SYNONYMS.get(field, field)
+            if known not in ALIASES:
+                raise InputError(
+                    f"map {field}={column}: there is no field '{field}'; the fields are "
+                    f"{', '.join(ALIASES)}"
+                )
+            if column not in present:
+                raise InputError(
+                    f"map {field}={column}: the file has no column '{column}'. "
+                    f"It has: {', '.join(present)}"
+                )
+            self._named[known] = column
+        self.present = list(present)
+        self.present_set = frozenset(present)
+        self._lowered = {str(column).lower(): column for column in reversed(present)}
+        self._chosen: dict[str, str] = {}
+
+    def named(self, field: str) -> bool:
+        """Whether the user said which column it is."""
+        return field in self._named
+
+    def of(self, field: str) -> str | None:
+        """The column of a field, None where the file has none."""
+        if field in self._named or field in self._chosen:
+            return self._named.get(field) or self._chosen[field]
+        return next(iter(self._candidates(field)), None)
+
+    def cell(self, values: Mapping[str, Any], field: str) -> Any:
+        """What stands there; in a row without that column, under another of the field's names."""
+        column = self.of(field)
+        if column is None:
+            return None
+        if column in values or field in self._named or field in self._chosen:
+            return values.get(column)
+        return next((values[one] for one in self._candidates(field) if one in values), None)
+
+    def _candidates(self, field: str) -> list[str]:
+        return [self._lowered[name] for name in ALIASES[field] if name in self._lowered]
+
+    def match_ids(self, rows: Iterable[Mapping[str, Any]], known: Collection[str]) -> None:
+        """Of several columns that may hold ids (a row number beside a qid), take the one whose values
+        are ids of the benchmark most often."""
+        candidates = self._candidates("id")
+        if "id" in self._named or len(candidates) < 2:
+            return
+        hits = dict.fromkeys(candidates, 0)
+        for values in rows:
+            for column in candidates:
+                hits[column] += canonical_text(values.get(column)) in known
+        self._chosen["id"] = max(candidates, key=lambda column: hits[column])
+
+
+def open_predictions(
+    path: Path, mapping: Mapping[str, str] | None = None, known: Collection[str] = ()
+) -> tuple[list[Row], Columns, list[Dropped]]:
+    """All rows of a file, its columns, and what could not be read. ``known``: the benchmark's ids."""
+    rows: list[Row] = []
+    dropped: list[Dropped] = []
+    for row in prediction_rows(path, frozenset((mapping or {}).values())):
+        if isinstance(row, Row):
+            rows.append(row)
+        else:
+            dropped.append(row)
+    columns = columns_of(rows, mapping)
+    columns.match_ids((row.values for row in rows), known)
+    return rows, columns, dropped
+
+
+def columns_of(rows: Iterable[Row], mapping: Mapping[str, str] | None = None) -> Columns:
+    present: dict[str, None] = {}
+    for row in rows:
+        present.update(dict.fromkeys(row.values))
+    return Columns(list(present), mapping)
+
+
+def prediction_rows(path: Path, wanted: Collection[str] = frozenset()) -> Iterator[Row | Dropped]:
+    """Rows as flat fields, whoever wrote them. ``wanted``: columns that the user named."""
+    for row in _rows(path):
+        if isinstance(row, Dropped):
+            yield row
+            continue
+        values = row.values
+        if "doc_id" in values and ("resps" in values or "filtered_resps" in values):
+            yield Row(row.number, _logged_sample(path, row, wanted))
+        elif "custom_id" in values and "response" in values and "error" in values:
+            yield Row(row.number, _batch_output(values))
+        else:
+            yield row
+
+
+def as_text(value: Any) -> str | None:
+    """A reply as text; a spreadsheet makes 3 a number and TRUE a truth."""
+    if isinstance(value, bool):
+        return str(value)
+    if value is None or (isinstance(value, float) and value != value):
+        return None
+    return value if isinstance(value, str) else canonical_text(value)
+
+
+def as_truth(value: Any) -> bool | None:
+    """True or false as files write them; None for anything else."""
+    text = str(value).strip().lower()
+    return text in _TRUE if text in _TRUE or text in _FALSE else None
+
+
+def _rows(path: Path) -> Iterator[Row | Dropped]:
+    if not path.is_file():
+        raise InputError(f"{path} does not exist or is a folder; expected a file of predictions")
+    kind = path.suffix.lower()
+    if kind == ".xlsx":
+        return spreadsheet_rows(path)
+    if kind == ".json" and (pairs := _pairs(path)) is not None:
+        return (Row(n, {"id": k, "prediction": v}) for n, (k, v) in enumerate(pairs.items(), 1))
+    readers = (JsonReader(), JsonLinesReader(), DelimitedReader(), ParquetReader())
+    mine = [reader for reader in readers if kind in reader.suffixes]
+    if not mine:
+        raise InputError(
+            f"{path}: expected predictions as .xlsx, CSV, TSV, JSON, JSON Lines or Parquet, one row per "
+            f"answer, not '{kind}'"
+        )
+    return next((one for one in mine if one.recognises(path)), mine[0]).rows(path)
+
+
+def _pairs(path: Path) -> dict[str, Any] | None:
+    """A JSON object that maps ids to predictions, or that holds one; None for other JSON."""
+    if JsonLinesReader().recognises(path) or not JsonReader().recognises(path):
+        return None
+    with path.open("rb") as file:
+        if file.read(64).removeprefix(b"\xef\xbb\xbf").lstrip()[:1] != b"{":
+            return None
+    value = load_object(path)
+    for inner in (value, *(value.get(name) for name in _MAPPINGS)):
+        if isinstance(inner, dict) and inner and not any(
+            isinstance(one, dict | list) for one in inner.values()
+        ):  # fmt: skip
+            return inner
+    return None
+
+
+def _logged_sample(path: Path, row: Row, wanted: Collection[str]) -> dict[str, Any]:
+    """A line of lmms-eval's --log_samples; ``resps`` is [["…"]], ["…"] or "…", by its version.
+
+    The document's own answer is left out: benchmarks write it in their own ways, as an index or with
+    all its synonyms.
+    """
+    values = row.values
+    doc = values.get("doc") if isinstance(values.get("doc"), dict) else {}
+    assert isinstance(doc, dict)
+    told = values.get("resps")
+    if told in (None, [], ""):
+        told = values.get("filtered_resps")
+    while isinstance(told, list) and len(told) == 1:
+        told = told[0]
+    if isinstance(told, list):
+        raise InputError(
+            f"{path.name} line {row.number}: 'resps' holds {len(told)} responses to one question; "
+            f"expected one generated text (tasks that compare log-likelihoods give no answers in words)"
+        )
+    kept = {
+        name: value
+        for name, value in doc.items()
+        if name in wanted or name.lower() not in (*ALIASES["answer"], *ALIASES["prediction"])
+    }
+    graded = {name: values[name] for name in _own_grades(values)}
+    named = {name: value for name, value in values.items() if name in wanted}
+    return {**kept, **graded, **named, _POSITION: values["doc_id"], "prediction": told}
+
+
+def _own_grades(values: Mapping[str, Any]) -> list[str]:
+    names = (*ALIASES["correct"], *ALIASES["score"])
+    return [n for n in values if n.lower() in names and not isinstance(values[n], dict | list)]
+
+
+def _batch_output(values: Mapping[str, Any]) -> dict[str, Any]:
+    """A line of the output file of OpenAI's batch interface; a failed request has no prediction."""
+    response = values["response"]
+    body = response.get("body") if isinstance(response, dict) else None
+    body = body if isinstance(body, dict) else {}
+    choices = body.get("choices")
+    first = choices[0] if isinstance(choices, list) and choices else {}
+    message = first.get("message") if isinstance(first, dict) else None
+    content = message.get("content") if isinstance(message, dict) else None
+    if isinstance(content, list):
+        parts = [part.get("text") for part in content if isinstance(part, dict)]
+        content = "".join(part for part in parts if isinstance(part, str))
+    made = {"id": values["custom_id"], "prediction": content}
+    return {**made, "model": body["model"]} if isinstance(body.get("model"), str) else made
