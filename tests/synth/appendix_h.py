@@ -1,4 +1,5 @@
-"""The six rejections that Appendix H of the MedVLSynther paper works through, with what its verifier said."""
+"""The six rejections that Appendix H of the MedVLSynther paper works through, with what its
+verifier said."""
 
 from __future__ import annotations
 
@@ -19,9 +20,11 @@ REJECTIONS = (
     ),
     (
         "vocabulary",
-        "A six-year-old girl with right side neglected modified Severin classification type IV developmental "
+        "A six-year-old girl with right side neglected modified Severin classification type IV "
+        "developmental "
         "dysplasia of hip.",
-        ("A 6-year-old girl was admitted to our outpatient clinic with complaints of limping in June 2009.",),
+        ("A 6-year-old girl was admitted to our outpatient clinic with complaints of limping in "
+         "June 2009.",),
         "Which abnormality is most consistent with the radiographic findings in this six-year-old girl?",
         ("Right hip subluxation with acetabular dysplasia",
          "Left hip dislocation with femoral head avascular necrosis", "Bilateral femoral neck fractures",
@@ -31,14 +34,19 @@ REJECTIONS = (
     ),
     (
         "diagnosis-leak",
-        "A 37-year-old woman with a palpable mass on the upper outer quadrant of the right breast. (g) invasive "
+        "A 37-year-old woman with a palpable mass on the upper outer quadrant of the right "
+        "breast. (g) invasive "
         "ductal carcinoma, grade 1, showing infiltrating malignant glands within desmoplastic stroma. (h) "
-        "high-power magnification showing predominant tubular formation, mild nuclear atypia with rare mitosis. "
+        "high-power magnification showing predominant tubular formation, mild nuclear atypia "
+        "with rare mitosis. "
         "(i) ER immunostain showing strong diffuse positivity with anti-ER antibody.",
         (),
-        "A 37-year-old woman presents with a palpable mass in the upper outer quadrant of the right breast. "
-        "Imaging and biopsy reveal a circumscribed hypoechoic mass with flow, invasive ductal carcinoma, grade "
-        "1, with predominant tubular formation, mild nuclear atypia, and strong diffuse ER positivity. Which "
+        "A 37-year-old woman presents with a palpable mass in the upper outer quadrant of the "
+        "right breast. "
+        "Imaging and biopsy reveal a circumscribed hypoechoic mass with flow, invasive ductal "
+        "carcinoma, grade "
+        "1, with predominant tubular formation, mild nuclear atypia, and strong diffuse ER "
+        "positivity. Which "
         "histopathological feature is most consistent with the tumor grade?",
         ("Poorly differentiated with marked nuclear atypia and frequent mitoses",
          "Moderately differentiated with solid nests and moderate nuclear atypia",
@@ -62,8 +70,10 @@ REJECTIONS = (
     ),
     (
         "option-type",
-        "Scoliosis series and kyphosis series images of the patient. The scoliosis anteroposterior view image "
-        "(2A) shows the patient's trunk flexed to the left side by 12.31 degrees; the kyphosis series lateral "
+        "Scoliosis series and kyphosis series images of the patient. The scoliosis "
+        "anteroposterior view image "
+        "(2A) shows the patient's trunk flexed to the left side by 12.31 degrees; the kyphosis "
+        "series lateral "
         "image (2B) shows anterior flexion by 16.18 degrees of the patient's trunk.",
         (),
         "Which measurement represents the degree of trunk flexion in the lateral view?",
@@ -73,10 +83,13 @@ REJECTIONS = (
     ),
     (
         "clinical-validity",
-        "A 41-year-old male with cervical tuberculosis. Neutral lateral cervical spine radiograph (A) indicates "
-        "cervical kyphosis of 51 degree at C3-6. The Cobb angle was 21 degree on MRI, which indicated that the "
+        "A 41-year-old male with cervical tuberculosis. Neutral lateral cervical spine "
+        "radiograph (A) indicates "
+        "cervical kyphosis of 51 degree at C3-6. The Cobb angle was 21 degree on MRI, which "
+        "indicated that the "
         "flexibility was 58.8% (D).",
-        ("The flexibility of kyphosis was evaluated on both dynamic extension-flexion X-rays and cervical MRI.",),
+        ("The flexibility of kyphosis was evaluated on both dynamic extension-flexion X-rays and "
+         "cervical MRI.",),
         "Which imaging modality best demonstrates the flexibility of cervical kyphosis in this patient?",
         ("Neutral lateral cervical spine radiograph", "Flexion lateral cervical spine radiograph",
          "Extension lateral cervical spine radiograph", "MRI", "CT scan"),

@@ -22,7 +22,7 @@ FAULTS = ("busy", "broken", "cut", "empty", "refused", "malformed", "fenced", "l
           "letter", "thinking")  # fmt: skip
 SLOW = 1.6  # seconds: more than the tests wait
 LETTERS = "ABCDE"
-KEYS = re.compile(r'^- ([a-z-]+) \(', re.M)
+KEYS = re.compile(r"^- ([a-z-]+) \(", re.M)
 _WORD = re.compile(r"[A-Za-z][a-z]{4,}")
 _FILLERS = ("granular debris", "smooth membrane", "dense cortex", "hollow vessel", "diffuse shadow")
 

@@ -67,7 +67,8 @@ def test_code_alone_sees_what_words_show(criterion: str) -> None:
 
 
 def test_code_disputes_a_verifier_that_overlooks_the_caption() -> None:
-    """Age and sex stand in the caption: the item stays rejected, and the table shows that code disagrees."""
+    """Age and sex stand in the caption: the item stays rejected, and the table shows that code
+    disagrees."""
     draft, figure = next((d, f) for key, d, f, _ in cases() if key == "vocabulary")
     said = {key: (met, "") for key, met in PERFECT.items()} | {"vocabulary": (False, "age")}
     row = verdict_row(draft, check_by_code(draft, figure), said, SynthSettings(source="x"), "v")

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from heldout.cli.options import EngineName, Json, Quiet, Workers
-from heldout.cli.show import complain, console, plain, print_json
+from heldout.cli.show import console, plain, print_json
 from heldout.errors import InputError
 
 ASK, CHOOSE, JUDGE, CLEAN = (
@@ -28,18 +28,25 @@ def _endpoint(name: str, what: str) -> Any:
 
 def _model(name: str) -> Any:
     return typer.Option(
-        f"--{name}-model", metavar="NAME", help=f"Model that the {name} server runs.", rich_help_panel=ASK
+        f"--{name}-model",
+        metavar="NAME",
+        help=f"Model that the {name} server runs.",
+        rich_help_panel=ASK,
     )
 
 
 def _key(name: str) -> Any:
-    return typer.Option(f"--{name}-key-env", metavar="VAR", help=f"Variable with the API key of the {name} server.",
-                        rich_help_panel=ASK)  # fmt: skip
+    return typer.Option(
+        f"--{name}-key-env",
+        metavar="VAR",
+        help=f"Variable with the API key of the {name} server.",
+        rich_help_panel=ASK,
+    )
 
 
 EXAMPLE = (
-    "Example: heldout synth articles/ --generator http://localhost:8000/v1 --verifier http://localhost:8001/v1 "
-    "--against slake#split=test --out runs/fresh"
+    "Example: heldout synth articles/ --generator http://localhost:8000/v1 "
+    "--verifier http://localhost:8001/v1 --against slake#split=test --out runs/fresh"
 )
 
 
@@ -204,14 +211,17 @@ def synth_command(
     name: Annotated[
         str | None, typer.Option("--name", help="Name of the dataset.", rich_help_panel=CLEAN)
     ] = None,
-    seed: Annotated[int | None, typer.Option("--seed", help="Seed of every draw (default: 42).")] = None,
+    seed: Annotated[
+        int | None, typer.Option("--seed", help="Seed of every draw (default: 42).")
+    ] = None,
     engine: EngineName = "local",
     workers: Workers = None,
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
     """Make verified multiple-choice items from open literature, remove overlaps, publish them."""
-    from heldout.synth import Synthesis, synth as make
+    from heldout.synth import Synthesis
+    from heldout.synth import synth as make
 
     if (source is None) == (rendered is None):
         raise InputError("give a SOURCE to read, or --from scenes to render one")
@@ -287,9 +297,11 @@ def _show(made: Any, out: Path, plan: bool) -> None:
     if plan:
         for cost in made.costs:
             screen.print(
-                f"{cost.stage}: about {cost.requests:,} requests, {cost.prompt_tokens:,} + {cost.reply_tokens:,} "
-                f"tokens, {cost.hours:.1f} h" + (f", {cost.price:.2f}" if cost.price else ""), soft_wrap=True,
-            )  # fmt: skip
+                f"{cost.stage}: about {cost.requests:,} requests, {cost.prompt_tokens:,} + "
+                f"{cost.reply_tokens:,} tokens, {cost.hours:.1f} h"
+                + (f", {cost.price:.2f}" if cost.price else ""),
+                soft_wrap=True,
+            )
         return
     if (out / "synth" / "dataset").is_dir():
         screen.print(Text(f"\ndataset: {out}/synth/dataset"), soft_wrap=True)

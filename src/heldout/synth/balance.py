@@ -57,8 +57,8 @@ def _row(
 def reordered(
     draft: Draft, letters: Counter[str], rng: random.Random
 ) -> tuple[tuple[str, ...], str]:
-    """The options with the right one under the letter that was rarest so far. Numbers stay in ascending order,
-    as a reader expects them; their letter is what it is."""
+    """The options with the right one under the letter that was rarest so far. Numbers stay in
+    ascending order, as a reader expects them; their letter is what it is."""
     right = draft.options[LETTERS.index(draft.answer)]
     values = [_NUMBER.findall(option) for option in draft.options]
     if all(len(found) == 1 for found in values):
@@ -77,8 +77,8 @@ def reordered(
 def mixed(
     rows: list[dict[str, Any]], rng: random.Random, flagged: dict[str, bool]
 ) -> list[dict[str, Any]]:
-    """Items without a shortcut first; among those, buckets of modality and kind of question take turns, so that a
-    subset of any size is the start of every larger one and mixed like it."""
+    """Items without a shortcut first; among those, buckets of modality and kind of question take
+    turns, so that a subset of any size is the start of every larger one and mixed like it."""
     ordered: list[dict[str, Any]] = []
     for has_shortcut in (False, True):
         buckets: dict[tuple[str, str], list[dict[str, Any]]] = defaultdict(list)

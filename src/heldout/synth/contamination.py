@@ -1,7 +1,7 @@
 """Appendix F of MedVLSynther as a report: how near the items come to a benchmark, in words and images.
 
-Overlap@τ is the share of benchmark queries whose nearest item is at least that near, with an interval by image:
-questions about one image are near or far together.
+Overlap@τ is the share of benchmark queries whose nearest item is at least that near, with an
+interval by image: questions about one image are near or far together.
 """
 
 from __future__ import annotations

@@ -22,9 +22,9 @@ class StageContext:
 
 @dataclass(frozen=True)
 class StageWork:
-    """One stage. ``work`` writes all its rows and drops; an InputError that it raises after an endpoint died
-    leaves the stage unfinished, and the same command goes on. ``depends``: names of the settings that shape
-    the result; ``reads``: the stages whose tables it reads."""
+    """One stage. ``work`` writes all its rows and drops; an InputError that it raises after an
+    endpoint died leaves the stage unfinished, and the same command goes on. ``depends``: names of
+    the settings that shape the result; ``reads``: the stages whose tables it reads."""
 
     stage: SynthStage
     work: Callable[[StageContext, StageWriter], None]

@@ -1,8 +1,9 @@
 """Decontaminate: remove every item that overlaps a benchmark, by image, by words, or by its article.
 
-An item is removed for a copy of a benchmark's image (also cropped, resized, re-encoded or inside a panel), for an
-image pair that nobody could decide, for question and answer in the same or reworded form, and for coming from an
-article that the benchmark names as a source. Stock questions about other images are kept.
+An item is removed for a copy of a benchmark's image (also cropped, resized, re-encoded or inside a
+panel), for an image pair that nobody could decide, for question and answer in the same or reworded
+form, and for coming from an article that the benchmark names as a source. Stock questions about
+other images are kept.
 """
 
 from __future__ import annotations
@@ -38,7 +39,8 @@ def _decontaminate(context: StageContext, writer: StageWriter) -> None:
     settings, run = context.settings, context.run
     if not settings.against:
         raise InputError(
-            "the stage 'decontaminate' needs the setting against: name the benchmarks that the dataset must not "
+            "the stage 'decontaminate' needs the setting against: name the benchmarks that the "
+            "dataset must not "
             "overlap, or leave the stage out"
         )
     corpus = write_corpus(run)
@@ -137,7 +139,8 @@ def _item(corpus_id: str, articles: Mapping[str, Any]) -> str:
 
 
 def _sources(benchmark: Benchmark) -> dict[str, str]:
-    """Article ids (PMC numbers, DOIs) that the benchmark's own columns name, with the first item of each."""
+    """Article ids (PMC numbers, DOIs) that the benchmark's own columns name, with the first item of
+    each."""
     found: dict[str, str] = {}
     for example in benchmark:
         for value in (*example.metadata.values(), *(image.name for image in example.images)):

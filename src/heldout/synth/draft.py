@@ -11,8 +11,9 @@ LETTERS = "ABCDE"
 
 @dataclass(frozen=True)
 class FigureImage:
-    """One image of a figure. ``location`` says where it was read: a path, or ``ARCHIVE!MEMBER``. ``path`` is
-    empty until the figure is selected; then it names a copy of the original bytes in the run folder."""
+    """One image of a figure. ``location`` says where it was read: a path, or ``ARCHIVE!MEMBER``.
+    ``path`` is empty until the figure is selected; then it names a copy of the original bytes in
+    the run folder."""
 
     location: str
     sha256: str

@@ -1,8 +1,8 @@
 """Rendered scenes as a source with exact truth: figures, items, and a verifier that computes.
 
-No language model takes part, so that the funnel itself can be measured: with ``plant``, what is wrong with an item is
-known, and so is which stage dropped it. The verifier reads the question, finds what it asks for, and looks at the
-scene behind the picture; it never sees what was planted.
+No language model takes part, so that the funnel itself can be measured: with ``plant``, what is
+wrong with an item is known, and so is which stage dropped it. The verifier reads the question,
+finds what it asks for, and looks at the scene behind the picture; it never sees what was planted.
 """
 
 from __future__ import annotations
@@ -38,8 +38,9 @@ VERIFIER = "scenes/1"  # the verifier that computes
 
 
 def scene_figures(settings: SynthSettings, run: Path) -> Iterator[PaperFigure | Dropped]:
-    """One rendered picture per figure, under CC0, with a true caption. With ``plant`` some figures show a picture
-    of a benchmark in ``against``, changed as copies are, or nearly such a picture."""
+    """One rendered picture per figure, under CC0, with a true caption. With ``plant`` some figures
+    show a picture of a benchmark in ``against``, changed as copies are, or nearly such a
+    picture."""
     folder = run / "synth" / "rendered"
     folder.mkdir(parents=True, exist_ok=True)
     protected = _protected(settings) if settings.plant else []

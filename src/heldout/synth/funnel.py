@@ -38,8 +38,9 @@ class Funnel:
 
 
 def read_funnel(run: Run) -> Funnel:
-    """The funnel of the stages that have been run. Verification is two steps, as in the paper: items that could be
-    graded and passed the essentials, and items whose score reaches the threshold."""
+    """The funnel of the stages that have been run. Verification is two steps, as in the paper:
+    items that could be graded and passed the essentials, and items whose score reaches the
+    threshold."""
     steps: list[FunnelStep] = []
     for stage in SynthStage:
         if not finished(run, stage):

@@ -1,4 +1,5 @@
-"""Generate: one five-option item per figure, in strict JSON; what cannot be read is asked for again, a few times."""
+"""Generate: one five-option item per figure, in strict JSON; what cannot be read is asked for
+again, a few times."""
 
 from __future__ import annotations
 

@@ -23,8 +23,8 @@ class UnreadableError(Exception):
 
 
 def read_object(reply: Reply) -> tuple[dict[str, Any], bool]:
-    """The one JSON object of a reply, and whether it had to be repaired. Duplicate keys are no object: nobody
-    could say which of the two values was meant."""
+    """The one JSON object of a reply, and whether it had to be repaired. Duplicate keys are no
+    object: nobody could say which of the two values was meant."""
     if reply.finish == REFUSED:
         raise UnreadableError("refused", f"{reply.text:.120}")
     if reply.finish == CUT:
@@ -50,8 +50,8 @@ def read_object(reply: Reply) -> tuple[dict[str, Any], bool]:
 
 
 def _candidates(text: str) -> list[str]:
-    """What may be the object: inside a code fence, or from the first brace to the last; then without trailing
-    commas and with straight quotes."""
+    """What may be the object: inside a code fence, or from the first brace to the last; then
+    without trailing commas and with straight quotes."""
     found = [match.strip() for match in _FENCED.findall(text)]
     start, end = text.find("{"), text.rfind("}")
     if 0 <= start < end:

@@ -1,8 +1,9 @@
 """What every stage of a synthesis made: one Parquet table per stage, with everything it dropped.
 
-A stage reads the rows that the one before it let through, in batches, and writes its own table in one rename. The
-table carries a digest of the stage's settings and of its input: where both are the same, the stage is not run
-again. Replies of models are kept in journals of their own and never paid for twice.
+A stage reads the rows that the one before it let through, in batches, and writes its own table in
+one rename. The table carries a digest of the stage's settings and of its input: where both are the
+same, the stage is not run again. Replies of models are kept in journals of their own and never paid
+for twice.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Criteria that code can check: what it finds stands beside what the verifier says.
 
-Each check returns True (met), False (not met; for a penalty: True means that it applies) or None where words alone
-cannot decide. Checks are narrow on purpose: a False by code is a fault that anybody can see in the text.
+Each check returns True (met), False (not met; for a penalty: True means that it applies) or None
+where words alone cannot decide. Checks are narrow on purpose: a False by code is a fault that
+anybody can see in the text.
 """
 
 from __future__ import annotations
@@ -22,8 +23,10 @@ _FORBIDDEN = re.compile(r"\b(?:captions?|contexts?)\b", re.IGNORECASE)
 _POINTING = re.compile(
     r"\b(?:captions?|contexts?|legends?|passages?|paragraphs?|manuscripts?|authors?|vignette)\b"
     r"|\baccording to the (?:text|description|figure|article|paper|study|report)\b"
-    r"|\b(?:described|mentioned|stated|reported|noted) (?:in|by) the (?:text|article|paper|study|report|description)\b"
-    r"|\b(?:fig(?:ure)?|table)\.? ?\d+[a-z]?\b|\bthe (?:provided|given|accompanying) (?:text|description|information)\b",
+    r"|\b(?:described|mentioned|stated|reported|noted) (?:in|by) the (?:text|article|paper|study"
+    r"|report|description)\b"
+    r"|\b(?:fig(?:ure)?|table)\.? ?\d+[a-z]?\b|\bthe (?:provided|given|accompanying) (?:text"
+    r"|description|information)\b",
     re.IGNORECASE,
 )
 _PLACEHOLDER = re.compile(

@@ -18,7 +18,6 @@ from heldout.synth.plan import StageCost, costs_as_json, plan_costs
 from heldout.synth.publish import DATASET, published_rows
 from heldout.synth.settings import SynthSettings, SynthStage
 
-
 _FREE = (SynthStage.INGEST, SynthStage.SELECT)  # no model is asked
 
 
@@ -28,8 +27,7 @@ def stage_works() -> tuple[StageWork, ...]:
     from heldout.synth.decontaminate import DECONTAMINATE
     from heldout.synth.generate import GENERATE
     from heldout.synth.ingest import INGEST
-    from heldout.synth.plan import StageCost, costs_as_json, plan_costs
-from heldout.synth.publish import PUBLISH
+    from heldout.synth.publish import PUBLISH
     from heldout.synth.select import SELECT
     from heldout.synth.shortcut import SHORTCUT
     from heldout.synth.verify import VERIFY

@@ -39,8 +39,9 @@ class StageCost:
 
 
 def plan_costs(context: StageContext) -> list[StageCost]:
-    """Costs of the stages that ask models, for the figures that were selected. An estimate: replies of usual length,
-    the published run's acceptance, no retries; replies that are in the run folder already cost nothing."""
+    """Costs of the stages that ask models, for the figures that were selected. An estimate: replies
+    of usual length, the published run's acceptance, no retries; replies that are in the run folder
+    already cost nothing."""
     settings = context.settings
     generate = verify = figures = 0
     for figure in map(PaperFigure.of_row, read_rows(context.run, SynthStage.SELECT)):

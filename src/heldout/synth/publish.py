@@ -50,7 +50,8 @@ SCHEMA = pa.schema(
     ]
 )
 INSTRUCTION = (
-    "Think about the question step by step inside <think> and </think>. Then give the letter of the right option "
+    "Think about the question step by step inside <think> and </think>. Then give the letter of "
+    "the right option "
     "inside <answer> and </answer>."
 )
 
@@ -89,7 +90,8 @@ PUBLISH = StageWork(
 
 
 def _ranks(run: Run) -> dict[str, int]:
-    """Final ranks of the items that are left, 0, 1, …; without a decontamination all balanced ones are left."""
+    """Final ranks of the items that are left, 0, 1, …; without a decontamination all balanced ones
+    are left."""
     removed = set()
     if finished(run, SynthStage.DECONTAMINATE):
         rows = read_rows(run, SynthStage.DECONTAMINATE)

@@ -1,4 +1,5 @@
-"""What an item is about, by rules over its words and its figure's labels: kind of question, modality, anatomy."""
+"""What an item is about, by rules over its words and its figure's labels: kind of question,
+modality, anatomy."""
 
 from __future__ import annotations
 
@@ -11,15 +12,20 @@ from heldout.synth.labels import CLINICAL_SUBTYPES, labels_of_caption, split_lab
 OTHER = "other"
 # The first rule that applies decides.
 _ARCHETYPES: Mapping[str, str] = {
-    "next-step": r"next (?:best )?step|best next|most appropriate (?:management|treatment|investigation|test)|"
+    "next-step": r"next (?:best )?step|best next|most appropriate (?:management|treatment"
+    r"|investigation|test)|"
     r"should be (?:done|performed|given)",
     "grading": r"\bgrade\b|\bstage\b|severity|\bscore\b|classification",
-    "diagnosis": r"diagnos|most likely (?:cause|explanation|condition|disease)|which (?:disease|condition|disorder)",
-    "modality": r"modality|imaging (?:technique|method)|\bsequence\b|which stain|staining (?:method|technique)|"
+    "diagnosis": r"diagnos|most likely (?:cause|explanation|condition|disease)|which (?:disease"
+    r"|condition|disorder)",
+    "modality": r"modality|imaging (?:technique|method)|\bsequence\b|which stain"
+    r"|staining (?:method|technique)|"
     r"type of (?:image|imaging|microscop)|\btechnique\b",
-    "localisation": r"\bwhere\b|which (?:\w+ )?(?:structure|region|lobe|organ|area|segment|side|layer|compartment|"
+    "localisation": r"\bwhere\b|which (?:\w+ )?(?:structure|region|lobe|organ|area|segment|side"
+    r"|layer|compartment|"
     r"location|quadrant|panel|position)|located",
-    "finding": r"finding|abnormalit|what is (?:seen|shown|visible)|is (?:seen|present|visible)|lesion|feature",
+    "finding": r"finding|abnormalit|what is (?:seen|shown|visible)|is (?:seen|present|visible)"
+    r"|lesion|feature",
 }
 _MODALITIES: Mapping[str, str] = {
     "x-ray radiography": "X-ray", "computerized tomography": "CT", "magnetic resonance": "MRI",
@@ -30,7 +36,8 @@ _MODALITIES: Mapping[str, str] = {
     "fluorescence microscopy": "fluorescence microscopy", "immunohistochemistry": "immunohistochemistry",
     "microscopy": "microscopy", "intraoral imaging": "dental imaging", "teeth": "dental imaging",
     "skin lesion": "photograph", "patient photo": "photograph", "specimen": "photograph",
-    "intraoperative image": "photograph", "surgical procedure": "photograph", "procedural image": "photograph",
+    "intraoperative image": "photograph", "surgical procedure": "photograph",
+    "procedural image": "photograph",
     "plot": "plot", "diagram": "diagram", "map": "map", "immunoblot": "blot", "scene": "rendered scene",
 }  # fmt: skip
 _ANATOMY: Mapping[str, str] = {

@@ -1,7 +1,8 @@
 """The rubric: criteria and weights fixed by us, and the arithmetic of the acceptance rule.
 
-The published pipeline lets the verifier choose titles and weights of its bonuses, so two items may be measured by
-different rulers. Here every item meets the same criteria; a verifier only says whether each is met.
+The published pipeline lets the verifier choose titles and weights of its bonuses, so two items may
+be measured by different rulers. Here every item meets the same criteria; a verifier only says
+whether each is met.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ from enum import StrEnum
 
 from heldout.synth.settings import Normalisation
 
-# Part of every verdict's identity. Raise it with any change of a criterion, a weight or what the verifier reads.
+# Part of every verdict's identity. Raise it with any change of a criterion, a weight or what the
+# verifier reads.
 RUBRIC = "heldout-rubric/1"
 
 
@@ -24,7 +26,8 @@ class Category(StrEnum):
 
 @dataclass(frozen=True)
 class Criterion:
-    """``rule`` is what the verifier reads. ``by_code``: our own check of it decides what code can decide."""
+    """``rule`` is what the verifier reads. ``by_code``: our own check of it decides what code can
+    decide."""
 
     key: str
     title: str
@@ -38,18 +41,22 @@ _E, _B, _P = Category.ESSENTIAL, Category.BONUS, Category.PENALTY
 CRITERIA: tuple[Criterion, ...] = (
     Criterion("self-contained", "Stem self-contained", _E, 5,
               "The question can be understood from its own words and the images. It points to no caption, "
-              "context, passage or paper, and uses no abbreviation that it does not explain.", by_code=True),
+              "context, passage or paper, and uses no abbreviation that it does not explain.",
+              by_code=True),
     Criterion("vocabulary", "Vocabulary constraint", _E, 5,
-              "Every clinical fact in the question (age, sex, history, site, finding) is in the caption or the "
-              "mentions, or plainly visible. A fact that is in either source passes.", by_code=True),
+              "Every clinical fact in the question (age, sex, history, site, finding) is in the "
+              "caption or the mentions, or plainly visible. A fact that is in either source passes.",
+              by_code=True),
     Criterion("diagnosis-leak", "Diagnosis leak", _E, 5,
-              "The question does not state the diagnosis or finding that it asks for, in these or other words.",
+              "The question does not state the diagnosis or finding that it asks for, in these "
+              "or other words.",
               by_code=True),
     Criterion("single-answer", "Single correct option", _E, 5,
-              "Exactly one option is right by the images and the text, and it is the one given as the answer."),
+              "Exactly one option is right by the images and the text, and it is the one given "
+              "as the answer."),
     Criterion("option-type", "Option type consistency", _E, 5,
-              "All options are of one kind: all diagnoses, all structures, all measurements with a unit, and so on. "
-              "None is an empty placeholder.", by_code=True),
+              "All options are of one kind: all diagnoses, all structures, all measurements with "
+              "a unit, and so on. None is an empty placeholder.", by_code=True),
     Criterion("clinical-validity", "Clinical validity", _E, 5,
               "Terms, anatomy, modality, stain and mechanism are correct and supported by the sources."),
     Criterion("image-text", "Image–text consistency", _E, 5,
@@ -61,7 +68,8 @@ CRITERIA: tuple[Criterion, ...] = (
               by_code=True),
     Criterion("concision", "Stem concision", _B, 2,
               "The question has at most two sentences and 35 words, none of them needless.", by_code=True),
-    Criterion("clarity", "Clarity and focus", _B, 2, "The question asks one thing and can be read in one way."),
+    Criterion("clarity", "Clarity and focus", _B, 2,
+              "The question asks one thing and can be read in one way."),
     Criterion("answer-field", "Answer field validity", _B, 3,
               "The answer is one of the letters A to E; no option is empty or stands twice.", by_code=True),
     Criterion("schema", "JSON schema compliance", _B, 3,

@@ -1,4 +1,5 @@
-"""Select: equal buckets by label, shares by number of images, drawn by seed; images are copied to the run."""
+"""Select: equal buckets by label, shares by number of images, drawn by seed; images are copied to
+the run."""
 
 from __future__ import annotations
 
@@ -73,8 +74,8 @@ def bucket_of(primary: str, secondary: str, settings: SynthSettings) -> str | No
 def draw(
     buckets: Mapping[str, Sequence[tuple[str, int]]], settings: SynthSettings
 ) -> dict[str, str]:
-    """Chosen figures with their buckets. Every bucket gets an equal quota; within it the shares of figures with
-    one, two, … images are kept as far as there are such figures."""
+    """Chosen figures with their buckets. Every bucket gets an equal quota; within it the shares of
+    figures with one, two, … images are kept as far as there are such figures."""
     names = sorted(buckets)
     shares: dict[str, int] = {}
     for place, name in enumerate(names):

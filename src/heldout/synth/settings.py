@@ -1,4 +1,5 @@
-"""SynthSettings: every setting of ``heldout synth``, once, for the command line, the audit file and Python."""
+"""SynthSettings: every setting of ``heldout synth``, once, for the command line, the audit file and
+Python."""
 
 from __future__ import annotations
 
@@ -103,7 +104,8 @@ class SynthSettings(_Settings):
     any_licence: bool = False
     """Keep figures whose licence forbids redistribution, or is unknown."""
     labels: tuple[str, ...] = ()
-    """Primary or secondary labels to keep; default: clinical imaging with its subtypes, and light microscopy."""
+    """Primary or secondary labels to keep; default: clinical imaging with its subtypes, and light
+    microscopy."""
     quota: Annotated[int, Field(ge=1)] | None = None
     """Most figures per label; default: equal shares of the limit."""
     image_shares: tuple[float, ...] = (0.90, 0.02, 0.02, 0.02, 0.02, 0.02)

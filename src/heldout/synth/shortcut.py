@@ -1,8 +1,9 @@
 """Shortcut: items that can be solved without the image are flagged or dropped.
 
-A model answers without the image, and with the options alone, in every rotation of the options: guessing is right in
-one of five, so an item that is right in four or five of five rotations (p = .007 by chance) has a shortcut. With
-the question alone the model must write the right option itself. Code looks for an answer that its length gives away.
+A model answers without the image, and with the options alone, in every rotation of the options:
+guessing is right in one of five, so an item that is right in four or five of five rotations (p =
+.007 by chance) has a shortcut. With the question alone the model must write the right option
+itself. Code looks for an answer that its length gives away.
 """
 
 from __future__ import annotations

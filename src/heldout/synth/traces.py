@@ -24,7 +24,8 @@ _ASK = """\
 {question}
 {options}
 
-Think about the question step by step inside <think> and </think>, from what the images show. Then give the letter of \
+Think about the question step by step inside <think> and </think>, from what the images show. \
+Then give the letter of \
 the right option inside <answer> and </answer>."""
 
 

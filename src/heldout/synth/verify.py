@@ -1,7 +1,8 @@
 """Verify: a referee and a critic in one reply, beside what code can check; acceptance by the rubric's rule.
 
-An essential or a bonus is met when the verifier says so and code does not contradict; what code can decide alone
-(schema, answer field, concision, forbidden words) it decides. Where the two disagree, both stand in the table.
+An essential or a bonus is met when the verifier says so and code does not contradict; what code can
+decide alone (schema, answer field, concision, forbidden words) it decides. Where the two disagree,
+both stand in the table.
 """
 
 from __future__ import annotations

@@ -45,7 +45,8 @@ def _ingest(context: StageContext, writer: StageWriter) -> None:
                 writer.keep(figure.as_row())
     if not seen:
         raise InputError(
-            f"no figure with image and caption in {settings.source}: expected JATS XML (.xml, .nxml) with images "
+            f"no figure with image and caption in {settings.source}: expected JATS XML (.xml, "
+            f".nxml) with images "
             f"beside it, PMC packages (.tar.gz), Biomedica shards (.tar), or images with captions.jsonl"
         )
 

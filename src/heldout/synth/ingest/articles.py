@@ -1,4 +1,5 @@
-"""Articles with their images: folders of JATS XML, and ``.tar.gz`` packages as PubMed Central distributes them."""
+"""Articles with their images: folders of JATS XML, and ``.tar.gz`` packages as PubMed Central
+distributes them."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """Biomedica's WebDataset shards: one image per sample, grouped into figures by article and caption.
 
-Fields of a sample's JSON that are read: ``image_cluster_id`` (the image's id), ``image_set`` (a list with the
-captions of all images of the article), ``image_context`` (mentions by image id), ``image_primary_label``,
-``image_secondary_label``, ``article_accession_id``, ``article_license``, ``article_citation``, ``article_title``.
-The caption may also be the sample's ``.txt``.
+Fields of a sample's JSON that are read: ``image_cluster_id`` (the image's id), ``image_set`` (a
+list with the captions of all images of the article), ``image_context`` (mentions by image id),
+``image_primary_label``, ``image_secondary_label``, ``article_accession_id``, ``article_license``,
+``article_citation``, ``article_title``. The caption may also be the sample's ``.txt``.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ def is_biomedica(path: Path) -> bool:
 
 
 def shard_figures(path: Path, shortest: int, most_images: int) -> Iterator[PaperFigure | Dropped]:
-    """Figures of one shard. Images of one article with one caption are one figure; images of an article that
-    continues in another shard are not joined."""
+    """Figures of one shard. Images of one article with one caption are one figure; images of an
+    article that continues in another shard are not joined."""
     groups: dict[tuple[str, str], list[_Image]] = {}
     try:
         with tarfile.open(path, "r|*") as shard:
@@ -79,7 +79,8 @@ class _Image:
 
 
 def _samples(shard: tarfile.TarFile, path: Path) -> Iterator[dict[str, bytes] | Dropped]:
-    """Neighbouring members with one key, as bytes by ending; ``""`` holds the key, ``image`` its member name."""
+    """Neighbouring members with one key, as bytes by ending; ``""`` holds the key, ``image`` its
+    member name."""
     current: dict[str, bytes] = {}
     for entry in shard:
         if not entry.isfile():

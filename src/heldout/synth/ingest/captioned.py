@@ -1,4 +1,5 @@
-"""A local folder of captioned figures: one table (``captions.jsonl``, ``.csv`` or ``.tsv``), or a ``.txt`` per image.
+"""A local folder of captioned figures: one table (``captions.jsonl``, ``.csv`` or ``.tsv``), or a
+``.txt`` per image.
 
 Columns: ``image`` (or ``images``, a list; or ``file_name``), ``caption``; optional ``id``, ``article``,
 ``references``, ``licence``, ``attribution``, ``primary``, ``secondary``.

@@ -16,8 +16,8 @@ _MOST_AUTHORS = 3
 
 @dataclass(frozen=True)
 class ArticleFigure:
-    """``graphics``: names of the images as the XML gives them, often without their ending; ``names``: what else
-    the figure is called, for packages whose files are named after that."""
+    """``graphics``: names of the images as the XML gives them, often without their ending;
+    ``names``: what else the figure is called, for packages whose files are named after that."""
 
     id: str
     label: str

@@ -17,8 +17,9 @@ _NAMES = {"zero": "CC0", "0": "CC0", "mark": "public domain"}
 
 
 class Licence(NamedTuple):
-    """``redistributable``: items made from the figure may be published with it. No-derivatives licences, unknown
-    ones and reserved rights do not allow that; non-commercial ones do, under their own terms."""
+    """``redistributable``: items made from the figure may be published with it. No-derivatives
+    licences, unknown ones and reserved rights do not allow that; non-commercial ones do, under
+    their own terms."""
 
     name: str
     url: str
