@@ -8,6 +8,7 @@ import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from heldout.engine import progress
 from heldout.errors import InputError
@@ -22,12 +23,13 @@ NOT_ASKED = "not asked"
 @dataclass
 class Replied:
     """Replies by the prompt's name, and for every other prompt why it has none. ``fresh``: what this call
-    asked for, and paid for. ``ended``: what put an end to the asking; what had been answered by then is
-    here all the same."""
+    asked for, and paid for. ``paid``: by key what these prompts cost in all, now or in an earlier call.
+    ``ended``: what put an end to the asking; what had been answered by then is here all the same."""
 
     replies: dict[str, Reply] = field(default_factory=dict)
     lost: dict[str, Dropped] = field(default_factory=dict)
     fresh: list[Reply] = field(default_factory=list)
+    paid: dict[str, Reply] = field(default_factory=dict)
     ended: InputError | None = None
 
 
@@ -71,12 +73,16 @@ def ask_prompts(
                         lost[keys[one.id]] = one
         except InputError as error:
             made.ended = error
-    for name, key in keys.items():
-        if key in journal:
-            made.replies[name] = dataclasses.replace(journal.reply(key), id=name)
-        else:
-            why = lost.get(key) or Dropped(stage, name, NOT_ASKED, "the backend ended before it")
-            made.lost[name] = Dropped(stage, name, why.reason, why.detail)
+        for name, key in keys.items():
+            if key in journal:
+                if key not in made.paid:
+                    made.paid[key] = journal.reply(key)
+                made.replies[name] = dataclasses.replace(made.paid[key], id=name)
+            else:
+                why = lost.get(key) or Dropped(
+                    stage, name, NOT_ASKED, "the backend ended before it"
+                )
+                made.lost[name] = Dropped(stage, name, why.reason, why.detail)
     return made
 
 
@@ -85,5 +91,8 @@ def _key(identity: Mapping[str, str], prompt: Prompt, digest: Callable[[ImageRef
         ["picture", digest(part)] if isinstance(part, ImageRef) else part.text
         for part in prompt.request.content
     ]
-    told = json.dumps([dict(identity), content, prompt.letters], sort_keys=True)
-    return hashlib.sha256(told.encode()).hexdigest()
+    depends: list[Any] = [dict(identity), content, prompt.letters]
+    if prompt.schema is not None:  # a prompt without one keeps the key it always had
+        schema = json.dumps(prompt.schema, sort_keys=True)
+        depends.append({"schema": hashlib.sha256(schema.encode()).hexdigest()})
+    return hashlib.sha256(json.dumps(depends, sort_keys=True).encode()).hexdigest()
