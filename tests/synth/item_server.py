@@ -141,7 +141,9 @@ def reply(text: str, fault: str, how: str) -> tuple[str, str]:
 def item(text: str, fault: str, how: str) -> dict[str, Any]:
     """A question about two words of the caption; one figure in five gets a fault that code can see."""
     caption = _fenced(text, "CAPTION")
-    if how == "orders" and "IGNORE" in text.replace(caption, ""):
+    # A model that takes anything like a closing mark for the end of the fence, and does what follows.
+    outside = re.sub(r"\[\[BEGIN .*?\[\[END[^\]]*\]\]", "", text, flags=re.DOTALL)
+    if how == "orders" and "IGNORE" in outside:
         return {"question": "HACKED", "options": dict.fromkeys(LETTERS, "yes"), "answer": "A"}
     seed = int(hashlib.sha256(caption.encode()).hexdigest(), 16)
     words = sorted({word.lower() for word in _WORD.findall(caption)}) or ["structure"]

@@ -33,8 +33,8 @@ class StageModel:
         depends: Mapping[str, str],
     ) -> None:
         self._context, self._role, self._settings, self._stage = context, role, settings, stage
-        self._asker = open_endpoint(settings, context.settings.seed)
-        self.identity: Mapping[str, str] = {**self._asker.identity, **depends}
+        self.asker = open_endpoint(settings, context.settings.seed)
+        self.identity: Mapping[str, str] = {**self.asker.identity, **depends}
         self._journal = Journal(folder(context.run) / "replies" / f"{role}.jsonl")
         self._spent: Counter[str] = Counter()
         self._answered: Counter[str] = Counter()
@@ -50,7 +50,7 @@ class StageModel:
     ) -> None:
         known = self._context.run.manifest().get("synth", {}).get(self._role, {})
         same = all(known.get(name) == value for name, value in self.identity.items())
-        decoding = self._asker.decoding or (known.get("decoding", {}) if same else {})
+        decoding = self.asker.decoding or (known.get("decoding", {}) if same else {})
         entry = {
             **self.identity,
             "decoding": dict(decoding),
@@ -72,7 +72,7 @@ class StageModel:
     def ask(self, prompts: Mapping[str, Prompt], title: str, unit: str = "questions") -> Replied:
         """Every prompt once. A server that is gone ends the stage; what it answered before is kept."""
         answered = ask_prompts(
-            self._asker, prompts, self._journal, lambda image: image.name, stage=self._stage, title=title,
+            self.asker, prompts, self._journal, lambda image: image.name, stage=self._stage, title=title,
             unit=unit, quiet=self._context.quiet,
         )  # fmt: skip
         for reply in answered.paid.values():
@@ -86,7 +86,7 @@ class StageModel:
         self._spent["prompt_tokens"] += reply.prompt_tokens or 0
         self._spent["reply_tokens"] += reply.reply_tokens or 0
         self._spent["uncounted"] += reply.prompt_tokens is None or reply.reply_tokens is None
-        self._answered[reply.model or self._asker.model] += 1
+        self._answered[reply.model or self.asker.model] += 1
 
 
 def open_endpoint(settings: ModelEndpoint, seed: int) -> ChatEndpoint:

@@ -95,20 +95,25 @@ def rotated(draft: Draft, turn: int) -> tuple[tuple[str, ...], str]:
     return options, LETTERS[right]
 
 
-def _asked(model: StageModel, drafts: list[Draft]) -> dict[str, Probes]:
+def shortcut_prompts(draft: Draft) -> dict[str, Prompt]:
+    """By name the eleven prompts of one item: two probes in every rotation, and the question alone."""
     prompts: dict[str, Prompt] = {}
-    for draft in drafts:
-        for turn in range(len(draft.options)):
-            options, _ = rotated(draft, turn)
-            shown = "\n".join(
-                f"{letter}. {option}" for letter, option in zip(LETTERS, options, strict=True)
-            )
-            for probe, question in ((NO_IMAGE, draft.question), (OPTIONS_ONLY, _NO_QUESTION)):
-                name = f"{probe}/{turn}/{draft.id}"
-                text = _CHOICE.format(question=question, options=shown)
-                prompts[name] = Prompt(Request(name, (Text(text),)), letters=len(options))
-        name = f"{QUESTION_ONLY}/0/{draft.id}"
-        prompts[name] = Prompt(Request(name, (Text(_OPEN.format(question=draft.question)),)))
+    for turn in range(len(draft.options)):
+        options, _ = rotated(draft, turn)
+        shown = "\n".join(
+            f"{letter}. {option}" for letter, option in zip(LETTERS, options, strict=True)
+        )
+        for probe, question in ((NO_IMAGE, draft.question), (OPTIONS_ONLY, _NO_QUESTION)):
+            name = f"{probe}/{turn}/{draft.id}"
+            text = _CHOICE.format(question=question, options=shown)
+            prompts[name] = Prompt(Request(name, (Text(text),)), letters=len(options))
+    name = f"{QUESTION_ONLY}/0/{draft.id}"
+    prompts[name] = Prompt(Request(name, (Text(_OPEN.format(question=draft.question)),)))
+    return prompts
+
+
+def _asked(model: StageModel, drafts: list[Draft]) -> dict[str, Probes]:
+    prompts = {name: one for draft in drafts for name, one in shortcut_prompts(draft).items()}
     answered = model.ask(prompts, "asking without the image")
     # What the server refuses is no answer, and stays none; where it failed, nobody knows.
     replies: dict[str, str | None] = {name: reply.text for name, reply in answered.replies.items()}

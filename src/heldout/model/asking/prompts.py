@@ -47,7 +47,7 @@ def ask_prompts(
     """A prompt's name is the id of its request. ``digest`` names a picture by its content, so that a
     changed one is another prompt."""
     made = Replied()
-    keys = {name: _key(asker.identity, one, digest) for name, one in prompts.items()}
+    keys = {name: prompt_key(asker.identity, one, digest) for name, one in prompts.items()}
     waiting: dict[str, str] = {}  # key → the first prompt that asks it
     for name, key in keys.items():
         if key not in journal:
@@ -86,7 +86,10 @@ def ask_prompts(
     return made
 
 
-def _key(identity: Mapping[str, str], prompt: Prompt, digest: Callable[[ImageRef], str]) -> str:
+def prompt_key(
+    identity: Mapping[str, str], prompt: Prompt, digest: Callable[[ImageRef], str]
+) -> str:
+    """A digest of all that a reply depends on."""
     content = [
         ["picture", digest(part)] if isinstance(part, ImageRef) else part.text
         for part in prompt.request.content
