@@ -96,7 +96,7 @@ def read_draft(reply: Reply, figure: PaperFigure, identity: str) -> Draft:
     if sorted(options) != list(LETTERS) or not all(isinstance(o, str) for o in options.values()):
         raise UnreadableError("not five options", f"options {', '.join(map(str, options))}"[:120])
     answer = str(value.get("answer", "")).strip()
-    if answer not in LETTERS or not answer:
+    if answer not in tuple(LETTERS):
         raise UnreadableError("answer is no letter", f"{answer:.60}")
     extra = sorted(set(value) - {"question", "options", "answer"})
     facts = {"repaired": "yes"} if repaired else {}

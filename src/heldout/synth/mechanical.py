@@ -246,7 +246,7 @@ def _concision(draft: Draft, _: PaperFigure) -> CodeCheck:
 
 
 def _answer_field(draft: Draft, _: PaperFigure) -> CodeCheck:
-    if draft.answer not in LETTERS[: len(draft.options)] or not draft.answer:
+    if draft.answer not in tuple(LETTERS[: len(draft.options)]):
         return CodeCheck(False, f"the answer is {draft.answer!r:.20}")
     if any(not option.strip() for option in draft.options):
         return CodeCheck(False, "an option is empty")
