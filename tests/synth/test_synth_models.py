@@ -22,7 +22,9 @@ from item_serving import ItemServer
 from heldout.errors import InputError
 from heldout.model.endpoint import Backoff, Connection
 from heldout.model.endpoint.message import data_url
-from heldout.synth import Synthesis, SynthStage, synth
+from heldout.model.reply import Prompt, Reply
+from heldout.model.request import Request, Text
+from heldout.synth import ModelEndpoint, Synthesis, SynthStage, synth
 from heldout.synth import endpoints as synth_endpoints
 from heldout.synth.ledger import table_path
 
@@ -326,3 +328,16 @@ def test_the_same_tables_on_ray(captioned: Path, item_server: ItemServer, tmp_pa
     here = make(captioned, item_server, tmp_path / "a", **values)
     there = make(captioned, item_server, tmp_path / "b", **values, engine="ray", workers=1)
     assert tables(here) == tables(there)
+
+
+def test_a_token_budget_counts_what_the_server_counted(item_server: ItemServer) -> None:
+    """Expected are 515 tokens a request, told are 280: two fit into a minute of 800, then one waits."""
+    settings = ModelEndpoint(url=item_server.url("plain"), tokens_per_minute=800, concurrency=1)
+    endpoint = synth_endpoints.open_endpoint(settings, seed=1)
+    now = [0.0]
+    endpoint.tokens.clock = lambda: now[0]
+    endpoint.tokens.sleep = lambda seconds: now.__setitem__(0, now[0] + seconds)
+    prompts = [Prompt(Request(f"{n}", (Text(f"number {n}"),))) for n in range(4)]
+    replies = list(endpoint.ask(prompts, lambda reply: None))
+    assert [type(reply) for reply in replies] == [Reply] * 4
+    assert now[0] == pytest.approx(60, abs=2)
