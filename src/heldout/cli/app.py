@@ -33,6 +33,7 @@ VERBS = (
     Verb("score", "Score every answer of a benchmark with one model."),
     Verb("ask", "Ask a model every item, as released and in variants; grade strictly."),
     Verb("twin", "Make perturbed twins: the same questions, new pictures, new right answers."),
+    Verb("synth", "Make fresh items from open literature: verified, decontaminated, published."),
     Verb("detect", "Has a model seen this benchmark? Every detector, under control."),
     Verb("lab", "Experiments on copies we planted ourselves."),
     Verb("model", "Look at a model before scoring with it."),

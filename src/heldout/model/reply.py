@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Mapping
-from dataclasses import dataclass
-from typing import Protocol
+from dataclasses import dataclass, field
+from typing import Any, Protocol
 
 from heldout.model.request import Request
 from heldout.store.dropped import Dropped
@@ -14,16 +14,19 @@ STOPPED, CUT, REFUSED = "stop", "length", "refused"
 
 @dataclass(frozen=True)
 class Prompt:
-    """A request without a scored text; ``letters``: how many options it shows, 0 for an open one."""
+    """A request without a scored text; ``letters``: how many options it shows, 0 for an open one.
+    ``schema``: a JSON schema that the reply has to follow, for backends that can constrain it."""
 
     request: Request
     letters: int = 0
+    schema: Mapping[str, Any] | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True)
 class Reply:
     """``finish``: the model stopped, was cut at its limit, or the server says that it refused.
-    ``choice_logprobs``: of every letter shown as the first token, None where a backend does not tell."""
+    ``choice_logprobs``: of every letter shown as the first token, None where a backend does not tell.
+    ``model``: who answered, by the server's own word; empty where it does not say."""
 
     id: str
     text: str
@@ -31,6 +34,7 @@ class Reply:
     prompt_tokens: int | None = None
     reply_tokens: int | None = None
     choice_logprobs: tuple[float | None, ...] = ()
+    model: str = ""
 
     def __post_init__(self) -> None:
         # Half of a surrogate pair, as a cut emoji leaves it, is no text that a table can hold.

@@ -1,0 +1,117 @@
+"""Ingest: figures with captions, mentions and licences, from what open literature is distributed as."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+from heldout.engine import progress
+from heldout.errors import InputError
+from heldout.store import Dropped
+from heldout.synth.context import StageContext, StageWork
+from heldout.synth.draft import PaperFigure
+from heldout.synth.ingest.articles import (
+    PACKAGE_ENDINGS,
+    XML_ENDINGS,
+    folder_articles,
+    package_articles,
+)
+from heldout.synth.ingest.biomedica import is_biomedica, shard_figures
+from heldout.synth.ingest.captioned import caption_table, sidecar_figures, table_figures
+from heldout.synth.ledger import StageWriter
+from heldout.synth.settings import SynthSettings, SynthStage
+
+STAGE = "ingest"
+SCENES = "scenes"  # a source that is rendered, not read
+
+
+def _ingest(context: StageContext, writer: StageWriter) -> None:
+    settings = context.settings
+    seen: Counter[str] = Counter()
+    with progress("reading figures", None, "figures", disabled=context.quiet) as step:
+        for figure in read_figures(settings, context.run.path):
+            step()
+            if isinstance(figure, Dropped):
+                writer.drop(figure)
+                continue
+            reason = _refused(figure, settings)
+            seen[figure.id] += 1
+            if reason is None and seen[figure.id] > 1:
+                reason = ("duplicate figure", f"{figure.source}: {figure.id} was read before")
+            if reason is not None:
+                writer.drop(Dropped(STAGE, figure.id, *reason))
+            else:
+                writer.keep(figure.as_row())
+    if not seen:
+        raise InputError(
+            f"no figure with image and caption in {settings.source}: expected JATS XML (.xml, "
+            f".nxml) with images "
+            f"beside it, PMC packages (.tar.gz), Biomedica shards (.tar), or images with captions.jsonl"
+        )
+
+
+INGEST = StageWork(
+    SynthStage.INGEST,
+    _ingest,
+    ("source", "shortest_side", "most_images", "any_licence", "plant", "limit", "seed"),
+)
+
+
+def read_figures(settings: SynthSettings, run: Path) -> Iterator[PaperFigure | Dropped]:
+    """All figures of the source, in an order that depends on its files alone."""
+    if settings.source == SCENES:
+        from heldout.synth.from_scenes import scene_figures
+
+        yield from scene_figures(settings, run)
+        return
+    path = Path(settings.source)
+    if not path.exists():
+        raise InputError(
+            f"{settings.source} does not exist: expected a file, a folder, or 'scenes'"
+        )
+    for file in [path] if path.is_file() else _files(path):
+        yield from _figures_of(file, settings)
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    """Files that hold figures. A folder with a caption table is read by that table alone."""
+    table = caption_table(folder)
+    if table is not None:
+        yield table
+        return
+    found = False
+    for path in sorted(folder.rglob("*")):
+        if path.is_symlink() or not path.is_file():
+            continue
+        if path.name.lower().endswith((*XML_ENDINGS, *PACKAGE_ENDINGS, ".tar")):
+            found = True
+            yield path
+    if not found:
+        yield folder
+
+
+def _figures_of(path: Path, settings: SynthSettings) -> Iterator[PaperFigure | Dropped]:
+    name, shortest = path.name.lower(), settings.shortest_side
+    if path.is_dir():
+        yield from sidecar_figures(path, shortest)
+    elif name.endswith(XML_ENDINGS):
+        yield from folder_articles(path, shortest)
+    elif name.endswith(".tar") and is_biomedica(path):
+        yield from shard_figures(path, shortest, settings.most_images)
+    elif name.endswith((*PACKAGE_ENDINGS, ".tar")):
+        yield from package_articles(path, shortest)
+    elif name.endswith((".jsonl", ".csv", ".tsv")):
+        yield from table_figures(path, shortest)
+    else:
+        yield Dropped(
+            STAGE, str(path), "unknown file", "expected XML, a package, a shard or a table"
+        )
+
+
+def _refused(figure: PaperFigure, settings: SynthSettings) -> tuple[str, str] | None:
+    if len(figure.images) > settings.most_images:
+        return "too many images", f"{len(figure.images)}, at most {settings.most_images}"
+    if not figure.redistributable and not settings.any_licence:
+        return "licence", f"{figure.licence}: items made from it could not be published"
+    return None

@@ -1,0 +1,54 @@
+"""Images of figures: whether one can be used, and a copy of its bytes in the run folder."""
+
+from __future__ import annotations
+
+import hashlib
+import tarfile
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from heldout.image import ImageError, native_size
+from heldout.store import write_atomic
+from heldout.synth.draft import FigureImage
+
+
+def look_at(data: bytes, location: str, shortest: int) -> FigureImage | str:
+    """The image, or why it cannot be used, as ``reason: detail``."""
+    try:
+        width, height = native_size(data)
+    except ImageError as error:
+        return f"{error.reason}: {location}, {error.detail}"
+    if min(width, height) < shortest:
+        return f"image too small: {location}, {width} × {height}, shortest side at least {shortest}"
+    return FigureImage(location, hashlib.sha256(data).hexdigest(), width, height)
+
+
+def read_located(locations: Iterable[str]) -> Iterator[tuple[str, bytes]]:
+    """The bytes at these locations; every archive is read once, in its own order."""
+    inside: dict[str, set[str]] = defaultdict(set)
+    for location in dict.fromkeys(locations):
+        archive, bang, member = location.partition("!")
+        if bang and not Path(location).is_file():
+            inside[archive].add(member)
+        else:
+            yield location, Path(location).read_bytes()
+    for archive, wanted in inside.items():
+        with tarfile.open(archive, "r|*") as package:
+            for entry in package:
+                if entry.name in wanted and entry.isfile():
+                    file = package.extractfile(entry)
+                    assert file is not None
+                    yield f"{archive}!{entry.name}", file.read()
+
+
+def stored_name(image: FigureImage) -> str:
+    """Where the run folder keeps this image: named by its content, so that equal images are one file."""
+    ending = Path(image.location.rpartition("!")[2]).suffix.lower() or ".img"
+    return f"synth/images/{image.sha256[:2]}/{image.sha256}{ending}"
+
+
+def store(run: Path, image: FigureImage, data: bytes) -> None:
+    target = run / stored_name(image)
+    if not target.exists():
+        write_atomic(target, data)

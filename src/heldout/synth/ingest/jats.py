@@ -1,0 +1,172 @@
+"""Figures of an article in JATS XML: captions, the paragraphs that mention them, licence, attribution."""
+
+from __future__ import annotations
+
+import re
+import xml.etree.ElementTree as ET
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from heldout.synth.ingest.licence import Licence, read_licence
+
+_DROPPED = {"object-id", "label", "table-wrap", "disp-formula-group", "tex-math", "permissions"}
+_BLOCKS = {"p", "title", "sec", "list-item", "disp-quote"}
+_MOST_AUTHORS = 3
+
+
+@dataclass(frozen=True)
+class ArticleFigure:
+    """``graphics``: names of the images as the XML gives them, often without their ending;
+    ``names``: what else the figure is called, for packages whose files are named after that."""
+
+    id: str
+    label: str
+    caption: str
+    references: tuple[str, ...]
+    graphics: tuple[str, ...]
+    names: tuple[str, ...]
+    licence: Licence
+
+
+@dataclass(frozen=True)
+class Article:
+    """``id``: PMC number, else DOI, else the publisher's id; empty where the XML has none."""
+
+    id: str
+    attribution: str
+    licence: Licence
+    figures: tuple[ArticleFigure, ...]
+
+
+def read_article(root: ET.Element) -> Article | None:
+    """The article in a JATS document, or None where the root is no article (a manifest, say)."""
+    if _name(root.tag) != "article":
+        return None
+    front = root.find("front")
+    meta = front.find("article-meta") if front is not None else None
+    licence = _licence(meta)
+    parents = {child: parent for parent in root.iter() for child in parent}
+    mentions = _mentions(root, parents)
+    figures = []
+    for number, figure in enumerate(root.iter("fig"), 1):
+        graphics = tuple(dict.fromkeys(_graphics(figure)))
+        name = figure.get("id") or f"fig-{number}"
+        caption = _text(figure.find("caption"))
+        own = _licence(figure.find("permissions"), figure.find("caption"), default=licence)
+        names = (*(_text(element) for element in figure.findall("object-id")), name)
+        label, references = _text(figure.find("label")), tuple(mentions.get(name, ()))
+        figures.append(ArticleFigure(name, label, caption, references, graphics, names, own))
+    return Article(_identifier(meta), _attribution(meta), licence, tuple(figures))
+
+
+def _name(tag: str) -> str:
+    return tag.rpartition(":")[2]
+
+
+def _graphics(figure: ET.Element) -> Iterator[str]:
+    """One name per picture: of ``alternatives`` the first graphic, since all show the same."""
+    for element in figure.iter():
+        if element.tag == "alternatives":
+            first = next(iter(element.iter("graphic")), None)
+            if first is not None and (href := _href(first)):
+                yield href
+    inside = {graphic for group in figure.iter("alternatives") for graphic in group.iter("graphic")}
+    for graphic in figure.iter("graphic"):
+        if graphic not in inside and (href := _href(graphic)):
+            yield href
+
+
+def _href(element: ET.Element) -> str:
+    for key, value in element.attrib.items():
+        if _name(key) == "href":
+            return value.strip()
+    return ""
+
+
+def _mentions(root: ET.Element, parents: dict[ET.Element, ET.Element]) -> dict[str, list[str]]:
+    """By figure id the paragraphs of the body that point to it, once each, in reading order."""
+    found: dict[str, dict[str, None]] = {}
+    for reference in root.iter("xref"):
+        if reference.get("ref-type") not in (None, "fig", "figure"):
+            continue
+        paragraph: ET.Element | None = reference
+        while paragraph is not None and paragraph.tag != "p":
+            paragraph = parents.get(paragraph)
+        if paragraph is None or _inside(paragraph, "fig", parents):
+            continue  # a caption that points to another figure is no mention in the text
+        text = _text(paragraph)
+        for name in (reference.get("rid") or "").split():
+            found.setdefault(name, {})[text] = None
+    return {name: list(texts) for name, texts in found.items()}
+
+
+def _inside(element: ET.Element, tag: str, parents: dict[ET.Element, ET.Element]) -> bool:
+    above = parents.get(element)
+    while above is not None:
+        if above.tag == tag:
+            return True
+        above = parents.get(above)
+    return False
+
+
+def _text(element: ET.Element | None) -> str:
+    """The words of an element on one line, without markup, formula sources and object ids."""
+    if element is None:
+        return ""
+    parts: list[str] = []
+
+    def walk(current: ET.Element) -> None:
+        if _name(current.tag) in _DROPPED and current is not element:
+            return
+        parts.append(current.text or "")
+        for child in current:
+            walk(child)
+            parts.append(" " if child.tag in _BLOCKS else "")
+            parts.append(child.tail or "")
+
+    walk(element)
+    return re.sub(r"\s+", " ", "".join(parts)).strip()
+
+
+def _licence(*elements: ET.Element | None, default: Licence | None = None) -> Licence:
+    texts = []
+    for element in elements:
+        if element is None:
+            continue
+        for licence in element.iter("license"):
+            texts += [_href(licence), *(_href(link) for link in licence.iter()), _text(licence)]
+        for reference in element.iter("ali:license_ref"):
+            texts.append(_text(reference))
+    made = read_licence(*texts)
+    return default if default is not None and not any(texts) else made
+
+
+def _identifier(meta: ET.Element | None) -> str:
+    if meta is None:
+        return ""
+    known = {
+        element.get("pub-id-type") or "": _text(element) for element in meta.findall("article-id")
+    }
+    for kind in ("pmcid", "pmc", "doi", "pmid", "publisher-id"):
+        if known.get(kind):
+            value = known[kind]
+            return f"PMC{value}" if kind == "pmc" and value.isdigit() else value
+    return next(iter(known.values()), "")
+
+
+def _attribution(meta: ET.Element | None) -> str:
+    """Authors, title, year and identifier: what CC BY asks for."""
+    if meta is None:
+        return ""
+    surnames = [
+        _text(name.find("surname"))
+        for group in meta.findall("contrib-group")
+        for name in group.iter("name")
+    ]
+    authors = ", ".join(surnames[:_MOST_AUTHORS]) + (
+        " et al." if len(surnames) > _MOST_AUTHORS else ""
+    )
+    title = _text(meta.find("title-group/article-title"))
+    year = next((_text(date.find("year")) for date in meta.findall("pub-date")), "")
+    parts = (authors, title, year, _identifier(meta))
+    return ". ".join(part.rstrip(".") for part in parts if part)

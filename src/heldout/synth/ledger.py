@@ -1,0 +1,238 @@
+"""What every stage of a synthesis made: one Parquet table per stage, with everything it dropped.
+
+A stage reads the rows that the one before it let through, in batches, and writes its own table in
+one rename. The table carries a digest of the stage's settings and of its input: where both are the
+same, the stage is not run again. Replies of models are kept in journals of their own and never paid
+for twice.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from heldout.errors import InputError
+from heldout.store import Dropped, Run, make_table
+from heldout.store.atomic import replacing
+from heldout.synth.settings import SynthStage
+
+BATCH = 256
+_KEY, _AGAIN = b"heldout.synth", b"heldout.synth.again"
+_DROPPED = [(name, pa.string()) for name in ("stage", "id", "reason", "detail")]
+_IMAGE = pa.struct(
+    [
+        ("location", pa.string()),
+        ("sha256", pa.string()),
+        ("width", pa.int32()),
+        ("height", pa.int32()),
+        ("path", pa.string()),
+    ]
+)
+_FIGURE = [
+    ("id", pa.string()),
+    ("article", pa.string()),
+    ("label", pa.string()),
+    ("caption", pa.string()),
+    ("references", pa.list_(pa.string())),
+    ("images", pa.list_(_IMAGE)),
+    ("licence", pa.string()),
+    ("licence_url", pa.string()),
+    ("redistributable", pa.bool_()),
+    ("attribution", pa.string()),
+    ("source", pa.string()),
+    ("primary", pa.string()),
+    ("secondary", pa.string()),
+]
+_DRAFT = [
+    ("id", pa.string()),
+    ("figure", pa.string()),
+    ("question", pa.string()),
+    ("options", pa.list_(pa.string())),
+    ("answer", pa.string()),
+    ("archetype", pa.string()),
+    ("generator", pa.string()),
+    ("raw", pa.string()),
+    ("extra", pa.map_(pa.string(), pa.string())),
+]
+# One line per criterion: what code and verifier say (null: nothing), and what counts.
+_LINE = pa.struct(
+    [
+        ("criterion", pa.string()),
+        ("code", pa.bool_()),
+        ("verifier", pa.bool_()),
+        ("met", pa.bool_()),
+        ("note", pa.string()),
+    ]
+)
+SCHEMAS: dict[SynthStage, pa.Schema] = {
+    SynthStage.INGEST: pa.schema(_FIGURE),
+    SynthStage.SELECT: pa.schema(_FIGURE),
+    SynthStage.GENERATE: pa.schema(_DRAFT),
+    SynthStage.VERIFY: pa.schema(
+        [
+            ("id", pa.string()),
+            ("accepted", pa.bool_()),
+            ("reason", pa.string()),  # why it was rejected: ungradable, an essential, the score
+            ("score_bonus_only", pa.float64()),
+            ("score_with_essentials", pa.float64()),
+            ("rubric", pa.list_(_LINE)),
+            ("verifier", pa.string()),
+        ]
+    ),
+    SynthStage.SHORTCUT: pa.schema(
+        [
+            ("id", pa.string()),
+            ("probes", pa.map_(pa.string(), pa.bool_())),  # by probe: was the answer guessed?
+            ("flagged", pa.bool_()),
+            ("reason", pa.string()),
+        ]
+    ),
+    SynthStage.BALANCE: pa.schema(
+        [
+            ("id", pa.string()),
+            ("rank", pa.int32()),  # a subset of n items is the first n ranks
+            ("options", pa.list_(pa.string())),
+            ("answer", pa.string()),
+            ("archetype", pa.string()),
+            ("modality", pa.string()),
+            ("anatomy", pa.string()),
+        ]
+    ),
+    SynthStage.DECONTAMINATE: pa.schema(
+        [
+            ("id", pa.string()),
+            ("removed", pa.bool_()),
+            ("benchmark", pa.string()),
+            ("relation", pa.string()),
+            ("detail", pa.string()),
+        ]
+    ),
+    SynthStage.PUBLISH: pa.schema([("id", pa.string()), ("rank", pa.int32())]),
+}
+
+
+def folder(run: Run) -> Path:
+    """Where everything that people may want to look at lies."""
+    return run.path / "synth"
+
+
+def table_path(run: Run, stage: SynthStage) -> Path:
+    return folder(run) / f"{stage}.parquet"
+
+
+def dropped_path(run: Run, stage: SynthStage) -> Path:
+    return folder(run) / f"{stage}.dropped.parquet"
+
+
+class StageWriter:
+    """Rows and drops of one stage; flat in memory. ``again``: how many of them a failing endpoint left
+    undecided, so that the same command asks for them again."""
+
+    def __init__(
+        self, rows: pq.ParquetWriter, dropped: pq.ParquetWriter, schema: pa.Schema
+    ) -> None:
+        self._rows, self._dropped, self._schema = rows, dropped, schema
+        self._waiting: list[Mapping[str, Any]] = []
+        self._refused: list[Dropped] = []
+        self.again = 0
+
+    def keep(self, row: Mapping[str, Any], *, again: bool = False) -> None:
+        self.again += again
+        self._waiting.append(row)
+        if len(self._waiting) >= BATCH:
+            self.flush()
+
+    def drop(self, dropped: Dropped, *, again: bool = False) -> None:
+        self.again += again
+        self._refused.append(dropped)
+        if len(self._refused) >= BATCH:
+            self.flush()
+
+    def flush(self) -> None:
+        if self._waiting:
+            self._rows.write_table(pa.Table.from_pylist(self._waiting, schema=self._schema))
+            self._waiting = []
+        if self._refused:
+            rows = [
+                {"stage": d.stage, "id": d.id, "reason": d.reason, "detail": d.detail}
+                for d in self._refused
+            ]
+            self._dropped.write_table(pa.Table.from_pylist(rows, schema=pa.schema(_DROPPED)))
+            self._refused = []
+
+
+@contextlib.contextmanager
+def writing(run: Run, stage: SynthStage, key: str) -> Iterator[StageWriter]:
+    """Write a stage's tables; an error leaves the old ones in place. ``key`` comes from ``stage_key``."""
+    schema = SCHEMAS[stage].with_metadata({_KEY: key.encode()})
+    refused = pa.schema(_DROPPED)
+    with (
+        replacing(dropped_path(run, stage)) as drops,
+        replacing(table_path(run, stage)) as rows,
+        pq.ParquetWriter(drops, refused, compression="zstd") as second,
+        pq.ParquetWriter(rows, schema, compression="zstd") as first,
+    ):
+        writer = StageWriter(first, second, schema)
+        yield writer
+        writer.flush()
+        if writer.again:
+            first.add_key_value_metadata({_AGAIN: str(writer.again)})
+
+
+def stage_key(settings: Mapping[str, Any], *inputs: Path) -> str:
+    """A digest of what a stage depends on: its settings, and the tables it reads."""
+    digest = hashlib.sha256(json.dumps(settings, sort_keys=True, default=str).encode())
+    for path in inputs:
+        if path.exists():
+            with path.open("rb") as file:
+                digest.update(hashlib.file_digest(file, "sha256").digest())
+        else:
+            digest.update(b"missing")
+    return digest.hexdigest()
+
+
+def finished(run: Run, stage: SynthStage, key: str | None = None) -> bool:
+    """Whether the stage has a table; with ``key``: one of these settings and this input, of which no
+    endpoint failed to answer for an item."""
+    path = table_path(run, stage)
+    if not path.exists():
+        return False
+    known = pq.read_metadata(path).metadata or {}
+    return key is None or (known.get(_KEY, b"").decode() == key and _AGAIN not in known)
+
+
+def read_rows(run: Run, stage: SynthStage) -> Iterator[dict[str, Any]]:
+    """The rows of a stage, batch by batch."""
+    path = table_path(run, stage)
+    if not path.exists():
+        raise InputError(
+            f"{run.path} has not been through the stage '{stage}': run the same command without stages, or "
+            f"with stages from {SynthStage.INGEST} on"
+        )
+    with pq.ParquetFile(path) as file:
+        for batch in file.iter_batches(batch_size=BATCH):
+            yield from batch.to_pylist()
+
+
+def read_dropped(run: Run, stage: SynthStage) -> list[Dropped]:
+    path = dropped_path(run, stage)
+    if not path.exists():
+        return []
+    return [Dropped(**row) for row in pq.read_table(path).to_pylist()]
+
+
+def write_all_dropped(run: Run) -> None:
+    """tables/dropped.parquet: what all stages dropped, in their order."""
+    rows = [
+        {"stage": d.stage, "id": d.id, "reason": d.reason, "detail": d.detail}
+        for stage in SynthStage
+        for d in read_dropped(run, stage)
+    ]
+    run.write_table("dropped", make_table("dropped", rows))

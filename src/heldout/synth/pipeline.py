@@ -1,0 +1,138 @@
+"""synth: from open literature to a published, decontaminated dataset, stage by stage, in one run folder."""
+
+from __future__ import annotations
+
+import html
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from heldout.engine import open_engine
+from heldout.store import Run
+from heldout.synth.context import StageContext, StageWork
+from heldout.synth.funnel import Funnel, read_funnel
+from heldout.synth.ledger import finished, folder, table_path, write_all_dropped, writing
+from heldout.synth.plan import StageCost, costs_as_json, plan_costs, spent_costs
+from heldout.synth.publish import DATASET, published_rows
+from heldout.synth.settings import SynthSettings, SynthStage
+
+_FREE = (SynthStage.INGEST, SynthStage.SELECT)  # no model is asked
+
+
+def stage_works() -> tuple[StageWork, ...]:
+    """All stages in order; imported here, because some of them load large libraries."""
+    from heldout.synth.balance import BALANCE
+    from heldout.synth.decontaminate import DECONTAMINATE
+    from heldout.synth.generate import GENERATE
+    from heldout.synth.ingest import INGEST
+    from heldout.synth.publish import PUBLISH
+    from heldout.synth.select import SELECT
+    from heldout.synth.shortcut import SHORTCUT
+    from heldout.synth.verify import VERIFY
+
+    return (INGEST, SELECT, GENERATE, VERIFY, SHORTCUT, BALANCE, DECONTAMINATE, PUBLISH)
+
+
+@dataclass(frozen=True)
+class Synthesis:
+    """What ``synth`` returns: the run, its funnel, and the tables of its stages as data frames."""
+
+    run: Run
+    funnel: Funnel
+    costs: tuple[StageCost, ...] = ()
+
+    def as_json(self) -> dict[str, Any]:
+        told = {"run": str(self.run.path), **self.funnel.as_json()}
+        told["spent"] = costs_as_json(self.spent)
+        return {**told, "costs": costs_as_json(list(self.costs))} if self.costs else told
+
+    @property
+    def spent(self) -> list[StageCost]:
+        """What the models of this run have cost so far, by role; ``--plan`` estimates the same."""
+        return spent_costs(self.run)
+
+    def frame(self, stage: SynthStage | str) -> pl.DataFrame:
+        """The table of one stage; empty where the stage has not been run."""
+        path = table_path(self.run, SynthStage(stage))
+        return pl.read_parquet(path) if path.exists() else pl.DataFrame()
+
+    @property
+    def figures(self) -> pl.DataFrame:
+        return self.frame(SynthStage.SELECT)
+
+    @property
+    def drafts(self) -> pl.DataFrame:
+        return self.frame(SynthStage.GENERATE)
+
+    @property
+    def verdicts(self) -> pl.DataFrame:
+        return self.frame(SynthStage.VERIFY)
+
+    @property
+    def items(self) -> pl.DataFrame:
+        """The published items, in the order of the nested subsets."""
+        rows = list(published_rows(self.run)) if (folder(self.run) / DATASET).is_dir() else []
+        return pl.DataFrame(rows)
+
+    @property
+    def dropped(self) -> pl.DataFrame:
+        return pl.read_parquet(self.run.table_path("dropped"))
+
+    def _repr_html_(self) -> str:
+        rows = "".join(
+            f"<tr><td>{html.escape(step.name)}</td><td>{step.entered:,}</td><td>{step.left:,}</td></tr>"
+            for step in self.funnel.steps
+        )
+        return f"<table><tr><th>stage</th><th>in</th><th>out</th></tr>{rows}</table>"
+
+
+def synth(
+    settings: SynthSettings | None = None,
+    *,
+    out: str | Path,
+    engine: str = "local",
+    workers: int | None = None,
+    quiet: bool = False,
+    plan: bool = False,
+    **values: Any,
+) -> Synthesis:
+    """Make verified, decontaminated items from figures of open literature.
+
+    Args:
+        settings: All settings; or give them by name as further arguments.
+        out: Run folder, new or of the same synthesis: finished work is not done again.
+        engine: ``local``, ``ray`` or ``ray://HOST:PORT``.
+        workers: Processes to use; default: one per core.
+        quiet: Show no progress.
+        plan: Read and select figures only, and estimate requests, tokens, price and time of the rest.
+        **values: Fields of ``SynthSettings``.
+
+    Returns:
+        The run, the funnel, and the tables of all stages as data frames.
+    """
+    chosen = settings if settings is not None else SynthSettings(**values)
+    run = Run.create(out, seed=chosen.seed)
+    costs: list[StageCost] = []
+    with run.writing(), open_engine(engine, workers=workers) as where:
+        run.update("synth", {"settings": chosen.model_dump(mode="json")})
+        context = StageContext(run, chosen, where, quiet)
+        try:
+            for work in stage_works():
+                if work.stage in chosen.stages and (not plan or work.stage in _FREE):
+                    _run_stage(work, context)
+            if plan:
+                costs = plan_costs(context)
+        finally:
+            write_all_dropped(run)
+            funnel = read_funnel(run)
+            run.write_json("synth/funnel.json", funnel.as_json())
+    return Synthesis(run, funnel, tuple(costs))
+
+
+def _run_stage(work: StageWork, context: StageContext) -> None:
+    key = work.key(context)
+    if not finished(context.run, work.stage, key):
+        with writing(context.run, work.stage, key) as writer:
+            work.work(context, writer)

@@ -1,0 +1,209 @@
+"""Faults that are planted on purpose into items of rendered scenes, to measure which stage catches them."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+from heldout.scenes import Scene
+from heldout.scenes.publishing import compound
+from heldout.scenes.world import COLOURS, SHAPES
+from heldout.store.atomic import write_atomic
+from heldout.synth.draft import LETTERS, Draft
+
+Rng = np.random.Generator
+Fault = Callable[[Draft, Scene, Rng], Draft | None]
+
+RESIZED, CROPPED, RECODED, PANEL = (
+    "copy: resized", "copy: cropped", "copy: re-encoded", "copy: in a panel",
+)  # fmt: skip
+COPIES = (RESIZED, CROPPED, RECODED, PANEL)
+NEAR_MISS = "near miss"  # one attribute of a benchmark's scene changed: another picture, to be kept
+
+
+@dataclass(frozen=True)
+class Planted:
+    id: str
+    fault: str
+
+
+def write_planted(run: Path, name: str, planted: Sequence[Planted]) -> None:
+    """``synth/planted-NAME.jsonl``, which no stage reads."""
+    text = "".join(json.dumps(asdict(one)) + "\n" for one in planted)
+    write_atomic(run / "synth" / f"planted-{name}.jsonl", text)
+
+
+def read_planted(run: Path) -> dict[str, str]:
+    """What was planted, by item: a fault of the item comes before one of its picture."""
+    found: dict[str, str] = {}
+    for name in ("items", "figures"):
+        path = run / "synth" / f"planted-{name}.jsonl"
+        lines = path.read_text().splitlines() if path.is_file() else []
+        for line in lines:
+            one = json.loads(line)
+            found.setdefault(one["id"], one["fault"])
+    return found
+
+
+def copied(kind: str, picture: Image.Image, rng: Rng, others: Sequence[Image.Image]) -> Image.Image:
+    """The picture as a copy of it may look."""
+    width, height = picture.size
+    if kind == RESIZED:
+        scale = float(rng.uniform(0.5, 1.6))
+        return picture.resize(
+            (round(width * scale), round(height * scale)), Image.Resampling.LANCZOS
+        )
+    if kind == CROPPED:
+        left, top = (int(rng.integers(0, round(0.15 * side))) for side in (width, height))
+        return picture.crop((left, top, left + round(0.85 * width), top + round(0.85 * height)))
+    if kind == RECODED:
+        buffer = io.BytesIO()
+        picture.convert("RGB").save(buffer, "JPEG", quality=int(rng.integers(30, 70)))
+        return Image.open(io.BytesIO(buffer.getvalue())).copy()
+    return compound(picture.convert("RGB"), rng, list(others), 4)
+
+
+def _wrong_key(draft: Draft, _: Scene, rng: Rng) -> Draft:
+    wrong = [letter for letter in LETTERS if letter != draft.answer]
+    return dataclasses.replace(draft, answer=wrong[int(rng.integers(len(wrong)))])
+
+
+def _two_keys(draft: Draft, _: Scene, rng: Rng) -> Draft:
+    return _with_option(draft, f"clearly {_right(draft)}", rng)
+
+
+def _leak(draft: Draft, _: Scene, rng: Rng) -> Draft:
+    return dataclasses.replace(
+        draft, question=f"Look at the picture for {_right(draft)}. {draft.question}"
+    )
+
+
+def _unanswerable(draft: Draft, scene: Scene, rng: Rng) -> Draft | None:
+    present = {item.shape for item in scene.objects}
+    absent = [shape for shape in SHAPES if shape not in present]
+    options = tuple(rng.permutation(list(COLOURS))[: len(LETTERS)].tolist())
+    if not absent:
+        return None
+    question = f"What colour is the {absent[int(rng.integers(len(absent)))]}?"
+    return dataclasses.replace(draft, question=question, options=options)
+
+
+def _no_image(draft: Draft, _: Scene, rng: Rng) -> Draft:
+    corners = {"triangle": "3", "square": "4", "hexagon": "6"}
+    shape = tuple(corners)[int(rng.integers(len(corners)))]
+    options = ("3", "4", "5", "6", "8")
+    return dataclasses.replace(
+        draft, question=f"How many corners does a {shape} have?", options=options,
+        answer=LETTERS[options.index(corners[shape])],
+    )  # fmt: skip
+
+
+def _points(draft: Draft, _: Scene, rng: Rng) -> Draft:
+    return dataclasses.replace(
+        draft, question=f"According to the caption, {_lower(draft.question)}"
+    )
+
+
+def _unsupported(draft: Draft, _: Scene, rng: Rng) -> Draft:
+    age = int(rng.integers(20, 80))
+    return dataclasses.replace(
+        draft, question=f"In this {age}-year-old man, {_lower(draft.question)}"
+    )
+
+
+def _mixed(draft: Draft, _: Scene, rng: Rng) -> Draft | None:
+    return (
+        None if _right(draft).isdigit() else _with_option(draft, f"{rng.integers(2, 30)} cm", rng)
+    )
+
+
+def _placeholder(draft: Draft, _: Scene, rng: Rng) -> Draft:
+    return _with_option(draft, "None", rng)
+
+
+def _twice(draft: Draft, _: Scene, rng: Rng) -> Draft:
+    wrong = [place for place, letter in enumerate(LETTERS) if letter != draft.answer]
+    one, other = rng.permutation(wrong)[:2].tolist()
+    options = list(draft.options)
+    options[one] = options[other]
+    return dataclasses.replace(draft, options=tuple(options))
+
+
+def _weak(draft: Draft, _: Scene, rng: Rng) -> Draft | None:
+    return None if _right(draft).isdigit() else _with_option(draft, "banana", rng)
+
+
+def _long_option(draft: Draft, _: Scene, rng: Rng) -> Draft:
+    options = list(draft.options)
+    place = LETTERS.index(draft.answer)
+    options[place] = f"{options[place]}, as can be seen very clearly in the picture shown above"
+    return dataclasses.replace(draft, options=tuple(options))
+
+
+def _long_question(draft: Draft, _: Scene, rng: Rng) -> Draft:
+    filler = "Look carefully at this picture and answer the following question. " * 5
+    return dataclasses.replace(draft, question=f"{filler}{draft.question}")
+
+
+def _extra_key(draft: Draft, _: Scene, rng: Rng) -> Draft:
+    return dataclasses.replace(draft, extra={"extra_keys": "explanation"})
+
+
+def _two_questions(draft: Draft, _: Scene, rng: Rng) -> Draft:
+    return dataclasses.replace(draft, question=f"How many objects are there? {draft.question}")
+
+
+def _invented(draft: Draft, _: Scene, rng: Rng) -> Draft:
+    year = int(rng.integers(1950, 2020))
+    return dataclasses.replace(
+        draft, question=f"The picture was painted in {year}. {draft.question}"
+    )
+
+
+def _false(draft: Draft, scene: Scene, rng: Rng) -> Draft:
+    return dataclasses.replace(
+        draft, question=f"There are {len(scene.objects) + 9} objects. {draft.question}"
+    )
+
+
+def _right(draft: Draft) -> str:
+    return draft.options[LETTERS.index(draft.answer)]
+
+
+def _lower(question: str) -> str:
+    return question[:1].lower() + question[1:]
+
+
+def _with_option(draft: Draft, text: str, rng: Rng) -> Draft:
+    wrong = [place for place, letter in enumerate(LETTERS) if letter != draft.answer]
+    options = list(draft.options)
+    options[wrong[int(rng.integers(len(wrong)))]] = text
+    return dataclasses.replace(draft, options=tuple(options))
+
+
+FAULTS: Mapping[str, Fault] = {
+    "wrong key": _wrong_key,
+    "two keys": _two_keys,
+    "answer in the question": _leak,
+    "unanswerable": _unanswerable,
+    "answerable without the image": _no_image,
+    "points to the caption": _points,
+    "unsupported fact": _unsupported,
+    "options of two kinds": _mixed,
+    "placeholder option": _placeholder,
+    "option twice": _twice,
+    "weak distractor": _weak,
+    "long right option": _long_option,
+    "long question": _long_question,
+    "extra key": _extra_key,
+    "two questions": _two_questions,
+    "invented fact": _invented,
+    "false statement": _false,
+}

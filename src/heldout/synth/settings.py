@@ -1,0 +1,148 @@
+"""SynthSettings: every setting of ``heldout synth``, once, for the command line, the audit file and
+Python."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated, Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+
+class SynthStage(StrEnum):
+    """The stages in the order in which an item goes through them."""
+
+    INGEST = "ingest"
+    SELECT = "select"
+    GENERATE = "generate"
+    VERIFY = "verify"
+    SHORTCUT = "shortcut"
+    BALANCE = "balance"
+    DECONTAMINATE = "decontaminate"
+    PUBLISH = "publish"
+
+
+class Conditioning(StrEnum):
+    """What the generator sees of a figure: Table 2 of the MedVLSynther paper compares them."""
+
+    CONTEXT = (
+        "context"  # images, caption and the paragraphs that mention the figure, under the rubric
+    )
+    IMAGE_CAPTION = "image-caption"  # images and caption, PMC-VQA's style
+    CAPTION = "caption"  # the caption alone, PMC-VQA's text-only style
+
+
+class Normalisation(StrEnum):
+    """How points become a score between 0 and 1."""
+
+    BONUS_ONLY = "bonus-only"  # the paper's equation 2: bonuses and penalties over bonus weights
+    WITH_ESSENTIALS = (
+        "with-essentials"  # what its published code does: essentials count on both sides
+    )
+
+
+class _Settings(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+
+class ModelEndpoint(_Settings):
+    """A model behind an OpenAI-compatible server."""
+
+    url: str
+    """Address of the server, up to and including /v1."""
+    model: str | None = None
+    """Name of the model; default: the only one that the server offers."""
+    key_env: str | None = None
+    """Environment variable that holds the API key."""
+    concurrency: Annotated[int, Field(ge=1, le=256)] = 8
+    """Requests under way at a time."""
+    timeout: Annotated[float, Field(gt=0)] = 120.0
+    """Seconds that one whole request may take."""
+    max_tokens: Annotated[int, Field(ge=16)] = 4096
+    """Longest reply in tokens."""
+    requests_per_second: Annotated[float, Field(gt=0)] | None = None
+    """Most requests per second; default: no limit."""
+    tokens_per_minute: Annotated[int, Field(ge=1)] | None = None
+    """Token budget per minute, prompts and replies together; default: no limit."""
+    price_in: Annotated[float, Field(ge=0)] = 0.0
+    """Price of a million prompt tokens, for the plan."""
+    price_out: Annotated[float, Field(ge=0)] = 0.0
+    """Price of a million reply tokens, for the plan."""
+
+
+class SynthSettings(_Settings):
+    """Settings of ``heldout synth``."""
+
+    source: str
+    """JATS XML with image folders, PMC .tar.gz packages, Biomedica WebDataset shards, a folder of captioned
+    figures, or ``scenes`` for rendered figures with exact truth."""
+    generator: ModelEndpoint | None = None
+    """Writes the items. Not needed for ``scenes``."""
+    verifier: ModelEndpoint | None = None
+    """Checks the items; should be another model than the generator."""
+    shortcut: ModelEndpoint | None = None
+    """Answers without the image, with the options alone and with the question alone."""
+    against: tuple[str, ...] = ()
+    """Benchmarks that the dataset must not overlap."""
+    stages: tuple[SynthStage, ...] = tuple(SynthStage)
+    """Stages to run, in order; earlier ones must have been run in this folder."""
+    limit: Annotated[int, Field(ge=1)] | None = None
+    """Select at most this many figures."""
+    seed: int = 42
+    """Seed of every draw; 42 is that of the published run."""
+    name: str = "heldout-synth"
+    """Name of the published dataset."""
+
+    plant: Annotated[float, Field(ge=0, le=1)] = 0.0
+    """Share of items with a planted fault, to measure the funnel; only with the source ``scenes``."""
+
+    # ingest and select
+    shortest_side: Annotated[int, Field(ge=1)] = 28
+    """Shortest side of an image in pixels."""
+    most_images: Annotated[int, Field(ge=1)] = 6
+    """Most images of one caption."""
+    any_licence: bool = False
+    """Keep figures whose licence forbids redistribution, or is unknown."""
+    labels: tuple[str, ...] = ()
+    """Primary or secondary labels to keep; default: clinical imaging with its subtypes, and light
+    microscopy."""
+    quota: Annotated[int, Field(ge=1)] | None = None
+    """Most figures per label; default: equal shares of the limit."""
+    image_shares: tuple[float, ...] = (0.90, 0.02, 0.02, 0.02, 0.02, 0.02)
+    """Share of figures with one, two, … images."""
+
+    # generate and verify
+    conditioning: Conditioning = Conditioning.CONTEXT
+    """What the generator sees."""
+    attempts: Annotated[int, Field(ge=1, le=10)] = 3
+    """Most requests for one item whose reply cannot be read."""
+    normalisation: Normalisation = Normalisation.BONUS_ONLY
+    """How rubric points become a score."""
+    threshold: Annotated[float, Field(ge=0, le=1)] = 0.9670
+    """Least score of an accepted item."""
+    same_model: bool = False
+    """Allow the verifier to be the generator."""
+
+    # shortcut and balance
+    drop_shortcuts: bool = False
+    """Drop items that can be solved without the image, instead of flagging them."""
+    subsets: tuple[int, ...] = (1_000, 2_000, 5_000, 10_000)
+    """Sizes of the nested subsets."""
+
+    # decontaminate
+    image_encoder: str | None = "pixels"
+    """Encoder for near neighbours of images."""
+    text_encoder: str | None = None
+    """Encoder for reworded texts; default: the best one installed."""
+    traces: ModelEndpoint | None = None
+    """Writes a reasoning trace per item; kept only where it can be parsed and its answer is right."""
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if abs(sum(self.image_shares) - 1.0) > 1e-9 or min(self.image_shares) < 0:
+            raise ValueError("image_shares: expected shares of 0 or more that add up to 1")
+        if self.plant and self.source != "scenes":
+            raise ValueError("plant: faults are planted into the source 'scenes' only")
+        if list(self.stages) != sorted(self.stages, key=list(SynthStage).index):
+            raise ValueError(f"stages: expected the order {', '.join(SynthStage)}")
+        return self

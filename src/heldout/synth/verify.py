@@ -1,0 +1,205 @@
+"""Verify: a referee and a critic in one reply, beside what code can check; acceptance by the rubric's rule.
+
+An essential or a bonus is met when the verifier says so and code does not contradict; what code can
+decide alone (schema, answer field, concision, forbidden words) it decides. Where the two disagree,
+both stand in the table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from heldout.errors import InputError
+from heldout.model.endpoint.chat import FAILED
+from heldout.model.reply import Reply
+from heldout.store import Dropped
+from heldout.synth.context import StageContext, StageWork, require
+from heldout.synth.draft import Draft, PaperFigure
+from heldout.synth.endpoints import StageModel
+from heldout.synth.generate import answered_by, problem_of, short_identity
+from heldout.synth.json_reply import UnreadableError, read_object
+from heldout.synth.ledger import BATCH, StageWriter, read_rows
+from heldout.synth.mechanical import CodeCheck, check_by_code
+from heldout.synth.prompts import VERIFY_TEMPLATE, verify_prompt
+from heldout.synth.rubric import BY_KEY, CRITERIA, RUBRIC, Category, Criterion, Judged
+from heldout.synth.settings import Normalisation, SynthSettings, SynthStage
+
+STAGE = "verify"
+INSUFFICIENT = "insufficient evidence"
+UNGRADABLE = "ungradable: "
+_CODE_ALONE = {"answer-field", "schema", "forbidden-terms"}
+
+
+def _verify(context: StageContext, writer: StageWriter) -> None:
+    settings = context.settings
+    if settings.source == "scenes" and settings.verifier is None:
+        from heldout.synth.from_scenes import scene_verdicts
+
+        for row in scene_verdicts(context):
+            writer.keep(row)
+        return
+    require(settings.verifier, "verifier", SynthStage.VERIFY)
+    assert settings.verifier is not None
+    depends = {"template": VERIFY_TEMPLATE, "rubric": RUBRIC}
+    with StageModel(context, "verifier", settings.verifier, STAGE, depends) as model:
+        _refuse_same_model(context, model.identity["model"])
+        for drafts in draft_batches(context):
+            for row in _verdicts(context, model, drafts):
+                writer.keep(row, again=row["reason"] == f"{UNGRADABLE}{FAILED}")
+
+
+VERIFY = StageWork(
+    SynthStage.VERIFY,
+    _verify,
+    ("source", "verifier", "attempts", "normalisation", "threshold", "same_model", "seed"),
+    (SynthStage.SELECT, SynthStage.GENERATE),
+    (VERIFY_TEMPLATE, RUBRIC),
+)
+
+
+def draft_batches(context: StageContext) -> Iterator[list[tuple[Draft, PaperFigure]]]:
+    """Drafts with their figures, in the order of the figures, a batch at a time."""
+    figures = map(PaperFigure.of_row, read_rows(context.run, SynthStage.SELECT))
+    figure = next(figures, None)
+    batch: list[tuple[Draft, PaperFigure]] = []
+    for draft in map(Draft.of_row, read_rows(context.run, SynthStage.GENERATE)):
+        while figure is not None and figure.id != draft.figure:
+            figure = next(figures, None)
+        if figure is None:
+            raise InputError(
+                f"the figure of {draft.id} is not among those selected: run generate again"
+            )
+        batch.append((draft, figure))
+        if len(batch) >= BATCH:
+            yield batch
+            batch = []
+    if batch:
+        yield batch
+
+
+def _refuse_same_model(context: StageContext, verifier: str) -> None:
+    """By the names that the two servers give their models: one model may stand behind two addresses."""
+    generator = context.run.manifest()["synth"].get("generator", {}).get("model")
+    if verifier == generator and not context.settings.same_model:
+        raise InputError(
+            f"generator and verifier are the same model, {verifier}: a model overlooks its own mistakes. "
+            f"Give another verifier, or set same_model"
+        )
+
+
+def _verdicts(
+    context: StageContext, model: StageModel, drafts: list[tuple[Draft, PaperFigure]]
+) -> Iterator[dict[str, Any]]:
+    settings, run = context.settings, context.run.path
+    opinions: dict[str, Mapping[str, tuple[bool, str]]] = {}
+    names: dict[str, str] = {}
+    problems: dict[str, UnreadableError] = {}
+    lost: dict[str, Dropped] = {}
+    for attempt in range(settings.attempts):
+        prompts = {
+            draft.id: verify_prompt(draft, figure, run, problem_of(problems.get(draft.id), attempt))
+            for draft, figure in drafts
+            if draft.id not in opinions and draft.id not in lost
+            and (attempt == 0 or problems[draft.id].reason != INSUFFICIENT)
+        }  # fmt: skip
+        if not prompts:
+            break
+        answered = model.ask(prompts, "verifying", "items")
+        lost |= answered.lost
+        for name, reply in answered.replies.items():
+            try:
+                names[name] = answered_by(model.identity, reply)
+                opinions[name] = read_opinion(reply)
+                problems.pop(name, None)
+            except UnreadableError as error:
+                problems[name] = error
+    for draft, figure in drafts:
+        if draft.id in opinions:
+            yield verdict_row(
+                draft, check_by_code(draft, figure), opinions[draft.id], settings, names[draft.id]
+            )
+        else:
+            reason = lost[draft.id].reason if draft.id in lost else problems[draft.id].reason
+            yield ungradable_row(draft, reason, names.get(draft.id, short_identity(model.identity)))
+
+
+def read_opinion(reply: Reply) -> dict[str, tuple[bool, str]]:
+    """By criterion whether the verifier says that it is met, and its note. Anything less is no verdict."""
+    value, _ = read_object(reply)
+    if "error" in value:
+        raise UnreadableError(
+            INSUFFICIENT, f"{value['error']:.120}" if isinstance(value["error"], str) else ""
+        )
+    missing = [key for key in BY_KEY if key not in value]
+    if missing:
+        raise UnreadableError("criteria missing", f"no verdict on {', '.join(missing)}")
+    opinion = {}
+    for key in BY_KEY:
+        line = value[key]
+        met = line.get("met") if isinstance(line, dict) else line
+        if not isinstance(met, bool):
+            raise UnreadableError("criteria unreadable", f"{key}: expected met to be true or false")
+        note = str(line.get("note", "")) if isinstance(line, dict) else ""
+        opinion[key] = (met, " ".join(note.split())[:200])
+    return opinion
+
+
+def verdict_row(
+    draft: Draft,
+    code: Mapping[str, CodeCheck],
+    opinion: Mapping[str, tuple[bool, str]],
+    settings: SynthSettings,
+    identity: str,
+) -> dict[str, Any]:
+    """One row of the stage's table: every criterion with both voices, both scores, and the decision."""
+    lines: list[dict[str, Any]] = []
+    for criterion in CRITERIA:
+        check = code.get(criterion.key, CodeCheck(None))
+        said, note = opinion[criterion.key]
+        lines.append(
+            {
+                "criterion": criterion.key,
+                "code": check.met,
+                "verifier": said,
+                "met": counts(criterion, check.met, said),
+                "note": "; ".join(part for part in (check.note, note) if part),
+            }
+        )
+    judged = Judged({line["criterion"]: bool(line["met"]) for line in lines})
+    accepted = judged.accepted(settings.normalisation, settings.threshold)
+    reason = ""
+    if judged.failed_essentials:
+        reason = f"essential: {judged.failed_essentials[0]}"
+    elif not accepted:
+        reason = "score below the threshold"
+    return {
+        "id": draft.id,
+        "accepted": accepted,
+        "reason": reason,
+        "score_bonus_only": judged.score(Normalisation.BONUS_ONLY),
+        "score_with_essentials": judged.score(Normalisation.WITH_ESSENTIALS),
+        "rubric": lines,
+        "verifier": identity,
+    }
+
+
+def counts(criterion: Criterion, code: bool | None, said: bool) -> bool:
+    """What counts of the two voices: a fault that either of them sees is a fault."""
+    if criterion.key in _CODE_ALONE:
+        return bool(code)
+    if criterion.category is Category.PENALTY:
+        return said or code is True
+    return said and code is not False
+
+
+def ungradable_row(draft: Draft, reason: str, identity: str) -> dict[str, Any]:
+    return {
+        "id": draft.id,
+        "accepted": False,
+        "reason": f"{UNGRADABLE}{reason}",
+        "score_bonus_only": None,
+        "score_with_essentials": None,
+        "rubric": [],
+        "verifier": identity,
+    }
