@@ -7,12 +7,13 @@ LISTS := pyproject.toml setup.py constraints.txt $(wildcard src/heldout/*/_*.c s
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test lint bench bench-overlap dist clean
+.PHONY: help install demo test torture lint bench bench-overlap dist clean
 
 help:
 	@echo "make install   environment in $(VENV)"
 	@echo "make demo      audit a leaky corpus and three small models, show the verdict (3 minutes)"
 	@echo "make test      lint and the whole suite"
+	@echo "make torture   kills, full disks, hostile files: what must hold when it goes wrong (10 minutes)"
 	@echo "make dist      sdist and wheel in dist/, tried in fresh environments (5 minutes)"
 	@echo "make bench     measurements (minutes; writes bench/out and docs/figures)"
 	@echo "make bench-overlap   speed and memory of image overlap against its peers, one table"
@@ -27,10 +28,10 @@ $(VENV)/.core: $(LISTS) | $(BIN)/python
 	$(PIP) -e '.[vision]'
 	@touch $@
 
-# The demo's models need torch; where it is missing, the demo audits its corpus alone and says so.
+# The demo's models are ONNX graphs: no torch.
 $(VENV)/.demo: $(LISTS) | $(BIN)/python
-	@echo "installing heldout and what its demo needs into $(VENV) (about two minutes)"
-	$(PIP) -e '.[vision,hf]' || $(PIP) -e '.[vision]'
+	@echo "installing heldout and what its demo needs into $(VENV) (about a minute)"
+	$(PIP) -e '.[vision,onnx]'
 	@touch $@ $(VENV)/.core
 
 # The suite runs local models, so it needs torch: its CPU build where the package index has one.
@@ -56,6 +57,10 @@ demo: $(VENV)/.demo
 test: $(VENV)/.dev lint
 # Two workers on two cores: threads inside them would wait for each other by spinning.
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
+
+# Kills, several writers, full disks, damaged and hostile files: under ten minutes on two cores.
+torture: $(VENV)/.dev
+	$(BIN)/python bench/torture.py
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

@@ -3,6 +3,8 @@
     python bench/lab_grid.py train --demo … (docs/lab.md), then
     python bench/demo_models.py MODELS --seed 0 --command "…"
 
+The package gets them as ONNX graphs, as `heldout lab onnx` exports them.
+
 MODELS holds the checkpoints by name, and beside them recipe.json, readings/NAME.json and, where they were
 kept, training-log*.json, as training wrote them.
 """
@@ -18,11 +20,14 @@ from pathlib import Path
 from typing import Any
 
 from heldout.audit.demo_data import TABLE, WORLD, DemoSize
-from heldout.audit.demo_models import CLEAN, CONTAMINATED, OUTSIDER, RECIPE, WEIGHTS, file_sha256
+from heldout.audit.demo_models import CLEAN, CONTAMINATED, OUTSIDER, RECIPE, WEIGHTS
+from heldout.lab.onnx_export import export_onnx
 from heldout.lab.releases import write_release
+from heldout.model.onnx.card import CARD, file_sha256
 from heldout.store import write_json
 
 BASE = "demo"
+EXPORT = "heldout lab onnx CHECKPOINT --out ROLE"
 PACKAGE = Path(__file__).resolve().parents[1] / "src" / "heldout" / "audit" / "demo_models"
 
 
@@ -42,21 +47,37 @@ def main(arguments: Sequence[str] | None = None) -> None:
     }
     told: dict[str, Any] = {}
     for role, name in names.items():
-        shutil.rmtree(chosen.out / role, ignore_errors=True)
-        shutil.copytree(chosen.models / name, chosen.out / role)
-        weights = chosen.out / role / WEIGHTS
         told[role] = {
-            "name": name, "sha256": file_sha256(weights), "bytes": weights.stat().st_size,
+            "name": name, **package(chosen.models / name, chosen.out / role),
             **_training(chosen.models, name),
         }  # fmt: skip
     write_json(chosen.out / RECIPE, {
         "command": chosen.command,
+        "export": EXPORT,
         "release": _release(chosen.seed),
         "models": told,
         # What the first two branch from; training of an arm is too short for more than its last loss.
         "bases": {BASE: _training(chosen.models, BASE)},
         "training": json.loads((chosen.models / "recipe.json").read_text()),
     })  # fmt: skip
+
+
+def package(checkpoint: Path, out: Path) -> dict[str, Any]:
+    """Export one checkpoint; the hashes of its weights and of the card, which holds those of the graphs."""
+    weights = checkpoint / WEIGHTS
+    with tempfile.TemporaryDirectory() as folder:
+        # A card tells the checkpoint's name, and the audit must not know which model is which.
+        copy = shutil.copytree(checkpoint, Path(folder) / "checkpoint")
+        shutil.rmtree(out, ignore_errors=True)
+        card = export_onnx(str(copy), out)
+    return {
+        "sha256": file_sha256(weights), "bytes": weights.stat().st_size,
+        "onnx": {
+            "sha256": file_sha256(out / CARD),
+            "bytes": sum(path.stat().st_size for path in out.iterdir()),
+            "largest_difference": card.largest_difference,
+        },
+    }  # fmt: skip
 
 
 def _release(seed: int) -> dict[str, Any]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+
 
 class HeldoutError(Exception):
     """Base of the errors that are printed as a sentence, never as a traceback."""
@@ -17,6 +19,58 @@ class PrerequisiteError(HeldoutError):
     """Something that has to be installed is missing (exit code 3)."""
 
     exit_code = 3
+
+
+class MachineError(HeldoutError):
+    """The machine gave out: disk, memory, open files (exit code 4). Nothing is wrong with the input."""
+
+    exit_code = 4
+
+
+# What is never the fault of the file that was read or written.
+_EXHAUSTED = {
+    errno.ENOSPC: "the disk is full",
+    errno.EDQUOT: "the disk quota is used up",
+    errno.EFBIG: "a file grew beyond the largest size allowed here (ulimit -f)",
+    errno.EMFILE: "this process may not open more files (ulimit -n)",
+    errno.ENFILE: "the system cannot open more files",
+    errno.ENOMEM: "memory ran out",
+}
+_THREADS = "no more threads or processes can be started (ulimit -u)"
+# Libraries that are not Python pass on what the system said as text.
+_SAID = {
+    "No space left on device": _EXHAUSTED[errno.ENOSPC],
+    "disk is full": _EXHAUSTED[errno.ENOSPC],
+    "Disk quota exceeded": _EXHAUSTED[errno.EDQUOT],
+    "File too large": _EXHAUSTED[errno.EFBIG],
+    "Too many open files": _EXHAUSTED[errno.EMFILE],
+    "Cannot allocate memory": _EXHAUSTED[errno.ENOMEM],
+    "can't start new thread": _THREADS,
+    "Failed to launch worker thread": _THREADS,
+    "requested and": _EXHAUSTED[errno.ENOSPC],  # NumPy: "43 requested and 0 written"
+}
+
+
+def machine_trouble(error: BaseException) -> str | None:
+    """What of the machine is used up, if that is what ``error`` says; None for any other error.
+
+    A MemoryError is not among them: one item may ask for more than any machine has.
+    """
+    if isinstance(error, OSError) and error.errno is not None:
+        trouble = _EXHAUSTED.get(error.errno)
+        return f"{trouble} (at {error.filename})" if trouble and error.filename else trouble
+    # What is wrong with data is often told by quoting it.
+    if isinstance(error, HeldoutError | ValueError | LookupError | SyntaxError):
+        return None
+    text = str(error)
+    return next((trouble for said, trouble in _SAID.items() if said in text), None)
+
+
+def blame_the_machine(error: BaseException) -> None:
+    """Raise a MachineError where not the file but the machine is at fault; else do nothing."""
+    trouble = machine_trouble(error)
+    if trouble is not None:
+        raise MachineError(trouble) from error
 
 
 def require(module: str, extra: str, why: str) -> None:

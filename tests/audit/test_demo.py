@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from heldout.audit.demo import DemoResult, run_demo
+from heldout.audit.demo import DemoResult, _not_installed, run_demo
 from heldout.audit.demo_data import BENCHMARK, CORPUS, FILE, MODELS, TABLE, WHO, DemoSize
 from heldout.audit.demo_models import (
     CLEAN,
@@ -19,7 +21,6 @@ from heldout.audit.demo_models import (
     SUSPECTS,
     WEIGHTS,
     DemoModels,
-    file_sha256,
     models_for,
     open_models,
     shipped_models,
@@ -28,9 +29,11 @@ from heldout.audit.read_audit import read_audit
 from heldout.cli import demo as command
 from heldout.errors import InputError
 from heldout.lab.releases import write_release
+from heldout.model.onnx.card import CARD, file_sha256, read_card
 
+WITHOUT = Path(__file__).parents[1] / "without_packages.py"
 SMALL = DemoSize(images=96, shown=10, corpus=36)
-MOST = 12_000_000  # bytes that the three checkpoints may have together
+MOST = 12_000_000  # bytes that the three models may have together
 
 
 @pytest.fixture(scope="module")
@@ -88,20 +91,6 @@ def test_a_file_is_no_folder(tmp_path: Path) -> None:
         run_demo(tmp_path / "notes", seed=5, size=SMALL, quiet=True)
 
 
-def test_weights_that_are_cut_short_are_told_in_a_sentence(tmp_path: Path) -> None:
-    pytest.importorskip("transformers")
-    from heldout.model.local.load import load
-
-    shutil.copytree(shipped_models().folder / CLEAN, tmp_path / "cut")
-    weights = tmp_path / "cut" / WEIGHTS
-    weights.write_bytes(weights.read_bytes()[:100_000])
-    with pytest.raises(InputError, match="cut"):
-        load(
-            str(tmp_path / "cut"), revision=None, dtype="float32", device="cpu",
-            trust_remote_code=False,
-        )  # fmt: skip
-
-
 def test_suspects_are_named_by_a_coin() -> None:
     drawn = [DemoModels(Path()).names(seed) for seed in range(10)]
     assert {names["model-a"] for names in drawn} == {CONTAMINATED, CLEAN}
@@ -109,18 +98,21 @@ def test_suspects_are_named_by_a_coin() -> None:
     assert drawn[3] == DemoModels(Path()).names(3)
 
 
-def test_a_folder_without_a_checkpoint_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="no checkpoint called contaminated"):
+def test_a_folder_without_a_model_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no model called contaminated"):
         open_models(tmp_path)
 
 
-def test_models_of_another_seed_or_with_other_weights_are_refused(tmp_path: Path) -> None:
+def test_checkpoints_of_another_seed_or_with_other_weights_are_refused(tmp_path: Path) -> None:
     for role in ROLES:
         (tmp_path / role).mkdir()
         (tmp_path / role / WEIGHTS).write_bytes(role.encode())
     told = {role: {"sha256": file_sha256(tmp_path / role / WEIGHTS)} for role in ROLES}
     (tmp_path / RECIPE).write_text(json.dumps({"release": {"seed": 4}, "models": told}))
-    assert open_models(tmp_path, 4).recipe["release"]["seed"] == 4
+    found = open_models(tmp_path, 4)
+    assert found.recipe["release"]["seed"] == 4
+    assert found.needed() == {"torch": "hf", "transformers": "hf"}
+    assert {found.prefix(role) for role in ROLES} == {""}
     with pytest.raises(InputError, match="seed 4, not of seed 5"):
         open_models(tmp_path, 5)
     (tmp_path / CLEAN / WEIGHTS).write_bytes(b"other")
@@ -128,17 +120,44 @@ def test_models_of_another_seed_or_with_other_weights_are_refused(tmp_path: Path
         open_models(tmp_path, 4)
 
 
+def test_graphs_that_are_not_those_of_the_recipe_are_refused(tmp_path: Path) -> None:
+    shutil.copytree(shipped_models().folder, tmp_path / "models")
+    card = tmp_path / "models" / CLEAN / CARD
+    recipe = tmp_path / "models" / RECIPE
+    found = open_models(tmp_path / "models")
+    assert found.needed() == {"onnxruntime": "onnx", "tokenizers": "onnx"}
+    assert {found.prefix(role) for role in ROLES} == {"onnx:"}
+    told = json.loads(recipe.read_text())
+    told["models"][CLEAN]["sha256"] = told["models"][CONTAMINATED]["sha256"]
+    recipe.write_text(json.dumps(told))
+    with pytest.raises(InputError, match="another checkpoint than RECIPE.json describes"):
+        open_models(tmp_path / "models")
+    shutil.copy(shipped_models().folder / RECIPE, recipe)
+    card.write_text(card.read_text().replace('"places": 64', '"places": 65'))
+    with pytest.raises(InputError, match="onnx.json is not the file that RECIPE.json describes"):
+        open_models(tmp_path / "models")
+    (card.parent / "decoder.onnx").write_bytes(b"cut")
+    with pytest.raises(InputError, match="decoder.onnx is not the file that onnx.json describes"):
+        open_models(tmp_path / "models")
+
+
 def test_the_shipped_models_are_what_their_recipe_says(tmp_path: Path) -> None:
     shipped = shipped_models()  # compares the hashes
     sizes = [path.stat().st_size for role in ROLES for path in (shipped.folder / role).iterdir()]
     assert sum(sizes) < MOST
     assert set(shipped.recipe["models"]) == set(ROLES)
+    for role, told in shipped.recipe["models"].items():
+        card = read_card(shipped.folder / role)
+        assert list(card.source.weights.values()) == [told["sha256"]] and card.stored == "float16"
+        assert file_sha256(shipped.folder / role / CARD) == told["onnx"]["sha256"]
+        assert card.largest_difference == told["onnx"]["largest_difference"] < 1e-4
+        assert role not in (shipped.folder / role / CARD).read_text()  # the audit reads it
     assert all(
         shipped.recipe["models"][role]["base"] in shipped.recipe["bases"]
         for role in (CONTAMINATED, CLEAN)
     )
     assert all(base["log"] for base in shipped.recipe["bases"].values())
-    assert {"command", "training", "release"} <= set(shipped.recipe)
+    assert {"command", "export", "training", "release"} <= set(shipped.recipe)
     known = shipped.recipe["release"]
     release = write_release(
         tmp_path, known["world"], images=known["images"], seed=known["seed"],
@@ -149,26 +168,51 @@ def test_the_shipped_models_are_what_their_recipe_says(tmp_path: Path) -> None:
     assert isinstance(models_for(known["seed"] + 1, None), str)
 
 
+DEMO = """
+from pathlib import Path
+from heldout.audit.demo import run_demo
+from heldout.audit.demo_data import DemoSize
+
+tiny = DemoSize(images=12, shown=8, corpus=30)
+made = run_demo(Path(sys.argv[1]), seed=2, models=Path(sys.argv[2]), size=tiny, quiet=True)
+assert not made.missing and made.audited.made
+"""
+
+
 @pytest.mark.timeout(300)
-def test_three_models_are_audited_under_names_that_tell_nothing(tmp_path: Path) -> None:
-    pytest.importorskip("torch")
-    pytest.importorskip("transformers")
+def test_three_models_are_audited_without_torch_under_names_that_tell_nothing(
+    tmp_path: Path,
+) -> None:
+    pytest.importorskip("onnxruntime")
     loose = tmp_path / "models"  # without a recipe: this is not the release they know
     for role in ROLES:
         shutil.copytree(shipped_models().folder / role, loose / role)
+    folder = tmp_path / "demo"
+    done = subprocess.run(
+        [sys.executable, str(WITHOUT), "torch,transformers", DEMO, str(folder), str(loose)],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
     tiny = DemoSize(images=12, shown=8, corpus=30)
-    made = run_demo(tmp_path / "demo", seed=2, models=loose, size=tiny, quiet=True)
-    assert not made.missing
+    made = run_demo(folder, seed=2, models=loose, size=tiny, quiet=True)
+    assert not made.missing and not made.audited.made
     assert {model.name: model.role for model in made.models} == json.loads(
-        (made.audit_file.parent / WHO).read_text()
+        (folder / WHO).read_text()
     )
-    text = (made.audit_file.parent / FILE).read_text()
+    text = (folder / FILE).read_text()
     assert CONTAMINATED not in text and f"baselines: [{OUTSIDER}]" in text
-    assert sorted(path.name for path in (made.audit_file.parent / MODELS).iterdir()) == sorted(
+    assert f"local: onnx:{MODELS}/{SUSPECTS[0]}" in text
+    assert sorted(path.name for path in (folder / MODELS).iterdir()) == sorted(
         [*SUSPECTS, OUTSIDER]
     )
     assert read_audit(made.audit_file).file.baselines == [OUTSIDER]
     detectors = {text.split()[0] for model in made.models for text in model.evidence}
     assert detectors == {"twin-drop", "option-order"}
-    again = run_demo(tmp_path / "demo", seed=2, models=loose, size=tiny, quiet=True)
-    assert not again.audited.made and again.as_json()["models"] == made.as_json()["models"]
+    again = run_demo(folder, seed=2, models=loose, size=tiny, quiet=True)
+    assert again.as_json()["models"] == made.as_json()["models"]
+
+
+def test_what_is_not_installed_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    told = _not_installed(shipped_models().needed())
+    assert "onnxruntime and tokenizers are not installed" in told and "heldout[onnx]" in told

@@ -169,7 +169,7 @@ def test_a_perturbed_set_is_compared_with_its_original(picture: Picture) -> None
     ))  # fmt: skip
     problem = found(check(perturbed, original), "twin-keeps-original-image")
     assert problem is not None
-    assert problem.examples == ["2"]
+    assert problem.examples == ["2: 2.png is 2.png"]
 
 
 def choices(picture: Picture, n: int, key: Callable[[int], int], longest_key: bool) -> Benchmark:

@@ -164,3 +164,31 @@ def test_revision_changes_with_order_text_and_pixels(tmp_path: Path, picture: Pi
         in_format(tmp_path / "d", "jsonl", ROWS, [picture(9), *pictures[1:]]),
     ]
     assert len({benchmark.fingerprint for benchmark in variants}) == 4
+
+
+def test_instructions_with_an_input_and_an_output() -> None:
+    rows = [{"instruction": "<image>\nAnswer briefly.", "input": "What is it?", "output": "A dog."},
+            {"instruction": "What is it?", "input": "", "output": "A cat."}]  # fmt: skip
+    fields = FieldMap.infer(rows)
+    found = [fields.example(row, 1, "o", ImageFinder(Path("/nowhere"))) for row in rows]
+    assert [e.question for e in found] == ["Answer briefly. What is it?", "What is it?"]
+    assert [e.answer for e in found] == ["A dog.", "A cat."]
+    assert found[0].metadata == {}
+
+
+def test_text_is_a_question_where_something_answers_it() -> None:
+    """LLaVA's question files call it text; a caption beside an image is no question."""
+    assert FieldMap.infer([{"question_id": 1, "text": "t", "image": "a"}]).columns["question"] == (
+        "text",
+    )
+    assert FieldMap.infer([{"text": "t", "answer": "a"}]).columns["question"] == ("text",)
+    both = FieldMap.infer([{"image": "i", "text": "t", "output": "o"}]).columns
+    assert (both["question"], both["answer"]) == (("text",), ("output",))
+    assert FieldMap.infer([{"image": "a.jpg", "text": "a dog"}]).columns["question"] == ()
+    assert FieldMap.infer([{"question": "q", "text": "t"}]).columns["question"] == ("question",)
+
+
+def test_the_user_decides_before_other_names() -> None:
+    rows = [{"instruction": "i", "input": "n", "output": "o"}]
+    columns = FieldMap.infer(rows, {"question": "input", "answer": "instruction"}).columns
+    assert (columns["question"], columns["answer"]) == (("input",), ("instruction",))

@@ -3,131 +3,122 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
+from published import IMAGE, TABLES, publish, publish_files
 
-from heldout.benchmark import read_benchmark
-from heldout.benchmark.explode import options_in
+from heldout.benchmark import Benchmark, read_benchmark
+from heldout.benchmark.check import check
 from heldout.benchmark.presets import PRESETS, find_preset
 from heldout.errors import InputError
+from heldout.model.asking.shown import shown_prompts
+from heldout.model.prompt import option_requests, question_request
+from heldout.model.request import Text
 
 Picture = Callable[..., bytes]
-IMAGE = "<picture>"
+FILES = (
+    "omnimedvqa",
+    "pmc-vqa",
+    "medxpertqa-mm",
+)  # whose authors release no table of the hub's kind
+
+# How many items the rows of published.py are, and the first choice of each: question, options, key.
+EXPECTED: dict[str, tuple[int, str | None, tuple[str, ...], str | None, int | None]] = {
+    "slake-en": (2, "What modality is used?", (), "MRI", None),
+    "pathvqa": (2, "what are positively charged?", (), "the histone", None),
+    "vqa-rad": (2, "is there a fracture?", (), "no", None),
+    "mmmu-med": (3, "<image 1> Which drug is drawn?", ("aspirin", "Parkinson's drug"),
+                 "Parkinson's drug", 1),
+    "medvlthinker-eval": (6, "What is shown in case 0?",
+                          ("CT scan", "MRI scan", "PET scan", "X-Ray"), "PET scan", 2),
+    "medsynvqa": (2, "What is shown in case 0?", tuple(f"finding {k * 3}" for k in "ABCDE"),
+                  "finding DDD", 3),
+    "mmstar": (3, "Which relation is right?", (
+        "The suitcase is on the book.", "The suitcase is beneath the cat.",
+        "The suitcase is beneath the bed."), "The suitcase is beneath the cat.", 1),
+    "realworldqa": (3, "Where is the car?", ("On the left", "On the right"), "On the right", 1),
+    "naturalbench": (4, "Is it sunny?", (), "Yes", None),
+    "coco": (2, "Please carefully observe the image.", (), "a cat 0", None),
+    "flickr30k": (2, None, (), "a man 0", None),
+    "imagenet": (2, None, (), "tench", None),
+    "openimages": (2, None, (), "Tree, Sky", None),
+    "textcaps": (2, "Please carefully observe the image.", (), None, None),
+    "conceptual-captions": (2, None, (), "author 0 : a life", None),
+    "omnimedvqa": (2, "What is the diagnosis?", ("no disease", "glaucoma"), "glaucoma", 1),
+    "pmc-vqa": (2, "Which uptake is seen?", ("Diffuse", "Focal", "None", "Unknown"), "Focal", 1),
+    "medxpertqa-mm": (2, "A man has pain. Which drug (A and B excluded) helps?", (
+        "Vitamin A", "Drug (B12)", "Vitamin D, oral", "Surgery (B)"), "Drug (B12)", 1),
+}  # fmt: skip
 
 
-def publish(folder: Path, split: str, rows: list[dict[str, Any]], picture: Picture) -> Path:
-    """Rows as the hub's Parquet; the string IMAGE becomes an image of its own."""
-    count = iter(range(1000))
-
-    def filled(value: Any) -> Any:
-        if value == IMAGE:
-            return {"bytes": picture(next(count)), "path": None}
-        return value
-
-    full = [{key: filled(value) for key, value in row.items()} for row in rows]
-    (folder / "data").mkdir(parents=True)
-    pq.write_table(pa.Table.from_pylist(full), folder / "data" / f"{split}-00000-of-00001.parquet")
-    other = [{**row, "question": "another split"} for row in full]
-    pq.write_table(
-        pa.Table.from_pylist(other), folder / "data" / "other_train-00000-of-00001.parquet"
-    )
-    return folder
-
-
-# preset, published rows, then question, options, answer, answer index and images of the first item
-LAYOUTS: list[tuple[str, dict[str, Any], str | None, tuple[str, ...], str, int | None]] = [
-    ("pathvqa", {"image": IMAGE, "question": "part?", "answer": "gut"}, "part?", (), "gut", None),
-    ("vqa-rad", {"image": IMAGE, "question": "is it?", "answer": "no"}, "is it?", (), "no", None),
-    ("slake-en", {"image": IMAGE, "question": "CT?", "answer": "Yes"}, "CT?", (), "Yes", None),
-    ("mmmu-med",
-     {"id": "validation_Pharmacy_1", "question": "<image 1> which?",
-      "options": "['a drug', 'no drug']",
-      "explanation": "", "image_1": IMAGE, "image_2": IMAGE, "image_3": None, "img_type": "['x']",
-      "answer": "B", "topic_difficulty": "Easy", "question_type": "multiple-choice"},
-     "<image 1> which?", ("a drug", "no drug"), "no drug", 1),
-    ("mmstar",
-     {"index": 0, "question": "Which?\nOptions: A: on the book., B: beneath the cat., C: no, never",
-      "image": IMAGE, "answer": "B", "category": "coarse perception", "l2_category": "x",
-      "meta_info": {"source": "MMBench", "split": "val", "image_path": "images/0.jpg"}},
-     "Which?\nOptions: A: on the book., B: beneath the cat., C: no, never",
-     ("on the book.", "beneath the cat.", "no, never"), "beneath the cat.", 1),
-    ("realworldqa",
-     {"image": IMAGE, "question": "Where?\n\nA. left\nB. right\nPlease answer directly with "
-      "only the letter of the correct option and nothing else.",
-      "answer": "A", "image_path": "0.webp"},
-     "Where?\n\nA. left\nB. right\nPlease answer directly with only the letter of the correct "
-     "option and nothing else.", ("left", "right"), "left", 0),
-    ("coco",
-     {"question_id": "0001.jpg", "image": IMAGE, "question": "Describe.",
-      "answer": ["a cat", "one cat"],
-      "id": 1, "license": 3, "file_name": "0001.jpg", "coco_url": "http://x"},
-     "Describe.", (), "a cat", None),
-    ("flickr30k",
-     {"image": IMAGE, "caption": ["a man", "one man"], "sentids": ["0", "1"], "img_id": "7",
-      "filename": "1.jpg"}, None, (), "a man", None),
-    ("openimages",
-     {"image": IMAGE, "image_id": "ab", "original_url": "u", "title": "t",
-      "labels": [{"label": "Tree", "confidence": 1.0}, {"label": "Car", "confidence": 0.0},
-                 {"label": "Sky", "confidence": 1.0}]}, None, (), "Tree, Sky", None),
-    ("textcaps",
-     {"question_id": "v1", "question": "Describe.", "image": IMAGE, "image_id": "x",
-      "image_name": "x",
-      "image_path": "train/x.jpg", "caption_str": ["A sign.", "Sign."],
-      "reference_strs": ["A sign."]},
-     "Describe.", (), "A sign.", None),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("name", "row", "question", "options", "answer", "index"),
-    LAYOUTS,
-    ids=[row[0] for row in LAYOUTS],
-)
-def test_published_layout(
-    name: str,
-    row: dict[str, Any],
-    question: str | None,
-    options: tuple[str, ...],
-    answer: str,
-    index: int | None,
-    tmp_path: Path,
-    picture: Picture,
-) -> None:
+def read_published(name: str, folder: Path, picture: Picture) -> Benchmark:
+    if name in FILES:
+        table, images = publish_files(name, folder, picture)
+        return read_benchmark(table, preset=name, images=images)
     preset = find_preset(name, by_name=True)
     assert preset is not None
-    folder = publish(tmp_path / "published", preset.split, [row, row], picture)
-    if preset.split == "train":
-        (folder / "data" / "other_train-00000-of-00001.parquet").unlink()
-    benchmark = read_benchmark(folder, preset=name)
+    return read_benchmark(publish(folder, preset.split, TABLES[name], picture), preset=name)
+
+
+def occurrences(option: str, text: str) -> list[str]:
+    """Where an option stands in a text, as words of its own."""
+    return re.findall(rf"(?<![\w.]){re.escape(option)}(?!\w)", text)
+
+
+def test_every_preset_is_tested_here() -> None:
+    assert {preset.name for preset in PRESETS} == set(EXPECTED) == {*TABLES, *FILES}
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_published_layout(name: str, tmp_path: Path, picture: Picture) -> None:
+    benchmark = read_published(name, tmp_path / "published", picture)
     first = benchmark.examples[0]
-    assert len(benchmark) == 2
-    assert (first.question, first.options, first.answer) == (question, options, answer)
-    assert first.answer_index == index
-    pictures = sum(value == IMAGE for value in row.values())
-    assert [ref.read() for ref in first.images] == [picture(i) for i in range(pictures)]
+    count, *expected = EXPECTED[name]
+    assert (len(benchmark), benchmark.dropped) == (count, ())
+    assert [first.question, first.options, first.answer, first.answer_index] == expected
+    assert all(isinstance(ref.read(), bytes) for ref in benchmark.images)
+    assert first.images[0].read() == picture(0)
     assert benchmark.name == name
+    # Every key that is a letter was resolved.
+    assert all(e.answer_index is not None for e in benchmark if e.options)
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_options_stand_once_in_every_prompt_and_move_as_a_whole(
+    name: str, tmp_path: Path, picture: Picture
+) -> None:
+    benchmark = read_published(name, tmp_path / "published", picture)
+    known = {example.id: example for example in benchmark}
+    prompts = shown_prompts(benchmark, len(benchmark), "original,rotation-all")
+    assert {prompt["id"] for prompt in prompts} == set(known)
+    for prompt in prompts:
+        example = known[prompt["id"]]
+        if not example.options:
+            continue
+        lines = prompt["prompt"].splitlines()
+        listed = lines[-1 - len(example.options) : -1]
+        assert sorted(line[3:] for line in listed) == sorted(example.options)
+        assert [line[:3] for line in listed] == [f"{letter}. " for letter in "ABCDE"[: len(listed)]]
+        assert f"{prompt['answer']}. {example.answer}" in listed
+        for option in example.options:
+            assert len(occurrences(option, prompt["prompt"])) == 1, prompt
+        # The question itself, and what is scored, offer nothing.
+        for request in (question_request(example), *option_requests(example)):
+            asked = "".join(p.text for p in request.content if isinstance(p, Text) and not p.scored)
+            assert not any(occurrences(option, asked) for option in example.options)
+            assert "letter" not in asked
 
 
 def test_naturalbench_rows_become_four_items(tmp_path: Path, picture: Picture) -> None:
-    row = {
-        "Index": 5, "Image_0": IMAGE, "Image_1": IMAGE,
-        "Question_0": "Sunny?", "Image_0_Question_0": "Yes", "Image_1_Question_0": "No",
-        "Question_1": "Which?; Option: A:red; B:blue;", "Image_0_Question_1": "A",
-        "Image_1_Question_1": "B", "Question_Type": "yes_no", "Source": "DOCCI",
-    }  # fmt: skip
-    folder = publish(tmp_path / "nb", "train", [row], picture)
-    (folder / "data" / "other_train-00000-of-00001.parquet").unlink()
-    benchmark = read_benchmark(folder, preset="naturalbench")
+    benchmark = read_published("naturalbench", tmp_path / "nb", picture)
     assert [(e.question, e.answer, e.images[0].read()) for e in benchmark] == [
-        ("Sunny?", "Yes", picture(0)),
-        ("Sunny?", "No", picture(1)),
-        ("Which?; Option: A:red; B:blue;", "red", picture(0)),
-        ("Which?; Option: A:red; B:blue;", "blue", picture(1)),
+        ("Is it sunny?", "Yes", picture(0)),
+        ("Is it sunny?", "No", picture(1)),
+        ("Which colour?", "deep red", picture(0)),
+        ("Which colour?", "dark blue", picture(1)),
     ]
     assert [e.answer_index for e in benchmark] == [None, None, 0, 1]
     assert len(set(benchmark.clusters)) == 1
@@ -135,38 +126,12 @@ def test_naturalbench_rows_become_four_items(tmp_path: Path, picture: Picture) -
     assert benchmark.examples[0].metadata["Source"] == "DOCCI"
 
 
-def test_omnimedvqa_as_its_zip_unpacks(tmp_path: Path, picture: Picture) -> None:
-    tables = tmp_path / "OmniMedVQA" / "QA_information" / "Open-access"
-    tables.mkdir(parents=True)
-    for i, source in enumerate(("ACRIMA", "BRATS")):
-        image = tmp_path / "OmniMedVQA" / "Images" / source / f"{i}.png"
-        image.parent.mkdir(parents=True)
-        image.write_bytes(picture(i))
-        row = {
-            "dataset": source, "question_id": f"{source}_0", "question_type": "Disease Diagnosis",
-            "question": "Which?", "gt_answer": "glaucoma", "image_path": f"Images/{source}/{i}.png",
-            "option_A": "none", "option_B": "glaucoma", "modality_type": "Fundus",
-        }  # fmt: skip
-        if source == "BRATS":
-            row |= {"option_C": "tumour", "option_D": "other", "gt_answer": "other"}
-        (tables / f"{source}.json").write_text(json.dumps([row]))
-    first, second = read_benchmark(tables, preset="omnimedvqa").examples
-    assert (first.id, first.options, first.answer_index) == ("ACRIMA_0", ("none", "glaucoma"), 1)
-    assert (second.answer, second.answer_index) == ("other", 3)
-    assert [e.images[0].read() for e in (first, second)] == [picture(0), picture(1)]
-
-
-@pytest.mark.parametrize("version", [1, 2])
-def test_pmc_vqa_in_both_releases(tmp_path: Path, picture: Picture, version: int) -> None:
+def test_the_other_release_of_pmc_vqa(tmp_path: Path, picture: Picture) -> None:
     (tmp_path / "images").mkdir()
     (tmp_path / "images" / "PMC1_F1.jpg").write_bytes(picture(0))
-    choices = " A:Diffuse , B:Focal , C:None , D:Unknown "
     (tmp_path / "test.csv").write_text(
-        "Figure_path,Question,Answer,Choice A,Choice B,Choice C,Choice D,Answer_label\n"
-        f"PMC1_F1.jpg,Which uptake?,Focal,{choices},B\n"
-        if version == 1
-        else "index,Figure_path,Caption,Question,Choice A,Choice B,Choice C,Choice D,Answer,split\n"
-        f"0,PMC1_F1.jpg,a caption,Which uptake?,{choices},B,test\n"
+        "index,Figure_path,Caption,Question,Choice A,Choice B,Choice C,Choice D,Answer,split\n"
+        "0,PMC1_F1.jpg,a caption,Which uptake?, A:Diffuse , B:Focal , C:None , D:Unknown ,B,test\n"
     )
     example = read_benchmark(tmp_path / "test.csv", preset="pmc-vqa").examples[0]
     assert example.options == ("Diffuse", "Focal", "None", "Unknown")
@@ -174,26 +139,82 @@ def test_pmc_vqa_in_both_releases(tmp_path: Path, picture: Picture, version: int
     assert example.images[0].read() == picture(0)
 
 
-def test_medxpertqa_mm(tmp_path: Path, picture: Picture) -> None:
-    for folder in ("MM", "images"):
-        (tmp_path / folder).mkdir()
-    (tmp_path / "images" / "MM-0-a.jpeg").write_bytes(picture(0))
+def test_mmmu_validation_is_not_dev(tmp_path: Path, picture: Picture) -> None:
+    """A download of the hub's repository: a folder for every subject, three splits in each."""
+    for subject in ("Art", "Pharmacy", "Public_Health"):
+        for split in ("dev", "test", "validation"):
+            row = {**TABLES["mmmu-med"][0], "id": f"{split}_{subject}_1"}
+            folder = publish(tmp_path / "here", split, [row], picture) / "data"
+            place = tmp_path / "MMMU" / subject
+            place.mkdir(parents=True, exist_ok=True)
+            name = f"{split}-00000-of-00001.parquet"
+            (folder / name).rename(place / name)
+
+    def ids(chosen: str) -> list[str]:
+        return [e.id for e in read_benchmark(f"{tmp_path / 'MMMU'}{chosen}", preset="mmmu-med")]
+
+    assert ids("") == ["validation_Pharmacy_1", "validation_Public_Health_1"]
+    assert ids("#split=dev") == ["dev_Pharmacy_1", "dev_Public_Health_1"]
+    assert ids("#split=validation+dev") == [
+        "validation_Pharmacy_1", "dev_Pharmacy_1",
+        "validation_Public_Health_1", "dev_Public_Health_1",
+    ]  # fmt: skip
+    both = read_benchmark(f"{tmp_path / 'MMMU'}#split=validation+dev", preset="mmmu-med")
+    assert both.split == "validation+dev"
+
+
+def test_a_mirror_with_training_data_alone_is_not_called_test(
+    tmp_path: Path, picture: Picture
+) -> None:
     row = {
-        "id": "MM-0", "question": "Which?\nAnswer Choices: (A) x (B) y", "label": "B",
-        "options": {"A": "x", "B": "y"}, "images": ["MM-0-a.jpeg"], "medical_task": "Diagnosis",
-        "body_system": "Skeletal", "question_type": "Reasoning",
+        "question_id": "A_0", "image": IMAGE, "question": "Which?", "gt_answer": "cyst",
+        "option_A": "none", "option_B": "cyst", "option_C": None, "option_D": None,
     }  # fmt: skip
-    (tmp_path / "MM" / "test.jsonl").write_text(json.dumps(row) + "\n")
-    (tmp_path / "MM" / "dev.jsonl").write_text(json.dumps({**row, "id": "other"}) + "\n")
-    example = read_benchmark(tmp_path / "MM", preset="medxpertqa-mm", images=tmp_path / "images")
-    first = example.examples[0]
-    assert (first.id, first.options, first.answer, first.answer_index) == (
-        "MM-0",
-        ("x", "y"),
-        "y",
-        1,
-    )
-    assert first.images[0].read() == picture(0)
+    folder = publish(tmp_path / "mirror", "train", [row], picture)
+    benchmark = read_benchmark(folder, preset="omnimedvqa")
+    assert (benchmark.split, benchmark.examples[0].answer) == ("train", "cyst")
+    with pytest.raises(InputError, match="split 'train'"):
+        read_benchmark(f"{folder}#split=test", preset="omnimedvqa")
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [("slake-en", "BoKelvin/SLAKE"), ("textcaps", "without captions"),
+     ("conceptual-captions", "addresses")],
+)  # fmt: skip
+def test_a_preset_says_what_its_copy_cannot_do(
+    name: str, says: str, tmp_path: Path, picture: Picture
+) -> None:
+    report = check(read_published(name, tmp_path / "published", picture))
+    (limit,) = [problem for problem in report.problems if problem.rule == "preset-limit"]
+    assert limit.severity == "note"
+    assert says in limit.message
+
+
+def test_official_slake_has_its_strata(tmp_path: Path, picture: Picture) -> None:
+    rows = [
+        {"img_id": 1, "img_name": "1.png", "question": f"{k}?", "answer": "Yes", "q_lang": "en",
+         "answer_type": "CLOSED", "content_type": "Organ", "qid": k} for k in range(2)
+    ]  # fmt: skip
+    (tmp_path / "test.json").write_text(json.dumps(rows))
+    report = check(read_benchmark(tmp_path, preset="slake-en"))
+    assert "preset-limit" not in {problem.rule for problem in report.problems}
+
+
+@pytest.mark.parametrize("with_images", [True, False])
+def test_pmc_vqa_names_its_archive_of_pictures(
+    with_images: bool, tmp_path: Path, picture: Picture
+) -> None:
+    table, images = publish_files("pmc-vqa", tmp_path / "published", picture)
+    if not with_images:
+        images = tmp_path / "empty"
+        images.mkdir()
+    report = check(read_benchmark(table, preset="pmc-vqa", images=images))
+    told = [p.message for p in report.problems if p.rule == "preset-limit"]
+    assert told == [] if with_images else "images.zip" in told[0]
+    (tmp_path / "other.csv").write_text("a,b\n1,2\n")
+    with pytest.raises(InputError, match=r"images\.zip"):
+        read_benchmark(tmp_path / "other.csv", preset="pmc-vqa")
 
 
 def test_imagenet_by_class_folder(tmp_path: Path, picture: Picture) -> None:
@@ -234,24 +255,3 @@ def test_unknown_preset_names_the_nearest() -> None:
         find_preset("slake", by_name=True)
     assert find_preset("slake") is None
     assert find_preset("mmstar") is not None
-
-
-def test_every_preset_is_tested_here() -> None:
-    tested = {layout[0] for layout in LAYOUTS}
-    tested |= {"naturalbench", "omnimedvqa", "pmc-vqa", "medxpertqa-mm", "imagenet"}
-    assert {preset.name for preset in PRESETS} == tested
-
-
-@pytest.mark.parametrize(
-    ("question", "options"),
-    [
-        ("Is it red?", []),
-        ("Vitamin A: what is it? And B: why?", []),
-        ("Which? Options: A: one, B: two", ["one", "two"]),
-        ("Which?\n(A) one\n(B) two\n(C) three", ["one", "two", "three"]),
-        ("Options: B: two, A: one", []),
-        (None, []),
-    ],
-)
-def test_options_written_into_the_question(question: str | None, options: list[str]) -> None:
-    assert options_in(question) == options

@@ -11,7 +11,10 @@ from pathlib import Path
 import pytest
 
 from heldout.benchmark import read_benchmark
+from heldout.benchmark.check import check
+from heldout.corpus import Corpus, CorpusItem, open_corpus
 from heldout.errors import InputError
+from heldout.store import Dropped
 
 Picture = Callable[..., bytes]
 NOBODY = 65534
@@ -170,3 +173,46 @@ def test_a_preset_refuses_what_is_clearly_something_else(
     with pytest.raises(InputError, match=f"does not look like {preset} .*{expected}"):
         read_benchmark(path, preset=preset)
     assert len(read_benchmark(path)) == 1
+
+
+def test_a_line_that_is_too_long_is_skipped_to_its_end_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("heldout.benchmark.readers.json_rows.MAX_LINE", 1000)
+    rows = [json.dumps({"id": n, "question": f"q{n}?", "answer": "a"}) for n in range(4)]
+    # Longer than twice the limit: its rest would be read as a second line, and a third.
+    rows[1] = json.dumps({"id": 1, "question": "x" * 2500, "answer": "a"})
+    (tmp_path / "test.jsonl").write_text("\n".join(rows))
+    benchmark = read_benchmark(tmp_path / "test.jsonl")
+    assert [example.id for example in benchmark] == ["0", "2", "3"]
+    assert [(d.id, d.reason) for d in benchmark.dropped] == [("test.jsonl line 2", "line too long")]
+
+
+@pytest.mark.parametrize("depth", [101, 900, 5000])
+@pytest.mark.parametrize("name", ["test.jsonl", "test.json"])
+def test_a_row_nested_too_deeply_is_dropped_alone(tmp_path: Path, name: str, depth: int) -> None:
+    rows = [json.dumps({"id": n, "question": f"q{n}?", "answer": "a"}) for n in range(4)]
+    nested = "[" * depth + '"]["' + "]" * depth  # brackets inside a text close nothing
+    rows[2] = '{"id": 2, "question": "q2?", "answer": "a", "extra": ' + nested + "}"
+    text = "\n".join(rows) if name.endswith("l") else f"[{','.join(rows)}]"
+    (tmp_path / name).write_text(text)
+    benchmark = read_benchmark(tmp_path / name)
+    assert [example.id for example in benchmark] == ["0", "1", "3"]
+    assert [d.reason for d in benchmark.dropped] == ["nested too deeply"]
+    (problem,) = [one for one in check(benchmark).problems if one.rule == "dropped-rows"]
+    assert "nested too deeply" in problem.examples[0]
+    found = list(everything(open_corpus(tmp_path / name, reader="table")))
+    assert [one.reason for one in found if isinstance(one, Dropped)] == ["nested too deeply"]
+    assert len(found) == 4
+
+
+def everything(corpus: Corpus) -> Iterator[CorpusItem | Dropped]:
+    for shard in corpus.shards():
+        yield from corpus.read(shard)
+
+
+def test_a_row_at_the_limit_is_read(tmp_path: Path) -> None:
+    extra = "[" * 99 + "]" * 99  # and the row itself
+    row = '{"question": "q?", "answer": "a", "extra": ' + extra + "}"
+    (tmp_path / "test.jsonl").write_text(row)
+    assert len(read_benchmark(tmp_path / "test.jsonl")) == 1

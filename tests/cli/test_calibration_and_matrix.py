@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from PIL import Image
 from typer.testing import CliRunner
@@ -78,6 +79,43 @@ def test_planted_copies_are_near_beyond_the_null_and_explain_it(run: Path) -> No
     assert one["null"]["images"] == 150
     (control,) = one["controls"]
     assert (control["images"], control["at_alpha"]["fires"]) == (60, False)
+
+
+def test_quantiles_of_benchmark_null_and_control_stand_side_by_side(run: Path) -> None:
+    import polars as pl
+
+    (one,) = json.loads((run / "calibration.json").read_text())["calibrations"]
+    nearest = pl.read_parquet(run / "tables/nearest.parquet")
+    sets = {"benchmark": one["benchmark"], "null": one["null"], "control": one["controls"][0]}
+    for role, told in sets.items():
+        values = np.sort(nearest.filter(pl.col("role") == role)["similarity"].to_numpy())
+        found = told["similarity"]
+        assert list(found) == ["min", "p5", "median", "p95", "max"]
+        assert (found["min"], found["max"]) == (values[0], values[-1])
+        assert found["median"] == pytest.approx(np.median(values))
+        assert found["p5"] == pytest.approx(np.percentile(values, 5))
+        assert found["p95"] == pytest.approx(np.percentile(values, 95))
+    # Copies were planted in the corpus, clean pictures were not: it shows in the upper end.
+    assert sets["benchmark"]["similarity"]["max"] > sets["control"]["similarity"]["max"]
+    page = (run / "report.html").read_text()
+    table = page[page.index("How near each set comes") :].split("</table>")[0]
+    for told in sets.values():
+        for value in told["similarity"].values():
+            assert f">{value:.4f}</td>" in table
+    assert "in domain control" in table and "by construction" in table
+
+
+def test_sets_without_pictures_have_no_quantiles() -> None:
+    from heldout.overlap.calibration.spread import quantiles_of
+
+    assert quantiles_of([]) is None
+    assert quantiles_of([0.0, 1.0, 0.5]) == (
+        0.0,
+        pytest.approx(0.05),
+        0.5,
+        pytest.approx(0.95),
+        1.0,
+    )
 
 
 def test_control_pictures_that_control_nothing_are_listed(run: Path) -> None:

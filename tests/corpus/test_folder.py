@@ -11,6 +11,7 @@ import pytest
 
 from heldout.corpus import CorpusItem, corpus_fingerprint, listing, open_corpus
 from heldout.corpus.folder import FolderCorpus
+from heldout.corpus.sizes import LARGEST, SMALLEST, shard_work
 from heldout.store import Dropped
 
 
@@ -138,3 +139,32 @@ def test_a_folder_too_large_to_sort_in_memory_comes_in_the_same_order(tmp_path, 
 
 def test_an_empty_folder_is_an_empty_corpus(tmp_path):
     assert list(open_corpus(tmp_path).shards()) == []
+
+
+def test_a_small_folder_has_shards_for_several_workers(tmp_path: Path) -> None:
+    for number in range(400):
+        (tmp_path / f"{number:03d}.png").write_bytes(bytes(20_000))
+    corpus = open_corpus(tmp_path)
+    shards = list(corpus.shards())
+    assert len(shards) >= 4
+    ids = [
+        item.id for shard in shards for item in corpus.read(shard) if isinstance(item, CorpusItem)
+    ]
+    assert ids == [f"{number:03d}.png" for number in range(400)]
+    assert [(one.id, one.key) for one in corpus.shards()] == [(one.id, one.key) for one in shards]
+
+
+def test_shards_hold_bounded_work_and_grow(tmp_path: Path) -> None:
+    for number in range(60):  # sparse: no byte of them is written
+        with (tmp_path / f"{number:03d}.png").open("wb") as file:
+            file.truncate(9 << 20 if number % 7 else 100 << 20)
+    sizes = []
+    for shard in open_corpus(tmp_path).shards():
+        names = shard.payload[0]
+        work = sum((tmp_path / name).stat().st_size for name in names)
+        assert len(names) == 1 or work <= shard_work(shard.index)
+        sizes.append(len(names))
+    assert max(sizes) > 1 and sum(sizes) == 60
+    assert [shard_work(index) for index in (0, 7, 8, 16, 1000)] == [
+        SMALLEST, SMALLEST, 2 * SMALLEST, 4 * SMALLEST, LARGEST,
+    ]  # fmt: skip

@@ -119,7 +119,7 @@ def test_lines_that_are_no_rows_are_dropped_with_file_and_line(tmp_path: Path) -
 def test_a_line_without_end_is_skipped_to_its_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("heldout.corpus.lines.MAX_LINE", 1000)
+    monkeypatch.setattr("heldout.benchmark.readers.json_rows.MAX_LINE", 1000)
     huge = {"text": "x" * 3500}
     (tmp_path / "c.jsonl").write_bytes(lines({"text": "one"}, huge, {"text": "three"}))
     corpus = open_corpus(tmp_path / "c.jsonl")

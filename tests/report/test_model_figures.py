@@ -13,8 +13,10 @@ import pytest
 from heldout.detect import ScoreTables
 from heldout.lab.planted_answers import ASKED, planted_answers
 from heldout.lab.planted_scores import PLANTED, planted_scores
+from heldout.report.environment import templates
 from heldout.report.figures import Slope, Strip, for_paper, heat_map, null_strips, slope_chart
 from heldout.report.model_figures import model_figures
+from heldout.report.models import model_sections
 from heldout.store import SCHEMAS, Run
 from heldout.verdict import examine, save_examination
 
@@ -101,3 +103,26 @@ def test_a_figure_for_papers_needs_no_style_sheet() -> None:
 def test_a_map_of_nothing_is_a_map(rates: list[list[float | None]]) -> None:
     drawn = str(heat_map(["a"], ["b"], rates, missing="none there"))
     assert ("none there" in drawn) == (rates == [[None]])
+
+
+def test_the_page_names_easiest_items_strata_and_orders(tmp_path: Path) -> None:
+    tables = planted_scores(3, dose=3.0)
+    run = kept(tmp_path / "run", tables)
+    run.update("models", {name: {"backend": "made up"} for name in tables.models})
+    made = examine(tables, settings=PLANTED)
+    save_examination(run, made)
+    section = next(one for one in model_sections(run) if one["name"] == "target")
+    page = templates().get_template("model_items.html.j2").render(model=section)
+    assert section["easiest"]["ten"]["score"] == "Δ of min-k++"
+    assert len(section["easiest"]["shown"]) == 10
+    top = next(o for o in made.easiest if (o.model, o.score) == ("target", "min-k++"))
+    for item in top.items:
+        assert f"<code>{item.benchmark_id}</code>" in page
+    rows = [row for rows in section["tails"]["fields"].values() for row in rows]
+    assert {row["stratum"] for row in rows} == {
+        "CLOSED", "OPEN", "1 word", "2-3 words", "fresh", "public",
+    }  # fmt: skip
+    for row in rows:
+        assert f">{row['rate']:.1%}</td>" in page
+    assert "<code>by_mink_pp</code>" in page
+    assert "Picture, score and answer together" not in page  # nothing was searched

@@ -47,7 +47,7 @@ class Handler(BaseHTTPRequestHandler):
             again = self.posted[how]
             self.forms.append({**fields, "path": self.path, "key": self.headers["Authorization"]})
         if how.startswith("mortal") and again > int(how.split("-")[1]):
-            return self.connection.close()
+            return self._hang_up()
         errors = {
             "gone": (404, "no such route"),
             "broken": (500, "CUDA error"),
@@ -65,7 +65,7 @@ class Handler(BaseHTTPRequestHandler):
             return self._send(400, json.dumps({"error": {"message": told}}))
         if how == "slow":
             time.sleep(SLOW)
-            return self.connection.close()
+            return self._hang_up()
         answer = json.dumps({
             "created": 1, "data": _data(how, picture),
             "usage": {"input_tokens": 300, "output_tokens": 4000, "total_tokens": 4300},
@@ -73,6 +73,10 @@ class Handler(BaseHTTPRequestHandler):
         if how == "garbage" or (how == "cut" and again == 1):
             answer = answer[: len(answer) // 2]
         return self._send(200, answer)
+
+    def _hang_up(self) -> None:
+        self.close_connection = True  # or the handler would wait for the next request
+        self.connection.close()
 
     def _send(self, status: int, text: str, headers: dict[str, str] | None = None) -> None:
         data = text.encode()

@@ -67,7 +67,7 @@ class Handler(BaseHTTPRequestHandler):
                 fates[prompt] = FAULTS[len(fates)] if len(fates) < len(FAULTS) else ""
         fault = fates[prompt] if how == "faulty" else ""
         if how.startswith("mortal") and count > int(how.split("-")[1]):
-            return self.connection.close()
+            return self._hang_up()
         if how == "slow":
             time.sleep(0.03)
         if fault == "busy" and again < 2:
@@ -79,7 +79,7 @@ class Handler(BaseHTTPRequestHandler):
             return self._send(400, json.dumps({"error": {"message": told}}))
         if fault == "slow":
             time.sleep(SLOW)
-            return self.connection.close()
+            return self._hang_up()
         message, finish = _message(text, job, fault)
         answer = json.dumps({
             "choices": [{"index": 0, "message": message, "finish_reason": finish}],
@@ -104,7 +104,7 @@ class Handler(BaseHTTPRequestHandler):
             self.posted[f"{how} edit"] += 1
             count = self.posted[how]
         if how.startswith("mortal") and count > int(how.split("-")[1]):
-            return self.connection.close()
+            return self._hang_up()
         drawn = ImageOps.mirror(Image.open(io.BytesIO(picture)).convert("RGB"))
         buffer = io.BytesIO()
         drawn.save(buffer, "PNG")
@@ -112,6 +112,10 @@ class Handler(BaseHTTPRequestHandler):
             self.answered[key] += 1
         told = {"data": [{"b64_json": base64.b64encode(buffer.getvalue()).decode()}]}
         return self._send(200, json.dumps(told))
+
+    def _hang_up(self) -> None:
+        self.close_connection = True  # or the handler would wait for the next request
+        self.connection.close()
 
     def _send(self, status: int, text: str, headers: dict[str, str] | None = None) -> None:
         data = text.encode()

@@ -5,12 +5,16 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 import pytest
 
-from heldout.detect import Finding, ScoreTables, detectors
+from heldout.detect import Finding, ScoreTables, Settings, detectors
+from heldout.detect.membership import MIN_K_PLUS_PLUS
 from heldout.lab.confound import Confound, _cohort
 from heldout.lab.planted_scores import BASELINE, PLANTED, TARGET, planted_scores
+from heldout.stats.trend import aligned_ranks, block_means
 from heldout.verdict.controls import (
+    OrderResult,
     ablate_orders,
     adjusted_trend,
     against_baseline,
@@ -59,23 +63,65 @@ def test_scores_of_another_backend_are_never_compared() -> None:
     assert "never compared across backends" in told
 
 
+def _orders(tables: ScoreTables, settings: Settings = QUICK) -> dict[str, OrderResult]:
+    return {one.order: one for one in ablate_orders(tables, TARGET, settings)}
+
+
+def _p(one: OrderResult) -> float:
+    assert one.p is not None
+    return one.p
+
+
 def test_other_orders_are_read_for_what_they_are() -> None:
-    orders = {one.order: one for one in ablate_orders(planted_scores(4, dose=4.0), TARGET, QUICK)}
-    assert orders["release"].p <= 0.01
-    assert orders["content hash"].p > 0.05
-    assert "proves nothing" in orders["content hash"].note
-    assert orders["score"].p <= 0.01
-    assert "by construction" in orders["score"].note
-    assert orders["cluster shuffles"].p > 0.05
+    orders = _orders(planted_scores(4, dose=4.0))
+    assert _p(orders["release"]) <= 0.01
+    assert _p(orders["by_content_hash"]) > 0.05
+    assert "proves nothing" in orders["by_content_hash"].note
+    assert _p(orders["by_logprob"]) <= 0.01
+    assert "by construction" in orders["by_logprob"].note
+    assert _p(orders["cluster_shuffles"]) > 0.05
+
+
+def test_by_mink_pp_sorts_by_its_own_score_and_not_by_the_log_probability() -> None:
+    """Min-K%++ turned upside down: the sort by it turns, the one by log p does not."""
+    tables = planted_scores(4)
+    settings = replace(QUICK, strata=())
+    scored = tables.scored(TARGET)
+    hardest = MIN_K_PLUS_PLUS.score(tables, scored, settings)
+    assert not isinstance(hardest, str)
+    orders = _orders(tables, settings)
+    means, _ = block_means(aligned_ranks(scored.means), scored.clusters)
+    keys, _ = block_means(hardest, scored.clusters)
+    by_hand = np.corrcoef(means[np.argsort(keys)], np.linspace(1, -1, len(means)))[0, 1]
+    assert orders["by_mink_pp"].rho == pytest.approx(by_hand)
+    assert orders["by_mink_pp"].rho != orders["by_logprob"].rho
+    # mu of the item's own tokens moves the score and leaves the log-probability alone.
+    easy = dict(zip(scored.frame["benchmark_id"], 1e3 * hardest, strict=True))
+    lists = [
+        [one + easy.get(item, 0.0) for one in mu] if model == TARGET else mu
+        for mu, item, model in tables.scores.select("mu", "benchmark_id", "model").iter_rows()
+    ]
+    turned = replace(tables, scores=tables.scores.with_columns(mu=pl.Series(lists)))
+    after = _orders(turned, settings)
+    assert after["by_logprob"] == orders["by_logprob"]
+    assert (orders["by_mink_pp"].rho or 0.0) < -0.5 < 0.5 < (after["by_mink_pp"].rho or 0.0)
+
+
+def test_by_mink_pp_says_when_it_was_not_recorded() -> None:
+    tables = planted_scores(4)
+    empty = pl.lit([], dtype=pl.List(pl.Float64))
+    without = replace(tables, scores=tables.scores.with_columns(mu=empty, sigma=empty))
+    one = _orders(without)["by_mink_pp"]
+    assert (one.rho, one.p) == (None, None)
+    assert "mu and sigma were not recorded" in one.note
 
 
 def test_a_sort_by_a_constant_is_the_released_order_and_says_so() -> None:
     tables = planted_scores(4, dose=4.0)
     same = tables.items.with_columns(answer=tables.items["answer"].str.replace(".*", "yes"))
-    found = ablate_orders(replace(tables, items=same), TARGET, replace(QUICK, strata=()))
-    orders = {one.order: one for one in found}
-    assert orders["answer length"].p == orders["release"].p
-    assert "never varies" in orders["answer length"].note
+    orders = _orders(replace(tables, items=same), replace(QUICK, strata=()))
+    assert orders["by_answer_len"].p == orders["release"].p
+    assert "never varies" in orders["by_answer_len"].note
 
 
 def test_a_trend_that_answer_length_makes_is_gone_when_it_is_taken_out() -> None:

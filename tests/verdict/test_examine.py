@@ -214,8 +214,9 @@ def test_other_orders_are_kept_beside_the_trend() -> None:
     assert set(made.orders) == set(MODELS)
     assert {one.order for one in made.orders[TARGET]} >= {
         "release",
-        "content hash",
-        "answer length",
+        "by_content_hash",
+        "by_answer_len",
+        "by_mink_pp",
     }
 
 
@@ -304,7 +305,9 @@ def test_scores_are_broken_down_by_what_the_benchmark_names(slake: ScoreTables) 
     made = examine(slake, ("top-k-overlap",), Settings(baselines=("BLIP-2",)))
     assert "CheXagent-8b" not in made.strata  # failed a self-check
     fields = made.strata["Qwen2.5-VL-7B"]
-    assert set(fields) == {"answer_type", "content_type", "modality"}
+    assert set(fields) == {
+        "answer_type", "answer_length", "base_type", "content_type", "location", "modality",
+    }  # fmt: skip
     closed, opened = fields["answer_type"]
     assert (closed.name, opened.name, closed.n + opened.n) == ("CLOSED", "OPEN", 1061)
     values = {m: slake.scored(m).frame.sort("position") for m in ("Qwen2.5-VL-7B", "BLIP-2")}

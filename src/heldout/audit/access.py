@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import functools
 import os
-from typing import TYPE_CHECKING
 
 from heldout.audit.audit_file import EndpointEntry, ModelEntry
-from heldout.errors import InputError, require
+from heldout.errors import InputError
 from heldout.model.asking import Asker
 from heldout.model.endpoint import Connection, Endpoint, Pace
 from heldout.model.endpoint.chat import ChatEndpoint
+from heldout.model.local import RunningModel
+from heldout.model.opening import open_model
 from heldout.model.request import Scorer
-
-if TYPE_CHECKING:
-    from heldout.model.local import LocalModel
 
 
 def open_scorer(entry: ModelEntry, location: str) -> Scorer:
@@ -23,8 +21,7 @@ def open_scorer(entry: ModelEntry, location: str) -> Scorer:
             _connection(entry.endpoint), entry.endpoint.model,
             concurrency=entry.endpoint.concurrency, dtype=_dtype(entry),
         )  # fmt: skip
-    scorer: Scorer = _load(entry, location)
-    return scorer
+    return _load(entry, location)
 
 
 def open_asker(entry: ModelEntry, location: str) -> Asker:
@@ -34,24 +31,19 @@ def open_asker(entry: ModelEntry, location: str) -> Asker:
             concurrency=entry.endpoint.concurrency, dtype=_dtype(entry),
             token_field=entry.endpoint.token_field,
         )  # fmt: skip
-    asker: Asker = _load(entry, location).asker(entry.max_new_tokens)
-    return asker
+    return _load(entry, location).asker(entry.max_new_tokens)
 
 
-def _load(entry: ModelEntry, location: str) -> LocalModel:
-    for package in ("torch", "transformers"):
-        require(package, "hf", f"running the local model '{entry.name}'")
+def _load(entry: ModelEntry, location: str) -> RunningModel:
     return _loaded(location, entry.dtype, entry.device, entry.revision, entry.trust_remote_code)
 
 
 @functools.lru_cache(maxsize=1)
 def _loaded(
     location: str, dtype: str, device: str, revision: str | None, trust: bool
-) -> LocalModel:
+) -> RunningModel:
     """The last model stays: it is scored, then asked. Two would not fit."""
-    from heldout.model.local import LocalModel
-
-    return LocalModel.load(
+    return open_model(
         location, dtype=dtype, device=device, revision=revision, trust_remote_code=trust
     )
 

@@ -4,8 +4,19 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictBool, StrictInt, StrictStr
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    StrictBool,
+    StrictInt,
+    StrictStr,
+    model_validator,
+)
 
+from heldout.errors import InputError
+from heldout.model.endpoint import checked_address
 from heldout.overlap.calibration.measure import ALPHA
 from heldout.overlap.neighbours import NEAREST
 from heldout.stats.permutation import PERMUTATIONS
@@ -54,12 +65,25 @@ class EndpointEntry(Keys):
     concurrency: Annotated[StrictInt, Field(ge=1, le=256)] = 4
     token_field: Text = "max_tokens"
 
+    @model_validator(mode="after")
+    def _holds_no_secret(self) -> EndpointEntry:
+        """The file is copied into the run. Of the whole entry, so that complaints do not repeat a value."""
+        try:
+            checked_address(self.url, "api_key_env")
+        except InputError as error:
+            raise ValueError(str(error)) from None
+        if self.api_key_env is not None and not self.api_key_env.isidentifier():
+            raise ValueError(
+                "api_key_env takes the name of an environment variable that holds the key"
+            )
+        return self
+
 
 class ModelEntry(Keys):
     """One of local, endpoint, or recorded files (scores, answers, or both)."""
 
     name: Text
-    local: Text | None = None
+    local: Text | None = None  # a folder, a hub name, or onnx:FOLDER
     endpoint: EndpointEntry | None = None
     scores: Text | dict[Text, Text] | None = None  # a file, or one for each benchmark
     answers: Text | dict[Text, Text] | None = None

@@ -45,7 +45,6 @@ EXACT, CHANGED, WORDS, DECOY, BROKEN = (
     "broken",
 )
 _GROUPS = (EXACT, CHANGED, WORDS, DECOY, BROKEN)
-_NEEDED = ("torch", "transformers")
 _TRUTHS = {
     CONTAMINATED: "was trained on the benchmark",
     "clean": "the same training, without the benchmark",
@@ -121,14 +120,15 @@ def run_demo(
     ``corpus`` off audits the models alone.
     """
     found = models_for(seed, models)
-    missing = found if isinstance(found, str) else _not_installed()
+    missing = found if isinstance(found, str) else _not_installed(found.needed())
     chosen = found if isinstance(found, DemoModels) and not missing else None
     tell("rendering a benchmark, its twins and a leaky corpus")
     write_demo(folder, seed, size or DemoSize(), chosen)
     file = folder / FILE
-    told = audit_text(
-        seed, models=chosen is not None, corpus=corpus, engine=engine, workers=workers
+    named = (
+        {name: chosen.prefix(role) for name, role in chosen.names(seed).items()} if chosen else {}
     )
+    told = audit_text(seed, models=named, corpus=corpus, engine=engine, workers=workers)
     write_atomic(file, told)
     audited = run_audit(read_audit(file), tell=tell, quiet=quiet)
     run = Run.open(audited.runs[NAME])
@@ -138,13 +138,14 @@ def run_demo(
     return DemoResult(report, audited, planted, suspected, file, missing)
 
 
-def _not_installed() -> str:
-    lacking = [name for name in _NEEDED if importlib.util.find_spec(name) is None]
+def _not_installed(needed: Mapping[str, str]) -> str:
+    lacking = [name for name in needed if importlib.util.find_spec(name) is None]
     if not lacking:
         return ""
+    extras = ",".join(dict.fromkeys(needed[name] for name in lacking))
     return (
         f"{' and '.join(lacking)} {'is' if len(lacking) == 1 else 'are'} not installed, so that no model "
-        "can run: pip install 'heldout[hf]', and give the same command again"
+        f"can run: pip install 'heldout[{extras}]', and give the same command again"
     )
 
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from heldout import __version__
-from heldout.audit.demo_models import OUTSIDER, SUSPECTS, DemoModels, file_sha256
+from heldout.audit.demo_models import OUTSIDER, SUSPECTS, DemoModels
 from heldout.errors import InputError
 from heldout.lab.releases import Release, write_release
 from heldout.lab.worlds import RELEASED, WORLDS
+from heldout.model.onnx.card import file_sha256
 from heldout.scenes import WrittenBenchmark, write_corpus
 from heldout.store import write_json
 
@@ -95,12 +97,15 @@ def _leaking(folder: Path, release: Release, seed: int) -> WrittenBenchmark:
 def audit_text(
     seed: int,
     *,
-    models: bool,
+    models: Mapping[str, str],
     corpus: bool = True,
     engine: str = "local",
     workers: int | None = None,
 ) -> str:
-    """The audit file of the demo, to be read, changed and run again. It does not say who saw what."""
+    """The audit file of the demo, to be read, changed and run again. It does not say who saw what.
+
+    ``models``: their names, and what stands before their folders.
+    """
     lines = [
         "# The audit of `heldout demo`, as anybody would write it. Again: `heldout audit audit.yaml`.",
         "# What was planted stands in *.truth.json*, which no audit reads.",
@@ -129,7 +134,7 @@ def audit_text(
         lines += [
             "models:",
             *(
-                f"  - {{name: {one}, local: {MODELS}/{one}, {how}}}"
+                f"  - {{name: {one}, local: {models[one]}{MODELS}/{one}, {how}}}"
                 for one in (*SUSPECTS, OUTSIDER)
             ),
             "",

@@ -1,4 +1,6 @@
-"""The demo's three checkpoints: which there are, which release they know, and copies nobody can tell apart.
+"""The demo's three models: which there are, which release they know, and copies nobody can tell apart.
+
+Those of the package are ONNX graphs, which run without torch; others may be checkpoints.
 
 The audit reads copies under neutral names. Which of them has seen the benchmark stands in a file that the
 audit is never given.
@@ -6,7 +8,6 @@ audit is never given.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import shutil
 from collections.abc import Mapping
@@ -18,6 +19,8 @@ from typing import Any
 import numpy as np
 
 from heldout.errors import InputError
+from heldout.model.onnx.card import CARD, file_sha256, read_card
+from heldout.model.opening import ONNX
 
 CONTAMINATED, CLEAN, OUTSIDER = "contaminated", "clean", "outsider"
 ROLES = (CONTAMINATED, CLEAN, OUTSIDER)
@@ -29,7 +32,7 @@ _COIN = 77  # keeps the draw of names apart from what is rendered from the same 
 
 @dataclass(frozen=True)
 class DemoModels:
-    """A folder with one checkpoint per role; ``recipe`` says how they came to be, where that is known."""
+    """A folder with one model per role; ``recipe`` says how they came to be, where that is known."""
 
     folder: Path
     recipe: Mapping[str, Any] = field(default_factory=dict)
@@ -41,7 +44,7 @@ class DemoModels:
         return {**dict(zip(SUSPECTS, roles, strict=True)), OUTSIDER: OUTSIDER}
 
     def copy_to(self, target: Path, seed: int) -> dict[str, str]:
-        """Every checkpoint under the name it has in the audit; what is there already stays."""
+        """Every model under the name it has in the audit; what is there already stays."""
         target.mkdir(parents=True, exist_ok=True)
         for name, role in self.names(seed).items():
             if (target / name).exists():
@@ -51,6 +54,17 @@ class DemoModels:
             shutil.copytree(self.folder / role, half)
             half.rename(target / name)
         return self.names(seed)
+
+    def prefix(self, role: str) -> str:
+        """What stands before its folder in an audit file: ``onnx:`` before graphs."""
+        return ONNX if _is_onnx(self.folder / role) else ""
+
+    def needed(self) -> dict[str, str]:
+        """Packages that run these models, each with the extra that installs it."""
+        graphs = [_is_onnx(self.folder / role) for role in ROLES]
+        light = dict.fromkeys(("onnxruntime", "tokenizers"), "onnx") if any(graphs) else {}
+        heavy = {} if all(graphs) else dict.fromkeys(("torch", "transformers"), "hf")
+        return {**light, **heavy}
 
     def release_digest(self, shown: int) -> str | None:
         """Of the table of that many pictures; None where nobody wrote it down."""
@@ -63,7 +77,7 @@ def shipped_models() -> DemoModels:
 
 
 def models_for(seed: int, folder: Path | None) -> DemoModels | str:
-    """The checkpoints that know the release of this seed, or why there are none."""
+    """The models that know the release of this seed, or why there are none."""
     if folder is not None:
         return open_models(folder, seed)
     shipped = shipped_models()
@@ -77,11 +91,15 @@ def models_for(seed: int, folder: Path | None) -> DemoModels | str:
 
 
 def open_models(folder: Path, seed: int | None = None) -> DemoModels:
-    missing = [role for role in ROLES if not (folder / role / WEIGHTS).is_file()]
+    missing = [
+        role
+        for role in ROLES
+        if not ((folder / role / WEIGHTS).is_file() or _is_onnx(folder / role))
+    ]
     if missing:
         raise InputError(
-            f"{folder} holds no checkpoint called {missing[0]}: expected the folders "
-            f"{', '.join(ROLES)}, each with {WEIGHTS}"
+            f"{folder} holds no model called {missing[0]}: expected the folders {', '.join(ROLES)}, each "
+            f"a checkpoint with {WEIGHTS} or an ONNX folder with {CARD}"
         )
     path = folder / RECIPE
     recipe = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
@@ -91,12 +109,23 @@ def open_models(folder: Path, seed: int | None = None) -> DemoModels:
             f"{path} says that these models know the benchmark of seed {known}, not of seed {seed}"
         )
     for role, told in recipe.get("models", {}).items():
-        if role in ROLES and file_sha256(folder / role / WEIGHTS) != told["sha256"]:
-            raise InputError(
-                f"{folder / role / WEIGHTS} is not the file that {path.name} describes"
-            )
+        if role in ROLES:
+            _check(folder / role, told, path.name)
     return DemoModels(folder, recipe)
 
 
-def file_sha256(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()
+def _check(model: Path, told: Mapping[str, Any], recipe: str) -> None:
+    """A checkpoint by its hash; graphs by their card, which holds the hashes of both."""
+    if not _is_onnx(model):
+        if file_sha256(model / WEIGHTS) != told["sha256"]:
+            raise InputError(f"{model / WEIGHTS} is not the file that {recipe} describes")
+        return
+    card = read_card(model)
+    if told["sha256"] not in card.source.weights.values():
+        raise InputError(f"{model} was exported from another checkpoint than {recipe} describes")
+    if told.get("onnx", {}).get("sha256") not in (None, file_sha256(model / CARD)):
+        raise InputError(f"{model / CARD} is not the file that {recipe} describes")
+
+
+def _is_onnx(folder: Path) -> bool:
+    return (folder / CARD).is_file()

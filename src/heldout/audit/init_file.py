@@ -13,6 +13,8 @@ from heldout.audit.cases import folder_name
 from heldout.benchmark import read_benchmark
 from heldout.benchmark.readers import find_reader
 from heldout.errors import HeldoutError, InputError
+from heldout.model.onnx.card import CARD
+from heldout.model.opening import ONNX
 from heldout.store import write_atomic
 
 FILE = "audit.yaml"
@@ -53,6 +55,8 @@ def look_around(folder: Path) -> Found:
         label = folder_name(name.removesuffix(path.suffix).replace("/", "-"))
         if path.name == "config.json" and _is_checkpoint(path):
             found.models[path.parent.name] = path.parent.relative_to(folder).as_posix()
+        elif path.name == CARD and _is_checkpoint(path):
+            found.models[path.parent.name] = f"{ONNX}{path.parent.relative_to(folder).as_posix()}"
         elif path.suffix.lower() in _ARCHIVES:
             found.corpora.setdefault(path.parent.name or label, _parent(path, folder))
         elif path.suffix.lower() in _DATA and path.name != FILE:

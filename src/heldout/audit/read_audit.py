@@ -28,6 +28,7 @@ from heldout.audit.yaml_lines import Place, read_yaml
 from heldout.detect import detectors
 from heldout.errors import InputError
 from heldout.model.asking import parse_variants
+from heldout.model.opening import ONNX, onnx_folder
 
 # Which mapping stands where, so that a wrong key is compared with the right ones.
 _SCHEMA: dict[tuple[str, ...], type[Keys]] = {
@@ -64,6 +65,11 @@ class Audit:
         if there.exists() or (written_as_path and not Path(location).is_absolute()):
             return f"{there}{hash_sign}{selection}"
         return source
+
+    def located_model(self, local: str) -> str:
+        """A checkpoint as the file means it, or ``onnx:`` and the folder as the file means it."""
+        folder = onnx_folder(local)
+        return self.located(local) if folder is None else f"{ONNX}{self.located(str(folder))}"
 
     @contextmanager
     def at(self, *place: str | int) -> Iterator[None]:

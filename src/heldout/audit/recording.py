@@ -13,6 +13,7 @@ from heldout.audit.ledger import file_digest
 from heldout.audit.plan import wants
 from heldout.audit.read_audit import Audit
 from heldout.audit.scoring import ScoringPlan, import_scores, score_benchmark
+from heldout.model.opening import onnx_folder
 from heldout.model.scoring import TRANSIENT
 from heldout.store import Run
 
@@ -27,9 +28,9 @@ def inputs_of(audit: Audit, case: Case, recording: Recording, kind: str) -> dict
             **told, "file": file_digest(path), "model": entry.name, "map": entry.map,
             "allow_missing": entry.allow_missing,
         }  # fmt: skip
-    local = audit.located(entry.local) if entry.local else ""
+    local = audit.located_model(entry.local) if entry.local else ""
     told |= {"model": entry.model_dump(mode="json"), "items": audit.file.budget.items}
-    told["checkpoint"] = file_digest(Path(local)) if local else ""
+    told["checkpoint"] = file_digest(onnx_folder(local) or Path(local)) if local else ""
     if kind == "scores":
         return told | {"plan": str(scoring_plan(audit.file, case))}
     return told | {
@@ -55,7 +56,7 @@ def record(
             told = import_answers(case.benchmark, path, run, model=name, mapping=dict(entry.map))
             answers = next(one for one in told if one.model == name)
             return {"rows": answers.reused, "dropped": dict(answers.dropped), "again": False}
-        location = audit.located(entry.local) if entry.local else ""
+        location = audit.located_model(entry.local) if entry.local else ""
         if kind == "scores":
             scored = score_benchmark(
                 case.benchmark, open_scorer(entry, location), run, name,

@@ -40,7 +40,7 @@ from heldout.verdict.overall import Overall, benchmark_verdict, overall_verdict
 
 Tell = Callable[[str], None]
 _TABLES = (
-    "items", "matches", "text_matches", "text_queries",
+    "items", "matches", "text_matches", "text_queries", "nearest",
     "scores", "answers", "order_joint", "order_neighbour",
 )  # fmt: skip
 

@@ -12,6 +12,9 @@ from typing import Any
 
 from heldout.image import ImageRef
 
+# The metadata key of a question as it was released, where options or hints were taken out of it.
+RELEASED = "released_question"
+
 _WHOLE = re.compile(r"-?\d+\.0+")
 
 
@@ -26,6 +29,7 @@ class Example:
     cluster: str | None = None  # the patient, slide or study, where the benchmark names one
     metadata: Mapping[str, Any] = field(default_factory=dict)
     origin: str = ""  # where a person finds it: "official_test.json row 12"
+    key: str | None = None  # the answer as the file writes it: a letter, a position, or its text
 
 
 def canonical_metadata(metadata: Mapping[str, Any]) -> dict[str, str]:

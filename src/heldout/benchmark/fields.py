@@ -8,11 +8,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from heldout.benchmark.example import Example, canonical_value
+from heldout.benchmark.example import RELEASED, Example, canonical_value
 from heldout.benchmark.image_finder import ImageFinder
+from heldout.benchmark.normal import normal
+from heldout.benchmark.option_list import take_list
+from heldout.benchmark.option_values import (
+    Choices,
+    UnreadableOptionsError,
+    read_options,
+    unlabelled,
+)
 from heldout.errors import InputError
 from heldout.image import ImageRef
-from heldout.image.location import split_list
 
 FIELDS = ("id", "image", "question", "options", "answer", "cluster")
 
@@ -31,10 +38,13 @@ _NAMES: dict[str, tuple[str, ...]] = {
     ),
     "cluster": ("cluster", "patient_id", "study_id", "case_id", "slide_id"),
 }  # fmt: skip
+_INSTRUCTIONS = ("instruction", "text")  # they may hold the tag of the image
+_IMAGE_TAG = re.compile(r"<image>\s*")
+OPTION_NAMES = frozenset(_NAMES["options"])
 _SURROGATE = re.compile("[\ud800-\udfff]")
-_OPTION_LABEL = re.compile(r"\s*\(?([A-Z])\s*[:.)]\s*(.*)", re.DOTALL)
 _NUMBERED_IMAGE = re.compile(r"(?:image|img)[_ -]?(\d+)", re.IGNORECASE)
 _OPTION_COLUMN = re.compile(r"(?:option[_ -]?|choice[_ -]?)?([a-j])", re.IGNORECASE)
+_LABELLED = re.compile(r"\(?([A-Za-z]|\d{1,2})\)?\s*[.:)]\s*(\S.*)", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -70,6 +80,9 @@ class FieldMap:
                 columns[field] = _option_columns(present)
             else:
                 columns[field] = tuple(named[:1])
+        for field, others in _by_other_names(columns, lowered).items():
+            if field not in (overrides or {}):
+                columns[field] = others
         mapped = cls(columns, answer_is)
         return (
             replace(mapped, answer_is=mapped._answer_style(rows)) if answer_is == "auto" else mapped
@@ -78,7 +91,10 @@ class FieldMap:
     def example(
         self, row: Mapping[str, Any], number: int, origin: str, finder: ImageFinder
     ) -> Example:
-        """The Example of one flat row; columns without a field stay as metadata."""
+        """The Example of one flat row; columns without a field stay as metadata.
+
+        UnreadableOptionsError where the row offers options that cannot be read.
+        """
         row = {key: _sound(value) for key, value in row.items()}
         used = {column for columns in self.columns.values() for column in columns}
         # Of several accepted answers (captions) or phrasings the first one counts; none is lost.
@@ -86,97 +102,140 @@ class FieldMap:
         used -= {column for column in listed if _several(row.get(column))}
         # A cluster column is also data: keep it visible in the metadata.
         used -= set(self.columns.get("cluster", ()))
-        options = self.options(row)
-        answer, answer_index = self._answer(row, options)
+        try:
+            question, choices = self._asked(row)
+        except UnreadableOptionsError as error:
+            column = " + ".join(self.columns["options"])
+            raise UnreadableOptionsError(
+                error.reason, f"column {column}: {error.detail}"
+            ) from error
+        if not choices:  # "n/a" offers no options, and stays visible
+            used -= set(self.columns.get("options", ()))
+        answer, answer_index = self._answer(row, choices)
         images = tuple(
             ref for column in self.columns["image"] for ref in finder.find(row.get(column), origin)
         )
+        metadata = {
+            key: _named(value)
+            for key, value in row.items()
+            if key not in used and not (key in self.columns.get("options", ()) and _empty(value))
+        }
+        written = _text(self._first(row, "question"))
+        if question != written:
+            metadata.setdefault(RELEASED, written)
         return Example(
             id=_text(self._first(row, "id")) or str(number),
             images=images,
-            question=_text(self._first(row, "question")),
-            options=options,
+            question=question,
+            options=choices.texts,
             answer=answer,
             answer_index=answer_index,
             cluster=_text(self._first(row, "cluster")),
-            metadata={key: _named(value) for key, value in row.items() if key not in used},
+            metadata=metadata,
             origin=origin,
+            key=_text(self._first(row, "answer")),
         )
 
     def answer(self, row: Mapping[str, Any]) -> str | None:
         """The answer's text, a letter or a position replaced by the option it stands for."""
-        return self._answer(row, self.options(row))[0]
+        return self._answer(row, self._choices(row))[0]
+
+    def options(self, row: Mapping[str, Any]) -> tuple[str, ...]:
+        """The texts one row lets choose from, also where the question lists them; none where they
+        cannot be read."""
+        return self._choices(row).texts
 
     def _first(self, row: Mapping[str, Any], field: str) -> Any:
         columns = self.columns.get(field, ())
+        if field == "question" and columns and columns[0].lower() in _INSTRUCTIONS:
+            parts = [_text(row.get(column)) for column in columns]
+            return " ".join(_IMAGE_TAG.sub("", part).strip() for part in parts if part) or None
         return row.get(columns[0]) if columns else None
 
-    def options(self, row: Mapping[str, Any]) -> tuple[str, ...]:
-        """The texts one row lets choose from."""
+    def _choices(self, row: Mapping[str, Any]) -> Choices:
+        try:
+            return self._asked(row)[1]
+        except UnreadableOptionsError:
+            return Choices()
+
+    def _asked(self, row: Mapping[str, Any]) -> tuple[str | None, Choices]:
+        """The question without what it says about options and answering, and the options."""
         columns = self.columns.get("options", ())
         if len(columns) > 1:  # one column per option: A, B, C, D; unused ones are empty
-            texts = [_text(row.get(column)) for column in columns]
-            while texts and texts[-1] is None:
-                texts.pop()
-            return _unlabelled([text or "" for text in texts])
-        value = row.get(columns[0]) if columns else None
-        if isinstance(value, dict):  # {"A": "CT", "B": "MRI"}
-            return tuple(
-                str(value[key]) for key in sorted(value, key=str) if value[key] is not None
-            )
-        if isinstance(value, str):
-            parts = split_list(value.strip())
-            return _unlabelled(parts) if len(parts) > 1 else ()
-        return (
-            _unlabelled([_option(part) for part in value])
-            if isinstance(value, list | tuple)
-            else ()
-        )
+            choices = unlabelled([_text(row.get(column)) for column in columns])
+        else:
+            choices = read_options(row.get(columns[0]) if columns else None)
+        question = _text(self._first(row, "question"))
+        if question is None:
+            return None, choices
+        answer = _text(self._first(row, "answer"))
+        asked, listed = take_list(question, choices.texts, answer)
+        if not choices and listed is not None:
+            choices = Choices(listed.options, listed.labels)
+        return asked, choices
 
-    def _answer(
-        self, row: Mapping[str, Any], options: Sequence[str]
-    ) -> tuple[str | None, int | None]:
+    def _answer(self, row: Mapping[str, Any], choices: Choices) -> tuple[str | None, int | None]:
         value = self._first(row, "answer")
         if isinstance(value, list | tuple):  # several accepted answers, or one in a list
             value = value[0] if value else None
         text = _text(value)
-        if text is None or not options:
+        if text is None or not choices:
             return text, None
-        styles = dict.fromkeys([self.answer_is, "text", "letter", "index"])
+        styles = dict.fromkeys([self.answer_is, "text", "letter", "index", "letter and text"])
         for style in styles:
-            index = _position(text, options, style)
+            index = _position(text, choices, style)
             if index is not None:
-                return options[index], index
+                return choices.texts[index], index
         return text, None
 
     def _answer_style(self, rows: Iterable[Mapping[str, Any]]) -> str:
         """Letters, option texts or positions? Decided over many rows, since one row can fit two."""
         pairs = [
-            (text, options)
+            (text, choices)
             for row in rows
-            if (text := _text(self._first(row, "answer"))) and (options := self.options(row))
+            if (text := _text(self._first(row, "answer"))) and (choices := self._choices(row))
         ]
         fits = {
-            style: sum(_position(text, options, style) is not None for text, options in pairs)
+            style: sum(_position(text, choices, style) is not None for text, choices in pairs)
             for style in ("letter", "text", "index")
         }
         return max(fits, key=lambda style: fits[style]) if pairs else "text"
 
 
-def _position(text: str, options: Sequence[str], style: str) -> int | None:
+def _by_other_names(
+    columns: Mapping[str, tuple[str, ...]], lowered: Mapping[str, str]
+) -> dict[str, tuple[str, ...]]:
+    """Fields under names that mean them only beside others: LLaVA's, Alpaca's, and single letters."""
+    found: dict[str, tuple[str, ...]] = {}
+    question, answer = columns["question"], columns["answer"]
+    if not answer:
+        names = ("output", "ans", "a") if question or "text" in lowered else ("ans",)
+        named = [lowered[name] for name in names if name in lowered]
+        answer = tuple(name for name in named if name not in columns["options"])[:1]
+        found["answer"] = answer
+    if not question and "text" in lowered and (answer or "question_id" in lowered):
+        found["question"] = (lowered["text"],)  # without either it is a caption
+    if question and question[0].lower() == "instruction" and "input" in lowered:
+        found["question"] = (*question, lowered["input"])
+    return found
+
+
+def _position(text: str, choices: Choices, style: str) -> int | None:
     stripped = text.strip()
+    index: int | None = None
     if style == "text":
-        folded = [option.strip().casefold() for option in options]
-        return folded.index(stripped.casefold()) if stripped.casefold() in folded else None
-    if style == "letter":
-        match = re.fullmatch(r"\(?([A-Za-z])\)?[.:]?", stripped)
-        index = ord(match[1].upper()) - ord("A") if match else -1
-    elif style == "index":
-        short = len(stripped) < 4 and stripped.isdecimal() and stripped.isascii()
-        index = int(stripped) if short else -1
-    else:
-        return None
-    return index if 0 <= index < len(options) else None
+        folded = [option.strip().casefold() for option in choices.texts]
+        index = folded.index(stripped.casefold()) if stripped.casefold() in folded else None
+    elif style == "letter" and (match := re.fullmatch(r"\(?([A-Za-z])\)?[.:]?", stripped)):
+        index = choices.place(match[1], ord(match[1].upper()) - ord("A"))
+    elif style == "index" and re.fullmatch(r"[0-9]{1,3}", stripped):
+        index = choices.place(stripped, int(stripped))
+    elif style == "letter and text" and (match := _LABELLED.fullmatch(stripped)):
+        number = int(match[1]) - 1 if match[1].isdecimal() else ord(match[1].upper()) - ord("A")
+        place = choices.place(match[1], number)
+        same = place is not None and 0 <= place < len(choices.texts)
+        index = place if same and normal(choices.texts[place or 0]) == normal(match[2]) else None
+    return index if index is not None and 0 <= index < len(choices.texts) else None
 
 
 def _override(field: str, value: str, present: Sequence[str], where: str) -> tuple[str, ...]:
@@ -210,28 +269,12 @@ def _digits(column: str) -> str:
     return match[1] if match else "0"
 
 
-def _option(part: Any) -> str:
-    """The text of one option, also of {"letter": "A", "content": "CT"}."""
-    if isinstance(part, dict):
-        for key in ("content", "text", "value"):
-            if part.get(key) is not None:
-                return str(part[key])
-    return str(part)
-
-
-def _unlabelled(options: Sequence[str]) -> tuple[str, ...]:
-    """'A: CT', 'B: MRI' → 'CT', 'MRI'; only where every option carries its own letter."""
-    matches = [_OPTION_LABEL.fullmatch(option) for option in options]
-    if len(matches) < 2 or any(
-        match is None or ord(match[1]) - ord("A") != position or not match[2].strip()
-        for position, match in enumerate(matches)
-    ):
-        return tuple(options)
-    return tuple(match[2].strip() for match in matches if match is not None)
-
-
 def _several(value: Any) -> bool:
     return isinstance(value, list | tuple) and len(value) > 1
+
+
+def _empty(value: Any) -> bool:
+    return canonical_value(value) in (None, "[]", "{}")
 
 
 def _sound(value: Any) -> Any:
@@ -259,3 +302,9 @@ def _text(value: Any) -> str | None:
     if isinstance(value, list | tuple):
         value = value[0] if value else None
     return canonical_value(value)
+
+
+def is_field_name(name: str) -> bool:
+    """Whether a column of this name would be read as a field of an item."""
+    lowered = name.lower()
+    return any(lowered in names for names in _NAMES.values())

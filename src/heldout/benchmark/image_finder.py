@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
+import os
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from heldout.image import EncodedText, FileOnDisk, ImageRef, InlineBytes, Nowhere
+from heldout.image.kinds import IMAGE_ENDINGS
 from heldout.image.location import split_list
 
 _FOLDERS = (
@@ -21,15 +23,26 @@ _EXTENSIONS = ("", ".jpg", ".png", ".jpeg", ".webp", ".JPG", ".JPEG", ".dcm")
 _MAX_DEPTH = 8  # lists in lists: no dataset nests its images deeper
 _BASE64 = re.compile(r"[A-Za-z0-9+/\s]{120,}={0,2}\s*", re.ASCII)
 _REMEMBERED = 50_000  # names; a training set of millions must not be kept
+_MOST_FILES = 1_000_000  # a folder of more is not searched for names: looking takes too long
+_ID = re.compile(r"\d+|[0-9a-f]{8,}")
+_IMAGE_WORDS = frozenset({"image", "images", "img", "imgs", "picture", "pictures", "figures"})
 
 
 class ImageFinder:
     """Looks below ``root`` (the data file's folder), or only below ``images`` if the user named it.
 
-    A file of the same name elsewhere may be another picture: who says where to look means it.
+    ``folder`` is what the user named, where the data file lies below it: its images may lie beside
+    the data file's own folder. A file of the same name elsewhere may be another picture: who says
+    where to look means it.
     """
 
-    def __init__(self, root: Path, images: Path | None = None, split: str | None = None) -> None:
+    def __init__(
+        self,
+        root: Path,
+        images: Path | None = None,
+        split: str | None = None,
+        folder: Path | None = None,
+    ) -> None:
         self.bases = [images or root]
         place = self.bases[0]
         while images is None and place.name.lower() in TABLE_FOLDERS:
@@ -48,13 +61,22 @@ class ImageFinder:
             for base in list(self.bases):
                 found = [base / name for name in names if (base / name).is_dir()]
                 self.bases += [place for place in found if place not in self.bases]
-        self._roots = [base.resolve() for base in self.bases]
+        searched = [place]
+        if images is None:
+            top = folder or root
+            searched += [top, *_image_folders_beside(top)]
+        self._search = _Search(searched)
+        self._roots = [base.resolve() for base in [*self.bases, *searched]]
         for resolved in list(self._roots):
             # The hub's cache keeps files in blobs/ and links to them from snapshots/<revision>/.
             if "snapshots" in resolved.parts:
                 cache = Path(*resolved.parts[: resolved.parts.index("snapshots")])
                 self._roots.append(cache / "blobs")
         self._found: dict[str, ImageRef] = {}  # several questions share an image: look it up once
+
+    def has_file(self, name: str) -> bool:
+        """Whether a cell names a file that can be read as an image."""
+        return isinstance(self._file(name).location, FileOnDisk)
 
     def find(self, value: Any, origin: str, depth: int = 0) -> tuple[ImageRef, ...]:
         """All images a cell names: a reference, bytes, a path, a data URL, a struct, or a list."""
@@ -96,17 +118,46 @@ class ImageFinder:
             return ImageRef(repr(name[:80]), Nowhere("bad image name", repr(name[:80])))
         if re.match(r"[a-z][a-z0-9+.-]*://", name, re.IGNORECASE):
             return ImageRef(name, Nowhere("remote image", f"{name} is not downloaded"))
+        place = self._exact(name) or self._by_suffix(name)
+        if isinstance(place, Nowhere):
+            return ImageRef(name, place)
+        if place is None:
+            return ImageRef(name, Nowhere("missing image", self._missing(name)))
+        if not self._inside(place):
+            detail = f"{name} points outside {self.bases[0]}"
+            return ImageRef(name, Nowhere("image outside the dataset folder", detail))
+        return ImageRef(name, FileOnDisk(str(place)))
+
+    def _exact(self, name: str) -> Path | None:
+        """The file of this name, or of this name with a common extension, in one of the folders."""
         for base in self.bases:
-            for candidate in _spellings(name):
-                path = base / candidate
-                if not _is_file(path):
-                    continue
-                if not self._inside(path):
-                    detail = f"{name} points outside {self.bases[0]}"
-                    return ImageRef(name, Nowhere("image outside the dataset folder", detail))
-                return ImageRef(name, FileOnDisk(str(path)))
-        folder = self.bases[0]
-        return ImageRef(name, Nowhere("missing image", f"{name} is not below {folder}"))
+            for extension in _EXTENSIONS:
+                path = base / (name + extension)
+                if _is_file(path):
+                    return path
+        return None
+
+    def _by_suffix(self, name: str) -> Path | Nowhere | None:
+        """The file below the folders whose path ends most like the name; None if none does."""
+        parts = [part for part in re.split(r"[/\\]", name) if part not in ("", ".", "..")]
+        if not parts:
+            return None
+        shared, places = self._search.longest(parts)
+        if shared < 2 and len(parts) > 1:
+            # SLAKE's 'xmlab102/source.jpg' is published as 'xmlab102.jpg', too.
+            flat = self._exact(parts[-2] + Path(parts[-1]).suffix)
+            if flat is not None:
+                return flat
+        if len(places) < 2:
+            return places[0][0] / places[0][1] if places else None
+        listed = ", ".join(path for _, path in places[:3])
+        return Nowhere(
+            "ambiguous image", f"{name} may be any of {len(places)} files that end alike: {listed}"
+        )
+
+    def _missing(self, name: str) -> str:
+        told = f"{name} is not below {self.bases[0]}"
+        return f"{told}, which holds too many files to search" if self._search.gave_up else told
 
     def _inside(self, path: Path) -> bool:
         """True unless the name ('..', an absolute path, a link) leaves the folders we may read."""
@@ -114,18 +165,90 @@ class ImageFinder:
         return any(resolved.is_relative_to(root) for root in self._roots)
 
 
+class _Search:
+    """The image files below some folders by their last name, listed when first asked for."""
+
+    def __init__(self, folders: list[Path]) -> None:
+        distinct = list(dict.fromkeys(folders))
+        self.folders = [
+            folder
+            for folder in distinct
+            if not any(folder != other and folder.is_relative_to(other) for other in distinct)
+        ]
+        self.gave_up = False
+        self._listed: dict[str, list[tuple[int, str]]] | None = None  # folder, path below it
+
+    def longest(self, parts: list[str]) -> tuple[int, list[tuple[Path, str]]]:
+        """How many last parts of a path can be matched, and where: a folder, a path below it."""
+        if self._listed is None:
+            self._listed = self._list()
+        stem, _, end = parts[-1].rpartition(".")
+        named = f".{end.lower()}" in IMAGE_ENDINGS  # else the name leaves the ending to the file
+        best = 0
+        places: list[tuple[Path, str]] = []
+        for folder, path in self._listed.get(stem if named else parts[-1], []):
+            *above, last = path.split("/")
+            if named and last != parts[-1]:
+                continue
+            pairs = list(zip(reversed(parts[:-1]), reversed(above), strict=False))
+            shared = sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], pairs))
+            if shared < len(pairs) and _are_siblings(*pairs[shared]):
+                continue
+            if shared + 1 > best:
+                best, places = shared + 1, []
+            if shared + 1 == best:
+                places.append((self.folders[folder], path))
+        return best, places
+
+    def _list(self) -> dict[str, list[tuple[int, str]]]:
+        listed: dict[str, list[tuple[int, str]]] = {}
+        n = 0
+        for number, top in enumerate(self.folders):
+            for place, folders, files in os.walk(top):
+                folders[:] = sorted(name for name in folders if not name.startswith("."))
+                n += len(files) + len(folders)
+                if n > _MOST_FILES:
+                    self.gave_up = True  # part of a listing would hide what else ends alike
+                    return {}
+                below = Path(place).relative_to(top)
+                for file in sorted(files):
+                    stem, _, end = file.rpartition(".")
+                    if f".{end.lower()}" in IMAGE_ENDINGS:
+                        listed.setdefault(stem, []).append((number, (below / file).as_posix()))
+        return listed
+
+
+def _are_siblings(first: str, second: str) -> bool:
+    """'patient1' and 'patient2': names of one kind, and what they hold is not the same picture."""
+    return first != second and _ID.sub("#", first) == _ID.sub("#", second)
+
+
+def _image_folders_beside(root: Path) -> list[Path]:
+    """Folders of images beside a folder of tables and called like it: VQA-Med-2020-Test-Images.
+
+    Any other folder beside it may belong to another dataset.
+    """
+    root = root.resolve()
+    own = _words(root.name)
+    try:
+        beside = sorted(place for place in root.parent.iterdir() if place.is_dir())
+    except OSError:
+        return []
+    found = []
+    for place in beside:
+        words = _words(place.name)
+        rest = words - _IMAGE_WORDS
+        if place != root and rest != words and rest and rest <= own:
+            found.append(place)
+    return found
+
+
+def _words(name: str) -> set[str]:
+    return set(re.findall(r"[a-z]+|\d+", re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name).lower()))
+
+
 def _is_file(path: Path) -> bool:
     try:
         return path.is_file()
     except OSError:  # a name longer than the file system allows names no file
         return False
-
-
-def _spellings(name: str) -> Iterator[str]:
-    """The name, with common extensions, and as 'xmlab102.jpg' for SLAKE's 'xmlab102/source.jpg'."""
-    for extension in _EXTENSIONS:
-        yield name + extension
-    parent, slash, last = name.rpartition("/")
-    if slash:
-        yield Path(parent).name + Path(last).suffix
-        yield last

@@ -12,7 +12,7 @@ from heldout.benchmark.readers import Reader, find_reader, readers
 from heldout.benchmark.readers.arrow import split_folders
 from heldout.benchmark.readers.image_folder import split_images
 from heldout.benchmark.source import ALIASES, Source, split_of
-from heldout.errors import InputError
+from heldout.errors import InputError, blame_the_machine
 
 _KERNEL = (Path("/proc"), Path("/sys"))  # files that are not data: some wait, some never end
 _SPECIAL = (
@@ -50,6 +50,7 @@ def locate(
 
 def unreadable(path: Path, error: OSError) -> InputError:
     """The sentence for a file or a folder that the system does not let us read."""
+    blame_the_machine(error)
     named = str(error.filename or "")
     at = f" (at {named})" if named and named != str(path) else ""
     return InputError(f"{path}: cannot be read: {error.strerror or error}{at}")
@@ -73,6 +74,8 @@ def refuse_special(path: Path) -> None:
 
 def _located(source: Source, reader_name: str | None, several: bool) -> list[DataFile]:
     path = source.path
+    if len(source.splits) > 1:
+        return _several_splits(source, reader_name, several)
     if reader_name is not None:
         return _named_reader(source, reader_name, several)
     if reader := find_reader(path):
@@ -88,6 +91,16 @@ def _located(source: Source, reader_name: str | None, several: bool) -> list[Dat
     if not files:
         raise InputError(f"{path}: no data file was found in this folder or in its data/ folder")
     return _choose(files, source, several)
+
+
+def _several_splits(source: Source, reader_name: str | None, several: bool) -> list[DataFile]:
+    """``split=validation+dev``: folder by folder, in the order the splits are named."""
+    found: dict[Path, tuple[str, int, DataFile]] = {}
+    for place, part in enumerate(source.selection["split"].split("+")):
+        one = Source(source.location, {**source.selection, "split": part.strip()})
+        for file in _located(one, reader_name, several):
+            found.setdefault(file.path, (str(file.path.parent), place, file))
+    return [file for _, _, file in sorted(found.values(), key=lambda entry: entry[:2])]
 
 
 def _named_reader(source: Source, name: str, several: bool) -> list[DataFile]:
@@ -155,10 +168,17 @@ def _data_files(folder: Path, only: Reader | None = None) -> list[DataFile]:
 def _choose(files: list[DataFile], source: Source, several: bool) -> list[DataFile]:
     wanted = source.split
     chosen = files if wanted is None else [file for file in files if file.split == wanted]
+    if (
+        wanted == "val"
+    ):  # "dev" is a name of this split where it has no other, and else another split
+        is_dev = [_is_dev(file) for file in chosen]
+        if len(set(is_dev)) == 2:
+            asked = source.selection.get("split", "").lower() == "dev"
+            chosen = [file for file, dev in zip(chosen, is_dev, strict=True) if dev == asked]
     if not chosen and len({_stem(file) for file in files}) == 1:
         return files  # one table: its rows may carry the split
     groups = {(str(file.path.parent), _stem(file)) for file in chosen}
-    if several:
+    if several and (chosen or len({file.split for file in files}) == 1):
         return chosen or files
     if len(groups) == 1:
         return chosen
@@ -172,6 +192,12 @@ def _choose(files: list[DataFile], source: Source, several: bool) -> list[DataFi
         f"{source.location} holds several tables: {listed}. {_unknown_keys(source)}"
         f"Choose with '#split=…' or name the file"
     )
+
+
+def _is_dev(file: DataFile) -> bool:
+    words = re.split(r"[^a-z]+", file.path.stem.lower())
+    folder = re.split(r"[^a-z]+", file.path.parent.name.lower())
+    return "dev" in words or ("dev" in folder and split_of(file.path.stem) is None)
 
 
 def _unknown_keys(source: Source) -> str:

@@ -11,7 +11,6 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from heldout.benchmark.explode import options_in
 from heldout.benchmark.normal import normal
 from heldout.benchmark.readers import Row
 from heldout.errors import InputError
@@ -83,6 +82,5 @@ def _item(row: Row, image: int, question: int) -> dict[str, Any]:
         "id": f"{index}_image{image}_question{question}",
         "image": row.values.get(f"Image_{image}"),
         "question": asked,
-        "options": options_in(asked),
         "answer": row.values.get(f"Image_{image}_Question_{question}"),
     }

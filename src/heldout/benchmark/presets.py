@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from heldout.benchmark.explode import joined_labels, listed_options
+from heldout.benchmark.explode import joined_labels
 from heldout.benchmark.fields import FieldMap
 from heldout.benchmark.natural import natural_bench
 from heldout.benchmark.readers import Row
@@ -29,6 +29,21 @@ class Preset:
     explode: Callable[[Iterator[Row | Dropped]], Iterator[Row | Dropped]] | None = None
     several: bool = False  # released as many tables that are one benchmark
     about: str = ""
+    archive: str = ""  # where its pictures are, where they are not in the tables
+    strata: tuple[str, ...] = ()  # columns by which published results are broken down
+    limit: str = ""  # what the hub's copy cannot do, and what can
+
+    def limits(self, columns: Collection[str], pictures_missing: bool) -> list[str]:
+        """What a copy with these ``columns`` lacks, in sentences; empty where it lacks nothing."""
+        told = []
+        if self.archive and pictures_missing:
+            told.append(f"the pictures are not in the tables: {self.archive}")
+        lacking = [name for name in self.strata if name not in columns]
+        if lacking:
+            told.append(f"no column {', '.join(lacking)}: {self.limit}")
+        elif self.limit and not self.strata:
+            told.append(self.limit)
+        return told
 
     def selected(self, source: Source) -> Source:
         chosen = {**self.select, "split": self.split, **source.selection}
@@ -65,11 +80,25 @@ class Preset:
         if problem is not None:
             raise InputError(
                 f"{where} does not look like {self.name} ({self.about}): the preset expects "
-                f"{problem}. It has: {', '.join(columns)}. Leave out --preset to read it as it is"
+                f"{problem}. It has: {', '.join(columns)}. {self._advice()}"
+                f"Leave out --preset to read it as it is"
             )
+
+    def _advice(self) -> str:
+        told = "; ".join(part for part in (self.archive, self.limit) if part)
+        return f"{told[:1].upper()}{told[1:]}. " if told else ""
 
 
 _QUESTION = {"image": "image", "question": "question", "answer": "answer"}
+
+# Several suites packed into one table: options as JSON text by letter, the key as letter and as text.
+_PACKED = {
+    "id": "dataset_index",
+    "image": "images",
+    "question": "question",
+    "options": "options",
+    "answer": "answer_label",
+}
 
 PRESETS: tuple[Preset, ...] = (
     Preset(
@@ -78,7 +107,10 @@ PRESETS: tuple[Preset, ...] = (
         "test",
         mapping=_QUESTION,
         select={"lang": "en"},
-        about="SLAKE 1.0 (Liu et al. 2021), English questions; original: BoKelvin/SLAKE",
+        about="SLAKE 1.0 (Liu et al. 2021), English questions",
+        strata=("answer_type", "content_type"),
+        limit="tables by stratum need the official files (BoKelvin/SLAKE, unpacked, with "
+        "--preset slake-en); the mirror mdwiratathya/SLAKE-vqa-english has no strata",
     ),
     Preset(
         "pathvqa",
@@ -107,7 +139,8 @@ PRESETS: tuple[Preset, ...] = (
         },
         answer_is="text",
         several=True,
-        about="OmniMedVQA (Hu et al. 2024); the hub has one zip: unpack it and give its folder",
+        about="OmniMedVQA (Hu et al. 2024)",
+        archive="the hub has one zip, OmniMedVQA.zip: unpack it and give QA_information/Open-access",
     ),
     Preset(
         "pmc-vqa",
@@ -121,6 +154,8 @@ PRESETS: tuple[Preset, ...] = (
         },
         answer_is="letter",
         about="PMC-VQA (Zhang et al. 2023), figures of open-access articles",
+        archive="download images.zip (images_2.zip for the _2 tables) from xmcmic/PMC-VQA, unpack it, "
+        "and give its folder with --images",
     ),
     Preset(
         "mmmu-med",
@@ -136,7 +171,7 @@ PRESETS: tuple[Preset, ...] = (
         mapping={"id": "id", "question": "question", "options": "options", "answer": "answer"},
         answer_is="letter",
         several=True,
-        about="MMMU (Yue et al. 2024), Health & Medicine",
+        about="MMMU (Yue et al. 2024), Health & Medicine; #split=validation+dev reads both",
     ),
     Preset(
         "medxpertqa-mm",
@@ -151,7 +186,26 @@ PRESETS: tuple[Preset, ...] = (
             "answer": "label",
         },
         answer_is="letter",
-        about="MedXpertQA (Zuo et al. 2025), multimodal; its images are in images.zip",
+        about="MedXpertQA (Zuo et al. 2025), multimodal",
+        archive="download images.zip from TsinghuaC3I/MedXpertQA, unpack it, and give its folder "
+        "with --images",
+    ),
+    Preset(
+        "medvlthinker-eval",
+        "UCSC-VLAA/MedVLThinker-Eval",
+        "test",
+        mapping=_PACKED,
+        answer_is="letter",
+        about="MedVLThinker-Eval (Huang et al. 2025): closed questions of MMMU, MedXpertQA, PathVQA, "
+        "PMC-VQA, SLAKE and VQA-RAD; one of them: #dataset_name=MMMU-medical",
+    ),
+    Preset(
+        "medsynvqa",
+        "MedVLSynther/MedVLSynther-13K",
+        "train",
+        mapping=_PACKED,
+        answer_is="letter",
+        about="MedSynVQA (MedVLSynther-13K), synthesised from open-access articles; training data",
     ),
     Preset(
         "mmstar",
@@ -159,7 +213,6 @@ PRESETS: tuple[Preset, ...] = (
         "val",
         mapping={"id": "index", **_QUESTION},
         answer_is="letter",
-        explode=listed_options,
         about="MMStar (Chen et al. 2024)",
     ),
     Preset(
@@ -167,7 +220,6 @@ PRESETS: tuple[Preset, ...] = (
         "xai-org/RealworldQA",
         "test",
         mapping=_QUESTION,
-        explode=listed_options,
         about="RealWorldQA (xAI 2024)",
     ),
     Preset(
@@ -211,7 +263,7 @@ PRESETS: tuple[Preset, ...] = (
     Preset(
         "textcaps",
         "lmms-lab/TextCaps",
-        "val",
+        "test",
         mapping={
             "id": "question_id",
             "image": "image",
@@ -219,6 +271,16 @@ PRESETS: tuple[Preset, ...] = (
             "answer": "caption_str",
         },
         about="TextCaps (Sidorov et al. 2020)",
+        limit="the test split is released without captions; #split=val has them",
+    ),
+    Preset(
+        "conceptual-captions",
+        "pixparse/cc3m-wds",
+        "validation",
+        mapping={"id": "__key__", "image": "jpg", "answer": "txt"},
+        about="Conceptual Captions, also GCC or CC3M (Sharma et al. 2018)",
+        limit="google-research-datasets/conceptual_captions lists addresses without pictures; "
+        "pixparse/cc3m-wds has those that could still be downloaded",
     ),
 )
 

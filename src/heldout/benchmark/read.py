@@ -16,11 +16,12 @@ from heldout.benchmark.hub import hub_name, hub_rows
 from heldout.benchmark.image_finder import ImageFinder
 from heldout.benchmark.locate import DataFile, locate, unreadable
 from heldout.benchmark.natural import is_group, natural_bench, natural_twins
+from heldout.benchmark.option_values import UnreadableOptionsError
 from heldout.benchmark.presets import Preset, find_preset
 from heldout.benchmark.readers import Row
 from heldout.benchmark.source import ALIASES, Source, parse_source, split_of
 from heldout.errors import InputError
-from heldout.store import Dropped
+from heldout.store import OUT_OF_MEMORY, Dropped
 
 _LOOK_AHEAD = 200  # rows looked at before deciding what the columns mean
 
@@ -39,8 +40,15 @@ def read_benchmark(
     examples: list[Example] = []
     dropped: list[Dropped] = []
     readers: set[str] = set()
+    splits: set[str | None] = set()
     for item in read_examples(
-        chosen, preset=preset, mapping=mapping, images=images, reader=reader, used=readers
+        chosen,
+        preset=preset,
+        mapping=mapping,
+        images=images,
+        reader=reader,
+        used=readers,
+        splits=splits,
     ):
         (examples if isinstance(item, Example) else dropped).append(item)  # type: ignore[arg-type]
     if not examples:
@@ -54,7 +62,7 @@ def read_benchmark(
         name=name or _name(chosen, preset),
         examples=unique,
         repeated_ids=repeated,
-        split=chosen.split or _split_of_source(chosen, settings),
+        split=chosen.split or _split_of_source(chosen, settings, splits),
         source=str(chosen),
         reader=", ".join(sorted(readers)),
         dropped=tuple(dropped),
@@ -86,8 +94,12 @@ def read_examples(
     images: str | Path | None = None,
     reader: str | None = None,
     used: set[str] | None = None,
+    splits: set[str | None] | None = None,
 ) -> Iterator[Example | Dropped]:
-    """Examples of ``source`` one at a time; this is what a corpus reader streams too."""
+    """Examples of ``source`` one at a time; this is what a corpus reader streams too.
+
+    ``used`` and ``splits`` are filled with the readers, and the splits that files are by their names.
+    """
     settings = find_preset(preset or source.location, by_name=preset is not None)
     wanted = settings.selected(source) if settings is not None else source
     # What only the preset asks for does not apply where the data is laid out otherwise.
@@ -111,6 +123,8 @@ def read_examples(
     ):
         if used is not None:
             used.add(file.reader.name)
+        if splits is not None:
+            splits.add(file.split)
         yield from examples
 
 
@@ -127,7 +141,11 @@ def examples_by_file(
     wanted = settings.selected(source) if settings is not None else source
     optional = frozenset(wanted.selection) - frozenset(source.selection)
     asked = _Asked(wanted, optional, settings, preset is not None, mapping or {}, images)
-    for file in locate(wanted, reader, several=settings is not None and settings.several):
+    files = locate(wanted, reader, several=settings is not None and settings.several)
+    configs = settings.configs if settings is not None else ()
+    # A download holds every configuration in a folder of its own; the preset means some of them.
+    named = [file for file in files if file.path.parent.name in configs]
+    for file in named or files:
         yield file, _guarded(file, asked)
 
 
@@ -156,7 +174,8 @@ def _file_examples(file: DataFile, asked: _Asked) -> Iterator[Example | Dropped]
     rows = file.reader.rows(file.path)
     root = file.path if file.path.is_dir() else file.path.parent
     name = file.path.name
-    yield from _examples(rows, asked, root, name, file.split)
+    folder = asked.source.path if asked.source.path.is_dir() else None
+    yield from _examples(rows, asked, root, name, file.split, folder)
 
 
 def _examples(
@@ -165,6 +184,7 @@ def _examples(
     root: Path,
     where: str,
     split: str | None = None,
+    folder: Path | None = None,
 ) -> Iterator[Example | Dropped]:
     rows, asked = _taken_apart(rows, asked)
     settings = asked.settings
@@ -180,13 +200,23 @@ def _examples(
     fields = FieldMap.infer(seen, overrides, answer_is, where)
     if settings is not None and asked.named:
         settings.refuse(seen, fields, where)
-    finder = ImageFinder(root, Path(asked.images) if asked.images else None, split)
+    finder = ImageFinder(root, Path(asked.images) if asked.images else None, split, folder)
     keep = _RowFilter(asked.source, asked.optional, seen, split, where)
     for row in itertools.chain(ahead, rows):
         if isinstance(row, Dropped):
             yield row
         elif keep(row.values):
-            yield fields.example(row.values, row.number, f"{where} row {row.number}", finder)
+            origin = f"{where} row {row.number}"
+            try:
+                yield fields.example(row.values, row.number, origin, finder)
+            except UnreadableOptionsError as error:
+                yield Dropped("read", origin, error.reason, error.detail)
+            except RecursionError:
+                yield Dropped(
+                    "read", origin, "nested too deeply", "its values lie inside each other"
+                )
+            except MemoryError:
+                yield Dropped("read", origin, OUT_OF_MEMORY, "reading the row")
     keep.report()
 
 
@@ -230,7 +260,7 @@ class _RowFilter:
                 if split is not None and (column is None or not _speaks_of_splits(rows, column)):
                     self._check_split(source, split, key in optional)
                     continue  # the file itself is that split
-                if split is not None and split != source.split and key in optional:
+                if split is not None and split not in source.splits and key in optional:
                     continue  # the user named a file: its split is theirs to choose
             if column is None:
                 if key in optional:
@@ -242,7 +272,7 @@ class _RowFilter:
             self.seen[column] = Counter()
 
     def _check_split(self, source: Source, split: str, optional: bool) -> None:
-        if not optional and split != source.split:
+        if not optional and split not in source.splits:
             raise InputError(
                 f"{source}: {self.where} is the split '{split}' by its name, not '{source.split}'"
             )
@@ -253,7 +283,9 @@ class _RowFilter:
             value = canonical_value(row.get(column)) or ""
             if len(self.seen[column]) < 50:
                 self.seen[column][value] += 1
-            same_split = column in ALIASES["split"] and _split(value) == _split(wanted)
+            same_split = column in ALIASES["split"] and _split(value) in map(
+                _split, wanted.split("+")
+            )
             keep = keep and (value == wanted or same_split)
         self.kept += keep
         return keep
@@ -268,9 +300,12 @@ class _RowFilter:
         raise InputError(f"{self.where}: no row has {column} = {wanted}. It has: {values}")
 
 
-def _split_of_source(source: Source, settings: Preset | None) -> str | None:
+def _split_of_source(source: Source, settings: Preset | None, read: set[str | None]) -> str | None:
+    """What was read by its name, if it says so; else what the preset stands for."""
     if source.path.is_file() and (named := split_of(source.path.stem)):
         return named
+    if settings is not None and len(read) == 1 and None not in read:
+        return read.pop()
     return settings.selected(source).split if settings else None
 
 

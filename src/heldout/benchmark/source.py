@@ -39,6 +39,12 @@ class Source:
         return _SPLIT_WORDS.get(split.lower(), split) if split else None
 
     @property
+    def splits(self) -> tuple[str, ...]:
+        """``split=validation+dev`` names several, in this order; each by its common name."""
+        parts = [part.strip().lower() for part in self.selection.get("split", "").split("+")]
+        return tuple(_SPLIT_WORDS.get(part, part) for part in parts if part)
+
+    @property
     def filters(self) -> dict[str, str]:
         """The selection less the split, which chooses files rather than rows where it can."""
         return {key: value for key, value in self.selection.items() if key != "split"}

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import platform
+import shlex
 import sys
+import tempfile
+import traceback
+from typing import NoReturn
 
 import typer
 
 from heldout import __version__
 from heldout.cli.lazy import LazyGroup, Verb
 from heldout.cli.show import complain
-from heldout.errors import HeldoutError
+from heldout.errors import HeldoutError, MachineError, machine_trouble
 
 VERBS = (
     Verb("check", "Lint a benchmark: most false alarms of contamination start there."),
@@ -38,7 +45,8 @@ class _Verbs(LazyGroup):
     verbs = VERBS
 
 
-INTERRUPTED = 130
+INTERRUPTED, BROKEN_PIPE = 130, 141
+KEPT = "What was finished is kept: give the same command again to go on"
 
 app = typer.Typer(
     name="heldout",
@@ -75,17 +83,65 @@ def _root(
 
 
 def main() -> None:
-    """Exit codes: 0 fine, 1 the gate fired, 2 the user's input, 3 a missing prerequisite."""
+    """Exit codes: 0 fine, 1 the gate fired, 2 the user's input, 3 a missing prerequisite, 4 the
+    machine gave out (disk, memory, open files) or a bug."""
     try:
-        app()
+        try:
+            app()
+        finally:
+            sys.stdout.flush()  # where it cannot be written, that is an error like any other
     except HeldoutError as error:
-        complain(str(error))
-        sys.exit(error.exit_code)
+        kept = f". {KEPT}" if isinstance(error, MachineError) else ""
+        _end(f"{error}{kept}", error.exit_code)
     except SystemExit as ended:
         # Typer turns an interrupt into this exit and says nothing.
         if ended.code == INTERRUPTED:
             complain("interrupted; what was finished is kept, run the same command to go on")
+        if type(sys.stdout).__name__ == "PacifyFlushWrapper":  # a broken pipe, which Typer calls 1
+            _end("", BROKEN_PIPE)
         raise
     except BrokenPipeError:  # `heldout check … | head`
-        sys.stderr.close()
-        sys.exit(141)
+        _end("", BROKEN_PIPE)
+    except Exception as error:
+        _end(_sentence(error), MachineError.exit_code)
+
+
+def _end(message: str, code: int) -> NoReturn:
+    with contextlib.suppress(OSError):  # standard error may be what is full or gone
+        if message:
+            complain(message)
+    try:
+        sys.stdout.flush()
+    except OSError:  # Python would try again at its end, complain and exit with 120
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    sys.exit(code)
+
+
+def _sentence(error: Exception) -> str:
+    """What is said of an error that nobody expected."""
+    trouble = machine_trouble(error)
+    if trouble is not None:
+        return f"{trouble}. {KEPT}"
+    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":  # torch's
+        said = f" ({error})" if str(error) else ""
+        return f"memory ran out{said}: close other programs, or use fewer --workers. {KEPT}"
+    if isinstance(error, OSError):
+        return f"the system refused: {error}. {KEPT}"
+    return (
+        f"this is a bug in heldout ({type(error).__name__}: {error}). Please report it "
+        f"with {_write_traceback(error)}. {KEPT}"
+    )
+
+
+def _write_traceback(error: Exception) -> str:
+    """Keep the traceback in a file, and say which; print it where no file can be written."""
+    told = "".join(traceback.format_exception(error))
+    facts = f"heldout {__version__}, Python {platform.python_version()}, {platform.platform()}"
+    try:
+        handle, name = tempfile.mkstemp(prefix="heldout-error-", suffix=".txt")
+        with os.fdopen(handle, "w", encoding="utf-8", errors="backslashreplace") as file:
+            file.write(f"{facts}\n{shlex.join(sys.argv)}\n\n{told}")
+    except OSError:
+        sys.stderr.write(told)
+        return "the lines above"
+    return f"the file {name}"

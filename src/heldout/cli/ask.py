@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.table import Table
@@ -52,11 +52,12 @@ from heldout.cli.options import (
     short_name,
 )
 from heldout.cli.show import console, identify, plain, print_json
-from heldout.errors import InputError, require
+from heldout.errors import InputError
 from heldout.model.asking import Asker, parse_variants
 from heldout.model.asking.summary import Accuracy
 from heldout.model.endpoint import Connection, Pace
 from heldout.model.endpoint.chat import ChatEndpoint
+from heldout.model.opening import open_model
 from heldout.store import Run
 
 EXAMPLE = (
@@ -198,6 +199,7 @@ def ask_command(
         server_of_words = Connection(
             paraphraser, api_key=key_from(paraphraser_key, "--paraphraser-key-env"),
             timeout=timeout, pace=Pace(per_second(rate)), role="paraphraser-",
+            key_option="--paraphraser-key-env",
         )  # fmt: skip
         rewords = ChatEndpoint.open(
             server_of_words, paraphraser_model, max_tokens=_TOKENS_OF_A_SENTENCE,
@@ -214,22 +216,14 @@ def ask_command(
     else:
         assert model is not None
         local = local_settings(dtype, device, revision, trust, batch_tokens)
-        asker, called = _local(model, local, most, choice_logprobs), name or short_name(model)
+        asker = open_model(model, **local).asker(most, logprobs=choice_logprobs)
+        called = name or short_name(model)
     run = Run.create(out, seed=seed)
     with run.writing():
         asked = ask_benchmark(
             benchmark, asker, run, called, plan, twins, paraphraser=rewords, quiet=quiet
         )
     return _tell([asked], out, prices, as_json)
-
-
-def _local(model: str, settings: dict[str, Any], most: int, logprobs: bool) -> Asker:
-    require("torch", "hf", "asking a local model")
-    require("transformers", "hf", "asking a local model")
-    from heldout.model.local import LocalModel
-
-    made: Asker = LocalModel.load(model, **settings).asker(most, logprobs=logprobs)
-    return made
 
 
 def _recorded_twins(variants: str | None) -> str | None:

@@ -9,7 +9,8 @@ import typer
 from heldout.benchmark import read_benchmark
 from heldout.benchmark.check import check
 from heldout.cli.options import Images, Json, Map, Preset, Quiet, Reader, parse_map
-from heldout.cli.show import identify, print_check, print_json
+from heldout.cli.show import identify, print_check, print_json, print_prompts
+from heldout.model.asking.shown import shown_prompts
 
 EXAMPLE = "Example: heldout check data/vqa_rad#split=test --split-of data/vqa_rad#split=train"
 
@@ -22,6 +23,15 @@ def check_command(
         str | None,
         typer.Option("--split-of", metavar="BENCH", help="Another split: what do the two share?"),
     ] = None,
+    show: Annotated[
+        int,
+        typer.Option(
+            "--show",
+            metavar="N",
+            min=0,
+            help="Also print the first N prompts as a model gets them.",
+        ),
+    ] = 0,
     mapping: Map = [],  # noqa: B006 - typer copies defaults
     images: Images = None,
     preset: Preset = None,
@@ -42,9 +52,12 @@ def check_command(
     for benchmark in benchmarks:  # only now: a wrong --split-of is noticed before the long part
         identify(benchmark, quiet=quiet)
     report = check(*benchmarks)
+    prompts = shown_prompts(benchmarks[0], show)
     if as_json:
-        print_json({**report.model_dump(mode="json"), "ok": report.ok})
+        told = {**report.model_dump(mode="json"), "ok": report.ok}
+        print_json({**told, "prompts": prompts} if show else told)
     else:
         print_check(report)
+        print_prompts(prompts)
     if not report.ok:
         raise typer.Exit(1)

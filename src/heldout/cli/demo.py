@@ -28,7 +28,7 @@ def demo_command(
         typer.Option(
             "--models",
             metavar="FOLDER",
-            help="Checkpoints contaminated, clean and outsider that know the benchmark of --seed.",
+            help="Folders contaminated, clean and outsider, ONNX or checkpoints, of --seed's benchmark.",
         ),
     ] = None,
     engine: EngineName = "local",

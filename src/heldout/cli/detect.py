@@ -14,6 +14,7 @@ from heldout.cli.detectors import list_detectors, show_measured
 from heldout.cli.options import Json
 from heldout.cli.show import console, plain, print_claims, print_json
 from heldout.detect import ScoreTables, Settings
+from heldout.detect.triple_hits import TripleHits
 from heldout.errors import InputError
 from heldout.stats.contrast import Contrast
 from heldout.stats.permutation import PERMUTATIONS
@@ -158,6 +159,7 @@ def _show(made: Examination) -> None:
     out.print(table)
     show_behaviour(made.findings)
     _show_inflation(made)
+    _show_hits(made)
     if made.untested:
         out.print("\n[dim]not testable[/]")
         reasons: dict[str, list[str]] = {}
@@ -166,6 +168,9 @@ def _show(made: Examination) -> None:
         for reason, ids in reasons.items():
             named = ", ".join(ids[:4]) + (f" and {len(ids) - 4} more" if len(ids) > 4 else "")
             out.print(Text(f"{plain(named)}: {plain(reason)}", "dim"))
+    if made.easiest:
+        told = "items, strata and orders: easiest_items, by_stratum and orders in detections.json"
+        out.print(Text(f"\n{told}, and the report", "dim"))
     show_measured(made.measured)
     out.print()
     print_claims(made.claims)
@@ -191,6 +196,35 @@ def _show_inflation(made: Examination) -> None:
                 f"{gap.n[0]:,} / {gap.n[1]:,}", f"{gap.clusters[0]:,} / {gap.clusters[1]:,}",
             )  # fmt: skip
         out.print(table)
+
+
+def _show_hits(made: Examination) -> None:
+    """Items with a flagged picture, a score in the tail and an answer that counts, α by α."""
+    rows: dict[tuple[str, ...], list[TripleHits]] = {}
+    for one in made.hits:
+        rows.setdefault((one.model, one.corpus, one.flag, one.answer), []).append(one)
+    if not rows:
+        return
+    out = console()
+    out.print(
+        Text("\npicture flagged, score in the α tail, answer counts: hits (by chance)", "dim")
+    )
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
+    for name in (
+        "model",
+        "corpus",
+        "picture",
+        "answer",
+        "hits (by chance) at α",
+        "least adjusted p",
+    ):
+        table.add_column(name, overflow="fold")
+    for key, found in rows.items():
+        told = " · ".join(f"{one.alpha:.2g}: {one.hits} ({one.expected:.1f})" for one in found)
+        tested = [one.p_adjusted for one in found if one.p_adjusted is not None]
+        least = f"{min(tested):.2g}" if tested else "–"
+        table.add_row(*(Text(plain(part)) for part in key), told, least)
+    out.print(table)
 
 
 def _gap(gap: Contrast) -> str:

@@ -8,9 +8,9 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from heldout.cli.options import Json, key_from
+from heldout.cli.options import ApiKeyEnv, Json, Timeout, key_from
 from heldout.cli.show import console, plain, print_json
-from heldout.model.endpoint import Connection, as_json, probe
+from heldout.model.endpoint import Backoff, Connection, as_json, probe
 from heldout.model.endpoint.enables import enables
 
 EXAMPLE = "Example: heldout model inspect http://localhost:8000/v1"
@@ -26,17 +26,15 @@ def inspect_command(
     model: Annotated[
         str | None, typer.Option("--model", metavar="NAME", help="Where it serves several.")
     ] = None,
-    api_key_env: Annotated[
-        str | None,
-        typer.Option("--api-key-env", metavar="VAR", help="Variable that holds the key."),
-    ] = None,
-    timeout: Annotated[
-        float, typer.Option("--timeout", metavar="S", min=0.1, help="Seconds for one request.")
-    ] = 60.0,
+    api_key_env: ApiKeyEnv = None,
+    timeout: Timeout = 60.0,
     json_only: Json = False,
 ) -> None:
     """Which detectors an endpoint enables, and why not the others: asked with three tiny requests."""
-    can = probe(Connection(url, api_key=key_from(api_key_env), timeout=timeout), model)
+    soon = Backoff(attempts=2)  # somebody waits, and can ask again
+    can = probe(
+        Connection(url, api_key=key_from(api_key_env), timeout=timeout, backoff=soon), model
+    )
     enabled = enables(can)
     if json_only:
         detectors = [one._asdict() for one in enabled]

@@ -11,6 +11,7 @@ import typer
 
 from heldout.errors import InputError
 from heldout.model.endpoint import Connection, Pace
+from heldout.model.opening import onnx_folder
 from heldout.store import Run
 
 Map = Annotated[
@@ -62,7 +63,11 @@ ModelRun = Annotated[
 ]
 Model = Annotated[
     str | None,
-    typer.Option("--model", metavar="NAME", help="A folder or hub name; what the endpoint serves."),
+    typer.Option(
+        "--model",
+        metavar="NAME",
+        help="A folder, hub name or onnx:FOLDER; what an endpoint serves.",
+    ),
 ]
 EndpointUrl = Annotated[
     str | None, typer.Option("--endpoint", metavar="URL", help="http://host:8000/v1")
@@ -91,7 +96,13 @@ Rate = Annotated[
     str | None, typer.Option("--rate", metavar="N/s", help="Most requests: 5/s, 100/m.")
 ]
 Timeout = Annotated[
-    float, typer.Option("--timeout", metavar="S", min=0.1, help="Seconds for one request.")
+    float,
+    typer.Option(
+        "--timeout",
+        metavar="S",
+        min=0.1,
+        help="Seconds for one attempt at a request, from connecting to the last byte of the answer.",
+    ),
 ]
 Concurrency = Annotated[
     int, typer.Option("--concurrency", min=1, max=256, help="Requests at a time.")
@@ -101,9 +112,11 @@ Concurrency = Annotated[
 def local_settings(
     dtype: str, device: str, revision: str | None, trust: bool, batch_tokens: int | None
 ) -> dict[str, Any]:
-    """What ``LocalModel.load`` takes besides the name."""
-    known = {"dtype": dtype, "device": device, "revision": revision, "trust_remote_code": trust}
-    return known if batch_tokens is None else {**known, "batch_tokens": batch_tokens}
+    """What ``open_model`` takes besides the name."""
+    return {
+        "dtype": dtype, "device": device, "revision": revision, "trust_remote_code": trust,
+        "batch_tokens": batch_tokens,
+    }  # fmt: skip
 
 
 def connect(
@@ -143,12 +156,15 @@ def parse_named(text: str) -> tuple[str | None, str]:
 
 def short_name(model: str) -> str:
     """A folder is called by its own name, a hub model by its whole one."""
+    model = str(onnx_folder(model) or model)
     return Path(model).resolve().name if Path(model).is_dir() else model
 
 
 def key_from(variable: str | None, option: str = "--api-key-env") -> str | None:
     if variable is None:
         return None
+    if not variable.isidentifier():  # most likely the key itself, which is not to be repeated
+        raise InputError(f"{option} takes the name of an environment variable that holds the key")
     value = os.environ.get(variable, "").strip()
     if not value:
         raise InputError(f"{option} {variable}: this environment variable is not set")

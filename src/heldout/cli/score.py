@@ -41,9 +41,10 @@ from heldout.cli.options import (
     short_name,
 )
 from heldout.cli.show import complain, console, identify, plain, print_json
-from heldout.errors import InputError, require
+from heldout.errors import InputError
 from heldout.model.endpoint import Endpoint
-from heldout.model.endpoint.parity import LocalCopy, check_parity
+from heldout.model.endpoint.parity import check_parity
+from heldout.model.opening import open_model
 from heldout.model.request import Scorer
 from heldout.store import Run
 
@@ -173,7 +174,7 @@ def score_command(
             scorer, called = server, name or server.model
         else:
             assert model is not None
-            scorer, called = _local(model, local), name or short_name(model)
+            scorer, called = open_model(model, **local), name or short_name(model)
         run = Run.create(out, seed=seed)
         with run.writing():
             tell = (lambda _: None) if quiet else complain
@@ -189,19 +190,10 @@ def score_command(
         _show(one, out)
 
 
-def _local(model: str, settings: dict[str, Any]) -> LocalCopy:
-    require("torch", "hf", "scoring a local model")
-    require("transformers", "hf", "scoring a local model")
-    from heldout.model.local import LocalModel
-
-    made: LocalCopy = LocalModel.load(model, **settings)
-    return made
-
-
 def _parity(
     benchmark: Benchmark, server: Endpoint, folder: str, settings: dict[str, Any], seed: int
 ) -> dict[str, Any]:
-    found = check_parity(server, _local(folder, settings), benchmark, seed=seed)
+    found = check_parity(server, open_model(folder, **settings), benchmark, seed=seed)
     if not found.passed:
         raise InputError(
             f"{server.connection.url} and {folder} do not score alike: {found.reason}. Nothing was "

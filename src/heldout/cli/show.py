@@ -33,10 +33,15 @@ def plain(text: str) -> str:
     return "".join(c if c.isprintable() or c == "\n" else "\N{REPLACEMENT CHARACTER}" for c in text)
 
 
+class _Console(Console):
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError  # Rich would exit with 1, which here means that a gate fired
+
+
 def console() -> Console:
     # Numbers in sentences must not be re-coloured. Away from a terminal there is no width to fit.
-    wide = Console(highlight=False)
-    return wide if wide.is_terminal else Console(highlight=False, width=120)
+    wide = _Console(highlight=False)
+    return wide if wide.is_terminal else _Console(highlight=False, width=120)
 
 
 def complain(message: str) -> None:
@@ -53,6 +58,18 @@ def identify(benchmark: Benchmark, *, quiet: bool) -> None:
 
 def print_json(value: Any) -> None:
     typer.echo(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+def print_prompts(prompts: list[dict[str, str]]) -> None:
+    """Prompts word for word, each under its item and above its key."""
+    out = console()
+    for prompt in prompts:
+        out.print(f"\n[bold]{escape(plain(prompt['id']))}[/]", soft_wrap=True)
+        if "prompt" not in prompt:
+            out.print(f"not asked: {escape(plain(prompt['not asked']))}", soft_wrap=True)
+            continue
+        out.print(escape(plain(prompt["prompt"])), soft_wrap=True)
+        out.print(f"[cyan]key:[/] {escape(plain(prompt['answer']))}", soft_wrap=True)
 
 
 def print_check(report: CheckReport) -> None:

@@ -102,6 +102,7 @@ class JudgeOptions:
             api_key=key_from(self.key_variable, "--judge-api-key-env"),
             pace=Pace(per_second(self.rate, "--judge-rate")),
             role="judge-",
+            key_option="--judge-api-key-env",
         )
         return ChatEndpoint.open(
             connection, self.model, max_tokens=self.tokens, concurrency=self.concurrency,

@@ -13,7 +13,18 @@ from rich.text import Text
 from heldout.audit.twinning import Twinning, TwinPlan, make_twins
 from heldout.benchmark import parse_source, read_benchmark
 from heldout.benchmark.writers import open_tables
-from heldout.cli.options import Images, Json, Map, Preset, Reader, key_from, parse_map, per_second
+from heldout.cli.options import (
+    Images,
+    Json,
+    Map,
+    Preset,
+    Reader,
+    Timeout,
+    check_out,
+    key_from,
+    parse_map,
+    per_second,
+)
 from heldout.cli.show import console, identify, plain, print_json
 from heldout.errors import InputError, counted
 from heldout.model.endpoint import Connection, Pace
@@ -119,9 +130,7 @@ def twin_command(
     rate: Annotated[
         str | None, typer.Option("--rate", metavar="N/s", help="Most requests: 5/s, 100/m.")
     ] = None,
-    timeout: Annotated[
-        float, typer.Option("--timeout", metavar="S", min=0.1, help="Seconds for one request.")
-    ] = 120.0,
+    timeout: Timeout = 120.0,
     concurrency: Annotated[
         int, typer.Option("--concurrency", min=1, max=256, help="Requests at a time.")
     ] = 4,
@@ -169,31 +178,40 @@ def twin_command(
                     "--render-model NAME"
                 )
             settings |= {
-                "url": render_url, "api_key": key_from(render_key), "timeout": timeout,
-                "pace": Pace(per_second(rate)),
+                "url": render_url, "api_key": key_from(render_key, "--render-key-env"),
+                "timeout": timeout, "pace": Pace(per_second(rate)),
             }  # fmt: skip
         draws = open_renderer(renderer, **settings)
-    run = Run.create(out, seed=seed)
-    identify(benchmark, quiet=as_json)
 
-    def chat(url: str | None, model: str | None, key: str | None) -> ChatEndpoint | None:
+    def chat(role: str, url: str | None, model: str | None, key: str | None) -> ChatEndpoint | None:
         if url is None:
             return None
+        option = f"--{role}-key-env"
         connection = Connection(
-            url, api_key=key_from(key), timeout=timeout, pace=Pace(per_second(rate))
-        )
+            url, api_key=key_from(key, option), timeout=timeout, pace=Pace(per_second(rate)),
+            role=f"{role}-", key_option=option,
+        )  # fmt: skip
         return ChatEndpoint.open(
             connection, model, max_tokens=reply_tokens, concurrency=concurrency,
             token_field=token_field,
         )  # fmt: skip
 
+    # Before the run, so that a server that cannot be asked leaves none behind.
+    check_out(out, seed)
+    describes = verifies = None
+    if DESCRIBE in stages:
+        describes = chat("describer", describer, describer_model, describer_key)
+    if FILTER in stages:
+        verifies = chat("verifier", verifier, verifier_model, verifier_key)
+    run = Run.create(out, seed=seed)
+    identify(benchmark, quiet=as_json)
     with run.writing():
         made = make_twins(
             benchmark, run, plan,
             reopen=lambda: open_tables(bench, **reading),
-            describer=chat(describer, describer_model, describer_key) if DESCRIBE in stages else None,
+            describer=describes,
             renderer=draws,
-            verifier=chat(verifier, verifier_model, verifier_key) if FILTER in stages else None,
+            verifier=verifies,
             quiet=as_json,
         )  # fmt: skip
     if as_json:

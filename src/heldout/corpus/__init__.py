@@ -1,6 +1,6 @@
 """What a benchmark may have leaked into: streams of items in shards."""
 
-from heldout.corpus.corpus import Corpus, CorpusItem, EmbeddingCorpus, Shard
+from heldout.corpus.corpus import Corpus, CorpusItem, EmbeddingCorpus, Shard, read_items
 from heldout.corpus.fingerprint import corpus_fingerprint
 from heldout.corpus.open import CorpusReader, Request, corpus_readers, open_corpus
 
@@ -14,4 +14,5 @@ __all__ = [
     "corpus_fingerprint",
     "corpus_readers",
     "open_corpus",
+    "read_items",
 ]

@@ -7,6 +7,7 @@ order and the ids of their items depend on the data alone, never on how many wor
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
@@ -24,13 +25,15 @@ class Shard:
 
     ``key`` changes when the shard's input changes (name, size, modification time), so that a
     resumed run repeats exactly the shards whose input is new. ``payload`` is what the reader that
-    made the shard needs to find it again; nobody else looks inside.
+    made the shard needs to find it again; nobody else looks inside. ``span`` makes it a piece of a
+    shard: the items (and what was dropped) from the first number up to, not including, the second.
     """
 
     index: int
     id: str
     key: str
     payload: Any = None
+    span: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +69,12 @@ class Corpus(Protocol):
     def read(self, shard: Shard) -> Iterator[CorpusItem | Dropped]:
         """Items of one shard in their stable order; whatever cannot be read, as Dropped."""
         ...
+
+
+def read_items(corpus: Corpus, shard: Shard) -> Iterator[CorpusItem | Dropped]:
+    """What ``corpus.read`` gives of a shard or of a piece of one."""
+    items = corpus.read(shard)
+    return items if shard.span is None else itertools.islice(items, *shard.span)
 
 
 @runtime_checkable

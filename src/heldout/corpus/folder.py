@@ -11,9 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from heldout.benchmark.readers.json_rows import too_deep
 from heldout.corpus.columns import Words, decode_words, find_columns
 from heldout.corpus.corpus import CorpusItem, Shard
 from heldout.corpus.listing import HIDDEN, RUN_FOLDER, UNREADABLE, Entry, walk
+from heldout.corpus.sizes import FILE_WORK, shard_work
+from heldout.errors import blame_the_machine
 from heldout.image import FileOnDisk, ImageRef
 from heldout.image.kinds import (
     HEAD,
@@ -31,7 +34,10 @@ MAX_TEXT = 16 << 20  # a longer caption or metadata file is neither
 
 @dataclass(slots=True)
 class FolderCorpus:
-    """Item ids are paths relative to the folder; files with an ending in ``skip`` do not count."""
+    """Item ids are paths relative to the folder; files with an ending in ``skip`` do not count.
+
+    A shard is some megabytes of neighbouring files, at most ``files_per_shard``.
+    """
 
     root: str
     name: str
@@ -44,7 +50,7 @@ class FolderCorpus:
         names: list[str] = []
         runs: list[str] = []  # not in the key: a run that was started since changes no shard
         hasher = hashlib.sha256()
-        index = 0
+        index = work = 0
         # A sidecar that precedes its image ("a.json" before "a.png") belongs to the image's shard.
         waiting: list[Entry] = []
         for entry in walk(Path(self.root)):
@@ -63,9 +69,12 @@ class FolderCorpus:
             if not own:
                 _update(hasher, waiting)
                 waiting = []
-            if len(names) == self.files_per_shard:
+            own_work = FILE_WORK + entry.size
+            full = len(names) == self.files_per_shard or work + own_work > shard_work(index)
+            if names and full:
                 yield _shard(index, names, hasher, runs)
-                index, names, runs, hasher = index + 1, [], [], hashlib.sha256()
+                index, work, names, runs, hasher = index + 1, 0, [], [], hashlib.sha256()
+            work += own_work
             _update(hasher, [*waiting, entry])
             waiting = []
             mark = "/" if entry.kind in (HIDDEN, UNREADABLE) else ""
@@ -126,6 +135,8 @@ def read_metadata(data: bytes) -> tuple[dict[str, Any], tuple[str, str] | None]:
         value = json.loads(decode_words(data))
     except (json.JSONDecodeError, RecursionError, ValueError) as error:
         return {}, ("metadata is not JSON", f"{error}: {data[:80]!r}; the image is kept")
+    if isinstance(value, dict | list) and too_deep(value):
+        return {}, ("metadata nested too deeply", f"{data[:80]!r}; the image is kept")
     if not isinstance(value, dict):
         return {}, ("metadata is not an object", f"found {type(value).__name__}; the image is kept")
     return value, None
@@ -138,7 +149,8 @@ def _sidecar(path: str) -> bytes | None:
             return None
         with Path(path).open("rb") as file:
             return file.read(MAX_TEXT + 1)
-    except OSError:
+    except OSError as error:
+        blame_the_machine(error)
         return None
 
 
@@ -166,6 +178,7 @@ def _refused(path: str, inside: str) -> tuple[str, str] | None:
         with Path(path).open("rb") as file:
             head = file.read(HEAD)
     except OSError as error:
+        blame_the_machine(error)
         return "unreadable file", str(error.strerror)
     if looks_like_image(head):
         return None

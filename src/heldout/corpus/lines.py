@@ -14,7 +14,8 @@ from typing import BinaryIO, cast
 
 import pyarrow as pa
 
-from heldout.benchmark.readers.json_rows import MAX_LINE
+from heldout.benchmark.readers.json_rows import bounded_lines
+from heldout.corpus.sizes import shard_work
 from heldout.corpus.tar_stream import open_tar
 
 #: what reading a damaged or cut compressed file raises
@@ -35,9 +36,10 @@ class Span:
 
 
 def spans(path: Path, target: int) -> tuple[Span, ...]:
-    """Spans of about ``target`` bytes; one for a small file and for one that must be unpacked."""
+    """Spans of up to about ``target`` bytes, the first of a file smaller; one for a small file and for
+    one that must be unpacked."""
     facts = path.stat()
-    if facts.st_size <= target or is_compressed(path):
+    if facts.st_size <= min(target, shard_work(0)) or is_compressed(path):
         return (Span(),)
     return _cut(path, facts.st_size, facts.st_mtime_ns, target)
 
@@ -49,7 +51,8 @@ def _cut(path: Path, size: int, modified: int, target: int) -> tuple[Span, ...]:
     hasher = hashlib.blake2b(digest_size=16)
     with path.open("rb") as file:
         while chunk := file.read(_CHUNK):
-            cut = chunk.rfind(b"\n") + 1 if offset + len(chunk) - start >= target else 0
+            limit = min(target, shard_work(len(found)))
+            cut = chunk.rfind(b"\n") + 1 if offset + len(chunk) - start >= limit else 0
             if cut:
                 hasher.update(chunk[:cut])
                 found.append(Span(start, offset + cut, before, hasher.hexdigest()))
@@ -68,20 +71,8 @@ def lines(path: Path, span: Span) -> Iterator[tuple[int, bytes | None]]:
     with open_text(path) as file:
         if span.start:
             file.seek(span.start)
-        number, position = span.before, span.start
-        while span.end is None or position < span.end:
-            line = file.readline(MAX_LINE)
-            if not line:
-                return
-            number += 1
-            position += len(line)
-            if len(line) < MAX_LINE or line.endswith(b"\n"):
-                yield number, line
-                continue
-            while line and not line.endswith(b"\n"):
-                line = file.readline(_CHUNK)
-                position += len(line)
-            yield number, None
+        end = None if span.end is None else span.end - span.start
+        yield from enumerate(bounded_lines(file, end), span.before + 1)
 
 
 def is_compressed(path: Path) -> bool:

@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
+from heldout.errors import blame_the_machine
+
 RUN = 20_000  # names sorted in memory at once
 _CHUNK = 1 << 14  # read per run while merging
 
@@ -52,7 +54,8 @@ def walk(root: Path) -> Iterator[Entry]:
             elif mark == "d":
                 try:
                     levels.append(_Level(f"{base}/{name}", f"{name}/"))
-                except OSError:
+                except OSError as error:
+                    blame_the_machine(error)
                     yield Entry(name, UNREADABLE, 0, 0)
             else:
                 yield _entry(f"{base}/{name}", name, mark)

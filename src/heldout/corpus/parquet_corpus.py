@@ -24,9 +24,9 @@ from heldout.corpus.corpus import CorpusItem, Shard
 from heldout.corpus.file_set import FileSet
 from heldout.corpus.listing import digest, file_key
 from heldout.corpus.parquet_rows import FAILURES, open_parquet, row_group_spans, rows
-from heldout.corpus.row_items import row_items
+from heldout.corpus.row_items import lost_row, row_items
 from heldout.corpus.unique import unique_ids
-from heldout.errors import InputError
+from heldout.errors import InputError, blame_the_machine
 from heldout.image.kinds import readable
 from heldout.store import Dropped
 
@@ -82,14 +82,18 @@ class ParquetCorpus:
                 kinds = ColumnKinds.of(file.schema_arrow)
                 for row in rows(file, groups, read_columns(file.schema_arrow, columns, wanted)):
                     number += 1
-                    row = kinds.named(row)
-                    if all(canonical_value(row.get(c)) == value for c, value in wanted.items()):
-                        item = f"{name}/{columns.key(row) or number}"
-                        origin = f"{name} row {number}"
-                        yield from row_items(row, item, origin, columns, finder)
+                    origin = f"{name} row {number}"
+                    try:
+                        row = kinds.named(row)
+                        if all(canonical_value(row.get(c)) == value for c, value in wanted.items()):
+                            item = f"{name}/{columns.key(row) or number}"
+                            yield from row_items(row, item, origin, columns, finder)
+                    except Exception as error:  # one row's failure must not cost the file
+                        yield lost_row(origin, error)
         except InputError as error:
             yield Dropped("corpus", shard.id, "no usable column", str(error), scope="many")
         except FAILURES as error:
+            blame_the_machine(error)
             detail = f"after row {number:,}: {error}"
             yield Dropped("corpus", shard.id, "unreadable Parquet file", detail, scope="many")
 

@@ -10,7 +10,8 @@ from heldout.benchmark.image_finder import ImageFinder
 from heldout.corpus.columns import Columns, Words
 from heldout.corpus.corpus import CorpusItem
 from heldout.corpus.downloads import STATUS, not_downloaded
-from heldout.store import Dropped
+from heldout.errors import HeldoutError, blame_the_machine
+from heldout.store import FAILED, OUT_OF_MEMORY, Dropped
 
 
 def row_items(
@@ -46,3 +47,15 @@ def row_items(
             also=words.also,
             metadata=metadata,
         )
+
+
+def lost_row(origin: str, error: Exception) -> Dropped:
+    """Why one row is left out, whatever went wrong with it; a full disk is no row's fault."""
+    blame_the_machine(error)
+    if isinstance(error, HeldoutError):
+        return Dropped("corpus", origin, "no usable column", str(error))
+    if isinstance(error, RecursionError):
+        return Dropped("corpus", origin, "nested too deeply", "its values lie inside each other")
+    if isinstance(error, MemoryError):
+        return Dropped("corpus", origin, OUT_OF_MEMORY, "reading the row")
+    return Dropped("corpus", origin, FAILED, f"{type(error).__name__}: {error}"[:500])

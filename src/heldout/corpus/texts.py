@@ -15,10 +15,11 @@ from heldout.corpus.file_set import FileSet, is_pattern
 from heldout.corpus.lines import FAILURES, Span, lines, spans
 from heldout.corpus.listing import digest, file_key
 from heldout.corpus.pages import NotText, pages
-from heldout.corpus.row_items import row_items
+from heldout.corpus.row_items import lost_row, row_items
+from heldout.corpus.sizes import shard_work
 from heldout.corpus.text_files import TextFile, is_lines, text_files
 from heldout.corpus.unique import unique_ids
-from heldout.errors import InputError
+from heldout.errors import blame_the_machine
 from heldout.image.kinds import readable
 from heldout.store import Dropped
 
@@ -37,8 +38,8 @@ class Part(NamedTuple):
 class TextCorpus:
     """Ids are ``<file>/<id column or line number>`` and, of plain text, ``<file>`` (``…/part 2``).
 
-    The file's name is left out of a line's id where the corpus is one file. A shard is about 16 MiB:
-    small files together, a large JSON Lines file in spans.
+    The file's name is left out of a line's id where the corpus is one file. A shard is up to 16 MiB,
+    the first ones less: small files together, a large JSON Lines file in spans.
     """
 
     location: str
@@ -55,7 +56,8 @@ class TextCorpus:
         keys: list[str] = []
         held = index = 0
         for part, key, size in self._parts():
-            if parts and (held + size > self.shard_bytes or len(parts) == self.files_per_shard):
+            limit = min(self.shard_bytes, shard_work(index))
+            if parts and (held + size > limit or len(parts) == self.files_per_shard):
                 yield _shard(index, parts, keys)
                 index, held, parts, keys = index + 1, 0, [], []
             parts.append(part)
@@ -99,6 +101,7 @@ class TextCorpus:
         except NotText as error:
             yield Dropped("corpus", shown, "not text", str(error))
         except FAILURES as error:
+            blame_the_machine(error)
             detail = str(error) or type(error).__name__
             yield Dropped("corpus", shown, "unreadable text file", detail, scope="many")
 
@@ -124,10 +127,8 @@ class TextCorpus:
                 words = Words(_any_words(values)) if columns.wordless else None
                 item = readable(f"{prefix}{columns.key(values) or number}")
                 yield from row_items(values, item, origin, columns, finder, words)
-            except InputError as error:
-                yield Dropped("corpus", origin, "no usable column", str(error))
-            except RecursionError:
-                yield Dropped("corpus", origin, "not JSON", "nested too deeply")
+            except Exception as error:  # one row's failure must not cost the file
+                yield lost_row(origin, error)
 
 
 def _pages(path: Path, shown: str) -> Iterator[CorpusItem | Dropped]:

@@ -21,6 +21,7 @@ from heldout.corpus.folder import MAX_TEXT, read_metadata
 from heldout.corpus.listing import file_key
 from heldout.corpus.tar_stream import FILE, FOLDER, TarCut, TarEntry, open_tar, tar_entries
 from heldout.corpus.unique import unique_ids
+from heldout.errors import blame_the_machine
 from heldout.image import MAX_BYTES, ImageRef, InlineBytes, TarMember
 from heldout.image.kinds import (
     HEAD,
@@ -58,6 +59,7 @@ class WebDatasetCorpus:
         try:
             file, plain = open_tar(path)
         except OSError as error:
+            blame_the_machine(error)
             yield Dropped(
                 "corpus", shard.id, "unreadable tar", f"{path}: {error.strerror}", scope="many"
             )
@@ -106,6 +108,7 @@ class _TarReader:
             yield Dropped("corpus", self.shard, cut.reason, detail, scope="many")
             return
         except (EOFError, OSError, zlib.error, lzma.LZMAError) as error:
+            blame_the_machine(error)
             if sample is not None:
                 yield from self._finish(sample)
             detail = f"{self.path}: {error}"

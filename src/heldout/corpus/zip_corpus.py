@@ -1,7 +1,7 @@
 """Zips of images: PMC-OA's ``images.zip`` with its captions beside it, and any other.
 
-A shard is 4096 entries of the central directory. Text inside the zip is not read; captions come
-from a JSON Lines, CSV or Parquet file beside it whose rows name the images.
+A shard is some megabytes of neighbouring entries, at most 4096. Text inside the zip is not read; captions
+come from a JSON Lines, CSV or Parquet file beside it whose rows name the images.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from heldout.corpus.zip_directory import (
     zip_entries,
     zip_spans,
 )
+from heldout.errors import blame_the_machine
 from heldout.image import MAX_BYTES, ImageRef
 from heldout.image.kinds import (
     HEAD,
@@ -72,6 +73,7 @@ class ZipCorpus:
                     )
                     index += 1
             except (ZipError, OSError) as error:
+                blame_the_machine(error)
                 failure = str(error)
                 yield Shard(index, readable(name), file_key(path, name), (name, str(path), failure))
                 index += 1
@@ -100,6 +102,7 @@ class ZipCorpus:
                     if not entry.name.endswith("/"):
                         yield from self._item(name, path, entry, file, captions)
             except (ZipError, OSError) as error:
+                blame_the_machine(error)
                 yield Dropped("corpus", shard.id, "unreadable zip", str(error), scope="many")
 
     def _item(

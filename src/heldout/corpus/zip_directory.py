@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from heldout.errors import HeldoutError
+from heldout.corpus.sizes import FILE_WORK, shard_work
+from heldout.errors import HeldoutError, blame_the_machine
 from heldout.image import MAX_BYTES, ImageError
 
 _END = struct.Struct("<4s4H2LH")
@@ -22,6 +23,9 @@ _END64_LOCATOR = struct.Struct("<4sLQL")
 _END64 = struct.Struct("<4sQ2H2L4Q")
 _CENTRAL = struct.Struct("<4s6H3L5H2L")
 _LOCAL = struct.Struct("<4s5H3L2H")
+_COMPRESSED = slice(
+    20, 24
+)  # of a raw entry: its compressed size, all bits set where it is a long one
 STORED, DEFLATED = 0, 8
 _CHUNK = 1 << 18
 
@@ -63,6 +67,7 @@ class ZipMember:
             with Path(self.path).open("rb") as file:
                 return read_member(file, self.entry, self.describe())
         except OSError as error:
+            blame_the_machine(error)
             raise ImageError("missing image", f"{self.path}: {error.strerror}") from error
 
     def describe(self) -> str:
@@ -70,18 +75,24 @@ class ZipMember:
 
 
 def zip_spans(path: Path, count: int) -> Iterator[ZipSpan]:
-    """The central directory in spans of up to ``count`` entries."""
+    """The central directory in spans of up to ``count`` entries and of bounded work.
+
+    They are those of this zip, whatever others the corpus has: one that is added changes no other.
+    """
     with path.open("rb") as file:
         start, size, shift = _find_directory(file, path)
-        position, held, hasher = start, 0, hashlib.sha256()
-        span_start = start
+        position, held, work, hasher = start, 0, 0, hashlib.sha256()
+        span_start, index = start, 0
         for raw in _raw_entries(file, start, size, path):
+            own_work = FILE_WORK + int.from_bytes(raw[_COMPRESSED], "little")
+            if held and (held == count or work + own_work > shard_work(index)):
+                yield ZipSpan(span_start, held, shift, hasher.hexdigest())
+                span_start, held, work, hasher = position, 0, 0, hashlib.sha256()
+                index += 1
             hasher.update(raw)
             held += 1
+            work += own_work
             position += len(raw)
-            if held == count:
-                yield ZipSpan(span_start, held, shift, hasher.hexdigest())
-                span_start, held, hasher = position, 0, hashlib.sha256()
         if held:
             yield ZipSpan(span_start, held, shift, hasher.hexdigest())
 

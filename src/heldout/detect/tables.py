@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from heldout.detect.image_overlap import COPIES
 from heldout.errors import InputError
+from heldout.overlap.calibration.calibration import Calibration, calibrations
 from heldout.overlap.judged import read_matches
 from heldout.store import SCHEMAS, Run
 
@@ -21,6 +22,7 @@ Floats = NDArray[np.float64]
 _BANDS = ((1, "1 word"), (3, "2-3 words"), (7, "4-7 words"))
 TWIN_SETS = "twins.json"
 _CLOSED = {"yes", "no", "true", "false"}
+MOST_STRATA = 24  # values of a field, above which it divides the benchmark into crumbs
 
 
 @dataclass(frozen=True)
@@ -72,6 +74,11 @@ class ScoreTables:
     identities: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     #: by corpus, the items of which a copy of an image was proven there
     leaked: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    #: by corpus, the items whose picture stands there together with their answer
+    answered: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    #: the nearest corpus pictures, where an encoder searched, and how they were measured
+    nearest: pl.DataFrame | None = None
+    calibration: Mapping[str, Any] = field(default_factory=dict)
     #: by variant, what the twins say of their making
     twins: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     #: by variant, the items that have a twin, and those whose twin is the original: where twins were given
@@ -94,9 +101,10 @@ class ScoreTables:
             )
         optional: dict[str, Any] = {
             name: _frame(run, name) if run.table_path(name).exists() else None
-            for name in ("scores", "order_joint", "order_neighbour", "answers")
+            for name in ("scores", "order_joint", "order_neighbour", "answers", "nearest")
         }
         scores = optional.pop("scores")
+        matches = read_matches(run) if run.table_path("matches").exists() else None
         known = manifest["inputs"].get("benchmark", {})
         return cls(
             known.get("name", run.path.name),
@@ -107,8 +115,17 @@ class ScoreTables:
             twins=manifest.get("twins", {}),
             twin_items=_twin_sets(run, "items"),
             unchanged=_twin_sets(run, "unchanged"),
-            leaked=_leaked(read_matches(run)) if run.table_path("matches").exists() else {},
+            leaked=_by_corpus(_copies(matches)) if matches is not None else {},
+            answered=_answered(run, matches),
+            calibration=manifest.get("calibration", {}),
         )
+
+    @cached_property
+    def calibrations(self) -> list[Calibration]:
+        """Nearness to every corpus by every encoder of the run; none where no encoder searched."""
+        if self.nearest is None or not self.calibration:
+            return []
+        return calibrations(self.items, self.nearest, self.calibration)
 
     @cached_property
     def memo(self) -> dict[Hashable, Any]:
@@ -197,6 +214,34 @@ def covariate(frame: pl.DataFrame, name: str) -> list[str]:
     return [value if value is not None else "none" for value in values]
 
 
+def covariates(frame: pl.DataFrame) -> tuple[dict[str, list[str]], dict[str, int]]:
+    """Every field that divides the items: labels by name; and those with too many values, how many.
+
+    Answer type and length, then the benchmark's own metadata; a field with one value divides nothing.
+    """
+    names = ["answer_type", "answer_length", *metadata_fields(frame)]
+    found: dict[str, list[str]] = {}
+    fine: dict[str, int] = {}
+    for name in dict.fromkeys(names):
+        labels = covariate(frame, name)
+        levels = len(set(labels))
+        if levels > MOST_STRATA:
+            fine[name] = levels
+        elif levels > 1:
+            found[name] = labels
+    return found, fine
+
+
+def metadata_fields(frame: pl.DataFrame) -> list[str]:
+    """Metadata fields whose values are words, whole numbers or yes and no."""
+    return sorted({
+        key
+        for text in frame["metadata"]
+        for key, value in (json.loads(text) if text else {}).items()
+        if isinstance(value, (str, int, bool))
+    })  # fmt: skip
+
+
 def strata(frame: pl.DataFrame, names: Sequence[str]) -> list[str] | None:
     if not names:
         return None
@@ -208,11 +253,22 @@ def _band(words: int) -> str:
     return next((label for most, label in _BANDS if words <= most), "8 words or more")
 
 
-def _leaked(matches: pl.DataFrame) -> dict[str, frozenset[str]]:
-    copies = matches.filter(pl.col("relation").is_in(COPIES))
+def _copies(matches: pl.DataFrame) -> pl.DataFrame:
+    return matches.filter(pl.col("relation").is_in(COPIES))
+
+
+def _answered(run: Run, matches: pl.DataFrame | None) -> dict[str, frozenset[str]]:
+    """By the table of leaks, which knows the words too, where there is one; else by the copies alone."""
+    whole = pl.col("modality") == "full"
+    if run.table_path("leaks").exists():
+        return _by_corpus(_frame(run, "leaks").filter(whole))
+    return _by_corpus(_copies(matches).filter(whole)) if matches is not None else {}
+
+
+def _by_corpus(rows: pl.DataFrame) -> dict[str, frozenset[str]]:
     return {
         str(corpus): frozenset(found["benchmark_id"])
-        for (corpus,), found in copies.group_by(["corpus"], maintain_order=True)
+        for (corpus,), found in rows.group_by(["corpus"], maintain_order=True)
     }
 
 

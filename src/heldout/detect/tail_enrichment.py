@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from heldout.detect.cohort import SMALLEST, cohort_delta, cohort_scores
 from heldout.detect.outcome import Outcome, direction_of, model_finding, not_testable
 from heldout.detect.settings import Settings
-from heldout.detect.tables import Floats, ScoreTables, strata
+from heldout.detect.tables import Floats, ScoreTables
 from heldout.stats import cluster_rate_interval
 from heldout.stats.permutation import Permuted, flip_test
 
@@ -47,8 +47,6 @@ def find(tables: ScoreTables, settings: Settings) -> Iterator[Outcome]:
             yield not_testable(NAME, tables.benchmark, model, reason)
         return
     rows = [tables.models.index(name) for name in settings.baselines if name in tables.models]
-    frame = tables.common(tables.models)[0].frame
-    labels = strata(frame, settings.strata) or ["all"] * len(clusters)
     for row, model in enumerate(tables.models):
         others = [index for index in rows if index != row]
         rate = float(tails[row].mean())
@@ -78,7 +76,6 @@ def find(tables: ScoreTables, settings: Settings) -> Iterator[Outcome]:
                 "baselines": list(settings.baselines),
                 "flagged": flagged,
                 **quantiles(delta[row]),
-                "by_stratum": _by_stratum(tails[row], labels),
                 "p_tied": test.p_tied if test else None,
             },
         )
@@ -111,12 +108,3 @@ def _against(
     codes = np.fromiter((known[name] for name in clusters), np.int64, len(clusters))
     sums = np.bincount(codes, weights=difference)
     return flip_test(sums, permutations=settings.permutations, seed=settings.seed)
-
-
-def _by_stratum(tail: NDArray[np.bool_], labels: list[str]) -> dict[str, object]:
-    found: dict[str, object] = {}
-    names = np.asarray(labels)
-    for label in sorted(set(labels)):
-        members = tail[names == label]
-        found[label] = {"n": len(members), "rate": float(members.mean())}
-    return found

@@ -19,6 +19,7 @@ from heldout.detect.cohort import SMALLEST, cohort_delta, cohort_scores
 from heldout.detect.outcome import Outcome, around, direction_of, model_finding, not_testable
 from heldout.detect.settings import Settings
 from heldout.detect.tables import Floats, ScoreTables
+from heldout.stats.dealt import deal, equal_sizes
 from heldout.stats.permutation import Design, product_design, staged
 
 NAME = "top-k-overlap"
@@ -79,12 +80,13 @@ def find(tables: ScoreTables, settings: Settings) -> Iterator[Outcome]:
         scores = cohort_delta(scores)
     k = min(settings.top, len(ids))
     tops = [top_items(ids, row, k) for row in scores]
+    shuffle = deal(equal_sizes(clusters))
     for a, b in combinations(range(len(models)), 2):
         found = overlap_of(tops[a], tops[b], len(ids))
         marks = [np.isin(ids, top).astype(np.float64) for top in (tops[a], tops[b])]
         test = staged(
             found.intersection - found.expected,
-            _design(marks[0], marks[1], clusters, found.expected),
+            _beyond(product_design(marks[0], marks[1], shuffle), found.expected),
             permutations=settings.permutations,
             seed=settings.seed,
         )
@@ -114,25 +116,7 @@ def find(tables: ScoreTables, settings: Settings) -> Iterator[Outcome]:
         )  # fmt: skip
 
 
-def _design(first: Floats, second: Floats, clusters: list[str], expected: float) -> Design:
-    """Overlaps when whole clusters change places with others of their size."""
-    known = {name: code for code, name in enumerate(dict.fromkeys(clusters))}
-    codes = np.fromiter((known[name] for name in clusters), np.int64, len(clusters))
-    sizes = np.bincount(codes)
-    order = np.argsort(codes, kind="stable")
-    starts = np.cumsum(sizes) - sizes
-    classes = [
-        np.stack([order[starts[c] : starts[c] + size] for c in np.flatnonzero(sizes == size)])
-        for size in np.unique(sizes)
-    ]
-
-    def shuffle(marks: Floats, rng: np.random.Generator) -> Floats:
-        out = marks.copy()
-        for places in classes:
-            out[places] = marks[places[rng.permutation(len(places))]]
-        return out
-
-    products = product_design(first, second, shuffle)
+def _beyond(products: Design, expected: float) -> Design:
     return lambda count, rng: products(count, rng) - expected
 
 

@@ -5,5 +5,16 @@ from heldout.engine.local import LocalEngine
 from heldout.engine.open import open_engine
 from heldout.engine.progress import progress
 from heldout.engine.ray_engine import RayEngine
+from heldout.engine.salvage import PIECES, Salvage, map_salvaged
 
-__all__ = ["Engine", "LocalEngine", "Outcome", "RayEngine", "open_engine", "progress"]
+__all__ = [
+    "PIECES",
+    "Engine",
+    "LocalEngine",
+    "Outcome",
+    "RayEngine",
+    "Salvage",
+    "map_salvaged",
+    "open_engine",
+    "progress",
+]

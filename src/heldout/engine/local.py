@@ -7,7 +7,7 @@ from collections.abc import Callable, Generator, Iterable
 from typing import Self
 
 from heldout.engine.cores import usable_cores
-from heldout.engine.engine import Outcome, Result, Task, describe_error
+from heldout.engine.engine import TRIES, Outcome, Result, Task, describe_error, until_exhausted
 from heldout.engine.local_map import LocalMap
 from heldout.engine.worker import Worker
 from heldout.errors import InputError
@@ -36,13 +36,16 @@ class LocalEngine:
         tasks: Iterable[Task],
         *,
         ordered: bool = False,
+        tries: int = TRIES,
     ) -> Generator[Outcome[Task, Result], None, None]:
         if self._closed:
             raise RuntimeError("this engine is closed")
         if self.workers == 1:
-            return _run_here(function, tasks)
+            return until_exhausted(_run_here(function, tasks))
         body = pickle.dumps(function, protocol=pickle.HIGHEST_PROTOCOL)
-        return LocalMap[Task, Result](self, body, tasks, ordered=ordered).run()
+        return until_exhausted(
+            LocalMap[Task, Result](self, body, tasks, ordered=ordered, tries=tries).run()
+        )
 
     def lend(self) -> Worker:
         """A worker for a map that runs: one that is idle, or a new one."""

@@ -15,7 +15,6 @@ from heldout.engine.worker_main import BROKEN, VALUE
 from heldout.errors import HeldoutError, InputError
 
 _JOBS_PER_WORKER = 2  # one runs, one waits, so that no worker idles while the parent is busy
-_DEATHS = 3  # workers a task may kill before it is given up
 _FAILED_STARTS = 3
 _WAIT_SECONDS = 1.0
 
@@ -39,9 +38,10 @@ class LocalMap(Generic[Task, Result]):
     """
 
     def __init__(
-        self, pool: _Pool, function: bytes, tasks: Iterable[Task], *, ordered: bool
+        self, pool: _Pool, function: bytes, tasks: Iterable[Task], *, ordered: bool, tries: int
     ) -> None:
         self._pool = pool
+        self._tries = tries  # workers a task may kill before it is given up
         self._function = function
         self._name = object()  # tells the workers' copies of this function from another map's
         ahead = 2 * _JOBS_PER_WORKER * pool.workers
@@ -142,13 +142,13 @@ class LocalMap(Generic[Task, Result]):
         if worker.ready:
             suspect = jobs.popleft()
             suspect.deaths += 1
-            if suspect.deaths < _DEATHS:
+            if suspect.deaths < self._tries:
                 self._suspects.append(suspect)
             else:
                 yield Outcome(
                     suspect.index,
                     suspect.task,
-                    error=f"the worker died {_DEATHS} times while running this task ({death})",
+                    error=f"the worker died {_times(self._tries)} running this task ({death})",
                 )
         else:
             self._failed_starts += 1
@@ -158,3 +158,7 @@ class LocalMap(Generic[Task, Result]):
                     f"under 'if __name__ == \"__main__\":'; or use one worker"
                 )
         self._again.extend(jobs)
+
+
+def _times(count: int) -> str:
+    return "while" if count == 1 else f"{count} times while"

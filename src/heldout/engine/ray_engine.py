@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterable
 from typing import Self
 
-from heldout.engine.engine import Outcome, Result, Task
+from heldout.engine.engine import TRIES, Outcome, Result, Task, until_exhausted
 from heldout.engine.ray_connect import connect, import_ray
 from heldout.engine.ray_map import RayMap
 from heldout.errors import InputError
@@ -40,11 +40,15 @@ class RayEngine:
         tasks: Iterable[Task],
         *,
         ordered: bool = False,
+        tries: int = TRIES,
     ) -> Generator[Outcome[Task, Result], None, None]:
         if self._closed:
             raise RuntimeError("this engine is closed")
         body = self._ray.cloudpickle.dumps(function)
-        return RayMap[Task, Result](body, tasks, ordered=ordered, workers=self.workers).run()
+        chosen = RayMap[Task, Result](
+            body, tasks, ordered=ordered, workers=self.workers, tries=tries
+        )
+        return until_exhausted(chosen.run())
 
     def close(self) -> None:
         if self._ours and not self._closed:

@@ -18,7 +18,6 @@ from heldout.engine.ray_task import BROKEN, ERROR, MISSING, Reply, make_runner
 from heldout.engine.task_queue import TaskQueue
 from heldout.errors import InputError, PrerequisiteError
 
-_TRIES = 3  # by Ray, when a worker or a node dies under a task
 _SUBMISSIONS = 3  # by us, when Ray gave a task up for a reason that is not the task's
 _PER_CORE = 2  # tasks in flight: one runs, one waits on its node
 _RESOURCES_SECONDS = 10.0  # clusters grow and shrink; how often to look
@@ -35,8 +34,15 @@ class _Job:
 
 class RayMap(Generic[Task, Result]):
     def __init__(
-        self, function: bytes, tasks: Iterable[Task], *, ordered: bool, workers: int | None
+        self,
+        function: bytes,
+        tasks: Iterable[Task],
+        *,
+        ordered: bool,
+        workers: int | None,
+        tries: int,
     ) -> None:
+        self._tries = tries  # by Ray, when a worker or a node dies under a task
         self._ray = import_ray()
         self._function = function
         self._name = uuid.uuid4().hex
@@ -50,7 +56,7 @@ class RayMap(Generic[Task, Result]):
     def run(self) -> Generator[Outcome[Task, Result], None, None]:
         function = self._ray.put(self._function)
         remote = self._ray.remote(make_runner(heldout.__version__)).options(
-            num_cpus=1, max_retries=_TRIES - 1, name="heldout"
+            num_cpus=1, max_retries=self._tries - 1, name="heldout"
         )
         queue = TaskQueue[Task, Result](
             self._tasks, ordered=self._ordered, ahead=2 * self._room() + 2
@@ -100,7 +106,7 @@ class RayMap(Generic[Task, Result]):
             if kind not in (ERROR, BROKEN, MISSING):
                 return Outcome(job.index, job.task, value=pickle.loads(content))
         except errors.WorkerCrashedError:
-            text = f"the worker died {_TRIES} times while running this task"
+            text = f"the worker died {self._tries} times while running this task"
             return Outcome(job.index, job.task, error=text)
         except errors.RayTaskError as error:
             text, where = describe_error(error)

@@ -24,7 +24,7 @@ from heldout.image.location import (
     TextField,
 )
 from heldout.image.luminance import grey_jpeg
-from heldout.image.problem import MAX_BYTES, MAX_PIXELS, ImageError
+from heldout.image.problem import MAX_BYTES, MAX_PIXELS, ImageError, image_error
 from heldout.image.reference import ImageRef
 
 __all__ = [
@@ -52,6 +52,7 @@ __all__ = [
     "grey_digest",
     "grey_jpeg",
     "grey_plane",
+    "image_error",
     "native_size",
     "pixel_digest",
     "to_rgb",

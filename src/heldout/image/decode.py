@@ -20,6 +20,7 @@ from PIL import Image, ImageFile, ImageOps, UnidentifiedImageError
 from heldout.image.depth import is_reduced
 from heldout.image.dicom import decode_dicom, dicom_size, is_dicom
 from heldout.image.problem import MAX_BYTES, MAX_PIXELS, ImageError
+from heldout.store import OUT_OF_MEMORY
 
 # Only raster formats that decode in process. EPS would start Ghostscript on untrusted input.
 FORMATS = (
@@ -75,6 +76,8 @@ def decode_shrunk(
         image.draft("L", (width // shrunk, height // shrunk))
         image.load()
         return _native(image), shrunk
+    except ImageError:
+        raise
     except Exception as error:  # any decoder may fail in its own way on hostile bytes
         raise _explain(error, len(data)) from error
 
@@ -156,6 +159,10 @@ def _native(image: Image.Image) -> Image.Image:
         image = image.convert("L")
     if image.mode in ("RGBA", "LA") and image.getchannel("A").getextrema() == (255, 255):
         image = image.convert(image.mode[:-1])
+    if image.mode == "F" and not np.isfinite(np.asarray(image)).any():
+        raise ImageError(
+            "no finite pixel", "every pixel is NaN or infinite: there is nothing to see"
+        )
     return image
 
 
@@ -163,6 +170,9 @@ def _explain(error: Exception, size: int, head: bytes = b"") -> ImageError:
     text = " ".join(str(error).split())
     if isinstance(error, Image.DecompressionBombError):
         return ImageError("decompression bomb", text)
+    # Pillow's decoders in C say it in words.
+    if isinstance(error, MemoryError) or "out of memory" in text:
+        return ImageError(OUT_OF_MEMORY, f"a file of {size:,} bytes: {text or 'MemoryError'}")
     if isinstance(error, UnidentifiedImageError):
         return ImageError("not an image", f"{size:,} bytes starting with {head!r}")
     lowered = text.lower()

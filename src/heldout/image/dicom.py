@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from heldout.errors import PrerequisiteError, require
-from heldout.image.problem import MAX_BYTES, ImageError
+from heldout.image.problem import MAX_BYTES, ImageError, image_error
 
 MAX_INFLATED = 128 << 20  # bytes of a deflated file; such files hold one frame of a few megabytes
 _START = 132  # after the preamble and its four letters
@@ -51,6 +51,8 @@ def decode_dicom(data: bytes, max_pixels: int) -> Image.Image:
         if pixels.ndim == 3:
             return Image.fromarray(_eight_bits(pixels[..., :3], int(dataset.BitsStored)))
         return Image.fromarray(_windowed(pixels, dataset))
+    except MemoryError as error:
+        raise image_error(error) from error
     except Exception as error:  # any decoder may fail in its own way on hostile bytes
         raise ImageError("unreadable DICOM", f"{type(error).__name__}: {error}") from error
 

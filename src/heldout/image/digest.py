@@ -12,7 +12,7 @@ from PIL import Image
 from heldout.image.buffer import grey_plane
 from heldout.image.decode import REDUCED, decode
 from heldout.image.luminance import grey_jpeg
-from heldout.image.problem import MAX_PIXELS
+from heldout.image.problem import MAX_PIXELS, image_error
 from heldout.image.reference import ImageRef
 
 # An image whose every channel spans at most this many levels, and in which hardly a pixel differs from
@@ -75,10 +75,13 @@ def decoded_digest(data: bytes) -> str:
 
 def is_blank(image: Image.Image) -> bool:
     """True if the image is flat but for a speck: narrow in every channel and nearly of one colour."""
+    if image.mode == "F":
+        # Pillow's extrema are those of the first pixel where that is NaN.
+        pixels = np.asarray(image)
+        finite = pixels[np.isfinite(pixels)]
+        return finite.size == 0 or bool(finite.min() == finite.max())
     extrema = image.getextrema()
     bands = [extrema] if isinstance(extrema[0], int | float) else list(extrema)
-    if image.mode == "F":
-        return all(not high > low for low, high in bands)
     if any(high - low > BLANK_RANGE for low, high in bands):
         return False
     # At most four levels a channel: two bits each tell every colour apart.
@@ -91,14 +94,17 @@ def is_blank(image: Image.Image) -> bool:
 
 def digest_bytes(data: bytes, *, max_pixels: int = MAX_PIXELS) -> Digests:
     image = decode(data, max_pixels=max_pixels)
-    return Digests(
-        bytes=byte_digest(data),
-        pixels=pixel_digest(image),
-        width=image.width,
-        height=image.height,
-        mode=image.mode,
-        blank=is_blank(image),
-    )
+    try:
+        return Digests(
+            bytes=byte_digest(data),
+            pixels=pixel_digest(image),
+            width=image.width,
+            height=image.height,
+            mode=image.mode,
+            blank=is_blank(image),
+        )
+    except MemoryError as error:
+        raise image_error(error) from error
 
 
 def digest_image(ref: ImageRef, *, max_pixels: int = MAX_PIXELS) -> Digests:

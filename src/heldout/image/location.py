@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import unquote_to_bytes
 
+from heldout.errors import blame_the_machine
 from heldout.image.problem import MAX_BYTES, ImageError
 
 # A base64 image is one field; the csv module's default limit is 128 KiB.
@@ -44,6 +45,7 @@ class FileOnDisk:
                 raise ImageError("image file too large", detail)
             return path.read_bytes()
         except OSError as error:
+            blame_the_machine(error)
             raise ImageError("missing image", f"{self.describe()}: {error.strerror}") from error
 
     def describe(self) -> str:
@@ -232,6 +234,7 @@ def _read_span(path: str, offset: int, length: int) -> bytes:
             file.seek(offset)
             return file.read(length)
     except OSError as error:
+        blame_the_machine(error)
         raise ImageError("missing image", f"{path}: {error.strerror}") from error
 
 
@@ -263,6 +266,7 @@ def _parquet_column(path: str, row_group: int, column: str) -> Any:
         with pq.ParquetFile(path) as file:
             return file.read_row_group(row_group, columns=[column]).column(column)
     except (OSError, ValueError) as error:
+        blame_the_machine(error)
         raise ImageError("missing image", f"{path}: {error}") from error
 
 

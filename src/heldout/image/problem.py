@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from heldout.errors import HeldoutError
+from heldout.errors import HeldoutError, blame_the_machine
+from heldout.store import FAILED, OUT_OF_MEMORY
 
 # Pillow's own "this is an attack" limit (twice its warning limit), made ours so that it is stable.
 MAX_PIXELS = 178_956_970
@@ -19,3 +20,19 @@ class ImageError(HeldoutError):
 
     def __reduce__(self) -> tuple[type[ImageError], tuple[str, str]]:
         return ImageError, (self.reason, self.detail)  # survives the trip between processes
+
+
+def image_error(error: Exception) -> ImageError:
+    """Why one picture is left out, whatever went wrong with it.
+
+    What is no picture's fault is raised again: a full disk, a missing package, a wrong setting.
+    """
+    if isinstance(error, ImageError):
+        return error
+    if isinstance(error, HeldoutError):
+        raise error
+    blame_the_machine(error)
+    text = " ".join(str(error).split())
+    if isinstance(error, MemoryError):
+        return ImageError(OUT_OF_MEMORY, text or "it needs more memory than there is")
+    return ImageError(FAILED, f"{type(error).__name__}: {text}")

@@ -18,7 +18,7 @@ TWIN_STAGES = tuple(
     f"twin {stage}" for stage in ("resample", "describe", "edges", "render", "filter", "publish")
 )
 #: what makes two scores incomparable; a run holds one of each per model
-IDENTITY = ("backend", "revision", "dtype", "template")
+IDENTITY = ("backend", "revision", "dtype", "template", "provider", "remote_code")
 
 
 def replace_rows(run: Run, table: str, model: str, rows: Iterable[Mapping[str, Any]]) -> int:
@@ -44,6 +44,7 @@ def forget_detections(run: Run) -> None:
             known = run.read_json(f"{name}.json")
             kept = [entry for entry in known[name] if entry["id"] not in gone]
             run.write_json(f"{name}.json", {**known, name: kept})
+    run.table_path("triple_hits").unlink(missing_ok=True)
     (run.path / "detections.json").unlink()
 
 

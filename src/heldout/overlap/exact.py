@@ -15,7 +15,7 @@ from typing import Any
 
 from heldout.benchmark import Benchmark
 from heldout.benchmark.normal import normal
-from heldout.corpus import Corpus, CorpusItem, Shard
+from heldout.corpus import Corpus, CorpusItem, Shard, read_items
 from heldout.image import (
     Digests,
     ImageError,
@@ -23,6 +23,7 @@ from heldout.image import (
     byte_digest,
     decode,
     decoded_digest,
+    image_error,
     native_size,
 )
 from heldout.image.kinds import JPEG
@@ -30,7 +31,7 @@ from heldout.overlap.fingerprints import Fingerprint, fingerprint, screen
 from heldout.overlap.hashes import HashedShard, HashIndex, Waiting
 from heldout.overlap.modality import TextRelation, relate_text
 from heldout.overlap.thumbnails import thumbnail
-from heldout.store import Dropped, ShardResult, dropped_table, make_table
+from heldout.store import MAY_PASS, Dropped, ShardResult, dropped_table, make_table
 
 STAGE = "overlap"
 BYTES_ONLY = "bytes:"  # the key of a picture that nobody can decode
@@ -101,6 +102,17 @@ def picture_key(benchmark: Benchmark, ref: ImageRef) -> str:
     return BYTES_ONLY + byte_digest(data) if data else ""
 
 
+def lost_counts(dropped: Dropped) -> dict[str, int]:
+    """What a scan counts of an item that it lost, or of the rest of a shard that cannot be read."""
+    return dict.fromkeys(COUNTS, 0) | {
+        "items": int(dropped.scope == "item"),
+        "lost_items": int(dropped.scope == "item"),
+        "lost_containers": int(dropped.scope == "many"),
+        "missing": int(dropped.reason in MAY_PASS),
+        "dropped": 1,
+    }
+
+
 def scan_shard(
     index: ExactIndex, hashes: HashIndex | None, corpus: Corpus, shard: Shard
 ) -> ShardResult:
@@ -110,7 +122,7 @@ def scan_shard(
     dropped: list[Dropped] = []
     counts = dict.fromkeys(COUNTS, 0)
     looked_at = _Looked(index, hashes)
-    for item in corpus.read(shard):
+    for item in read_items(corpus, shard):
         if isinstance(item, Dropped):
             dropped.append(item)
             counts["lost_items"] += item.scope == "item"
@@ -125,18 +137,19 @@ def scan_shard(
             data = item.image.read()
             own = byte_digest(data)
             key, decoded = looked_at.same_picture(item.id, item.image, data, own)
-        except ImageError as error:
-            detail = f"{item.image.source}: {error.detail}"
-            dropped.append(Dropped("corpus", item.id, error.reason, detail))
+        except Exception as error:  # one item's failure must not cost the shard
+            problem = image_error(error)
+            detail = f"{item.image.source}: {problem.detail}"
+            dropped.append(Dropped("corpus", item.id, problem.reason, detail))
             counts["lost_items"] += 1
-            counts["missing"] += error.reason == "missing image"
+            counts["missing"] += problem.reason in MAY_PASS
             continue
         counts["images"] += 1
         counts["decoded"] += decoded
         if key is not None:
             matches += _matches(index.by_key[key], corpus.name, item, own, key)
             if own not in thumbnails and not key.startswith(BYTES_ONLY):
-                with contextlib.suppress(ImageError):  # a match needs no picture of it
+                with contextlib.suppress(ImageError, MemoryError):  # a match needs no picture of it
                     thumbnails[own] = thumbnail(own, decode(data))
     counts["dropped"] = len(dropped)
     return ShardResult(

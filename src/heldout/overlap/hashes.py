@@ -143,7 +143,8 @@ class HashedShard:
             if digest not in whole:
                 try:
                     whole[digest] = fingerprint(one.ref.read(), sizes=())
-                except ImageError:  # gone in between: what was seen of it stands for it
+                except (ImageError, MemoryError):
+                    # Gone in between, or too large: what was seen of it stands for it.
                     whole[digest] = one.found
             self.add(one.item, whole[digest], one.exact)
         self.waiting.clear()

@@ -14,7 +14,7 @@ from heldout.engine import Engine, progress
 from heldout.overlap.embeddings import embed_benchmark, embed_corpus
 from heldout.overlap.encoders import Encoder, open_encoder
 from heldout.overlap.neighbours import NEAREST, NeighbourIndex, NeighbourTask, neighbours_in
-from heldout.store import Run, Stage
+from heldout.store import Dropped, Run, Stage
 
 
 @dataclass(frozen=True)
@@ -36,6 +36,7 @@ class Neighbours:
     stage: Stage
     counts: dict[str, int]
     failed: dict[str, str]
+    dropped: list[Dropped]  # lost while they were embedded
 
 
 class NearSearcher:
@@ -86,4 +87,4 @@ class NearSearcher:
                     stage.save(outcome.task.index, outcome.value)
                 step()
         counts = {**stage.counts(), "embedded_shards": rows.embedded}
-        return Neighbours(stage, counts, failed)
+        return Neighbours(stage, counts, failed, rows.dropped)

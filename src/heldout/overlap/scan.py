@@ -16,7 +16,7 @@ from heldout import __version__
 from heldout.benchmark import Benchmark
 from heldout.benchmark.example import canonical_metadata
 from heldout.corpus import Corpus, Shard, corpus_fingerprint
-from heldout.engine import Engine, progress
+from heldout.engine import Engine, map_salvaged, progress
 from heldout.errors import InputError
 from heldout.image import PIXEL_DIGEST, Digests, ImageRef
 from heldout.model.tables import STAGES as MODEL_STAGES
@@ -37,11 +37,13 @@ from heldout.overlap.exact import (
     ExactIndex,
     Place,
     build_index,
+    lost_counts,
     picture_key,
     scan_shard,
 )
 from heldout.overlap.hashes import RADII, HashIndex, build_hash_index
 from heldout.overlap.near import NearSearch, NearSearcher
+from heldout.overlap.salvage import PairSalvage, ShardSalvage, joined_results, lost_result
 from heldout.overlap.thumbnails import thumbnail
 from heldout.overlap.verify import NO_OPENCV, NO_PICTURE, can_register, verify_shard
 from heldout.store import Dropped, Run, Stage, dropped_table, make_table
@@ -110,6 +112,9 @@ def scan(
             result.encoder, result.nearest = searcher.encoder.identity, searcher.near.nearest
             result.counts |= found.counts
             result.failed |= found.failed
+            lost = _lost_by_encoder(found.dropped, stage)
+            result.counts["lost_items"] += len(lost)
+            unusable += lost
             stages.append(found.stage)
         if hashes:
             verified = run.stage(f"verified/{folder}", {**settings, "register": can_register()})
@@ -160,7 +165,9 @@ def _scan_corpus(
                     result.reused += 1
                     step()
 
-        for outcome in engine.map(functools.partial(scan_shard, index, hashes, corpus), to_do()):
+        look = functools.partial(scan_shard, index, hashes, corpus)
+        salvage = ShardSalvage(corpus, functools.partial(lost_result, lost_counts), joined_results)
+        for outcome in map_salvaged(engine, look, to_do(), salvage):
             shard, found = outcome.task, outcome.value
             if found is None:
                 result.failed[shard.id] = outcome.error or "no result"
@@ -197,17 +204,30 @@ def _verify(
                     step(len(task.candidates))
 
         judge = functools.partial(verify_shard, pictures, can_register(), corpus)
-        for outcome in engine.map(judge, to_do()):
+        for outcome in map_salvaged(engine, judge, to_do(), PairSalvage()):
             if outcome.value is None:
                 result.failed[outcome.task.shard.id] = outcome.error or "no result"
             else:
                 stage.save(outcome.task.index, outcome.value)
             step(len(outcome.task.candidates))
-    result.counts |= stage.counts()
+    counts = stage.counts()
+    counts["missing"] = counts.get("missing", 0) + result.counts["missing"]
+    result.counts |= counts
+
+
+def _lost_by_encoder(dropped: list[Dropped], stage: Stage) -> list[Dropped]:
+    """What was lost while it was embedded, and had been compared by its hashes before."""
+    known = {
+        name
+        for path in stage.parts("dropped")
+        for name in pq.read_table(path, columns=["id"]).column(0).to_pylist()
+    }
+    return [one for one in dropped if one.id not in known]
 
 
 def _unverified(result: Scanned) -> list[Dropped]:
-    pairs = result.counts.get("unverified_pairs", 0)
+    failed = result.counts.get("failed_pairs", 0)  # listed one by one
+    pairs = result.counts.get("unverified_pairs", 0) - failed
     if not pairs:
         return []
     why = NO_PICTURE if can_register() else NO_OPENCV

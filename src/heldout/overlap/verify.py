@@ -13,7 +13,7 @@ from typing import Any
 from PIL import Image
 
 from heldout.corpus import Corpus, CorpusItem
-from heldout.image import ImageError, ImageRef, byte_digest, decode
+from heldout.image import ImageRef, byte_digest, decode, image_error
 from heldout.overlap.calibration import degree
 from heldout.overlap.candidates import Candidate, VerifyTask
 from heldout.overlap.exact import Place
@@ -26,9 +26,11 @@ from heldout.overlap.registration import (
     register,
 )
 from heldout.overlap.thumbnails import thumbnail
-from heldout.store import Dropped, ShardResult, dropped_table, make_table
+from heldout.store import MAY_PASS, Dropped, ShardResult, dropped_table, make_table
 
 UNDECIDED = "undecided"
+# Of the unverified pairs, those that failed have a row of their own in the dropped table.
+COUNTS = ("pairs", "unverified_pairs", "failed_pairs", "missing")
 NO_OPENCV = (
     "registration needs the package 'cv2', which is not installed: pip install 'heldout[vision]', "
     "then give the same command again"
@@ -110,18 +112,24 @@ def verify_shard(
     verifier = Verifier(pictures, registered)
     matches: list[dict[str, Any]] = []
     dropped: list[Dropped] = []
-    counts = {"pairs": len(task.candidates), "unverified_pairs": 0}
+    counts = dict.fromkeys(COUNTS, 0) | {"pairs": len(task.candidates)}
     for item in corpus.read(task.shard):
         if isinstance(item, Dropped) or item.id not in wanted:
             continue
         candidates = wanted.pop(item.id)
+        done = 0
         try:
             for candidate, judged in zip(candidates, verifier.judge(item, candidates), strict=True):
+                done += 1
                 counts["unverified_pairs"] += judged.unverified is not None
                 places = pictures[candidate.picture][1]
                 matches += _rows(places, candidate, item, judged, corpus.name)
-        except ImageError as error:
-            dropped.append(Dropped("corpus", item.id, error.reason, error.detail))
+        except Exception as error:  # one item's failure must not cost the others
+            problem = image_error(error)
+            dropped.append(Dropped("corpus", item.id, problem.reason, problem.detail))
+            counts["missing"] += problem.reason in MAY_PASS
+            for name in ("unverified_pairs", "failed_pairs"):
+                counts[name] += len(candidates) - done
         if not wanted:
             break
     return ShardResult(

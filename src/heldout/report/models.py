@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from heldout.detect import tail_enrichment
+from heldout.detect.easiest import EASIEST
+from heldout.detect.membership import LOSS, MIN_K_PLUS_PLUS
 from heldout.store import Run
 
 _SHOWN = ("backend", "model", "revision", "dtype", "template", "server", "source")
@@ -25,6 +28,11 @@ def model_sections(run: Run) -> list[dict[str, Any]]:
             "claims": _of(detected.get("claims", ()), name),
             "findings": _of(detected.get("findings", ()), name),
             "untested": _reasons(_of(detected.get("not_testable", ()), name)),
+            "orders": detected.get("orders", {}).get(name, []),
+            "tails": _tails(_of(detected.get("findings", ()), name)),
+            "easiest": _easiest(detected.get("easiest_items", ()), name),
+            "hits": [one for one in detected.get("triple_hits", ()) if one["model"] == name],
+            "baselines": detected.get("baselines", []),
         }
         for name, known in sorted(manifest.get("models", {}).items())
     ]
@@ -56,6 +64,30 @@ def measured_rates(run: Run) -> Mapping[str, Any]:
     for one in kept.get("rates", ()):
         ways.setdefault(one["detector"], {})[one["way"]] = one
     return {**kept, "detectors": ways} if kept else {}
+
+
+def _tails(findings: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Where a model's tail lies, field by field; empty where no tail was measured."""
+    found = next((one for one in findings if one["detector"] == tail_enrichment.NAME), None)
+    rows = found["details"].get("by_stratum", ()) if found is not None else ()
+    fields: dict[str, list[Mapping[str, Any]]] = {}
+    for row in rows:
+        fields.setdefault(row["field"], []).append(row)
+    if found is None or not fields:
+        return {}
+    fine = found["details"].get("fields_too_fine", {})
+    return {"what": found["effect"]["name"], "fields": fields, "fine": fine}
+
+
+def _easiest(entries: Sequence[Mapping[str, Any]], model: str) -> dict[str, Any]:
+    """The ten that people look at, by Δ where there is a cohort, and every top set by its ids."""
+    mine = [one for one in entries if one["model"] == model]
+    if not mine:
+        return {}
+    wanted = (f"Δ of {MIN_K_PLUS_PLUS.name}", f"Δ of {LOSS.name}", MIN_K_PLUS_PLUS.name, LOSS.name)
+    by_score = {one["score"]: one for one in mine}
+    ten = next((by_score[score] for score in wanted if score in by_score), mine[0])
+    return {"ten": ten, "shown": ten["items"][:EASIEST], "sets": mine}
 
 
 def _of(entries: Any, model: str) -> list[Mapping[str, Any]]:

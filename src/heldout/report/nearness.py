@@ -6,10 +6,12 @@ import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import polars as pl
 from markupsafe import Markup
 
 from heldout.overlap.calibration.calibration import Calibration
+from heldout.overlap.calibration.spread import quantiles_of
 from heldout.report.figures import Series, distance_histogram, flag_fraction_chart
 
 HUBS = 12
@@ -35,11 +37,34 @@ def nearness_sections(
             "notes": one.notes,
             "figures": _figures(one, benchmark),
             "calibration": one,
+            "spreads": _spreads(one, benchmark),
             "controls": [control for control in one.controls if control.at_alpha is not None],
             "hubs": _hubs(one, names),
             "unresolved": one.sweep.unresolved,
         }
         for one in calibrated
+    ]
+
+
+def _spreads(one: Calibration, benchmark: str) -> list[dict[str, Any]]:
+    """Nearest similarities of benchmark, null and every control, side by side, and who exceeds τ."""
+    point = next(
+        (p for p in one.sweep.points if one.tau and p.threshold.alpha == one.tau.alpha), None
+    )
+    null = one.null.similarities if one.null is not None else np.zeros(0)
+    rows = [
+        (benchmark, "benchmark", len(one.benchmark), one.benchmark.quantiles, point and point.images),
+        (one.null.source if one.null else "", "null", len(null), quantiles_of(null), None),
+        *(
+            (each.name, f"{each.domain} control", len(each.nearest), each.nearest.quantiles,
+             each.at_alpha.images if each.at_alpha else None)
+            for each in one.controls
+        ),
+    ]  # fmt: skip
+    return [
+        {"name": name, "role": role, "images": count, "quantiles": found, "above": rate}
+        for name, role, count, found, rate in rows
+        if found is not None
     ]
 
 

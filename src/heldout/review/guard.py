@@ -7,6 +7,7 @@ token must be known: it came by the terminal, not by the network.
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 from collections.abc import Awaitable, Callable, MutableMapping
 from http.cookies import CookieError, SimpleCookie
@@ -20,6 +21,8 @@ Asgi = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 HEADER = b"x-heldout-token"
 BODY = 64 * 1024  # bytes of a request: a judgement is a few hundred
+BODY_SECONDS = 10.0  # for all of a body: the page is on this machine
+_TOO_LARGE = 413, f"A request has at most {BODY:,} bytes."
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob:; "
     "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -49,9 +52,12 @@ class Guard:
         if scope["type"] != "http":
             return  # no web sockets here
         headers: dict[bytes, bytes] = dict(scope["headers"])
+        writes = scope["method"] not in ("GET", "HEAD")
+        # What was not read to its end must not be taken for the next request, nor keep us reading.
+        close = [(b"connection", b"close")] if writes else []
         refusal = self._refusal(scope, headers)
         if refusal:
-            await _answer(send, *refusal)
+            await _answer(send, *refusal, close)
             return
         asked = parse_qs(scope.get("query_string", b"").decode("latin-1")).get("token", [""])[0]
         if asked and self._right(asked) and scope["path"] == "/":
@@ -63,8 +69,14 @@ class Guard:
             self._from_cookie(headers)
         ):
             told = "This page needs the token that heldout review printed in its terminal."
-            await _answer(send, 403, told)
+            await _answer(send, 403, told, close)
             return
+        if writes:
+            body = await _received(receive)
+            if not isinstance(body, bytes):
+                await _answer(send, *body, close)
+                return
+            receive = _replayed(body, receive)
 
         async def guarded(message: MutableMapping[str, Any]) -> None:
             if message["type"] == "http.response.start":
@@ -87,9 +99,9 @@ class Guard:
         if scope["method"] not in ("GET", "HEAD"):
             if not headers.get(b"content-type", b"").startswith(b"application/json"):
                 return 415, "Judgements are sent as JSON."
-            length = headers.get(b"content-length", b"")
-            if not length.isdigit() or int(length) > BODY:
-                return 413, "A judgement is smaller than that."
+            length = headers.get(b"content-length", b"0")
+            if not length.isdigit() or len(length) > 9 or int(length) > BODY:
+                return _TOO_LARGE
         return None
 
     def _from_cookie(self, headers: dict[bytes, bytes]) -> str:
@@ -101,6 +113,37 @@ class Guard:
 
     def _right(self, offered: str) -> bool:
         return bool(offered) and secrets.compare_digest(offered.encode(), self.token.encode())
+
+
+async def _received(receive: Receive) -> bytes | tuple[int, str]:
+    """The whole body, counted as it arrives (a length that is announced may be a lie, and chunks announce
+    none); or the refusal of one that is too large or too slow."""
+    body = bytearray()
+    try:
+        async with asyncio.timeout(BODY_SECONDS):
+            while True:
+                message = await receive()
+                if message["type"] == "http.disconnect":
+                    return 400, "The request was cut short."
+                body += message.get("body", b"")
+                if len(body) > BODY:
+                    return _TOO_LARGE
+                if not message.get("more_body", False):
+                    return bytes(body)
+    except TimeoutError:
+        return 408, f"The request took longer than {BODY_SECONDS:g} s."
+
+
+def _replayed(body: bytes, receive: Receive) -> Receive:
+    """``body`` as one message, and then whatever else ``receive`` has to say: that the client left."""
+    waiting = [body]
+
+    async def replay() -> MutableMapping[str, Any]:
+        if waiting:
+            return {"type": "http.request", "body": waiting.pop(), "more_body": False}
+        return await receive()
+
+    return replay
 
 
 async def _answer(

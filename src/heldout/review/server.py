@@ -24,6 +24,7 @@ def make_app(*desks: Desk, token: str, port: int) -> Asgi:
     """
     _require()
     from fastapi import Body, Depends, FastAPI, HTTPException
+    from fastapi.exceptions import RequestValidationError
     from fastapi.responses import JSONResponse, Response
 
     by_kind = {desk.kind: desk for desk in desks}
@@ -41,6 +42,12 @@ def make_app(*desks: Desk, token: str, port: int) -> Asgi:
 
     app = FastAPI(openapi_url=None, docs_url=None, redoc_url=None)
     files = _page()
+
+    @app.exception_handler(RequestValidationError)
+    async def invalid(request: Any, error: RequestValidationError) -> Response:
+        """Without the input, which FastAPI would repeat: it need not be a text that can be sent."""
+        problems = [f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors()]
+        return JSONResponse({"told": _sendable("; ".join(problems))}, 422)
 
     def static(name: str) -> Response:
         kind = _TYPES[name.rpartition(".")[2]]
@@ -95,7 +102,7 @@ def make_app(*desks: Desk, token: str, port: int) -> Asgi:
         except JudgedMeanwhileError as conflict:
             return JSONResponse({"told": str(conflict), "card": desk.card(index)}, 409)
         except InputError as error:
-            return JSONResponse({"told": str(error)}, 422)
+            return JSONResponse({"told": _sendable(str(error))}, 422)
 
     @app.post("/api/undo", response_model=None)
     def undo(
@@ -155,7 +162,14 @@ def _judgement(said: dict[str, Any]) -> dict[str, Any]:
         raise InputError("verdict and note are texts")
     if not (seen is None or isinstance(seen, str)) or not isinstance(ratings, dict):
         raise InputError("seen is a time, ratings are numbers by scale")
+    if _sendable(note) != note:
+        raise InputError("the note holds half of a character (a lone surrogate): type it again")
     return {"verdict": verdict, "note": note, "seen": seen, "ratings": ratings}
+
+
+def _sendable(text: str) -> str:
+    """Without lone surrogates: JSON can spell them, and UTF-8 has no bytes for them."""
+    return text.encode("utf-8", "replace").decode()
 
 
 def _page() -> dict[str, bytes]:

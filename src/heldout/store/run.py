@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import platform
+import re
 import sys
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
@@ -14,14 +15,26 @@ from typing import Any
 
 import pyarrow as pa
 
-from heldout.errors import InputError
+from heldout.errors import InputError, blame_the_machine
 from heldout.store.atomic import write_json
 from heldout.store.lock import exclusive
 from heldout.store.schema import read_table, write_table
 from heldout.store.stage import Stage
 
 MANIFEST_VERSION = 1
-_PACKAGES = ("heldout", "numpy", "scipy", "polars", "pyarrow", "pillow", "ray", "datasets")
+_PACKAGES = ("numpy", "scipy", "polars", "pyarrow", "pillow", "ray", "datasets")
+
+
+#: user:password of an address, and the values of its query that are called a key, a token or a signature
+_CREDENTIALS = re.compile(
+    r"(?<=://)[^/@\s?#]*(?=@)|(?<=[?&])([^=&\s#]*(?:key|token|secret|password|sig|auth)[^=&\s#]*=)[^&\s#]*",
+    re.IGNORECASE,
+)
+
+
+def without_credentials(text: str) -> str:
+    """``text`` with what opens a door struck out of the addresses in it: runs are passed on."""
+    return _CREDENTIALS.sub(lambda found: f"{found[1] or ''}***", text)
 
 
 class Run:
@@ -36,11 +49,13 @@ class Run:
         if run.path.exists() and not run.path.is_dir():
             raise InputError(f"{path} is a file; --out needs the name of a folder")
         command = command if command is not None else ["heldout", *sys.argv[1:]]
+        command = [without_credentials(argument) for argument in command]
         try:
             run.path.mkdir(parents=True, exist_ok=True)
             with exclusive(run.path / ".manifest.lock"):
                 run._create_or_continue(command, seed)
         except OSError as error:
+            blame_the_machine(error)
             raise InputError(f"--out {path} cannot be written: {error.strerror}") from error
         return run
 
@@ -166,7 +181,9 @@ def _now() -> str:
 
 
 def _versions() -> dict[str, str]:
-    found = {}
+    from heldout import __version__
+
+    found = {"heldout": __version__}  # also of a source tree that is not installed
     for package in _PACKAGES:
         with contextlib.suppress(metadata.PackageNotFoundError):
             found[package] = metadata.version(package)

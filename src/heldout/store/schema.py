@@ -29,6 +29,7 @@ VERSIONS = {
     "order_joint": 1,
     "order_neighbour": 1,
     "answers": 1,
+    "triple_hits": 1,
     "twins": 1,
 }
 
@@ -195,6 +196,19 @@ _COLUMNS: dict[str, list[tuple[str, pa.DataType]]] = {
         ("prompt_tokens", pa.int64()),
         ("reply_tokens", pa.int64()),
         ("template", pa.string()),
+    ],
+    # Items whose picture is flagged (near, copy), whose score is in the α tail and whose answer counts,
+    # each at the smallest α of the sweep at which it does.
+    "triple_hits": [
+        ("benchmark_id", pa.string()),
+        ("model", pa.string()),
+        ("corpus", pa.string()),
+        ("encoder", pa.string()),
+        ("flag", pa.string()),
+        ("answer", pa.string()),
+        ("alpha", pa.float64()),
+        ("similarity", pa.float64()),
+        ("score", pa.float64()),
     ],
     # Twins of items: the same question with a new picture on which another answer is right. Paths are
     # relative to the run folder; ``verifier`` and ``people`` say keep, reject, or why neither; ``kept`` is

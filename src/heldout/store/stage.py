@@ -73,14 +73,18 @@ class Stage:
         target = self.folder / name
         temporary = self.folder / f".{name}.{os.getpid()}.tmp"
         shutil.rmtree(temporary, ignore_errors=True)
-        temporary.mkdir()
-        for table_name, table in result.tables.items():
-            if table.num_rows:
-                path = temporary / f"{table_name}.parquet"
-                pq.write_table(table, path, compression="zstd")
-                _sync(path)
-        (temporary / _COUNTS).write_text(json.dumps(result.counts))
-        _sync(temporary / _COUNTS)
+        try:
+            temporary.mkdir()
+            for table_name, table in result.tables.items():
+                if table.num_rows:
+                    path = temporary / f"{table_name}.parquet"
+                    pq.write_table(table, path, compression="zstd")
+                    _sync(path)
+            (temporary / _COUNTS).write_text(json.dumps(result.counts))
+            _sync(temporary / _COUNTS)
+        except BaseException:
+            shutil.rmtree(temporary, ignore_errors=True)  # half of it would only fill a full disk
+            raise
         if target.exists():  # done before, but with something missing or half on disk
             stale = self.folder / f".{name}.{os.getpid()}.old"
             target.rename(stale)

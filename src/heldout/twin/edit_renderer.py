@@ -95,9 +95,8 @@ class EditRenderer:
                 if refused.status:
                     break
                 attempts -= 1
-            except TimedOutError:
-                often, long = self.connection.backoff.attempts, self.connection.timeout
-                problem = RefusedError(0, f"no answer within {long:g} s in {often} attempts")
+            except TimedOutError as slow:
+                problem = RefusedError(0, slow.told)
                 break
         assert problem is not None
         raise self._refused(problem) from problem

@@ -62,7 +62,10 @@ def _edit(
     from heldout.twin.edit_renderer import SIZES, EditRenderer
     from heldout.twin.framing import parse_sizes
 
-    connection = Connection(url, api_key=api_key, timeout=timeout, pace=pace or Pace())
+    connection = Connection(
+        url, api_key=api_key, timeout=timeout, pace=pace or Pace(), role="render-",
+        key_option="--render-key-env",
+    )  # fmt: skip
     drawn = SIZES if sizes is None else parse_sizes(sizes)
     return EditRenderer(connection, model, drawn, {key: str(value) for key, value in extra.items()})
 

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import polars as pl
+
 from heldout.detect import (
     Finding,
     NotTestable,
@@ -17,10 +19,13 @@ from heldout.detect import (
     run_detectors,
 )
 from heldout.detect.behaviour import CLAIMING
+from heldout.detect.easiest import TopItems, easiest_items
 from heldout.detect.self_checks import SelfCheck
+from heldout.detect.tail_strata import with_strata
+from heldout.detect.triple_hits import TripleHits, triple_hits
 from heldout.model.tables import forget_detections
 from heldout.stats.contrast import Contrast
-from heldout.store import Run
+from heldout.store import SCHEMAS, Run
 from heldout.verdict.challenge import challenge
 from heldout.verdict.claim import Claim
 from heldout.verdict.controls.floor import permutation_floor
@@ -43,6 +48,9 @@ class Examination:
     orders: dict[str, list[OrderResult]] = field(default_factory=dict)
     inflation: dict[str, list[Inflation]] = field(default_factory=dict)  # by corpus
     strata: dict[str, dict[str, list[Stratum]]] = field(default_factory=dict)  # by model and field
+    easiest: list[TopItems] = field(default_factory=list)  # per model and score
+    hits: list[TripleHits] = field(default_factory=list)  # per model, corpus and α
+    hit_items: pl.DataFrame | None = None  # the table triple_hits
     measured: dict[str, Any] = field(default_factory=dict)  # the lab's rates of these detectors
     models: list[str] = field(default_factory=list)  # those that were looked at
     baselines: list[str] = field(default_factory=list)  # and which of them were references
@@ -64,6 +72,8 @@ class Examination:
                 model: {field: [_stratum(one) for one in rows] for field, rows in fields.items()}
                 for model, fields in self.strata.items()
             },
+            "easiest_items": [one.as_json() for one in self.easiest],
+            "triple_hits": [one.as_json() for one in self.hits],
             "measured_rates": self.measured,
             "models": self.models,
             "baselines": self.baselines,
@@ -155,9 +165,11 @@ def judge(
     baseline = next(iter(chosen.baselines), None)
     inflation = run_inflation(sound, baseline=baseline, seed=chosen.seed)
     strata = run_strata(sound, baseline)
+    hits, hit_items = triple_hits(sound, chosen)
     measured = known.told([*(f.detector for f in findings), *(u.detector for u in looked.untested)])
     return Examination(
-        findings, looked.untested, claims, looked.checks, orders, inflation, strata, measured,
+        with_strata(findings, sound, chosen), looked.untested, claims, looked.checks, orders, inflation,
+        strata, easiest_items(sound, chosen), hits, hit_items, measured,
         sorted({*looked.tables.models, *looked.tables.answering}), list(chosen.baselines),
     )  # fmt: skip
 
@@ -201,6 +213,8 @@ def save_examination(run: Run, made: Examination) -> None:
     with run.writing():
         forget_detections(run)
         run.write_json("detections.json", made.as_json())
+        if made.hit_items is not None and len(made.hit_items):
+            run.write_table("triple_hits", made.hit_items.to_arrow().cast(SCHEMAS["triple_hits"]))
         mine = {
             "findings": [finding.model_dump(mode="json") for finding in made.findings],
             "claims": [claim.model_dump(mode="json") for claim in made.claims],

@@ -132,6 +132,35 @@ def tied_columns(
     ]
 
 
+def hits_that_chance_gives(
+    where: str, counts: Sequence[tuple[float, int, int]], text_hits: int, items: int
+) -> list[Remark]:
+    """Triple hits (α, hits, flagged items): how many hits of the text side would give them by chance.
+
+    ``text_hits`` is the most that lie in the text side's tail; a remark where fewer would do at every α.
+    """
+    enough = [
+        (alpha, hits, flagged / items, hits * items / flagged)
+        for alpha, hits, flagged in counts
+        if flagged
+    ]
+    if not enough or any(needed > text_hits for *_, needed in enough):
+        return []
+    told = "; ".join(
+        f"α = {alpha:g}: {hits} hits, {share:.0%} of the items flagged, by chance from {needed:.0f}"
+        for alpha, hits, share, needed in enough
+    )
+    return [
+        Remark(
+            where,
+            "triple hits by chance",
+            f"a count above zero is no agreement of picture and text; chance gives as many from fewer hits "
+            f"of the text side than the {text_hits} that were published (how many of them are of this "
+            f"benchmark was not): {told}",
+        )
+    ]
+
+
 def _squared_z(first: float, second: float, permutations: int) -> float:
     pooled = (first + second) / 2
     variance = 2 * pooled * (1 - pooled) / permutations

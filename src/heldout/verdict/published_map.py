@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from heldout.detect import order_trend, tail_enrichment
 from heldout.detect.settings import ALPHA
+from heldout.errors import InputError
 from heldout.stats import Interval
 from heldout.stats.grouping import holm
 from heldout.stats.multiplicity import adjust
@@ -45,6 +46,23 @@ class Reading(NamedTuple):
     def agrees(self) -> bool:
         return self.published == self.ours
 
+    def as_json(self) -> dict[str, Any]:
+        return {**self._asdict(), "agrees": self.agrees}
+
+
+def load(folder: Path, name: str) -> Any:
+    """One of the published tables; a folder without it is not the audit's."""
+    path = folder / name
+    try:
+        return json.loads(path.read_text())
+    except FileNotFoundError:
+        raise InputError(
+            f"{path} is not there: expected the folder of result tables that the controlled audit of "
+            f"medical VLM benchmarks published (exchangeability_refined.json, image_nn/summary.json, …)"
+        ) from None
+    except json.JSONDecodeError as error:
+        raise InputError(f"{path} is not JSON: {error}; copy the published file again") from None
+
 
 def read_map(
     folder: Path,
@@ -57,6 +75,7 @@ def read_map(
         *_orders(folder, examined or {}, known),
         *_tails(folder, known),
         *_tops(folder),
+        *_synthetic(folder),
         *_nearness(folder),
         *_adjudicated(folder),
     ]
@@ -65,7 +84,7 @@ def read_map(
 def _orders(
     folder: Path, examined: Mapping[tuple[str, str], Claim], rates: MeasuredRates
 ) -> Iterator[Reading]:
-    cells = json.loads((folder / "exchangeability_refined.json").read_text())["cells"]
+    cells = load(folder, "exchangeability_refined.json")["cells"]
     read = {
         (cell["benchmark"], cell["model"]): reread(cell["p_value"], int(cell["n_permutations"]))
         for cell in cells
@@ -129,7 +148,7 @@ def _capped(detector: str, controls: Sequence[Control], rates: MeasuredRates) ->
 
 
 def _tails(folder: Path, rates: MeasuredRates) -> Iterator[Reading]:
-    rows = json.loads((folder / "tail_enrichment_table.json").read_text())
+    rows = load(folder, "tail_enrichment_table.json")
     tails = {(row["benchmark"], _slash(row["model"])): row["pr_delta_gt_100"] for row in rows}
     for (benchmark, model), tail in tails.items():
         if model in BASELINES or tail <= FLAG:
@@ -149,7 +168,7 @@ def _tails(folder: Path, rates: MeasuredRates) -> Iterator[Reading]:
 
 
 def _tops(folder: Path) -> Iterator[Reading]:
-    tables = json.loads((folder / "topk_overlap.json").read_text())
+    tables = load(folder, "topk_overlap.json")
     for benchmark, table in tables.items():
         pairs = [(_slash(p["a"]), _slash(p["b"]), p) for p in table["pairs"]]
         for first, second, pair in pairs:
@@ -177,6 +196,34 @@ def _tops(folder: Path) -> Iterator[Reading]:
             ]
             told = f"{pair['intersection']} of {table['K']} items in common"
             yield _cohort(benchmark, f"{first} & {second}", told, controls)
+
+
+def _synthetic(folder: Path) -> Iterator[Reading]:
+    """A cohort in which nobody has seen anything: whoever fires is a baseline that fires."""
+    found = load(folder, "confound_simulation.json")
+    clean = [row for row in found["parity"]["rows"] if not row["contaminated"]]
+    flagged = [row for row in clean if row["flagged"]]
+    chances = [row["false_positive_flag_prob"] for row in found["composition"]["sweep"]]
+    told = f"{len(flagged)} of {len(clean)} models that saw nothing are flagged"
+    controls = [
+        Control(
+            name=f"{BASELINE} {row['model']}",
+            outcome="failed",
+            reason=f"{row['model']} has a tail of {row['pr_delta_gt_100']:.1%}: it {FIRES_TOO}",
+        )
+        for row in flagged
+        if "baseline" in row["model"]
+    ]
+    controls.append(
+        Control(
+            name="cohort composition",
+            outcome="failed" if len(set(chances)) > 1 else "passed",
+            reason="a clean probe is flagged with probability "
+            + ", ".join(f"{one:g}" for one in chances)
+            + f" beside 0 to {len(chances) - 1} low-gain models",
+        )
+    )
+    yield _cohort("synthetic", "clean models of a cohort whose gains differ", told, controls)
 
 
 def _cohort(benchmark: str, on: str, told: str, controls: Sequence[Control]) -> Reading:
@@ -250,14 +297,14 @@ def _because(cell: _Flags, rises: bool, rule: Rule) -> str:
 
 def _flags(folder: Path) -> Iterator[_Flags]:
     for backbone, control in RADIOLOGY.items():
-        found = json.loads((folder / backbone / "summary.json").read_text())
+        found = load(folder, f"{backbone}/summary.json")
         null, alpha = int(found["null_quantiles"]["n_null"]), float(found["alpha"])
         for one in found["benchmarks"]:
             flagged, n = one["n_images_flagged"], one["n_images"]
             yield _Flags(backbone, one["benchmark"], flagged, n, alpha, null)
         yield _Flags(backbone, "vqa_rad", *control, alpha, null)
         # "Robust across two orders of magnitude of α": the strictest of the published sweep.
-        sweep = json.loads((folder / backbone / "alpha_sweep.json").read_text())["sweep"]
+        sweep = load(folder, f"{backbone}/alpha_sweep.json")["sweep"]
         strict = min(sweep, key=lambda row: row["alpha"])
         flagged, n = strict["slake_en__img_flag"], strict["slake_en__n_img"]
         yield _Flags(backbone, "slake_en", flagged, n, float(strict["alpha"]), null)
@@ -265,7 +312,7 @@ def _flags(folder: Path) -> Iterator[_Flags]:
 
 def _adjudicated(folder: Path) -> Iterator[Reading]:
     """People looked at every flagged pair: none was proven a copy, one stayed undecided."""
-    pairs = len(json.loads((folder / "adjudication" / "manifest.json").read_text()))
+    pairs = len(load(folder, "adjudication/manifest.json"))
     facts = {
         "both sides have pictures": True, "pictures were compared": True,
         "a copy was proven": False, "all was read": False,

@@ -75,7 +75,7 @@ class Handler(BaseHTTPRequestHandler):
             with self.lock:
                 dead = self.posted[how] > int(how.split("-")[1])
             if dead:
-                return self.connection.close()
+                return self._hang_up()
         if fault == "busy" and again < 3:
             return self._send(429, '{"error": {"message": "slow down"}}', {"Retry-After": "0"})
         if fault == "broken" and again < 2:
@@ -85,7 +85,7 @@ class Handler(BaseHTTPRequestHandler):
             return self._send(400, json.dumps({"error": {"message": told}}))
         if fault == "slow":
             time.sleep(SLOW)
-            return self.connection.close()
+            return self._hang_up()
         message, finish = self._message(text, fault)
         told = _logprobs(message["content"] or "") if body.get("logprobs") else None
         answer = json.dumps({
@@ -119,6 +119,10 @@ class Handler(BaseHTTPRequestHandler):
         if "<answer>" in text:
             letter = f"First A, then B. <answer>{letter}</answer>"
         return {"role": "assistant", "content": letter}, "stop"
+
+    def _hang_up(self) -> None:
+        self.close_connection = True  # or the handler would wait for the next request
+        self.connection.close()
 
     def _send(self, status: int, text: str, headers: dict[str, str] | None = None) -> None:
         data = text.encode()

@@ -129,6 +129,7 @@ class Handler(BaseHTTPRequestHandler):
             self.server.socket.close()  # from now on nobody is there
             # Without this its loop would spin on the closed socket for the rest of the suite.
             threading.Thread(target=self.server.shutdown, daemon=True).start()
+            self.close_connection = True  # or the handler would wait for the next request
             self.connection.close()
             return None
         if how == "key" and self.headers.get("Authorization") != f"Bearer {KEY}":

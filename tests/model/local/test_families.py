@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,11 +12,11 @@ pytest.importorskip("torch", reason="torch is not installed")
 pytest.importorskip("transformers", reason="transformers is not installed")
 
 import torch
-from tiny_models import FAMILIES, save
+from tiny_models import FAMILIES, REMOTE, save
 
 from heldout.image import ImageRef, InlineBytes
 from heldout.model.local import LocalModel
-from heldout.model.local.load import load
+from heldout.model.local.load import Loaded, load
 from heldout.model.request import Request, Score, Text
 from heldout.store import Dropped
 
@@ -52,10 +51,13 @@ def requests_for(family: str, pictures: Sequence[ImageRef]) -> list[Request]:
         Request(f"{n}", (one if n < 7 else two, Text(question), Text(answer, scored=True)))
         for n, (question, answer) in enumerate(QUESTIONS)
     ]
-    if family not in WITHOUT_CHAT:
+    if family != "paligemma":
         asked += [
             Request("none", (Text("Is there a mass?"), Text("no", scored=True))),
             Request("none too", (Text("which organ is shown?"), Text("the lung", scored=True))),
+        ]
+    if family not in WITHOUT_CHAT:
+        asked += [
             # The picture is not part of what these two begin with.
             Request("late", (Text("A mass?"), one, Text("x"), Text("yes", scored=True))),
             Request("later", (Text("Which organ?"), one, Text("x"), Text("liver", scored=True))),
@@ -92,8 +94,9 @@ def plain(family: str, model: Any, processor: Any, request: Request) -> list[tup
         inputs = {k: v if k == "pixel_values" else v[:, :-1] for k, v in inputs.items()}  # no <eos>
     elif family in WITHOUT_CHAT:
         replied = family == "blip_2_t5"
-        inputs = processor(text=prompt if replied else text, images=images, **kept)
-        if family == "instructblip":
+        read = prompt if replied else text
+        inputs = processor(text=read, images=images, **kept) if images else tok(read, **kept)
+        if family == "instructblip" and images:
             read = processor.qformer_tokenizer(prompt, return_tensors="pt")
             inputs["qformer_input_ids"] = read["input_ids"]
             inputs["qformer_attention_mask"] = read["attention_mask"]
@@ -103,12 +106,19 @@ def plain(family: str, model: Any, processor: Any, request: Request) -> list[tup
             start = torch.zeros((1, 1), dtype=torch.long)
             inputs["decoder_input_ids"] = torch.cat([start, reply], 1)
             count = reply.shape[1]
+        if not images:
+            model = model.language_model
     else:
         inputs = processor(text=[text], images=[images] if images else None, **kept)
         count = answer_tokens(tok, text, answer)
     with torch.no_grad():
-        logits = model(**inputs).logits[0].double()
-    ids = reply[0] if family == "blip_2_t5" else inputs["input_ids"][0]
+        logits = model(**inputs).logits[0]
+    return lines(logits, reply[0] if family == "blip_2_t5" else inputs["input_ids"][0], count)
+
+
+def lines(logits: Any, ids: Any, count: int) -> list[tuple[float, ...]]:
+    """log p, mean and deviation of the last ``count`` tokens, over the whole vocabulary."""
+    logits = logits.double()
     p = torch.log_softmax(logits[-count - 1 : -1], -1)
     mean = (p.exp() * p).sum(-1)
     deviation = ((p.exp() * p.square()).sum(-1) - mean.square()).sqrt()
@@ -126,8 +136,6 @@ def answer_tokens(tok: Any, text: str, answer: str) -> int:
 def test_batches_padding_and_sharing_change_no_score(
     family: str, side: str, tmp_path: Path, pictures: list[ImageRef]
 ) -> None:
-    if family == "smolvlm" and importlib.util.find_spec("num2words") is None:
-        pytest.skip("SmolVLM's processor needs num2words")
     save(family, tmp_path, side=side)
     loaded = load(
         str(tmp_path), revision=None, dtype="float32", device="cpu", trust_remote_code=False
@@ -139,6 +147,13 @@ def test_batches_padding_and_sharing_change_no_score(
     assert len({round(sum(line[0] for line in lines), 4) for lines in expected.values()}) == len(
         asked
     )
+    compare(loaded, asked, expected)
+
+
+def compare(
+    loaded: Loaded, asked: Sequence[Request], expected: dict[str, list[tuple[float, ...]]]
+) -> None:
+    """Scores in batches of 1, 3 and 8 rows, with sharing and without, are the expected ones."""
     longest = max(LocalModel(loaded, "tiny").count(asked))
     assert longest > 0
     for sharing in (True, False):
@@ -152,6 +167,30 @@ def test_batches_padding_and_sharing_change_no_score(
                 given = zip(score.logprobs, score.mu, score.sigma, strict=True)
                 for ours, theirs in zip(given, expected[score.id], strict=True):
                     assert ours == pytest.approx(theirs, abs=TOLERANCE), (score.id, rows, sharing)
+
+
+@pytest.mark.parametrize("family", [*FAMILIES, *REMOTE])
+def test_scores_move_with_the_picture(
+    family: str, tmp_path: Path, pictures: list[ImageRef]
+) -> None:
+    save(family, tmp_path / family)
+    model = LocalModel.load(
+        str(tmp_path / family), dtype="float32", device="cpu", trust_remote_code=family in REMOTE
+    )
+    question, answer = Text("which organ is shown?"), Text("the liver", scored=True)
+    asked = [
+        Request("shown", (pictures[0], question, answer)),
+        Request("another", (pictures[1], question, answer)),
+        Request("removed", (question, answer)),
+    ]
+    scores = {one.id: one for one in model.score(asked)}
+    totals = [one.total for one in scores.values() if isinstance(one, Score)]
+    if family == "paligemma":
+        dropped = scores["removed"]
+        assert isinstance(dropped, Dropped) and dropped.reason == "model needs a picture"
+    assert len(totals) == (2 if family == "paligemma" else 3)
+    gaps = [abs(one - other) for n, one in enumerate(totals) for other in totals[:n]]
+    assert min(gaps) > 10 * TOLERANCE, totals
 
 
 @pytest.mark.parametrize("family", ["qwen2_5_vl", "gemma3", "idefics3", "llava", "internvl"])

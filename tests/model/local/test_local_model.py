@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -16,12 +17,11 @@ pytest.importorskip("transformers", reason="transformers is not installed")
 
 import safetensors.torch
 import torch
-import transformers
 from test_families import plain
 from tiny_models import save
 
 from heldout.benchmark import read_benchmark
-from heldout.errors import InputError
+from heldout.errors import InputError, PrerequisiteError
 from heldout.image import FileOnDisk, ImageRef, InlineBytes
 from heldout.model.local import LocalModel
 from heldout.model.local.load import Loaded, load
@@ -255,9 +255,7 @@ class TinyModel(LlavaForConditionalGeneration):
 """
 
 
-def test_code_of_the_checkpoint_runs_only_when_trusted(
-    tmp_path: Path, shown: ImageRef, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_code_of_the_checkpoint_runs_only_when_trusted(tmp_path: Path, shown: ImageRef) -> None:
     folder = save("llava", tmp_path / "remote")
     native = load(str(folder), revision=None, dtype="auto", device="cpu", trust_remote_code=False)
     known = list(LocalModel(native, "tiny").score([ask("a", shown, "Is it?")]))
@@ -267,9 +265,6 @@ def test_code_of_the_checkpoint_runs_only_when_trusted(
     config["auto_map"] = {door: f"modeling_tiny.{name}" for door, name in doors.items()}
     (folder / "config.json").write_text(json.dumps(config))
     (folder / "modeling_tiny.py").write_text(REMOTE)
-    modules = str(tmp_path / "modules")
-    monkeypatch.setattr(transformers.dynamic_module_utils, "HF_MODULES_CACHE", modules)
-    monkeypatch.syspath_prepend(modules)
     with pytest.raises(InputError, match="code of its own.*--trust-remote-code"):
         LocalModel.load(str(folder), device="cpu")
     # The weights carry names that only transformers' own class translates: they are not found.
@@ -278,7 +273,11 @@ def test_code_of_the_checkpoint_runs_only_when_trusted(
     weights = {name: weight.contiguous() for name, weight in native.model.state_dict().items()}
     safetensors.torch.save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
     model = LocalModel.load(str(folder), device="cpu", trust_remote_code=True)
-    assert list(model.score([ask("a", shown, "Is it?")])) == known
+    (score,), (other,) = model.score([ask("a", shown, "Is it?")]), known
+    assert isinstance(score, Score) and isinstance(other, Score)
+    assert score.logprobs == pytest.approx(other.logprobs, abs=1e-5)
+    assert model.identity["remote_code"].startswith("modeling_tiny.py sha256:")
+    assert "remote_code" not in LocalModel(native, "tiny").identity
 
 
 def test_a_checkpoint_that_cannot_be_used_is_an_input_error(folder: Path, tmp_path: Path) -> None:
@@ -296,6 +295,75 @@ def test_a_checkpoint_that_cannot_be_used_is_an_input_error(folder: Path, tmp_pa
         (blind / file).unlink(missing_ok=True)
     with pytest.raises(InputError, match="no image processor"):
         LocalModel.load(str(blind))
+    mute = save("llava", tmp_path / "mute")
+    (mute / "tokenizer.json").unlink()
+    with pytest.raises(InputError, match="its tokenizer cannot be read; expected tokenizer.json"):
+        LocalModel.load(str(mute))
+
+
+def test_a_checkpoint_without_a_chat_template_is_asked_in_a_plain_form(
+    tmp_path: Path, shown: ImageRef
+) -> None:
+    folder = save("gemma3", tmp_path / "base")
+    (folder / "chat_template.jinja").unlink()
+    model = LocalModel.load(str(folder), device="cpu")
+    assert model.identity["form"] == "Question: {} Answer:"
+    request = ask("a", shown, "Is it?")
+    (score,) = model.score([request])
+    assert isinstance(score, Score) and score.span_ok and "".join(score.tokens).strip() == "yes"
+    assert "".join(model.tokens(request)).endswith("Question: Is it? Answer: yes")
+
+
+WITHOUT = """
+import importlib.abc, importlib.util, sys
+real = importlib.util.find_spec
+importlib.util.find_spec = lambda name, *rest: None if name == "torchvision" else real(name, *rest)
+
+class Nowhere(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] == "torchvision":
+            raise ModuleNotFoundError(f"No module named '{name}'", name=name)
+
+sys.meta_path.insert(0, Nowhere())
+from heldout.errors import HeldoutError
+from heldout.model.local import LocalModel
+for folder in sys.argv[1:]:
+    try:
+        LocalModel.load(folder, device="cpu")
+        print("loaded")
+    except HeldoutError as error:
+        print(type(error).__name__, str(error).replace(folder, "it"))
+"""
+
+
+def test_a_processor_with_a_video_part_names_the_package_it_lacks(tmp_path: Path) -> None:
+    families = ["qwen2_vl", "qwen2_5_vl", "qwen3_vl", "internvl", "llava_onevision", "llava"]
+    folders = [str(save(family, tmp_path / family)) for family in families]
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT, *folders], capture_output=True, text=True, check=False
+    )
+    refused = (
+        "PrerequisiteError --model it needs torchvision, which is not installed. Install it with: "
+        "pip install 'heldout[hf]'"
+    )
+    assert done.stdout.splitlines() == [refused] * 5 + ["loaded"], done.stderr
+
+
+def test_smolvlm_names_the_package_it_lacks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = save("smolvlm", tmp_path / "smolvlm")
+    monkeypatch.setattr("transformers.models.smolvlm.processing_smolvlm.num2words", None)
+    with pytest.raises(PrerequisiteError, match=r"num2words.*pip install 'heldout\[hf\]'"):
+        LocalModel.load(str(folder), device="cpu")
+
+
+def test_weights_that_are_cut_short_are_told_in_a_sentence(folder: Path, tmp_path: Path) -> None:
+    shutil.copytree(folder, tmp_path / "cut")
+    weights = tmp_path / "cut" / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:100_000])
+    with pytest.raises(InputError, match="cut"):
+        LocalModel.load(str(tmp_path / "cut"), device="cpu")
 
 
 LIGHT = """

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+import safetensors.torch
 import torch
 import transformers as t
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
+from transformers.dynamic_module_utils import get_class_from_dynamic_module
+
+from heldout.model.local.remote import names_of_transformers_4
 
 WORDS = """Question: which organ is shown in this picture? Answer: the liver and the left lung
 Is there a mass? assistant\nyes assistant\nno ASSISTANT: yes ASSISTANT: no Answer: yes Answer: no
@@ -93,6 +99,27 @@ def _named(tok: Any, **tokens: str) -> Any:
     tok.add_special_tokens({"additional_special_tokens": list(tokens.values())})
     tok._set_model_specific_special_tokens(tokens)
     return tok
+
+
+def qwen2_vl(side: str, split: bool) -> tuple[Any, Any]:
+    tok = tokenizer(
+        "<|im_start|>", "<|im_end|>", "<|vision_start|>", "<|vision_end|>", "<|image_pad|>",
+        "<|video_pad|>", side=side, split=split,
+    )  # fmt: skip
+    config = t.Qwen2VLConfig(
+        text_config={**TEXT, "vocab_size": len(tok), "rope_parameters": _mrope()},
+        vision_config={
+            "depth": 2, "embed_dim": 32, "hidden_size": 32, "mlp_ratio": 2, "num_heads": 4,
+            "patch_size": 14, "initializer_range": 0.2,
+        },
+        **_qwen_ids(tok),
+    )  # fmt: skip
+    return t.Qwen2VLForConditionalGeneration(config), t.Qwen2VLProcessor(
+        t.Qwen2VLImageProcessor(min_pixels=28 * 28, max_pixels=84 * 84),
+        tok,
+        t.Qwen2VLVideoProcessor(),
+        chat_template=IM_CHAT.replace("IMAGE", "<|vision_start|><|image_pad|><|vision_end|>"),
+    )
 
 
 def qwen2_5_vl(side: str, split: bool) -> tuple[Any, Any]:
@@ -369,20 +396,92 @@ def _blip_images() -> Any:
 FAMILIES: dict[str, Callable[[str, bool], tuple[Any, Any]]] = {
     made.__name__: made
     for made in (
-        qwen2_5_vl, qwen3_vl, internvl, llava, llava_onevision, blip_2, blip_2_t5, instructblip,
+        qwen2_vl, qwen2_5_vl, qwen3_vl, internvl, llava, llava_onevision, blip_2, blip_2_t5, instructblip,
         gemma3, idefics3, smolvlm, paligemma,
     )
 }  # fmt: skip
 
 
+CODE = Path(__file__).parent / "remote_code"
+
+
+def internvl_chat(folder: Path, side: str, split: bool) -> dict[str, Any]:
+    """InternVL in the layout of its first release: a tokenizer, no processor."""
+    tok = tokenizer(
+        "<|im_start|>", "<|im_end|>", "<img>", "</img>", "<IMG_CONTEXT>", side=side, split=split
+    )
+    tok.save_pretrained(folder)
+    return {
+        "model_type": "internvl_chat", "architectures": ["InternVLChatModel"],
+        "auto_map": {
+            "AutoConfig": "configuration_internvl_chat.InternVLChatConfig",
+            "AutoModel": "modeling_internvl_chat.InternVLChatModel",
+            "AutoModelForCausalLM": "modeling_internvl_chat.InternVLChatModel",
+        },
+        "llm_config": {**TEXT, "vocab_size": len(tok), "architectures": ["Qwen2ForCausalLM"]},
+        "vision_config": {"image_size": 28, "patch_size": 7}, "force_image_size": 28,
+        "dynamic_image_size": True, "use_thumbnail": True, "max_dynamic_patch": 4,
+        "ps_version": "v2", "template": "internvl2_5",
+    }  # fmt: skip
+
+
+def chexagent(folder: Path, side: str, split: bool) -> dict[str, Any]:
+    """CheXagent-8b: a tokenizer without padding, as its own."""
+    tok = tokenizer(bos="<s>", side=side, split=split)
+    tok.pad_token = None
+    tok.save_pretrained(folder)
+    images = {**_blip_images().to_dict(), "processor_class": "CheXagentProcessor"}
+    images["auto_map"] = {"AutoProcessor": "processing_chexagent.CheXagentProcessor"}
+    (folder / "preprocessor_config.json").write_text(json.dumps(images))
+    generation = {"bos_token_id": tok.bos_token_id, "eos_token_id": tok.eos_token_id}
+    (folder / "generation_config.json").write_text(json.dumps(generation))
+    return {
+        "model_type": "chexagent", "architectures": ["CheXagentForConditionalGeneration"],
+        "auto_map": {
+            "AutoConfig": "configuration_chexagent.CheXagentConfig",
+            "AutoModelForCausalLM": "modeling_chexagent.CheXagentForConditionalGeneration",
+        },
+        "text_config": {
+            "model_type": "mistral", **TEXT, "vocab_size": len(tok), "use_cache": False,
+        },
+        "num_query_tokens": 5, "num_max_images": 2,
+    }  # fmt: skip
+
+
+#: families whose classes come with the checkpoint, as files next to its weights
+REMOTE: dict[str, Callable[[Path, str, bool], dict[str, Any]]] = {
+    made.__name__: made for made in (internvl_chat, chexagent)
+}
+
+
 def save(family: str, folder: Path, *, side: str = "right", split: bool = True) -> Path:
     """The family's tiny model in ``folder``. Weights are large enough that every input matters."""
     torch.manual_seed(0)
+    if family in REMOTE:
+        return _save_remote(family, folder, side, split)
     model, processor = FAMILIES[family](side, split)
+    _enlarge(model)
+    model.save_pretrained(folder)
+    processor.save_pretrained(folder)
+    return folder
+
+
+def _save_remote(family: str, folder: Path, side: str, split: bool) -> Path:
+    shutil.copytree(CODE / family, folder, ignore=shutil.ignore_patterns("__pycache__"))
+    config = REMOTE[family](folder, side, split)
+    (folder / "config.json").write_text(json.dumps(config))
+    with names_of_transformers_4():
+        made = t.AutoConfig.from_pretrained(folder, trust_remote_code=True)
+        door = config["auto_map"]["AutoModelForCausalLM"]
+        model = get_class_from_dynamic_module(door, folder)(made)
+    _enlarge(model)
+    weights = {name: value.contiguous() for name, value in model.state_dict().items()}
+    safetensors.torch.save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+    return folder
+
+
+def _enlarge(model: Any) -> None:
     with torch.no_grad():
         for name, weight in model.named_parameters():
             if weight.dim() >= 2 or "query_tokens" in name:
                 weight.normal_(0, 0.25)
-    model.save_pretrained(folder)
-    processor.save_pretrained(folder)
-    return folder

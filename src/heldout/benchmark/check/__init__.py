@@ -8,10 +8,13 @@ from heldout.benchmark.benchmark import Benchmark
 from heldout.benchmark.check.choices import choice_rules
 from heldout.benchmark.check.content import label_rules, text_rules
 from heldout.benchmark.check.facts import benchmark_facts
+from heldout.benchmark.check.keys import key_rules
 from heldout.benchmark.check.order import order_facts, order_rules
 from heldout.benchmark.check.pictures import picture_rules
 from heldout.benchmark.check.problem import CheckReport, OrderFact, Problem, SplitOverlap, problem
+from heldout.benchmark.check.released import released_rules
 from heldout.benchmark.check.splits import split_overlap, split_rules
+from heldout.benchmark.check.twins import twin_rules
 
 __all__ = ["CheckReport", "OrderFact", "Problem", "SplitOverlap", "check"]
 
@@ -27,7 +30,10 @@ def check(benchmark: Benchmark, split_of: Benchmark | None = None) -> CheckRepor
         *text_rules(benchmark),
         *picture_rules(benchmark),
         *label_rules(benchmark),
+        *twin_rules(benchmark),
+        *key_rules(benchmark),
         *choice_rules(benchmark),
+        *released_rules(benchmark),
         *order_rules(benchmark, order),
     ]
     if split_of is not None and overlap is not None:

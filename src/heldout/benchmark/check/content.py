@@ -13,22 +13,26 @@ from heldout.benchmark.normal import normal
 from heldout.image import Digests
 
 _CONSTANT_FROM = 20  # fewer items may agree by accident
-_LINKS = ("twin_of", "original_id", "orig_id", "perturbed_from", "parent_id", "source_id")
-_TWIN_ID = re.compile(r"(.+?)[_-](?:twin|perturbed|perturb|counterfactual|edited|cf)$", re.I)
+# What files call a model's reply, where they keep it beside the answer.
+_PREDICTIONS = frozenset({
+    "prediction", "pred", "predicted", "predicted_answer", "reply", "response", "model_answer",
+    "model_output", "model_response", "output",
+})  # fmt: skip
 
 
 def text_rules(benchmark: Benchmark) -> Iterator[Problem]:
     yield from _empty(benchmark, "question", lambda example: example.question)
     yield from _empty(benchmark, "answer", lambda example: example.answer)
     yield from _constant(benchmark)
+    yield from _line_breaks(benchmark)
     yield from _options(benchmark)
     yield from _ids(benchmark)
+    yield from _predictions(benchmark)
 
 
 def label_rules(benchmark: Benchmark) -> Iterator[Problem]:
     """Rules that compare items which show the same picture."""
     yield from _repeats_and_contradictions(benchmark)
-    yield from _twins(benchmark)
 
 
 def picture_key(benchmark: Benchmark, example: Example) -> tuple[str, ...] | None:
@@ -101,6 +105,41 @@ def _constant(benchmark: Benchmark) -> Iterator[Problem]:
             everyone,
             n,
         )
+
+
+def _line_breaks(benchmark: Benchmark) -> Iterator[Problem]:
+    broken = [e.id for e in benchmark if e.question and re.search(r"[\r\n]", e.question)]
+    if broken:
+        yield problem(
+            "line-break-in-question",
+            "warning",
+            f"{len(broken):,} of {len(benchmark):,} questions contain line breaks",
+            "look at them for hints, options or a context that were left in the question; prompts "
+            "and files of one item a line need them on one line",
+            broken,
+            len(benchmark),
+        )
+
+
+def _predictions(benchmark: Benchmark) -> Iterator[Problem]:
+    """Replies of a model that a file keeps beside the answers; of a benchmark without, nothing."""
+    columns = dict.fromkeys(
+        key for e in benchmark for key in e.metadata if key.lower() in _PREDICTIONS
+    )
+    for column in columns:
+        empty = [
+            e.id for e in benchmark if not (canonical_value(e.metadata.get(column)) or "").strip()
+        ]
+        if empty:
+            yield problem(
+                "empty-prediction",
+                "warning",
+                f"{len(empty):,} of {len(benchmark):,} items have an empty '{column}'",
+                "ask the model again or leave these items out and say so: an empty reply is graded "
+                "as wrong, and a failed request is no wrong answer",
+                empty,
+                len(benchmark),
+            )
 
 
 def _options(benchmark: Benchmark) -> Iterator[Problem]:
@@ -179,34 +218,3 @@ def _repeats_and_contradictions(benchmark: Benchmark) -> Iterator[Problem]:
             against,
             n,
         )
-
-
-def _twins(benchmark: Benchmark) -> Iterator[Problem]:
-    by_id = {example.id: example for example in benchmark}
-    unchanged = []
-    twins = 0
-    for example in benchmark:
-        original = by_id.get(_original_of(example) or "")
-        if original is None or original is example:
-            continue
-        twins += 1
-        pixels = picture_key(benchmark, example)
-        if pixels is not None and pixels == picture_key(benchmark, original):
-            unchanged.append(f"{example.id} shows the picture of {original.id}")
-    if unchanged:
-        yield problem(
-            "twin-keeps-original-image",
-            "error",
-            f"{len(unchanged):,} of {twins:,} perturbed twins still point at the original's picture",
-            "point them at the perturbed picture: the twin test would compare an item with itself",
-            unchanged,
-            twins,
-        )
-
-
-def _original_of(example: Example) -> str | None:
-    for link in _LINKS:
-        if (value := canonical_value(example.metadata.get(link))) is not None:
-            return value
-    match = _TWIN_ID.fullmatch(example.id)
-    return match[1] if match else None

@@ -16,6 +16,17 @@ from heldout.image import (
     TextField,
 )
 
+_UNREADABLE = (
+    "unreadable-image",
+    "replace them: every model is scored on what its own decoder makes of them",
+)
+_REASONS = {
+    "missing image": ("missing-image", "point at the folder with --images DIR"),
+    "ambiguous image": (
+        "ambiguous-image",
+        "write whole paths into the rows, or name the folder that is meant with --images DIR",
+    ),
+}
 _INLINE = (ArrowCell, EncodedText, ParquetCell, TextField)
 
 
@@ -62,13 +73,12 @@ def _unreadable(benchmark: Benchmark, n: int) -> Iterator[Problem]:
     reasons = Counter(error.reason for _, error in failures)
     for reason, count in reasons.most_common():
         affected = [f"{ref.name}: {e.detail}" for ref, e in failures if e.reason == reason]
+        rule, advice = _REASONS.get(reason, _UNREADABLE)
         yield problem(
-            "missing-image" if reason == "missing image" else "unreadable-image",
+            rule,
             "error",
             f"{count:,} of {n:,} images: {reason}",
-            "point at the folder with --images DIR"
-            if reason == "missing image"
-            else "replace them: every model is scored on what its own decoder makes of them",
+            advice,
             affected,
             n,
             "images",

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from heldout.benchmark.benchmark import Benchmark
 from heldout.benchmark.check.content import picture_key
 from heldout.benchmark.check.problem import Problem, SplitOverlap, problem
+from heldout.benchmark.check.twins import twin_rules
 from heldout.benchmark.normal import normal
 from heldout.image import Digests
 
@@ -98,30 +99,4 @@ def split_rules(benchmark: Benchmark, other: Benchmark, overlap: SplitOverlap) -
             [],
             overlap.questions,
         ).model_copy(update={"count": overlap.questions_repeated})
-    yield from _twins_of_other(benchmark, other)
-
-
-def _twins_of_other(benchmark: Benchmark, other: Benchmark) -> Iterator[Problem]:
-    """A perturbed set against its original: same id and question, new answer, but the old picture."""
-    originals = {example.id: example for example in other}
-    unchanged, twins = [], 0
-    for example in benchmark:
-        original = originals.get(example.id)
-        if original is None or normal(original.question) != normal(example.question):
-            continue
-        if normal(original.answer) == normal(example.answer):
-            continue
-        twins += 1
-        pixels = picture_key(benchmark, example)
-        if pixels is not None and pixels == picture_key(other, original):
-            unchanged.append(example.id)
-    if unchanged:
-        yield problem(
-            "twin-keeps-original-image",
-            "error",
-            f"{len(unchanged):,} of {twins:,} items whose answer differs from {other.name} still show "
-            f"the original's picture",
-            "point them at the perturbed picture: the twin test would compare an item with itself",
-            unchanged,
-            twins,
-        )
+    yield from twin_rules(benchmark, other)

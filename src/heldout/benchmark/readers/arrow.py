@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from heldout.benchmark.readers.base import Row, head
-from heldout.benchmark.readers.json_rows import load_object
+from heldout.benchmark.readers.json_rows import load_object, too_deep
 from heldout.errors import InputError
 from heldout.image import ArrowCell, ImageRef
 from heldout.image.location import arrow_table
@@ -130,6 +130,8 @@ def _features(schema: pa.Schema) -> dict[str, Any]:
     try:
         described = json.loads((schema.metadata or {}).get(b"huggingface", b"{}"))
         features = described["info"]["features"]
+        if too_deep(features):
+            return {}
         return {str(key): value for key, value in features.items()}
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return {}

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from heldout.benchmark.readers.text_lines import text_encoding
 from heldout.store import Dropped
 
 
@@ -37,6 +38,9 @@ class Reader(Protocol):
 
 
 def head(path: Path, size: int = 65536) -> bytes:
-    """The first bytes of a file, without a byte order mark."""
+    """The first bytes of a file without a byte order mark, UTF-16 as UTF-8."""
     with path.open("rb") as file:
-        return file.read(size).removeprefix(b"\xef\xbb\xbf")
+        start = file.read(size)
+    encoding, mark = text_encoding(start)
+    start = start[mark:]
+    return start if encoding == "utf-8" else start.decode(encoding, "replace").encode()

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from heldout.benchmark.readers.base import Row, head
-from heldout.benchmark.readers.json_rows import load_object
+from heldout.benchmark.readers.json_rows import load_object, too_deep
 from heldout.errors import InputError
 from heldout.store import Dropped
 
@@ -31,6 +31,9 @@ class CocoReader:
         annotations = content.get("annotations", [])
         if not isinstance(images, list) or not isinstance(annotations, list):
             raise InputError(f"{path}: expected COCO's lists 'images' and 'annotations'")
+        # What is nested deeper than it could be shown is no image and no caption.
+        images = [None if too_deep(image) else image for image in images]
+        annotations = [None if too_deep(note) else note for note in annotations]
         objects = [note for note in annotations if isinstance(note, dict)]
         if objects and not any("caption" in note for note in objects[:100]):
             found = ", ".join(list(objects[0])[:5])

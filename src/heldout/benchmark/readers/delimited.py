@@ -4,18 +4,28 @@ from __future__ import annotations
 
 import csv
 import io
+import itertools
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from heldout.benchmark.image_finder import ImageFinder
 from heldout.benchmark.readers.base import Row, head
 from heldout.benchmark.readers.delimited_images import ImageFields
+from heldout.benchmark.readers.headerless import (
+    are_positions,
+    column_names,
+    has_names,
+    is_image_name,
+)
 from heldout.benchmark.readers.records import MAX_RECORD, Record, records
 from heldout.errors import InputError
 from heldout.store import Dropped
 
 DELIMITERS = ("\t", ",", ";")
+_LOOK = 50  # records of a file without column names that are looked at
+_LINES = 10  # lines by which the delimiter is chosen
 
 # The csv module refuses fields over 128 KiB; one base64 photograph is larger.
 csv.field_size_limit(max(csv.field_size_limit(), MAX_RECORD))
@@ -27,10 +37,10 @@ class DelimitedReader:
 
     def recognises(self, path: Path) -> bool:
         start = head(path)
-        if start.startswith((b"\xff\xfe", b"\xfe\xff")) or _only_returns(start):
-            return True  # UTF-16, or a Macintosh's lines: reading it says what to do
+        if _only_returns(start):
+            return True  # a Macintosh's lines: reading it says what to do
         first = start.split(b"\n", 1)[0]
-        return b"\0" not in first and len(_names(first, _delimiter(first))) >= 2
+        return b"\0" not in first and len(_names(first, _delimiter(start))) >= 2
 
     def rows(self, path: Path) -> Iterator[Row | Dropped]:
         table = Table.open(path)
@@ -52,30 +62,48 @@ class Table:
     path: Path
     delimiter: str
     columns: list[str]
+    header: bool = True  # whether the first record names the columns
 
     @classmethod
     def open(cls, path: Path) -> Table:
         start = head(path)
-        if start.startswith((b"\xff\xfe", b"\xfe\xff")):
-            raise InputError(f"{path} is UTF-16 text: save it as UTF-8 and try again")
         if _only_returns(start):
             raise InputError(
                 f"{path} ends its lines with carriage returns alone, as old Macintosh programs did: "
                 f"convert it with: tr '\\r' '\\n' < {path.name} > converted{path.suffix}"
             )
-        delimiter = _delimiter(start.split(b"\n", 1)[0])
+        delimiter = _delimiter(start)
         first = next(records(path, delimiter), None)
         if first is None or first.problem or not first.data.strip():
             raise InputError(f"{path}: expected a first line with the names of the columns")
         names = record_fields(first, delimiter)
         if isinstance(names, str) or b"\0" in first.data:
             raise InputError(f"{path}: the first line, with the names of the columns, is not text")
-        return cls(path, delimiter, _unique(names))
+        positions = are_positions(names)
+        if has_names(names) and not positions:
+            return cls(path, delimiter, _unique(names))
+        table = cls(path, delimiter, names, header=positions)
+        return replace(table, columns=table._guessed())
+
+    def _guessed(self) -> list[str]:
+        """Names for the columns of a file that names none, by what its first records hold."""
+        fields = (record_fields(record, self.delimiter) for record in self.data())
+        whole = (row for row in fields if len(row) == len(self.columns))
+        rows = [row for row in itertools.islice(whole, _LOOK) if not isinstance(row, str)]
+        finder = ImageFinder(self.path.parent)
+
+        def shows_image(cell: str) -> bool:
+            return is_image_name(cell) or (
+                not any(c.isspace() for c in cell) and finder.has_file(cell)
+            )
+
+        return column_names(rows, shows_image)
 
     def data(self) -> Iterator[Record]:
-        """Every record after the first; empty lines are not records."""
+        """Every record after the names of the columns; empty lines are not records."""
         everything = records(self.path, self.delimiter)
-        next(everything, None)
+        if self.header:
+            next(everything, None)
         return (record for record in everything if record.problem or record.data.strip(b"\r\n"))
 
     def problem(self, record: Record, fields: list[str] | str) -> tuple[str, str] | None:
@@ -121,9 +149,19 @@ def record_fields(record: Record, delimiter: str) -> list[str] | str:
         return str(error)
 
 
-def _delimiter(line: bytes) -> str:
-    """The delimiter that makes most columns of the first line; the tab wins a draw."""
-    return max(DELIMITERS, key=lambda delimiter: len(_names(line, delimiter)))
+def _delimiter(start: bytes) -> str:
+    """The delimiter that makes most columns; one that makes as many of every line comes first.
+
+    The tab wins a draw.
+    """
+    first, *more = start.split(b"\n")
+    whole = [line for line in more[:-1] if line.strip()][:_LINES]
+
+    def columns(delimiter: str) -> tuple[bool, int]:
+        n = len(_names(first, delimiter))
+        return n > 1 and all(len(_names(line, delimiter)) == n for line in whole), n
+
+    return max(DELIMITERS, key=columns)
 
 
 def _names(line: bytes, delimiter: str) -> list[str]:

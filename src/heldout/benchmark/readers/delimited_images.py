@@ -78,7 +78,7 @@ class ImageFields:
         location = TextField(
             str(self.path),
             record.offset,
-            len(record.data),
+            record.length,
             self.delimiter,
             field,
             record.encoding,

@@ -5,76 +5,79 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
 
-MAX_RECORD = 64 << 20  # a longer record is not a row of anything
-_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+from heldout.benchmark.readers.text_lines import MAX_LINE, TextLines
+
+MAX_RECORD = MAX_LINE  # a longer record is not a row of anything
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One record as it lies in the file; ``problem`` says why it cannot be read."""
+    """One record; ``problem`` says why it cannot be read.
+
+    ``data`` are its bytes as they lie in the file, or as UTF-8 where the file is UTF-16.
+    """
 
     data: bytes
-    offset: int
+    offset: int  # in the file
+    length: int  # in the file
     line: int
     problem: str = ""
+    wide: str = ""  # which UTF-16 the file is, if it is
 
     @property
     def encoding(self) -> str:
-        """UTF-8 unless this record is not: files joined from several sources mix encodings."""
-        for encoding in ("utf-8", "cp1252"):
-            try:
-                self.data.decode(encoding)
-            except UnicodeDecodeError:
-                continue
-            return encoding
-        return "latin-1"
+        """Of the bytes in the file: UTF-8 unless this record is not, since joined files mix."""
+        return self.wide or _narrow(self.data)
 
     @property
     def text(self) -> str:
-        return self.data.decode(self.encoding)
+        return self.data.decode("utf-8" if self.wide else self.encoding)
+
+
+def _narrow(data: bytes) -> str:
+    for encoding in ("utf-8", "cp1252"):
+        try:
+            data.decode(encoding)
+        except UnicodeDecodeError:
+            continue
+        return encoding
+    return "latin-1"
 
 
 def records(path: Path, delimiter: str) -> Iterator[Record]:
     """Records in file order. One whose quote never closes ends with its own first line."""
     mark = delimiter.encode()
-    with path.open("rb") as file:
-        offset = len(_BYTE_ORDER_MARK) if file.read(3) == _BYTE_ORDER_MARK else 0
-        file.seek(offset)
+    with TextLines(path) as source:
+        wide = "" if source.encoding == "utf-8" else source.encoding
         line = 1
         while True:
-            first = file.readline(MAX_RECORD)
+            offset = source.offset
+            first = source.readline(MAX_RECORD)
             if not first:
                 return
-            if len(first) == MAX_RECORD and not first.endswith(b"\n"):
-                length = len(first) + _rest_of_line(file)
-                yield Record(first[:80], offset, line, f"record over {MAX_RECORD:,} bytes")
-                offset, line = offset + length, line + 1
+            if len(first) >= MAX_RECORD and not first.endswith(b"\n"):
+                source.skip()
+                length = source.offset - offset
+                problem = f"record over {MAX_RECORD:,} bytes"
+                yield Record(first[:80], offset, length, line, problem, wide)
+                line += 1
                 continue
+            after = source.offset
             lines, size = [first], len(first)
             is_open = _quote_open(first, mark, False)
-            while is_open and size <= MAX_RECORD and (more := file.readline(MAX_RECORD)):
+            while is_open and size <= MAX_RECORD and (more := source.readline(MAX_RECORD)):
                 lines.append(more)
                 size += len(more)
                 is_open = _quote_open(more, mark, True)
             if is_open:
-                yield Record(first, offset, line, "unclosed quote")
-                offset, line = offset + len(first), line + 1
-                file.seek(offset)
+                yield Record(first, offset, after - offset, line, "unclosed quote", wide)
+                line += 1
+                source.seek(after)
             else:
-                yield Record(b"".join(lines), offset, line)
-                offset, line = offset + size, line + len(lines)
-
-
-def _rest_of_line(file: BinaryIO) -> int:
-    """Read on to the end of an overlong line; returns how many bytes that was."""
-    length = 0
-    while part := file.readline(1 << 20):
-        length += len(part)
-        if part.endswith(b"\n"):
-            break
-    return length
+                length = source.offset - offset
+                yield Record(b"".join(lines), offset, length, line, wide=wide)
+                line += len(lines)
 
 
 def _quote_open(data: bytes, delimiter: bytes, inside: bool) -> bool:

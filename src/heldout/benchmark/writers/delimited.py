@@ -38,11 +38,14 @@ class DelimitedWriter:
 
 
 def _opening(table: Table) -> bytes:
-    """The first line with its byte order mark."""
+    """The byte order mark and the names of the columns, where the file has them."""
     first = next(records(table.path, table.delimiter))
-    with table.path.open("rb") as file:
-        start = file.read(first.offset + len(first.data))
-    return start if start.endswith(b"\n") else start + b"\n"
+    if first.wide:  # UTF-16 is written as UTF-8
+        start = first.data if table.header else b""
+    else:
+        with table.path.open("rb") as file:
+            start = file.read(first.offset + (first.length if table.header else 0))
+    return start if start.endswith(b"\n") or not table.header else start + b"\n"
 
 
 class _SharedImages:
@@ -106,7 +109,7 @@ class _SharedImages:
         ending = "\r\n" if record.data.endswith(b"\r\n") else "\n"
         text = io.StringIO(newline="")
         csv.writer(text, delimiter=self.table.delimiter, lineterminator=ending).writerow(fields)
-        return text.getvalue().encode(record.encoding)
+        return text.getvalue().encode("utf-8" if record.wide else record.encoding)
 
     def _good(self) -> Iterator[tuple[int, Record, list[str]]]:
         for number, record in enumerate(self.table.data(), 1):

@@ -6,7 +6,8 @@ import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from heldout.benchmark.readers.json_rows import MAX_LINE
+from heldout.benchmark.readers.json_rows import bounded_lines
+from heldout.benchmark.readers.text_lines import TextLines, file_encoding
 from heldout.benchmark.writers.base import Part
 from heldout.benchmark.writers.json_text import (
     Entries,
@@ -61,23 +62,23 @@ def entries_of(text: str) -> Entries:
 
 
 def write_lines(chosen: Sequence[tuple[Path, frozenset[int]]], target: Path) -> None:
-    """Lines by number (from 1), each ended as it was; a last line without an end gets one."""
+    """Lines by number (from 1), each ended as it was; a last line without an end gets one.
+
+    UTF-16 becomes UTF-8.
+    """
     target.parent.mkdir(parents=True, exist_ok=True)
     with target.open("wb") as out:
         open_line = False
         for path, numbers in chosen:
-            with path.open("rb") as file:
-                number = 0
-                if file.read(3) == _BYTE_ORDER_MARK and not out.tell():
-                    out.write(_BYTE_ORDER_MARK)
-                file.seek(0)
-                while line := file.readline(MAX_LINE):
-                    number += 1
-                    if number not in numbers:
+            if not out.tell() and file_encoding(path) == ("utf-8", len(_BYTE_ORDER_MARK)):
+                out.write(_BYTE_ORDER_MARK)
+            with TextLines(path) as lines:
+                for number, line in enumerate(bounded_lines(lines), 1):
+                    if number not in numbers or line is None:
                         continue
                     if open_line:
                         out.write(b"\n")
-                    out.write(line.removeprefix(_BYTE_ORDER_MARK))
+                    out.write(line)
                     open_line = not line.endswith(b"\n")
 
 

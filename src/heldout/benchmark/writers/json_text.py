@@ -8,6 +8,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from heldout.benchmark.readers.json_rows import end_of_value
+from heldout.benchmark.readers.text_lines import text_encoding
+
 # Integers stay text: Python refuses to read very long ones, and only spans are wanted here.
 _DECODER = json.JSONDecoder(parse_int=str)
 _SPACE = re.compile(r"[ \t\r\n]*")
@@ -18,8 +21,12 @@ Span = tuple[int, int]
 
 
 def load_text(path: Path) -> str:
-    """The text of a file; bytes that are not UTF-8 survive being written again."""
-    return path.read_bytes().decode("utf-8", "surrogateescape")
+    """The text of a file; bytes that are not UTF-8 survive being written again, UTF-16 becomes UTF-8."""
+    data = path.read_bytes()
+    encoding, mark = text_encoding(data[:4])
+    if encoding == "utf-8":
+        return data.decode("utf-8", "surrogateescape")
+    return data[mark:].decode(encoding, "replace")
 
 
 def store_text(path: Path, text: str) -> None:
@@ -40,10 +47,13 @@ def elements(text: str, start: int) -> Iterator[Span]:
         position = _SEPARATORS.match(text, position).end()  # type: ignore[union-attr]
         if position >= len(text) or text[position] == "]":
             return
+        end: int | None
         try:
             _, end = _DECODER.raw_decode(text, position)
         except (ValueError, RecursionError):
-            return
+            end = end_of_value(text, position)  # the reader drops it, and counts it
+            if end is None:
+                return
         yield position, end
         position = end
 

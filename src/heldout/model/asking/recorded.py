@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from heldout.benchmark import Benchmark, Example
+from heldout.benchmark.example import RELEASED
 from heldout.benchmark.grading import grade, letter
 from heldout.benchmark.grading.choice import read_whole
 from heldout.benchmark.grading.clean import same
@@ -143,7 +144,9 @@ class _Items:
         if row.position is not None and row.position < len(self._examples):
             example = self._examples[row.position]
             # A position alone proves nothing: the item there has to ask the same.
-            if row.question is not None and same(row.question) == same(example.question or ""):
+            released = example.metadata.get(RELEASED) or example.question
+            asked = {same(example.question or ""), same(released or "")}
+            if row.question is not None and same(row.question) in asked:
                 return example
         named = row.id if row.id is not None else f"position {row.position}"
         return Dropped(STAGE, named, "unknown item", f"{row.where}: the benchmark has no such item")

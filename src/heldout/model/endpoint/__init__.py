@@ -1,7 +1,7 @@
 """A model behind an OpenAI-compatible server: vLLM, or whatever gives log-probabilities of prompts."""
 
 from heldout.model.endpoint.capabilities import Ability, Capabilities, as_json, probe
-from heldout.model.endpoint.connection import Connection, EndpointError
+from heldout.model.endpoint.connection import Connection, EndpointError, checked_address
 from heldout.model.endpoint.endpoint import Endpoint
 from heldout.model.endpoint.pace import Backoff, Pace
 
@@ -14,5 +14,6 @@ __all__ = [
     "EndpointError",
     "Pace",
     "as_json",
+    "checked_address",
     "probe",
 ]

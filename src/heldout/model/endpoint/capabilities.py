@@ -12,7 +12,12 @@ from PIL import Image
 from heldout.errors import InputError
 from heldout.image import ImageRef, InlineBytes
 from heldout.model.endpoint.align import ending, spell
-from heldout.model.endpoint.connection import Connection, EndpointError, RefusedError
+from heldout.model.endpoint.connection import (
+    MODELS,
+    Connection,
+    EndpointError,
+    RefusedError,
+)
 from heldout.model.endpoint.message import chat_body, completion_body
 from heldout.model.endpoint.read import Told, read_chat, read_completion
 from heldout.model.request import Request, Text
@@ -53,13 +58,14 @@ def probe(connection: Connection, model: str | None) -> Capabilities:
         body = completion_body(named, _DOCUMENT)
         return read_completion(connection.post("/completions", body))
 
-    asked, plain = _ability(chat, _answers), _ability(pictures, _answers)
+    asked = _ability(chat, _answers, connection.redact)
+    plain = _ability(pictures, _answers, connection.redact)
     images = plain[0]
     if images.works and asked[1] is not None and plain[1] is not None:
         more = len(plain[1].tokens) - len(asked[1].tokens)
         told = f"a picture adds {more} tokens to the prompt"
         images = Ability(more > 0, told if more > 0 else f"{told}: it is dropped")
-    echoed, prompt = _ability(completions, _echoes)
+    echoed, prompt = _ability(completions, _echoes, connection.redact)
     if echoed.works and prompt is not None:
         ratio = max(1.0, len(_DOCUMENT) / max(1, len(prompt.tokens) - 1))
     return Capabilities(named, served, server, asked[0], images, echoed, ratio)
@@ -70,7 +76,11 @@ def named_model(connection: Connection, model: str | None) -> tuple[str, tuple[s
     served, server = _served(connection)
     named = model or (served[0] if len(served) == 1 else None)
     if named is None:
-        told = f"it serves {', '.join(served)}" if served else "it does not say what it serves"
+        told = (
+            f"it serves {', '.join(served)}"
+            if served
+            else f"{MODELS} is not there (is the address right?)"
+        )
         raise InputError(f"{connection.url}: name the model with --{connection.role}model; {told}")
     if served and named not in served:
         raise InputError(
@@ -81,15 +91,18 @@ def named_model(connection: Connection, model: str | None) -> tuple[str, tuple[s
 
 def _served(connection: Connection) -> tuple[tuple[str, ...], str]:
     try:
-        answer = connection.get("/models")
+        answer = connection.get(MODELS)
     except RefusedError as refused:
         if refused.status == 404:
             return (), "unknown"
-        raise EndpointError(f"{connection.url}/models: {refused.told}") from refused
+        told = f"{refused.told} (status {refused.status})" if refused.status else refused.told
+        raise EndpointError(
+            f"{connection.url}{MODELS}: {told}. Is this the address of an OpenAI-compatible API?"
+        ) from refused
     rows = answer.get("data") if isinstance(answer, dict) else None
     if not isinstance(rows, list):
         raise EndpointError(
-            f"{connection.url}/models is not a list of models: is this an OpenAI API?"
+            f"{connection.url}{MODELS} is not a list of models: is this an OpenAI-compatible API?"
         )
     rows = [row for row in rows if isinstance(row, dict)]
     names = tuple(str(row["id"]) for row in rows if isinstance(row.get("id"), str))
@@ -97,26 +110,30 @@ def _served(connection: Connection) -> tuple[tuple[str, ...], str]:
     return names, ", ".join(owners) or "unknown"
 
 
-def _ability(ask: Callable[[], Told], judge: Callable[[Told], str]) -> tuple[Ability, Told | None]:
+def _ability(
+    ask: Callable[[], Told],
+    judge: Callable[[Told, Callable[[str], str]], str],
+    redact: Callable[[str], str],
+) -> tuple[Ability, Told | None]:
     try:
         told = ask()
     except RefusedError as refused:
         status = f" (status {refused.status})" if refused.status else ""
         return Ability(False, f"{refused.told}{status}"), None
-    problem = judge(told)
+    problem = judge(told, redact)
     return Ability(not problem, problem or f"{len(told.tokens)} tokens told"), told
 
 
-def _answers(told: Told) -> str:
+def _answers(told: Told, redact: Callable[[str], str]) -> str:
     found = ending(told.tokens, _ANSWER)
     if found is None:
-        return f"the prompt ends in {''.join(told.tokens[-6:])[-60:]!r}, not in the answer that was given"
+        return f"the prompt ends in {told.end(redact)!r}, not in the answer that was given"
     if any(told.logprobs[place] is None for place in range(*found)):
         return "the answer's tokens have no log-probability"
     return ""
 
 
-def _echoes(told: Told) -> str:
+def _echoes(told: Told, redact: Callable[[str], str]) -> str:
     for leading in range(min(4, len(told.tokens))):
         for behind in (1, 0):
             body = slice(leading, len(told.tokens) - behind)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Generator, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from heldout.image import ImageError, ImageRef
@@ -85,14 +85,15 @@ class ChatEndpoint:
         for _ in range(_UNREADABLE):
             try:
                 reply = read_reply(request.id, self.connection.post(CHAT, body), prompt.letters)
+                # Once more: a text that came in parts is joined by now.
+                reply = replace(reply, text=self.connection.redact(reply.text))
             except RefusedError as refused:
                 problem = refused
                 if refused.status:
                     break
                 continue
-            except TimedOutError:
-                often, long = self.connection.backoff.attempts, self.connection.timeout
-                problem = RefusedError(0, f"no answer within {long:g} s in {often} attempts")
+            except TimedOutError as slow:
+                problem = RefusedError(0, slow.told)
                 break
             with self._lock:
                 self._failed, self._answered = 0, self._answered + 1

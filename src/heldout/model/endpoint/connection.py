@@ -1,25 +1,25 @@
-"""HTTP to an endpoint nobody has to trust: limits on size and time, retries, and no key in any message."""
+"""Requests to an endpoint nobody has to trust: limits on size and time, retries, and no key in any text."""
 
 from __future__ import annotations
 
 import contextlib
-import http.client
 import json
+import re
 import time
-import urllib.error
 import urllib.parse
-import urllib.request
 from dataclasses import dataclass, field
 from typing import Any
 
-from heldout.errors import InputError
+from heldout.errors import InputError, counted
+from heldout.model.endpoint.client import Answer, Client, TransportError, UnusableError
 from heldout.model.endpoint.pace import Backoff, Pace
+from heldout.model.endpoint.redact import Secret
 
-LARGEST_RESPONSE = 256 * 2**20  # log-probabilities of a long prompt are a few MB
-_CHUNK = 2**20
+MODELS = "/models"
 _JSON = "application/json"
+_ROUTES = re.compile(r"/(?:chat/completions|completions|models|images/edits)$")
 _AGAIN = {408, 425, 429, 500, 502, 503, 504}
-_TOLD = 300  # characters of a server's complaint that are worth repeating
+_QUOTED = 300  # characters of a server's complaint that are worth repeating
 
 
 class EndpointError(InputError):
@@ -27,7 +27,12 @@ class EndpointError(InputError):
 
 
 class TimedOutError(EndpointError):
-    """The last of all attempts took too long: the server may be gone, or this one request too much."""
+    """The last of all attempts took too long: the server may be gone, or this one request too much.
+    ``told``: how far it came, for whoever goes on with the next request."""
+
+    def __init__(self, message: str, told: str) -> None:
+        super().__init__(message)
+        self.told = told
 
 
 class RefusedError(Exception):
@@ -39,17 +44,16 @@ class RefusedError(Exception):
         self.told = told
 
 
-class _NoRedirects(urllib.request.HTTPRedirectHandler):
-    """A redirect would carry the key to another host."""
-
-    def redirect_request(self, *_: Any) -> None:
-        return None
-
-
 @dataclass(frozen=True)
 class Connection:
-    """``url`` up to and including ``/v1``; safe to use from several threads. ``role``: what a command calls
-    its options after, "judge-" for --judge-model; complaints name them."""
+    """``url`` up to and including ``/v1``; safe to use from several threads. ``timeout``: seconds for one
+    attempt, from the first packet to the last byte of the answer. ``role``: what a command calls its
+    options after, "judge-" for --judge-model, and ``key_option``: what takes the name of the variable that
+    holds the key; complaints name them.
+
+    Every text that leaves here has gone through ``redact``: callers that join pieces of an answer into a
+    new text pass that through it again.
+    """
 
     url: str
     api_key: str | None = field(default=None, repr=False)
@@ -57,12 +61,18 @@ class Connection:
     backoff: Backoff = field(default_factory=Backoff)
     pace: Pace = field(default_factory=Pace)
     role: str = ""
-    _opener: urllib.request.OpenerDirector = field(
-        default_factory=lambda: urllib.request.build_opener(_NoRedirects), repr=False
-    )
+    key_option: str = "--api-key-env"
+    _client: Client = field(default_factory=Client, repr=False, compare=False)
+    _secret: Secret = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "url", _checked(self.url))
+        object.__setattr__(self, "url", checked_address(self.url, self.key_option))
+        if self.api_key and not (self.api_key.isascii() and self.api_key.isprintable()):
+            raise InputError(
+                f"the key for {self.url} holds a character that no header can carry: expected printable "
+                f"ASCII alone"
+            )
+        object.__setattr__(self, "_secret", Secret(self.api_key))
 
     def get(self, path: str) -> Any:
         return self._asked(path, None)
@@ -74,97 +84,109 @@ class Connection:
         """What is no JSON: a form with files in it, as image endpoints take them."""
         return self._asked(path, body, content_type)
 
-    def _asked(self, path: str, body: bytes | None, content_type: str = _JSON) -> Any:
-        problem, slow = "", False
-        for attempt in range(self.backoff.attempts):
-            self.pace.wait()
-            retry_after, slow = None, False
-            try:
-                return _parsed(self._once(path, body, content_type))
-            except urllib.error.HTTPError as error:
-                told = self._without_key(_complaint(error))
-                self._give_up_on(error.code, path, told)
-                if error.code not in _AGAIN:
-                    raise RefusedError(error.code, told) from error
-                problem = f"status {error.code}: {told}"
-                retry_after = error.headers.get("Retry-After") if error.headers else None
-                if attempt + 1 == self.backoff.attempts and error.code >= 500:
-                    raise RefusedError(error.code, told) from error
-            except (OSError, http.client.HTTPException) as error:  # refused, reset, cut or too slow
-                problem = self._without_key(str(getattr(error, "reason", error)) or repr(error))
-                slow = isinstance(getattr(error, "reason", error), TimeoutError)
-            if attempt + 1 < self.backoff.attempts:
-                time.sleep(self.backoff.seconds(attempt, retry_after))
-        raise (TimedOutError if slow else EndpointError)(
-            f"{self.url}{path} did not answer in {self.backoff.attempts} attempts ({problem}). Is the "
-            f"server still running? What was answered is kept: run the same command to go on"
-        )
+    def redact(self, text: str) -> str:
+        """``text`` without the key, however it is written."""
+        return self._secret.redact(text)
 
-    def _once(self, path: str, body: bytes | None, content_type: str) -> bytes:
+    def _asked(self, path: str, body: bytes | None, content_type: str = _JSON) -> Any:
         headers = {"Content-Type": content_type, "Accept": _JSON}
         if self.api_key:
             headers["Authorization"] = f"Bearer {self.api_key}"
-        request = urllib.request.Request(self.url + path, data=body, headers=headers)
-        ends = time.monotonic() + self.timeout
-        with self._opener.open(request, timeout=self.timeout) as response:
-            parts, size = [], 0
-            while chunk := response.read(_CHUNK):
-                size += len(chunk)
-                if size > LARGEST_RESPONSE:
-                    raise RefusedError(0, f"the answer is larger than {LARGEST_RESPONSE:,} bytes")
-                if time.monotonic() > ends:  # a socket's own timeout starts anew with every byte
-                    raise TimeoutError(f"the answer took longer than {self.timeout:g} s")
-                parts.append(chunk)
-        return b"".join(parts)
+        method = "GET" if body is None else "POST"
+        failure: Exception = EndpointError("")
+        for attempt in range(self.backoff.attempts):
+            self.pace.wait()
+            answer, retry_after = None, None
+            try:
+                answer = self._client.exchange(method, self.url + path, headers, body, self.timeout)
+            except TransportError as error:
+                failure = self._unanswered(path, error)
+                if error.final:
+                    break
+            except UnusableError as error:
+                raise RefusedError(0, self.redact(str(error))) from None
+            if answer is not None:
+                if 200 <= answer.status < 300:
+                    return self._parsed(answer.body)
+                failure = self._refusal(path, answer)
+                if answer.status not in _AGAIN:
+                    break
+                retry_after = answer.headers.get("Retry-After")
+            if attempt + 1 < self.backoff.attempts:
+                time.sleep(self.backoff.seconds(attempt, retry_after))
+        raise failure
 
-    def _give_up_on(self, status: int, path: str, told: str) -> None:
+    def _unanswered(self, path: str, error: TransportError) -> EndpointError:
+        problem = self.redact(error.problem)
+        if error.final:
+            return EndpointError(f"{self.url}{path}: {problem}")
+        if not error.slow:
+            return EndpointError(self._gave_up(path, problem))
+        why = "Does it need more time (--timeout)?"
+        told = f"{problem} in {self._often}; --timeout gives it more time"
+        return TimedOutError(self._gave_up(path, problem, why), told)
+
+    @property
+    def _often(self) -> str:
+        return counted(self.backoff.attempts, "attempt", "attempts")
+
+    def _gave_up(self, path: str, problem: str, why: str = "Is the server running?") -> str:
+        message = f"{self.url}{path} did not answer in {self._often} ({problem}). {why}"
+        if path == MODELS:  # what is asked first: there is nothing to go on with
+            return message
+        return f"{message} What was answered is kept: run the same command to go on"
+
+    def _refusal(self, path: str, answer: Answer) -> Exception:
+        """What an answer that is none means, if no further attempt is made."""
+        status, told = answer.status, self._complaint(answer)
         if status in (401, 403):
-            raise EndpointError(
+            return EndpointError(
                 f"{self.url}{path} refuses the key (status {status}): name the environment variable "
-                f"that holds it with --{self.role}api-key-env"
+                f"that holds it with {self.key_option}"
             )
         if 300 <= status < 400:
-            raise EndpointError(
+            return EndpointError(
                 f"{self.url}{path} redirects elsewhere (status {status}): give the final address"
             )
+        if status in _AGAIN and status < 500:
+            return EndpointError(self._gave_up(path, f"status {status}: {told}"))
+        return RefusedError(status, told)
 
-    def _without_key(self, text: str) -> str:
-        return text.replace(self.api_key, "***") if self.api_key else text
+    def _parsed(self, data: bytes | bytearray) -> Any:
+        try:
+            text = data.decode(json.detect_encoding(data), "surrogatepass")
+            return self._secret.clean(json.loads(text), text)
+        except (ValueError, RecursionError):
+            beginning = data[:4096].decode(errors="replace")
+        raise RefusedError(0, f"the answer is not JSON: {self.redact(beginning)[:60]!r}")
+
+    def _complaint(self, answer: Answer) -> str:
+        """What the server says about it, on one short line."""
+        text = answer.body.decode(errors="replace")
+        with contextlib.suppress(ValueError, RecursionError):  # a proxy complains in HTML
+            parsed = json.loads(text)
+            inner = parsed.get("error", parsed) if isinstance(parsed, dict) else parsed
+            message = inner.get("message", inner) if isinstance(inner, dict) else inner
+            text = message if isinstance(message, str) else json.dumps(message)
+        line = " ".join(self.redact(text).split()) or " ".join(self.redact(answer.reason).split())
+        return self.redact(line)[:_QUOTED] or f"status {answer.status}"
 
 
-def _checked(url: str) -> str:
+def checked_address(url: str, key_option: str = "--api-key-env") -> str:
+    """The address up to ``/v1``. Complaints show no more of it than scheme and host: what is wrong with an
+    address does not keep it from holding a password."""
     try:
         parts = urllib.parse.urlsplit(url)
         named = bool(parts.hostname) and (parts.port is None or parts.port > 0)
     except ValueError:
         named, parts = False, urllib.parse.urlsplit("")
-    if parts.scheme not in ("http", "https") or not named:
-        raise InputError(f"{url}: expected an address like http://localhost:8000/v1")
     if parts.username or parts.password or parts.query or parts.fragment:
         raise InputError(
             f"{parts.scheme}://{parts.hostname}: an address with a password, query or fragment would be "
-            f"written into the run; give the key in an environment variable (--api-key-env)"
+            f"written into the run; give the key in an environment variable ({key_option})"
         )
-    path = parts.path.rstrip("/")
+    if parts.scheme not in ("http", "https") or not named:
+        shown = url if "@" not in url and "?" not in url else "this address"
+        raise InputError(f"{shown}: expected an address like http://localhost:8000/v1")
+    path = _ROUTES.sub("", parts.path.rstrip("/"))  # some name a route of the API
     return f"{parts.scheme}://{parts.netloc}{path if path.endswith('/v1') else path + '/v1'}"
-
-
-def _parsed(data: bytes) -> Any:
-    try:
-        return json.loads(data)
-    except (ValueError, RecursionError) as error:
-        raise RefusedError(0, f"the answer is not JSON: {data[:60]!r}") from error
-
-
-def _complaint(error: urllib.error.HTTPError) -> str:
-    """What the server says about it, on one short line."""
-    try:
-        text = error.read(2**16).decode(errors="replace")
-    except (OSError, http.client.HTTPException):
-        return str(error.reason)
-    with contextlib.suppress(ValueError, RecursionError):  # a proxy complains in HTML
-        found = json.loads(text)
-        inner = found.get("error", found) if isinstance(found, dict) else found
-        message = inner.get("message", inner) if isinstance(inner, dict) else inner
-        text = message if isinstance(message, str) else json.dumps(message)
-    return " ".join(text.split())[:_TOLD] or str(error.reason)

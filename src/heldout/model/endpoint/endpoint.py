@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from heldout.errors import InputError
@@ -94,7 +94,7 @@ class Endpoint:
             return self._refused(request, refused)
         with self._lock:
             self._failed, self._answered = 0, self._answered + 1
-        return read_score(request, *answer)
+        return read_score(request, *answer, redact=self.connection.redact)
 
     def tell(self, request: Request) -> tuple[Told, str]:
         """The prompt as the server read it, and the document that was sent ("" for a chat)."""
@@ -138,13 +138,14 @@ class Endpoint:
         return Dropped(STAGE, request.id, reason, f"status {refused.status}: {refused.told}")
 
 
-def read_score(request: Request, told: Told, text: str) -> Score | Dropped:
+def read_score(
+    request: Request, told: Told, text: str, redact: Callable[[str], str] = str
+) -> Score | Dropped:
     """The scored tokens out of a prompt: the last ones of a chat, or by place in a document."""
     if not text:
         found = ending(told.tokens, request.target)
         if found is None:
-            end = "".join(told.tokens[-8:])
-            detail = f"the prompt ends in {end[-80:]!r}, which is not the answer"
+            detail = f"the prompt ends in {told.end(redact)!r}, which is not the answer"
             return Dropped(STAGE, request.id, "answer not found in the prompt", detail)
         places = list(range(*found))
         whole = True

@@ -54,6 +54,10 @@ def check_parity(
     largest, compared = 0.0, 0
     for request in requests:
         told, text = endpoint.tell(request)
+        redact = endpoint.connection.redact
+        if redact(spelled := "".join(told.tokens)) != spelled:
+            problem = f"item {request.id}: the prompt that the server read holds the key of its API"
+            return Parity(False, problem, compared, largest, limit)
         theirs, mine = read_score(request, told, text), ours[request.id]
         if isinstance(theirs, Dropped) or isinstance(mine, Dropped):
             why = theirs if isinstance(theirs, Dropped) else mine

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +12,7 @@ from heldout.model.endpoint.connection import RefusedError
 CLAMPED = -9999.0  # what vLLM writes in place of minus infinity, which JSON does not have
 _ABOVE_ZERO = 1e-6
 _MOST_TOKENS = 4_000_000
+_END = 1000  # tokens: more than any key has
 
 
 @dataclass(frozen=True)
@@ -22,6 +24,11 @@ class Told:
     prompt_tokens: int | None = (
         None  # by the server's own count; more than tokens: it cut the prompt
     )
+
+    def end(self, redact: Callable[[str], str]) -> str:
+        """The last words, for a complaint. Tokens may spell the key: it is struck out of more than is
+        shown, so that none of it is left where the text is cut."""
+        return redact("".join(self.tokens[-_END:]))[-60:]
 
 
 def read_chat(answer: Any) -> Told:

@@ -1,5 +1,10 @@
-"""Scores from a model that runs here, through transformers. See docs/scoring.md."""
+"""A model that runs here. See docs/scoring.md.
+
+``LocalModel`` runs a checkpoint through transformers. Prompts, layout, spans, groups, batches and replies
+are the same whatever runs the model (``passes``): model/onnx uses them without torch.
+"""
 
 from heldout.model.local.local_model import LocalModel
+from heldout.model.local.running import RunningModel
 
-__all__ = ["LocalModel"]
+__all__ = ["LocalModel", "RunningModel"]

@@ -1,4 +1,4 @@
-"""LocalAsker: replies of a model that runs here, word by word, always the likeliest.
+"""LocalAsker: replies of a model that runs here, whatever runs it, word by word, always the likeliest.
 
 Questions about one picture share what the model made of it. Those of equal length are continued together,
 so that no padding ever stands between a prompt and its reply: batching changes no word.
@@ -10,15 +10,16 @@ from collections import defaultdict
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from heldout.image import ImageError
 from heldout.model.local.batches import Numbered, halving
 from heldout.model.local.family import Family
-from heldout.model.local.forward import Forward, Prefix
 from heldout.model.local.greedy import Greedy, Said
 from heldout.model.local.groups import Group, groups
 from heldout.model.local.layout import Layout
+from heldout.model.local.passes import Passes, Prefix
 from heldout.model.local.rows import Features, Row
 from heldout.model.local.writing import UnwritableError, Writer
 from heldout.model.reply import CUT, STOPPED, Prompt, Reply
@@ -29,13 +30,13 @@ STAGE = "ask"
 
 @dataclass(frozen=True)
 class Parts:
-    """What a LocalModel is made of."""
+    """What a model that runs here is made of, whatever runs it."""
 
     identity: Mapping[str, str]
     family: Family
     writer: Writer
     layout: Layout
-    forward: Forward
+    passes: Passes
     tokenizer: Any
     image_id: int | None
     context: int | None
@@ -50,7 +51,7 @@ class LocalAsker:
     def __init__(self, parts: Parts, max_new_tokens: int, *, logprobs: bool = False) -> None:
         self._parts = parts
         self._most = max_new_tokens
-        self._greedy = Greedy(parts.forward, parts.tokenizer, max_new_tokens)
+        self._greedy = Greedy(parts.passes, parts.tokenizer, max_new_tokens)
         self._logprobs = logprobs
         known = {name: text for name, text in parts.identity.items() if name != "template"}
         self._identity = {**known, "max_new_tokens": str(max_new_tokens)}
@@ -146,26 +147,22 @@ class LocalAsker:
         shared = self._shared([row for _, row in rows], features)
         prefix = None
         if shared:
-            found = list(
-                halving(
-                    rows[:1], lambda b: self._parts.forward.read(b[0][1].ids[:shared], features)
-                )
-            )
-            prefix = found[0][1]
+            passes = self._parts.passes
+            prefix = passes.fitting(lambda: passes.read(rows[0][1].ids[:shared], features))
         if prefix is None:
             for number, row in rows:
-                for _, said in halving([(number, row)], lambda b: [self._alone(b[0][1], features)]):
-                    yield number, said[0] if said is not None else None
+                yield number, self._parts.passes.fitting(partial(self._alone, row, features))
             return
         for planned in self._equal(rows):
-            for batch, replies in halving(planned, lambda b: self._after(prefix, b)):
+            after = partial(self._after, prefix)
+            for batch, replies in halving(planned, after, self._parts.passes):
                 for place, (number, _) in enumerate(batch):
                     yield number, None if replies is None else replies[place]
 
     def _alone(self, row: Row, features: Features) -> Said:
         """One row from its beginning: by its own prefix, or as the model's own code generates."""
         if self._able() and len(row.ids) > 1:
-            prefix = self._parts.forward.read(row.ids[:-1], features)
+            prefix = self._parts.passes.read(row.ids[:-1], features)
             if prefix is not None:
                 return self._greedy.after(prefix, [row.ids[-1:]])[0]
         return self._greedy.whole(row, features)

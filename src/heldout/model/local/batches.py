@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from heldout.model.local.passes import Passes
 from heldout.model.local.rows import Row
 
+BATCH_TOKENS = 16_384  # rows × longest row of one forward pass
 # Scored places of one batch: each has a line of logits as wide as the vocabulary.
 MOST_SCORED = 2048
 
@@ -29,27 +31,16 @@ def batches(rows: Sequence[Numbered], budget: int) -> Iterator[list[Numbered]]:
 
 
 def halving(
-    batch: list[Numbered], run: Callable[[list[Numbered]], Any]
+    batch: list[Numbered], run: Callable[[list[Numbered]], Any], passes: Passes
 ) -> Iterator[tuple[list[Numbered], Any]]:
     """Each part of the batch with what ``run`` gave for it; None for a row that does not fit alone."""
-    import torch
-
-    try:
-        given = run(batch)
-    except torch.OutOfMemoryError:
-        given = None
-    if given is not None:
+    given = passes.fitting(lambda: run(batch))
+    if given is not None or len(batch) == 1:
         yield batch, given
         return
-    # Outside of the handler: the exception holds the tensors that filled the memory.
-    if torch.cuda.is_available():
-        torch.cuda.empty_cache()
-    if len(batch) == 1:
-        yield batch, None
-        return
     middle = len(batch) // 2
-    yield from halving(batch[:middle], run)
-    yield from halving(batch[middle:], run)
+    yield from halving(batch[:middle], run, passes)
+    yield from halving(batch[middle:], run, passes)
 
 
 def common_prefix(rows: Sequence[Row]) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 
@@ -17,6 +17,10 @@ class Family:
     most_pictures: int | None = None
     #: The pictures' tokens stand before the text and before its first special token.
     picture_first: bool = False
+    #: How many places the model itself puts before the tokens it is given, for its pictures.
+    places_before: int = 0
+    #: The part that reads a text without a picture, and what follows one that was read already.
+    reader: str | None = None
     #: What the processor writes after a prompt.
     closing: str = ""
     #: The prompt is read in both directions: the model is told where the answer begins.
@@ -28,15 +32,26 @@ class Family:
 
 
 _FAMILIES = {
-    "blip-2": Family(needs_picture=True, most_pictures=1, picture_first=True, tower="vision_model"),
+    "blip-2": Family(
+        most_pictures=1, picture_first=True, reader="language_model", tower="vision_model"
+    ),
     "instructblip": Family(
         prefix=False,
-        needs_picture=True,
         most_pictures=1,
         picture_first=True,
+        reader="language_model",
         instruction=True,
         tower="vision_model",
     ),
+    # CheXagent-8b: a BLIP-2 with code of its own, and no token for pictures.
+    "chexagent": Family(
+        form=" USER: <s>{} ASSISTANT: <s>",
+        picture_first=True,
+        reader="language_model",
+        tower="vision_model",
+    ),
+    # InternVL in the layout of its first release, with code of its own.
+    "internvl_chat": Family(reader="language_model"),
     "paligemma": Family(
         form="answer en {}",
         prefix=False,
@@ -49,7 +64,19 @@ _FAMILIES = {
 
 
 def family_of(config: Any) -> Family:
-    return _FAMILIES.get(getattr(config, "model_type", ""), Family())
+    family = _FAMILIES.get(getattr(config, "model_type", ""), Family())
+    if family.picture_first and image_token_id(config) is None:
+        return replace(
+            family,
+            places_before=getattr(config, "num_query_tokens", 0),
+            most_pictures=getattr(config, "num_max_images", family.most_pictures),
+        )
+    return family
+
+
+def text_config(config: Any) -> Any:
+    """The language model's part of a configuration."""
+    return getattr(config, "llm_config", None) or config.get_text_config()
 
 
 def image_token_id(config: Any) -> int | None:

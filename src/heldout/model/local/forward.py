@@ -4,35 +4,31 @@ from __future__ import annotations
 
 import contextlib
 import copy
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+import inspect
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from heldout.model.local.family import Family
+from heldout.model.local.moments import moments
+from heldout.model.local.passes import Made, Prefix
 from heldout.model.local.rows import Features, Row
 from heldout.model.local.tower import one_look
 
 
-@dataclass(frozen=True)
-class Prefix:
-    """What a model keeps of tokens it has read: keys and values, how many, and where the next one
-    stands (pictures take less room in multi-dimensional positions than in the sequence)."""
-
-    cache: Any
-    length: int
-    shift: int | None
-
-
 class Forward:
-    """``logits`` of ``whole`` and ``after`` have one line per scored token, in the rows' order."""
+    """The Passes of a transformers model."""
 
     def __init__(self, model: Any, family: Family, pad: int) -> None:
         self._model = model
         self._family = family
         self._pad = pad
-        self._head = model.get_output_embeddings()
-        # A model that always looks at its picture is continued by the part that does not.
-        self._reader = model.language_model if family.picture_first else model
+        # A model that always looks at its picture is continued by the part that does not; the same part
+        # reads a text without one.
+        self._reader = getattr(model, family.reader) if family.reader else model
+        self._head = model.get_output_embeddings() or self._reader.get_output_embeddings()
 
     def whole(self, rows: Sequence[Row], features: Features, *, share: bool = True) -> Any:
         """Full sequences, padded on the right; every row shows the same pictures."""
@@ -42,12 +38,14 @@ class Forward:
         for name, value in features.tensors.items():
             inputs[name] = self._placed(_repeated(value, len(rows)))
         looks = len(rows) if share and self._family.tower and features.tensors else 1
+        wanted = [(n, p) for n, row in enumerate(rows) for p in _before(row)]
+        width = max(len(row.reply or row.ids) for row in rows)
         with (
             torch.inference_mode(),
             one_look(self._model, self._family.tower, looks),
-            self._gathering([(n, p) for n, row in enumerate(rows) for p in _before(row)]) as taken,
+            self._gathering(wanted, width) as taken,
         ):
-            return taken(self._model(**inputs, use_cache=False).logits)
+            return taken(self._call(features, inputs, cached=False)[0].logits)
 
     def read(self, ids: Sequence[int], features: Features) -> Prefix | None:
         """The common beginning of a group, read once; None where what is kept cannot be shared."""
@@ -56,13 +54,8 @@ class Forward:
         row = Row(tuple(ids), (), (), True)
         inputs = self._text_inputs([row], features)
         inputs |= {name: self._placed(value) for name, value in features.tensors.items()}
-        with torch.inference_mode(), self._gathering([]):
-            output = self._model(**inputs, use_cache=True)
-        cache = getattr(output, "past_key_values", None)
-        if cache is None:
-            cache = getattr(
-                getattr(output, "language_model_outputs", None), "past_key_values", None
-            )
+        with torch.inference_mode(), self._gathering([], len(ids)):
+            cache = self._call(features, inputs, cached=True)[1]
         layers = getattr(cache, "layers", None)
         if not layers or any(getattr(layer, "keys", None) is None for layer in layers):
             return None
@@ -87,14 +80,20 @@ class Forward:
             inputs["position_ids"] = places.expand(3, len(rows), width)
         wanted = [(n, p - prefix.length) for n, row in enumerate(rows) for p in _before(row)]
         cache = _spread(prefix.cache, len(rows))
-        with torch.inference_mode(), self._gathering(wanted) as taken:
+        with torch.inference_mode(), self._gathering(wanted, width) as taken:
             return taken(self._reader(**inputs, past_key_values=cache, use_cache=True).logits)
 
     @property
     def stops(self) -> tuple[int, ...]:
         """Tokens that end a reply, as the checkpoint's generation settings name them."""
-        told = getattr(self._model.generation_config, "eos_token_id", None)
-        return tuple(told) if isinstance(told, list | tuple) else () if told is None else (told,)
+        for part in (
+            self._model,
+            self._reader,
+        ):  # a class with code of its own may have no settings
+            named = getattr(getattr(part, "generation_config", None), "eos_token_id", None)
+            if named is not None:
+                return tuple(named) if isinstance(named, list | tuple) else (named,)
+        return ()
 
     def spread(self, prefix: Prefix, rows: int) -> Any:
         """A cache of ``rows`` replies that begin with the prefix; ``step`` writes into it."""
@@ -111,20 +110,80 @@ class Forward:
             places = torch.arange(begin, begin + width, device=self._model.device)
             inputs["position_ids"] = places.expand(3, len(rows), width)
         wanted = [(number, width - 1) for number in range(len(rows))]
-        with torch.inference_mode(), self._gathering(wanted) as taken:
+        with torch.inference_mode(), self._gathering(wanted, width) as taken:
             return taken(self._reader(**inputs, past_key_values=cache, use_cache=True).logits)
 
-    def generate(self, row: Row, features: Features, most: int) -> Any:
-        """One row by the model's own generation, greedily, with the logits of every step."""
+    def generate(self, row: Row, features: Features, most: int) -> tuple[list[int], Any]:
+        """One row by the model's own generation, greedily: its tokens, and the logits of the first."""
         import torch
 
         inputs = self._text_inputs([row], features)
         inputs |= {name: self._placed(value) for name, value in features.tensors.items()}
+        model = self._model
+        if not features.tensors and self._reader is not model:
+            model = self._reader
+            inputs["eos_token_id"] = list(self.stops) or None
         with torch.inference_mode():
-            return self._model.generate(
+            given = model.generate(
                 **inputs, max_new_tokens=most, do_sample=False, num_beams=1,
                 repetition_penalty=1.0, output_logits=True, return_dict_in_generate=True,
             )  # fmt: skip
+        # Some families repeat the prompt, or a token to begin with, before what they wrote.
+        return given.sequences[0].tolist()[-len(given.logits) :], given.logits[0][0]
+
+    def lines(self, logits: Any, targets: Sequence[int]) -> list[list[float]]:
+        import torch
+
+        found = moments(logits, torch.tensor(targets, device=self._model.device))
+        lines: list[list[float]] = torch.stack(found, 1).tolist()
+        return lines
+
+    def likeliest(self, logits: Any) -> list[int]:
+        chosen: list[int] = logits.argmax(-1).tolist()
+        return chosen
+
+    def logprobs(self, line: Any) -> NDArray[np.float32]:
+        found: NDArray[np.float32] = line.float().log_softmax(-1).cpu().numpy()
+        return found
+
+    def fitting(self, run: Callable[[], Made]) -> Made | None:
+        import torch
+
+        try:
+            return run()
+        except torch.OutOfMemoryError:
+            pass
+        # Outside of the handler: the exception holds the tensors that filled the memory.
+        if torch.cuda.is_available():
+            torch.cuda.empty_cache()
+        return None
+
+    def _call(self, features: Features, inputs: dict[str, Any], *, cached: bool) -> tuple[Any, Any]:
+        """The model's output, and what its language model keeps of the tokens it has read.
+
+        Some classes neither take ``use_cache`` nor hand on what is kept: their language model is asked.
+        """
+        model = self._model if features.tensors else self._reader
+        if model is self._reader:
+            output = model(**inputs, use_cache=cached)
+            return output, getattr(output, "past_key_values", None)
+        kept = []
+
+        def ask(_module: Any, args: Any, kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+            return args, {**kwargs, "use_cache": cached}
+
+        hooks = [
+            self._reader.register_forward_pre_hook(ask, with_kwargs=True),
+            self._reader.register_forward_hook(
+                lambda _module, _args, output: kept.append(getattr(output, "past_key_values", None))
+            ),
+        ]
+        try:
+            output = model(**inputs, **({"use_cache": cached} if _takes_cache(model) else {}))
+        finally:
+            for hook in hooks:
+                hook.remove()
+        return output, kept[-1]
 
     def _text_inputs(self, rows: Sequence[Row], features: Features) -> dict[str, Any]:
         import torch
@@ -137,7 +196,7 @@ class Forward:
         elif features.types:
             marked = torch.tensor(sorted(features.marked), device=self._model.device)
             inputs[features.types] = torch.isin(inputs["input_ids"], marked).long()
-        if self._family.instruction:
+        if self._family.instruction and features.tensors:
             asked = [row.instruction for row in rows]
             inputs["qformer_input_ids"] = self._padded(asked, 0)
             inputs["qformer_attention_mask"] = self._padded([[1] * len(ids) for ids in asked], 0)
@@ -157,8 +216,11 @@ class Forward:
         return self._pad
 
     @contextlib.contextmanager
-    def _gathering(self, wanted: Sequence[tuple[int, int]]) -> Iterator[Any]:
-        """Only the wanted (row, place) pairs go through the head; most of its work is elsewhere."""
+    def _gathering(self, wanted: Sequence[tuple[int, int]], width: int) -> Iterator[Any]:
+        """Only the wanted (row, place) pairs go through the head; most of its work is elsewhere.
+
+        A model may put its pictures before the ``width`` tokens it is given: places count from its end.
+        """
         import torch
 
         device = self._model.device
@@ -168,10 +230,11 @@ class Forward:
 
         def gather(_module: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
             gathered.append(True)
-            return (args[0][rows, places].unsqueeze(0), *args[1:])
+            before = args[0].shape[1] - width
+            return (args[0][rows, places + before].unsqueeze(0), *args[1:])
 
         def taken(logits: Any) -> Any:
-            return logits[0] if gathered else logits[rows, places]
+            return logits[0] if gathered else logits[rows, places + logits.shape[1] - width]
 
         if self._head is None:
             yield taken
@@ -196,6 +259,11 @@ class Forward:
             return value
         dtype = self._model.dtype if value.is_floating_point() else value.dtype
         return value.to(self._model.device, dtype)
+
+
+def _takes_cache(model: Any) -> bool:
+    known = inspect.signature(model.forward).parameters
+    return "use_cache" in known or any(p.kind is p.VAR_KEYWORD for p in known.values())
 
 
 def _before(row: Row) -> list[int]:

@@ -82,7 +82,7 @@ class Layout:
         features, overheard, ids = self._look(written[0], pictures)
         if self._family.picture_first:
             places = [""] * len(pictures)
-            first = sum(number == self._image_id for number in ids)
+            first = 0 if self._image_id is None else ids.count(self._image_id)
         else:
             places = self._expanded(written[0], overheard)
             first = 0
@@ -99,14 +99,14 @@ class Layout:
         self, written: Written, pictures: Sequence[Image.Image]
     ) -> tuple[Features, str, list[int]]:
         """What the processor gives for the first prompt: the pictures, its text and its tokens."""
-        joint = "" if self._family.picture_first else self._placeholder
-        text = joint.join(written.segments)
+        before = self._family.picture_first
+        text = ("" if before else self._placeholder).join(written.segments)
         overheard = _Overheard(self._tokenizer)
         self._processor.tokenizer = overheard
         try:
             given = self._processor(
-                text=[text],
-                images=list(pictures) if self._family.picture_first else [list(pictures)],
+                text=text if before else [text],
+                images=list(pictures) if before else [list(pictures)],
                 return_tensors="pt",
                 **({} if self._adds_special(text) else {"add_special_tokens": False}),
             )
@@ -123,7 +123,7 @@ class Layout:
             for number, kind in zip(ids, given[types][0].tolist() if types else [], strict=False)
             if kind
         )
-        return Features(tensors, types, marked), overheard.texts[0], ids
+        return Features(tensors, types, marked), (overheard.texts or [text])[0], ids
 
     def _expanded(self, written: Written, overheard: str) -> list[str]:
         """What stands in the overheard text in the place of each picture."""

@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import importlib.util
 import platform
+import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from heldout.errors import InputError, PrerequisiteError, require
+from heldout.errors import HeldoutError, InputError, PrerequisiteError, require
+from heldout.model.local.internvl_chat import ChatProcessor
+from heldout.model.local.remote import (
+    code_that_ran,
+    completed,
+    names_of_transformers_4,
+    own_door,
+    restored_methods,
+)
 
 _WEIGHTS = ("*.safetensors", "*.bin")
 _ARM = ("aarch64", "arm64")
@@ -15,10 +27,13 @@ _ENDS = 1 << 20  # a file's first and last megabyte: all of it would be minutes 
 
 
 class Loaded(NamedTuple):
+    """``code``: the files of the checkpoint's own that ran, with their hashes."""
+
     model: Any
     processor: Any
     tokenizer: Any
     revision: str
+    code: str = ""
 
 
 def load(
@@ -28,8 +43,7 @@ def load(
     require("transformers", "hf", "--model NAME")
     import torch
     import transformers
-    from safetensors import SafetensorError
-    from transformers import AutoConfig, AutoProcessor
+    from transformers import AutoConfig, AutoProcessor, AutoTokenizer
 
     if int(transformers.__version__.split(".")[0]) < 5:
         raise PrerequisiteError(
@@ -45,17 +59,19 @@ def load(
     chosen: dict[str, Any] = {"revision": revision} if revision else {}
     chosen["trust_remote_code"] = trust_remote_code
     kind = _dtype(dtype)
-    try:
+    with _explained(name, trust_remote_code), names_of_transformers_4():
         config = AutoConfig.from_pretrained(name, **chosen)
-        processor = AutoProcessor.from_pretrained(name, **chosen)
-    except (OSError, ValueError, ImportError, KeyError) as error:
-        raise InputError(_explained(name, error, trust_remote_code)) from error
-    tokenizer = _checked(name, processor)
-    try:
+        # The layout of InternVL's first release has a tokenizer and no processor.
+        chat = getattr(config, "model_type", "") == "internvl_chat"
+        opened = (AutoTokenizer if chat else AutoProcessor).from_pretrained(name, **chosen)
+    tokenizer = _checked(name, opened, alone=chat)
+    with _explained(name, trust_remote_code), names_of_transformers_4():
         model = _model(name, config, chosen, kind)
-    except (OSError, ValueError, ImportError, KeyError, RuntimeError, SafetensorError) as error:
-        # The last two: weights that are cut short, or of other shapes than the configuration's.
-        raise InputError(_explained(name, error, trust_remote_code)) from error
+        processor = ChatProcessor(model, tokenizer, name) if chat else opened
+    restored_methods(model)
+    _settle_generation(model, name, revision)
+    if chat:
+        model.generation_config.eos_token_id = processor.stop
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
     if device == "cpu" and platform.machine() in _ARM:
@@ -65,13 +81,14 @@ def load(
         model = model.eval().to(device)
     except (RuntimeError, AssertionError) as error:
         raise InputError(f"--device {device}: {str(error).splitlines()[0]}") from error
-    return Loaded(model, processor, tokenizer, _revision(name, folder, config))
+    code = code_that_ran(model, processor, tokenizer, getattr(processor, "image_processor", None))
+    return Loaded(model, processor, tokenizer, _revision(name, folder, config), code)
 
 
-def _checked(name: str, processor: Any) -> Any:
-    """The tokenizer of a processor that can be used here."""
-    tokenizer = getattr(processor, "tokenizer", None)
-    if tokenizer is None or getattr(processor, "image_processor", None) is None:
+def _checked(name: str, processor: Any, *, alone: bool) -> Any:
+    """The tokenizer of a processor that can be used here; ``alone``: it is the tokenizer itself."""
+    tokenizer = processor if alone else getattr(processor, "tokenizer", None)
+    if tokenizer is None or not (alone or getattr(processor, "image_processor", None)):
         raise InputError(
             f"--model {name}: it has no image processor ({type(processor).__name__}); expected a "
             f"checkpoint that reads pictures and text, with preprocessor_config.json"
@@ -86,12 +103,14 @@ def _checked(name: str, processor: Any) -> Any:
 
 def _model(name: str, config: Any, chosen: dict[str, Any], dtype: Any) -> Any:
     import transformers
+    from transformers.dynamic_module_utils import get_class_from_dynamic_module
 
     door = "AutoModelForImageTextToText"
-    if chosen["trust_remote_code"]:  # a model with code of its own says itself which door is its
-        offered = getattr(config, "auto_map", None) or {}
-        own = (door, "AutoModelForVision2Seq", "AutoModelForCausalLM")
-        door = next((name for name in own if name in offered), door)
+    own = own_door(config) if chosen["trust_remote_code"] else None
+    if own is not None:  # a model with code of its own says itself which door is its
+        door = own
+        revision = {key: value for key, value in chosen.items() if key == "revision"}
+        completed(get_class_from_dynamic_module(config.auto_map[own], name, **revision))
     opened = getattr(transformers, door)
     model, told = opened.from_pretrained(name, dtype=dtype, output_loading_info=True, **chosen)
     weights = {key for key, _ in model.named_parameters()}
@@ -114,24 +133,81 @@ def _dtype(name: str) -> Any:
     return known[name]
 
 
-def _explained(name: str, error: Exception, trusted: bool) -> str:
+def _settle_generation(model: Any, name: str, revision: str | None) -> None:
+    """A class of the checkpoint's own may not have read the settings that say where a reply ends."""
+    from transformers import GenerationConfig
+
+    if getattr(model, "generation_config", None) is None:
+        try:
+            model.generation_config = GenerationConfig.from_pretrained(name, revision=revision)
+        except OSError:
+            model.generation_config = GenerationConfig()
+
+
+# How transformers and the code of checkpoints name packages that are missing.
+_MISSING = (
+    r"requires the (?P<library>[\w.-]+) library but it was not found",
+    r"packages that were not found in your environment: (?P<packages>[\w, .-]+?)\. Run",
+    r"Install it with `pip install (?P<package>[\w.-]+)`",
+    r"No module named '(?P<module>\w+)",
+    r"need to have (?P<needed>\w+) or tiktoken installed",
+)
+_PARTS = ("torchvision", "num2words", "sentencepiece", "protobuf")  # packages of heldout[hf]
+_EXTRA = "'heldout[hf]'"
+_READS_MODEL = {"sentencepiece": "sentencepiece", "protobuf": "google.protobuf"}
+
+
+@contextlib.contextmanager
+def _explained(name: str, trusted: bool) -> Iterator[None]:
+    """Within, whatever a checkpoint raises becomes one sentence with what to do."""
+    try:
+        yield
+    except HeldoutError:
+        raise
+    except Exception as error:  # code of a checkpoint's own may raise anything
+        raise _sentence(name, error, trusted) from error
+
+
+def _sentence(name: str, error: Exception, trusted: bool) -> HeldoutError:
     told = " ".join(str(error).split())
+    if isinstance(error, ImportError):
+        for pattern in _MISSING:
+            if found := re.search(pattern, told):
+                wanted = found[1].replace(",", " ").lower().split()
+                ours = set(wanted) <= set(_PARTS)
+                return PrerequisiteError(
+                    f"--model {name} needs {', '.join(wanted)}, which is not installed. Install it "
+                    f"with: pip install {_EXTRA if ours else ' '.join(wanted)}"
+                )
+    if "backend tokenizer" in told:
+        folder = Path(name).expanduser()
+        absent = [p for p, m in _READS_MODEL.items() if importlib.util.find_spec(m) is None]
+        if absent and any(folder.glob("*.model")):
+            return PrerequisiteError(
+                f"--model {name} needs {', '.join(absent)} to read its tokenizer.model. Install it "
+                f"with: pip install {_EXTRA}"
+            )
+        return InputError(
+            f"--model {name}: its tokenizer cannot be read; expected tokenizer.json or "
+            f"tokenizer.model next to the weights. Copy every file of the checkpoint"
+        )
     if not trusted and "trust_remote_code" in told:
-        return (
+        return InputError(
             f"--model {name}: this checkpoint brings Python code of its own, which would run on this "
-            f"machine. Read it, and if you trust it, pass --trust-remote-code"
+            f"machine. Read it, and if you trust it, pass --trust-remote-code (in an audit file: "
+            f"trust_remote_code: true)"
         )
     if "Unrecognized configuration class" in told:
-        return (
+        return InputError(
             f"--model {name}: not a model that reads pictures and writes text "
             f"(transformers' AutoModelForImageTextToText does not know it)"
         )
     if "image processor" in told or "feature extractor" in told:
-        return (
+        return InputError(
             f"--model {name}: it has no image processor; expected a checkpoint that reads pictures "
             f"and text, with preprocessor_config.json"
         )
-    return f"--model {name}: {told[:400]}"
+    return InputError(f"--model {name}: {type(error).__name__}: {told[:400]}")
 
 
 def _revision(name: str, folder: Path, config: Any) -> str:

@@ -19,6 +19,7 @@ from heldout.overlap.calibration.light_copies import ROLE
 from heldout.overlap.calibration.null import Null, recorded_null
 from heldout.overlap.calibration.references import Domain
 from heldout.overlap.calibration.related import mean_group
+from heldout.overlap.calibration.spread import Quantiles, quantiles_of
 from heldout.overlap.calibration.sweep import ALPHAS, Control, Sweep, alpha_sweep, negative_control
 from heldout.overlap.calibration.threshold import Threshold, threshold
 from heldout.stats.quantile import RESOLVED, draws_needed
@@ -41,6 +42,10 @@ class Nearest:
 
     def __len__(self) -> int:
         return len(self.pictures)
+
+    @property
+    def quantiles(self) -> Quantiles | None:
+        return quantiles_of(self.similarities)
 
 
 @dataclass(frozen=True, eq=False)

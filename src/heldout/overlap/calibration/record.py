@@ -8,6 +8,7 @@ from typing import Any
 from heldout.overlap.calibration.calibration import Calibration, ControlRun
 from heldout.overlap.calibration.hubs import HubReport
 from heldout.overlap.calibration.null import Null
+from heldout.overlap.calibration.spread import Quantiles, quantiles_of
 from heldout.overlap.calibration.sweep import Control, Rate, SweepPoint
 
 SCHEMA_VERSION = 1
@@ -26,7 +27,11 @@ def _one(found: Calibration) -> dict[str, Any]:
         "notes": found.notes,
         "null": None if found.null is None else _null(found.null, found.resolves),
         "threshold": None if found.tau is None else found.tau.record(),
-        "benchmark": {"images": len(found.benchmark), "design_effect": found.design_effect},
+        "benchmark": {
+            "images": len(found.benchmark),
+            "design_effect": found.design_effect,
+            "similarity": _quantiles(found.benchmark.quantiles),
+        },
         "flagged": sorted(found.flagged()),
         "sweep": [_point(point) for point in found.sweep.points],
         "unresolved": [
@@ -43,11 +48,16 @@ def _null(null: Null, resolves: float | None) -> dict[str, Any]:
         "images": len(null),
         "copies_taken_out": null.copies,
         "searched": null.searched,
+        "similarity": _quantiles(quantiles_of(null.similarities)),
         "duplicates_from": null.duplicates,
         "design_effect": null.design_effect,
         "smallest_alpha": resolves,
         "seed": null.seed,
     }
+
+
+def _quantiles(found: Quantiles | None) -> dict[str, float] | None:
+    return None if found is None else found._asdict()
 
 
 def _point(point: SweepPoint) -> dict[str, Any]:
@@ -76,6 +86,7 @@ def _control(found: ControlRun) -> dict[str, Any]:
         "name": found.name,
         "domain": found.domain,
         "images": len(found.nearest),
+        "similarity": _quantiles(found.nearest.quantiles),
         "at_alpha": None if found.at_alpha is None else _control_point(found.at_alpha),
         "sweep": [_control_point(point) for point in found.points],
     }

@@ -7,15 +7,19 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import numpy as np
+
 from heldout.corpus import Corpus, EmbeddingCorpus, Shard
-from heldout.engine import Engine, progress
+from heldout.engine import Engine, map_salvaged, progress
 from heldout.errors import InputError
 from heldout.overlap.embeddings import folders
 from heldout.overlap.embeddings.store import EmbeddingStore, write_sheet
 from heldout.overlap.encoders import Embedded, Encoder, embed_shard, open_encoder, require_same
+from heldout.overlap.encoders.embed import join_embedded
 from heldout.overlap.encoders.saved import SavedEmbeddings, SavedShard, read_identity
 from heldout.overlap.parts import parts
-from heldout.store import Run
+from heldout.overlap.salvage import ShardSalvage
+from heldout.store import Dropped, Run
 
 SHEET = "sheet.json"
 
@@ -29,6 +33,7 @@ class EmbeddedCorpus:
     saved: dict[int, SavedShard] = field(default_factory=dict)
     embedded: int = 0  # shards that were embedded now; the others were there
     failed: dict[str, str] = field(default_factory=dict)
+    dropped: list[Dropped] = field(default_factory=list)  # lost with their worker or by an error
 
 
 def embed_corpus(
@@ -55,16 +60,22 @@ def embed_corpus(
             if place is None
             else EmbeddingStore.within(place, corpus, saved)
         )
-        result = _embed(corpus, spec, encoder.identity, store, engine, quiet)
+        result = _embed(corpus, spec, encoder, store, engine, quiet)
         store.sweep()
     write_sheet(folder / SHEET, encoder.identity, list(result.saved.values()))
     return result
 
 
 def _embed(
-    corpus: Corpus, spec: str, identity: str, store: EmbeddingStore, engine: Engine, quiet: bool
+    corpus: Corpus, spec: str, encoder: Encoder, store: EmbeddingStore, engine: Engine, quiet: bool
 ) -> EmbeddedCorpus:
-    result = EmbeddedCorpus(identity)
+    result = EmbeddedCorpus(encoder.identity)
+
+    def of_lost(dropped: Dropped) -> Embedded:
+        result.dropped.append(dropped)
+        nothing = np.zeros((0, encoder.dimension), np.float16)
+        return Embedded(encoder.identity, rows=nothing, dropped=[dropped])
+
     title = f"embedding {corpus.name}"
     with progress(title, corpus.count_shards(), "shards", disabled=quiet) as step:
 
@@ -76,12 +87,14 @@ def _embed(
                 else:
                     step()
 
-        for outcome in engine.map(functools.partial(embed_with_parts, spec, corpus), to_do()):
+        work = functools.partial(embed_with_parts, spec, corpus)
+        salvage = ShardSalvage(corpus, of_lost, join_embedded)
+        for outcome in map_salvaged(engine, work, to_do(), salvage):
             if outcome.value is None:
                 result.failed[outcome.task.id] = outcome.error or "no result"
             else:
                 # A worker may have loaded other weights under the same name.
-                require_same(identity, outcome.value.identity)
+                require_same(encoder.identity, outcome.value.identity)
                 store.save(outcome.task, outcome.value)
                 result.embedded += 1
             step()

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from heldout.corpus import Corpus, Shard
-from heldout.errors import InputError
+from heldout.errors import InputError, blame_the_machine
 from heldout.image import PIXEL_DIGEST
 from heldout.overlap.encoders.embed import Embedded
 from heldout.overlap.encoders.encoder import require_same
@@ -27,7 +27,7 @@ from heldout.overlap.encoders.saved import (
     saved_shard,
     shard_counts,
 )
-from heldout.store import write_json
+from heldout.store import FAILED, MAY_PASS, write_json
 from heldout.store.lock import exclusive
 
 PARTS = "parts-1"  # how pictures are cut (overlap/parts.py): rows of another cut are other rows
@@ -60,6 +60,7 @@ class EmbeddingStore:
         try:
             claim_identity(self.folder, self.saved)
         except OSError as error:
+            blame_the_machine(error)
             raise InputError(f"{self.folder} cannot be written: {error.strerror}") from error
 
     @classmethod
@@ -98,7 +99,8 @@ class EmbeddingStore:
 
     def save(self, shard: Shard, embedded: Embedded) -> None:
         number, key = self._planned[shard.index]
-        missing = sum(one.reason == "missing image" for one in embedded.dropped)
+        # What failed here was compared by its hashes, so nobody else lists it: it is tried again.
+        missing = sum(one.reason in MAY_PASS or one.reason == FAILED for one in embedded.dropped)
         counts = {"embedded": len(embedded.items), "missing": missing}
         with exclusive(self.folder / ".writer.lock"):
             if self.shared and not self._to_do(number, key):

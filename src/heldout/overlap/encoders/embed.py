@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -18,9 +18,17 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from heldout.corpus import Corpus, CorpusItem, Shard
+from heldout.corpus import Corpus, CorpusItem, Shard, read_items
 from heldout.engine.cores import usable_cores
-from heldout.image import ImageError, ImageRef, byte_digest, decode, pixel_digest, to_rgb
+from heldout.image import (
+    ImageError,
+    ImageRef,
+    byte_digest,
+    decode,
+    image_error,
+    pixel_digest,
+    to_rgb,
+)
 from heldout.image.digest import is_blank
 from heldout.overlap.encoders.encoder import Encoder, Floats
 from heldout.store import Dropped
@@ -68,7 +76,7 @@ def embed_shard(
     with ThreadPoolExecutor(threads or usable_cores(), "prepare") as pool:
         preparer = _Preparer(encoder, parts)
         prepared = _prepared(
-            corpus.read(shard), preparer, pool, batch * _AHEAD, result, shown, repeats
+            read_items(corpus, shard), preparer, pool, batch * _AHEAD, result, shown, repeats
         )
         for labels, pixels in _batches(prepared, batch):
             matrices.append(encoder.embed(pixels).astype(np.float16))
@@ -76,6 +84,25 @@ def embed_shard(
             result.parts += [part for _, part in labels]
     _put_in_order(result, np.concatenate(matrices), repeats)
     return result
+
+
+def join_embedded(pieces: Sequence[Embedded]) -> Embedded:
+    """One shard's vectors from those of its pieces, again with the whole pictures first."""
+    joined = Embedded(pieces[0].identity)
+    wholes, parts, owners, which = [], [], [], []
+    for piece in pieces:
+        before, count = len(joined.items), len(piece.items)
+        joined.items += piece.items
+        joined.digests += piece.digests
+        joined.dropped += piece.dropped
+        wholes.append(piece.rows[:count])
+        parts.append(piece.rows[count:])
+        owners += [before + owner for owner in piece.owners[count:]]
+        which += piece.parts[count:]
+    joined.owners = [*range(len(joined.items)), *owners]
+    joined.parts = [0] * len(joined.items) + which
+    joined.rows = np.concatenate([*wholes, *parts])
+    return joined
 
 
 def _put_in_order(
@@ -109,8 +136,8 @@ class _Preparer:
         promise: Future[_Ready | ImageError] = Future()
         try:
             data = ref.read()
-        except ImageError as error:
-            promise.set_result(error)
+        except Exception as error:
+            promise.set_result(image_error(error))
             return "", promise
         own = byte_digest(data)
         with self._lock:
@@ -133,12 +160,12 @@ class _Preparer:
     def _ready(self, data: bytes) -> _Ready | ImageError:
         try:
             image = decode(data)
-        except ImageError as error:
-            return error
-        if is_blank(image):
-            return ImageError("blank image", "a flat picture is like every other flat picture")
-        cut = self.parts(to_rgb(image)) if self.parts else [image]
-        return _Ready(pixel_digest(image), [self.encoder.prepare(part) for part in cut])
+            if is_blank(image):
+                return ImageError("blank image", "a flat picture is like every other flat picture")
+            cut = self.parts(to_rgb(image)) if self.parts else [image]
+            return _Ready(pixel_digest(image), [self.encoder.prepare(part) for part in cut])
+        except (ImageError, MemoryError) as error:  # any other is the encoder's, of every picture
+            return image_error(error)
 
 
 def _prepared(

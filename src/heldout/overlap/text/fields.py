@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from heldout.benchmark import Example
+from heldout.benchmark.example import RELEASED
 from heldout.benchmark.normal import normal
 from heldout.corpus import CorpusItem
 from heldout.overlap.text.normalise import options_key, options_text, strict
@@ -47,6 +48,9 @@ def item_texts(example: Example) -> ItemTexts:
         fields.append(("question", question))
         if options:
             fields += [("question+options", f"{question} {options}"), ("options", options)]
+        # A corpus may hold the question with the list or the hint that reading took out of it.
+        if released := unnumbered(strict(example.metadata.get(RELEASED))):
+            fields.append(("question+options" if options else "question", released))
     elif answer:
         fields.append(("caption", answer))
     return ItemTexts(

@@ -6,7 +6,7 @@ import dataclasses
 
 from rapidfuzz.distance import LCSseq
 
-from heldout.corpus import Corpus, CorpusItem, Shard
+from heldout.corpus import Corpus, CorpusItem, Shard, read_items
 from heldout.errors import counted
 from heldout.overlap.text.batch import WordBatch
 from heldout.overlap.text.embedding import EmbeddingPass
@@ -18,7 +18,7 @@ from heldout.overlap.text.normalise import loose, mask, same_numbers, strict
 from heldout.overlap.text.provenance import Source
 from heldout.overlap.text.rows import SHOWN, SourceHits, match_rows, query_rows
 from heldout.overlap.text.wording import same_words
-from heldout.store import Dropped, ShardResult, dropped_table, make_table
+from heldout.store import MAY_PASS, Dropped, ShardResult, dropped_table, make_table
 
 STAGE = "text"
 COUNTS = (
@@ -33,10 +33,23 @@ _SLACK = 3  # words more on either side, in case some were put in
 _MARKUP = 4  # a raw text may be so many times as long as what is left of it
 
 
+def lost_text(dropped: Dropped) -> ShardResult:
+    """What is left of an item that this search lost; the rest of a shard is listed by the scan of
+    the pictures, which reads it, too."""
+    lost = dropped.scope == "item"
+    counts = dict.fromkeys(COUNTS, 0) | {
+        "text_lost_items": int(lost),
+        "text_lost_containers": int(not lost),
+        "missing": int(dropped.reason in MAY_PASS),
+    }
+    listed = [dataclasses.replace(dropped, stage=STAGE)] if lost else []
+    return ShardResult({"dropped": dropped_table(listed)}, counts)
+
+
 def scan_text_shard(index: TextIndex, corpus: Corpus, shard: Shard) -> ShardResult:
     """Every text match in one shard, with the tables ``text_matches``, ``text_queries``, ``dropped``."""
     scan = _Scan(index)
-    for item in corpus.read(shard):
+    for item in read_items(corpus, shard):
         scan.read(item)
     scan.finish(shard)
     queries = list(query_rows(index, scan.ledger, scan.sources, corpus.name))

@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from heldout.corpus import Corpus, Shard
-from heldout.engine import Engine, progress
+from heldout.engine import Engine, map_salvaged, progress
+from heldout.overlap.salvage import ShardSalvage, joined_results
 from heldout.overlap.text.index import TextIndex
-from heldout.overlap.text.scan import STAGE, scan_text_shard
+from heldout.overlap.text.scan import STAGE, lost_text, scan_text_shard
 from heldout.store import Run, Stage
 
 VERSION = 4  # raised when the same texts would give other rows
@@ -49,7 +50,9 @@ def search_text(
                 else:
                     step()
 
-        for outcome in engine.map(functools.partial(scan_text_shard, index, corpus), to_do()):
+        look = functools.partial(scan_text_shard, index, corpus)
+        salvage = ShardSalvage(corpus, lost_text, joined_results)
+        for outcome in map_salvaged(engine, look, to_do(), salvage):
             if outcome.value is None:
                 failed[outcome.task.id] = outcome.error or "no result"
                 step()

@@ -1,6 +1,7 @@
 """Order ablations: what other orders of the same clusters show, and what the released one keeps.
 
-Clusters stay whole in every order. Three readings, none of them alone a proof:
+The published audit's names where the sort is its own (``by_mink_pp``). Clusters stay whole in every order.
+Three readings, none of them alone a proof:
 - a sort that fires says the score follows that covariate, which any model's does;
 - the released order *after* taking out the covariates is the control: what is left is not their doing;
 - a content hash is a random order. Every signal vanishes there, memory and structure alike.
@@ -14,20 +15,29 @@ from typing import NamedTuple
 import numpy as np
 
 from heldout.detect import ScoreTables, Settings
+from heldout.detect.membership import MIN_K_PLUS_PLUS
 from heldout.detect.tables import Floats, Scored, strata
 from heldout.stats.permutation import shuffle_test
 from heldout.stats.trend import Trend, aligned_ranks, block_means, trend_test
 
-RELEASE, HASH = "release", "content hash"
-HASH_WARNING = (
-    "a hash order is a random order: every signal vanishes there, and that proves nothing"
-)
+RELEASE, SHUFFLES = "release", "cluster_shuffles"
+ANSWER, QUESTION = "by_answer_len", "by_question_len"
+MIN_K, LOGPROB, HASH = "by_mink_pp", "by_logprob", "by_content_hash"
+NOTES = {
+    HASH: "a hash order is a random order: every signal vanishes there, and that proves nothing",
+    LOGPROB: "sorted by what is tested: it fires by construction",
+    MIN_K: "sorted by another score of the same tokens: it fires as far as the two agree, seen or not",
+}
 
 
 class OrderResult(NamedTuple):
+    """``rho`` > 0: earlier clusters of this order have higher scores; sorts go from low to high."""
+
     order: str
-    rho: float
-    p: float
+    rho: (
+        float | None
+    )  # None where the key of the sort was not recorded: the note says what is missing
+    p: float | None
     note: str  # what keeps this order from meaning anything, empty if nothing does
 
 
@@ -42,17 +52,22 @@ def ablate_orders(
         return []
     keys = {name: block_means(values, scored.clusters)[0] for name, values in _keys(scored).items()}
     orders: dict[str, Floats] = {RELEASE: np.arange(len(means), dtype=np.float64), **keys}
-    orders["score"] = means
+    hardest = MIN_K_PLUS_PLUS.score(tables, scored, settings)
+    if not isinstance(hardest, str):
+        orders[MIN_K] = block_means(hardest, scored.clusters)[0]
+    orders[LOGPROB] = means
     orders[HASH] = _hashes(scored)
     found = [_ordered(name, key, means, settings) for name, key in orders.items()]
+    if isinstance(hardest, str):
+        found.append(OrderResult(MIN_K, None, None, f"not sorted: {hardest}"))
     rng = np.random.default_rng(settings.seed)
     random = [
-        _ordered("", rng.permutation(len(means)).astype(float), means, settings).p
+        _sorted(rng.permutation(len(means)).astype(float), means, settings)[1]
         for _ in range(shuffles)
     ]
     fired = float(np.mean(np.less_equal(random, 0.05)))
     note = f"median of {shuffles} shuffles of whole clusters, of which {fired:.0%} fire"
-    found.append(OrderResult("cluster shuffles", 0.0, float(np.median(random)), note))
+    found.append(OrderResult(SHUFFLES, 0.0, float(np.median(random)), note))
     return found
 
 
@@ -69,32 +84,29 @@ def adjusted_trend(tables: ScoreTables, model: str, settings: Settings) -> Trend
 
 
 def _ordered(name: str, key: Floats, means: Floats, settings: Settings) -> OrderResult:
+    note = NOTES.get(name, "")
     if float(np.ptp(key)) < 1e-12:
         note = "this key never varies: a stable sort by it is the released order"
         key = np.arange(len(means), dtype=np.float64)
-    else:
-        note = {
-            HASH: HASH_WARNING,
-            "score": "sorted by what is tested: it fires by construction",
-        }.get(name, "")
+    return OrderResult(name, *_sorted(key, means, settings), note)
+
+
+def _sorted(key: Floats, means: Floats, settings: Settings) -> tuple[float, float]:
+    """Correlation with earliness once sorted by ``key``, and its p."""
     order = np.argsort(key, kind="stable")
     places = np.linspace(1.0, -1.0, len(means))
     test = shuffle_test(
         means[order], places, permutations=min(settings.permutations, 10_000), seed=settings.seed
     )
     scale = float(np.linalg.norm(means - means.mean()) * np.linalg.norm(places))
-    return OrderResult(name, test.statistic / scale if scale else 0.0, test.p, note)
+    return test.statistic / scale if scale else 0.0, test.p
 
 
 def _keys(scored: Scored) -> dict[str, Floats]:
     frame = scored.frame
     return {
-        "answer length": np.asarray(
-            [len(text or "") for text in frame["answer"]], dtype=np.float64
-        ),
-        "question length": np.asarray(
-            [len(text or "") for text in frame["question"]], dtype=np.float64
-        ),
+        ANSWER: np.asarray([len(text or "") for text in frame["answer"]], dtype=np.float64),
+        QUESTION: np.asarray([len(text or "") for text in frame["question"]], dtype=np.float64),
     }
 
 

@@ -9,11 +9,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from heldout.detect import ScoreTables
-from heldout.detect.tables import covariate, metadata_column
+from heldout.detect.tables import covariates
 from heldout.stats import Interval
 from heldout.stats.contrast import FEW, cluster_mean
-
-FIELDS = ("answer_type", "content_type", "modality")
 
 
 class Stratum(NamedTuple):
@@ -51,8 +49,7 @@ def run_strata(
         values = scored[0].means - (scored[1].means if other is not None else 0.0)
         frame = scored[0].frame
         found[model] = {
-            field: by_stratum(values, scored[0].clusters, covariate(frame, field))
-            for field in FIELDS
-            if field == "answer_type" or any(metadata_column(frame, field))
+            field: by_stratum(values, scored[0].clusters, labels)
+            for field, labels in covariates(frame)[0].items()
         }
     return found

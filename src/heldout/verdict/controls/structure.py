@@ -8,12 +8,11 @@ them is that field's.
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from typing import NamedTuple
 
 from heldout.detect import ScoreTables, Settings
-from heldout.detect.tables import Scored, covariate, strata
+from heldout.detect.tables import Scored, covariate, metadata_fields, strata
 from heldout.stats import order_grouping
 from heldout.stats.trend import trend_test
 
@@ -47,14 +46,8 @@ def trend_within_fields(tables: ScoreTables, model: str, settings: Settings) -> 
 def grouped_fields(scored: Scored, settings: Settings) -> dict[str, int]:
     """Metadata fields with a few values that neighbouring clusters share more often than by chance."""
     frame = scored.frame
-    names = sorted({
-        key
-        for text in frame["metadata"]
-        for key, value in (json.loads(text) if text else {}).items()
-        if isinstance(value, (str, int, bool))
-    })  # fmt: skip
     grouped = {}
-    for name in names:
+    for name in metadata_fields(frame):
         if name in settings.strata:
             continue
         values = covariate(frame, name)

@@ -1,0 +1,90 @@
+"""Rules about how a benchmark was released: options where nobody reads them, and what a copy lacks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from heldout.benchmark.benchmark import Benchmark
+from heldout.benchmark.check.problem import Problem, problem
+from heldout.benchmark.example import canonical_value
+from heldout.benchmark.fields import OPTION_NAMES
+from heldout.benchmark.option_list import list_left
+from heldout.benchmark.presets import find_preset
+from heldout.image import ImageError
+
+
+def released_rules(benchmark: Benchmark) -> Iterator[Problem]:
+    yield from _lists_left(benchmark)
+    yield from _unread_options(benchmark)
+    yield from _limits(benchmark)
+
+
+def _lists_left(benchmark: Benchmark) -> Iterator[Problem]:
+    """Option lists that reading did not take out: they contradict the options once those move."""
+    against: list[str] = []
+    unread: list[str] = []
+    for example in benchmark:
+        listed = list_left(example.question or "", example.answer, example.options)
+        if listed is not None:
+            (against if example.options else unread).append(example.id)
+    if not against and not unread:
+        return
+    parts = []
+    if against:
+        parts.append(f"{len(against):,} differ from the item's options")
+    if unread:
+        parts.append(f"{len(unread):,} do not fit the item's answer")
+    yield problem(
+        "option-list-in-question",
+        "error",
+        f"{len(against) + len(unread):,} questions hold an option list that was not taken out: "
+        + ", ".join(parts),
+        "correct the options, the list or the key: shown beside reordered options, the list "
+        "contradicts them, and a score of the answer reads it in the question",
+        [*against, *unread],
+        len(benchmark),
+    )
+
+
+def _unread_options(benchmark: Benchmark) -> Iterator[Problem]:
+    named = str(benchmark.settings.get("mapping", {}).get("options", "")).split("+")
+    columns = {*OPTION_NAMES, *(name.strip().lower() for name in named if name.strip())}
+    unread = [
+        example.id
+        for example in benchmark
+        if not example.options
+        and any(
+            key.lower() in columns and canonical_value(value) is not None
+            for key, value in example.metadata.items()
+        )
+    ]
+    if unread:
+        yield problem(
+            "unread-options",
+            "warning",
+            f"{len(unread):,} items have something in their column of options that is no list: they "
+            f"are read as open questions",
+            "expected a list, a mapping by letter, either as JSON or Python text, or 'A. …' by lines",
+            unread,
+            len(benchmark),
+        )
+
+
+def _limits(benchmark: Benchmark) -> Iterator[Problem]:
+    """What the preset says that this copy of it cannot do."""
+    name = benchmark.settings.get("preset") or benchmark.source.partition("#")[0]
+    preset = find_preset(str(name))
+    if preset is None:
+        return
+    columns = {key for example in benchmark for key in example.metadata}
+    missing = any(isinstance(found, ImageError) for found in benchmark.digests.values())
+    for limit in preset.limits(columns, missing or not benchmark.images):
+        yield problem(
+            "preset-limit",
+            "note",
+            f"{preset.name}: {limit}",
+            f"{preset.about}; hub: {preset.hub}",
+            [preset.name],
+            1,
+            "preset",
+        )

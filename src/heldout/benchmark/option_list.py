@@ -1,0 +1,309 @@
+"""An option list written into a question: found, and told apart from text that only looks like one.
+
+"Which?\\nOptions: A: a cat, B: a dog" offers two options; "Is vitamin A: good, B: bad?" and "compare
+panels (a) and (b)" offer none. A list has consecutive letters from A, at least two, in one style; it
+follows a heading ("Options:"), or stands on lines of its own, or follows the end of a sentence; it
+ends the question.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from heldout.benchmark.hints import without_leading, without_trailing
+from heldout.benchmark.normal import normal
+
+LONGEST = 20_000  # characters of a question that are looked at
+_MOST = 8  # headings and first letters that are tried, from the end; and lists in one question
+
+# Full-width signs as their ASCII twins, one for one, so that places stay the same.
+_FOLD = str.maketrans(
+    {
+        **{chr(0xFF21 + k): chr(0x41 + k) for k in range(26)},
+        **{chr(0xFF41 + k): chr(0x61 + k) for k in range(26)},
+        **dict(zip("（）：．，；｜［］【】？！\xa0\u3000", "():.,;|[][]?!  ", strict=True)),
+        "。": ".",
+    }
+)
+_NOUN = (
+    r"(?:options?|choices?|answers|candidates|alternatives|answer (?:options|choices)|"
+    r"选项|备选答案|候选答案|可选项)"
+)
+_LEADING = (
+    r"(?:(?:here|there|these|the|are|is|several|some|possible|available|following|answer|multiple|"
+    r"candidate|given|your|two|three|four|five|select|choose|pick|from|one|of|with)\s+){0,8}"
+)
+# A clause of its own, or a bare capitalised word in the middle of a line.
+_HEADING = re.compile(
+    rf"(?:(?:^|(?<=\n)|(?<=[.?!;:)])[ \t]*(?<![a-z]))(?i:{_LEADING}{_NOUN}(?:\s+(?:are|list|below))*)"
+    rf"|(?<=[\s,])(?:Answer |Possible )?(?:Options?|Choices?|OPTIONS?|CHOICES?|Answers))"
+    rf"\s*(?:\*\*)?:(?:\*\*)?\s*"
+)
+_MARK = re.compile(
+    r"(?<![A-Za-z0-9(\[<])(?:\*\*)?(?P<named>(?:option|choice)[ \t]+)?"
+    r"(?:\((?P<paren>[A-Za-z])\)[.:]?|\[(?P<bracket>[A-Za-z])\][.:]?|(?P<half>[A-Za-z])\)|"
+    r"(?P<colon>[A-Za-z])[ \t]?:(?!/)|(?P<dot>[A-Za-z])\.(?![A-Za-z]?\.)|(?P<comma>[A-Za-z])、|"
+    r"(?P<dash>[A-Za-z])[ \t]+[-–—](?=[ \t]))(?:\*\*)?",
+    re.IGNORECASE,
+)
+# Most questions hold nothing like a first letter, and are done with one look.
+_FIRST = re.compile(r"(?<![A-Za-z0-9])[AaＡａ](?:[ \t]?[:：.．)）\]】、]|[ \t]+[-–—])")
+_STYLES = ("paren", "bracket", "half", "colon", "dot", "comma", "dash")
+# What stands before every letter but the first; lines may break anywhere.
+_SEPARATED = ({"line"}, {";"}, {"|"}, {","}, {"/"}, {"stop", "space"})
+# A label of any kind, where the options themselves are known.
+_LABEL = (
+    r"(?<![a-z0-9])(?:[-*•]\s*)?(?:\*\*)?"
+    r"(?:[(\[]\s?[a-z0-9]{1,2}\s?[)\]][.:]?|[a-z0-9]{1,2}\s?[.:)、])(?:\*\*)?\s*"
+)
+_BULLET = re.compile(r"(?:^|\n)[ \t]*[-*•·][ \t]+$")
+_EDGE = " \t\n,;|/"
+_GAP = 3  # letters: "A: x, B: y, D: z" lacks one, "(A) 3 tesla (T)" lacks none
+
+
+@dataclass(frozen=True, slots=True)
+class OptionList:
+    stem: str  # the question without the list, its heading and its hints
+    options: tuple[str, ...]
+    labels: tuple[str, ...]
+    headed: bool  # a heading stands before it
+    lines: bool  # every option has a line of its own
+
+
+@dataclass(frozen=True, slots=True)
+class _Mark:
+    start: int
+    end: int
+    letter: str
+    style: str
+    before: str  # what separates it from the text before it
+
+
+def take_list(
+    question: str, given: Sequence[str] = (), answer: str | None = None
+) -> tuple[str, OptionList | None]:
+    """The question without the options and hints written into it, and the list, if one was taken out.
+
+    ``given`` are the options that columns of the row offer: a list that differs from them stays where
+    it is. Without them the ``answer`` has to fit the list.
+    """
+    if len(question) > LONGEST:
+        return question, None
+    body = without_leading(question)
+    if given:
+        # A list that agrees with the columns needs no other proof.
+        asked = without_trailing(body, listed=True)
+        listed = _agreeing(asked, given)
+        asked = _without_repeats(listed) if listed else asked
+        return (asked if asked.strip() != question.strip() else question), listed
+    for text in dict.fromkeys((body, question)):  # "Choose one option." may be all that is asked
+        listed = find_list(text)
+        if listed is not None and listed.stem and _fits(answer, listed):
+            return _without_repeats(listed), listed
+    asked = without_trailing(body, listed=False)
+    return (asked if asked.strip() != question.strip() else question), None
+
+
+def list_left(question: str, answer: str | None, options: Sequence[str]) -> OptionList | None:
+    """An option list that a question still holds; for a report, after ``take_list``."""
+    if len(question) > LONGEST:
+        return None
+    listed = find_list(question)
+    if listed is None:
+        return None
+    letter = re.fullmatch(r"\(?([A-Za-z])\)?[.:]?", (answer or "").strip())
+    return listed if listed.headed or options or letter else None
+
+
+def find_list(text: str, *, whole: bool = False) -> OptionList | None:
+    """The option list at the end of ``text``; its stem may be empty. ``whole``: the text is nothing but
+    a list."""
+    if len(text) > LONGEST or not _FIRST.search(text):
+        return None
+    body = without_trailing(text, listed=True) if not whole else text.strip()
+    folded = body.translate(_FOLD)
+    marks = _marks(folded)
+    firsts = [mark for mark in marks if mark.letter.upper() == "A"]
+    starts: list[tuple[_Mark, tuple[int, int] | None]] = [
+        (mark, heading)
+        for heading in [found.span() for found in _HEADING.finditer(folded)][-_MOST:]
+        if (mark := next((mark for mark in firsts if mark.start >= heading[1]), None)) is not None
+        and not folded[heading[1] : mark.start].strip("-*•· \t\n")
+    ]
+    if not starts:
+        starts = [(mark, None) for mark in firsts[-_MOST:] if not whole or mark.start == 0]
+    for first, heading in reversed(starts):
+        run = _run(first, marks, folded)
+        listed = _listed(body, folded, run, heading, whole) if len(run) > 1 else None
+        if listed is not None:
+            return listed
+    return None
+
+
+def _marks(folded: str) -> list[_Mark]:
+    found = []
+    for match in _MARK.finditer(folded):
+        style = next(name for name in _STYLES if match[name])
+        before = _before(folded, match.start())
+        following = folded[match.end() : match.end() + 1]
+        if style == "dash" and before != "line":
+            continue  # "hepatitis A - which"
+        spaced = not following or following.isspace() or not following.isascii()
+        if style == "dot" and before != "line" and not spaced:
+            continue  # an abbreviation, a file name
+        named = "option " if match["named"] else ""
+        found.append(_Mark(match.start(), match.end(), match[style], named + style, before))
+    return found
+
+
+def _before(folded: str, place: int) -> str:
+    head = folded[max(0, place - 40) : place]
+    if _BULLET.search(head):
+        return "line"
+    head = head.rstrip(" \t")
+    if (place <= 40 and not head) or head.endswith("\n"):
+        return "line"
+    last = head[-1:]
+    if last in {",", ";", "|", "/"}:
+        return last
+    return "stop" if last in {".", "?", "!", ":"} else "space"
+
+
+def _run(first: _Mark, marks: Sequence[_Mark], folded: str) -> list[_Mark]:
+    """Marks from ``first`` on, one for each further letter, all of one style and separated alike.
+
+    Of several readings the longest is the list: "A: vitamin B: none, B: …" is separated by commas.
+    """
+    best: list[_Mark] = []
+    alike = [
+        mark
+        for mark in marks
+        if mark.start > first.start
+        and mark.style == first.style
+        and mark.letter.islower() == first.letter.islower()
+    ]
+    for separators in _SEPARATED:
+        run = [first]
+        later: str | None = None
+        for mark in alike:
+            if mark.before not in separators and mark.before != "line":
+                continue
+            if ord(mark.letter) == ord(run[-1].letter) + 1:
+                if folded[run[-1].end : mark.start].strip(_EDGE):
+                    run.append(mark)
+                    later = None
+            elif 1 < ord(mark.letter) - ord(run[-1].letter) <= _GAP:
+                later = mark.letter
+        if later is None and len(run) > len(best):
+            best = run
+    return best
+
+
+def _listed(
+    body: str, folded: str, run: Sequence[_Mark], heading: tuple[int, int] | None, whole: bool
+) -> OptionList | None:
+    first, last = run[0], run[-1]
+    texts = [body[mark.end : after.start] for mark, after in itertools.pairwise(run)]
+    rest = body[last.end :]
+    after = ""
+    if not any("\n" in text.strip() for text in texts):  # no option runs over a line: nor the last
+        rest, _, after = rest.lstrip().partition("\n")
+    options = tuple(_clean(text) for text in [*texts, rest])
+    lines = all(mark.before == "line" for mark in run[1:]) and (
+        first.before == "line" or heading is not None
+    )
+    stem = body[: heading[0] if heading else first.start].rstrip(" \t\n;,-*•")
+    if not all(re.search(r"[^\s,;.?!]", option) for option in options):
+        return None
+    if whole:
+        labels = tuple(mark.letter.upper() for mark in run)
+        return OptionList("", options, labels, True, lines) if not after.strip() else None
+    if after.strip() and heading is None:
+        return None  # the question goes on: only a heading says that these are its options
+    if heading is None and not lines and first.before not in ("stop", "line"):
+        return None  # "compare (a) the left and (b) the right lung"
+    asks = "?" in (stem + after).translate(_FOLD)
+    if "?" in options[-1].translate(_FOLD) and not asks and "?" not in "".join(options[:-1]):
+        return None  # the question is in the last option: this was not the end of a list
+    longest = max(len(option) for option in options[:-1])
+    if len(options[-1]) > max(200, 5 * longest):
+        return None
+    stem = without_trailing(stem, listed=True)
+    if heading is None and not stem.strip():
+        return None
+    stem = "\n".join(part for part in (stem.strip(), after.strip()) if part)
+    labels = tuple(mark.letter.upper() for mark in run)
+    return OptionList(stem, options, labels, heading is not None, lines)
+
+
+def _clean(option: str) -> str:
+    return _BULLET.sub("", option).strip().rstrip(_EDGE).strip()
+
+
+def _fits(answer: str | None, listed: OptionList) -> bool:
+    """Whether the key speaks of this list; on one line without a heading only a letter proves it."""
+    proven = listed.headed or listed.lines
+    text = (answer or "").strip()
+    if not text:
+        return proven
+    letter = re.fullmatch(r"\(?([A-Za-z])\)?[.:]?", text)
+    if letter is not None and letter[1].upper() in listed.labels:
+        return True
+    known = [normal(option) for option in listed.options]
+    labelled = re.fullmatch(r"\(?([A-Za-z])\)?\s*[.:)]\s*(\S.*)", text, re.DOTALL)
+    if labelled is not None and labelled[1].upper() in listed.labels:
+        return normal(labelled[2]) == known[listed.labels.index(labelled[1].upper())]
+    return proven and normal(text) in known
+
+
+def _agreeing(body: str, given: Sequence[str]) -> OptionList | None:
+    """The list in ``body`` that is ``given``, whatever its letters and signs."""
+    wanted = [normal(option) for option in given]
+    listed = find_list(body)
+    if listed is not None and [normal(option) for option in listed.options] == wanted:
+        return listed if listed.stem else None
+    folded = body.translate(_FOLD)
+    texts = [_plain(option) for option in given]
+    end = " ".join(folded.casefold().split()).rstrip(" ,;|/.")
+    # Most questions hold none of it, and need no pattern of their own.
+    if (
+        len(given) < 2
+        or not all(text and text in end for text in texts)
+        or not end.endswith(texts[-1])
+    ):
+        return None
+    words = [r"\s+".join(map(re.escape, text.split())) for text in texts]
+    for label in (_LABEL, f"(?:{_LABEL})?"):  # without letters only a heading proves a list
+        pattern = r"[\s,;|/.]*".join(label + text for text in words) + r"[\s,;|/.]*$"
+        # The list ends the text: what lies far before it is not searched.
+        place = max(0, len(folded) - 2 * sum(map(len, texts)) - 40 * len(texts) - 200)
+        found = re.compile(pattern, re.IGNORECASE).search(folded, place)
+        if found is None:
+            continue
+        heads = [head for head in _HEADING.finditer(folded) if head.end() == found.start()]
+        if not heads and label != _LABEL:
+            continue
+        start = heads[-1].start() if heads else found.start()
+        stem = without_trailing(body[:start].rstrip(" \t\n;,"), listed=True)
+        if stem:
+            labels = tuple(chr(ord("A") + place) for place in range(len(given)))
+            return OptionList(stem, tuple(given), labels, bool(heads), False)
+    return None
+
+
+def _without_repeats(listed: OptionList) -> str:
+    """The stem; some releases list the options twice, by two scripts."""
+    stem = listed.stem
+    for _ in range(_MOST):
+        again = _agreeing(stem, listed.options)
+        if again is None:
+            break
+        stem = again.stem
+    return stem
+
+
+def _plain(option: str) -> str:
+    return " ".join(option.translate(_FOLD).casefold().split()).rstrip(" ,;|/.")

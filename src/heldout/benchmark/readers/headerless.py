@@ -1,0 +1,90 @@
+"""Delimited files without a line of column names: what each column is, read off what it holds."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from pathlib import PurePath
+
+from heldout.benchmark.fields import is_field_name
+from heldout.image.kinds import IMAGE_ENDINGS
+
+_MOST = 0.8  # of the cells of a column
+_URL = re.compile(r"https?://\S+", re.IGNORECASE)
+_NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
+_LONG = 60  # characters; names of columns are shorter
+
+
+def has_names(first: Sequence[str]) -> bool:
+    """Whether the first record names columns. Only what cannot be a name says that it does not."""
+    # A single letter may be the name of a column or the key of a question.
+    if any(is_field_name(cell.strip()) for cell in first if len(cell.strip()) > 1):
+        return True
+    return not any(_is_data(cell.strip()) for cell in first)
+
+
+def are_positions(first: Sequence[str]) -> bool:
+    """0, 1, 2, …: what a data frame without names writes in place of them."""
+    return [cell.strip() for cell in first] == [str(place) for place in range(len(first))]
+
+
+def _is_data(cell: str) -> bool:
+    sentence = len(cell.split()) > 2 and cell.endswith(("?", ".", "!"))
+    return is_image_name(cell) or bool(_NUMBER.fullmatch(cell)) or sentence or len(cell) > _LONG
+
+
+def is_image_name(cell: str) -> bool:
+    """A file name or an address of an image, or an image itself."""
+    if cell.startswith("data:image/") or _URL.fullmatch(cell):
+        return True
+    return "\n" not in cell and PurePath(cell).suffix.lower() in IMAGE_ENDINGS
+
+
+def column_names(
+    rows: Sequence[Sequence[str]], shows_image: Callable[[str], bool] = is_image_name
+) -> list[str]:
+    """Names for the columns of ``rows``: image, id, question, answer, and 'column 4' for the others.
+
+    Of columns of words the one with question marks is the question, else the first of several; the
+    next one is the answer. A single column of words without question marks holds captions: answers.
+    """
+    width = max((len(row) for row in rows), default=0)
+    cells = [[row[k].strip() for row in rows if k < len(row)] for k in range(width)]
+    names = [f"column {k + 1}" for k in range(width)]
+    free = [k for k in range(width) if any(cells[k])]
+
+    def take(name: str, fits: Callable[[list[str]], bool]) -> int | None:
+        for k in free:
+            if fits(cells[k]):
+                free.remove(k)
+                names[k] = name
+                return k
+        return None
+
+    take("image", lambda column: _most(column, shows_image))
+    if len(free) > 1:
+        take("id", lambda column: _distinct(column) and _most(column, _is_token))
+    asked = take("question", lambda column: _most(column, lambda cell: cell.endswith("?"), 0.5))
+    if asked is None and len(free) > 1:
+        asked = take("question", lambda column: True)
+    free[:] = [k for k in free if asked is None or k > asked] + [
+        k for k in free if asked is not None and k < asked
+    ]
+    take("answer", lambda column: True)
+    if "image" not in names:  # names of pictures without an ending, which may lie elsewhere
+        take("image", lambda column: _most(column, _is_token))
+    return names
+
+
+def _most(column: Sequence[str], fits: Callable[[str], bool], share: float = _MOST) -> bool:
+    filled = [cell for cell in column if cell]
+    return bool(filled) and sum(map(fits, filled)) >= share * len(filled)
+
+
+def _distinct(column: Sequence[str]) -> bool:
+    return len(set(column)) == len(column)
+
+
+def _is_token(cell: str) -> bool:
+    """One word with a digit in it: an id, and no answer such as 'yes'."""
+    return not any(c.isspace() for c in cell) and any(c.isdigit() for c in cell)

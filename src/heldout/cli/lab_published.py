@@ -1,0 +1,89 @@
+"""heldout lab published: the map of claims of a published audit, its statuses beside ours."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from heldout.benchmark import read_benchmark
+from heldout.cli.options import Images, Json
+from heldout.cli.show import COLOURS, console, plain, print_json
+from heldout.verdict.published_claims import PublishedMap, published_map
+from heldout.verdict.published_map import Reading
+
+EXAMPLE = "Example: heldout lab published golden/medvlm --benchmark data/slake#split=test,lang=en"
+
+
+def published_command(
+    folder: Annotated[
+        Path, typer.Argument(metavar="FOLDER", help="The result tables that the audit published.")
+    ],
+    benchmark: Annotated[
+        str | None,
+        typer.Option(
+            "--benchmark",
+            metavar="BENCH",
+            help="SLAKE-En test, to read its order claims from the published per-item scores.",
+        ),
+    ] = None,
+    images: Images = None,
+    as_json: Json = False,
+) -> None:
+    """Read the published claims-to-evidence map again by our rules, and say where the two differ."""
+    bench = read_benchmark(benchmark, images=images) if benchmark is not None else None
+    made = published_map(folder, bench)
+    if as_json:
+        print_json({"folder": str(folder), **made.as_json()})
+        return
+    _show(made)
+
+
+def _show(made: PublishedMap) -> None:
+    out = console()
+    for one in made.claims:
+        line = Text(f"\n{one.claim.number}. {one.claim.sentence}", "bold")
+        line.append("\n   published ", "dim").append(_status(one.claim.published))
+        line.append(", ours ", "dim").append(Text(", ").join(map(_status, one.ours)))
+        line.append("" if one.agrees else "  differs", "bold")
+        out.print(line)
+        out.print(_cells(one.readings))
+    if made.others:
+        out.print(Text("\nCells that no claim of the map rests on", "bold"))
+        out.print(_cells(made.others))
+    if made.remarks:
+        out.print(Text("\nWhat the tables themselves show", "bold"))
+        for remark in made.remarks:
+            told = f"{plain(remark.where)} ({remark.kind}): {plain(remark.sentence)}."
+            out.print(Padding(Text(told), (0, 0, 0, 3)))
+    agree = sum(one.agrees for one in made.claims)
+    out.print(
+        Text(
+            f"\n{agree} of {len(made.claims)} claims have the published status in every cell.",
+            "bold",
+        )
+    )
+    if not made.items_read:
+        told = "Order claims on SLAKE-En are read from p-values alone; --benchmark reads its items."
+        out.print(Text(told, "dim"))
+
+
+def _status(status: str) -> Text:
+    return Text(status, COLOURS.get(status, "cyan"))
+
+
+def _cells(readings: list[Reading]) -> Table:
+    table = Table(box=None, padding=(0, 1, 0, 3), pad_edge=False, show_header=False)
+    for _ in range(3):
+        table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for one in readings:
+        mark = Text("" if one.agrees else f"{one.published} →", "dim")
+        why = Text(f"{one.kind}, {plain(one.benchmark)}: {plain(one.on)}")
+        why.append(f"\n{plain(one.why)} ({one.rule})", "dim")
+        table.add_row(" ", mark, _status(one.ours), why)
+    return table

@@ -1,0 +1,214 @@
+"""Triple hits: the picture is flagged, the score lies in the model's tail, and the answer is right.
+
+Easy items are answered right and score high in every model, so three independent marks would be the wrong
+null: what is asked is whether *high score and right answer* meet flagged pictures more often than other
+pictures. Whole clusters change places with others of their size. It describes, item by item; a baseline
+that has the hits as well explains them, and no claim rests on them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from heldout.detect.behaviour.rows import ORIGINAL, asked
+from heldout.detect.membership import LOSS, MIN_K_PLUS_PLUS
+from heldout.detect.settings import ALPHA, Settings
+from heldout.detect.tables import Floats, Scored, ScoreTables
+from heldout.overlap.calibration import ALPHAS
+from heldout.stats import cluster_rate_interval, holm
+from heldout.stats.dealt import meeting_test
+from heldout.store import make_table
+
+Marks = NDArray[np.bool_]
+NEAR, COPY = "near", "copy"  # a picture above τ(α); a picture of which a copy was proven
+RIGHT, LEAKED, ANY = "answered right", "answer in the corpus", "any answer"
+LISTED = 50  # ids in detections.json; the table has them all
+
+
+@dataclass(frozen=True)
+class TripleHits:
+    """One model, corpus and α. ``expected`` is what chance gives, 95 % of its draws in the range."""
+
+    model: str
+    corpus: str
+    encoder: str | None  # None where the flag is a proven copy
+    flag: str
+    answer: str
+    alpha: float
+    n: int
+    clusters: int
+    flagged: int
+    in_tail: int
+    answered: int
+    hits: int
+    low: float  # 95 % interval of the hits, by cluster
+    high: float
+    expected: float
+    expected_low: float
+    expected_high: float
+    p: float | None
+    p_adjusted: float | None
+    score: str
+    baseline: bool
+    ids: tuple[str, ...]
+
+    @property
+    def reading(self) -> str:
+        """More, fewer or as many as chance gives, corrected for every row of the table."""
+        if self.p_adjusted is None:
+            return "not testable"
+        if self.p_adjusted > ALPHA:
+            return "as many as chance"
+        return "more than chance" if self.hits > self.expected else "fewer than chance"
+
+    def as_json(self) -> dict[str, Any]:
+        """``ids`` are the first fifty; the table ``triple_hits`` has them all."""
+        return {**self.__dict__, "ids": list(self.ids[:LISTED]), "reading": self.reading}
+
+
+class _Flags(NamedTuple):
+    corpus: str
+    encoder: str | None
+    flag: str
+    alpha: float
+    ids: frozenset[str]
+    similarity: Mapping[str, float]
+
+
+def triple_hits(tables: ScoreTables, settings: Settings) -> tuple[list[TripleHits], pl.DataFrame]:
+    """Every model, corpus and α that both sides resolve; and the items, each at its smallest α."""
+    flags = list(_flags(tables))
+    found, rows = [], []
+    for model in tables.models if flags else []:
+        scored = tables.scored(model)
+        scores = MIN_K_PLUS_PLUS.score(tables, scored, settings)
+        which = MIN_K_PLUS_PLUS.name
+        if isinstance(scores, str):
+            scores, which = scored.means, LOSS.name
+        ids = scored.frame["benchmark_id"].to_list()
+        for one in flags:
+            tail = highest(scores, one.alpha)
+            if not tail.any():
+                continue  # α of so few items is less than one
+            marked = np.fromiter((name in one.ids for name in ids), bool, len(ids))
+            for answer, good, known in _answers(tables, model, one.corpus, ids):
+                of = Scored(model, scored.frame.filter(known))
+                marks = marked[known], tail[known], good[known]
+                made = _hits(one, answer, of, *marks, which, settings)
+                found.append(made)
+                value = dict(zip(ids, scores.tolist(), strict=True))
+                rows += [_row(made, name, one, value[name]) for name in made.ids]
+    return _adjusted(found), _smallest(rows)
+
+
+def highest(scores: Floats, alpha: float) -> Marks:
+    """At most a share α of the items: those above the next one, so that ties never make it more."""
+    count = int(alpha * len(scores) + 1e-9)
+    if not count:
+        return np.zeros(len(scores), dtype=bool)
+    return np.asarray(scores > np.sort(scores)[len(scores) - count - 1], dtype=bool)
+
+
+def _flags(tables: ScoreTables) -> Iterator[_Flags]:
+    shown = list(tables.items.select("benchmark_id", "image_digests").iter_rows())
+    for found in tables.calibrations:
+        nearest = dict(zip(found.benchmark.pictures, found.benchmark.similarities, strict=True))
+        near = {
+            name: float(max(nearest[one] for one in digests if one in nearest))
+            for name, digests in shown
+            if any(one in nearest for one in digests or ())
+        }
+        for point in found.sweep.points:
+            tau = point.threshold
+            above = frozenset(name for name, value in near.items() if value > tau.value)
+            yield _Flags(found.corpus, found.encoder, NEAR, tau.alpha, above, near)
+    for corpus, leaked in tables.leaked.items():
+        for alpha in ALPHAS:
+            yield _Flags(corpus, None, COPY, alpha, leaked, {})
+
+
+def _answers(
+    tables: ScoreTables, model: str, corpus: str, ids: Sequence[str]
+) -> list[tuple[str, Marks, Marks]]:
+    """Which answers count, and of which items that is known.
+
+    The model's own right ones; those that stand in the corpus beside their picture; without both, all.
+    """
+    found = []
+    every = np.ones(len(ids), dtype=bool)
+
+    def among(names: Collection[str]) -> Marks:
+        return np.fromiter((name in names for name in ids), bool, len(ids))
+
+    if model in tables.answering:
+        own = asked(tables, model, lambda variant: variant == ORIGINAL)
+        mean = own.group_by("benchmark_id").agg(pl.col("right").mean())
+        right = set(mean.filter(pl.col("right") > 0.5)["benchmark_id"])
+        found.append((RIGHT, among(right), among(set(mean["benchmark_id"]))))
+    if leaked := tables.answered.get(corpus):
+        found.append((LEAKED, among(leaked), every))
+    return found or [(ANY, every, every)]
+
+
+def _hits(
+    one: _Flags,
+    answer: str,
+    scored: Scored,
+    marked: Marks,
+    tail: Marks,
+    good: Marks,
+    which: str,
+    settings: Settings,
+) -> TripleHits:
+    both = tail & good
+    hit = marked & both
+    clusters, n = scored.clusters, len(scored)
+    met = meeting_test(
+        marked, both, clusters, permutations=settings.permutations, seed=settings.seed
+    )
+    interval = cluster_rate_interval(hit, clusters)
+    ids = [scored.frame["benchmark_id"][int(place)] for place in np.flatnonzero(hit)]
+    return TripleHits(
+        model=scored.model, corpus=one.corpus, encoder=one.encoder, flag=one.flag, answer=answer,
+        alpha=one.alpha, n=n, clusters=len(set(clusters)), flagged=int(marked.sum()),
+        in_tail=int(tail.sum()), answered=int(good.sum()), hits=int(hit.sum()),
+        low=interval.low * n, high=interval.high * n, expected=met.expected,
+        expected_low=met.low, expected_high=met.high, p=None if met.test is None else met.test.p,
+        p_adjusted=None, score=which, baseline=scored.model in settings.baselines, ids=tuple(ids),
+    )  # fmt: skip
+
+
+def _adjusted(found: Sequence[TripleHits]) -> list[TripleHits]:
+    """Holm over the whole table: every α is a look."""
+    tested = [one.p for one in found if one.p is not None]
+    adjusted = iter(holm(tested) if tested else [])
+    return [
+        TripleHits(**{**one.__dict__, "p_adjusted": None if one.p is None else next(adjusted)})
+        for one in found
+    ]
+
+
+def _row(made: TripleHits, name: str, one: _Flags, score: float) -> dict[str, Any]:
+    return {
+        "benchmark_id": name, "model": made.model, "corpus": made.corpus, "encoder": made.encoder,
+        "flag": made.flag, "answer": made.answer, "alpha": made.alpha,
+        "similarity": one.similarity.get(name), "score": score,
+    }  # fmt: skip
+
+
+def _smallest(rows: Sequence[Mapping[str, Any]]) -> pl.DataFrame:
+    """Sets grow with α: an item stands once, where it came in."""
+    key = ["model", "corpus", "encoder", "flag", "answer"]
+    frame = pl.from_arrow(make_table("triple_hits", rows))
+    assert isinstance(frame, pl.DataFrame)
+    return (
+        frame.sort("alpha", maintain_order=True)
+        .unique([*key, "benchmark_id"], keep="first", maintain_order=True)
+        .sort([*key, "alpha"], maintain_order=True)
+    )

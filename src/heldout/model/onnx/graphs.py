@@ -1,0 +1,122 @@
+"""The three graphs of a folder as onnxruntime sessions, with the shapes that its card promises."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from heldout.errors import InputError
+from heldout.model.onnx.card import DECODER, PROJECTOR, VISION, Card
+
+_CPU, _CUDA = "CPUExecutionProvider", "CUDAExecutionProvider"
+PIXELS, FEATURES, PICTURES = "pixel_values", "features", "pictures"
+IDS, SLOTS, ROWS, PLACES, LOGITS = "ids", "slots", "rows", "places", "logits"
+
+
+class Graphs(NamedTuple):
+    vision: Any
+    projector: Any
+    decoder: Any
+    provider: str
+
+
+def past_names(layers: int) -> list[str]:
+    """Keys and values, layer by layer, as the decoder reads them; it returns them as ``present``."""
+    return [f"past.{layer}.{part}" for layer in range(layers) for part in ("keys", "values")]
+
+
+def present_names(layers: int) -> list[str]:
+    return [name.replace("past", "present") for name in past_names(layers)]
+
+
+def open_graphs(folder: Path, card: Card, device: str) -> Graphs:
+    provider, options = _provider(device)
+    shapes = card.preparation
+    decoder = card.decoder
+    caches = dict.fromkeys(past_names(decoder.layers), (decoder.heads, decoder.head_width))
+    vision = _session(folder / VISION, provider, options)
+    _check_inputs(folder / VISION, vision, {PIXELS: (3, shapes.height, shapes.width)})
+    projector = _session(folder / PROJECTOR, provider, options)
+    _check_inputs(folder / PROJECTOR, projector, {FEATURES: (card.places,)})
+    _check_outputs(folder / PROJECTOR, projector, {PICTURES: (decoder.width,)})
+    reader = _session(folder / DECODER, provider, options)
+    tokens: dict[str, tuple[int, ...]] = {IDS: (), SLOTS: (), ROWS: (), PLACES: ()}
+    _check_inputs(folder / DECODER, reader, {**tokens, PICTURES: (decoder.width,), **caches})
+    _check_outputs(folder / DECODER, reader, {LOGITS: (decoder.vocabulary,)})
+    return Graphs(vision, projector, reader, provider)
+
+
+def _provider(device: str) -> tuple[str, dict[str, str]]:
+    import onnxruntime
+
+    there = onnxruntime.get_available_providers()
+    kind, _, number = device.partition(":")
+    if kind == "auto":
+        kind = "cuda" if _CUDA in there else "cpu"
+    if kind == "cpu":
+        return _CPU, {}
+    if kind != "cuda" or not (number or "0").isdigit():
+        raise InputError(f"--device {device}: expected auto, cpu, cuda or cuda:1")
+    if _CUDA not in there:
+        raise InputError(
+            f"--device {device}: this onnxruntime has {', '.join(there)}. Install one that runs on "
+            f"CUDA (pip install onnxruntime-gpu), or use --device cpu"
+        )
+    # Ten bits of mantissa, which it takes by itself, are not float32.
+    return _CUDA, {"device_id": number or "0", "use_tf32": "0"}
+
+
+def _session(file: Path, provider: str, options: Mapping[str, str]) -> Any:
+    import onnxruntime
+
+    settings = onnxruntime.SessionOptions()
+    settings.log_severity_level = 3
+    settings.intra_op_num_threads = _threads()
+    # Three sessions take turns: threads that wait by spinning would take the cores from each other.
+    settings.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    try:
+        return onnxruntime.InferenceSession(
+            str(file), settings, providers=[(provider, dict(options))]
+        )
+    except Exception as error:  # onnxruntime has an exception class per way to fail
+        told = " ".join(str(error).split())[:300]
+        raise InputError(f"{file}: not an ONNX graph that can be run ({told})") from error
+
+
+def _threads() -> int:
+    told = os.environ.get("OMP_NUM_THREADS", "")
+    if told.isdigit() and int(told) > 0:
+        return int(told)
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _check_inputs(file: Path, session: Any, wanted: Mapping[str, tuple[int, ...]]) -> None:
+    _check(file, "input", {one.name: one.shape for one in session.get_inputs()}, wanted)
+
+
+def _check_outputs(file: Path, session: Any, wanted: Mapping[str, tuple[int, ...]]) -> None:
+    _check(file, "output", {one.name: one.shape for one in session.get_outputs()}, wanted)
+
+
+def _check(
+    file: Path, what: str, found: Mapping[str, Any], wanted: Mapping[str, tuple[int, ...]]
+) -> None:
+    """Every wanted name is there, and its fixed sizes are among those of the graph, in their order."""
+    for name, sizes in wanted.items():
+        if name not in found:
+            raise InputError(
+                f"{file}: it has no {what} '{name}' (it has {', '.join(found)}); export the model again"
+            )
+        fixed = tuple(size for size in found[name] if isinstance(size, int))
+        if not _within(sizes, fixed):
+            raise InputError(
+                f"{file}: the {what} '{name}' has the shape {list(found[name])}, expected sizes "
+                f"{', '.join(map(str, sizes))}: the graph is of another model than onnx.json"
+            )
+
+
+def _within(wanted: tuple[int, ...], found: tuple[int, ...]) -> bool:
+    left = iter(found)
+    return all(size in left for size in wanted)

@@ -1,0 +1,145 @@
+"""The machine gives out under the real command: a sentence, exit code 4, and the run goes on later."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import subprocess
+import sys
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+Picture = Callable[..., bytes]
+TABLES = ("items", "matches", "dropped", "thumbnails")
+# The limit is set when everything is imported: loading a library needs files and memory, too.
+LIMITED = """
+import os, resource, sys
+import heldout.audit, heldout.overlap, heldout.report
+from heldout.cli import main
+
+kind, room = sys.argv.pop(1), int(sys.argv.pop(1))
+if kind == "RLIMIT_NOFILE":
+    with open(os.devnull) as file:
+        room += file.fileno()
+limit = getattr(resource, kind)
+resource.setrlimit(limit, (room, resource.getrlimit(limit)[1]))
+main()
+"""
+
+
+@pytest.fixture
+def data(tmp_path: Path, picture: Picture) -> Path:
+    """A benchmark of five pictures, and a corpus of six tars that hold them."""
+    (tmp_path / "bench").mkdir()
+    (tmp_path / "corpus").mkdir()
+    rows = []
+    for number in range(5):
+        (tmp_path / f"bench/{number}.png").write_bytes(picture(number, size=(200, 200)))
+        rows.append({"id": str(number), "image": f"{number}.png", "question": "?", "answer": "a"})
+    (tmp_path / "bench/test.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    for shard in range(6):
+        with tarfile.open(tmp_path / f"corpus/{shard}.tar", "w") as tar:
+            for seed in (shard, 100 + shard):
+                image = picture(seed, size=(200, 200))
+                member = tarfile.TarInfo(f"{seed}.png")
+                member.size = len(image)
+                tar.addfile(member, io.BytesIO(image))
+    return tmp_path
+
+
+def heldout(data: Path, *words: str, script: str = "", out: object = None) -> tuple[int, str]:
+    start = ["-c", script] if script else ["-m", "heldout"]
+    done = subprocess.run(
+        [sys.executable, *start, *words],
+        cwd=data, stdout=out or subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False,
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+    )  # fmt: skip
+    return done.returncode, done.stderr
+
+
+def overlap(run: str, *more: str) -> list[str]:
+    return ["overlap", "bench", "--against", "corpus", "--out", run, "--quiet", *more]
+
+
+def tables(run: Path) -> dict[str, bytes]:
+    return {name: (run / f"tables/{name}.parquet").read_bytes() for name in TABLES}
+
+
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize(
+    ("limit", "room", "said"),
+    [
+        ("RLIMIT_FSIZE", "20000", "ulimit -f"),  # as a disk that is full: a write fails half-way
+        ("RLIMIT_NOFILE", "3", "ulimit -n"),
+    ],
+)
+def test_a_run_that_the_machine_ended_goes_on(data: Path, limit: str, room: str, said: str) -> None:
+    code, complaint = heldout(data, *overlap("whole", "--workers", "1"))
+    assert code == 0, complaint
+    words = overlap("run", "--workers", "2" if limit == "RLIMIT_NOFILE" else "1")
+    code, complaint = heldout(data, limit, room, *words, script=LIMITED)
+    assert code == 4, complaint
+    assert said in complaint and "give the same command again" in complaint
+    assert "Traceback" not in complaint
+    code, complaint = heldout(data, *overlap("run", "--workers", "1"))
+    assert code == 0, complaint
+    assert tables(data / "run") == tables(data / "whole")
+
+
+def test_standard_output_that_is_full(data: Path) -> None:
+    with Path("/dev/full").open("w") as full:
+        code, complaint = heldout(data, "check", "bench", "--json", out=full)
+    assert (code, "disk is full" in complaint) == (4, True), complaint
+    assert "Exception ignored" not in complaint
+
+
+def test_a_reader_that_went_away_is_no_gate(data: Path) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "heldout", "check", "bench"],
+        cwd=data, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    assert process.stdout is not None
+    process.stdout.close()
+    process.communicate()
+    assert process.returncode == 141
+
+
+BROKEN = """
+import heldout.cli.check as verb
+from heldout.cli import main
+
+def broken(*_, **__):
+    raise {error}
+
+verb.read_benchmark = broken
+main()
+"""
+
+
+def test_a_bug_is_a_sentence_and_a_file_to_report(data: Path, tmp_path: Path) -> None:
+    script = BROKEN.format(error="KeyError('colour')")
+    code, complaint = heldout(data, "check", "bench", script=script)
+    assert code == 4
+    assert "bug in heldout" in complaint and "Traceback" not in complaint
+    name = next(word for word in complaint.split() if "heldout-error-" in word).rstrip(".")
+    told = Path(name).read_text()
+    Path(name).unlink()
+    assert "KeyError: 'colour'" in told and "Traceback" in told and "check bench" in told
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        ("MemoryError()", "memory ran out"),
+        ("PermissionError(13, 'Permission denied', '/x')", "the system refused"),
+        ("__import__('sqlite3').OperationalError('database or disk is full')", "disk is full"),
+    ],
+)
+def test_what_nobody_expected_is_never_a_gate(data: Path, error: str, said: str) -> None:
+    code, complaint = heldout(data, "check", "bench", script=BROKEN.format(error=error))
+    assert (code, said in complaint) == (4, True), complaint
+    assert "Traceback" not in complaint

@@ -1,0 +1,77 @@
+"""What is the machine's fault, and what is the data's."""
+
+from __future__ import annotations
+
+import errno
+
+import numpy as np
+import pytest
+
+from heldout.engine import LocalEngine
+from heldout.errors import InputError, MachineError, blame_the_machine, machine_trouble
+from heldout.image import FileOnDisk, image_error
+
+
+@pytest.mark.parametrize(
+    ("error", "word"),
+    [
+        (OSError(errno.ENOSPC, "No space left on device", "/x/y"), "disk is full (at /x/y)"),
+        (OSError(errno.EMFILE, "Too many open files"), "ulimit -n"),
+        (OSError(errno.EFBIG, "File too large"), "ulimit -f"),
+        (OSError("43 requested and 0 written"), "disk is full"),
+        (RuntimeError("can't start new thread"), "ulimit -u"),
+        (Exception("No space left on device (os error 28)"), "disk is full"),
+    ],
+)
+def test_an_exhausted_machine_is_blamed(error: Exception, word: str) -> None:
+    assert word in (machine_trouble(error) or "")
+    with pytest.raises(MachineError):
+        blame_the_machine(error)
+    with pytest.raises(MachineError):
+        image_error(error)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        FileNotFoundError(errno.ENOENT, "No such file"),
+        PermissionError(errno.EACCES, "Permission denied"),
+        OSError(errno.EIO, "Input/output error"),  # one bad sector is one lost file
+        ValueError("row 3 says 'No space left on device'"),  # a quotation
+        InputError("Too many open files"),
+        MemoryError(),
+    ],
+)
+def test_data_and_single_items_are_not_blamed_on_the_machine(error: Exception) -> None:
+    assert machine_trouble(error) is None
+
+
+def test_numpy_says_a_full_disk_as_expected() -> None:
+    with open("/dev/full", "wb") as file, pytest.raises(OSError) as caught:  # noqa: PTH123
+        np.zeros(1 << 20).tofile(file)
+    assert machine_trouble(caught.value) is not None
+
+
+def exhaust(number: int) -> int:
+    if number == 2:
+        raise OSError(errno.ENOSPC, "No space left on device")
+    return number
+
+
+def too_many_files(number: int) -> bytes:
+    import resource
+
+    with open("/dev/null") as file:  # noqa: PTH123
+        limit = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (file.fileno(), limit[1]))
+        try:
+            return FileOnDisk(__file__).read()
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, limit)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("function", [exhaust, too_many_files])
+def test_a_worker_whose_machine_gave_out_ends_the_map(function: object, workers: int) -> None:
+    with LocalEngine(workers) as engine, pytest.raises(MachineError):
+        list(engine.map(function, range(6)))  # type: ignore[arg-type, type-var]
