@@ -69,7 +69,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Synthesis:
     words("same-words", QUESTION, ORGANS)
     words("reworded", REWORDED, ORGANS)
     words("other-answer", QUESTION, ORGANS, "C")
-    words("stock", "What is shown?", five("a", "b", "c", "d", "f"))
+    words("stock", "What is shown?", five("cups", "jars", "boxes", "pans", "lids"))
     write_run(path, items)
     return synth(
         source="made", stages=("balance", "decontaminate", "publish"), against=(str(folder / "bench"),),

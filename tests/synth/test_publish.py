@@ -105,7 +105,7 @@ def test_our_own_reader_and_check_take_it_as_a_benchmark(dataset: Path) -> None:
         assert len(example.images) == len(row["images"])
     done = CliRunner().invoke(app, ["check", str(dataset / "data"), "--json"])
     checked = json.loads(done.stdout)
-    assert checked["items"] == 12 and done.exit_code in (0, 1)
+    assert checked["facts"]["items"] == 12 and done.exit_code in (0, 1)
 
 
 def _lines(path: Path) -> list[dict[str, Any]]:

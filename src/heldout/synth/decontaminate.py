@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,8 @@ from heldout.overlap.neighbours import NEAREST
 from heldout.overlap.text import TextSearch
 from heldout.overlap.text.encoders import DEFAULT as TEXT_ENCODER
 from heldout.overlap.text.frequency import common_questions
+from heldout.overlap.text.normalise import loose
+from heldout.overlap.text.rarity import SHORT_BITS, Rarity
 from heldout.overlap.texts import scan_texts
 from heldout.overlap.verify import can_register
 from heldout.store import Dropped, Run
@@ -45,6 +47,7 @@ _WORDED = {
     "edited": "reworded question and answer",
     "paraphrase candidate": "reworded question and answer",
 }
+_TELLING_WORDS, _TELLING_BITS = 12, 2 * SHORT_BITS
 _FURTHER = 4  # times as many neighbours, where all that were looked at are copies
 _ARTICLE = re.compile(r"\bPMC\d{4,}\b|\b10\.\d{4,9}/[^\s\"'<>]+", re.IGNORECASE)
 
@@ -109,13 +112,14 @@ def _overlaps(
 ) -> Iterator[tuple[str, str, str]]:
     """(item, relation, detail) of every item to remove. Several rows of one item come gravest first."""
     found: list[tuple[int, str, str, str]] = []
+    telling = _telling(benchmark, context.run)
     for searched in _searches(context, benchmark, corpus, len(articles)):
         for identifier, leaked in leaks_of(searched).items():
             for leak in leaked.leaks:
                 if (relation := removal(leak)) is not None:
                     detail = f"{relation} of {identifier} by {leak.row['method']}"
                     found.append((-leak.grade, str(leak.row["corpus_id"]), relation, detail))
-        found += _worded(searched)
+        found += _worded(searched, telling)
     for _, corpus_id, relation, detail in sorted(found):
         yield _item(corpus_id, articles), relation, detail
     sources = _sources(benchmark)
@@ -164,7 +168,22 @@ def removal(leak: Leak) -> str | None:
     return None
 
 
-def _worded(searched: Run) -> Iterator[tuple[int, str, str, str]]:
+def _telling(benchmark: Benchmark, run: Run) -> set[str]:
+    """Benchmark items whose question identifies them even in other words.
+
+    What many would ask in much the same words ("Which imaging modality is shown?") does not, whatever
+    its options are.
+    """
+    rarity = Rarity()
+    asked = {example.id: loose(example.question or "") for example in benchmark}
+    rarity.learn([*asked.values(), *(loose(item.draft.question) for item in balanced_items(run))])
+    return {
+        name for name, words in asked.items()
+        if len(words.split()) >= _TELLING_WORDS and rarity.bits(words) >= _TELLING_BITS
+    }  # fmt: skip
+
+
+def _worded(searched: Run, telling: Collection[str]) -> Iterator[tuple[int, str, str, str]]:
     """Items that ask what the benchmark asks and give its answer, in these or other words.
 
     A picture of its own does not excuse an item that was written from the benchmark's text. Stock
@@ -179,7 +198,9 @@ def _worded(searched: Run) -> Iterator[tuple[int, str, str, str]]:
     for row in read_text_matches(searched).to_dicts():
         relation, evidence = _WORDED.get(row["relation"]), evidence_of(row)
         stock = evidence.get("generic") or evidence.get("short") or row["benchmark_id"] in common
-        if relation is not None and row["answer_relation"] == "same" and not stock:
+        if relation is None or row["answer_relation"] != "same" or stock:
+            continue
+        if row["relation"] == "same item" or row["benchmark_id"] in telling:
             detail = f"{relation} of {row['benchmark_id']} by {row['method']}"
             yield -Grade.TEXT, str(row["corpus_id"]), relation, detail
 
