@@ -3,7 +3,11 @@
     python item_server.py
 
 The first part of the path chooses how: /plain/v1, /faulty/v1 (each prompt meets a fault of its own first),
-/mortal-N/v1 (gone after N answers), /orders/v1 (does what a caption tells it to). It prints its port.
+/mortal-N/v1 (gone after N requests), /orders/v1 (does what a caption tells it to), /stubborn/v1 (never
+writes JSON for some figures), /failing-N/v1 (status 500 for some figures in the first N requests),
+/free/v1 (refuses response_format), /seedless/v1 (refuses seed), /changing-N/v1 (another model after N
+requests), /slow-S/v1 (S milliseconds an answer). A second part names the model: /plain/referee/v1. It
+prints its port.
 """
 
 from __future__ import annotations
@@ -33,6 +37,7 @@ class Handler(BaseHTTPRequestHandler):
     tries: ClassVar[Counter[str]] = Counter()
     answered: ClassVar[Counter[str]] = Counter()  # by prompt: what somebody pays for
     fates: ClassVar[dict[str, str]] = {}
+    bodies: ClassVar[list[Any]] = []
     lock = threading.Lock()
 
     def log_message(self, *_: Any) -> None:
@@ -41,9 +46,16 @@ class Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         if self.path == "/counts":
             told = {"posted": dict(self.posted), "answered": sum(self.answered.values()),
-                    "most": max(self.answered.values(), default=0)}  # fmt: skip
+                    "most": max(self.answered.values(), default=0), "bodies": self.bodies[-3:]}  # fmt: skip
             return self._send(200, json.dumps(told))
-        return self._send(200, json.dumps({"data": [{"id": "scripted", "owned_by": "tests"}]}))
+        served = {"id": self._model(0), "owned_by": "tests"}
+        return self._send(200, json.dumps({"data": [served]}))
+
+    def _model(self, count: int) -> str:
+        how, name = self.path.split("/")[1:3]
+        name = "scripted" if name == "v1" else name
+        changed = how.startswith("changing") and count > int(how.split("-")[1])
+        return f"{name}-2" if changed else name
 
     def do_POST(self) -> None:
         how = self.path.split("/")[1]
@@ -56,10 +68,20 @@ class Handler(BaseHTTPRequestHandler):
             self.posted[how] += 1
             self.tries[prompt] += 1
             again, count = self.tries[prompt], self.posted[how]
+            self.bodies.append({key: value for key, value in body.items() if key != "messages"})
             self.fates.setdefault(prompt, FAULTS[len(self.fates) % len(FAULTS)])
         fault = self.fates[prompt] if how == "faulty" else ""
         if how.startswith("mortal") and count > int(how.split("-")[1]):
             return self.connection.close()
+        for way, name in (("free", "response_format"), ("seedless", "seed")):
+            if how == way and name in body:
+                return self._send(
+                    400, json.dumps({"error": {"message": f"{name} is not supported"}})
+                )
+        if how.startswith("failing") and count <= int(how.split("-")[1]) and _chosen(text):
+            return self._send(500, '{"error": {"message": "out of memory"}}')
+        if how.startswith("slow"):
+            time.sleep(int(how.split("-")[1]) / 1000)
         if fault == "busy" and again < 2:
             return self._send(429, '{"error": {"message": "slow down"}}', {"Retry-After": "0"})
         if fault == "broken" and again < 2:
@@ -69,6 +91,7 @@ class Handler(BaseHTTPRequestHandler):
             return self.connection.close()
         content, finish = reply(text, fault, how)
         answer = json.dumps({
+            "model": self._model(count),
             "choices": [{"index": 0, "message": {"role": "assistant", "content": content},
                          "finish_reason": finish}],
             "usage": {"prompt_tokens": 200 + 300 * len(images), "completion_tokens": 80},
@@ -94,6 +117,8 @@ def reply(text: str, fault: str, how: str) -> tuple[str, str]:
     """What a model would say: an item, a verdict, or an answer."""
     asked_again = "An earlier reply could not be used" in text
     fault = "" if asked_again else fault
+    if how == "stubborn" and _chosen(text):
+        return "It is the second from the left.", "stop"
     if fault == "empty":
         return "", "stop"
     if fault == "refused":
@@ -116,7 +141,9 @@ def reply(text: str, fault: str, how: str) -> tuple[str, str]:
 def item(text: str, fault: str, how: str) -> dict[str, Any]:
     """A question about two words of the caption; one figure in five gets a fault that code can see."""
     caption = _fenced(text, "CAPTION")
-    if how == "orders" and "IGNORE" in caption:
+    # A model that takes anything like a closing mark for the end of the fence, and does what follows.
+    outside = re.sub(r"\[\[BEGIN .*?\[\[END[^\]]*\]\]", "", text, flags=re.DOTALL)
+    if how == "orders" and "IGNORE" in outside:
         return {"question": "HACKED", "options": dict.fromkeys(LETTERS, "yes"), "answer": "A"}
     seed = int(hashlib.sha256(caption.encode()).hexdigest(), 16)
     words = sorted({word.lower() for word in _WORD.findall(caption)}) or ["structure"]
@@ -146,13 +173,22 @@ def verdict(text: str) -> dict[str, Any]:
     }
 
 
+def _chosen(text: str) -> bool:
+    return int(hashlib.sha256(_fenced(text, "CAPTION").encode()).hexdigest(), 16) % 3 == 0
+
+
 def _fenced(text: str, name: str) -> str:
     match = re.search(rf"\[\[BEGIN {name} (\w+)\]\]\n(.*?)\n\[\[END {name} \1\]\]", text, re.DOTALL)
     return match[2] if match else ""
 
 
+class Server(ThreadingHTTPServer):
+    daemon_threads = True
+    request_queue_size = 64
+
+
 if __name__ == "__main__":
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server = Server(("127.0.0.1", 0), Handler)
     sys.stdout.write(f"{server.server_port}\n")
     sys.stdout.flush()
     server.serve_forever()

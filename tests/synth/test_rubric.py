@@ -89,7 +89,8 @@ def test_a_reply_that_lacks_a_criterion_is_no_verdict() -> None:
         (partial, "criteria missing"),
         ({**whole, "clarity": {"met": "yes"}}, "criteria unreadable"),
         ({"error": "insufficient_evidence"}, "insufficient evidence"),
-        ("I am sorry, I cannot do that.", "malformed JSON"),
+        ("I am sorry, I cannot do that.", "refused"),
+        ("Here you are.", "malformed JSON"),
         ('{"a": 1, "a": 2}', "malformed JSON"),
     ):
         with pytest.raises(UnreadableError) as caught:

@@ -96,6 +96,49 @@ def synth_command(
             rich_help_panel=ASK,
         ),
     ] = None,
+    max_tokens: Annotated[
+        int | None,
+        typer.Option(
+            "--max-tokens",
+            min=16,
+            help="Longest reply in tokens (default: 4,096).",
+            rich_help_panel=ASK,
+        ),
+    ] = None,
+    tokens_per_minute: Annotated[
+        int | None,
+        typer.Option(
+            "--tokens-per-minute",
+            min=1,
+            help="Token budget of each server, prompts and replies together.",
+            rich_help_panel=ASK,
+        ),
+    ] = None,
+    prices: Annotated[
+        str | None,
+        typer.Option(
+            "--prices",
+            metavar="IN,OUT",
+            help="Price of a million prompt tokens and of a million reply tokens.",
+            rich_help_panel=ASK,
+        ),
+    ] = None,
+    attempts: Annotated[
+        int | None,
+        typer.Option(
+            "--attempts",
+            min=1,
+            max=10,
+            help="Most requests for an item whose reply cannot be read (default: 3).",
+            rich_help_panel=ASK,
+        ),
+    ] = None,
+    same_model: Annotated[
+        bool,
+        typer.Option(
+            "--same-model", help="Allow the generator to verify itself.", rich_help_panel=ASK
+        ),
+    ] = False,
     against: Annotated[
         list[str],
         typer.Option(
@@ -225,7 +268,13 @@ def synth_command(
 
     if (source is None) == (rendered is None):
         raise InputError("give a SOURCE to read, or --from scenes to render one")
-    shared = {"concurrency": concurrency, "timeout": timeout}
+    shared = {
+        "concurrency": concurrency,
+        "timeout": timeout,
+        "max_tokens": max_tokens,
+        "tokens_per_minute": tokens_per_minute,
+        **_prices(prices),
+    }
     values: dict[str, Any] = {
         "source": source or rendered,
         "generator": _settings(generator, generator_model, generator_key_env, shared),
@@ -233,7 +282,8 @@ def synth_command(
         "shortcut": _settings(shortcut, shortcut_model, shortcut_key_env, shared),
         "traces": _settings(traces, traces_model, traces_key_env, shared),
         "against": tuple(against), "limit": limit, "labels": tuple(labels), "quota": quota,
-        "any_licence": any_licence, "conditioning": conditioning, "normalisation": normalisation,
+        "any_licence": any_licence, "attempts": attempts, "same_model": same_model,
+        "conditioning": conditioning, "normalisation": normalisation,
         "threshold": threshold, "drop_shortcuts": drop_shortcuts, "plant": plant,
         "image_encoder": image_encoder, "text_encoder": text_encoder, "name": name, "seed": seed,
         "stages": tuple(stages.split(",")) if stages else None,
@@ -245,9 +295,8 @@ def synth_command(
         from heldout.synth import SynthStage
 
         values["stages"] = tuple(stage for stage in SynthStage if stage != SynthStage.DECONTAMINATE)
-        console(stderr=True).print(
-            Text("no --against: the items are compared with no benchmark", "yellow")
-        )
+        if not quiet:
+            typer.echo("no --against: the items are compared with no benchmark", err=True)
     try:
         made: Synthesis = make(
             out=out, engine=engine, workers=workers, quiet=quiet or as_json, plan=plan, **values
@@ -257,6 +306,16 @@ def synth_command(
     if as_json:
         return print_json(made.as_json())
     return _show(made, out, plan)
+
+
+def _prices(text: str | None) -> dict[str, float]:
+    if text is None:
+        return {}
+    try:
+        price_in, price_out = (float(part) for part in text.split(","))
+    except ValueError as error:
+        raise InputError(f"--prices {text}: expected two numbers, as in 0.6,1.8") from error
+    return {"price_in": price_in, "price_out": price_out}
 
 
 def _settings(
@@ -296,13 +355,17 @@ def _show(made: Any, out: Path, plan: bool) -> None:
     screen.print(table)
     if plan:
         for cost in made.costs:
-            screen.print(
-                f"{cost.stage}: about {cost.requests:,} requests, {cost.prompt_tokens:,} + "
-                f"{cost.reply_tokens:,} tokens, {cost.hours:.1f} h"
-                + (f", {cost.price:.2f}" if cost.price else ""),
-                soft_wrap=True,
-            )
+            hours = f", {cost.hours:.1f} h" if cost.hours >= 0.05 else ""
+            screen.print(f"{cost.stage}: about {_cost(cost)}{hours}", soft_wrap=True)
         return
+    for spent in made.spent:
+        screen.print(f"{spent.stage}: {_cost(spent)}", soft_wrap=True)
     if (out / "synth" / "dataset").is_dir():
         screen.print(Text(f"\ndataset: {out}/synth/dataset"), soft_wrap=True)
         screen.print(Text(f"next: heldout review {out} --kind items"), soft_wrap=True)
+
+
+def _cost(cost: Any) -> str:
+    price = f", price {cost.price:,.2f}" if cost.price else ""
+    tokens = f"{cost.prompt_tokens:,} + {cost.reply_tokens:,} tokens"
+    return f"{cost.requests:,} requests, {tokens}{price}"

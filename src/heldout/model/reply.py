@@ -25,7 +25,8 @@ class Prompt:
 @dataclass(frozen=True)
 class Reply:
     """``finish``: the model stopped, was cut at its limit, or the server says that it refused.
-    ``choice_logprobs``: of every letter shown as the first token, None where a backend does not tell."""
+    ``choice_logprobs``: of every letter shown as the first token, None where a backend does not tell.
+    ``model``: who answered, by the server's own word; empty where it does not say."""
 
     id: str
     text: str
@@ -33,6 +34,7 @@ class Reply:
     prompt_tokens: int | None = None
     reply_tokens: int | None = None
     choice_logprobs: tuple[float | None, ...] = ()
+    model: str = ""
 
     def __post_init__(self) -> None:
         # Half of a surrogate pair, as a cut emoji leaves it, is no text that a table can hold.

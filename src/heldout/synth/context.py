@@ -11,7 +11,19 @@ from heldout.engine import Engine
 from heldout.errors import InputError
 from heldout.store import Run
 from heldout.synth.ledger import StageWriter, stage_key, table_path
-from heldout.synth.settings import SynthSettings, SynthStage
+from heldout.synth.settings import ModelEndpoint, SynthSettings, SynthStage
+
+MODELS = {"generator", "verifier", "shortcut", "traces"}
+# How a model is asked, not what: a run may go on with other values.
+_HOW = {
+    "key_env",
+    "concurrency",
+    "timeout",
+    "requests_per_second",
+    "tokens_per_minute",
+    "price_in",
+    "price_out",
+}
 
 
 @dataclass(frozen=True)
@@ -26,18 +38,25 @@ class StageContext:
 class StageWork:
     """One stage. ``work`` writes all its rows and drops; an InputError that it raises after an
     endpoint died leaves the stage unfinished, and the same command goes on. ``depends``: names of
-    the settings that shape the result; ``reads``: the stages whose tables it reads; ``outside``:
-    what identifies the files that it reads from elsewhere."""
+    the settings that shape the result; ``reads``: the stages whose tables it reads; ``versions``: of
+    the prompts and rules that shape it; ``outside``: what identifies the files that it reads from
+    elsewhere."""
 
     stage: SynthStage
     work: Callable[[StageContext, StageWriter], None]
     depends: Sequence[str]
     reads: Sequence[SynthStage] = ()
+    versions: Sequence[str] = ()
     outside: Callable[[SynthSettings], object] | None = None
 
     def key(self, context: StageContext) -> str:
         """A digest of settings and input: an equal key means an equal result."""
         chosen = context.settings.model_dump(mode="json", include=set(self.depends))
+        for name in MODELS & chosen.keys():
+            model: ModelEndpoint | None = getattr(context.settings, name)
+            chosen[name] = None if model is None else model.model_dump(mode="json", exclude=_HOW)
+        if self.versions:
+            chosen["versions"] = list(self.versions)
         if self.outside is not None:
             chosen["outside"] = self.outside(context.settings)
         return stage_key(chosen, *(table_path(context.run, stage) for stage in self.reads))

@@ -88,7 +88,7 @@ DECONTAMINATE = StageWork(
     _decontaminate,
     ("against", "image_encoder", "text_encoder", "seed"),
     (SynthStage.SELECT, SynthStage.GENERATE, SynthStage.BALANCE),
-    lambda settings: [files_digest(parse_source(spec).path) for spec in settings.against],
+    outside=lambda settings: [files_digest(parse_source(spec).path) for spec in settings.against],
 )
 
 

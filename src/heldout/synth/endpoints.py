@@ -1,13 +1,92 @@
-"""Models behind servers, opened from their settings."""
+"""The model of a stage: opened from its settings, asked every prompt once, with a record of its cost."""
 
 from __future__ import annotations
 
 import os
+from collections import Counter
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any
 
 from heldout.errors import InputError
-from heldout.model.endpoint import Connection, Pace
+from heldout.model.asking.journal import Journal
+from heldout.model.asking.prompts import Replied, ask_prompts
+from heldout.model.endpoint import Connection, Pace, TokenPace
 from heldout.model.endpoint.chat import ChatEndpoint
+from heldout.model.reply import Prompt, Reply
+from heldout.synth.context import StageContext
+from heldout.synth.ledger import folder
 from heldout.synth.settings import ModelEndpoint
+
+
+class StageModel:
+    """Use as a context manager: however the stage ends, the manifest has under ``role`` who was asked, what
+    the server takes, who answered by its own word, and what the replies cost in all, whenever they were
+    paid for. ``depends``: what a reply depends on besides model and prompt, such as a template's name."""
+
+    def __init__(
+        self,
+        context: StageContext,
+        role: str,
+        settings: ModelEndpoint,
+        stage: str,
+        depends: Mapping[str, str],
+    ) -> None:
+        self._context, self._role, self._settings, self._stage = context, role, settings, stage
+        self.asker = open_endpoint(settings, context.settings.seed)
+        self.identity: Mapping[str, str] = {**self.asker.identity, **depends}
+        self._journal = Journal(folder(context.run) / "replies" / f"{role}.jsonl")
+        self._spent: Counter[str] = Counter()
+        self._answered: Counter[str] = Counter()
+
+    def __enter__(self) -> StageModel:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        known = self._context.run.manifest().get("synth", {}).get(self._role, {})
+        same = all(known.get(name) == value for name, value in self.identity.items())
+        decoding = self.asker.decoding or (known.get("decoding", {}) if same else {})
+        entry = {
+            **self.identity,
+            "decoding": dict(decoding),
+            "answered_as": dict(self._answered.most_common()),
+            "spent": self.spent,
+        }
+        self._context.run.update("synth", {self._role: entry})
+
+    @property
+    def spent(self) -> dict[str, Any]:
+        """What all replies cost; ``uncounted``: those whose tokens the server did not tell."""
+        names = ("requests", "prompt_tokens", "reply_tokens", "uncounted")
+        counts: dict[str, Any] = {name: self._spent[name] for name in names}
+        prices = self._settings.price_in, self._settings.price_out
+        tokens = self._spent["prompt_tokens"], self._spent["reply_tokens"]
+        price = sum(one * count for one, count in zip(prices, tokens, strict=True)) / 1e6
+        return {"stage": self._stage, **counts, "price": price}
+
+    def ask(self, prompts: Mapping[str, Prompt], title: str, unit: str = "questions") -> Replied:
+        """Every prompt once. A server that is gone ends the stage; what it answered before is kept."""
+        answered = ask_prompts(
+            self.asker, prompts, self._journal, lambda image: image.name, stage=self._stage, title=title,
+            unit=unit, quiet=self._context.quiet,
+        )  # fmt: skip
+        for reply in answered.paid.values():
+            self._count(reply)
+        if answered.ended is not None:
+            raise answered.ended
+        return answered
+
+    def _count(self, reply: Reply) -> None:
+        self._spent["requests"] += 1
+        self._spent["prompt_tokens"] += reply.prompt_tokens or 0
+        self._spent["reply_tokens"] += reply.reply_tokens or 0
+        self._spent["uncounted"] += reply.prompt_tokens is None or reply.reply_tokens is None
+        self._answered[reply.model or self.asker.model] += 1
 
 
 def open_endpoint(settings: ModelEndpoint, seed: int) -> ChatEndpoint:
@@ -23,6 +102,8 @@ def open_endpoint(settings: ModelEndpoint, seed: int) -> ChatEndpoint:
         settings.model,
         max_tokens=settings.max_tokens,
         concurrency=settings.concurrency,
+        seed=seed,
+        tokens=TokenPace(settings.tokens_per_minute),
     )
 
 

@@ -8,15 +8,14 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from heldout.model.asking.journal import Journal
-from heldout.model.asking.prompts import ask_prompts
-from heldout.model.reply import Asker, Reply
+from heldout.model.endpoint.chat import FAILED
+from heldout.model.reply import Reply
 from heldout.store import Dropped
 from heldout.synth.context import StageContext, StageWork, require
 from heldout.synth.draft import LETTERS, Draft, PaperFigure
-from heldout.synth.endpoints import open_endpoint
+from heldout.synth.endpoints import StageModel
 from heldout.synth.json_reply import UnreadableError, read_object
-from heldout.synth.ledger import BATCH, StageWriter, folder, read_rows
+from heldout.synth.ledger import BATCH, StageWriter, read_rows
 from heldout.synth.prompts import GENERATE_TEMPLATE, generate_prompt
 from heldout.synth.settings import SynthStage
 
@@ -34,20 +33,14 @@ def _generate(context: StageContext, writer: StageWriter) -> None:
         return
     require(settings.generator, "generator", SynthStage.GENERATE)
     assert settings.generator is not None
-    asker = open_endpoint(settings.generator, settings.seed)
-    identity = {
-        **asker.identity,
-        "template": GENERATE_TEMPLATE,
-        "conditioning": settings.conditioning,
-    }
-    context.run.update("synth", {"generator": identity})
-    journal = Journal(folder(context.run) / "replies" / "generate.jsonl")
-    for batch in batches(map(PaperFigure.of_row, read_rows(context.run, SynthStage.SELECT))):
-        for made in _drafts(context, asker, journal, batch, short_identity(identity)):
-            if isinstance(made, Dropped):
-                writer.drop(made)
-            else:
-                writer.keep(made.as_row())
+    depends = {"template": GENERATE_TEMPLATE, "conditioning": str(settings.conditioning)}
+    with StageModel(context, "generator", settings.generator, STAGE, depends) as model:
+        for batch in batches(map(PaperFigure.of_row, read_rows(context.run, SynthStage.SELECT))):
+            for made in _drafts(context, model, batch):
+                if isinstance(made, Dropped):
+                    writer.drop(made, again=made.reason == FAILED)
+                else:
+                    writer.keep(made.as_row())
 
 
 GENERATE = StageWork(
@@ -55,17 +48,15 @@ GENERATE = StageWork(
     _generate,
     ("source", "generator", "conditioning", "attempts", "plant", "seed"),
     (SynthStage.SELECT,),
+    (GENERATE_TEMPLATE,),
 )
 
 
 def _drafts(
-    context: StageContext,
-    asker: Asker,
-    journal: Journal,
-    figures: Iterable[PaperFigure],
-    identity: str,
+    context: StageContext, model: StageModel, figures: Iterable[PaperFigure]
 ) -> Iterator[Draft | Dropped]:
-    """In the order of the figures. A reply that cannot be read is asked for again with what was wrong."""
+    """In the order of the figures. A reply that cannot be read is asked for again with what was
+    wrong."""
     settings, run = context.settings, context.run.path
     waiting = {figure.id: figure for figure in figures}
     problems: dict[str, UnreadableError] = {}
@@ -73,25 +64,20 @@ def _drafts(
     for attempt in range(settings.attempts):
         prompts = {
             name: generate_prompt(
-                figure, run, settings.conditioning, str(problems[name]) if attempt else ""
+                figure, run, settings.conditioning, problem_of(problems.get(name), attempt)
             )
             for name, figure in waiting.items()
             if name not in made
         }
         if not prompts:
             break
-        answered = ask_prompts(
-            asker, prompts, journal, lambda image: image.name, stage=STAGE, title="generating",
-            unit="items", quiet=context.quiet,
-        )  # fmt: skip
+        answered = model.ask(prompts, "generating", "items")
         made |= answered.lost
         for name, reply in answered.replies.items():
             try:
-                made[name] = read_draft(reply, waiting[name], identity)
+                made[name] = read_draft(reply, waiting[name], answered_by(model.identity, reply))
             except UnreadableError as error:
                 problems[name] = error
-        if answered.ended is not None:
-            raise answered.ended
     for name in waiting:
         if name not in made:
             detail = f"{problems[name]} ({settings.attempts} attempts)"
@@ -120,6 +106,19 @@ def read_draft(reply: Reply, figure: PaperFigure, identity: str) -> Draft:
         figure.id, figure.id, _one_line(value["question"]), texts, answer, generator=identity,
         raw=reply.text, extra=facts,
     )  # fmt: skip
+
+
+def problem_of(error: UnreadableError | None, attempt: int) -> str:
+    """What the model is told about its earlier replies: our words alone, because its own may repeat what a
+    caption ordered. The count makes every attempt another prompt."""
+    return "" if error is None else f"{error.reason}, attempt {attempt}"
+
+
+def answered_by(identity: Mapping[str, str], reply: Reply) -> str:
+    """Model, template and settings in one short digest; with the name that the server answers under, where
+    that is another."""
+    other = {"answered_as": reply.model} if reply.model not in ("", identity["model"]) else {}
+    return short_identity({**identity, **other})
 
 
 def short_identity(identity: Mapping[str, Any]) -> str:

@@ -6,6 +6,7 @@ import json
 import re
 from typing import Any
 
+from heldout.benchmark.grading import grade
 from heldout.benchmark.grading.clean import CutError, without_thoughts
 from heldout.model.reply import CUT, REFUSED, Reply
 
@@ -46,7 +47,8 @@ def read_object(reply: Reply) -> tuple[dict[str, Any], bool]:
             return _checked(_loads(candidate)), True
         except ValueError:
             continue
-    raise UnreadableError("malformed JSON", f"{text:.120}")
+    refused = "{" not in text and grade(text, "an object").outcome == "refused"
+    raise UnreadableError("refused" if refused else "malformed JSON", f"{text:.120}")
 
 
 def _candidates(text: str) -> list[str]:

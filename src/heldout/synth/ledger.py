@@ -24,7 +24,7 @@ from heldout.store.atomic import replacing
 from heldout.synth.settings import SynthStage
 
 BATCH = 256
-_KEY = b"heldout.synth"
+_KEY, _AGAIN = b"heldout.synth", b"heldout.synth.again"
 _DROPPED = [(name, pa.string()) for name in ("stage", "id", "reason", "detail")]
 _IMAGE = pa.struct(
     [
@@ -132,7 +132,8 @@ def dropped_path(run: Run, stage: SynthStage) -> Path:
 
 
 class StageWriter:
-    """Rows and drops of one stage; flat in memory."""
+    """Rows and drops of one stage; flat in memory. ``again``: how many of them a failing endpoint left
+    undecided, so that the same command asks for them again."""
 
     def __init__(
         self, rows: pq.ParquetWriter, dropped: pq.ParquetWriter, schema: pa.Schema
@@ -140,13 +141,16 @@ class StageWriter:
         self._rows, self._dropped, self._schema = rows, dropped, schema
         self._waiting: list[Mapping[str, Any]] = []
         self._refused: list[Dropped] = []
+        self.again = 0
 
-    def keep(self, row: Mapping[str, Any]) -> None:
+    def keep(self, row: Mapping[str, Any], *, again: bool = False) -> None:
+        self.again += again
         self._waiting.append(row)
         if len(self._waiting) >= BATCH:
             self.flush()
 
-    def drop(self, dropped: Dropped) -> None:
+    def drop(self, dropped: Dropped, *, again: bool = False) -> None:
+        self.again += again
         self._refused.append(dropped)
         if len(self._refused) >= BATCH:
             self.flush()
@@ -178,22 +182,30 @@ def writing(run: Run, stage: SynthStage, key: str) -> Iterator[StageWriter]:
         writer = StageWriter(first, second, schema)
         yield writer
         writer.flush()
+        if writer.again:
+            first.add_key_value_metadata({_AGAIN: str(writer.again)})
 
 
 def stage_key(settings: Mapping[str, Any], *inputs: Path) -> str:
     """A digest of what a stage depends on: its settings, and the tables it reads."""
     digest = hashlib.sha256(json.dumps(settings, sort_keys=True, default=str).encode())
     for path in inputs:
-        digest.update(path.read_bytes() if path.exists() else b"missing")
+        if path.exists():
+            with path.open("rb") as file:
+                digest.update(hashlib.file_digest(file, "sha256").digest())
+        else:
+            digest.update(b"missing")
     return digest.hexdigest()
 
 
 def finished(run: Run, stage: SynthStage, key: str | None = None) -> bool:
-    """Whether the stage has a table; with ``key``: one of these settings and this input."""
+    """Whether the stage has a table; with ``key``: one of these settings and this input, of which no
+    endpoint failed to answer for an item."""
     path = table_path(run, stage)
     if not path.exists():
         return False
-    return key is None or (pq.read_schema(path).metadata or {}).get(_KEY, b"").decode() == key
+    known = pq.read_metadata(path).metadata or {}
+    return key is None or (known.get(_KEY, b"").decode() == key and _AGAIN not in known)
 
 
 def read_rows(run: Run, stage: SynthStage) -> Iterator[dict[str, Any]]:

@@ -14,7 +14,7 @@ from heldout.store import Run
 from heldout.synth.context import StageContext, StageWork
 from heldout.synth.funnel import Funnel, read_funnel
 from heldout.synth.ledger import finished, folder, table_path, write_all_dropped, writing
-from heldout.synth.plan import StageCost, costs_as_json, plan_costs
+from heldout.synth.plan import StageCost, costs_as_json, plan_costs, spent_costs
 from heldout.synth.publish import DATASET, published_rows
 from heldout.synth.settings import SynthSettings, SynthStage
 
@@ -45,7 +45,13 @@ class Synthesis:
 
     def as_json(self) -> dict[str, Any]:
         told = {"run": str(self.run.path), **self.funnel.as_json()}
+        told["spent"] = costs_as_json(self.spent)
         return {**told, "costs": costs_as_json(list(self.costs))} if self.costs else told
+
+    @property
+    def spent(self) -> list[StageCost]:
+        """What the models of this run have cost so far, by role; ``--plan`` estimates the same."""
+        return spent_costs(self.run)
 
     def frame(self, stage: SynthStage | str) -> pl.DataFrame:
         """The table of one stage; empty where the stage has not been run."""
@@ -110,7 +116,7 @@ def synth(
     run = Run.create(out, seed=chosen.seed)
     costs: list[StageCost] = []
     with run.writing(), open_engine(engine, workers=workers) as where:
-        run.update("synth", {"settings": chosen.model_dump(mode="json")}, replace=True)
+        run.update("synth", {"settings": chosen.model_dump(mode="json")})
         context = StageContext(run, chosen, where, quiet)
         try:
             for work in stage_works():

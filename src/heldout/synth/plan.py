@@ -9,6 +9,7 @@ from typing import Any
 
 from heldout.model.reply import Prompt
 from heldout.model.request import Text
+from heldout.store import Run
 from heldout.synth.context import StageContext
 from heldout.synth.draft import LETTERS, Draft, PaperFigure
 from heldout.synth.ledger import read_rows
@@ -28,7 +29,8 @@ _PROBES = 2 * len(LETTERS) + 1
 
 @dataclass(frozen=True)
 class StageCost:
-    """``price`` in the currency of the endpoint's prices; ``hours`` at its concurrency, 10 s a request."""
+    """``price`` in the currency of the endpoint's prices; ``hours`` at its concurrency, 10 s a request; 0
+    for what was spent."""
 
     stage: str
     requests: int
@@ -88,6 +90,19 @@ def _image_tokens(figure: PaperFigure) -> int:
         min(MOST_IMAGE_TOKENS, math.ceil(image.width * image.height / PIXELS_PER_TOKEN))
         for image in figure.images
     )
+
+
+def spent_costs(run: Run) -> list[StageCost]:
+    """What was spent, from the manifest: the real counterpart of ``plan_costs``."""
+    known = run.manifest().get("synth", {})
+    return [
+        StageCost(
+            role if role == "traces" else spent["stage"], spent["requests"], spent["prompt_tokens"],
+            spent["reply_tokens"], spent["price"], 0.0,
+        )
+        for role in ("generator", "verifier", "shortcut", "traces")
+        if (spent := known.get(role, {}).get("spent")) is not None
+    ]  # fmt: skip
 
 
 def costs_as_json(costs: list[StageCost]) -> list[dict[str, Any]]:

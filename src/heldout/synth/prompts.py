@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,9 +18,12 @@ from heldout.synth.rubric import Category, of_category
 from heldout.synth.settings import Conditioning
 
 # Part of every reply's identity. Raise them with any change of what is read.
-GENERATE_TEMPLATE = "heldout-generate/1"
-VERIFY_TEMPLATE = "heldout-rubric-verify/1"
+GENERATE_TEMPLATE = "heldout-generate/2"
+VERIFY_TEMPLATE = "heldout-rubric-verify/2"
 _MOST_CAPTION, _MOST_REFERENCES = 6_000, 8_000  # characters that are shown
+
+# "[[END", "<|im_end|>", "<image>", "</s>", "[INST]", "<<SYS>>", "<end_of_turn>"; not "p<0.05"
+_CONTROL = re.compile(r"\[(?=\[|/?INST\b)|<(?=[<|｜/A-Za-z_])")
 
 ARCHETYPES: Mapping[str, str] = {
     "finding": "Which finding or abnormality is visible?",
@@ -220,6 +224,8 @@ def _shortened(texts: Sequence[str], most: int) -> str:
 
 
 def _fenced(name: str, text: str) -> str:
-    # Made of the text, so that the same text is the same prompt, and none can hold its own mark.
-    mark = hashlib.sha256(text.encode()).hexdigest()[:16]
-    return _FENCE.format(name=name, mark=mark, text=text)
+    """A text as data. Its mark is made of the text, so that the same text is the same prompt, and none can
+    hold its own mark; what looks like a mark or a token of a chat template is broken by a space."""
+    shown = _CONTROL.sub(lambda match: f"{match[0]} ", text)
+    mark = hashlib.sha256(shown.encode()).hexdigest()[:16]
+    return _FENCE.format(name=name, mark=mark, text=shown)

@@ -8,19 +8,18 @@ itself. Code looks for an answer that its length gives away.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from heldout.benchmark.grading import grade
 from heldout.benchmark.normal import normal
-from heldout.model.asking.journal import Journal
-from heldout.model.asking.prompts import ask_prompts
-from heldout.model.reply import Asker, Prompt
+from heldout.model.endpoint.chat import FAILED
+from heldout.model.reply import Prompt
 from heldout.model.request import Request, Text
 from heldout.store import Dropped
 from heldout.synth.context import StageContext, StageWork
 from heldout.synth.draft import LETTERS, Draft
-from heldout.synth.endpoints import open_endpoint
-from heldout.synth.ledger import BATCH, StageWriter, folder, read_rows
+from heldout.synth.endpoints import StageModel
+from heldout.synth.ledger import BATCH, StageWriter, read_rows
 from heldout.synth.settings import SynthStage
 
 STAGE = "shortcut"
@@ -31,6 +30,8 @@ NO_IMAGE, OPTIONS_ONLY, QUESTION_ONLY, LONGEST = (
 NEEDED = 4  # right rotations of five
 _LONGER = 1.5  # times the longest wrong option
 
+Probes = dict[str, bool | None]
+
 _CHOICE = "{question}\n\n{options}\n\nAnswer with the letter of the right option alone."
 _NO_QUESTION = "Which of these is most likely the right answer to a question about an image?"
 _OPEN = "{question}\n\nAnswer with a few words alone."
@@ -38,25 +39,29 @@ _OPEN = "{question}\n\nAnswer with a few words alone."
 
 def _shortcut(context: StageContext, writer: StageWriter) -> None:
     settings = context.settings
-    asker: Asker | None = None
-    if settings.shortcut is not None:
-        asker = open_endpoint(settings.shortcut, settings.seed)
-        context.run.update("synth", {"shortcut": {**asker.identity, "template": TEMPLATE}})
-    journal = Journal(folder(context.run) / "replies" / "shortcut.jsonl")
-    for batch in _batches(accepted_drafts(context)):
-        probes = {draft.id: {LONGEST: length_gives_away(draft)} for draft in batch}
-        if asker is not None:
-            for name, found in _asked(context, asker, journal, batch).items():
-                probes[name] |= found
-        for draft in batch:
-            flags = [name for name, solved in probes[draft.id].items() if solved]
-            reason = ", ".join(flags)
-            if flags and settings.drop_shortcuts:
-                writer.drop(Dropped(STAGE, draft.id, "shortcut", reason))
-                continue
-            solved = sorted(probes[draft.id].items())
-            row = {"id": draft.id, "probes": solved, "flagged": bool(flags), "reason": reason}
-            writer.keep(row)
+    if settings.shortcut is None:
+        for batch in _batches(accepted_drafts(context)):
+            _write(writer, batch, {}, settings.drop_shortcuts)
+        return
+    depends = {"template": TEMPLATE}
+    with StageModel(context, "shortcut", settings.shortcut, STAGE, depends) as model:
+        for batch in _batches(accepted_drafts(context)):
+            _write(writer, batch, _asked(model, batch), settings.drop_shortcuts)
+
+
+def _write(
+    writer: StageWriter, drafts: list[Draft], asked: Mapping[str, Probes], drop: bool
+) -> None:
+    for draft in drafts:
+        probes: Probes = {LONGEST: length_gives_away(draft), **asked.get(draft.id, {})}
+        flags = [name for name, solved in probes.items() if solved]
+        reason = ", ".join(flags)
+        if flags and drop:
+            writer.drop(Dropped(STAGE, draft.id, "shortcut", reason))
+            continue
+        solved = sorted(probes.items())
+        row = {"id": draft.id, "probes": solved, "flagged": bool(flags), "reason": reason}
+        writer.keep(row, again=None in probes.values())
 
 
 SHORTCUT = StageWork(
@@ -64,6 +69,7 @@ SHORTCUT = StageWork(
     _shortcut,
     ("shortcut", "drop_shortcuts", "seed"),
     (SynthStage.GENERATE, SynthStage.VERIFY),
+    (TEMPLATE,),
 )
 
 
@@ -89,45 +95,48 @@ def rotated(draft: Draft, turn: int) -> tuple[tuple[str, ...], str]:
     return options, LETTERS[right]
 
 
-def _asked(
-    context: StageContext, asker: Asker, journal: Journal, drafts: list[Draft]
-) -> dict[str, dict[str, bool]]:
+def shortcut_prompts(draft: Draft) -> dict[str, Prompt]:
+    """By name the eleven prompts of one item: two probes in every rotation, and the question alone."""
     prompts: dict[str, Prompt] = {}
-    for draft in drafts:
-        for turn in range(len(draft.options)):
-            options, _ = rotated(draft, turn)
-            shown = "\n".join(
-                f"{letter}. {option}" for letter, option in zip(LETTERS, options, strict=True)
-            )
-            for probe, question in ((NO_IMAGE, draft.question), (OPTIONS_ONLY, _NO_QUESTION)):
-                name = f"{probe}/{turn}/{draft.id}"
-                text = _CHOICE.format(question=question, options=shown)
-                prompts[name] = Prompt(Request(name, (Text(text),)), letters=len(options))
-        name = f"{QUESTION_ONLY}/0/{draft.id}"
-        prompts[name] = Prompt(Request(name, (Text(_OPEN.format(question=draft.question)),)))
-    answered = ask_prompts(
-        asker, prompts, journal, lambda image: image.name, stage=STAGE, title="asking without the image",
-        quiet=context.quiet,
-    )  # fmt: skip
-    if answered.ended is not None:
-        raise answered.ended
-    replies = {name: reply.text for name, reply in answered.replies.items()}
-    return {draft.id: _solved(draft, replies) for draft in drafts}
+    for turn in range(len(draft.options)):
+        options, _ = rotated(draft, turn)
+        shown = "\n".join(
+            f"{letter}. {option}" for letter, option in zip(LETTERS, options, strict=True)
+        )
+        for probe, question in ((NO_IMAGE, draft.question), (OPTIONS_ONLY, _NO_QUESTION)):
+            name = f"{probe}/{turn}/{draft.id}"
+            text = _CHOICE.format(question=question, options=shown)
+            prompts[name] = Prompt(Request(name, (Text(text),)), letters=len(options))
+    name = f"{QUESTION_ONLY}/0/{draft.id}"
+    prompts[name] = Prompt(Request(name, (Text(_OPEN.format(question=draft.question)),)))
+    return prompts
 
 
-def _solved(draft: Draft, replies: dict[str, str]) -> dict[str, bool]:
-    """A reply that never came counts as not solved."""
-    solved = {}
+def _asked(model: StageModel, drafts: list[Draft]) -> dict[str, Probes]:
+    prompts = {name: one for draft in drafts for name, one in shortcut_prompts(draft).items()}
+    answered = model.ask(prompts, "asking without the image")
+    # What the server refuses is no answer, and stays none; where it failed, nobody knows.
+    replies: dict[str, str | None] = {name: reply.text for name, reply in answered.replies.items()}
+    replies |= {name: None if why.reason == FAILED else "" for name, why in answered.lost.items()}
+    return {draft.id: solved_probes(draft, replies) for draft in drafts}
+
+
+def solved_probes(draft: Draft, replies: Mapping[str, str | None]) -> Probes:
+    """By probe whether the answer was guessed; None where replies are missing and would decide it."""
+    solved: Probes = {}
     for probe in (NO_IMAGE, OPTIONS_ONLY):
-        right = 0
+        right = missing = 0
         for turn in range(len(draft.options)):
             options, letter = rotated(draft, turn)
-            reply = replies.get(f"{probe}/{turn}/{draft.id}", "")
-            right += bool(reply) and grade(reply, letter, options).outcome == "right"
-        solved[probe] = right >= NEEDED
+            reply = replies[f"{probe}/{turn}/{draft.id}"]
+            missing += reply is None
+            right += bool(reply) and grade(reply or "", letter, options).outcome == "right"
+        undecided = right < NEEDED <= right + missing
+        solved[probe] = None if undecided else right >= NEEDED
     key = draft.options[LETTERS.index(draft.answer)]
-    reply = replies.get(f"{QUESTION_ONLY}/0/{draft.id}", "")
-    solved[QUESTION_ONLY] = normal(reply).rstrip(".") == normal(key).rstrip(".") and bool(reply)
+    reply = replies[f"{QUESTION_ONLY}/0/{draft.id}"]
+    said = None if reply is None else normal(reply).rstrip(".")
+    solved[QUESTION_ONLY] = None if said is None else said == normal(key).rstrip(".") != ""
     return solved
 
 

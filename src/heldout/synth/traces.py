@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Mapping
 
-from heldout.model.asking.journal import Journal
-from heldout.model.asking.prompts import ask_prompts
 from heldout.model.reply import STOPPED, Prompt, Reply
 from heldout.model.request import Request, Text
 from heldout.synth.context import StageContext
 from heldout.synth.corpus_of_items import BalancedItem, balanced_items
 from heldout.synth.draft import LETTERS
-from heldout.synth.endpoints import open_endpoint
-from heldout.synth.ledger import BATCH, folder
+from heldout.synth.endpoints import StageModel
+from heldout.synth.ledger import BATCH
 from heldout.synth.prompts import figure_images
 
 TEMPLATE = "heldout-trace/1"
@@ -34,33 +33,18 @@ def read_traces(context: StageContext, ranks: Mapping[str, int]) -> dict[str, st
     settings = context.settings.traces
     if settings is None:
         return {}
-    asker = open_endpoint(settings, context.settings.seed)
-    context.run.update("synth", {"traces": {**asker.identity, "template": TEMPLATE}})
-    journal = Journal(folder(context.run) / "replies" / "traces.jsonl")
     kept: dict[str, str] = {}
-    batch: list[BalancedItem] = []
-
-    def flush() -> None:
-        prompts = {item.draft.id: _prompt(context, item) for item in batch}
-        answered = ask_prompts(
-            asker, prompts, journal, lambda image: image.name, stage="publish", title="writing traces",
-            unit="traces", quiet=context.quiet,
-        )  # fmt: skip
-        if answered.ended is not None:
-            raise answered.ended
-        for item in batch:
-            reply = answered.replies.get(item.draft.id)
-            trace = read_trace(reply, item.draft.answer) if reply else None
-            if trace:
-                kept[item.draft.id] = trace
-        batch.clear()
-
-    for item in balanced_items(context.run):
-        if item.draft.id in ranks:
-            batch.append(item)
-            if len(batch) >= BATCH:
-                flush()
-    flush()
+    items = (item for item in balanced_items(context.run) if item.draft.id in ranks)
+    depends = {"template": TEMPLATE}
+    with StageModel(context, "traces", settings, "publish", depends) as model:
+        while batch := list(itertools.islice(items, BATCH)):
+            prompts = {item.draft.id: _prompt(context, item) for item in batch}
+            answered = model.ask(prompts, "writing traces", "traces")
+            for item in batch:
+                reply = answered.replies.get(item.draft.id)
+                trace = read_trace(reply, item.draft.answer) if reply else None
+                if trace:
+                    kept[item.draft.id] = trace
     return kept
 
 

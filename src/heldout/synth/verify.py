@@ -11,16 +11,15 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from heldout.errors import InputError
-from heldout.model.asking.journal import Journal
-from heldout.model.asking.prompts import ask_prompts
-from heldout.model.reply import Asker, Reply
+from heldout.model.endpoint.chat import FAILED
+from heldout.model.reply import Reply
 from heldout.store import Dropped
 from heldout.synth.context import StageContext, StageWork, require
 from heldout.synth.draft import Draft, PaperFigure
-from heldout.synth.endpoints import open_endpoint
-from heldout.synth.generate import short_identity
+from heldout.synth.endpoints import StageModel
+from heldout.synth.generate import answered_by, problem_of, short_identity
 from heldout.synth.json_reply import UnreadableError, read_object
-from heldout.synth.ledger import BATCH, StageWriter, folder, read_rows
+from heldout.synth.ledger import BATCH, StageWriter, read_rows
 from heldout.synth.mechanical import CodeCheck, check_by_code
 from heldout.synth.prompts import VERIFY_TEMPLATE, verify_prompt
 from heldout.synth.rubric import BY_KEY, CRITERIA, RUBRIC, Category, Criterion, Judged
@@ -28,6 +27,7 @@ from heldout.synth.settings import Normalisation, SynthSettings, SynthStage
 
 STAGE = "verify"
 INSUFFICIENT = "insufficient evidence"
+UNGRADABLE = "ungradable: "
 _CODE_ALONE = {"answer-field", "schema", "forbidden-terms"}
 
 
@@ -41,14 +41,12 @@ def _verify(context: StageContext, writer: StageWriter) -> None:
         return
     require(settings.verifier, "verifier", SynthStage.VERIFY)
     assert settings.verifier is not None
-    _refuse_same_model(settings)
-    asker = open_endpoint(settings.verifier, settings.seed)
-    identity = {**asker.identity, "template": VERIFY_TEMPLATE, "rubric": RUBRIC}
-    context.run.update("synth", {"verifier": identity})
-    journal = Journal(folder(context.run) / "replies" / "verify.jsonl")
-    for drafts in draft_batches(context):
-        for row in _verdicts(context, asker, journal, drafts, short_identity(identity)):
-            writer.keep(row)
+    depends = {"template": VERIFY_TEMPLATE, "rubric": RUBRIC}
+    with StageModel(context, "verifier", settings.verifier, STAGE, depends) as model:
+        _refuse_same_model(context, model.identity["model"])
+        for drafts in draft_batches(context):
+            for row in _verdicts(context, model, drafts):
+                writer.keep(row, again=row["reason"] == f"{UNGRADABLE}{FAILED}")
 
 
 VERIFY = StageWork(
@@ -56,6 +54,7 @@ VERIFY = StageWork(
     _verify,
     ("source", "verifier", "attempts", "normalisation", "threshold", "same_model", "seed"),
     (SynthStage.SELECT, SynthStage.GENERATE),
+    (VERIFY_TEMPLATE, RUBRIC),
 )
 
 
@@ -79,58 +78,50 @@ def draft_batches(context: StageContext) -> Iterator[list[tuple[Draft, PaperFigu
         yield batch
 
 
-def _refuse_same_model(settings: SynthSettings) -> None:
-    one, other = settings.generator, settings.verifier
-    if one is None or other is None or settings.same_model:
-        return
-    if (one.url, one.model) == (other.url, other.model):
+def _refuse_same_model(context: StageContext, verifier: str) -> None:
+    """By the names that the two servers give their models: one model may stand behind two addresses."""
+    generator = context.run.manifest()["synth"].get("generator", {}).get("model")
+    if verifier == generator and not context.settings.same_model:
         raise InputError(
-            "generator and verifier are the same model: a model overlooks its own mistakes. Give another "
-            "verifier, or set same_model"
+            f"generator and verifier are the same model, {verifier}: a model overlooks its own mistakes. "
+            f"Give another verifier, or set same_model"
         )
 
 
 def _verdicts(
-    context: StageContext,
-    asker: Asker,
-    journal: Journal,
-    drafts: list[tuple[Draft, PaperFigure]],
-    identity: str,
+    context: StageContext, model: StageModel, drafts: list[tuple[Draft, PaperFigure]]
 ) -> Iterator[dict[str, Any]]:
     settings, run = context.settings, context.run.path
     opinions: dict[str, Mapping[str, tuple[bool, str]]] = {}
+    names: dict[str, str] = {}
     problems: dict[str, UnreadableError] = {}
     lost: dict[str, Dropped] = {}
     for attempt in range(settings.attempts):
         prompts = {
-            draft.id: verify_prompt(draft, figure, run, str(problems[draft.id]) if attempt else "")
+            draft.id: verify_prompt(draft, figure, run, problem_of(problems.get(draft.id), attempt))
             for draft, figure in drafts
             if draft.id not in opinions and draft.id not in lost
             and (attempt == 0 or problems[draft.id].reason != INSUFFICIENT)
         }  # fmt: skip
         if not prompts:
             break
-        answered = ask_prompts(
-            asker, prompts, journal, lambda image: image.name, stage=STAGE, title="verifying",
-            unit="items", quiet=context.quiet,
-        )  # fmt: skip
+        answered = model.ask(prompts, "verifying", "items")
         lost |= answered.lost
         for name, reply in answered.replies.items():
             try:
+                names[name] = answered_by(model.identity, reply)
                 opinions[name] = read_opinion(reply)
                 problems.pop(name, None)
             except UnreadableError as error:
                 problems[name] = error
-        if answered.ended is not None:
-            raise answered.ended
     for draft, figure in drafts:
         if draft.id in opinions:
             yield verdict_row(
-                draft, check_by_code(draft, figure), opinions[draft.id], settings, identity
+                draft, check_by_code(draft, figure), opinions[draft.id], settings, names[draft.id]
             )
         else:
             reason = lost[draft.id].reason if draft.id in lost else problems[draft.id].reason
-            yield ungradable_row(draft, reason, identity)
+            yield ungradable_row(draft, reason, names.get(draft.id, short_identity(model.identity)))
 
 
 def read_opinion(reply: Reply) -> dict[str, tuple[bool, str]]:
@@ -162,7 +153,7 @@ def verdict_row(
     identity: str,
 ) -> dict[str, Any]:
     """One row of the stage's table: every criterion with both voices, both scores, and the decision."""
-    lines = []
+    lines: list[dict[str, Any]] = []
     for criterion in CRITERIA:
         check = code.get(criterion.key, CodeCheck(None))
         said, note = opinion[criterion.key]
@@ -206,7 +197,7 @@ def ungradable_row(draft: Draft, reason: str, identity: str) -> dict[str, Any]:
     return {
         "id": draft.id,
         "accepted": False,
-        "reason": f"ungradable: {reason}",
+        "reason": f"{UNGRADABLE}{reason}",
         "score_bonus_only": None,
         "score_with_essentials": None,
         "rubric": [],

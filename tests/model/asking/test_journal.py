@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import threading
 import time
+import tracemalloc
 from collections.abc import Callable, Generator, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from heldout.model.asking import Question
 from heldout.model.asking.journal import Journal
+from heldout.model.asking.prompts import prompt_key
 from heldout.model.asking.stage import ask_questions
 from heldout.model.reply import Prompt, Reply
+from heldout.model.request import Request, Text
 from heldout.store import Dropped, make_table
 
 QUESTIONS = [
@@ -84,3 +90,70 @@ def test_half_a_character_does_not_break_the_table(tmp_path: Path) -> None:
     found = Journal(tmp_path / "j.jsonl").reply("k")
     assert found.text == "B ?" and found.choice_logprobs == (None, -1.0)
     assert make_table("answers", [{"reply": found.text}]).num_rows == 1
+
+
+def test_a_journal_keeps_places_and_not_replies(tmp_path: Path) -> None:
+    """Its memory does not grow with the length of the replies."""
+    path = tmp_path / "j.jsonl"
+    with Journal(path) as journal:
+        for number in range(300):
+            journal.keep(f"key {number}", Reply(f"{number}", f"{number} " + "x" * 20_000))
+        assert journal.reply("key 7").text.startswith("7 x")  # while it is open for writing
+    tracemalloc.start()
+    opened = Journal(path)
+    size = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    assert len(opened) == 300
+    assert size < 300 * 1_000 < path.stat().st_size / 10
+    assert opened.reply("key 299").text.startswith("299 x")
+    assert "key 300" not in opened
+
+
+def test_a_line_cut_short_by_a_kill_is_ignored_and_the_next_is_whole(tmp_path: Path) -> None:
+    path = tmp_path / "j.jsonl"
+    with Journal(path) as journal:
+        for number in range(3):
+            journal.keep(
+                f"key {number}", Reply(f"{number}", "{é}" * 10, choice_logprobs=(-0.5, None))
+            )
+    whole = path.read_bytes()
+    for cut in range(len(whole)):
+        path.write_bytes(whole[:cut])
+        journal = Journal(path)
+        with journal:
+            journal.keep("late", Reply("9", "late"))
+        again = Journal(path)
+        assert again.reply("late").text == "late"
+        kept = [number for number in range(3) if f"key {number}" in again]
+        ends = [place for place, byte in enumerate(whole) if byte == ord("\n")]
+        assert kept == [number for number, end in enumerate(ends) if cut >= end]
+        for number in kept:
+            assert again.reply(f"key {number}") == Reply(
+                f"{number}", "{é}" * 10, choice_logprobs=(-0.5, None)
+            )
+
+
+def test_the_last_of_two_replies_to_one_key_counts(tmp_path: Path) -> None:
+    with Journal(tmp_path / "j.jsonl") as journal:
+        journal.keep("k", Reply("1", "first"))
+        journal.keep("k", Reply("1", "second"))
+        assert journal.reply("k").text == "second"
+    assert Journal(tmp_path / "j.jsonl").reply("k").text == "second"
+
+
+def test_a_file_that_somebody_rewrote_is_noticed(tmp_path: Path) -> None:
+    with Journal(tmp_path / "j.jsonl") as journal:
+        journal.keep("k", Reply("1", "first"))
+    (tmp_path / "j.jsonl").write_text("{}\n")
+    with pytest.raises(OSError, match="changed"):
+        journal.reply("k")
+
+
+def test_a_schema_is_part_of_what_a_reply_depends_on(tmp_path: Path) -> None:
+    """Without one the key is what it always was: older journals stay valid."""
+    request = Request("a", (Text("Which?"),))
+    schemas: list[Mapping[str, Any] | None] = [None, {"type": "object"}, {"type": "array"}]
+    keys = {prompt_key({"model": "m"}, Prompt(request, schema=one), str) for one in schemas}
+    assert len(keys) == 3
+    known = json.dumps([{"model": "m"}, ["Which?"], 0])
+    assert hashlib.sha256(known.encode()).hexdigest() in keys

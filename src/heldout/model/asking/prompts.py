@@ -8,6 +8,7 @@ import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from heldout.engine import progress
 from heldout.errors import InputError
@@ -22,12 +23,13 @@ NOT_ASKED = "not asked"
 @dataclass
 class Replied:
     """Replies by the prompt's name, and for every other prompt why it has none. ``fresh``: what this call
-    asked for, and paid for. ``ended``: what put an end to the asking; what had been answered by then is
-    here all the same."""
+    asked for, and paid for. ``paid``: by key what these prompts cost in all, now or in an earlier call.
+    ``ended``: what put an end to the asking; what had been answered by then is here all the same."""
 
     replies: dict[str, Reply] = field(default_factory=dict)
     lost: dict[str, Dropped] = field(default_factory=dict)
     fresh: list[Reply] = field(default_factory=list)
+    paid: dict[str, Reply] = field(default_factory=dict)
     ended: InputError | None = None
 
 
@@ -45,7 +47,7 @@ def ask_prompts(
     """A prompt's name is the id of its request. ``digest`` names a picture by its content, so that a
     changed one is another prompt."""
     made = Replied()
-    keys = {name: _key(asker.identity, one, digest) for name, one in prompts.items()}
+    keys = {name: prompt_key(asker.identity, one, digest) for name, one in prompts.items()}
     waiting: dict[str, str] = {}  # key → the first prompt that asks it
     for name, key in keys.items():
         if key not in journal:
@@ -71,19 +73,29 @@ def ask_prompts(
                         lost[keys[one.id]] = one
         except InputError as error:
             made.ended = error
-    for name, key in keys.items():
-        if key in journal:
-            made.replies[name] = dataclasses.replace(journal.reply(key), id=name)
-        else:
-            why = lost.get(key) or Dropped(stage, name, NOT_ASKED, "the backend ended before it")
-            made.lost[name] = Dropped(stage, name, why.reason, why.detail)
+        for name, key in keys.items():
+            if key in journal:
+                if key not in made.paid:
+                    made.paid[key] = journal.reply(key)
+                made.replies[name] = dataclasses.replace(made.paid[key], id=name)
+            else:
+                why = lost.get(key) or Dropped(
+                    stage, name, NOT_ASKED, "the backend ended before it"
+                )
+                made.lost[name] = Dropped(stage, name, why.reason, why.detail)
     return made
 
 
-def _key(identity: Mapping[str, str], prompt: Prompt, digest: Callable[[ImageRef], str]) -> str:
+def prompt_key(
+    identity: Mapping[str, str], prompt: Prompt, digest: Callable[[ImageRef], str]
+) -> str:
+    """A digest of all that a reply depends on."""
     content = [
         ["picture", digest(part)] if isinstance(part, ImageRef) else part.text
         for part in prompt.request.content
     ]
-    told = json.dumps([dict(identity), content, prompt.letters], sort_keys=True)
-    return hashlib.sha256(told.encode()).hexdigest()
+    depends: list[Any] = [dict(identity), content, prompt.letters]
+    if prompt.schema is not None:  # a prompt without one keeps the key it always had
+        schema = json.dumps(prompt.schema, sort_keys=True)
+        depends.append({"schema": hashlib.sha256(schema.encode()).hexdigest()})
+    return hashlib.sha256(json.dumps(depends, sort_keys=True).encode()).hexdigest()

@@ -3,7 +3,7 @@
 from heldout.model.endpoint.capabilities import Ability, Capabilities, as_json, probe
 from heldout.model.endpoint.connection import Connection, EndpointError, checked_address
 from heldout.model.endpoint.endpoint import Endpoint
-from heldout.model.endpoint.pace import Backoff, Pace
+from heldout.model.endpoint.pace import Backoff, Pace, TokenPace
 
 __all__ = [
     "Ability",
@@ -13,6 +13,7 @@ __all__ = [
     "Endpoint",
     "EndpointError",
     "Pace",
+    "TokenPace",
     "as_json",
     "checked_address",
     "probe",

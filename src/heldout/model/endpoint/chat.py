@@ -16,6 +16,7 @@ from heldout.model.endpoint.connection import (
     TimedOutError,
 )
 from heldout.model.endpoint.message import data_url
+from heldout.model.endpoint.pace import TokenPace
 from heldout.model.endpoint.parallel import in_parallel
 from heldout.model.endpoint.read_reply import read_reply
 from heldout.model.reply import Prompt, Reply
@@ -23,6 +24,7 @@ from heldout.model.request import Request, Text
 from heldout.store import Dropped
 
 STAGE = "ask"
+FAILED = "the endpoint failed"  # a reason that may be gone the next time
 CHAT = "/chat/completions"
 TOP = 20  # likeliest first tokens that are told: what the protocol allows
 _UNREADABLE = 3  # attempts at an answer that is no JSON: a proxy cut it, and the next may be whole
@@ -30,11 +32,21 @@ _FAILURES = 5  # in a row: the server is broken, not the item
 _TOO_LONG = ("context length", "context_length", "too long", "maximum context", "max_model_len",
              "too many tokens", "exceeds the model")  # fmt: skip
 
+_OPTIONAL = ("response_format", "seed")  # not every server has them
+_OPTIONAL_WORDS = (*_OPTIONAL, "json_schema", "schema", "grammar", "guided", "structured")
+_CHARACTERS_PER_TOKEN, _IMAGE_TOKENS, _REPLY_TOKENS = (
+    4,
+    1_280,
+    512,
+)  # expected, before a reply tells
+
 
 @dataclass
 class ChatEndpoint:
     """An Asker. ``logprobs``: ask for the first token's likeliest letters, too. Pictures travel as data
-    URLs; temperature is 0; ``token_field`` is what the server calls the limit of a reply."""
+    URLs; temperature is 0; ``token_field`` is what the server calls the limit of a reply. ``seed``: sent
+    with top_p 1. A prompt's schema and the seed are sent until the server refuses a request with them
+    and takes it without; from then on they are left out (``refused``: why, by field)."""
 
     connection: Connection
     model: str
@@ -44,6 +56,10 @@ class ChatEndpoint:
     dtype: str = "unknown"
     logprobs: bool = False
     token_field: str = "max_tokens"
+    seed: int | None = None
+    tokens: TokenPace = field(default_factory=TokenPace)
+    refused: dict[str, str] = field(default_factory=dict)
+    _taken: set[str] = field(default_factory=set)
     _failed: int = 0
     _answered: int = 0
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
@@ -62,6 +78,7 @@ class ChatEndpoint:
             "dtype": self.dtype,
             "server": self.server,
             "max_new_tokens": str(self.max_tokens),
+            **({} if self.seed is None else {"seed": str(self.seed), "top_p": "1"}),
         }
 
     def ask(
@@ -84,7 +101,7 @@ class ChatEndpoint:
         problem: RefusedError | None = None
         for _ in range(_UNREADABLE):
             try:
-                reply = read_reply(request.id, self.connection.post(CHAT, body), prompt.letters)
+                reply = self._post(prompt, body)
                 # Once more: a text that came in parts is joined by now.
                 reply = replace(reply, text=self.connection.redact(reply.text))
             except RefusedError as refused:
@@ -118,7 +135,51 @@ class ChatEndpoint:
         }
         if self.logprobs and prompt.letters:
             body |= {"logprobs": True, "top_logprobs": TOP}
+        if self.seed is not None:
+            body |= {"top_p": 1, "seed": self.seed}
+        if prompt.schema is not None:
+            named = {"name": "reply", "schema": prompt.schema, "strict": True}
+            body["response_format"] = {"type": "json_schema", "json_schema": named}
         return body
+
+    @property
+    def decoding(self) -> Mapping[str, str]:
+        """By optional field whether the server takes it; empty before the first reply."""
+        taken = dict.fromkeys(sorted(self._taken), "sent")
+        return taken | {name: f"refused: {told}" for name, told in self.refused.items()}
+
+    def _post(self, prompt: Prompt, body: Mapping[str, Any]) -> Reply:
+        """Send the body. A refusal may be meant for an optional field that the server has not taken before:
+        then the request goes without it, and if that is answered, so do all that follow."""
+        body = {name: value for name, value in body.items() if name not in self.refused}
+        try:
+            reply = self._once(prompt, body)
+        except RefusedError as refused:
+            doubtful = [name for name in _OPTIONAL if name in body and name not in self._taken]
+            if not doubtful or not _about_the_request(refused):
+                raise
+            for without in _subsets(doubtful):
+                shorter = {name: value for name, value in body.items() if name not in without}
+                try:
+                    reply = self._once(prompt, shorter)
+                except RefusedError:
+                    continue
+                with self._lock:
+                    self.refused |= dict.fromkeys(without, refused.told)
+                break
+            else:
+                raise
+        with self._lock:
+            self._taken |= {name for name in _OPTIONAL if name in body} - set(self.refused)
+        return reply
+
+    def _once(self, prompt: Prompt, body: Mapping[str, Any]) -> Reply:
+        with self.tokens.request(_expected_tokens(prompt, self.max_tokens)) as spent:
+            answer = self.connection.post(CHAT, body)
+            reply = read_reply(prompt.request.id, answer, prompt.letters)
+            if reply.prompt_tokens is not None and reply.reply_tokens is not None:
+                spent.tokens = reply.prompt_tokens + reply.reply_tokens
+        return reply
 
     def _refused(self, request: Request, refused: RefusedError) -> Dropped:
         broken = refused.status >= 500 or refused.status == 0
@@ -140,5 +201,25 @@ class ChatEndpoint:
             )
         if long:
             return Dropped(STAGE, request.id, "prompt too long", told)
-        reason = "the endpoint failed" if broken else "refused by the endpoint"
+        reason = FAILED if broken else "refused by the endpoint"
         return Dropped(STAGE, request.id, reason, told)
+
+
+def _about_the_request(refused: RefusedError) -> bool:
+    """Whether leaving a field out may help: not for a broken server, unless it names the field."""
+    told = refused.told.lower()
+    if refused.status >= 500:
+        return any(word in told for word in _OPTIONAL_WORDS)
+    return refused.status in (400, 415, 422) and not any(words in told for words in _TOO_LONG)
+
+
+def _subsets(names: list[str]) -> list[tuple[str, ...]]:
+    """What to leave out, the least first: each name alone, then all."""
+    alone: list[tuple[str, ...]] = [(name,) for name in names]
+    return [*alone, tuple(names)] if len(names) > 1 else alone
+
+
+def _expected_tokens(prompt: Prompt, most: int) -> int:
+    letters = sum(len(part.text) for part in prompt.request.content if isinstance(part, Text))
+    images = len(prompt.request.images) * _IMAGE_TOKENS
+    return letters // _CHARACTERS_PER_TOKEN + images + min(most, _REPLY_TOKENS)

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import email.utils
 import random
 import threading
 import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 LONGEST_WAIT_SECONDS = 120.0  # whatever a server asks for: a Retry-After of a year is not a plan
+_MINUTE = 60.0
+_SHORTEST = 0.02  # seconds between two looks at the budget
 
 
 @dataclass
@@ -28,6 +32,56 @@ class Pace:
             self._next = start + 1.0 / self.per_second
         if start > now:
             time.sleep(start - now)
+
+
+@dataclass
+class TokenPace:
+    """At most ``per_minute`` tokens in any 60 seconds over all threads, prompts and replies together; None
+    is no limit. A request is counted with what it is expected to cost while it is under way, and with
+    what it did cost for a minute after its reply. A request that alone costs more than the budget goes
+    when nothing else is counted."""
+
+    per_minute: int | None = None
+    clock: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], None] = time.sleep
+    _window: list[_Spent] = field(default_factory=list)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    @contextlib.contextmanager
+    def request(self, expected: int) -> Iterator[_Spent]:
+        """Wait for room; the caller sets ``tokens`` of what is given to the real cost."""
+        if self.per_minute is None:
+            yield _Spent(expected)
+            return
+        spent = _Spent(expected)
+        while (seconds := self._admit(spent)) > 0:
+            self.sleep(seconds)
+        try:
+            yield spent
+        finally:
+            with self._lock:
+                spent.ended = self.clock()
+
+    def _admit(self, spent: _Spent) -> float:
+        """Seconds to wait before asking again; 0: counted from now on."""
+        assert self.per_minute is not None
+        with self._lock:
+            now = self.clock()
+            self._window = [
+                one for one in self._window if one.ended is None or one.ended > now - _MINUTE
+            ]
+            counted = sum(one.tokens for one in self._window)
+            if not self._window or counted + spent.tokens <= self.per_minute:
+                self._window.append(spent)
+                return 0.0
+            leaving = [one.ended + _MINUTE - now for one in self._window if one.ended is not None]
+            return max(_SHORTEST, min([*leaving, 1.0]))
+
+
+@dataclass(eq=False)
+class _Spent:
+    tokens: int
+    ended: float | None = None
 
 
 @dataclass(frozen=True)

@@ -32,6 +32,7 @@ def read_reply(identifier: str, answer: Any, letters: int) -> Reply:
     return Reply(
         identifier, text[:_LONGEST], kind, _count(usage.get("prompt_tokens")),
         _count(usage.get("completion_tokens")), _letters(choice.get("logprobs"), letters),
+        _name(answer.get("model")),
     )  # fmt: skip
 
 
@@ -45,6 +46,10 @@ def _content(value: Any) -> str:
         parts = [part.get("text") for part in value if isinstance(part, dict)]
         return "".join(part for part in parts if isinstance(part, str))
     raise RefusedError(0, f"the message's content is {type(value).__name__}; expected text")
+
+
+def _name(value: Any) -> str:
+    return value[:200] if isinstance(value, str) else ""
 
 
 def _count(value: Any) -> int | None:

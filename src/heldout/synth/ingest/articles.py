@@ -127,7 +127,8 @@ def _figure(
             return Dropped(STAGE, name, "missing image", f"{source}: no file for {graphic}")
         image = look_at(read(member), images[member], shortest)
         if isinstance(image, str):
-            return Dropped(STAGE, name, *image.split(": ", 1))
+            reason, _, detail = image.partition(": ")
+            return Dropped(STAGE, name, reason, detail)
         kept.append(image)
     return PaperFigure(
         name, article.id or fallback, figure.label, figure.caption, figure.references, tuple(kept),

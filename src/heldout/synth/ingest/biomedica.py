@@ -126,12 +126,13 @@ def _read_sample(sample: Mapping[str, bytes], path: Path, shortest: int) -> _Ima
         return Dropped(STAGE, name, "no caption", "neither image_set nor .txt has one")
     image = look_at(sample["data"], f"{path}!{sample['image'].decode()}", shortest)
     if isinstance(image, str):
-        return Dropped(STAGE, name, *image.split(": ", 1))
+        reason, _, detail = image.partition(": ")
+        return Dropped(STAGE, name, reason, detail)
     return _Image(record, caption, image)
 
 
 def _caption(record: Mapping[str, Any]) -> str:
-    entries = record.get("image_set")
+    entries: Any = record.get("image_set")
     entries = entries.values() if isinstance(entries, dict) else entries
     own = record.get("image_cluster_id")
     for entry in entries if hasattr(entries, "__iter__") and not isinstance(entries, str) else ():

@@ -102,7 +102,8 @@ def _figure(
             return Dropped(STAGE, name, "missing image", f"{where}: {image_name}")
         image = look_at(path.read_bytes(), str(path), shortest)
         if isinstance(image, str):
-            return Dropped(STAGE, name, *image.split(": ", 1))
+            reason, _, detail = image.partition(": ")
+            return Dropped(STAGE, name, reason, detail)
         kept.append(image)
     licence = read_licence(str(row.get("licence") or row.get("license") or ""))
     references = _texts(row.get("references") or row.get("context"))

@@ -1,0 +1,328 @@
+"""The whole pipeline against a real HTTP server: repeatable, resumable, and robust to what servers do."""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pyarrow.parquet as pq
+import pytest
+from item_serving import ItemServer
+
+from heldout.errors import InputError
+from heldout.model.endpoint import Backoff, Connection
+from heldout.model.endpoint.message import data_url
+from heldout.synth import Synthesis, SynthStage, synth
+from heldout.synth import endpoints as synth_endpoints
+from heldout.synth.ledger import table_path
+
+MADE = [stage for stage in SynthStage if stage is not SynthStage.DECONTAMINATE]
+
+
+@pytest.fixture(autouse=True)
+def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Short waits between attempts; everything else is as users have it."""
+    backoff = Backoff(attempts=3, first_seconds=0.01)
+    impatient = functools.partial(Connection, backoff=backoff)
+    monkeypatch.setattr(synth_endpoints, "Connection", impatient)
+
+
+def make(
+    source: Path, server: ItemServer, out: Path, how: str = "plain", **values: Any
+) -> Synthesis:
+    """One synthesis; ``how`` is how the generator behaves."""
+    settings: dict[str, Any] = {
+        "source": str(source),
+        "generator": {"url": server.url(how, "writer"), "timeout": 1.0},
+        "verifier": {"url": server.url("plain", "referee"), "timeout": 1.0},
+        "shortcut": {"url": server.url("plain", "reader"), "timeout": 1.0},
+        "labels": ("all",),
+        "stages": tuple(MADE),
+    }
+    return synth(out=out, quiet=True, **{**settings, **values})
+
+
+def tables(made: Synthesis) -> dict[str, list[dict[str, Any]]]:
+    """The rows of every stage, without the run folder's own name."""
+    rows: dict[str, list[dict[str, Any]]] = {}
+    for stage in SynthStage:
+        rows[stage] = made.frame(stage).to_dicts()
+    rows["dropped"] = made.dropped.to_dicts()
+    rows["items"] = made.items.to_dicts()
+    return rows
+
+
+def manifest(made: Synthesis) -> dict[str, Any]:
+    entry: dict[str, Any] = made.run.manifest()["synth"]
+    return entry
+
+
+def test_two_runs_make_the_same_tables_and_a_second_call_pays_nothing(
+    captioned: Path, item_server: ItemServer, tmp_path: Path
+) -> None:
+    first = make(captioned, item_server, tmp_path / "a")
+    paid = item_server.counts()
+    assert paid["most"] == 1  # no prompt was asked twice
+    assert len(first.items) > 0
+    steps = {step.name: step for step in first.funnel.steps}
+    assert steps["verify: essentials"].reasons["self-contained"] > 0  # "According to the caption"
+    assert steps["verify: score"].reasons["below the threshold"] > 0  # weak distractors
+    again = make(captioned, item_server, tmp_path / "a")
+    assert item_server.counts()["answered"] == paid["answered"]
+    assert tables(again) == tables(first)
+    assert tables(make(captioned, item_server, tmp_path / "b")) == tables(first)
+    other = make(captioned, item_server, tmp_path / "c", seed=7)
+    assert tables(other)["balance"] != tables(first)["balance"]
+
+
+def test_what_was_spent_is_what_the_server_counted(
+    captioned: Path, item_server: ItemServer, tmp_path: Path
+) -> None:
+    prices = {"price_in": 1.0, "price_out": 2.0}
+    generator = {"url": item_server.url("plain", "writer"), **prices}
+    made = make(captioned, item_server, tmp_path / "a", generator=generator)
+    assert sum(cost.requests for cost in made.spent) == item_server.counts()["answered"]
+    spent = {cost.stage: cost for cost in made.spent}
+    # 200 tokens and 300 more per image, 80 for a reply: what the server says
+    assert (spent["generate"].prompt_tokens, spent["generate"].reply_tokens) == (16 * 500, 16 * 80)
+    assert spent["generate"].price == pytest.approx((16 * 500 + 2 * 16 * 80) / 1e6)
+    planned = make(captioned, item_server, tmp_path / "p", generator=generator, plan=True)
+    assert planned.costs[0].requests == spent["generate"].requests
+    assert planned.spent == []
+    # A second call asks nobody, and still knows.
+    assert make(captioned, item_server, tmp_path / "a", generator=generator).spent == made.spent
+
+
+def test_real_articles_become_a_published_dataset(
+    shared_data: Path, item_server: ItemServer, tmp_path: Path
+) -> None:
+    articles = shared_data / "pmc_articles"
+    if not articles.is_dir():
+        pytest.skip(f"no articles at {articles}")
+    runs = [
+        make(articles, item_server, tmp_path / name, limit=12, shortcut=None) for name in ("a", "b")
+    ]
+    assert tables(runs[0]) == tables(runs[1])
+    assert 0 < len(runs[0].items) <= 12
+    assert set(runs[0].items["licence"]) <= {"CC BY 4.0", "CC BY", "CC0", "CC BY 3.0"}
+
+
+COMMAND = """
+import json, sys
+from heldout.synth import synth
+synth(out=sys.argv[1], quiet=True, **json.loads(sys.argv[2]))
+"""
+
+
+def test_a_killed_run_goes_on_and_asks_nothing_twice(
+    captioned: Path, item_server: ItemServer, tmp_path: Path
+) -> None:
+    """SIGKILL at points spread over the whole run, until it is through."""
+    values = {
+        "source": str(captioned),
+        "generator": {"url": item_server.url("slow-60", "writer"), "concurrency": 2},
+        "verifier": {"url": item_server.url("slow-60", "referee"), "concurrency": 2},
+        "labels": ["all"],
+        "stages": [str(stage) for stage in MADE],
+    }
+    command = [sys.executable, "-c", COMMAND, str(tmp_path / "killed"), json.dumps(values)]
+    draw, kills = random.Random(0), 0
+    for _ in range(40):
+        wanted = item_server.counts()["answered"] + draw.randint(2, 9)
+        process = subprocess.Popen(command, env=os.environ)
+        while process.poll() is None and item_server.counts()["answered"] < wanted:
+            time.sleep(0.005)
+        if process.poll() is None:
+            process.send_signal(signal.SIGKILL)
+            kills += 1
+        if process.wait() == 0:
+            break
+    assert process.returncode == 0
+    assert kills >= 3
+    counts = item_server.counts()
+    # What was on its way when the process died was not received: at most as many as are asked at a time.
+    assert counts["answered"] <= 32 + 2 * kills
+    journals = sorted((tmp_path / "killed" / "synth" / "replies").glob("*.jsonl"))
+    keys = [_key(line) for path in journals for line in path.read_bytes().splitlines()]
+    assert max(Counter(key for key in keys if key).values()) == 1
+    whole = make(captioned, item_server, tmp_path / "whole", shortcut=None)
+    killed = synth(out=tmp_path / "killed", quiet=True, **values)
+    assert tables(killed) == tables(whole)
+
+
+def _key(line: bytes) -> str:
+    try:
+        return str(json.loads(line)["key"])
+    except ValueError:  # cut short by a kill
+        return ""
+
+
+def test_faults_of_a_server_lose_no_item(
+    captioned: Path, item_server: ItemServer, tmp_path: Path
+) -> None:
+    """Every figure meets a fault first: 429, 500, half an answer, empty, refused, malformed, too slow, four
+    options, a word for a letter. All that can be mended is, within three attempts."""
+    made = make(captioned, item_server, tmp_path / "a", "faulty")
+    clean = make(captioned, item_server, tmp_path / "b")
+    columns = ["id", "question", "options", "answer"]
+    assert made.drafts.select(columns).equals(clean.drafts.select(columns))
+    rows = pq.read_table(table_path(made.run, SynthStage.GENERATE)).to_pylist()
+    assert ("repaired", "yes") in [fact for row in rows for fact in row["extra"]]  # fenced in ```
+    posted = item_server.counts()["posted"]["faulty"]
+    assert 16 < posted <= 3 * 16
+
+
+def test_a_verifier_with_faults_loses_no_item(
+    captioned: Path, item_server: ItemServer, tmp_path: Path
+) -> None:
+    verifier = {"url": item_server.url("faulty", "referee"), "timeout": 1.0}
+    made = make(captioned, item_server, tmp_path / "a", verifier=verifier)
+    clean = make(captioned, item_server, tmp_path / "b")
+    assert made.verdicts.equals(clean.verdicts)
+
+
+def test_what_is_never_readable_is_dropped_with_its_reason_after_bounded_attempts(
+    captioned: Path, item_server: ItemServer, tmp_path: Path
+) -> None:
+    made = make(captioned, item_server, tmp_path / "a", "stubborn", attempts=2)
+    lost = made.dropped.filter(pl.col("stage") == "generate")
+    assert 0 < len(lost) < 16
+    assert set(lost["reason"]) == {"malformed JSON"}
+    assert len(made.drafts) + len(lost) == 16
+    assert item_server.counts()["posted"]["stubborn"] == 16 + len(lost)
+    assert item_server.counts()["most"] == 1
+
+
+def test_items_that_a_server_failed_on_are_asked_for_by_the_next_call(
+    captioned: Path, item_server: ItemServer, tmp_path: Path
+) -> None:
+    generator = {"url": item_server.url("failing-18", "writer"), "concurrency": 1}
+    made = make(captioned, item_server, tmp_path / "a", generator=generator, shortcut=None)
+    lost = made.dropped.filter(pl.col("reason") == "the endpoint failed")
+    assert len(lost) > 0
+    assert len(made.drafts) == 16 - len(lost)
+    again = make(captioned, item_server, tmp_path / "a", generator=generator, shortcut=None)
+    assert len(again.drafts) == 16
+    assert item_server.counts()["most"] == 1
+    assert tables(again) == tables(make(captioned, item_server, tmp_path / "b", shortcut=None))
+
+
+def test_a_server_that_dies_ends_the_stage_and_keeps_what_it_answered(
+    captioned: Path, item_server: ItemServer, tmp_path: Path
+) -> None:
+    with pytest.raises(InputError, match="run the same command"):
+        make(captioned, item_server, tmp_path / "a", "mortal-7")
+    answered = item_server.counts()["answered"]
+    assert 0 < answered <= 7
+    assert not (tmp_path / "a" / "synth" / "generate.parquet").exists()
+    alive = make(captioned, item_server, tmp_path / "a")  # another address, the same model
+    assert item_server.counts()["most"] == 1
+    assert len(alive.drafts) == 16
+
+
+def test_a_model_that_changes_half_way_is_recorded_per_item(
+    captioned: Path, item_server: ItemServer, tmp_path: Path
+) -> None:
+    made = make(captioned, item_server, tmp_path / "a", "changing-9", shortcut=None)
+    assert manifest(made)["generator"]["answered_as"] == {"writer": 9, "writer-2": 7}
+    assert sorted(Counter(made.drafts["generator"]).values()) == [7, 9]
+
+
+def test_a_run_that_goes_on_with_another_model_mixes_no_replies(
+    captioned: Path, item_server: ItemServer, tmp_path: Path
+) -> None:
+    with pytest.raises(InputError):
+        make(captioned, item_server, tmp_path / "a", "mortal-7")
+    generator = {"url": item_server.url("plain", "successor")}
+    made = make(captioned, item_server, tmp_path / "a", generator=generator)
+    assert len(set(made.drafts["generator"])) == 1
+    assert manifest(made)["generator"]["answered_as"] == {"successor": 16}
+
+
+def test_a_model_does_not_verify_itself_unless_that_is_asked_for(
+    captioned: Path, item_server: ItemServer, tmp_path: Path
+) -> None:
+    """Two addresses of one model are one model."""
+    verifier = {"url": item_server.url("slow-1", "writer")}
+    with pytest.raises(InputError, match="same model"):
+        make(captioned, item_server, tmp_path / "a", verifier=verifier)
+    make(captioned, item_server, tmp_path / "a", verifier=verifier, same_model=True)
+
+
+@pytest.mark.parametrize(
+    ("how", "refused", "taken"),
+    [
+        ("plain", set(), {"response_format", "seed"}),
+        ("free", {"response_format"}, {"seed"}),
+        ("seedless", {"seed"}, {"response_format"}),
+    ],
+)
+def test_a_schema_and_a_seed_are_sent_until_the_server_refuses_them(
+    captioned: Path, item_server: ItemServer, tmp_path: Path, how: str, refused: set[str],
+    taken: set[str],
+) -> None:  # fmt: skip
+    made = make(captioned, item_server, tmp_path / "a", how, stages=tuple(MADE[:3]))
+    decoding = manifest(made)["generator"]["decoding"]
+    assert {name for name, told in decoding.items() if told.startswith("refused: ")} == refused
+    assert {name for name, told in decoding.items() if told == "sent"} == taken
+    counts = item_server.counts()
+    body = counts["bodies"][-1]
+    assert body["temperature"] == 0
+    assert body["top_p"] == 1
+    assert ("response_format" in body, body.get("seed")) == (
+        "response_format" in taken, 42 if "seed" in taken else None,
+    )  # fmt: skip
+    # Only the requests that were under way when the first refusal came were sent twice or more.
+    assert counts["posted"][how] <= 16 + (3 * 16 if refused else 0)
+    assert counts["answered"] == 16
+    plain = make(captioned, item_server, tmp_path / "b", stages=tuple(MADE[:3]))
+    assert made.drafts.equals(plain.drafts)
+
+
+def test_an_image_that_cannot_be_read_any_more_costs_its_item_alone(
+    captioned: Path, item_server: ItemServer, tmp_path: Path
+) -> None:
+    made = make(captioned, item_server, tmp_path / "a", stages=tuple(MADE[:2]))
+    images = [figure["images"][0]["path"] for figure in made.figures.to_dicts()]
+    (tmp_path / "a" / images[3]).write_bytes(b"no image")
+    (tmp_path / "a" / images[5]).unlink()
+    made = make(captioned, item_server, tmp_path / "a", stages=tuple(MADE[:3]))
+    lost = made.dropped.filter(pl.col("stage") == "generate")
+    assert list(lost["id"]) == [made.figures["id"][3], made.figures["id"][5]]
+    assert len(made.drafts) == 14
+    # An image that goes between generating and verifying makes its item ungradable.
+    (tmp_path / "a" / images[0]).unlink()
+    data_url.cache_clear()
+    changed = make(captioned, item_server, tmp_path / "a", stages=tuple(MADE[:4]))
+    verdict = changed.verdicts.to_dicts()[0]
+    assert (verdict["accepted"], verdict["rubric"]) == (False, [])
+    assert verdict["reason"].startswith("ungradable: ")
+
+
+@pytest.mark.ray
+def test_the_same_tables_on_ray(captioned: Path, item_server: ItemServer, tmp_path: Path) -> None:
+    pytest.importorskip("ray")
+    rows = [
+        {"id": n, "image": str(captioned / f"{n}.png"), "question": "What is it?", "answer": "a"}
+        for n in (2, 4)
+    ]
+    bench = tmp_path / "bench.jsonl"
+    bench.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    values: dict[str, Any] = {
+        "stages": tuple(SynthStage),
+        "against": (str(bench),),
+        "shortcut": None,
+    }
+    here = make(captioned, item_server, tmp_path / "a", **values)
+    there = make(captioned, item_server, tmp_path / "b", **values, engine="ray", workers=1)
+    assert tables(here) == tables(there)
