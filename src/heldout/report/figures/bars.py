@@ -125,7 +125,7 @@ def funnel_chart(steps: Sequence[Step], *, title: str) -> Markup:
     """One bar per step, as long as what it let through; beside it what it did not, and why."""
     left = 24 + _LETTER * max([len(_short(step.name)) for step in steps] + [4])
     room, high = 300.0, 46.0
-    width = left + room + 330
+    width = left + room + 390
     largest = max([1, *(step.left for step in steps)])
     marks = [text(12, 20, title, size=14, weight=600)]
     for place, step in enumerate(steps):
@@ -138,12 +138,8 @@ def funnel_chart(steps: Sequence[Step], *, title: str) -> Markup:
         marks.append(
             rectangle(left, y + 4, reach, 26, fill=SERIES[0], round=3, tip=f"{step.name}: {step.left:,}")
         )  # fmt: skip
-        inside = reach > 70
-        marks.append(
-            text(left + reach + (-8 if inside else 8), y + 22, f"{step.left:,}", size=13, weight=600,
-                 anchor="end" if inside else "start", fill="#ffffff" if inside else INK)
-        )  # fmt: skip
-        marks += _losses(step, left + room + 16, y + 13)
+        marks.append(text(left + reach + 8, y + 22, f"{step.left:,}", size=13, weight=600))
+        marks += _losses(step, left + room + 76, y + 13)
     return figure(title, width, 44 + high * len(steps), marks)
 
 
