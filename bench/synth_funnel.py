@@ -1,9 +1,10 @@
-"""Which stage of `heldout synth` catches which planted fault: recall and false rejections on rendered scenes.
+"""Which stage of `heldout synth` catches which planted fault, on rendered scenes: recall, false rejections.
 
     python bench/synth_funnel.py [--items 800] [--images 24] [--seed 42] [--out DIR]
 
-Items are right by construction; a known share gets one fault each, and some figures are copies of a benchmark's
-pictures or near misses of them. No stage reads what was planted. Prints a Markdown table for docs/synth.md.
+Items are right by construction; a known share gets one fault each, and some figures are copies of a
+benchmark's pictures or near misses of them. No stage reads what was planted. Prints Markdown tables for
+docs/synth.md.
 """
 
 from __future__ import annotations

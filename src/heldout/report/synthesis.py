@@ -191,7 +191,7 @@ def _probes(run: Run) -> dict[str, int]:
     counts: Counter[str] = Counter()
     for row in read_rows(run, SynthStage.SHORTCUT):
         for name, solved in row["probes"]:
-            counts[name] += solved
+            counts[name] += bool(solved)  # null: replies that would decide it are missing
     return dict(counts)
 
 

@@ -30,6 +30,7 @@ COPIES = (RESIZED, CROPPED, RECODED, PANEL)
 # object is the same, pixel by pixel.
 ELSEWHERE, ONE_CHANGED = "near miss: same objects elsewhere", "near miss: one object changed"
 NEAR_MISSES = (ELSEWHERE, ONE_CHANGED)
+_EDGE = 0.04  # between an object and the edge of its picture
 
 
 @dataclass(frozen=True)
@@ -76,7 +77,9 @@ def _apart(one: SceneObject, other: SceneObject) -> bool:
 
 
 def _somewhere(radius: float, rng: Rng) -> tuple[float, float]:
-    across, down = (round(float(place), 3) for place in rng.uniform(radius, 1 - radius, 2))
+    across, down = (
+        round(float(place), 3) for place in rng.uniform(radius + _EDGE, 1 - radius - _EDGE, 2)
+    )
     return across, down
 
 
