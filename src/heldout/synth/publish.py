@@ -35,6 +35,7 @@ STAGE = "publish"
 DATASET = "dataset"
 _SHARD = 1_000  # rows a file: hub viewers and streaming like files of a few hundred MB at most
 _BATCH = 64
+_IN_ORDER = ("answer_label", "images_per_item")  # others by frequency
 _IMAGE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
 SCHEMA = pa.schema(
     [
@@ -200,7 +201,10 @@ def _write(context: StageContext, target: Path, ranks: Mapping[str, int]) -> dic
         "words_per_question": {"median": statistics.median(words), "max": max(words)},
         "shortcut_flags": sum(item.flagged for item in places.values()),
         "traces": len(traces),
-        **{name: dict(found.most_common()) for name, found in counts.items()},
+        **{
+            name: dict(sorted(found.items()) if name in _IN_ORDER else found.most_common())
+            for name, found in counts.items()
+        },
     }
 
 
