@@ -35,7 +35,15 @@ from heldout.model.asking.journal import Journal
 from heldout.model.asking.prompts import prompt_key
 from heldout.model.reply import Reply
 from heldout.store import Run
-from heldout.synth import LETTERS, Draft, FigureImage, PaperFigure, SynthSettings, SynthStage
+from heldout.synth import (
+    LETTERS,
+    Draft,
+    FigureImage,
+    ModelEndpoint,
+    PaperFigure,
+    SynthSettings,
+    SynthStage,
+)
 from heldout.synth.context import StageContext
 from heldout.synth.endpoints import StageModel
 from heldout.synth.ledger import folder, read_rows, writing

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from heldout.audit import audit_overlap, conclude
+    from heldout.audit import audit_overlap, conclude, synthesize
+    from heldout.audit import synthesize as synth
     from heldout.audit.read_audit import read_audit
     from heldout.audit.run_audit import run_audit
     from heldout.benchmark import Benchmark, Example, read_benchmark
@@ -36,6 +37,7 @@ _HOMES = {
     "open_corpus": "heldout.corpus",
     "open_engine": "heldout.engine",
     "read_benchmark": "heldout.benchmark",
+    "synthesize": "heldout.audit",
 }
 
 __all__ = [
@@ -54,10 +56,14 @@ __all__ = [
     "read_audit",
     "read_benchmark",
     "run_audit",
+    "synth",
+    "synthesize",
 ]
 
 
 def __getattr__(name: str) -> Any:
+    if name == "synth":  # the room itself, which can be called like the verb
+        return importlib.import_module("heldout.synth")
     if name not in _HOMES:
         raise AttributeError(f"module 'heldout' has no attribute '{name}'")
     return getattr(importlib.import_module(_HOMES[name]), name)

@@ -11,11 +11,17 @@ from jinja2 import Environment
 from heldout.report.figures import (
     Curve,
     OperatingPoint,
+    Rate,
     Series,
+    Step,
+    bar_chart,
+    bin_chart,
     distance_histogram,
     flag_fraction_chart,
+    funnel_chart,
     heat_map,
     radar_chart,
+    rate_chart,
     roc_chart,
     standalone,
 )
@@ -55,7 +61,24 @@ def roc(name: str) -> str:
     )
 
 
-FIGURES = [histogram, sweep, heat, radar, roc]
+def bars(name: str) -> str:
+    return bar_chart({name: 5, **{f"kind {number}": 1 for number in range(20)}}, title=name)
+
+
+def rates(name: str) -> str:
+    return rate_chart([Rate(name, 0.5, 0.3, 0.7, name)], title=name, label="share")
+
+
+def bins(name: str) -> str:
+    return bin_chart([0, 0.5, 1], [3, 0], title=name, label="cosine", unit="items", threshold=0.88)
+
+
+def funnel(name: str) -> str:
+    lost = [(name, 3), ("licence", 2), ("no caption", 1), ("no image", 1)]
+    return funnel_chart([Step(name, 10, []), Step("select", 0, lost)], title=name)
+
+
+FIGURES = [histogram, sweep, heat, radar, roc, bars, rates, bins, funnel]
 
 
 @pytest.mark.parametrize("draw", FIGURES)

@@ -5,6 +5,7 @@ from heldout.audit.journey import Conclusion, audit_overlap, conclude, replaced_
 from heldout.audit.matrix import matrix_of
 from heldout.audit.read_audit import Audit, read_audit
 from heldout.audit.run_audit import Audited, run_audit
+from heldout.audit.synthesis import synthesize
 
 __all__ = [
     "Audit",
@@ -18,4 +19,5 @@ __all__ = [
     "replaced_by",
     "run_audit",
     "run_demo",
+    "synthesize",
 ]

@@ -12,6 +12,8 @@ from heldout.audit.corrections import renew_corrections
 from heldout.cli.options import Json
 from heldout.cli.show import console, print_claims, print_json
 from heldout.report.audit_page import write_audit_report
+from heldout.report.synthesis import is_synthesis
+from heldout.report.synthesis_page import write_synthesis_report
 from heldout.store import Run
 
 EXAMPLE = "Example: heldout report runs/slake"
@@ -25,6 +27,7 @@ def report_command(
 ) -> None:
     """Rebuild findings, claims and report.html from the tables of a run; nothing is read again.
 
+    Of a synthesis the page and the dataset card are rebuilt.
     Of an audit's output the page over all benchmarks is rebuilt; what people judged since is taken in
     by the same heldout audit again.
     """
@@ -36,6 +39,14 @@ def report_command(
         console().print(f"report: {page}", soft_wrap=True)
         return
     opened = Run.open(run)
+    if is_synthesis(opened):
+        with opened.writing():
+            page = write_synthesis_report(opened)
+        if as_json:
+            print_json({"report": str(page)})
+            return
+        console().print(f"report: {page}", soft_wrap=True)
+        return
     with opened.writing():
         renew_corrections(opened)
         conclusion = conclude(opened)

@@ -263,8 +263,8 @@ def synth_command(
     as_json: Json = False,
 ) -> None:
     """Make verified multiple-choice items from open literature, remove overlaps, publish them."""
+    from heldout.audit import synthesize
     from heldout.synth import Synthesis
-    from heldout.synth import synth as make
 
     if (source is None) == (rendered is None):
         raise InputError("give a SOURCE to read, or --from scenes to render one")
@@ -298,7 +298,7 @@ def synth_command(
         if not quiet:
             typer.echo("no --against: the items are compared with no benchmark", err=True)
     try:
-        made: Synthesis = make(
+        made: Synthesis = synthesize(
             out=out, engine=engine, workers=workers, quiet=quiet or as_json, plan=plan, **values
         )
     except ValidationError as error:
@@ -360,8 +360,9 @@ def _show(made: Any, out: Path, plan: bool) -> None:
         return
     for spent in made.spent:
         screen.print(f"{spent.stage}: {_cost(spent)}", soft_wrap=True)
+    screen.print(Text(f"\nreport: {out}/report.html"), soft_wrap=True)
     if (out / "synth" / "dataset").is_dir():
-        screen.print(Text(f"\ndataset: {out}/synth/dataset"), soft_wrap=True)
+        screen.print(Text(f"dataset: {out}/synth/dataset"), soft_wrap=True)
         screen.print(Text(f"next: heldout review {out} --kind items"), soft_wrap=True)
 
 

@@ -3,5 +3,12 @@
 from heldout.report.audit_page import write_audit_report
 from heldout.report.matrix import matrix_record, write_matrix
 from heldout.report.page import write_report
+from heldout.report.synthesis_page import write_synthesis_report
 
-__all__ = ["matrix_record", "write_audit_report", "write_matrix", "write_report"]
+__all__ = [
+    "matrix_record",
+    "write_audit_report",
+    "write_matrix",
+    "write_report",
+    "write_synthesis_report",
+]

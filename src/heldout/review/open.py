@@ -11,10 +11,12 @@ from heldout.review.card import Card, Kind
 from heldout.review.desk import Desk
 from heldout.review.items import benchmark_cards, run_cards
 from heldout.review.matches import match_cards
+from heldout.review.synthesized import is_synthesized, synthesis_cards
+from heldout.review.tables import Table, agreement_tables
 from heldout.review.texts import text_cards
 from heldout.review.twins import twin_cards
 from heldout.store import Run
-from heldout.store.judgements import log_path
+from heldout.store.judgements import ITEM, current, log_path
 
 SHOWN = 12  # runs of an audit's output that are named
 
@@ -61,6 +63,13 @@ def open_desks(
     ]
 
 
+def item_tables(run: Run) -> list[Table]:
+    """How far people agree about the items of a synthesis; empty before anybody judged."""
+    if not is_synthesized(run) or not (said := current(run.path, ITEM)):
+        return []
+    return agreement_tables("items", synthesis_cards(run), said)
+
+
 def runs_inside(folder: Path) -> list[Path]:
     """Run folders that lie in ``folder``, as in the output of an audit."""
     found = []
@@ -89,6 +98,8 @@ def _cards(run: Run, kind: Kind, unrelated: bool) -> list[Card]:
         return text_cards(run, unrelated=unrelated)
     if kind == "twins":
         return twin_cards(run)
+    if is_synthesized(run):
+        return synthesis_cards(run)
     if not run.table_path("items").exists():
         raise InputError(f"{run.path} has no items to rate: it has no tables/items.parquet")
     return run_cards(run)

@@ -34,7 +34,7 @@ def agreement_tables(kind: Kind, cards: Sequence[Card], said: Said) -> list[Tabl
         by_item: dict[str, list[Judgement]] = defaultdict(list)
         for (subject, _), judgement in here.items():
             by_item[subject].append(judgement)
-        tables += [_quality(known, by_item), _rejected(known, by_item)]
+        tables += [_quality(known, by_item), _rejected(known, by_item), _gates(known, by_item)]
     if kind == "twins":
         tables.append(_against_verifier(known, here))
     return [table for table in tables if table.rows]
@@ -153,6 +153,31 @@ def _rejected(cards: Mapping[str, Card], by_item: ByItem) -> Table:
     ]
     columns = ["essential criterion that failed", "items", "people reject them, too"]
     return Table("Where people agree with a rejection", columns, rows)
+
+
+def _gates(cards: Mapping[str, Card], by_item: ByItem) -> Table:
+    """Of the items at which an essential fell: who saw the fault, and how many people reject, too."""
+    found: dict[str, dict[str, list[bool]]] = defaultdict(lambda: defaultdict(list))
+    for subject, said in by_item.items():
+        for line in cards[subject].hint.get("rubric", []):
+            if line.get("category") != "essential" or line.get("met") is not False:
+                continue
+            seen = [who for who in ("code", "verifier") if line.get(who) is False]
+            who = "both" if len(seen) == 2 else seen[0] if seen else "both"
+            found[line["title"]][who].append(not _accepted(said))
+    rows = [
+        [title, *(_share(by_who[who]) for who in ("both", "verifier", "code"))]
+        for title, by_who in sorted(found.items())
+    ]
+    columns = ["essential criterion", "code and verifier", "only the verifier", "only code"]
+    note = (
+        "people reject, of the items that were judged and fell at the criterion, by who saw a fault"
+    )
+    return Table("Disputed gates", columns, rows, note)
+
+
+def _share(agreed: Sequence[bool]) -> str:
+    return f"{sum(agreed)} of {len(agreed)}" if agreed else _NONE
 
 
 def _against_verifier(cards: Mapping[str, Card], said: Said) -> Table:

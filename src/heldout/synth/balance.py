@@ -23,6 +23,10 @@ def _balance(context: StageContext, writer: StageWriter) -> None:
     rng = random.Random(f"{context.settings.seed}/balance")
     letters: Counter[str] = Counter()
     rows: list[dict[str, Any]] = []
+    for batch in draft_batches(context):  # the letters that cannot be chosen come first
+        for draft, _ in batch:
+            if draft.id in kept and (fixed := ascending(draft)) is not None:
+                letters[fixed[1]] += 1
     for batch in draft_batches(context):
         for draft, figure in batch:
             if draft.id in kept:
@@ -42,8 +46,10 @@ BALANCE = StageWork(
 def _row(
     draft: Draft, figure: PaperFigure, letters: Counter[str], rng: random.Random
 ) -> dict[str, Any]:
-    options, answer = reordered(draft, letters, rng)
-    letters[answer] += 1
+    fixed = ascending(draft)
+    options, answer = fixed if fixed is not None else reordered(draft, letters, rng)
+    if fixed is None:
+        letters[answer] += 1
     return {
         "id": draft.id,
         "options": list(options),
@@ -54,16 +60,22 @@ def _row(
     }
 
 
+def ascending(draft: Draft) -> tuple[tuple[str, ...], str] | None:
+    """Options that are numbers in ascending order, as a reader expects them, and the letter that the
+    right one has there; None for other options."""
+    values = [_NUMBER.findall(option) for option in draft.options]
+    if not all(len(found) == 1 for found in values):
+        return None
+    right = LETTERS.index(draft.answer)
+    order = sorted(range(len(values)), key=lambda place: float(values[place][0]))
+    return tuple(draft.options[place] for place in order), LETTERS[order.index(right)]
+
+
 def reordered(
     draft: Draft, letters: Counter[str], rng: random.Random
 ) -> tuple[tuple[str, ...], str]:
-    """The options with the right one under the letter that was rarest so far. Numbers stay in
-    ascending order, as a reader expects them; their letter is what it is."""
+    """The options in a new order, with the right one under the letter that was rarest so far."""
     right = draft.options[LETTERS.index(draft.answer)]
-    values = [_NUMBER.findall(option) for option in draft.options]
-    if all(len(found) == 1 for found in values):
-        ordered = sorted(draft.options, key=lambda option: float(_NUMBER.findall(option)[0]))
-        return tuple(ordered), LETTERS[ordered.index(right)]
     fewest = min(letters[letter] for letter in LETTERS)
     place = LETTERS.index(rng.choice([letter for letter in LETTERS if letters[letter] == fewest]))
     others = [

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from heldout.engine import Engine
 from heldout.errors import InputError
@@ -37,13 +39,15 @@ class StageWork:
     """One stage. ``work`` writes all its rows and drops; an InputError that it raises after an
     endpoint died leaves the stage unfinished, and the same command goes on. ``depends``: names of
     the settings that shape the result; ``reads``: the stages whose tables it reads; ``versions``: of
-    the prompts and rules that shape it."""
+    the prompts and rules that shape it; ``outside``: what identifies the files that it reads from
+    elsewhere."""
 
     stage: SynthStage
     work: Callable[[StageContext, StageWriter], None]
     depends: Sequence[str]
     reads: Sequence[SynthStage] = ()
     versions: Sequence[str] = ()
+    outside: Callable[[SynthSettings], object] | None = None
 
     def key(self, context: StageContext) -> str:
         """A digest of settings and input: an equal key means an equal result."""
@@ -53,6 +57,8 @@ class StageWork:
             chosen[name] = None if model is None else model.model_dump(mode="json", exclude=_HOW)
         if self.versions:
             chosen["versions"] = list(self.versions)
+        if self.outside is not None:
+            chosen["outside"] = self.outside(context.settings)
         return stage_key(chosen, *(table_path(context.run, stage) for stage in self.reads))
 
 
@@ -62,3 +68,14 @@ def require(setting: object, name: str, stage: SynthStage) -> None:
         raise InputError(
             f"the stage '{stage}' needs the setting {name}; give it, or leave the stage out"
         )
+
+
+def files_digest(path: Path) -> str:
+    """Changes when a file is added, removed, renamed or modified; reads no data."""
+    hasher = hashlib.sha256()
+    files = sorted(path.rglob("*")) if path.is_dir() else [path]
+    for file in files:
+        if file.is_file():
+            known = file.stat()
+            hasher.update(f"{file}\0{known.st_size}\0{known.st_mtime_ns}\n".encode())
+    return hasher.hexdigest()

@@ -8,30 +8,47 @@ other images are kept.
 
 from __future__ import annotations
 
+import itertools
 import re
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import polars as pl
+
 from heldout.benchmark import Benchmark, read_benchmark
+from heldout.benchmark.source import parse_source
 from heldout.corpus import Corpus
-from heldout.cure.leaks import Grade, Leak, leaks_of
+from heldout.cure.leaks import COPIES, UNDECIDED, Grade, Leak, evidence_of, leaks_of
 from heldout.errors import InputError
 from heldout.overlap import NearSearch, scan
+from heldout.overlap.judged import read_matches
+from heldout.overlap.judged_texts import read_text_matches
+from heldout.overlap.neighbours import NEAREST
 from heldout.overlap.text import TextSearch
 from heldout.overlap.text.encoders import DEFAULT as TEXT_ENCODER
+from heldout.overlap.text.frequency import common_questions
+from heldout.overlap.text.normalise import loose
+from heldout.overlap.text.rarity import SHORT_BITS, Rarity
 from heldout.overlap.texts import scan_texts
 from heldout.overlap.verify import can_register
 from heldout.store import Dropped, Run
-from heldout.synth.contamination import contamination_report
-from heldout.synth.context import StageContext, StageWork
+from heldout.synth.contamination import contamination_report, found_by_method
+from heldout.synth.context import StageContext, StageWork, files_digest
 from heldout.synth.corpus_of_items import balanced_items, write_corpus
 from heldout.synth.ledger import StageWriter, folder
 from heldout.synth.settings import SynthStage
 
 STAGE = "decontaminate"
-_REMOVED = frozenset({Grade.TEXT, Grade.UNDECIDED, Grade.COPY, Grade.FULL})
-_REWORDED = ("paraphrase candidate", "edited", "same question", "same item")
+_WORDED = {
+    "same item": "same question and answer",
+    "same question": "reworded question and answer",  # with other options
+    "edited": "reworded question and answer",
+    "paraphrase candidate": "reworded question and answer",
+}
+_TELLING_WORDS, _TELLING_BITS = 12, 2 * SHORT_BITS
+_FURTHER = 4  # times as many neighbours, where all that were looked at are copies
 _ARTICLE = re.compile(r"\bPMC\d{4,}\b|\b10\.\d{4,9}/[^\s\"'<>]+", re.IGNORECASE)
 
 
@@ -46,14 +63,17 @@ def _decontaminate(context: StageContext, writer: StageWriter) -> None:
     corpus = write_corpus(run)
     articles = {item.draft.id: item.figure.article for item in balanced_items(run)}
     removed: dict[str, tuple[str, str, str]] = {}  # item → benchmark, relation, detail
-    reports = []
-    for spec in settings.against:
-        benchmark = read_benchmark(spec)
+    benchmarks = [read_benchmark(spec) for spec in settings.against]
+    for benchmark in benchmarks:
         for item, relation, detail in _overlaps(context, benchmark, corpus, articles):
             removed.setdefault(item, (benchmark.name, relation, detail))
-        reports.append(
-            contamination_report(context, benchmark, text_encoder(settings.text_encoder))
-        )
+    reports = []
+    for benchmark in benchmarks:
+        encoder = text_encoder(settings.text_encoder)
+        report = contamination_report(context, benchmark, encoder, removed)
+        searched = Run.open(overlap_folder(run, benchmark.name))
+        gone = Counter(why for name, why, _ in removed.values() if name == benchmark.name)
+        reports.append({**report, "removed": dict(gone), "found": found_by_method(searched)})
     run.write_json("synth/contamination.json", {"schema_version": 1, "benchmarks": reports})
     for item in articles:
         name, relation, detail = removed.get(item, ("", "", ""))
@@ -68,6 +88,7 @@ DECONTAMINATE = StageWork(
     _decontaminate,
     ("against", "image_encoder", "text_encoder", "seed"),
     (SynthStage.SELECT, SynthStage.GENERATE, SynthStage.BALANCE),
+    outside=lambda settings: [files_digest(parse_source(spec).path) for spec in settings.against],
 )
 
 
@@ -80,30 +101,25 @@ def text_encoder(name: str | None) -> str | None:
     return TEXT_ENCODER if importlib.util.find_spec(TEXT_ENCODER) else None
 
 
-def overlap_folder(run: Run, benchmark: str) -> Path:
-    return folder(run) / "overlap" / re.sub(r"[^\w.-]+", "-", benchmark)
+def overlap_folder(run: Run, benchmark: str, number: int = 0) -> Path:
+    """The ``overlap`` run against one benchmark; further rounds have numbers."""
+    name = re.sub(r"[^\w.-]+", "-", benchmark)
+    return folder(run) / "overlap" / (f"{name}-{number}" if number else name)
 
 
 def _overlaps(
     context: StageContext, benchmark: Benchmark, corpus: Corpus, articles: Mapping[str, str]
 ) -> Iterator[tuple[str, str, str]]:
     """(item, relation, detail) of every item to remove. Several rows of one item come gravest first."""
-    settings = context.settings
-    searched = Run.create(overlap_folder(context.run, benchmark.name), seed=settings.seed)
-    near = None
-    if settings.image_encoder is not None and can_register():
-        near = NearSearch(settings.image_encoder)
-    search = TextSearch(encoder=text_encoder(settings.text_encoder))
-    with searched.writing():
-        scan(benchmark, [corpus], searched, context.engine, near=near, quiet=context.quiet)
-        scan_texts(benchmark, [corpus], searched, context.engine, search, quiet=context.quiet)
     found: list[tuple[int, str, str, str]] = []
-    for identifier, leaked in leaks_of(searched).items():
-        for leak in leaked.leaks:
-            relation = removal(leak)
-            if relation is not None:
-                detail = f"{relation} of {identifier} by {leak.row['method']}"
-                found.append((-leak.grade, str(leak.row["corpus_id"]), relation, detail))
+    telling = _telling(benchmark, context.run)
+    for searched in _searches(context, benchmark, corpus, len(articles)):
+        for identifier, leaked in leaks_of(searched).items():
+            for leak in leaked.leaks:
+                if (relation := removal(leak)) is not None:
+                    detail = f"{relation} of {identifier} by {leak.row['method']}"
+                    found.append((-leak.grade, str(leak.row["corpus_id"]), relation, detail))
+        found += _worded(searched, telling)
     for _, corpus_id, relation, detail in sorted(found):
         yield _item(corpus_id, articles), relation, detail
     sources = _sources(benchmark)
@@ -112,19 +128,81 @@ def _overlaps(
             yield item, "same article", f"{article} is a source of {sources[article.lower()]}"
 
 
+def _searches(
+    context: StageContext, benchmark: Benchmark, corpus: Corpus, items: int
+) -> Iterator[Run]:
+    """Runs of ``overlap``. A benchmark picture whose neighbours are all copies may have further ones behind
+    them: it is searched again, with more neighbours, until that is no longer so."""
+    settings, nearest, queries = context.settings, NEAREST, benchmark
+    encoder = settings.image_encoder if can_register() else None
+    shared = folder(context.run) / "overlap" / "embeddings"
+    for number in itertools.count():
+        path = overlap_folder(context.run, benchmark.name, number)
+        searched = Run.create(path, seed=settings.seed)
+        near = NearSearch(encoder, nearest, shared) if encoder is not None else None
+        with searched.writing():
+            scan(queries, [corpus], searched, context.engine, near=near, quiet=context.quiet)
+            if not number:
+                words = TextSearch(encoder=text_encoder(settings.text_encoder))
+                scan_texts(
+                    benchmark, [corpus], searched, context.engine, words, quiet=context.quiet
+                )
+        yield searched
+        graves = Counter(
+            row["benchmark_id"]
+            for row in read_matches(searched).to_dicts()
+            if row["relation"] in (*COPIES, UNDECIDED)
+        )
+        crowded = [one for one in queries if graves[one.id] >= nearest]
+        if encoder is None or not crowded or nearest >= items:
+            return
+        queries, nearest = Benchmark(benchmark.name, tuple(crowded)), nearest * _FURTHER
+
+
 def removal(leak: Leak) -> str | None:
-    """Why this match removes the item, or None where it does not."""
+    """Why this match of an image removes the item, or None where it does not."""
     if leak.grade is Grade.UNDECIDED:
         return "undecided image"
     if leak.grade in (Grade.COPY, Grade.FULL):
         return "image and text copy" if leak.grade is Grade.FULL else "image copy"
-    if leak.grade is Grade.TEXT:
-        return "same question and answer"
-    row = leak.row
-    reworded = leak.grade is Grade.SIMILAR and row.get("relation") in _REWORDED
-    if reworded and row.get("answer_relation", row.get("label_relation")) == "same":
-        return "reworded question and answer"
     return None
+
+
+def _telling(benchmark: Benchmark, run: Run) -> set[str]:
+    """Benchmark items whose question identifies them even in other words.
+
+    What many would ask in much the same words ("Which imaging modality is shown?") does not, whatever
+    its options are.
+    """
+    rarity = Rarity()
+    asked = {example.id: loose(example.question or "") for example in benchmark}
+    rarity.learn([*asked.values(), *(loose(item.draft.question) for item in balanced_items(run))])
+    return {
+        name for name, words in asked.items()
+        if len(words.split()) >= _TELLING_WORDS and rarity.bits(words) >= _TELLING_BITS
+    }  # fmt: skip
+
+
+def _worded(searched: Run, telling: Collection[str]) -> Iterator[tuple[int, str, str, str]]:
+    """Items that ask what the benchmark asks and give its answer, in these or other words.
+
+    A picture of its own does not excuse an item that was written from the benchmark's text. Stock
+    questions, which the benchmark asks of several pictures or which say little, are nobody's.
+    """
+    if not searched.table_path("text_matches").exists():
+        return
+    common = set()
+    if searched.table_path("text_queries").exists():
+        queries = pl.DataFrame(searched.read_table("text_queries"))
+        common = set(common_questions(queries)["benchmark_id"].to_list())
+    for row in read_text_matches(searched).to_dicts():
+        relation, evidence = _WORDED.get(row["relation"]), evidence_of(row)
+        stock = evidence.get("generic") or evidence.get("short") or row["benchmark_id"] in common
+        if relation is None or row["answer_relation"] != "same" or stock:
+            continue
+        if row["relation"] == "same item" or row["benchmark_id"] in telling:
+            detail = f"{relation} of {row['benchmark_id']} by {row['method']}"
+            yield -Grade.TEXT, str(row["corpus_id"]), relation, detail
 
 
 def _item(corpus_id: str, articles: Mapping[str, Any]) -> str:

@@ -16,7 +16,7 @@ import numpy as np
 
 from heldout.benchmark.source import parse_source
 from heldout.image import FileOnDisk, ImageRef, pixel_digest
-from heldout.scenes import Scene, caption, random_scene, read_question, read_scenes, render, vary
+from heldout.scenes import Scene, caption, random_scene, read_question, read_scenes, render
 from heldout.scenes.probes import Probe
 from heldout.scenes.questions import facts
 from heldout.scenes.scene_file import NAME as SCENE_FILE
@@ -26,7 +26,15 @@ from heldout.synth.context import StageContext
 from heldout.synth.draft import LETTERS, Draft, FigureImage, PaperFigure
 from heldout.synth.ingest.images import look_at
 from heldout.synth.mechanical import check_by_code
-from heldout.synth.planting import COPIES, FAULTS, NEAR_MISS, Planted, copied, write_planted
+from heldout.synth.planting import (
+    COPIES,
+    FAULTS,
+    NEAR_MISSES,
+    Planted,
+    copied,
+    near_miss,
+    write_planted,
+)
 from heldout.synth.rubric import BY_KEY
 from heldout.synth.settings import SynthSettings
 from heldout.synth.verify import draft_batches, verdict_row
@@ -51,9 +59,10 @@ def scene_figures(settings: SynthSettings, run: Path) -> Iterator[PaperFigure | 
         name, kind = f"scene-{number:05d}", ""
         if protected and rng.random() < settings.plant / 3:
             original, scene = protected[int(rng.integers(len(protected)))]
-            kind = (*COPIES, NEAR_MISS)[int(rng.integers(len(COPIES) + 1))]
-            if kind == NEAR_MISS:
-                scene = vary(scene, rng)
+            kinds = (*COPIES, *NEAR_MISSES)
+            kind = kinds[int(rng.integers(len(kinds)))]
+            if kind in NEAR_MISSES:
+                scene = near_miss(kind, scene, rng)
                 picture = render(scene, SIDE)
             else:
                 others = [render(random_scene(rng), SIDE) for _ in range(3)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import io
 import json
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -12,7 +13,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from heldout.scenes import Scene
+from heldout.scenes import Scene, SceneObject, vary
 from heldout.scenes.publishing import compound
 from heldout.scenes.world import COLOURS, SHAPES
 from heldout.store.atomic import write_atomic
@@ -25,7 +26,11 @@ RESIZED, CROPPED, RECODED, PANEL = (
     "copy: resized", "copy: cropped", "copy: re-encoded", "copy: in a panel",
 )  # fmt: skip
 COPIES = (RESIZED, CROPPED, RECODED, PANEL)
-NEAR_MISS = "near miss"  # one attribute of a benchmark's scene changed: another picture, to be kept
+# Other pictures, to be kept. Registration leaves most of the second kind undecided: all but one
+# object is the same, pixel by pixel.
+ELSEWHERE, ONE_CHANGED = "near miss: same objects elsewhere", "near miss: one object changed"
+NEAR_MISSES = (ELSEWHERE, ONE_CHANGED)
+_EDGE = 0.04  # between an object and the edge of its picture
 
 
 @dataclass(frozen=True)
@@ -50,6 +55,32 @@ def read_planted(run: Path) -> dict[str, str]:
             one = json.loads(line)
             found.setdefault(one["id"], one["fault"])
     return found
+
+
+def near_miss(kind: str, scene: Scene, rng: Rng) -> Scene:
+    """Another scene that looks like this one."""
+    if kind == ONE_CHANGED:
+        return vary(scene, rng)
+    background = dataclasses.replace(scene.background, grain=int(rng.integers(2**31)))
+    placed: list[SceneObject] = []
+    for one in sorted(scene.objects, key=lambda one: -one.radius):
+        for _ in range(500):
+            moved = dataclasses.replace(one, position=_somewhere(one.radius, rng))
+            if all(_apart(moved, other) for other in placed):
+                placed.append(moved)
+                break
+    return Scene(background, tuple(placed))
+
+
+def _apart(one: SceneObject, other: SceneObject) -> bool:
+    return math.dist(one.position, other.position) > one.radius + other.radius
+
+
+def _somewhere(radius: float, rng: Rng) -> tuple[float, float]:
+    across, down = (
+        round(float(place), 3) for place in rng.uniform(radius + _EDGE, 1 - radius - _EDGE, 2)
+    )
+    return across, down
 
 
 def copied(kind: str, picture: Image.Image, rng: Rng, others: Sequence[Image.Image]) -> Image.Image:

@@ -7,10 +7,13 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import shutil
+import statistics
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -22,7 +25,9 @@ from heldout.store import Run, write_json
 from heldout.synth.context import StageContext, StageWork
 from heldout.synth.corpus_of_items import BalancedItem, balanced_items
 from heldout.synth.draft import LETTERS
-from heldout.synth.ledger import StageWriter, finished, folder, read_rows
+from heldout.synth.funnel import read_funnel
+from heldout.synth.ledger import StageWriter, finished, folder, read_dropped, read_rows
+from heldout.synth.rubric import Category, of_category
 from heldout.synth.settings import SynthStage
 from heldout.synth.traces import read_traces
 
@@ -30,6 +35,7 @@ STAGE = "publish"
 DATASET = "dataset"
 _SHARD = 1_000  # rows a file: hub viewers and streaming like files of a few hundred MB at most
 _BATCH = 64
+_IN_ORDER = ("answer_label", "images_per_item")  # others by frequency
 _IMAGE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
 SCHEMA = pa.schema(
     [
@@ -49,6 +55,13 @@ SCHEMA = pa.schema(
         ("provenance", pa.string()),  # a JSON object: article, figure, source, generator, verifier
     ]
 )
+_FEATURES = {
+    name: [{"_type": "Image"}] if name == "images"
+    else {"dtype": str(kind), "_type": "Value"}
+    for name, kind in zip(SCHEMA.names, SCHEMA.types, strict=True)
+}  # fmt: skip
+# The `datasets` library reads this and decodes the images by itself.
+_HUB = {b"huggingface": json.dumps({"info": {"features": _FEATURES}}).encode()}
 INSTRUCTION = (
     "Think about the question step by step inside <think> and </think>. Then give the letter of "
     "the right option "
@@ -66,8 +79,15 @@ def _publish(context: StageContext, writer: StageWriter) -> None:
     building = target.with_name(f".{DATASET}.building")
     shutil.rmtree(building, ignore_errors=True)
     (building / "data").mkdir(parents=True)
+    (building / "images").mkdir()
     facts = _write(context, building, ranks)
-    write_json(building / "statistics.json", facts)
+    write_json(
+        building / "statistics.json", {**facts, "funnel": read_funnel(run).as_json()["steps"]}
+    )
+    _write_filter_log(run, building / "filter_log.jsonl")
+    report = folder(run) / "contamination.json"
+    if finished(run, SynthStage.DECONTAMINATE) and report.exists():
+        shutil.copyfile(report, building / report.name)
     shutil.rmtree(target, ignore_errors=True)
     building.rename(target)
     for name, rank in sorted(ranks.items(), key=lambda pair: pair[1]):
@@ -87,6 +107,34 @@ PUBLISH = StageWork(
         SynthStage.DECONTAMINATE,
     ),
 )
+
+
+def _write_filter_log(run: Run, path: Path) -> None:
+    """One line for everything that did not reach the dataset: stage, id, reason, detail."""
+    with path.open("w", encoding="utf-8") as file:
+        for stage in SynthStage:
+            lines = [asdict(one) for one in read_dropped(run, stage)]
+            if stage is SynthStage.VERIFY:
+                lines += _rejections(run)
+            for line in lines:
+                kept = {name: line[name] for name in ("stage", "id", "reason", "detail")}
+                file.write(json.dumps(kept, ensure_ascii=False) + "\n")
+
+
+def _rejections(run: Run) -> Iterator[dict[str, str]]:
+    penalties = {one.key for one in of_category(Category.PENALTY)}
+    for row in read_rows(run, SynthStage.VERIFY):
+        if not row["accepted"]:
+            faults = [
+                line for line in row["rubric"] if line["met"] is (line["criterion"] in penalties)
+            ]
+            notes = "; ".join(f"{line['criterion']}: {line['note']}" for line in faults)
+            yield {
+                "stage": str(SynthStage.VERIFY),
+                "id": row["id"],
+                "reason": row["reason"],
+                "detail": notes,
+            }
 
 
 def _ranks(run: Run) -> dict[str, int]:
@@ -111,8 +159,16 @@ def _write(context: StageContext, target: Path, ranks: Mapping[str, int]) -> dic
     }
     counts: dict[str, Counter[str]] = {
         name: Counter()
-        for name in ("archetype", "modality", "anatomy", "letter", "licence", "images_per_item")
+        for name in (
+            "question_type",
+            "modality",
+            "anatomy",
+            "answer_label",
+            "licence",
+            "images_per_item",
+        )
     }
+    words: list[int] = []
     shards = -(-len(places) // _SHARD)
     with ExitStack() as stack:
         texts = {
@@ -121,7 +177,7 @@ def _write(context: StageContext, target: Path, ranks: Mapping[str, int]) -> dic
         }
         for shard in range(shards):
             path = target / "data" / f"train-{shard:05d}-of-{shards:05d}.parquet"
-            with pq.ParquetWriter(path, SCHEMA, compression="zstd") as file:
+            with pq.ParquetWriter(path, SCHEMA.with_metadata(_HUB), compression="zstd") as file:
                 last = min((shard + 1) * _SHARD, len(places))
                 for start in range(shard * _SHARD, last, _BATCH):
                     rows = []
@@ -130,6 +186,8 @@ def _write(context: StageContext, target: Path, ranks: Mapping[str, int]) -> dic
                         row = _row(context, item, rank, verdicts[item.draft.id], traces)
                         rows.append(row)
                         _count(counts, item)
+                        words.append(len(item.draft.question.split()))
+                        _link_images(run, item, target)
                         _write_lines(texts, item, row, settings.name)
                     file.write_table(pa.Table.from_pylist(rows, schema=SCHEMA))
     sizes = [size for size in settings.subsets if size < len(places)]
@@ -140,17 +198,21 @@ def _write(context: StageContext, target: Path, ranks: Mapping[str, int]) -> dic
         "images": len({image.sha256 for item in places.values() for image in item.figure.images}),
         "articles": len({item.figure.article for item in places.values()}),
         "subsets": [*sizes, len(places)],
+        "words_per_question": {"median": statistics.median(words), "max": max(words)},
         "shortcut_flags": sum(item.flagged for item in places.values()),
         "traces": len(traces),
-        **{name: dict(found.most_common()) for name, found in counts.items()},
+        **{
+            name: dict(sorted(found.items()) if name in _IN_ORDER else found.most_common())
+            for name, found in counts.items()
+        },
     }
 
 
 def _count(counts: Mapping[str, Counter[str]], item: BalancedItem) -> None:
-    counts["archetype"][item.archetype] += 1
+    counts["question_type"][item.archetype] += 1
     counts["modality"][item.modality] += 1
     counts["anatomy"][item.anatomy] += 1
-    counts["letter"][item.draft.answer] += 1
+    counts["answer_label"][item.draft.answer] += 1
     counts["licence"][item.figure.licence] += 1
     counts["images_per_item"][str(len(item.figure.images))] += 1
 
@@ -212,8 +274,18 @@ def asked(item: BalancedItem) -> str:
 
 
 def _paths(item: BalancedItem) -> list[str]:
-    """From the dataset's folder to the run's images."""
-    return [f"../{Path(image.path).relative_to('synth')}" for image in item.figure.images]
+    """From the dataset's folder."""
+    return [f"images/{Path(image.path).name}" for image in item.figure.images]
+
+
+def _link_images(run: Run, item: BalancedItem, target: Path) -> None:
+    """The original files beside the JSON Lines; on one disk they take no room of their own."""
+    for image, name in zip(item.figure.images, _paths(item), strict=True):
+        if not (target / name).exists():
+            try:
+                os.link(run.path / image.path, target / name)
+            except OSError:
+                shutil.copyfile(run.path / image.path, target / name)
 
 
 def _trl(item: BalancedItem, row: Mapping[str, Any], name: str) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from heldout.synth.context import StageContext, StageWork
 from heldout.synth.draft import PaperFigure
 from heldout.synth.ingest.images import read_located, store, stored_name
 from heldout.synth.labels import DEFAULT, EVERYTHING, labels_of_caption, split_labels
-from heldout.synth.ledger import BATCH, StageWriter, read_rows
+from heldout.synth.ledger import BATCH, StageWriter, read_dropped, read_rows
 from heldout.synth.settings import SynthSettings, SynthStage
 
 STAGE = "select"
@@ -38,6 +38,10 @@ def _select(context: StageContext, writer: StageWriter) -> None:
             writer.drop(Dropped(STAGE, figure.id, "label not selected", detail))
         else:
             buckets[bucket].append((figure.id, len(figure.images)))
+    if not buckets and not others:
+        dropped = Counter(one.reason for one in read_dropped(context.run, SynthStage.INGEST))
+        why = ", ".join(f"{reason} {count:,}" for reason, count in dropped.most_common(5))
+        raise InputError(f"no figure is left to select from; ingest dropped all: {why}")
     if not buckets:
         seen = ", ".join(f"{label} {count:,}" for label, count in others.most_common(8))
         raise InputError(
@@ -74,38 +78,52 @@ def bucket_of(primary: str, secondary: str, settings: SynthSettings) -> str | No
 def draw(
     buckets: Mapping[str, Sequence[tuple[str, int]]], settings: SynthSettings
 ) -> dict[str, str]:
-    """Chosen figures with their buckets. Every bucket gets an equal quota; within it the shares of
-    figures with one, two, … images are kept as far as there are such figures."""
-    names = sorted(buckets)
-    shares: dict[str, int] = {}
-    for place, name in enumerate(names):
-        equal = (
-            None
-            if settings.limit is None
-            else settings.limit // len(names) + (place < settings.limit % len(names))
-        )
-        most = [value for value in (equal, settings.quota) if value is not None]
-        shares[name] = min(most) if most else len(buckets[name])
+    """Chosen figures with their buckets. Every bucket gets an equal quota, and what a small one cannot
+    fill goes to the others; within a bucket the shares of figures with one, two, … images are kept as
+    far as there are such figures."""
+    quotas = shared_out({name: len(figures) for name, figures in buckets.items()}, settings)
     chosen: dict[str, str] = {}
-    for name in names:
+    for name in sorted(buckets):
         rng = random.Random(f"{settings.seed}/{name}")
         by_images: dict[int, list[str]] = defaultdict(list)
         for figure, images in sorted(buckets[name]):
             by_images[images].append(figure)
-        if shares[name] >= len(buckets[name]):  # all are wanted: the shares have nothing to choose
-            chosen |= {figure: name for figures in by_images.values() for figure in figures}
-            continue
-        left = shares[name]
-        # Few figures have several images: their targets are met first, and one image fills what is left.
-        for images in sorted(by_images, reverse=True):
-            share = (
-                settings.image_shares[images - 1] if images <= len(settings.image_shares) else 0.0
-            )
-            target = left if images == min(by_images) else min(left, round(shares[name] * share))
-            picked = rng.sample(by_images[images], min(target, len(by_images[images])))
-            chosen |= dict.fromkeys(picked, name)
-            left -= len(picked)
+        for figures in by_images.values():
+            rng.shuffle(figures)
+        targets = {
+            images: round(quotas[name] * settings.image_shares[images - 1])
+            for images in by_images
+            if images <= len(settings.image_shares)
+        }
+        # First every share, those of several images before those of one; then what is left of the quota.
+        order = sorted(by_images, reverse=True)
+        picked = [
+            figure for images in order for figure in by_images[images][: targets.get(images, 0)]
+        ]
+        spare = [
+            figure for images in sorted(by_images)
+            for figure in by_images[images][targets.get(images, 0) :]
+        ]  # fmt: skip
+        chosen |= dict.fromkeys([*picked, *spare][: quotas[name]], name)
     return chosen
+
+
+def shared_out(sizes: Mapping[str, int], settings: SynthSettings) -> dict[str, int]:
+    """How many figures of each bucket: equal parts of the limit, at most the quota and what there is."""
+    most = {
+        name: size if settings.quota is None else min(size, settings.quota)
+        for name, size in sizes.items()
+    }
+    if settings.limit is None:
+        return most
+    names = sorted(most)
+    random.Random(f"{settings.seed}/labels").shuffle(names)  # who gets what cannot be divided
+    left = settings.limit
+    parts: dict[str, int] = {}
+    for place, name in enumerate(sorted(names, key=lambda name: most[name])):
+        parts[name] = min(most[name], -(-left // (len(names) - place)))
+        left -= parts[name]
+    return parts
 
 
 def _write(
@@ -145,12 +163,13 @@ def _copy(
     }  # fmt: skip
     try:
         for location, data in read_located(sorted(waiting)):
-            store(context.run.path, images[location], data)
-            waiting.discard(location)
+            if store(context.run.path, images[location], data):
+                waiting.discard(location)
     except OSError as error:
         failed |= dict.fromkeys(waiting, f"{error}")
     failed |= {
-        location: failed.get(location, "it is gone since it was read") for location in waiting
+        location: failed.get(location, "it is gone or another one since it was read")
+        for location in waiting
     }
     for figure in figures:
         lost = next((image.location for image in figure.images if image.location in failed), None)

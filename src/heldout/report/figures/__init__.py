@@ -1,5 +1,13 @@
 """Figures as SVG text: no plotting library, light and dark by the page's own colours."""
 
+from heldout.report.figures.bars import (
+    Rate,
+    Step,
+    bar_chart,
+    bin_chart,
+    funnel_chart,
+    rate_chart,
+)
 from heldout.report.figures.confound import tail_chart
 from heldout.report.figures.heat_map import heat_map
 from heldout.report.figures.histogram import distance_histogram
@@ -13,15 +21,21 @@ from heldout.report.figures.sweep import Series, flag_fraction_chart
 __all__ = [
     "Curve",
     "OperatingPoint",
+    "Rate",
     "Series",
     "Slope",
+    "Step",
     "Strip",
+    "bar_chart",
+    "bin_chart",
     "distance_histogram",
     "flag_fraction_chart",
     "for_paper",
+    "funnel_chart",
     "heat_map",
     "null_strips",
     "radar_chart",
+    "rate_chart",
     "roc_chart",
     "slope_chart",
     "standalone",

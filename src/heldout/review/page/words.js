@@ -91,7 +91,7 @@ function rubric(hint) {
   const decision = hint.accepted == null ? "" : hint.accepted ? "accepted" : "rejected";
   const lines = hint.rubric.map((line) =>
     make("li", {},
-      make("span", { class: Number(line.score) === 0 ? "failed" : "" }, `${line.title ?? ""}: ${line.score ?? "?"}`),
+      make("span", { class: (line.met ?? Number(line.score) !== 0) ? "" : "failed" }, `${line.title ?? ""}: ${line.score ?? "?"}`),
       line.category ? ` (${line.category})` : "",
       line.notes ? ` ${line.notes}` : ""));
   return make("div", {}, decision && make("div", { class: "tags" }, make("span", { class: "tag strong" }, decision)), make("ul", {}, lines));

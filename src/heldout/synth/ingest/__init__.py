@@ -9,7 +9,7 @@ from pathlib import Path
 from heldout.engine import progress
 from heldout.errors import InputError
 from heldout.store import Dropped
-from heldout.synth.context import StageContext, StageWork
+from heldout.synth.context import StageContext, StageWork, files_digest
 from heldout.synth.draft import PaperFigure
 from heldout.synth.ingest.articles import (
     PACKAGE_ENDINGS,
@@ -19,6 +19,7 @@ from heldout.synth.ingest.articles import (
 )
 from heldout.synth.ingest.biomedica import is_biomedica, shard_figures
 from heldout.synth.ingest.captioned import caption_table, sidecar_figures, table_figures
+from heldout.synth.ingest.licence import is_borrowed
 from heldout.synth.ledger import StageWriter
 from heldout.synth.settings import SynthSettings, SynthStage
 
@@ -29,11 +30,13 @@ SCENES = "scenes"  # a source that is rendered, not read
 def _ingest(context: StageContext, writer: StageWriter) -> None:
     settings = context.settings
     seen: Counter[str] = Counter()
+    unread: Counter[str] = Counter()
     with progress("reading figures", None, "figures", disabled=context.quiet) as step:
         for figure in read_figures(settings, context.run.path):
             step()
             if isinstance(figure, Dropped):
                 writer.drop(figure)
+                unread[figure.reason] += 1
                 continue
             reason = _refused(figure, settings)
             seen[figure.id] += 1
@@ -44,10 +47,12 @@ def _ingest(context: StageContext, writer: StageWriter) -> None:
             else:
                 writer.keep(figure.as_row())
     if not seen:
+        why = ", ".join(f"{reason} {count:,}" for reason, count in unread.most_common(5))
         raise InputError(
-            f"no figure with image and caption in {settings.source}: expected JATS XML (.xml, "
-            f".nxml) with images "
-            f"beside it, PMC packages (.tar.gz), Biomedica shards (.tar), or images with captions.jsonl"
+            f"no figure with image and caption in {settings.source}"
+            + (f" ({why})" if why else "")
+            + ": expected JATS XML (.xml, .nxml) with images beside it, PMC packages (.tar.gz), "
+            "Biomedica shards (.tar), or images with captions.jsonl"
         )
 
 
@@ -55,6 +60,7 @@ INGEST = StageWork(
     SynthStage.INGEST,
     _ingest,
     ("source", "shortest_side", "most_images", "any_licence", "plant", "limit", "seed"),
+    outside=lambda settings: files_digest(Path(settings.source)),
 )
 
 
@@ -112,6 +118,10 @@ def _figures_of(path: Path, settings: SynthSettings) -> Iterator[PaperFigure | D
 def _refused(figure: PaperFigure, settings: SynthSettings) -> tuple[str, str] | None:
     if len(figure.images) > settings.most_images:
         return "too many images", f"{len(figure.images)}, at most {settings.most_images}"
-    if not figure.redistributable and not settings.any_licence:
+    if settings.any_licence:
+        return None
+    if is_borrowed(figure.caption):
+        return "licence", "the caption says that the figure is reproduced with permission"
+    if not figure.redistributable:
         return "licence", f"{figure.licence}: items made from it could not be published"
     return None

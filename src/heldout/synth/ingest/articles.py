@@ -3,7 +3,9 @@ distributes them."""
 
 from __future__ import annotations
 
+import lzma
 import tarfile
+import zlib
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
 
@@ -19,6 +21,8 @@ XML_ENDINGS = (".xml", ".nxml")
 PACKAGE_ENDINGS = (".tar.gz", ".tgz")
 _MOST_MEMBERS = 10_000
 _MOST_MEMBER = 512 * 2**20
+_MOST_UNPACKED = 8 * 2**30
+BROKEN = (tarfile.TarError, OSError, EOFError, zlib.error, lzma.LZMAError)
 
 Read = Callable[[str], bytes]
 
@@ -50,9 +54,11 @@ def package_articles(path: Path, shortest: int) -> Iterator[PaperFigure | Droppe
     try:
         with tarfile.open(path, "r:*") as package:
             members: dict[str, tarfile.TarInfo] = {}
+            unpacked = 0
             for number, member in enumerate(package):
-                if number >= _MOST_MEMBERS:
-                    detail = f"more than {_MOST_MEMBERS:,} members"
+                unpacked += member.size
+                if number >= _MOST_MEMBERS or unpacked > _MOST_UNPACKED:
+                    detail = f"more than {_MOST_MEMBERS:,} members, or {_MOST_UNPACKED:,} bytes"
                     yield Dropped(STAGE, str(path), "package too large", detail, scope="many")
                     return
                 if member.isfile() and member.size <= _MOST_MEMBER:
@@ -78,7 +84,7 @@ def package_articles(path: Path, shortest: int) -> Iterator[PaperFigure | Droppe
                     continue
                 stem = path.name.partition(".")[0]
                 yield from _figures(read(name), f"{path}!{name}", stem, images, read, shortest)
-    except (tarfile.TarError, OSError, EOFError) as error:
+    except BROKEN as error:
         yield Dropped(STAGE, str(path), "unreadable package", f"{error}", scope="many")
 
 

@@ -17,6 +17,7 @@ from typing import Any
 from heldout.image.kinds import IMAGE_ENDINGS
 from heldout.store import Dropped
 from heldout.synth.draft import FigureImage, PaperFigure
+from heldout.synth.ingest.articles import BROKEN
 from heldout.synth.ingest.images import look_at
 from heldout.synth.ingest.licence import read_licence
 
@@ -38,7 +39,7 @@ def is_biomedica(path: Path) -> bool:
                     return isinstance(record, dict) and any(mark in record for mark in _MARKS)
                 if number > 64:
                     break
-    except (tarfile.TarError, OSError, EOFError, ValueError, RecursionError):
+    except (*BROKEN, ValueError, RecursionError):
         return False
     return False
 
@@ -58,7 +59,7 @@ def shard_figures(path: Path, shortest: int, most_images: int) -> Iterator[Paper
                     yield image
                     continue
                 groups.setdefault((image.article, image.caption), []).append(image)
-    except (tarfile.TarError, OSError, EOFError) as error:
+    except BROKEN as error:
         yield Dropped(STAGE, str(path), "unreadable shard", f"{error}", scope="many")
     for images in groups.values():
         yield _joined(images, path, most_images)
@@ -133,8 +134,9 @@ def _read_sample(sample: Mapping[str, bytes], path: Path, shortest: int) -> _Ima
 def _caption(record: Mapping[str, Any]) -> str:
     entries: Any = record.get("image_set")
     entries = entries.values() if isinstance(entries, dict) else entries
+    own = record.get("image_cluster_id")
     for entry in entries if hasattr(entries, "__iter__") and not isinstance(entries, str) else ():
-        if isinstance(entry, dict) and entry.get("image_id") == record.get("image_cluster_id"):
+        if isinstance(entry, dict) and own is not None and entry.get("image_id") == own:
             return " ".join(str(entry.get("caption") or "").split())
     return " ".join(str(record.get("caption") or record.get("image_caption") or "").split())
 

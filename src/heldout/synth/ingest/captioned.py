@@ -72,10 +72,13 @@ def _rows(table: Path) -> Iterator[tuple[int, Mapping[str, Any] | str]]:
         return
     with table.open(encoding="utf-8-sig", errors="replace", newline="") as text:
         reader = csv.DictReader(text, delimiter="\t" if table.suffix == ".tsv" else ",")
-        try:
-            yield from enumerate(reader, 2)
-        except csv.Error as error:
-            yield reader.line_num, str(error)
+        while True:
+            try:
+                yield reader.line_num + 1, next(reader)
+            except StopIteration:
+                return
+            except csv.Error as error:  # this row alone
+                yield reader.line_num, str(error)
 
 
 def _figure(

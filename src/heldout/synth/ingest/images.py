@@ -28,8 +28,8 @@ def read_located(locations: Iterable[str]) -> Iterator[tuple[str, bytes]]:
     """The bytes at these locations; every archive is read once, in its own order."""
     inside: dict[str, set[str]] = defaultdict(set)
     for location in dict.fromkeys(locations):
-        archive, bang, member = location.partition("!")
-        if bang and not Path(location).is_file():
+        archive, member = _split(location)
+        if member:
             inside[archive].add(member)
         else:
             yield location, Path(location).read_bytes()
@@ -42,13 +42,28 @@ def read_located(locations: Iterable[str]) -> Iterator[tuple[str, bytes]]:
                     yield f"{archive}!{entry.name}", file.read()
 
 
+def _split(location: str) -> tuple[str, str]:
+    """(archive, member) of ``ARCHIVE!MEMBER``; either of them may have a "!" in its own name."""
+    at = location.find("!")
+    while at >= 0 and not Path(location).is_file():
+        if Path(location[:at]).is_file():
+            return location[:at], location[at + 1 :]
+        at = location.find("!", at + 1)
+    return location, ""
+
+
 def stored_name(image: FigureImage) -> str:
     """Where the run folder keeps this image: named by its content, so that equal images are one file."""
     ending = Path(image.location.rpartition("!")[2]).suffix.lower() or ".img"
     return f"synth/images/{image.sha256[:2]}/{image.sha256}{ending}"
 
 
-def store(run: Path, image: FigureImage, data: bytes) -> None:
+def store(run: Path, image: FigureImage, data: bytes) -> bool:
+    """Keep the bytes, if they are still those that were looked at: an archive may hold two members
+    of one name, and a file may have changed since."""
+    if hashlib.sha256(data).hexdigest() != image.sha256:
+        return False
     target = run / stored_name(image)
     if not target.exists():
         write_atomic(target, data)
+    return True

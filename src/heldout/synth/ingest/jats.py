@@ -48,15 +48,36 @@ def read_article(root: ET.Element) -> Article | None:
     parents = {child: parent for parent in root.iter() for child in parent}
     mentions = _mentions(root, parents)
     figures = []
-    for number, figure in enumerate(root.iter("fig"), 1):
+    for number, figure in enumerate(_units(root), 1):
         graphics = tuple(dict.fromkeys(_graphics(figure)))
         name = figure.get("id") or f"fig-{number}"
         caption = _text(figure.find("caption"))
         own = _licence(figure.find("permissions"), figure.find("caption"), default=licence)
         names = (*(_text(element) for element in figure.findall("object-id")), name)
-        label, references = _text(figure.find("label")), tuple(mentions.get(name, ()))
+        # Of a group, the text mentions the group or any of its parts.
+        inside = [
+            name,
+            *(part.get("id") or "" for part in figure.iter("fig") if part is not figure),
+        ]
+        references = tuple(
+            dict.fromkeys(text for called in inside for text in mentions.get(called, ()))
+        )
+        label = _text(figure.find("label"))
         figures.append(ArticleFigure(name, label, caption, references, graphics, names, own))
     return Article(_identifier(meta), _attribution(meta), licence, tuple(figures))
+
+
+def _units(root: ET.Element) -> Iterator[ET.Element]:
+    """What has one caption each: a ``fig``, or a ``fig-group`` whose caption speaks for all its parts."""
+    joined: set[ET.Element] = set()
+    for element in root.iter():
+        if element.tag == "fig-group" and element.find("caption") is not None:
+            parts = list(element.iter("fig"))
+            if parts and all(part.find("caption") is None for part in parts):
+                joined.update(parts)
+                yield element
+        elif element.tag == "fig" and element not in joined:
+            yield element
 
 
 def _name(tag: str) -> str:
@@ -129,6 +150,8 @@ def _text(element: ET.Element | None) -> str:
 
 
 def _licence(*elements: ET.Element | None, default: Licence | None = None) -> Licence:
+    """The licence that the elements state; ``default`` where they say nothing about rights. A
+    copyright notice without a licence is a statement: such a figure is somebody else's."""
     texts = []
     for element in elements:
         if element is None:
@@ -137,8 +160,9 @@ def _licence(*elements: ET.Element | None, default: Licence | None = None) -> Li
             texts += [_href(licence), *(_href(link) for link in licence.iter()), _text(licence)]
         for reference in element.iter("ali:license_ref"):
             texts.append(_text(reference))
-    made = read_licence(*texts)
-    return default if default is not None and not any(texts) else made
+        if default is not None and element.tag == "permissions":
+            texts.append(_text(element))
+    return default if default is not None and not any(texts) else read_licence(*texts)
 
 
 def _identifier(meta: ET.Element | None) -> str:

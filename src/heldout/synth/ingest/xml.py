@@ -55,5 +55,7 @@ def parse_xml(data: bytes) -> ET.Element:
         return builder.close()
     except expat.ExpatError as error:
         raise XmlError(f"not well-formed XML: {error}") from error
+    except (LookupError, ValueError) as error:  # an encoding that nobody knows
+        raise XmlError(f"its encoding cannot be read: {error}") from error
     except AssertionError as error:  # TreeBuilder, of a document without elements
         raise XmlError("no element in it") from error

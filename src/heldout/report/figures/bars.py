@@ -1,0 +1,169 @@
+"""Counts as bars: one line per name, or one column per bin."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from markupsafe import Markup
+
+from heldout.report.figures.axes import Axes, Scale
+from heldout.report.figures.svg import (
+    ALARM,
+    CARD,
+    INK,
+    LINE,
+    SERIES,
+    SOFT,
+    circle,
+    figure,
+    line,
+    rectangle,
+    text,
+)
+
+_ROW, _LETTER, _WIDTH = 24.0, 6.8, 640.0
+_LONGEST = 34
+
+
+def bar_chart(counts: Mapping[str, int], *, title: str, most: int = 14) -> Markup:
+    """Names by frequency with counts and shares; the rarest are summed up."""
+    total = sum(counts.values())
+    shown = list(counts.items())
+    if len(shown) > most:
+        rest = shown[most - 1 :]
+        shown = [*shown[: most - 1], (f"{len(rest)} others", sum(count for _, count in rest))]
+    left = 24 + _LETTER * max([len(_short(name)) for name, _ in shown] + [4])
+    room = _WIDTH - left - 110
+    largest = max([1, *(count for _, count in shown)])
+    marks = [text(12, 20, title, size=14, weight=600)]
+    for place, (name, count) in enumerate(shown):
+        y = 40 + _ROW * place
+        marks.append(text(left - 8, y + 13, _short(name), anchor="end"))
+        width = room * count / largest
+        tip = f"{name}: {count:,}"
+        marks.append(rectangle(left, y, width, _ROW - 7, fill=SERIES[0], round=2, tip=tip))
+        share = f"{count:,} ({count / total:.0%})".replace("%", " %") if total else "0"
+        marks.append(text(left + width + 8, y + 13, share, fill=SOFT))
+    return figure(title, _WIDTH, 52 + _ROW * len(shown), marks)
+
+
+class Rate(NamedTuple):
+    """A share with its interval; ``group`` puts neighbours under one heading."""
+
+    name: str
+    value: float
+    low: float
+    high: float
+    group: str = ""
+
+
+def rate_chart(rates: Sequence[Rate], *, title: str, label: str) -> Markup:
+    """A dot with its interval for every share, between 0 and 100 %."""
+    groups = list(dict.fromkeys(rate.group for rate in rates))
+    left = 24 + _LETTER * max([len(_short(rate.name)) for rate in rates] + [4])
+    height = 90 + _ROW * len(rates) + 22 * sum(bool(group) for group in groups)
+    axes = Axes(Scale(0.0, 1.0), Scale(0.0, 1.0), height=height, left=left, right=66)
+    floor = height - axes.bottom
+    marks = [text(12, 20, title, size=14, weight=600)]
+    for share in (0.0, 0.25, 0.5, 0.75, 1.0):
+        marks.append(line(axes.x(share), axes.top, axes.x(share), floor))
+        marks.append(
+            text(axes.x(share), floor + 17, f"{share:.0%}".replace("%", " %"), anchor="middle", fill=SOFT)
+        )  # fmt: skip
+    middle = (axes.left + axes.width - axes.right) / 2
+    marks.append(text(middle, height - 12, label, anchor="middle"))
+    y = axes.top
+    for group in groups:
+        if group:
+            marks.append(text(12, y + 15, group, fill=SOFT, size=11, weight=600))
+            y += 22
+        for rate in (one for one in rates if one.group == group):
+            marks.append(text(left - 8, y + 15, _short(rate.name), anchor="end"))
+            ends = axes.x(rate.low), axes.x(rate.high)
+            marks.append(line(ends[0], y + 11, ends[1], y + 11, stroke=SERIES[0], width=5))
+            tip = f"{rate.name}: {rate.value:.1%} [{rate.low:.1%}, {rate.high:.1%}]"
+            marks.append(circle(axes.x(rate.value), y + 11, 4, fill=INK, stroke=CARD, tip=tip))
+            shown = f"{rate.value:.1%}".replace("%", " %")
+            marks.append(text(axes.width - axes.right + 10, y + 15, shown, fill=SOFT))
+            y += _ROW
+    return figure(title, axes.width, height, marks)
+
+
+def bin_chart(
+    edges: Sequence[float], counts: Sequence[int], *, title: str, label: str, unit: str,
+    threshold: float | None = None,
+) -> Markup:  # fmt: skip
+    """A histogram of whole counts, with a line at the threshold."""
+    axes = Axes(Scale(edges[0], edges[-1]), Scale(0.0, max([1, *counts]) * 1.12), height=300)
+    marks = axes.frame(title, label, unit)
+    floor = axes.y(0.0)
+    for low, high, count in zip(edges, edges[1:], counts, strict=False):
+        wide = axes.x(high) - axes.x(low) - 1
+        tip = f"{low:g} to {high:g}: {count:,}"
+        marks.append(
+            rectangle(axes.x(low), axes.y(count), wide, floor - axes.y(count), fill=SERIES[0], tip=tip)
+        )  # fmt: skip
+    if threshold is not None:
+        at = axes.x(threshold)
+        marks.append(line(at, axes.top, at, floor, stroke=ALARM, width=1.5, dash="4 3"))
+        marks.append(
+            text(at - 6, axes.top + 12, f"{threshold:g}", anchor="end", fill=ALARM, halo=True)
+        )
+    return figure(title, axes.width, axes.height, marks)
+
+
+class Step(NamedTuple):
+    """``lost``: why things went no further, with counts, most frequent first."""
+
+    name: str
+    left: int
+    lost: Sequence[tuple[str, int]]
+
+
+def funnel_chart(steps: Sequence[Step], *, title: str) -> Markup:
+    """One bar per step, as long as what it let through; beside it what it did not, and why."""
+    left = 24 + _LETTER * max([len(_short(step.name)) for step in steps] + [4])
+    room, high = 300.0, 46.0
+    width = left + room + 390
+    largest = max([1, *(step.left for step in steps)])
+    marks = [text(12, 20, title, size=14, weight=600)]
+    for place, step in enumerate(steps):
+        y = 36 + high * place
+        if place:
+            marks.append(line(12, y - 4, width - 12, y - 4, stroke=LINE))
+        marks.append(text(left - 10, y + 21, _short(step.name), anchor="end"))
+        reach = room * step.left / largest
+        marks.append(rectangle(left, y + 4, room, 26, fill=LINE, opacity=0.35, round=3))
+        marks.append(
+            rectangle(left, y + 4, reach, 26, fill=SERIES[0], round=3, tip=f"{step.name}: {step.left:,}")
+        )  # fmt: skip
+        marks.append(text(left + reach + 8, y + 22, f"{step.left:,}", size=13, weight=600))
+        marks += _losses(step, left + room + 76, y + 13)
+    return figure(title, width, 44 + high * len(steps), marks)
+
+
+def _losses(step: Step, x: float, y: float) -> list[str]:
+    total = sum(count for _, count in step.lost)
+    if not total:
+        return []
+    first, rest = step.lost[:3], step.lost[3:]
+    words = ", ".join(f"{_short(reason)} {count:,}" for reason, count in first)
+    words += f", {len(rest)} more" if rest else ""
+    marks = [text(x, y, f"− {total:,}", fill=ALARM, weight=600)]
+    for number, part in enumerate(_wrapped(words, 54)[:2]):
+        marks.append(text(x, y + 14 * (number + 1), part, fill=SOFT, size=11))
+    return marks
+
+
+def _wrapped(words: str, most: int) -> list[str]:
+    lines = [""]
+    for word in words.split(" "):
+        if lines[-1] and len(lines[-1]) + len(word) >= most:
+            lines.append("")
+        lines[-1] = f"{lines[-1]} {word}".strip()
+    return lines
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= _LONGEST else f"{name[: _LONGEST - 1]}…"

@@ -1,0 +1,58 @@
+"""Appendix F's numbers: a table of the published shape gives the published statistics."""
+
+from __future__ import annotations
+
+import pytest
+
+from heldout.synth.contamination import NearPairs, hamming_statistics, near_statistics
+
+QUERIES, HIT, PAIRS = 8_220, 23, 47
+
+
+def published() -> NearPairs:
+    """47 pairs above .88 on 23 of 8,220 queries: one of them five times, the others one to three."""
+    hits = [5, 4, 4, 3, 3, 3, 3, 3, 3, 2, 2, *[1] * 12]
+    assert len(hits) == HIT and sum(hits) == PAIRS
+    pairs = [
+        (f"q{query}", f"item {place}", 0.89 - 0.001 * place)
+        for query, count in enumerate(hits)
+        for place in range(count)
+    ]
+    nearest = [*[0.89] * HIT, *[0.64] * (QUERIES - HIT)]
+    return NearPairs(pairs, nearest, [f"image {query // 2}" for query in range(QUERIES)])
+
+
+def test_the_published_statistics_come_out_of_a_table_of_that_shape() -> None:
+    found = near_statistics(published(), (0.88,))
+    assert (found["queries"], found["pairs"], found["queries_with_hits"]) == (QUERIES, PAIRS, HIT)
+    assert f"{found['hit_rate']:.3%}" == "0.280%"
+    assert round(found["hits_per_query"]["mean"], 1) == 2.0
+    assert found["hits_per_query"]["max"] == 5
+    overlap = found["overlap_at"]["0.88"]
+    assert overlap["hits"] == HIT and overlap["rate"] == found["hit_rate"]
+    low, high = overlap["interval"]
+    assert low < overlap["rate"] < high < 0.01
+    assert found["top_similarity"]["median"] == pytest.approx(0.89)
+    assert found["max_similarity"]["median"] == pytest.approx(0.64)
+    histogram = found["histogram"]
+    assert sum(histogram["counts"]) == QUERIES
+    assert histogram["counts"][histogram["edges"].index(0.85)] == HIT
+
+
+def test_a_similarity_at_the_threshold_is_not_above_it() -> None:
+    near = NearPairs([], [0.88, 0.5], ["a", "b"])
+    assert near_statistics(near, (0.88,))["overlap_at"]["0.88"]["hits"] == 0
+
+
+def test_no_query_is_no_rate() -> None:
+    found = near_statistics(NearPairs([], [], []), (0.88,))
+    assert found["hit_rate"] is None and found["hits_per_query"] is None
+    assert found["overlap_at"]["0.88"]["rate"] is None
+
+
+def test_hashes_count_images_within_4_8_and_16_bits() -> None:
+    found = hamming_statistics([0, 4, 5, 8, 12, 17, 30], [f"image {n}" for n in range(7)])
+    assert {d: one["hits"] for d, one in found["overlap_at"].items()} == {"4": 2, "8": 4, "16": 5}
+    assert found["minimum"] == 0 and found["distance"]["median"] == 8
+    assert found["histogram"][17] == 1 and sum(found["histogram"]) == 7
+    assert found["overlap_at"]["16"]["interval"][1] <= 1

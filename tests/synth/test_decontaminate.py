@@ -1,0 +1,167 @@
+"""Decontaminate: copies of a benchmark go, in whatever form, and near misses stay."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from made_items import figure, five, item, png, write_run
+from PIL import Image
+
+from heldout.errors import InputError
+from heldout.scenes import SCENES, render
+from heldout.store import Run
+from heldout.synth import Draft, PaperFigure, Synthesis, synth
+from heldout.synth.planting import CROPPED, ELSEWHERE, PANEL, RECODED, RESIZED, copied, near_miss
+
+pytest.importorskip("cv2", reason="registration needs OpenCV")
+
+ORGANS = ("hepatic flexure", "splenic flexure", "caecum", "rectum", "sigmoid colon")
+QUESTION = (
+    "Which segment of the large bowel shows the circumferential wall thickening with luminal "
+    "narrowing that explains the proximal dilatation?"
+)
+REWORDED = (
+    "Circumferential wall thickening with luminal narrowing explains the proximal dilatation in "
+    "which segment of the large bowel?"
+)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Synthesis:
+    folder = tmp_path_factory.mktemp("clean")
+    rng = np.random.default_rng(3)
+    scenes = [SCENES.draw(np.random.default_rng((8, number))) for number in range(6)]
+    pictures = [render(scene, 224) for scene in scenes]
+    _write_benchmark(folder / "bench", pictures)
+    others = [render(SCENES.draw(np.random.default_rng((9, n))), 224) for n in range(12)]
+    drawn: dict[str, Image.Image] = {
+        "resized": copied(RESIZED, pictures[0], rng, ()),
+        "cropped": copied(CROPPED, pictures[1], rng, ()),
+        "recoded": copied(RECODED, pictures[2], rng, ()),
+        "panel": copied(PANEL, pictures[3], rng, others[:3]),
+        "near-miss": render(near_miss(ELSEWHERE, scenes[4], rng), 224),
+        "second-image": pictures[5],
+        "same-words": others[4], "reworded": others[5], "other-answer": others[6],
+        "stock": others[7], "same-article": others[8], "fresh": others[9],
+    }  # fmt: skip
+    path = folder / "run"
+    items: list[tuple[Draft, PaperFigure]] = []
+    for number, (name, picture) in enumerate(drawn.items()):
+        first = [png(others[3])] if name == "second-image" else []
+        article = "PMC7654321" if name == "same-article" else f"PMC{number}"
+        one = figure(path, f"{article}/{name}", [*first, png(picture)])
+        # Questions of their own, so that words alone mark those that are meant to be found by words.
+        question = f"Which of these things named {name} can be counted in picture {number}?"
+        options = five(*(f"{word} {number}" for word in ("cup", "jar", "box", "pan", "lid")))
+        items.append((item(one.id, question, options), one))
+    by_name = {one.id.partition("/")[2]: place for place, (one, _) in enumerate(items)}
+
+    def words(name: str, question: str, options: tuple[str, ...], answer: str = "A") -> None:
+        draft, one = items[by_name[name]]
+        items[by_name[name]] = (
+            dataclasses.replace(draft, question=question, options=options, answer=answer), one,
+        )  # fmt: skip
+
+    words("same-words", QUESTION, ORGANS)
+    words("reworded", REWORDED, ORGANS)
+    words("other-answer", QUESTION, ORGANS, "C")
+    words("stock", "What is shown?", five("cups", "jars", "boxes", "pans", "lids"))
+    write_run(path, items)
+    return synth(
+        source="made", stages=("balance", "decontaminate", "publish"), against=(str(folder / "bench"),),
+        out=path, quiet=True, workers=1,
+    )  # fmt: skip
+
+
+def _write_benchmark(folder: Path, pictures: list[Image.Image]) -> None:
+    folder.mkdir()
+    source = "https://www.ncbi.nlm.nih.gov/pmc/articles/PMC7654321/"
+    rows = [
+        {"id": f"b{n}", "image": f"{n}.png", "question": f"How many shapes has drawing {n} of them?",
+         "answer": str(n), "source": source if n == 0 else ""}
+        for n in range(len(pictures))
+    ]  # fmt: skip
+    # Words of picture 4, which no item has: only the words can give it away.
+    rows[4] |= {"question": QUESTION, "options": list(ORGANS), "answer": ORGANS[0]}
+    rows.append({"id": "s", "image": "4.png", "question": "What is shown?", "answer": "shapes"})
+    for number, picture in enumerate(pictures):
+        picture.save(folder / f"{number}.png")
+    (folder / "test.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+def removed(made: Synthesis) -> dict[str, str]:
+    return {
+        row["id"].partition("/")[2]: row["relation"]
+        for row in made.frame("decontaminate").to_dicts()
+        if row["removed"]
+    }
+
+
+@pytest.mark.parametrize("name", ["resized", "cropped", "recoded", "panel", "second-image"])
+def test_a_changed_copy_of_a_picture_is_removed(made: Synthesis, name: str) -> None:
+    wanted = ("undecided image",) if name == "panel" else ("image copy", "image and text copy")
+    assert removed(made)[name] in (*wanted, "image copy")
+
+
+@pytest.mark.parametrize("name", ["same-words", "reworded"])
+def test_question_and_answer_are_removed_also_in_other_words(made: Synthesis, name: str) -> None:
+    assert "question and answer" in removed(made)[name]
+
+
+def test_an_article_that_the_benchmark_names_is_removed(made: Synthesis) -> None:
+    assert removed(made)["same-article"] == "same article"
+
+
+@pytest.mark.parametrize("name", ["near-miss", "stock", "fresh", "other-answer"])
+def test_a_near_miss_is_kept(made: Synthesis, name: str) -> None:
+    assert name not in removed(made)
+
+
+def test_the_funnel_counts_every_item_once(made: Synthesis) -> None:
+    steps = {step.name: step for step in made.funnel.steps}
+    rows = made.frame("decontaminate")
+    assert steps["decontaminate"].entered == len(rows) == 12
+    assert steps["decontaminate"].left == 12 - rows["removed"].sum() == steps["publish"].left
+    assert sum(steps["decontaminate"].reasons.values()) == rows["removed"].sum()
+    published = {json.loads(row["misc"])["id"] for row in made.items.to_dicts()}
+    assert published == set(rows.filter(~rows["removed"])["id"])
+
+
+def test_the_report_is_about_what_is_left(made: Synthesis) -> None:
+    (report,) = made.run.read_json("synth/contamination.json")["benchmarks"]
+    assert report["items"] == len(made.items)
+    assert sum(report["removed"].values()) == 12 - len(made.items)
+    assert report["hashes"]["overlap_at"]["4"]["hits"] <= 1  # the near miss may hash alike
+    assert {row["of"] for row in report["found"]} == {"image", "text"}
+    assert report["text"]["queries"] == 7 and report["text"]["threshold"] == 0.88
+    assert set(report["embeddings"]["overlap_at"]) == {"0.85", "0.88", "0.9"}
+
+
+def test_copies_behind_copies_are_found(tmp_path: Path) -> None:
+    """Twelve copies of one picture: the five nearest alone would let seven through."""
+    picture = render(SCENES.draw(np.random.default_rng((8, 1))), 224)
+    _write_benchmark(tmp_path / "bench", [picture] * 5)
+    items = []
+    for number in range(12):
+        shown = picture.resize((150 + 12 * number,) * 2, Image.Resampling.LANCZOS)
+        one = figure(tmp_path / "run", f"PMC{number}/copy", [png(shown)])
+        options = five(*(f"{word} {number}" for word in ("cup", "jar", "box", "pan", "lid")))
+        items.append(
+            (item(one.id, f"Which of these can be counted in picture {number}?", options), one)
+        )
+    write_run(tmp_path / "run", items)
+    found = synth(
+        source="made", stages=("balance", "decontaminate"), against=(str(tmp_path / "bench"),),
+        out=tmp_path / "run", quiet=True, workers=1,
+    )  # fmt: skip
+    assert found.frame("decontaminate")["removed"].all()
+
+
+def test_without_a_benchmark_the_stage_says_so(made: Synthesis) -> None:
+    with pytest.raises(InputError, match="against"):
+        synth(source="made", stages=("decontaminate",), out=made.run.path, quiet=True)
+    assert Run.open(made.run.path)

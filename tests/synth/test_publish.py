@@ -1,0 +1,167 @@
+"""Publish: the fields as published, readable by those who train and by our own verbs."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from made_items import figure, item, write_run
+from PIL import Image
+from typer.testing import CliRunner
+
+from heldout.benchmark import read_benchmark
+from heldout.cli.app import app
+from heldout.synth import LETTERS, Synthesis, synth
+
+ORGANS = ("liver", "spleen", "kidney", "heart", "lung")
+FIELDS = {
+    "images": "list<element: struct<bytes: binary, path: string>>",
+    "question": "string", "options": "string", "answer_label": "string", "answer": "string",
+    "reasoning": "string", "dataset_name": "string", "dataset_index": "int64", "hash": "string",
+    "misc": "string", "licence": "string", "licence_url": "string", "attribution": "string",
+    "provenance": "string",
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Synthesis:
+    path = tmp_path_factory.mktemp("publish") / "run"
+    items = []
+    for number in range(12):
+        name = f"PMC{number}/f"
+        images = [_picture(number), _picture(99)] if number % 4 == 0 else [_picture(number)]
+        long = " and of the neighbouring vessels in this plane" if number == 11 else ""
+        draft = item(
+            name, f"Which organ number {number} is shown{long}?", ORGANS, LETTERS[number % 5]
+        )
+        items.append((draft, figure(path, name, images)))
+    write_run(path, items)
+    return synth(
+        source="made", stages=("balance", "publish"), subsets=(4, 8, 1000), name="fresh", out=path,
+        quiet=True,
+    )  # fmt: skip
+
+
+def _picture(seed: int) -> bytes:
+    image = Image.new("RGB", (48, 40), (40, 90, seed))
+    image.putpixel((seed % 48, 0), (255, 0, seed))
+    buffer = io.BytesIO()
+    image.save(buffer, "PNG")
+    return buffer.getvalue()
+
+
+@pytest.fixture
+def dataset(made: Synthesis) -> Path:
+    return made.run.path / "synth" / "dataset"
+
+
+def test_fields_and_types_are_the_published_ones(dataset: Path) -> None:
+    (path,) = (dataset / "data").glob("*.parquet")
+    assert path.name == "train-00000-of-00001.parquet"
+    schema = pq.read_schema(path)
+    assert {field.name: str(field.type) for field in schema} == FIELDS
+
+
+def test_a_row_says_what_it_is_and_where_it_comes_from(made: Synthesis, dataset: Path) -> None:
+    rows = pq.read_table(dataset / "data").to_pylist()
+    assert [row["dataset_index"] for row in rows] == list(range(12))
+    for row in rows:
+        options = json.loads(row["options"])
+        assert list(options) == list(LETTERS) and options[row["answer_label"]] == row["answer"]
+        assert row["dataset_name"] == "fresh" and row["attribution"].startswith("Ada.")
+        misc, provenance = json.loads(row["misc"]), json.loads(row["provenance"])
+        assert misc["question_type"] and misc["modality"] == "CT" and len(misc["rubric"]) == 17
+        assert provenance["figure"] == misc["id"] and provenance["article"].startswith("PMC")
+        digests = [hashlib.sha256(image["bytes"]).hexdigest() for image in row["images"]]
+        content = "\0".join((row["question"], row["options"], row["answer_label"], *digests))
+        assert row["hash"] == hashlib.sha256(content.encode()).hexdigest()
+        number = int(provenance["article"][3:])
+        assert row["images"][0]["bytes"] == _picture(number)
+        assert len(row["images"]) == (2 if number % 4 == 0 else 1)
+    assert len({row["hash"] for row in rows}) == 12
+    assert made.items.drop("rubric", strict=False).height == 12
+
+
+def test_the_hub_library_reads_the_folder(dataset: Path, tmp_path: Path) -> None:
+    datasets = pytest.importorskip("datasets")
+    loaded = datasets.load_dataset(str(dataset), split="train", cache_dir=str(tmp_path))
+    assert loaded.num_rows == 12 and loaded[0]["images"][0].size == (48, 40)
+    assert set(loaded.column_names) == set(FIELDS)
+
+
+def test_our_own_reader_and_check_take_it_as_a_benchmark(dataset: Path) -> None:
+    benchmark = read_benchmark(str(dataset / "data"))
+    rows = pq.read_table(dataset / "data").to_pylist()
+    assert len(benchmark) == 12
+    for example, row in zip(benchmark, rows, strict=True):
+        assert example.question == row["question"] and example.answer == row["answer"]
+        assert example.options == tuple(json.loads(row["options"]).values())
+        assert len(example.images) == len(row["images"])
+    done = CliRunner().invoke(app, ["check", str(dataset / "data"), "--json"])
+    checked = json.loads(done.stdout)
+    assert checked["facts"]["items"] == 12 and done.exit_code in (0, 1)
+
+
+def _lines(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def _exists(dataset: Path, name: str) -> bool:
+    with Image.open(dataset / name) as image:
+        return image.size == (48, 40)
+
+
+def test_lines_for_trl_verl_and_llava(dataset: Path) -> None:
+    rows = pq.read_table(dataset / "data").to_pylist()
+    for line, row in zip(_lines(dataset / "trl.jsonl"), rows, strict=True):
+        content = line["prompt"][0]["content"]
+        assert [part["type"] for part in content] == ["image"] * len(line["images"]) + ["text"]
+        assert row["question"] in content[-1]["text"] and row["answer"] in content[-1]["text"]
+        assert line["solution"].startswith(row["answer_label"])
+        assert all(_exists(dataset, name) for name in line["images"])
+    for line, row in zip(_lines(dataset / "verl.jsonl"), rows, strict=True):
+        prompt = line["prompt"][0]["content"]
+        assert prompt.count("<image>") == len(line["images"]) == len(row["images"])
+        assert line["reward_model"] == {"style": "rule", "ground_truth": row["answer_label"]}
+        assert all(_exists(dataset, one["image"]) for one in line["images"])
+    llava = read_benchmark(str(dataset / "llava.jsonl"), images=str(dataset))
+    assert len(llava) == 12 and all(_exists(dataset, one.images[0].name) for one in llava)
+
+
+def test_subsets_are_the_first_rows_and_statistics_count_them(dataset: Path) -> None:
+    known = json.loads((dataset / "statistics.json").read_text())
+    assert known["subsets"] == [4, 8, 12] and known["items"] == 12 and known["articles"] == 12
+    assert known["images"] == 13 and known["images_per_item"] == {"1": 9, "2": 3}
+    for name in ("question_type", "modality", "anatomy", "answer_label", "licence"):
+        assert sum(known[name].values()) == 12
+    assert known["funnel"][-1]["name"] == "balance" and known["words_per_question"]["max"] == 14
+
+
+def test_nothing_of_an_earlier_dataset_stays(tmp_path: Path, picture: Callable[..., bytes]) -> None:
+    path = tmp_path / "run"
+    one = figure(path, "PMC1/f", [picture(1, (40, 30))])
+    write_run(path, [(item("PMC1/f", "Which organ is it?", ORGANS), one)])
+    synth(source="made", stages=("balance", "publish"), out=path, quiet=True)
+    (path / "synth/dataset/data/old.parquet").write_bytes(b"x")
+    synth(source="made", stages=("balance", "publish"), out=path, name="other", quiet=True)
+    assert not (path / "synth/dataset/data/old.parquet").exists()
+
+
+def test_the_filter_log_names_every_rejection(
+    tmp_path: Path, picture: Callable[..., bytes]
+) -> None:
+    path = tmp_path / "run"
+    good = item("PMC1/f", "Which organ is it?", ORGANS)
+    bad = item("PMC2/f", "According to the caption, which organ is it?", ORGANS)
+    figures = [figure(path, name, [picture(1, (40, 30))]) for name in ("PMC1/f", "PMC2/f")]
+    write_run(path, [(good, figures[0]), (bad, figures[1])])
+    synth(source="made", stages=("balance", "publish"), out=path, quiet=True)
+    (line,) = _lines(path / "synth/dataset/filter_log.jsonl")
+    assert (line["stage"], line["id"]) == ("verify", "PMC2/f")
+    assert line["reason"] == "essential: self-contained" and "points to" in line["detail"]

@@ -1,0 +1,150 @@
+"""The verb from Python, its page and card, and people who rate its items."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from typer.testing import CliRunner
+
+import heldout
+from heldout.cli.app import app
+from heldout.errors import InputError
+from heldout.report.synthesis import read_facts
+from heldout.report.synthesis_card import hub_licence
+from heldout.review.open import item_tables, open_desks
+from heldout.scenes import write_benchmark
+from heldout.store import Run
+from heldout.synth import Synthesis
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Synthesis:
+    """Forty rendered figures, faults planted in half of the items, against a benchmark of four pictures."""
+    folder = tmp_path_factory.mktemp("page")
+    write_benchmark(folder / "bench", images=4, seed=5)
+    return heldout.synth(
+        source="scenes", plant=0.5, limit=40, against=(str(folder / "bench/test.jsonl"),),
+        image_encoder=None, subsets=(5, 10), name="rendered & fresh <b>", out=folder / "run",
+        quiet=True, workers=1,
+    )  # fmt: skip
+
+
+def test_the_package_is_the_verb(made: Synthesis) -> None:
+    assert isinstance(made, Synthesis) and callable(heldout.synth)
+    assert "<table>" in made._repr_html_()
+    assert made.verdicts.height == 40 and made.items.height == made.funnel.steps[-1].left
+    pandas = pytest.importorskip("pandas")
+    assert isinstance(made.items.to_pandas(), pandas.DataFrame)
+
+
+def test_the_page_shows_funnel_rubric_overlap_and_items(made: Synthesis) -> None:
+    page = (made.run.path / "report.html").read_text()
+    for place in ("funnel", "rubric", "content", "overlap", "items", "method"):
+        assert f'<section id="{place}">' in page
+    assert "<b>" not in page and "&lt;b&gt;" in page  # the name is somebody's text
+    assert page.count("data:image/webp") >= 8
+    assert not re.search(r"(?:src|href)=.?https?:", page)
+    for path in (made.run.path / "figures").glob("*.svg"):
+        ElementTree.fromstring(path.read_text())
+    names = {path.stem for path in (made.run.path / "figures").glob("*.svg")}
+    assert {"funnel", "rubric", "modality", "answer-label"} <= names
+
+
+def test_facts_agree_with_the_tables(made: Synthesis) -> None:
+    facts = read_facts(made.run)
+    assert facts.published == made.items.height
+    rejected = made.verdicts.filter(~made.verdicts["accepted"]).height
+    assert sum(row["count"] for row in facts.reasons if row["stage"] == "verify") == rejected
+    for one in facts.criteria:
+        assert one.graded == 40 and one.low <= one.met <= one.high
+        assert one.strict + one.lenient <= one.by_code <= 40
+    by_title = {one.title: one for one in facts.criteria}
+    assert by_title["Stem self-contained"].strict > 0  # only code looks at words there
+    assert sum(facts.letters["as written"].values()) == 40
+    assert facts.contamination[0]["rows"]
+
+
+def test_the_card_has_front_matter_and_its_figures(made: Synthesis) -> None:
+    dataset = made.run.path / "synth/dataset"
+    card = (dataset / "README.md").read_text()
+    _, front, body = card.split("---\n", 2)
+    assert (
+        "license: cc0-1.0" in front and "- n<1K" in front and "path: data/train-*.parquet" in front
+    )
+    assert 'pretty_name: "rendered & fresh <b>"' in front
+    for name in re.findall(r"!\[.*?\]\((\S+?)\)", body):
+        assert (dataset / name).is_file(), name
+    assert "<b>" not in body and "| CC0 | " in body
+    assert str(made.run.path) not in card
+    datasets = pytest.importorskip("datasets")
+    loaded = datasets.load_dataset(
+        str(dataset), split="train[:5]", cache_dir=str(dataset.parent / "c")
+    )
+    assert loaded.num_rows == 5
+
+
+@pytest.mark.parametrize(
+    ("licences", "name"),
+    [
+        ({"CC BY 4.0": 3}, "cc-by-4.0"),
+        ({"CC BY-NC-SA 3.0": 1}, "cc-by-nc-sa-3.0"),
+        ({"CC0": 2, "CC BY 4.0": 3}, "other"),
+        ({"unknown": 2}, "other"),
+    ],
+)
+def test_the_hub_knows_licences_by_other_names(licences: dict[str, int], name: str) -> None:
+    assert hub_licence(licences) == name
+
+
+def test_report_rebuilds_the_page(made: Synthesis) -> None:
+    page = made.run.path / "report.html"
+    before = page.read_text()
+    page.unlink()
+    done = CliRunner().invoke(app, ["report", str(made.run.path), "--json"])
+    assert done.exit_code == 0 and json.loads(done.stdout)["report"] == str(page)
+    assert page.read_text() == before
+
+
+def test_a_run_that_published_nothing_has_a_page(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    heldout.synth(source="scenes", limit=3, stages=("ingest", "select"), out=run, quiet=True)
+    assert "nothing published yet" in (run / "report.html").read_text()
+    with pytest.raises(InputError, match="no items to rate"):
+        open_desks(str(run), kind="items", rater="ada")
+
+
+def test_people_rate_accepted_and_rejected_items(made: Synthesis, tmp_path: Path) -> None:
+    (desk,) = open_desks(str(made.run.path), kind="items", rater="ada")
+    assert desk.kind == "items" and len(desk.cards) == 40
+    assert [card.hint["accepted"] for card in desk.cards[:4]] == [True, False, True, False]
+    card = desk.card(1)
+    assert card["told"]["metadata"]["caption"] and card["pictures"] and card["hint"]["rubric"]
+    assert desk.cards[1].pictures["image 1"].show().origin == "full"
+    ratings = {"correctness": 4, "clarity": 3, "grounding": 4, "options": 3}
+    rejected = [place for place, one in enumerate(desk.cards) if not one.hint["accepted"]][:6]
+    for place in rejected:
+        desk.judge(place, "reject" if place != rejected[0] else "accept", ratings=ratings)
+    desk.judge(0, "accept", ratings=ratings)
+    tables = {table.title: table for table in desk.tables()}
+    quality = {row[0]: row for row in tables["Quality as people see it"].rows}
+    assert quality["verifier-accepted"][1] == "1" and quality["verifier-rejected"][1] == "6"
+    gates = tables["Disputed gates"]
+    judged = sum(
+        int(cell.split(" of ")[1]) for row in gates.rows for cell in row[1:] if " of " in cell
+    )
+    failed = sum(len(desk.cards[place].hint["failed"]) for place in rejected)
+    assert judged == failed > 0
+    run = Run.open(made.run.path)
+    assert [table.title for table in item_tables(run)] == list(tables)
+    CliRunner().invoke(app, ["report", str(run.path)])
+    assert '<section id="people">' in (run.path / "report.html").read_text()
+
+
+def test_a_blinded_rater_sees_no_opinion(made: Synthesis) -> None:
+    (desk,) = open_desks(str(made.run.path), kind="items", rater="bob", blind=True)
+    shown = json.dumps(desk.card(0)["told"]) + json.dumps(desk.card(0)["hint"])
+    assert "rubric" not in shown and "accepted" not in shown
