@@ -341,3 +341,66 @@ def test_real_questions_without_lists_stay_as_they_are(
     assert (len(benchmark), len(benchmark.dropped)) == (count, 0)
     assert not any(example.options or RELEASED in example.metadata for example in benchmark)
     assert not any(list_left(e.question or "", e.answer, ()) for e in benchmark)
+
+
+def _keyed(path: Path, keys: list[int]) -> Benchmark:
+    animals = ["cat", "dog", "bird", "cow"]
+    rows = [
+        {"id": str(k), "question": f"Which one is {k}?", "choices": animals, "answer": key}
+        for k, key in enumerate(keys)
+    ]
+    path.write_text(json.dumps(rows))
+    return read_benchmark(path)
+
+
+def test_positions_that_reach_the_number_of_options_count_from_one(tmp_path: Path) -> None:
+    answers = [example.answer for example in _keyed(tmp_path / "b.json", [1, 2, 3, 4] * 5)]
+    assert answers[:4] == ["cat", "dog", "bird", "cow"]
+    zero = [example.answer for example in _keyed(tmp_path / "a.json", [0, 1, 2, 3] * 5)]
+    assert zero[:4] == ["cat", "dog", "bird", "cow"]
+
+
+def test_positions_that_may_count_from_one_are_an_error(tmp_path: Path) -> None:
+    codes = {p.rule for p in check(_keyed(tmp_path / "b.json", [1, 2, 3] * 7)).problems}
+    assert "positions-without-zero" in codes
+    codes = {p.rule for p in check(_keyed(tmp_path / "a.json", [0, 1, 2] * 7)).problems}
+    assert "positions-without-zero" not in codes
+
+
+def test_the_stop_of_a_sentence_is_no_part_of_its_last_option() -> None:
+    _, listed = take_list("Which? Options: A: cat; B: dog; C: bird.", (), "C")
+    assert listed is not None and listed.options == ("cat", "dog", "bird")
+    _, listed = take_list("Which? Options: A: A cat. B: A dog. C: A bird.", (), "C")
+    assert listed is not None and listed.options[0] == "A cat."
+
+
+def test_arrays_without_commas_are_lists() -> None:
+    assert read_options("['cat' 'dog' 'bird']").texts == ("cat", "dog", "bird")
+    assert read_options("['cat', 'dog']").texts == ("cat", "dog")
+
+
+@pytest.mark.parametrize(
+    ("question", "answer"),
+    [
+        ("What?\nA) cat\nB) ok dog\nAntworte nur mit dem Buchstaben.", "B"),
+        ("What is it? (A) bear (B) sheep (C) fish (D) horse", "bear"),
+        ("What is it?<br>A. bear<br>B. sheep", "A"),
+        ("Which?\n1. cat\n2. dog", "2"),
+        ("Какой?\nА. кот\nБ. пёс", "Б"),
+        ("What? (A) cat (B) dog Which of the above is shown?", "AB"),
+    ],
+)
+def test_lists_that_stay_are_reported(question: str, answer: str) -> None:
+    assert list_left(question, answer, ()) is not None
+
+
+@pytest.mark.parametrize(
+    ("question", "answer"),
+    [
+        ("Is vitamin A: a vitamin?", "yes"),
+        ("Which lobe, (a) or (b), is larger?", "the left one"),
+        ("At 1. 5 cm and 2. 5 cm, what is seen?", "a mass"),
+    ],
+)
+def test_sentences_without_lists_are_not_reported(question: str, answer: str) -> None:
+    assert list_left(question, answer, ()) is None

@@ -47,12 +47,16 @@ _OPTION_COLUMN = re.compile(r"(?:option[_ -]?|choice[_ -]?)?([a-j])", re.IGNOREC
 _LABELLED = re.compile(r"\(?([A-Za-z]|\d{1,2})\)?\s*[.:)]\s*(\S.*)", re.DOTALL)
 
 
+FROM_ONE = "index from 1"
+
+
 @dataclass(frozen=True)
 class FieldMap:
     """Columns per field. ``answer_is`` says how the answer column refers to the options."""
 
     columns: Mapping[str, tuple[str, ...]]
-    answer_is: str = "auto"  # "letter", "text", "index", or "auto" until rows were seen
+    #: "letter", "text", "index", "index from 1", or "auto" until rows were seen
+    answer_is: str = "auto"
 
     @classmethod
     def infer(
@@ -182,6 +186,8 @@ class FieldMap:
         if text is None or not choices:
             return text, None
         styles = dict.fromkeys([self.answer_is, "text", "letter", "index", "letter and text"])
+        if self.answer_is == FROM_ONE:
+            del styles["index"]
         for style in styles:
             index = _position(text, choices, style)
             if index is not None:
@@ -199,7 +205,20 @@ class FieldMap:
             style: sum(_position(text, choices, style) is not None for text, choices in pairs)
             for style in ("letter", "text", "index")
         }
-        return max(fits, key=lambda style: fits[style]) if pairs else "text"
+        best = max(fits, key=lambda style: fits[style]) if pairs else "text"
+        return FROM_ONE if best == "index" and _counts_from_one(pairs) else best
+
+
+def _counts_from_one(pairs: Sequence[tuple[str, Choices]]) -> bool:
+    """Positions that never are 0, and reach the number of options."""
+    numbers = [
+        (int(text), len(choices.texts))
+        for text, choices in pairs
+        if re.fullmatch(r"[0-9]{1,3}", text.strip())
+    ]
+    return all(number > 0 for number, _ in numbers) and any(
+        number == count for number, count in numbers
+    )
 
 
 def _by_other_names(
@@ -228,8 +247,8 @@ def _position(text: str, choices: Choices, style: str) -> int | None:
         index = folded.index(stripped.casefold()) if stripped.casefold() in folded else None
     elif style == "letter" and (match := re.fullmatch(r"\(?([A-Za-z])\)?[.:]?", stripped)):
         index = choices.place(match[1], ord(match[1].upper()) - ord("A"))
-    elif style == "index" and re.fullmatch(r"[0-9]{1,3}", stripped):
-        index = choices.place(stripped, int(stripped))
+    elif style in ("index", FROM_ONE) and re.fullmatch(r"[0-9]{1,3}", stripped):
+        index = choices.place(stripped, int(stripped) - (style == FROM_ONE))
     elif style == "letter and text" and (match := _LABELLED.fullmatch(stripped)):
         number = int(match[1]) - 1 if match[1].isdecimal() else ord(match[1].upper()) - ord("A")
         place = choices.place(match[1], number)

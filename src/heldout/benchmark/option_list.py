@@ -107,15 +107,50 @@ def take_list(
     return (asked if asked.strip() != question.strip() else question), None
 
 
+def _markers(names: Sequence[str]) -> tuple[str, ...]:
+    """Patterns of one kind of mark, in order: "A." "(A)" "A)" "A:" before a word."""
+    return tuple(
+        rf"(?:(?<=^)|(?<=[\s'\"\[{{,;]))[(\[（]?{re.escape(name)}[\"']?[.):：、）\]]\s*(?=\S)"
+        for name in names
+    )
+
+
+# Marks that a person reads as the beginning of options, kind by kind.
+_LOOSE = tuple(
+    _markers(names)
+    for names in (
+        "ABCDEFGH", "abcdefgh", "АБВГДЕ", "アイウエオ", "12345678",
+        ("I", "II", "III", "IV", "V"), ("Choice 1", "Choice 2", "Choice 3", "Choice 4"),
+    )
+)  # fmt: skip
+
+
 def list_left(question: str, answer: str | None, options: Sequence[str]) -> OptionList | None:
     """An option list that a question still holds; for a report, after ``take_list``."""
     if len(question) > LONGEST:
         return None
     listed = find_list(question)
-    if listed is None:
-        return None
     letter = re.fullmatch(r"\(?([A-Za-z])\)?[.:]?", (answer or "").strip())
-    return listed if listed.headed or options or letter else None
+    if listed is not None and (listed.headed or options or letter):
+        return listed
+    return None if options else _loose_list(question, answer)
+
+
+def _loose_list(question: str, answer: str | None) -> OptionList | None:
+    """Two or more consecutive marks of any kind, in an item whose answer points to one of them."""
+    key = (answer or "").strip()
+    text = re.sub(r"<br\s*/?>|\\\\n", "\n", question)
+    for marks in _LOOSE:
+        found = [re.search(mark, text) for mark in marks[:3]]
+        first, second = found[:2]
+        if first is None or second is None or first.start() >= second.start():
+            continue
+        parts = re.split("|".join(marks), text[first.start() :])[1:]
+        options = tuple(_clean(part) for part in parts)
+        points = re.fullmatch(r"[\W_]*(?:[A-J]{1,5}|[a-j]|[А-Я]|\d{1,2}|[IVX]{1,4})[\W_]*", key)
+        if points or any(normal(key) == normal(option) for option in options if key):
+            return OptionList(text[: first.start()].strip(), options, (), False, False)
+    return None
 
 
 def find_list(text: str, *, whole: bool = False) -> OptionList | None:
@@ -211,7 +246,7 @@ def _listed(
     after = ""
     if not any("\n" in text.strip() for text in texts):  # no option runs over a line: nor the last
         rest, _, after = rest.lstrip().partition("\n")
-    options = tuple(_clean(text) for text in [*texts, rest])
+    options = _without_closing_stop([_clean(text) for text in [*texts, rest]])
     lines = all(mark.before == "line" for mark in run[1:]) and (
         first.before == "line" or heading is not None
     )
@@ -237,6 +272,15 @@ def _listed(
     stem = "\n".join(part for part in (stem.strip(), after.strip()) if part)
     labels = tuple(mark.letter.upper() for mark in run)
     return OptionList(stem, options, labels, heading is not None, lines)
+
+
+def _without_closing_stop(options: Sequence[str]) -> tuple[str, ...]:
+    """A full stop that only the last option has closes the sentence: kept, it would mark that option."""
+    *others, last = options
+    closes = last.endswith(".") and not last.endswith("..")
+    if closes and not any(option.endswith(".") for option in others):
+        last = last[:-1].rstrip()
+    return (*others, last)
 
 
 def _clean(option: str) -> str:

@@ -19,6 +19,9 @@ LONGEST = 1_000_000  # characters of one cell
 DEEPEST = 16  # brackets within brackets
 
 _LABEL = re.compile(r"\s*[(\[（【]?\s*([A-Za-z]|\d{1,2})\s*([:.)\]、：．）】]+)\s*(.*)", re.DOTALL)
+# Arrays as pandas writes them into a table, without commas: Python would join the texts into one.
+_QUOTED = re.compile(r"""(['"])((?:(?!\1).)*)\1""", re.DOTALL)
+_NUMPY = re.compile(r"""\[\s*(['"])(?:(?!\1).)*\1(?:\s+(['"])(?:(?!\2).)*\2)+\s*\]""", re.DOTALL)
 _TEXTS = ("content", "text", "value", "option", "answer")
 _LABELS = ("letter", "label", "key", "id", "name")
 
@@ -113,6 +116,8 @@ def parse_literal(text: str) -> Any:
             "options nested too deeply",
             f"more than {DEEPEST} brackets within brackets: {text!r:.60}",
         )
+    if _NUMPY.fullmatch(text):
+        return [match[2] for match in _QUOTED.finditer(text)]
     for parse in (json.loads, ast.literal_eval):
         try:
             return parse(text)

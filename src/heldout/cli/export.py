@@ -10,7 +10,7 @@ import typer
 from heldout.audit.cases import folder_name
 from heldout.cli.options import Json
 from heldout.cli.show import console, plain, print_json
-from heldout.errors import InputError
+from heldout.errors import InputError, blame_the_machine
 from heldout.report.export import FORMATS, export
 from heldout.report.pdf import PDF, figures_to_pdf
 from heldout.store import Run, write_atomic
@@ -91,6 +91,7 @@ def _write(made: str | dict[str, str], out: Path, ending: str) -> list[Path]:
             write_atomic(paths[-1], text)
         return paths
     except OSError as error:
+        blame_the_machine(error)
         raise InputError(f"--out {out} cannot be written: {error.strerror}") from error
 
 

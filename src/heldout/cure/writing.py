@@ -11,7 +11,7 @@ from pathlib import Path
 
 from heldout.benchmark import Example
 from heldout.benchmark.writers import Opened, Part, Table, copy_pictures, find_writer
-from heldout.errors import InputError
+from heldout.errors import InputError, blame_the_machine
 
 
 @dataclass(frozen=True)
@@ -73,6 +73,7 @@ def new_folder(out: Path) -> Iterator[Path]:
         out.parent.mkdir(parents=True, exist_ok=True)
         temporary = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
     except OSError as error:
+        blame_the_machine(error)
         raise InputError(f"--out {out} cannot be written: {error.strerror}") from error
     try:
         yield temporary

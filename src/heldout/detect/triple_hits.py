@@ -60,11 +60,11 @@ class TripleHits:
 
     @property
     def reading(self) -> str:
-        """More, fewer or as many as chance gives, corrected for every row of the table."""
+        """Against chance, corrected for every row of the table."""
         if self.p_adjusted is None:
             return "not testable"
         if self.p_adjusted > ALPHA:
-            return "as many as chance"
+            return "not distinguishable from chance"
         return "more than chance" if self.hits > self.expected else "fewer than chance"
 
     def as_json(self) -> dict[str, Any]:
@@ -174,12 +174,13 @@ def _hits(
         marked, both, clusters, permutations=settings.permutations, seed=settings.seed
     )
     interval = cluster_rate_interval(hit, clusters)
+    possible = float(min(int(marked.sum()), int(both.sum())))  # no more hits than either side has
     ids = [scored.frame["benchmark_id"][int(place)] for place in np.flatnonzero(hit)]
     return TripleHits(
         model=scored.model, corpus=one.corpus, encoder=one.encoder, flag=one.flag, answer=answer,
         alpha=one.alpha, n=n, clusters=len(set(clusters)), flagged=int(marked.sum()),
         in_tail=int(tail.sum()), answered=int(good.sum()), hits=int(hit.sum()),
-        low=interval.low * n, high=interval.high * n, expected=met.expected,
+        low=interval.low * n, high=min(interval.high * n, possible), expected=met.expected,
         expected_low=met.low, expected_high=met.high, p=None if met.test is None else met.test.p,
         p_adjusted=None, score=which, baseline=scored.model in settings.baselines, ids=tuple(ids),
     )  # fmt: skip

@@ -11,6 +11,7 @@ from typing import Any
 
 from heldout.benchmark import Example
 from heldout.benchmark.example import canonical_value
+from heldout.benchmark.fields import FROM_ONE
 from heldout.benchmark.grading import letter
 from heldout.twin.names import file_name
 
@@ -51,6 +52,8 @@ class Published:
                 new = letter(self.new_index)
                 new = new if found[1].isupper() else new.lower()
                 return text[: found.start(1)] + new + text[found.end(1) :]
-            if style == "index" and text == str(old):
-                return self.new_index if not isinstance(raw, str) else str(self.new_index)
+            from_one = int(style == FROM_ONE)
+            if style in ("index", FROM_ONE) and text == str(old + from_one):
+                new_place = self.new_index + from_one
+                return new_place if not isinstance(raw, str) else str(new_place)
         return self.new_answer

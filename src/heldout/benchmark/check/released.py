@@ -12,11 +12,36 @@ from heldout.benchmark.option_list import list_left
 from heldout.benchmark.presets import find_preset
 from heldout.image import ImageError
 
+_ENOUGH = 12  # keys: that many without a 0 happen by chance in 3 % of columns of four options
+
 
 def released_rules(benchmark: Benchmark) -> Iterator[Problem]:
     yield from _lists_left(benchmark)
     yield from _unread_options(benchmark)
+    yield from _positions(benchmark)
     yield from _limits(benchmark)
+
+
+def _positions(benchmark: Benchmark) -> Iterator[Problem]:
+    """Keys that are positions, none of them 0 or the last: nobody can say where they count from."""
+    keyed = [
+        example
+        for example in benchmark
+        if example.options and (example.key or "").strip().isdecimal()
+        and example.answer_index == int(str(example.key))
+        and example.answer not in (example.key, None)
+    ]  # fmt: skip
+    if len(keyed) < _ENOUGH or any(int(str(example.key)) == 0 for example in keyed):
+        return
+    yield problem(
+        "positions-without-zero",
+        "error",
+        f"{len(keyed):,} keys are positions, and none of them is 0: they were read as counted from 0 "
+        f"and may be counted from 1, which would make every key wrong",
+        "look at some items with --show; if they count from 1, write letters or the options' texts",
+        [example.id for example in keyed],
+        len(benchmark),
+    )
 
 
 def _lists_left(benchmark: Benchmark) -> Iterator[Problem]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from heldout.detect.impact.study import IMPACT_VERSION, Study
-from heldout.errors import InputError
+from heldout.errors import InputError, blame_the_machine
 from heldout.store import Run, write_json
 
 PREFIX = "impact"
@@ -33,6 +33,7 @@ def keep_study(run: Run | None, study: Study, out: Path | None = None) -> Path |
         out.parent.mkdir(parents=True, exist_ok=True)
         write_json(out, study.as_json())
     except OSError as error:
+        blame_the_machine(error)
         raise InputError(f"--out {out} cannot be written: {error.strerror}") from error
     return out
 
