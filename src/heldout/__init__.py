@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from heldout.corpus import Corpus, CorpusItem, open_corpus
     from heldout.detect import Finding
     from heldout.engine import open_engine
+    from heldout.evaluate import evaluate
     from heldout.store import Run
     from heldout.verdict import Claim
 
@@ -51,6 +52,7 @@ __all__ = [
     "audit_overlap",
     "check",
     "conclude",
+    "evaluate",
     "open_corpus",
     "open_engine",
     "read_audit",
@@ -62,8 +64,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name == "synth":  # the room itself, which can be called like the verb
-        return importlib.import_module("heldout.synth")
+    if name in ("evaluate", "synth"):  # the rooms themselves, which can be called like the verbs
+        return importlib.import_module(f"heldout.{name}")
     if name not in _HOMES:
         raise AttributeError(f"module 'heldout' has no attribute '{name}'")
     return getattr(importlib.import_module(_HOMES[name]), name)

@@ -32,6 +32,7 @@ VERBS = (
     Verb("impact", "Score leaked, non-leaked and size-matched random items apart."),
     Verb("score", "Score every answer of a benchmark with one model."),
     Verb("ask", "Ask a model every item, as released and in variants; grade strictly."),
+    Verb("evaluate", "Evaluate models on suites of benchmarks; compare them, paired by item."),
     Verb("twin", "Make perturbed twins: the same questions, new pictures, new right answers."),
     Verb("synth", "Make fresh items from open literature: verified, decontaminated, published."),
     Verb("detect", "Has a model seen this benchmark? Every detector, under control."),

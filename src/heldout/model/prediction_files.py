@@ -16,13 +16,14 @@ from heldout.benchmark.readers.delimited import DelimitedReader
 from heldout.benchmark.readers.json_rows import JsonLinesReader, JsonReader, load_object
 from heldout.benchmark.readers.parquet import ParquetReader
 from heldout.errors import InputError
+from heldout.model.inspect_log import inspect_json_rows, inspect_rows, is_inspect_json
 from heldout.model.spreadsheet import spreadsheet_rows
 from heldout.store import Dropped
 
 #: What each field is called in the wild, in any case; the first present wins.
 ALIASES: dict[str, tuple[str, ...]] = {
     "id": ("benchmark_id", "id", "index", "qid", "question_id", "example_id", "item_id", "item",
-           "sample_id", "custom_id"),
+           "sample_id", "custom_id", "dataset_index"),
     "model": ("model", "model_name", "model_id"),
     "prediction": ("reply", "prediction", "pred", "response", "model_answer", "model_output",
                    "model_response", "predicted_answer", "pred_answer", "output", "generated_text",
@@ -36,6 +37,9 @@ ALIASES: dict[str, tuple[str, ...]] = {
     "options": ("options", "choices"),
     "variant": ("variant",),
     "draw": ("draw",),
+    "benchmark": ("benchmark", "dataset_name", "dataset", "task"),
+    "prompt_tokens": ("prompt_tokens", "input_tokens"),
+    "reply_tokens": ("reply_tokens", "completion_tokens", "output_tokens"),
     "tokens": ("tokens",),
     "logprobs": ("logprobs", "token_logprobs"),
     "mu": ("mu",),
@@ -152,6 +156,8 @@ def prediction_rows(path: Path, wanted: Collection[str] = frozenset()) -> Iterat
             yield Row(row.number, _logged_sample(path, row, wanted))
         elif "custom_id" in values and "response" in values and "error" in values:
             yield Row(row.number, _batch_output(values))
+        elif isinstance(values.get("parsed_outputs"), list):
+            yield from (Row(row.number, rollout) for rollout in _rollouts(values))
         else:
             yield row
 
@@ -177,26 +183,35 @@ def _rows(path: Path) -> Iterator[Row | Dropped]:
     kind = path.suffix.lower()
     if kind == ".xlsx":
         return spreadsheet_rows(path)
-    if kind == ".json" and (pairs := _pairs(path)) is not None:
-        return (Row(n, {"id": k, "prediction": v}) for n, (k, v) in enumerate(pairs.items(), 1))
+    if kind == ".eval":
+        return inspect_rows(path)
+    if kind == ".json" and (value := _object(path)) is not None:
+        if is_inspect_json(value):
+            return inspect_json_rows(path, value)
+        if (pairs := _pairs(value)) is not None:
+            return (Row(n, {"id": k, "prediction": v}) for n, (k, v) in enumerate(pairs.items(), 1))
     readers = (JsonReader(), JsonLinesReader(), DelimitedReader(), ParquetReader())
     mine = [reader for reader in readers if kind in reader.suffixes]
     if not mine:
         raise InputError(
-            f"{path}: expected predictions as .xlsx, CSV, TSV, JSON, JSON Lines or Parquet, one row per "
-            f"answer, not '{kind}'"
+            f"{path}: expected predictions as .xlsx, CSV, TSV, JSON, JSON Lines, Parquet or an .eval log, "
+            f"one row per answer, not '{kind}'"
         )
     return next((one for one in mine if one.recognises(path)), mine[0]).rows(path)
 
 
-def _pairs(path: Path) -> dict[str, Any] | None:
-    """A JSON object that maps ids to predictions, or that holds one; None for other JSON."""
+def _object(path: Path) -> dict[str, Any] | None:
+    """A file that is one JSON object; None for other JSON."""
     if JsonLinesReader().recognises(path) or not JsonReader().recognises(path):
         return None
     with path.open("rb") as file:
         if file.read(64).removeprefix(b"\xef\xbb\xbf").lstrip()[:1] != b"{":
             return None
-    value = load_object(path)
+    return load_object(path)
+
+
+def _pairs(value: dict[str, Any]) -> dict[str, Any] | None:
+    """Ids and predictions, where an object maps one to the other or holds an object that does."""
     for inner in (value, *(value.get(name) for name in _MAPPINGS)):
         if isinstance(inner, dict) and inner and not any(
             isinstance(one, dict | list) for one in inner.values()
@@ -239,17 +254,56 @@ def _own_grades(values: Mapping[str, Any]) -> list[str]:
     return [n for n in values if n.lower() in names and not isinstance(values[n], dict | list)]
 
 
+def _rollouts(values: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """A line of MedVLThinker's evaluation: an item of one of several suites, and every reply to it."""
+    common = {
+        "id": values.get("dataset_index"),
+        "benchmark": values.get("dataset_name"),
+        "answer": values.get("answer_label"),
+    }
+    for draw, output in enumerate(values["parsed_outputs"]):
+        told = output if isinstance(output, dict) else {}
+        yield {
+            **common,
+            "draw": draw,
+            "prediction": told.get("output_text"),
+            "correct": told.get("is_correct"),
+        }
+
+
 def _batch_output(values: Mapping[str, Any]) -> dict[str, Any]:
     """A line of the output file of OpenAI's batch interface; a failed request has no prediction."""
     response = values["response"]
     body = response.get("body") if isinstance(response, dict) else None
     body = body if isinstance(body, dict) else {}
+    made = {"id": values["custom_id"], "prediction": _said(body)}
+    usage = body.get("usage") if isinstance(body.get("usage"), dict) else {}
+    for ours in ("prompt_tokens", "reply_tokens"):
+        made |= {ours: usage[name] for name in ALIASES[ours] if name in usage}
+    return {**made, "model": body["model"]} if isinstance(body.get("model"), str) else made
+
+
+def _said(body: Mapping[str, Any]) -> str | None:
+    """The text of a chat completion, of a response, or of a completion; a refusal is a reply, too."""
     choices = body.get("choices")
     first = choices[0] if isinstance(choices, list) and choices else {}
-    message = first.get("message") if isinstance(first, dict) else None
-    content = message.get("content") if isinstance(message, dict) else None
-    if isinstance(content, list):
-        parts = [part.get("text") for part in content if isinstance(part, dict)]
-        content = "".join(part for part in parts if isinstance(part, str))
-    made = {"id": values["custom_id"], "prediction": content}
-    return {**made, "model": body["model"]} if isinstance(body.get("model"), str) else made
+    first = first if isinstance(first, dict) else {}
+    message = first.get("message")
+    if isinstance(message, dict):
+        said = _joined(message.get("content"))
+        return said if said is not None else as_text(message.get("refusal"))
+    if isinstance(first.get("text"), str):  # /v1/completions
+        return str(first["text"])
+    output = body.get("output")  # /v1/responses: messages beside reasoning and calls of tools
+    if isinstance(output, list):
+        messages = [one for one in output if isinstance(one, dict) and one.get("type") == "message"]
+        texts = [text for one in messages if (text := _joined(one.get("content"))) is not None]
+        return "".join(texts) if texts else None
+    return None
+
+
+def _joined(content: Any) -> str | None:
+    if not isinstance(content, list):
+        return content if isinstance(content, str) else None
+    parts = [part.get("text") for part in content if isinstance(part, dict)]
+    return "".join(part for part in parts if isinstance(part, str))

@@ -46,9 +46,20 @@ def rank_intervals(
         if found is not None and found.p is not None:
             tested.append((first, second, found.value))
             p_values.append(found.p)
-    better: dict[str, int] = dict.fromkeys(columns, 0)
-    worse: dict[str, int] = dict.fromkeys(columns, 0)
-    for (first, second, value), p in zip(tested, holm(p_values), strict=True):
+    pairs = [(*pair, p) for pair, p in zip(tested, p_values, strict=True)]
+    return ranks_of(means, pairs, level=level)
+
+
+def ranks_of(
+    means: Mapping[str, float],
+    tested: Sequence[tuple[str, str, float, float]],
+    *,
+    level: float = 0.95,
+) -> dict[str, Rank]:
+    """Ranks of ``means`` from tests of pairs: (first, second, difference, p before correction)."""
+    better: dict[str, int] = dict.fromkeys(means, 0)
+    worse: dict[str, int] = dict.fromkeys(means, 0)
+    for (first, second, value, _), p in zip(tested, holm([one[3] for one in tested]), strict=True):
         if p <= 1 - level and value != 0:
             winner, loser = (first, second) if value > 0 else (second, first)
             better[loser] += 1
@@ -57,7 +68,7 @@ def rank_intervals(
         name: Rank(
             1 + sum(other > mean for other in means.values()),
             1 + better[name],
-            len(columns) - worse[name],
+            len(means) - worse[name],
         )
         for name, mean in means.items()
     }

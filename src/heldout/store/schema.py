@@ -31,6 +31,8 @@ VERSIONS = {
     "answers": 1,
     "triple_hits": 1,
     "twins": 1,
+    "accuracies": 1,
+    "disagreements": 1,
 }
 
 _COLUMNS: dict[str, list[tuple[str, pa.DataType]]] = {
@@ -229,6 +231,36 @@ _COLUMNS: dict[str, list[tuple[str, pa.DataType]]] = {
         ("verifier_reason", pa.string()),
         ("people", pa.string()),
         ("kept", pa.bool_()),
+    ],
+    # Of `heldout evaluate`: one row per model, benchmark (``mean``: over all of them) and subset of items.
+    "accuracies": [
+        ("model", pa.string()),
+        ("benchmark", pa.string()),
+        ("subset", pa.string()),  # all, leaked, clean
+        ("n", pa.int64()),
+        ("clusters", pa.int64()),
+        ("accuracy", pa.float64()),
+        ("error", pa.float64()),  # cluster-robust standard error
+        ("low", pa.float64()),
+        ("high", pa.float64()),
+        ("unparsed", pa.int64()),
+        ("refused", pa.int64()),
+        ("prompt_tokens", pa.int64()),
+        ("reply_tokens", pa.int64()),
+    ],
+    # Replies that a published scorer grades otherwise than strict grading does.
+    "disagreements": [
+        ("benchmark", pa.string()),
+        ("benchmark_id", pa.string()),
+        ("model", pa.string()),
+        ("draw", pa.int32()),
+        ("scorer", pa.string()),
+        ("strict", pa.string()),  # right, wrong, unparsed, refused
+        ("scorer_right", pa.bool_()),
+        ("scorer_read", pa.string()),
+        ("gold", pa.string()),
+        ("reply", pa.string()),
+        ("why", pa.string()),
     ],
     # An item scored after its released predecessor ("released"), and after another item (its id).
     "order_neighbour": [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -50,10 +50,12 @@ def read_answers(
     model: str | None = None,
     mapping: Mapping[str, str] | None = None,
     variant: str | None = None,
+    belongs: Callable[[RecordedRow], bool] | None = None,
 ) -> dict[str, RecordedAnswers]:
     """By model: the one the row names, else ``model``, else the file's own name.
 
-    ``variant``: what was shown in rows that do not say so.
+    ``variant``: what was shown in rows that do not say so. ``belongs``: which rows are about this
+    benchmark, where a file holds answers to several.
     """
     file = read_recorded_rows(source, mapping or {}, {example.id for example in benchmark})
     if file.rows and file.columns.of("prediction") is None:
@@ -65,6 +67,8 @@ def read_answers(
     unreadable = [dataclasses.replace(drop, stage=STAGE) for drop in file.dropped]
     items = _Items(benchmark)
     for row in file.rows:
+        if belongs is not None and not belongs(row):
+            continue
         row = dataclasses.replace(row, variant=row.variant or variant)
         name = row.model or model or source.stem
         made = items.shown(row)
@@ -82,7 +86,8 @@ def read_answers(
                     f"{known[1]}; several models need a column 'model', several draws a column 'draw'"
                 )
             continue
-        found[name].pairs.append((made, Reply(made.id, row.reply)))
+        tokens = {"prompt_tokens": row.prompt_tokens, "reply_tokens": row.reply_tokens}
+        found[name].pairs.append((made, Reply(made.id, row.reply, **tokens)))
         if row.own_grade is not None:
             found[name].own_grades[made.id] = row.own_grade
         if not row.reply.strip():

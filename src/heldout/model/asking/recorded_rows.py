@@ -36,6 +36,10 @@ class RecordedRow:
     question: str | None
     position: int | None = None
     own_grade: float | None = None
+    #: which of several benchmarks the row is about, where one file holds answers to several
+    benchmark: str | None = None
+    prompt_tokens: int | None = None
+    reply_tokens: int | None = None
 
 
 @dataclass(frozen=True)
@@ -74,7 +78,16 @@ def _flat(path: Path, row: Row, columns: Columns, own: str | None) -> RecordedRo
         texts["variant"], int(draw), _options(values, columns.cell(values, "options")),
         texts["answer"], texts["question"], int(place) if place.isdecimal() else None,
         own_grade(values.get(own)) if own is not None else None,
+        canonical_text(columns.cell(values, "benchmark")), *_tokens(values, columns),
     )  # fmt: skip
+
+
+def _tokens(values: Mapping[str, Any], columns: Columns) -> tuple[int | None, int | None]:
+    counts = [columns.cell(values, name) for name in ("prompt_tokens", "reply_tokens")]
+    read, written = (
+        int(one) if isinstance(one, int | float) and 0 <= one < 2**40 else None for one in counts
+    )
+    return read, written
 
 
 def own_grade(cell: Any) -> float | None:

@@ -1,0 +1,272 @@
+"""How evaluations, comparisons and published tables look in a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import polars as pl
+from rich.table import Table
+from rich.text import Text
+
+from heldout.cli.show import console, plain, print_json
+from heldout.evaluate.compare import PairedComparison, PairedDifference
+from heldout.evaluate.published import CLEAR, DEPENDS, NOISE, PublishedStudy
+from heldout.evaluate.result import Evaluation
+from heldout.evaluate.runs import RunComparison
+from heldout.evaluate.suite import Suite
+from heldout.evaluate.table import ALL, MEAN, SUBSETS, BenchmarkAccuracy
+from heldout.stats import Interval
+from heldout.stats.ranks import Rank
+
+_EXAMPLES = 3  # disagreements printed per scorer and direction; the table keeps all
+
+
+def print_suites(suites: Mapping[str, Suite], as_json: bool) -> None:
+    if as_json:
+        return print_json({name: one.model_dump(mode="json") for name, one in suites.items()})
+    screen = console()
+    for name, one in suites.items():
+        screen.print(Text(name, "bold"))
+        screen.print(Text(f"  {one.about}"))
+        listed = ", ".join(part.name for part in one.benchmarks)
+        screen.print(Text(f"  benchmarks: {listed}\n  prompt: {one.prompt.splitlines()[0]:.60}\n"))
+    return None
+
+
+def print_evaluation(made: Evaluation) -> None:
+    for remark in made.remarks:
+        console().print(Text(plain(remark), "yellow"))
+    for model in made.models:
+        _print_model(made, model)
+    if made.leaks:
+        for labels in made.leaks.values():
+            console().print(Text(plain(labels.remark), "dim"))
+    if made.ranks:
+        console().print()
+        _print_ranks(made.ranks, made.accuracies)
+    for pair in made.comparisons.values():
+        _print_pair(pair)
+
+
+def _print_model(made: Evaluation, model: str) -> None:
+    screen = console()
+    mine = [one for one in made.accuracies if one.model == model]
+    whole = [one for one in mine if one.subset == ALL]
+    scorers = list(dict.fromkeys(name for one in whole for name in one.counts.get("scorers", {})))
+    screen.print(Text(f"\n{plain(model)} on {made.suite}, graded strictly", "bold"))
+    heads = ["", "accuracy", "95 % interval", "items", "clusters", "unparsed", "refused", "tokens"]
+    table = _table(heads)
+    for one in whole:
+        last = one.benchmark == MEAN
+        answered = one.counts.get("items", one.n)
+        items = f"{one.n:,}" if answered == one.n else f"{one.n:,} of {answered:,}"
+        tokens = one.counts.get("prompt_tokens", 0) + one.counts.get("reply_tokens", 0)
+        name = f"mean of {one.benchmarks}" if last else plain(one.benchmark)
+        table.add_row(
+            name, _percent(one.value), _range(one.interval), items, f"{one.clusters:,}",
+            f"{one.counts.get('unparsed', 0):,}", f"{one.counts.get('refused', 0):,}",
+            f"{tokens:,}" if tokens else "-", style="bold" if last else "",
+        )  # fmt: skip
+    screen.print(table)
+    if model in made.costs:
+        screen.print(Text(f"cost: {made.costs[model]:,.2f}"))
+    left = made.dropped.get(model, {})
+    if left:
+        listed = ", ".join(f"{reason} {count:,}" for reason, count in left.items())
+        screen.print(Text(f"left out: {plain(listed)}", "yellow"))
+    if any(one.subset != ALL for one in mine):
+        _print_subsets(mine)
+    if scorers:
+        _print_scorers(whole, scorers, made.disagreements.filter(pl.col("model") == model))
+
+
+def _print_subsets(mine: Sequence[BenchmarkAccuracy]) -> None:
+    table = _table(["", *(f"{name} items" for name in SUBSETS)])
+    by_place = {(one.benchmark, one.subset): one for one in mine}
+    for name in dict.fromkeys(one.benchmark for one in mine):
+        cells = []
+        for subset in SUBSETS:
+            one = by_place.get((name, subset))
+            cells.append(
+                "-" if one is None else f"{_percent(one.value)} [{_range(one.interval)}], {one.n:,}"
+            )
+        told = plain(name) if name != MEAN else "mean"
+        table.add_row(told, *cells, style="bold" if name == MEAN else "")
+    console().print()
+    console().print(table)
+
+
+def _print_scorers(
+    whole: Sequence[BenchmarkAccuracy], scorers: Sequence[str], disagreements: pl.DataFrame
+) -> None:
+    screen = console()
+    table = _table(["published scorers", "strict", *(f"{name} (differ)" for name in scorers)])
+    listed = [one for one in whole if one.benchmark != MEAN]
+    for one in listed:
+        told = one.counts["scorers"]
+        table.add_row(
+            plain(one.benchmark), _percent(one.value),
+            *(
+                f"{_percent(told[name]['accuracy'])} ({told[name]['disagree']:,})" if name in told else "-"
+                for name in scorers
+            ),
+        )  # fmt: skip
+    screen.print()
+    screen.print(table)
+    for name in scorers:
+        found = disagreements.filter(pl.col("scorer") == name)
+        for right, title in ((False, "strict grading"), (True, name)):
+            rows = found.filter(pl.col("scorer_right") == right)
+            if rows.height:
+                what = "reply is" if rows.height == 1 else "replies are"
+                beside = f" ({name} says no)" if not right else ""
+                screen.print(
+                    Text(f"{rows.height:,} {what} right for {title} alone{beside}:", "yellow")
+                )
+            for row in rows.head(_EXAMPLES).to_dicts():
+                where = f"  {row['benchmark']} {row['benchmark_id']}: "
+                screen.print(Text(f"{plain(where)}{plain(row['why'])}", "dim"))
+            if rows.height > _EXAMPLES:
+                rest = rows.height - _EXAMPLES
+                screen.print(Text(f"  … and {rest:,} more in tables/disagreements.parquet", "dim"))
+
+
+def print_comparison(made: RunComparison) -> None:
+    _print_ranks(made.ranks, made.accuracies)
+    for pair in made.comparisons.values():
+        _print_pair(pair)
+
+
+def comparison_json(made: RunComparison) -> dict[str, Any]:
+    return {
+        "accuracies": [one.as_json() for one in made.accuracies],
+        "ranks": {name: rank._asdict() for name, rank in made.ranks.items()},
+        "comparisons": [
+            {
+                "first": one.first, "second": one.second, "remarks": list(one.remarks),
+                "differences": [part.as_json() for part in one.differences],
+            }
+            for one in made.comparisons.values()
+        ],
+    }  # fmt: skip
+
+
+def _print_ranks(ranks: Mapping[str, Rank], listed: Sequence[BenchmarkAccuracy]) -> None:
+    table = _table(["rank", "95 % interval", "model", "accuracy", "95 % interval"], left=(2,))
+    whole = [one for one in listed if one.subset == ALL]
+    for name, rank in sorted(ranks.items(), key=lambda pair: pair[1].rank):
+        mine = [one for one in whole if one.model == name]
+        mean = next((one for one in mine if one.benchmark == MEAN), mine[-1])
+        table.add_row(
+            str(rank.rank), f"{rank.low} – {rank.high}", plain(name), _percent(mean.value),
+            _range(mean.interval),
+        )  # fmt: skip
+    console().print(table)
+
+
+def _print_pair(pair: PairedComparison) -> None:
+    screen = console()
+    screen.print(Text(f"\n{plain(pair.first)} less {plain(pair.second)}, paired by item", "bold"))
+    heads = ["", "difference", "95 % interval", "p", "p (Holm)", "only first", "only second", "items",
+             "clusters", "detectable"]  # fmt: skip
+    table = _table(heads)
+    for one in pair.differences:
+        last = one.benchmark == MEAN
+        discordant = (
+            ["-", "-"] if one.table is None else [str(one.table.first), str(one.table.second)]
+        )
+        table.add_row(
+            "mean" if last else plain(one.benchmark), _points(one.value),
+            f"{_points(one.interval.low)} – {_points(one.interval.high)}", _p(one.p),
+            _p(one.p_adjusted) if one.p_adjusted is not None and len(pair.differences) > 2 else "-",
+            *discordant, f"{one.n:,}", f"{one.clusters:,}", f"{100 * one.detectable:.1f}",
+            style="bold" if last else "",
+        )  # fmt: skip
+    screen.print(table)
+    screen.print(Text(_sentence(pair.overall)))
+    for remark in pair.remarks:
+        screen.print(Text(plain(remark), "yellow"))
+
+
+def _sentence(one: PairedDifference) -> str:
+    found = "differ" if one.p <= 0.05 else "cannot be told apart"
+    told = (
+        f"The two {found} ({_points(one.value)} points, p {_p(one.p, sign=True)}, {one.method}); differences "
+        f"from {100 * one.detectable:.1f} points on would be found 4 times out of 5."
+    )
+    if one.needed is not None and one.p > 0.05:
+        told += f" To find a difference as small as this one, {one.needed:,} items are needed."
+    return told
+
+
+def print_published(made: PublishedStudy) -> None:
+    screen = console()
+    screen.print(Text(f"{made.title}\n", "bold"))
+    table = _table(["benchmark", "items", "images", "design effect"])
+    for one in made.benchmarks:
+        images = f"{one.images:,}" if one.images else "-"
+        table.add_row(plain(one.name), f"{one.items:,}", images, f"{one.design_effect:.2f}")
+    screen.print(table)
+    for sentence in made.assumptions:
+        screen.print(Text(sentence, "dim"))
+    table = _table(["row", "mean", "95 % interval", "printed"])
+    for name, (value, half) in made.means.items():
+        printed = made.printed.get(name)
+        ends = f"{100 * (value - half):.2f} – {100 * (value + half):.2f}"
+        told = "-" if printed is None else f"{printed:.2f}"
+        table.add_row(plain(name), f"{100 * value:.2f}", ends, told)
+    screen.print()
+    screen.print(table)
+    for number, rows in made.by_table().items():
+        screen.print(Text(f"\nTable {number}", "bold"))
+        table = _table(
+            ["difference of means", "points", "independent", "usually paired", "may disagree", ""],
+            left=(0, 5),
+        )
+        for row in rows:
+            most = "-" if row.most_disagreement is None else f"{row.most_disagreement:.0%}"
+            table.add_row(
+                plain(row.label), _points(row.value), _plus_minus(row.independent),
+                _plus_minus(row.usual), most, Text(row.reading, _COLOURS.get(row.reading, "")),
+            )  # fmt: skip
+        screen.print(table)
+    counts = made.counts()
+    total = sum(counts.values())
+    told = {CLEAR: "are clear", DEPENDS: "depend on the pairing", NOISE: "could be noise"}
+    listed = ", ".join(f"{count} {told[name]}" for name, count in counts.items())
+    screen.print(Text(f"\nOf {total} differences {listed}.", "bold"))
+    for remark in made.remarks:
+        screen.print(Text(f"- {remark}"))
+
+
+_COLOURS = {CLEAR: "green", DEPENDS: "yellow", NOISE: "red"}
+
+
+def _table(heads: Sequence[str], left: Sequence[int] = (0,)) -> Table:
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
+    for place, head in enumerate(heads):
+        table.add_column(head, justify="left" if place in left else "right")
+    return table
+
+
+def _percent(value: float) -> str:
+    return f"{100 * value:.1f}"
+
+
+def _range(interval: Interval) -> str:
+    return f"{100 * interval.low:.1f} – {100 * interval.high:.1f}"
+
+
+def _points(value: float) -> str:
+    return f"{round(100 * value, 1) + 0.0:+.1f}"
+
+
+def _plus_minus(half: float) -> str:
+    return f"± {100 * half:.1f}"
+
+
+def _p(value: float, *, sign: bool = False) -> str:
+    if value < 0.001:
+        return "< 0.001"
+    return f"= {value:.3f}" if sign else f"{value:.3f}"

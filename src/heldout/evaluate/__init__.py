@@ -1,0 +1,45 @@
+"""Suites of benchmarks and what models score on them: accuracy by image, leaked and clean, paired comparisons."""
+
+from __future__ import annotations
+
+import sys
+from types import ModuleType
+from typing import Any
+
+from heldout.evaluate.compare import PairedComparison, PairedDifference, compare_models, rank_models
+from heldout.evaluate.pipeline import evaluate
+from heldout.evaluate.result import Evaluation, read_evaluation
+from heldout.evaluate.runs import compare_runs
+from heldout.evaluate.scorers import SCORERS
+from heldout.evaluate.settings import EvaluateSettings
+from heldout.evaluate.suite import Suite, SuiteBenchmark, builtin_suites, read_suite
+from heldout.evaluate.table import BenchmarkAccuracy, ItemGrades
+
+__all__ = [
+    "SCORERS",
+    "BenchmarkAccuracy",
+    "EvaluateSettings",
+    "Evaluation",
+    "ItemGrades",
+    "PairedComparison",
+    "PairedDifference",
+    "Suite",
+    "SuiteBenchmark",
+    "builtin_suites",
+    "compare_models",
+    "compare_runs",
+    "evaluate",
+    "rank_models",
+    "read_evaluation",
+    "read_suite",
+]
+
+
+class _Verb(ModuleType):
+    """This package, which Python names like the verb: ``heldout.evaluate(...)`` evaluates models."""
+
+    def __call__(self, *args: Any, **values: Any) -> Evaluation:
+        return evaluate(*args, **values)
+
+
+sys.modules[__name__].__class__ = _Verb

@@ -1,0 +1,163 @@
+"""One model on one benchmark of a suite: every item asked once, graded, kept in the benchmark's run folder."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from heldout.errors import InputError
+from heldout.evaluate.opening import OpenedBenchmark
+from heldout.image import Digests, ImageError, ImageRef, byte_digest
+from heldout.model.asking.journal import Journal
+from heldout.model.asking.own_grades import own_grades_of, recorded_remarks
+from heldout.model.asking.prompts import ask_prompts
+from heldout.model.asking.question import STAGE, Question, original
+from heldout.model.asking.recorded import RecordedAnswers
+from heldout.model.asking.rows import answer_row, replace_left_out, replace_variants
+from heldout.model.item_scores import by_picture
+from heldout.model.reply import Asker, Prompt
+from heldout.model.tables import claim_model
+from heldout.overlap.scan import benchmark_identity, items_table
+from heldout.store import Dropped, Run, dropped_table
+
+ORIGINAL = "original"
+_VARIANTS = frozenset({ORIGINAL})
+
+
+@dataclass(frozen=True)
+class CellAnswers:
+    """What came of one model on one benchmark. ``fresh`` were asked by this command."""
+
+    model: str
+    benchmark: str
+    answered: int
+    fresh: int
+    dropped: Mapping[str, int] = field(default_factory=dict)
+    remarks: tuple[str, ...] = ()
+
+
+def prepare(opened: OpenedBenchmark, run: Run) -> None:
+    """The benchmark's run folder holds its items, whichever model comes first."""
+    benchmark = opened.benchmark
+    run.claim_benchmark(benchmark_identity(benchmark))
+    if not run.table_path("items").exists():
+        run.write_table("items", items_table(benchmark))
+    if not run.table_path("dropped").exists():
+        run.write_table("dropped", dropped_table(benchmark.dropped))
+
+
+def ask_model(
+    opened: OpenedBenchmark,
+    asker: Asker,
+    run: Run,
+    model: str,
+    *,
+    limit: int | None = None,
+    tolerance: float = 0.0,
+    quiet: bool = False,
+) -> CellAnswers:
+    """Replies that an earlier, perhaps killed, command paid for are taken from the journal."""
+    prepare(opened, run)
+    claim_model(run, model, asker.identity)
+    benchmark = opened.benchmark
+    questions: list[Question] = []
+    dropped: list[Dropped] = []
+    prompts: dict[str, Prompt] = {}
+    chosen = benchmark.examples[:limit]
+    for example in (one for group in by_picture(benchmark, chosen) for one in group):
+        shown = original(example)
+        if isinstance(shown, Dropped):
+            dropped.append(shown)
+            continue
+        questions.append(shown)
+        prompts[shown.id] = Prompt(opened.prompt.request(shown, example), len(shown.options))
+    if not questions:
+        first = dropped[0]
+        raise InputError(
+            f"{opened.name}: nothing can be asked: item {first.id}: {first.reason} ({first.detail})"
+        )
+    given = ask_prompts(
+        asker, prompts, _journal(run, model), _digest(opened), stage=STAGE,
+        title=f"{model} on {opened.name}", quiet=quiet,
+    )  # fmt: skip
+    place = {example.id: number for number, example in enumerate(benchmark)}
+    rows = [
+        answer_row(one, given.replies[one.id], model, opened.prompt.name(one), tolerance)
+        for one in sorted(questions, key=lambda one: place[one.benchmark_id])
+        if one.id in given.replies
+    ]
+    dropped += [
+        Dropped(STAGE, one.benchmark_id, lost.reason, f"{one.variant}: {lost.detail}")
+        for one in questions
+        if (lost := given.lost.get(one.id)) is not None
+    ]
+    _keep(run, model, rows, dropped)
+    if (
+        given.ended is not None
+    ):  # the tables hold what there is; the command still says why it failed
+        raise given.ended
+    return CellAnswers(model, opened.name, len(rows), len(given.fresh), _reasons(dropped))
+
+
+def keep_recorded(
+    opened: OpenedBenchmark, answers: RecordedAnswers, run: Run, model: str, *, tolerance: float = 0.0
+) -> CellAnswers:  # fmt: skip
+    """Answers made elsewhere, graded by the same rules; the file's own grades are compared with ours."""
+    prepare(opened, run)
+    claim_model(run, model, {"backend": "recorded"})
+    pairs = [(one, reply) for one, reply in answers.pairs if one.variant == ORIGINAL]
+    rows = [answer_row(one, reply, model, "recorded", tolerance) for one, reply in pairs]
+    others = Counter(one.variant for one, _ in answers.pairs if one.variant != ORIGINAL)
+    dropped = [
+        *answers.dropped,
+        *(
+            Dropped(
+                STAGE, one.benchmark_id, "not as released", f"{ORIGINAL}: shown as {one.variant}"
+            )
+            for one, _ in answers.pairs
+            if one.variant != ORIGINAL
+        ),
+    ]
+    if not rows:
+        why = f"all {sum(others.values()):,} were shown in another order" if others else "none"
+        raise InputError(f"{opened.name}: no answer of {model} is to an item as released ({why})")
+    _keep(run, model, rows, dropped)
+    kept = RecordedAnswers(pairs, [], answers.graded_by, answers.own_grades, answers.empty)
+    remarks = recorded_remarks(own_grades_of(kept, rows), answers.empty)
+    return CellAnswers(model, opened.name, len(rows), 0, _reasons(dropped), tuple(remarks))
+
+
+def _keep(
+    run: Run, model: str, rows: Sequence[Mapping[str, Any]], dropped: Sequence[Dropped]
+) -> None:
+    replace_variants(run, model, rows)
+    replace_left_out(run, model, _VARIANTS, dropped)
+
+
+def _reasons(dropped: Sequence[Dropped]) -> dict[str, int]:
+    return dict(Counter(one.reason for one in dropped).most_common())
+
+
+def _journal(run: Run, model: str) -> Journal:
+    plain = re.sub(r"[^A-Za-z0-9._-]+", "-", model).strip(".-")[-60:]
+    name = f"{plain or 'model'}-{hashlib.sha256(model.encode()).hexdigest()[:8]}"
+    return Journal(run.path / "stages" / "ask" / name / "replies.jsonl")
+
+
+def _digest(opened: OpenedBenchmark) -> Callable[[ImageRef], str]:
+    """A picture's content; one that cannot be read is known by its name, and never asked."""
+
+    def digest(ref: ImageRef) -> str:
+        found = opened.benchmark.digests.get(ref)
+        if isinstance(found, Digests):
+            return found.bytes
+        try:
+            return byte_digest(ref.read())
+        except ImageError:
+            return f"missing:{ref.name}"
+
+    return digest

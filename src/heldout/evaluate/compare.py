@@ -1,0 +1,196 @@
+"""Two models on the same items: difference with interval, McNemar by cluster, what could have been seen."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from heldout.errors import InputError
+from heldout.evaluate.table import MEAN, ItemGrades, combined
+from heldout.stats import Interval, holm
+from heldout.stats.paired import PairedTable, cluster_sums, paired_table, paired_test
+from heldout.stats.paired_power import pairs_needed
+from heldout.stats.permutation import flip_test
+from heldout.stats.ranks import Rank, ranks_of
+
+#: in standard errors: what a two-sided test at 5 % finds four times out of five
+DETECTABLE = 1.959964 + 0.841621
+FLIPS = "sign flips of whole clusters over all benchmarks"
+
+
+@dataclass(frozen=True)
+class PairedDifference:
+    """First model less second, on items that both answered. ``detectable``: the smallest difference that the
+    test finds four times out of five; ``needed``: items that the observed one would take."""
+
+    first: str
+    second: str
+    benchmark: str
+    n: int
+    clusters: int
+    first_value: float
+    second_value: float
+    value: float
+    interval: Interval
+    p: float
+    method: str
+    error: float
+    detectable: float
+    design_effect: float = 1.0
+    table: PairedTable | None = None
+    needed: int | None = None
+    p_adjusted: float | None = None
+    left_out: int = 0
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            **vars(self), "interval": self.interval._asdict(),
+            "table": self.table._asdict() if self.table is not None else None,
+        }  # fmt: skip
+
+
+@dataclass(frozen=True)
+class PairedComparison:
+    """Differences of one pair of models: per benchmark, then of the mean over benchmarks."""
+
+    first: str
+    second: str
+    differences: tuple[PairedDifference, ...]
+    remarks: tuple[str, ...] = ()
+
+    @property
+    def overall(self) -> PairedDifference:
+        return self.differences[-1]
+
+
+def compare_models(
+    first: Sequence[ItemGrades], second: Sequence[ItemGrades], *, seed: int = 0
+) -> PairedComparison:
+    """Paired comparison over the benchmarks that both models were evaluated on."""
+    others = {one.benchmark: one for one in second}
+    shared = [(one, others[one.benchmark]) for one in first if one.benchmark in others]
+    names = (first[0].model, second[0].model)
+    if not shared:
+        raise InputError(f"{names[0]} and {names[1]} have no benchmark in common")
+    made: list[PairedDifference] = []
+    weighted: list[NDArray[np.float64]] = []
+    for a, b in shared:
+        pair = _paired(a, b)
+        made.append(_difference(a, b, *pair, seed=seed))
+        sums, _ = cluster_sums(pair[0] - pair[1], pair[2])
+        weighted.append(sums / (len(pair[0]) * len(shared)))
+    adjusted = holm([one.p for one in made])
+    made = [
+        PairedDifference(**{**vars(one), "p_adjusted": p})
+        for one, p in zip(made, adjusted, strict=True)
+    ]
+    if len(made) > 1:
+        made.append(_overall(made, np.concatenate(weighted), seed))
+    return PairedComparison(*names, tuple(made), tuple(_remarks(shared, first, second)))
+
+
+def rank_models(
+    models: Mapping[str, Sequence[ItemGrades]], *, seed: int = 0
+) -> tuple[dict[str, Rank], dict[tuple[str, str], PairedComparison]]:
+    """Ranks by the mean over shared benchmarks, with intervals that hold together (Holm over all pairs)."""
+    made = {
+        (a, b): compare_models(models[a], models[b], seed=seed) for a, b in combinations(models, 2)
+    }
+    shared = set.intersection(*({one.benchmark for one in grades} for grades in models.values()))
+    means = {
+        name: float(np.mean([one.right.mean() for one in grades if one.benchmark in shared]))
+        for name, grades in models.items()
+    }
+    tested = [(a, b, one.overall.value, one.overall.p) for (a, b), one in made.items()]
+    return ranks_of(means, tested), made
+
+
+def _paired(
+    first: ItemGrades, second: ItemGrades
+) -> tuple[NDArray[np.float64], NDArray[np.float64], list[str], int]:
+    """Both models' grades on the items that both have, their clusters, and how many only one has."""
+    mine = dict(zip(first.ids, zip(first.right, first.clusters, strict=True), strict=True))
+    theirs = dict(zip(second.ids, second.right, strict=True))
+    both = [one for one in first.ids if one in theirs]
+    if not both:
+        raise InputError(
+            f"{first.benchmark}: {first.model} and {second.model} have no item in common"
+        )
+    values = [np.array([float(side[one]) for one in both]) for side in (
+        {one: mine[one][0] for one in both}, theirs
+    )]  # fmt: skip
+    left = len(first.ids) + len(second.ids) - 2 * len(both)
+    return values[0], values[1], [mine[one][1] for one in both], left
+
+
+def _difference(
+    first: ItemGrades, second: ItemGrades, a: NDArray[np.float64], b: NDArray[np.float64],
+    clusters: Sequence[str], left: int, *, seed: int,
+) -> PairedDifference:  # fmt: skip
+    test = paired_test(a - b, clusters, seed=seed)
+    table = paired_table(a, b)
+    needed = None
+    if table is not None and test.value:
+        discordant = (table.first + table.second) / table.n
+        needed = pairs_needed(test.value, discordant, design_effect=test.design_effect)
+    return PairedDifference(
+        first.model, second.model, first.benchmark, test.n, test.clusters, float(a.mean()),
+        float(b.mean()), test.value, test.interval, test.p, test.method, test.error,
+        DETECTABLE * test.error, test.design_effect, table, needed, None, left,
+    )  # fmt: skip
+
+
+def _overall(
+    parts: Sequence[PairedDifference], weighted: NDArray[np.float64], seed: int
+) -> PairedDifference:
+    count = len(parts)
+    error, reach = combined(
+        [one.error / count for one in parts], [one.clusters - 1 for one in parts]
+    )
+    means = [sum(values) / count for values in zip(
+        *((one.first_value, one.second_value) for one in parts), strict=True
+    )]  # fmt: skip
+    value = means[0] - means[1]
+    interval = Interval(
+        max(-1.0, value - reach), min(1.0, value + reach), 0.95, "cluster t, benchmarks independent"
+    )
+    test = flip_test(weighted, seed=seed)
+    return PairedDifference(
+        parts[0].first, parts[0].second, MEAN, sum(one.n for one in parts),
+        sum(one.clusters for one in parts), means[0], means[1], value, interval, test.p, FLIPS, error,
+        DETECTABLE * error, left_out=sum(one.left_out for one in parts),
+    )  # fmt: skip
+
+
+def _remarks(
+    shared: Sequence[tuple[ItemGrades, ItemGrades]],
+    first: Sequence[ItemGrades],
+    second: Sequence[ItemGrades],
+) -> list[str]:
+    told = []
+    names = {one.benchmark for one in first} ^ {one.benchmark for one in second}
+    if names:
+        told.append(
+            f"only one of the two has {', '.join(sorted(names))}: left out of the comparison"
+        )
+    for a, b in shared:
+        if a.templates != b.templates:
+            told.append(
+                f"{a.benchmark}: the prompts differ ({_listed(a)} and {_listed(b)}), so a difference may be "
+                f"the prompt's"
+            )
+        lost = len(set(a.ids) ^ set(b.ids))
+        if lost:
+            told.append(
+                f"{a.benchmark}: {lost:,} items were answered by one of the two alone: left out"
+            )
+    return told
+
+
+def _listed(one: ItemGrades) -> str:
+    return ", ".join(sorted(one.templates))

@@ -1,0 +1,133 @@
+"""Benchmarks of a suite as they are evaluated: read, reduced to the questions that count, identified."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from heldout.benchmark import Benchmark, read_benchmark
+from heldout.engine import progress
+from heldout.errors import InputError
+from heldout.evaluate.closed import closed_as_choices, only_choices
+from heldout.evaluate.prompts import SuitePrompt
+from heldout.evaluate.settings import EvaluateSettings
+from heldout.evaluate.suite import Suite, SuiteBenchmark
+from heldout.image import ImageError
+
+_SHOWN = 3
+
+
+@dataclass(frozen=True)
+class OpenedBenchmark:
+    """``remarks``: what is to be known before its numbers are read."""
+
+    entry: SuiteBenchmark
+    benchmark: Benchmark
+    prompt: SuitePrompt
+    scorers: tuple[str, ...]
+    remarks: tuple[str, ...] = field(default=())
+
+    @property
+    def name(self) -> str:
+        return self.entry.name
+
+
+def open_benchmarks(
+    suite: Suite, folder: Path | None, settings: EvaluateSettings, *, quiet: bool = False
+) -> list[OpenedBenchmark]:
+    """Every benchmark of the suite, before any model is asked: a missing folder is not found out at the end."""
+    for name in (*settings.sources, *settings.benchmarks):
+        suite.benchmark(name)
+    wanted = {name.lower() for name in settings.benchmarks}
+    chosen = [one for one in suite.benchmarks if not wanted or one.name.lower() in wanted]
+    sources = {name.lower(): source for name, source in settings.sources.items()}
+    return [
+        _open(one, suite, folder, sources, settings, quiet=quiet) for one in chosen
+    ]  # fmt: skip
+
+
+def _open(
+    entry: SuiteBenchmark, suite: Suite, folder: Path | None, sources: Mapping[str, str],
+    settings: EvaluateSettings, *, quiet: bool,
+) -> OpenedBenchmark:  # fmt: skip
+    own = sources.get(entry.name.lower())
+    source = own if own is not None else _from(folder, entry.source)
+    images = _from(folder, entry.images) if entry.images else None
+    if images is not None and not Path(images).is_dir():
+        raise InputError(
+            f"suite {suite.name}, benchmark {entry.name}: the image folder {images} does not exist; "
+            f"correct 'images' in the suite file, or download the images there"
+        )
+    try:
+        read = read_benchmark(
+            source, preset=_preset(entry, own), mapping=entry.map or None, images=images, name=entry.name
+        )  # fmt: skip
+    except InputError as error:
+        hint = "" if own is not None else f". Say where it is: --source {entry.name}=PATH"
+        raise InputError(f"suite {suite.name}, benchmark {entry.name}: {error}{hint}") from error
+    kept = {"all": lambda one: one, "choice": only_choices, "closed": closed_as_choices}
+    benchmark = kept[entry.questions](read)
+    if not benchmark.examples:
+        raise InputError(
+            f"suite {suite.name}, benchmark {entry.name}: none of the {len(read):,} items of {source} is a "
+            f"{entry.questions} question"
+        )
+    title = f"reading the images of {entry.name}"
+    with progress(title, len(benchmark.images), "images", disabled=quiet) as step:
+        benchmark.identify(step)
+    _check_images(suite, entry, benchmark, source)
+    scorers = settings.scorers if settings.scorers is not None else entry.scorers
+    return OpenedBenchmark(
+        entry, benchmark, SuitePrompt(entry.prompt or suite.prompt),
+        suite.scorers if scorers is None else scorers, tuple(_remarks(entry, read, benchmark)),
+    )  # fmt: skip
+
+
+def _preset(entry: SuiteBenchmark, own: str | None) -> str | None:
+    """A preset's name as a source says how to read it; elsewhere the preset has to be named."""
+    return entry.preset if own is None or entry.preset else None
+
+
+def _from(folder: Path | None, text: str) -> str:
+    """Paths of a suite file start from its folder; presets and hub names stay what they are."""
+    if folder is None or Path(text).is_absolute():
+        return text
+    location = text.partition("#")[0]
+    return str(folder / text) if (folder / location).exists() or location.startswith(".") else text
+
+
+def _check_images(suite: Suite, entry: SuiteBenchmark, benchmark: Benchmark, source: str) -> None:
+    lost = [ref for ref, found in benchmark.digests.items() if isinstance(found, ImageError)]
+    if benchmark.images and len(lost) == len(benchmark.images):
+        why = benchmark.digests[lost[0]]
+        assert isinstance(why, ImageError)
+        raise InputError(
+            f"suite {suite.name}, benchmark {entry.name}: none of its {len(lost):,} images can be read from "
+            f"{source}; the first, {lost[0].name:.80}: {why.reason}. Name their folder: 'images' in the "
+            f"suite file"
+        )
+
+
+def _remarks(entry: SuiteBenchmark, read: Benchmark, benchmark: Benchmark) -> list[str]:
+    told = []
+    if entry.items is not None and len(benchmark) != entry.items:
+        told.append(
+            f"{entry.name}: {len(benchmark):,} items here, {entry.items:,} in the published results; the "
+            f"two are not the same set"
+        )
+    lost = [ref.name for ref, found in benchmark.digests.items() if isinstance(found, ImageError)]
+    if lost:
+        named = ", ".join(lost[:_SHOWN]) + (" …" if len(lost) > _SHOWN else "")
+        told.append(
+            f"{entry.name}: {len(lost):,} of {len(benchmark.images):,} images cannot be read: {named}"
+        )
+    left = len(read) - len(benchmark)
+    if left:
+        why = Counter(one.reason for one in benchmark.dropped[len(read.dropped) :])
+        listed = ", ".join(f"{reason} {count:,}" for reason, count in why.most_common())
+        told.append(
+            f"{entry.name}: {len(benchmark):,} of {len(read):,} items are evaluated; left out: {listed}"
+        )
+    return told

@@ -1,0 +1,190 @@
+"""evaluate: every model of the settings on every benchmark of a suite, into one run folder."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from heldout.engine import open_engine
+from heldout.errors import InputError
+from heldout.evaluate.answers import CellAnswers, ask_model, keep_recorded
+from heldout.evaluate.leaked import read_leaks
+from heldout.evaluate.opening import OpenedBenchmark, open_benchmarks
+from heldout.evaluate.recorded import read_suite_answers
+from heldout.evaluate.remote import EngineAsker, LocalModelSpec
+from heldout.evaluate.result import (
+    FOLDER,
+    SECTION,
+    Evaluation,
+    keep_leaks,
+    read_evaluation,
+    write_evaluation,
+)
+from heldout.evaluate.settings import EvaluateSettings
+from heldout.evaluate.suite import Suite, read_suite
+from heldout.model.reply import Asker
+from heldout.store import Run
+from heldout.store.run import without_credentials
+from heldout.synth.endpoints import open_endpoint
+
+
+def evaluate(
+    settings: EvaluateSettings | None = None,
+    *,
+    out: str | Path,
+    engine: str = "local",
+    workers: int | None = None,
+    quiet: bool = False,
+    **values: Any,
+) -> Evaluation:
+    """Evaluate models on a suite of benchmarks: accuracy with intervals by image, and their unweighted mean.
+
+    Args:
+        settings: All settings; or give them by name as further arguments.
+        out: Run folder, new or of the same suite: replies that are there are not asked for again.
+        engine: ``local``, ``ray`` or ``ray://HOST:PORT``: where local models run.
+        workers: Workers that each hold the model; default: this process alone, or the whole cluster.
+        quiet: Show no progress.
+        **values: Fields of ``EvaluateSettings``.
+
+    Returns:
+        Accuracies, disagreements with published scorers, ranks and paired comparisons.
+    """
+    chosen = settings if settings is not None else EvaluateSettings(**values)
+    suite, folder = read_suite(chosen.suite)
+    benchmarks = open_benchmarks(suite, folder, chosen, quiet=quiet)
+    leaks = read_leaks(chosen.leaks, benchmarks)
+    recorded = read_suite_answers(chosen, benchmarks)
+    length = chosen.max_new_tokens or suite.max_new_tokens
+    with _askers(chosen, length, engine, workers) as askers:
+        run = Run.create(out, seed=chosen.seed)
+        with run.writing():
+            _claim(run, suite, benchmarks, chosen)
+            keep_leaks(run, leaks)
+            done: list[CellAnswers] = []
+            try:
+                for name, opened in recorded.items():
+                    for one, answers in opened:
+                        with _part(run, one, chosen.seed) as part:
+                            done.append(
+                                keep_recorded(one, answers, part, name, tolerance=chosen.tolerance)
+                            )
+                for name, asker in askers:
+                    for one in benchmarks:
+                        with _part(run, one, chosen.seed) as part:
+                            done.append(ask_model(
+                                one, asker, part, name, limit=chosen.limit,
+                                tolerance=chosen.tolerance, quiet=quiet,
+                            ))  # fmt: skip
+                    _price(run, chosen, name)
+                for name in recorded:
+                    _price(run, chosen, name)
+            finally:  # whatever ended the asking: the tables say what there is
+                _keep_remarks(run, benchmarks, done, chosen)
+                made = read_evaluation(run)
+                if made.grades:
+                    write_evaluation(made)
+    return made
+
+
+def _claim(
+    run: Run, suite: Suite, benchmarks: Sequence[OpenedBenchmark], settings: EvaluateSettings
+) -> None:
+    known = run.manifest().get(SECTION, {}).get("suite", {}).get("name", suite.name)
+    if known != suite.name:
+        raise InputError(
+            f"{run.path} holds an evaluation on the suite '{known}', not '{suite.name}': use another --out"
+        )
+    told = settings.model_dump(mode="json")
+    for endpoint in told["endpoints"]:
+        endpoint["url"] = without_credentials(endpoint["url"])
+    kept = run.manifest().get(SECTION, {}).get("benchmarks", {})
+    mine = {
+        one.name: {"scorers": list(one.scorers), "items": len(one.benchmark)} for one in benchmarks
+    }
+    run.update(SECTION, {
+        "suite": suite.model_dump(mode="json"), "settings": told, "benchmarks": {**kept, **mine},
+    })  # fmt: skip
+
+
+@contextlib.contextmanager
+def _part(run: Run, opened: OpenedBenchmark, seed: int) -> Iterator[Run]:
+    """The run folder of one benchmark: `heldout detect`, `impact` and `report` read it like any other."""
+    part = Run.create(run.path / FOLDER / opened.name, seed=seed)
+    with part.writing():
+        yield part
+
+
+@contextlib.contextmanager
+def _askers(
+    settings: EvaluateSettings, length: int, engine: str, workers: int | None
+) -> Iterator[Iterator[tuple[str, Asker]]]:
+    """Models one after the other: two large ones do not fit into one memory."""
+    # Servers that do not answer are found out before anything is written.
+    servers = [
+        (settings.name or asker.model, asker)
+        for one in settings.endpoints
+        for asker in [open_endpoint(one.model_copy(update={"max_tokens": length}), settings.seed)]
+    ]
+    options = (
+        ("dtype", settings.dtype), ("device", settings.device), ("revision", settings.revision),
+        ("trust_remote_code", settings.trust_remote_code), ("batch_tokens", settings.batch_tokens),
+    )  # fmt: skip
+    specs = [LocalModelSpec(name, options, length) for name in settings.models]
+    names = [name for name, _ in servers] + [
+        settings.name or _short(name) for name in settings.models
+    ]
+    for name in names:
+        if names.count(name) > 1:
+            raise InputError(f"two models are called '{name}': evaluate them one by one with --as")
+    spread = bool(specs) and (engine != "local" or (workers or 1) > 1)
+    with open_engine(engine, workers) if spread else contextlib.nullcontext() as where:
+
+        def opened() -> Iterator[tuple[str, Asker]]:
+            yield from servers
+            for spec in specs:
+                asker = EngineAsker(where, spec) if where is not None else spec.open()
+                yield settings.name or _short(spec.name), asker
+
+        made = opened()
+        first = next(made, None)  # a checkpoint that cannot be opened leaves no run behind
+        yield (pair for pair in _with(first, made))
+
+
+def _with(
+    first: tuple[str, Asker] | None, rest: Iterator[tuple[str, Asker]]
+) -> Iterator[tuple[str, Asker]]:
+    if first is not None:
+        yield first
+        del first
+    yield from rest
+
+
+def _short(model: str) -> str:
+    """A folder is called by its own name, a hub model by its whole one."""
+    folder = Path(model.removeprefix("onnx:"))
+    return folder.resolve().name if folder.is_dir() else model
+
+
+def _price(run: Run, settings: EvaluateSettings, model: str) -> None:
+    priced = {one.model: (one.price_in, one.price_out) for one in settings.endpoints}
+    price = priced.get(model) or (settings.price_in, settings.price_out)
+    if len(settings.endpoints) == 1 and not any(price):
+        price = next(iter(priced.values()))
+    known = run.manifest()[SECTION].get("prices", {})
+    run.update(SECTION, {"prices": {**known, model: list(price)}})
+
+
+def _keep_remarks(
+    run: Run,
+    benchmarks: Sequence[OpenedBenchmark],
+    done: Sequence[CellAnswers],
+    settings: EvaluateSettings,
+) -> None:
+    told = [remark for one in benchmarks for remark in one.remarks]
+    told += [f"{one.model} on {one.benchmark}: {remark}" for one in done for remark in one.remarks]
+    if settings.limit is not None:
+        told.append(f"only the first {settings.limit:,} items of every benchmark were asked")
+    run.update(SECTION, {"remarks": told})

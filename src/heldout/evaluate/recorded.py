@@ -1,0 +1,105 @@
+"""Recorded files of a suite: one file for all benchmarks, or one each."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from heldout.errors import InputError
+from heldout.evaluate.opening import OpenedBenchmark
+from heldout.evaluate.settings import EvaluateSettings
+from heldout.model.asking.recorded import RecordedAnswers, read_answers
+from heldout.model.asking.recorded_rows import RecordedRow, read_recorded_rows
+
+RecordedSuite = dict[str, list[tuple[OpenedBenchmark, RecordedAnswers]]]
+_STRANGER = "unknown item"
+_PLAIN = str.maketrans("", "", "-_ .")
+
+
+def read_suite_answers(
+    settings: EvaluateSettings, benchmarks: Sequence[OpenedBenchmark]
+) -> RecordedSuite:
+    """By model: the benchmarks that its files have answers to."""
+    found: RecordedSuite = defaultdict(list)
+    for text in settings.recorded:
+        name, path = _named(text, benchmarks)
+        chosen = [one for one in benchmarks if name is None or one.name == name]
+        for opened, belongs in _shares(path, chosen, settings):
+            answers = read_answers(
+                path, opened.benchmark, model=settings.name, mapping=settings.mapping, belongs=belongs
+            )  # fmt: skip
+            for model, one in answers.items():
+                if any(other.name == opened.name for other, _ in found[model]):
+                    raise InputError(
+                        f"{path}: there are answers of '{model}' to {opened.name} in an earlier file, too; "
+                        f"several models need a column 'model', or their own run folders"
+                    )
+                if belongs is not None:  # rows about other benchmarks of the suite are no strangers
+                    one.dropped = [drop for drop in one.dropped if drop.reason != _STRANGER]
+                found[model].append((opened, one))
+    return dict(found)
+
+
+def _named(text: str, benchmarks: Sequence[OpenedBenchmark]) -> tuple[str | None, Path]:
+    head, equals, tail = text.partition("=")
+    known = {one.name.lower(): one.name for one in benchmarks}
+    if equals and not Path(text).exists():
+        if head.lower() not in known:
+            raise InputError(
+                f"recorded {text}: the suite has no benchmark '{head}'; it has {', '.join(known.values())}"
+            )
+        return known[head.lower()], Path(tail)
+    return None, Path(text)
+
+
+def _shares(
+    path: Path, benchmarks: Sequence[OpenedBenchmark], settings: EvaluateSettings
+) -> list[tuple[OpenedBenchmark, Callable[[RecordedRow], bool] | None]]:
+    """Which rows of a file are about which benchmark: by its column, else by ids that only one has."""
+    if len(benchmarks) == 1:
+        return [(benchmarks[0], None)]
+    known = {item.id for one in benchmarks for item in one.benchmark}
+    rows = read_recorded_rows(path, settings.mapping, known).rows
+    told = {row.benchmark for row in rows if row.benchmark}
+    by_name = {one.name: _spellings(one) & {_plain(name) for name in told} for one in benchmarks}
+    if any(by_name.values()):
+        return [(one, _of(by_name[one.name])) for one in benchmarks if by_name[one.name]]
+    owners: dict[str, list[str]] = defaultdict(list)
+    for one in benchmarks:
+        for item in one.benchmark:
+            owners[item.id].append(one.name)
+    mine = {row.id for row in rows if row.id is not None}
+    shared = next((item for item in mine if len(owners.get(item, ())) > 1), None)
+    if shared is not None:
+        raise InputError(
+            f"{path}: item '{shared}' is in {' and '.join(owners[shared][:2])}: name the benchmark in a "
+            f"column 'benchmark', or give a file each: {owners[shared][0]}=FILE"
+        )
+    answered = [one for one in benchmarks if any(item.id in mine for item in one.benchmark)]
+    if not answered:
+        theirs = ", ".join(sorted(mine)[:3]) or "none"
+        ours = ", ".join(one.benchmark.examples[0].id for one in benchmarks[:3])
+        raise InputError(
+            f"{path}: no row is about an item of the suite. Its ids are like {theirs}; the suite's are "
+            f"like {ours}. Name columns with map: id=COLUMN, benchmark=COLUMN"
+        )
+    return [(one, _among({item.id for item in one.benchmark})) for one in answered]
+
+
+def _spellings(one: OpenedBenchmark) -> set[str]:
+    """What a file may call the benchmark: its name in the suite, or the value that selects it."""
+    selected = one.entry.source.rpartition("=")[2] if "=" in one.entry.source else one.name
+    return {_plain(one.name), _plain(selected)}
+
+
+def _plain(name: str | None) -> str:
+    return (name or "").lower().translate(_PLAIN)
+
+
+def _of(names: set[str]) -> Callable[[RecordedRow], bool]:
+    return lambda row: _plain(row.benchmark) in names
+
+
+def _among(ids: set[str]) -> Callable[[RecordedRow], bool]:
+    return lambda row: row.id in ids

@@ -1,0 +1,69 @@
+"""Several evaluations side by side: the models of two or more run folders, paired item by item."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from heldout.errors import InputError
+from heldout.evaluate.compare import PairedComparison, rank_models
+from heldout.evaluate.result import FOLDER, Evaluation, read_evaluation
+from heldout.evaluate.table import BenchmarkAccuracy, ItemGrades, accuracies
+from heldout.stats.ranks import Rank
+from heldout.store import Run
+
+
+@dataclass(frozen=True)
+class RunComparison:
+    """Every model of the runs, ranked, and every pair of them compared."""
+
+    grades: Mapping[str, Sequence[ItemGrades]]
+    accuracies: tuple[BenchmarkAccuracy, ...]
+    ranks: Mapping[str, Rank]
+    comparisons: Mapping[tuple[str, str], PairedComparison]
+
+
+def compare_runs(paths: Sequence[str | Path], *, seed: int = 0) -> RunComparison:
+    """Compare the models of several run folders of ``heldout evaluate`` on the items they share.
+
+    Args:
+        paths: Run folders, at least two, or one with several models.
+        seed: Seed of the permutation tests.
+
+    Returns:
+        Ranks with intervals, and paired differences of every pair of models.
+    """
+    read = [read_evaluation(Run.open(path), seed=seed) for path in paths]
+    _check(read)
+    counts = Counter(model for one in read for model in one.models)
+    grades: dict[str, Sequence[ItemGrades]] = {}
+    for one in read:
+        for model, mine in one.grades.items():
+            name = model if counts[model] == 1 else f"{one.run.path.resolve().name}: {model}"
+            if name in grades:
+                raise InputError(f"two runs hold '{name}': give them folders with different names")
+            grades[name] = [replace(part, model=name) for part in mine]
+    if len(grades) < 2:
+        raise InputError("a comparison needs two models: name two run folders of heldout evaluate")
+    ranks, pairs = rank_models(grades, seed=seed)
+    listed = tuple(part for mine in grades.values() for part in accuracies(mine))
+    return RunComparison(grades, listed, ranks, pairs)
+
+
+def _check(read: Sequence[Evaluation]) -> None:
+    """Items are paired by id: both runs must have read the same revision of a benchmark."""
+    known: dict[str, tuple[str, Path]] = {}
+    for one in read:
+        for folder in sorted((one.run.path / FOLDER).glob("*/manifest.json")):
+            about = Run.open(folder.parent).manifest()["inputs"].get("benchmark")
+            if about is None:
+                continue
+            first = known.setdefault(about["name"], (about["fingerprint"], one.run.path))
+            if first[0] != about["fingerprint"]:
+                raise InputError(
+                    f"{about['name']} is not the same in {first[1]} (revision {first[0][:12]}) and "
+                    f"{one.run.path} (revision {about['fingerprint'][:12]}): evaluate both models on one "
+                    f"revision"
+                )

@@ -1,0 +1,159 @@
+"""Published scorers under their own names, to be compared with strict grading reply by reply.
+
+Each does what its authors' script does, mistakes included; none decides anything here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from heldout.benchmark.grading.clean import LONGEST
+from heldout.model.asking.question import Question
+
+
+class ScorerVerdict(NamedTuple):
+    """``read``: what the scorer takes the reply's answer to be."""
+
+    right: bool
+    read: str
+
+
+class PublishedScorer(NamedTuple):
+    """``about``: whose it is and how it decides, for tables and documents."""
+
+    name: str
+    about: str
+    score: Callable[[str, str, str, Sequence[str]], ScorerVerdict]
+
+    def __call__(self, reply: str, question: Question) -> ScorerVerdict:
+        """Whether the scorer calls ``reply`` right."""
+        gold = question.gold
+        text = question.options[ord(gold) - ord("A")] if question.options else gold
+        # A reply of a million opening tags would keep the patterns busy for hours.
+        return self.score(reply[-LONGEST:], gold, text, question.options)
+
+
+_TAGGED = re.compile(r"<answer>(.*?)</answer>", re.DOTALL)
+_FIRST_LINE = re.compile(r"\s*([^\n\r]+)")
+_STATED = tuple(
+    re.compile(pattern, re.IGNORECASE)
+    for pattern in (
+        r"answer:\s*(.*)\s*",
+        r"answer is:\s*(.*)\s*",
+        r"answer is\s*(.*)\s*",
+        r"is:\s*(.*)\s*",
+    )
+)
+_TAGS = ("<think>", "</think>", "<answer>", "</answer>")
+
+
+def _extracted(reply: str) -> str:
+    """The last <answer>, else what follows the last "answer:", "answer is" or "is:", else all of it."""
+    tagged = _TAGGED.findall(reply)
+    if tagged:
+        line = _FIRST_LINE.search(tagged[-1].strip())
+        found = line[1].strip() if line else tagged[-1].strip()
+    else:
+        found = reply.strip()
+        for pattern in _STATED:
+            stated = pattern.findall(reply)
+            if stated:
+                found = stated[-1].strip()
+                break
+    for tag in _TAGS:
+        found = found.replace(tag, "")
+    return found.strip()
+
+
+def _medvlthinker(reply: str, gold: str, text: str, options: Sequence[str]) -> ScorerVerdict:
+    read = _extracted(reply)
+    wanted = {f"{gold}. {text}".strip().lower(), gold.strip().lower(), text.strip().lower()}
+    return ScorerVerdict(read.lower() in wanted, read)
+
+
+def _substring(reply: str, gold: str, text: str, options: Sequence[str]) -> ScorerVerdict:
+    found = _medvlthinker(reply, gold, text, options)
+    return found._replace(right=found.right or text.lower() in found.read.lower())
+
+
+def _mmstar(reply: str, gold: str, text: str, options: Sequence[str]) -> ScorerVerdict:
+    said, wanted = reply.lower().strip().replace("\n", " "), gold.lower().strip()
+    for start in ("", "(", "option ", "the answer is "):
+        if said.startswith(start) and said[len(start) : len(start) + 1] == wanted:
+            return ScorerVerdict(True, said[: len(start) + 1])
+    return ScorerVerdict(False, said[:40])
+
+
+def _realworldqa(reply: str, gold: str, text: str, options: Sequence[str]) -> ScorerVerdict:
+    said = reply.lower().strip().rstrip(".")
+    return ScorerVerdict(said == gold.lower().strip(), said[:40])
+
+
+def _llava_scienceqa(reply: str, gold: str, text: str, options: Sequence[str]) -> ScorerVerdict:
+    read = llava_choice(reply)
+    return ScorerVerdict(read == gold, read or "FAILED")
+
+
+def llava_choice(reply: str, letters: str = "ABCDE") -> str | None:
+    """The letter that LLaVA's ScienceQA script reads; None for what it calls FAILED."""
+    said = reply.replace("\n", ". ")
+    if said.strip() in tuple(letters):
+        return said.strip()
+    if said[:1] in tuple(letters) and said[1:3] == ". ":
+        return said[0]
+    for pattern in (rf"The answer is ([{letters}])\.", rf"The answer is ([{letters}])"):
+        found = re.search(pattern, said)
+        if found:
+            return found[1]
+    return None
+
+
+SCORERS: dict[str, PublishedScorer] = {
+    one.name: one
+    for one in (
+        PublishedScorer(
+            "medvlthinker",
+            "MedVLThinker's and MedVLSynther's regrading: the last <answer>, or what follows \"answer is\", "
+            "has to equal letter, text or \"letter. text\", case aside",
+            _medvlthinker,
+        ),
+        PublishedScorer(
+            "medvlthinker-substring",
+            "the same with its rule for LLaVA-Med: the right option's text anywhere in the answer is right",
+            _substring,
+        ),
+        PublishedScorer(
+            "mmstar",
+            "MMStar's exact match: the first character, or the one after \"(\", \"option \" or "
+            "\"the answer is \", is the right letter",
+            _mmstar,
+        ),
+        PublishedScorer(
+            "realworldqa",
+            "lmms-eval's RealWorldQA: the whole reply, less a closing full stop, is the key",
+            _realworldqa,
+        ),
+        PublishedScorer(
+            "llava-scienceqa",
+            "LLaVA's ScienceQA script: a letter alone, at the start, or in the first \"The answer is X\"",
+            _llava_scienceqa,
+        ),
+    )
+}  # fmt: skip
+
+
+def explained(
+    outcome: str, parsed: str, rule: str, verdict: ScorerVerdict, options: Sequence[str]
+) -> str:
+    """Why strict grading and a scorer differ on one reply, in words."""
+    chosen = f"{parsed} ({rule})" if parsed else rule
+    if parsed and options and len(parsed) == 1 and ord(parsed) - ord("A") < len(options):
+        text = options[ord(parsed) - ord("A")]
+        chosen = f"{parsed}, '{text:.40}' ({rule})"
+    told = " ".join(verdict.read.split())
+    read = f"'{told[:60]}{'…' if len(told) > 60 else ''}'"
+    if verdict.right:
+        return f"strict: {outcome}, {chosen}; the scorer accepts {read}"
+    return f"strict: {outcome}, {chosen}; the scorer compares {read} with the key and refuses it"

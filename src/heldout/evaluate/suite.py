@@ -1,0 +1,174 @@
+"""Suites: benchmarks that are reported together, with their prompts and graders. Data, not code."""
+
+from __future__ import annotations
+
+import difflib
+from importlib import resources
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import yaml  # type: ignore[import-untyped]
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+
+from heldout.errors import InputError
+from heldout.evaluate.prompts import PROMPTS
+from heldout.evaluate.scorers import SCORERS
+
+LARGEST = 2**20  # bytes of a suite file: it lists benchmarks, it does not hold them
+_NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+
+class SuiteBenchmark(_Strict):
+    """One benchmark of a suite."""
+
+    name: Annotated[str, Field(pattern=_NAME, max_length=60)]
+    """Its name in tables and folders."""
+    source: str
+    """A path (from the suite file's folder), path#split=test, a preset or a hub name."""
+    images: str | None = None
+    """Folder with its images, where they lie apart."""
+    preset: str | None = None
+    """Read the source as this named benchmark."""
+    map: dict[str, str] = Field(default_factory=dict)
+    """Columns by field, as --map of other commands."""
+    questions: Literal["all", "choice", "closed"] = "all"
+    """``choice`` keeps items with options; ``closed`` also turns yes/no and either-or questions into choices."""
+    prompt: str | None = None
+    """Name of a prompt, or a text with {question} or {released}, and {options}; default: the suite's."""
+    scorers: tuple[str, ...] | None = None
+    """Published scorers to show beside strict grading; default: the suite's."""
+    items: Annotated[int, Field(ge=1)] | None = None
+    """Number of items that results are published for."""
+
+    @field_validator("prompt")
+    @classmethod
+    def _known_prompt(cls, value: str | None) -> str | None:
+        return _checked_prompt(value)
+
+    @field_validator("scorers")
+    @classmethod
+    def _known_scorers(cls, value: tuple[str, ...] | None) -> tuple[str, ...] | None:
+        return _checked_scorers(value)
+
+
+class Suite(_Strict):
+    """Benchmarks that are reported together; their unweighted mean is the suite's score."""
+
+    name: Annotated[str, Field(pattern=_NAME, max_length=60)]
+    about: str = ""
+    """What it is and where it was published."""
+    prompt: str = "direct"
+    """Name of a prompt, or a text with {question} or {released}, and {options}."""
+    max_new_tokens: Annotated[int, Field(ge=1, le=1_000_000)] = 64
+    """Longest reply in tokens."""
+    scorers: tuple[str, ...] = ()
+    """Published scorers to show beside strict grading."""
+    benchmarks: Annotated[tuple[SuiteBenchmark, ...], Field(min_length=1)]
+
+    @field_validator("prompt")
+    @classmethod
+    def _known_prompt(cls, value: str) -> str:
+        return _checked_prompt(value) or value
+
+    @field_validator("scorers")
+    @classmethod
+    def _known_scorers(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        return _checked_scorers(value) or ()
+
+    @field_validator("benchmarks")
+    @classmethod
+    def _named_once(cls, value: tuple[SuiteBenchmark, ...]) -> tuple[SuiteBenchmark, ...]:
+        names = [one.name.lower() for one in value]
+        for name in names:
+            if names.count(name) > 1:
+                raise ValueError(f"the benchmark '{name}' is listed twice; names must differ")
+        return value
+
+    def benchmark(self, name: str) -> SuiteBenchmark:
+        """The benchmark called ``name``, in any case."""
+        for one in self.benchmarks:
+            if one.name.lower() == name.lower():
+                return one
+        raise InputError(
+            f"the suite {self.name} has no benchmark '{name}'; it has: "
+            f"{', '.join(one.name for one in self.benchmarks)}"
+        )
+
+
+def builtin_suites() -> dict[str, Suite]:
+    """The suites that come with heldout, by name."""
+    folder = resources.files("heldout.evaluate") / "suites"
+    files = sorted((one for one in folder.iterdir() if one.name.endswith(".yaml")), key=str)
+    made = [_suite(yaml.safe_load(one.read_text(encoding="utf-8")), one.name) for one in files]
+    return {suite.name: suite for suite in made}
+
+
+def read_suite(text: str) -> tuple[Suite, Path | None]:
+    """A suite by its name or its file, and the folder that paths in it start from."""
+    path = Path(text)
+    if path.is_file():
+        return _suite(_loaded(path), str(path)), path.parent
+    known = builtin_suites()
+    if text in known:
+        return known[text], None
+    if path.suffix in (".yaml", ".yml"):
+        raise InputError(f"{text} does not exist; expected a suite file, or one of {_list(known)}")
+    near = difflib.get_close_matches(text.lower(), known, n=1, cutoff=0.5)
+    hint = f" Did you mean {near[0]}?" if near else ""
+    raise InputError(
+        f"there is no suite '{text}'.{hint} Built in: {_list(known)}. Your own: a YAML file with name "
+        f"and benchmarks (docs/evaluate.md)"
+    )
+
+
+def _list(known: dict[str, Suite]) -> str:
+    return ", ".join(known)
+
+
+def _loaded(path: Path) -> Any:
+    if path.stat().st_size > LARGEST:
+        raise InputError(f"{path}: a suite file has at most {LARGEST:,} bytes")
+    try:
+        return yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
+        mark = getattr(error, "problem_mark", None)
+        line = f" line {mark.line + 1}" if mark is not None else ""
+        problem = getattr(error, "problem", None) or type(error).__name__
+        raise InputError(f"{path}{line} is not YAML: {problem}") from error
+
+
+def _suite(value: Any, where: str) -> Suite:
+    if not isinstance(value, dict):
+        raise InputError(f"{where}: expected a mapping with name and benchmarks")
+    try:
+        return Suite.model_validate(value)
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(
+            str(part + 1) if isinstance(part, int) else str(part) for part in first["loc"]
+        )
+        said = first["msg"].removeprefix("Value error, ")
+        if first["type"] == "extra_forbidden":
+            fields = SuiteBenchmark if "benchmarks" in first["loc"][:1] else Suite
+            said = f"there is no such key; there are {', '.join(fields.model_fields)}"
+        raise InputError(f"{where}: {place}: {said[:1].lower()}{said[1:]}") from error
+
+
+def _checked_prompt(value: str | None) -> str | None:
+    if value is None or value in PROMPTS or "{question}" in value or "{released}" in value:
+        return value
+    raise ValueError(
+        f"'{value:.60}' is no prompt; there are {', '.join(PROMPTS)}, or a text with {{question}} or "
+        f"{{released}}"
+    )
+
+
+def _checked_scorers(value: tuple[str, ...] | None) -> tuple[str, ...] | None:
+    for name in value or ():
+        if name not in SCORERS:
+            raise ValueError(f"'{name:.60}' is no scorer; there are {', '.join(SCORERS)}")
+    return value

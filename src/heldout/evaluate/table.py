@@ -1,0 +1,216 @@
+"""The table of one model: accuracy per benchmark with intervals by image, and their unweighted mean."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+from scipy import special
+
+from heldout.benchmark.grading import OUTCOMES
+from heldout.evaluate.leaked import CLEAN, LEAKED, ItemLabels
+from heldout.evaluate.scorers import SCORERS, explained
+from heldout.model.asking.question import Question
+from heldout.stats import Interval, cluster_rate_interval
+from heldout.stats.contrast import cluster_mean
+
+ALL = "all"
+SUBSETS = (ALL, LEAKED, CLEAN)
+MEAN = "mean"
+
+
+@dataclass(frozen=True)
+class ItemGrades:
+    """One model's grades on one benchmark, item by item; several draws of an item are averaged."""
+
+    model: str
+    benchmark: str
+    ids: tuple[str, ...]
+    right: NDArray[np.float64]
+    clusters: tuple[str, ...]
+    outcomes: Mapping[str, int]
+    templates: frozenset[str]
+    items: int
+    prompt_tokens: int = 0
+    reply_tokens: int = 0
+    #: by scorer, aligned with ids
+    others: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
+
+    def chosen(self, wanted: Collection[str] | None) -> NDArray[np.bool_]:
+        if wanted is None:
+            return np.ones(len(self.ids), dtype=bool)
+        return np.array([one in wanted for one in self.ids], dtype=bool)
+
+
+@dataclass(frozen=True)
+class BenchmarkAccuracy:
+    """BenchmarkAccuracy of one model on one subset of one benchmark; of the mean over benchmarks where ``benchmark``
+    is ``mean``. ``error`` is the cluster-robust standard error."""
+
+    model: str
+    benchmark: str
+    subset: str
+    n: int
+    clusters: int
+    value: float
+    error: float
+    interval: Interval
+    benchmarks: int = 1
+    counts: Mapping[str, Any] = field(default_factory=dict)
+
+    def as_json(self) -> dict[str, Any]:
+        return {**vars(self), "interval": self.interval._asdict(), "counts": dict(self.counts)}
+
+
+def item_grades(
+    rows: Sequence[Mapping[str, Any]],
+    clusters: Mapping[str, str],
+    benchmark: str,
+    model: str,
+    items: int,
+    scorers: Sequence[str] = (),
+) -> tuple[ItemGrades, list[dict[str, Any]]]:
+    """Grades of the answers of one model, and every reply on which a published scorer says otherwise."""
+    right: dict[str, list[float]] = {}
+    others: dict[str, dict[str, list[float]]] = {name: {} for name in scorers}
+    outcomes = dict.fromkeys(OUTCOMES, 0)
+    disagreements: list[dict[str, Any]] = []
+    for row in rows:
+        name, hit = row["benchmark_id"], row["outcome"] == "right"
+        right.setdefault(name, []).append(float(hit))
+        outcomes[row["outcome"]] += 1
+        question = _question(row)
+        for scorer in scorers:
+            verdict = SCORERS[scorer](row["reply"], question)
+            others[scorer].setdefault(name, []).append(float(verdict.right))
+            if verdict.right != hit:
+                disagreements.append({
+                    "benchmark": benchmark, "benchmark_id": name, "model": model, "draw": row["draw"],
+                    "scorer": scorer, "strict": row["outcome"], "scorer_right": verdict.right,
+                    "scorer_read": verdict.read[:500], "gold": row["gold"], "reply": row["reply"],
+                    "why": explained(
+                        row["outcome"], row["parsed"], row["rule"], verdict, row["options"]
+                    ),
+                })  # fmt: skip
+    ids = tuple(right)
+    made = ItemGrades(
+        model, benchmark, ids, _means(right, ids), tuple(clusters.get(one, one) for one in ids), outcomes,
+        frozenset(row["template"] for row in rows), items,
+        sum(row["prompt_tokens"] or 0 for row in rows), sum(row["reply_tokens"] or 0 for row in rows),
+        {name: _means(found, ids) for name, found in others.items()},
+    )  # fmt: skip
+    return made, disagreements
+
+
+def accuracies(
+    grades: Sequence[ItemGrades], leaks: Mapping[str, ItemLabels] | None = None
+) -> list[BenchmarkAccuracy]:
+    """Of one model: every benchmark on all, leaked and clean items, then the mean over benchmarks."""
+    made: list[BenchmarkAccuracy] = []
+    for subset in SUBSETS if leaks else (ALL,):
+        listed = []
+        for one in grades:
+            wanted = None
+            if subset != ALL:
+                if leaks is None or one.benchmark not in leaks:
+                    continue
+                wanted = leaks[one.benchmark].chosen(subset)
+            found = _accuracy(one, subset, one.chosen(wanted))
+            if found is not None:
+                listed.append(found)
+        made += listed
+        if len(listed) > 1:
+            made.append(_mean(listed, subset))
+    return made
+
+
+def _accuracy(one: ItemGrades, subset: str, mask: NDArray[np.bool_]) -> BenchmarkAccuracy | None:
+    if not mask.any():
+        return None
+    values = one.right[mask]
+    groups = [group for group, kept in zip(one.clusters, mask, strict=True) if kept]
+    value, error, _ = cluster_mean(values, groups)
+    counts: dict[str, Any] = {}
+    if subset == ALL:
+        counts = {
+            **one.outcomes, "items": one.items, "prompt_tokens": one.prompt_tokens,
+            "reply_tokens": one.reply_tokens,
+            "scorers": {
+                name: {
+                    "accuracy": float(found.mean()),
+                    "disagree": int((found != one.right).sum()),
+                }
+                for name, found in one.others.items()
+            },
+        }  # fmt: skip
+    return BenchmarkAccuracy(
+        one.model, one.benchmark, subset, len(values), len(set(groups)), value,
+        error if np.isfinite(error) else 0.5, cluster_rate_interval(values, groups), 1, counts,
+    )  # fmt: skip
+
+
+def _mean(parts: Sequence[BenchmarkAccuracy], subset: str) -> BenchmarkAccuracy:
+    count = len(parts)
+    value = sum(one.value for one in parts) / count
+    errors = [_widened(one) for one in parts]
+    error, reach = combined([one / count for one in errors], [one.clusters - 1 for one in parts])
+    interval = Interval(
+        max(0.0, value - reach), min(1.0, value + reach), 0.95, "cluster t, benchmarks independent"
+    )
+    sums = ("unparsed", "refused", "prompt_tokens", "reply_tokens", "items")
+    counts = {name: sum(one.counts.get(name, 0) for one in parts) for name in sums}
+    return BenchmarkAccuracy(
+        parts[0].model, MEAN, subset, sum(one.n for one in parts), sum(one.clusters for one in parts),
+        value, error, interval, count, counts if subset == ALL else {},
+    )  # fmt: skip
+
+
+def _widened(one: BenchmarkAccuracy) -> float:
+    """All right or all wrong has no spread of its own; its exact interval says how much it may have."""
+    return max(
+        one.error, (one.interval.high - one.interval.low) / (2 * 1.959964) if not one.error else 0.0
+    )
+
+
+def combined(
+    errors: Sequence[float], freedoms: Sequence[int], level: float = 0.95
+) -> tuple[float, float]:
+    """Standard error of a sum of independent estimates, and half of its interval (Welch–Satterthwaite)."""
+    squares = np.square(np.asarray(errors, dtype=np.float64))
+    total = float(squares.sum())
+    if total <= 0:
+        return 0.0, 0.0
+    freedom = total**2 / float((squares**2 / np.maximum(np.asarray(freedoms, float), 1.0)).sum())
+    return total**0.5, float(special.stdtrit(freedom, 0.5 + level / 2)) * total**0.5
+
+
+def accuracy_frame(listed: Sequence[BenchmarkAccuracy]) -> pl.DataFrame:
+    """Accuracies as a data frame, one row per model, benchmark and subset."""
+    return pl.DataFrame(
+        [
+            {
+                "model": one.model, "benchmark": one.benchmark, "subset": one.subset, "n": one.n,
+                "clusters": one.clusters, "accuracy": one.value, "error": one.error,
+                "low": one.interval.low, "high": one.interval.high,
+                "unparsed": one.counts.get("unparsed"), "refused": one.counts.get("refused"),
+                "prompt_tokens": one.counts.get("prompt_tokens"),
+                "reply_tokens": one.counts.get("reply_tokens"),
+            }
+            for one in listed
+        ],
+        infer_schema_length=None,
+    )  # fmt: skip
+
+
+def _question(row: Mapping[str, Any]) -> Question:
+    return Question(
+        row["benchmark_id"], row["variant"], "", (), tuple(row["options"] or ()), (), row["gold"]
+    )
+
+
+def _means(found: Mapping[str, Sequence[float]], ids: Sequence[str]) -> NDArray[np.float64]:
+    return np.array([float(np.mean(found[one])) for one in ids], dtype=np.float64)
