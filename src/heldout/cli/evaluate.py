@@ -1,4 +1,4 @@
-"""heldout evaluate: suites of benchmarks, paired comparisons of models, and published tables with intervals."""
+"""heldout evaluate: suites of benchmarks, paired comparisons of models, published tables with intervals."""
 
 from __future__ import annotations
 
@@ -190,7 +190,8 @@ def evaluate_command(
             "url": endpoint, "key_env": api_key_env, "concurrency": concurrency, "timeout": timeout,
             "requests_per_second": per_second(rate), **prices,
         }  # fmt: skip
-        values["endpoints"] = tuple({**shared, "model": one} for one in models or [None])
+        named: list[str | None] = [*models] or [None]
+        values["endpoints"] = tuple({**shared, "model": one} for one in named)
     else:
         values["models"] = tuple(models)
     from heldout.evaluate import evaluate

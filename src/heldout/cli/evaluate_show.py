@@ -192,7 +192,8 @@ def _print_pair(pair: PairedComparison) -> None:
 def _sentence(one: PairedDifference) -> str:
     found = "differ" if one.p <= 0.05 else "cannot be told apart"
     told = (
-        f"The two {found} ({_points(one.value)} points, p {_p(one.p, sign=True)}, {one.method}); differences "
+        f"The two {found} ({_points(one.value)} points, p {_p(one.p, sign=True)}, {one.method}); "
+        "differences "
         f"from {100 * one.detectable:.1f} points on would be found 4 times out of 5."
     )
     if one.needed is not None and one.p > 0.05:
@@ -233,8 +234,8 @@ def print_published(made: PublishedStudy) -> None:
         screen.print(table)
     counts = made.counts()
     total = sum(counts.values())
-    told = {CLEAR: "are clear", DEPENDS: "depend on the pairing", NOISE: "could be noise"}
-    listed = ", ".join(f"{count} {told[name]}" for name, count in counts.items())
+    words = {CLEAR: "are clear", DEPENDS: "depend on the pairing", NOISE: "could be noise"}
+    listed = ", ".join(f"{count} {words[name]}" for name, count in counts.items())
     screen.print(Text(f"\nOf {total} differences {listed}.", "bold"))
     for remark in made.remarks:
         screen.print(Text(f"- {remark}"))

@@ -1,4 +1,4 @@
-"""Suites of benchmarks and what models score on them: accuracy by image, leaked and clean, paired comparisons."""
+"""Suites of benchmarks and what models score on them: accuracy by image, leaked and clean, paired."""
 
 from __future__ import annotations
 

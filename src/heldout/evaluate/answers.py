@@ -1,4 +1,4 @@
-"""One model on one benchmark of a suite: every item asked once, graded, kept in the benchmark's run folder."""
+"""One model on one benchmark of a suite: every item asked once, graded, kept in a run folder."""
 
 from __future__ import annotations
 

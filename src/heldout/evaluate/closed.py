@@ -30,8 +30,8 @@ def only_choices(benchmark: Benchmark) -> Benchmark:
 def closed_as_choices(benchmark: Benchmark) -> Benchmark:
     """Closed questions with options, in the released order; open ones are dropped with the reason.
 
-    A question is closed if the benchmark says so (``answer_type``), if its answer is yes or no, or if it has
-    options already.
+    A question is closed if the benchmark says so (``answer_type``), if its answer is yes or no, or if it
+    has options already.
     """
     return _kept(benchmark, _closed)
 
@@ -60,8 +60,8 @@ def _closed(example: Example) -> Example | str:
 def alternatives(question: str, answer: str) -> tuple[str, ...] | None:
     """The alternatives that a question names, in the question's words; None where it is not among them.
 
-    "Which is bigger, liver or spleen?" lists them after the clause; "Is it on the left or right side?" names
-    them around "or", as many words on either side as the answer has.
+    "Which is bigger, liver or spleen?" lists them after the clause; "Is it on the left or right side?"
+    names them around "or", as many words on either side as the answer has.
     """
     text = _SPACES.sub(" ", question.strip().rstrip("?. "))
     wanted, size = same(answer), len(answer.split())

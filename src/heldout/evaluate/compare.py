@@ -25,8 +25,8 @@ FLIPS = "sign flips of whole clusters over all benchmarks"
 
 @dataclass(frozen=True)
 class PairedDifference:
-    """First model less second, on items that both answered. ``detectable``: the smallest difference that the
-    test finds four times out of five; ``needed``: items that the observed one would take."""
+    """First model less second, on items that both answered. ``detectable``: the smallest difference that
+    the test finds four times out of five; ``needed``: items that the observed one would take."""
 
     first: str
     second: str
@@ -181,7 +181,8 @@ def _remarks(
     for a, b in shared:
         if a.templates != b.templates:
             told.append(
-                f"{a.benchmark}: the prompts differ ({_listed(a)} and {_listed(b)}), so a difference may be "
+                f"{a.benchmark}: the prompts differ ({_listed(a)} and {_listed(b)}), so a difference "
+                "may be "
                 f"the prompt's"
             )
         lost = len(set(a.ids) ^ set(b.ids))

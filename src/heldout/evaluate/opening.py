@@ -37,7 +37,7 @@ class OpenedBenchmark:
 def open_benchmarks(
     suite: Suite, folder: Path | None, settings: EvaluateSettings, *, quiet: bool = False
 ) -> list[OpenedBenchmark]:
-    """Every benchmark of the suite, before any model is asked: a missing folder is not found out at the end."""
+    """Every benchmark of the suite, before any model is asked: a missing folder ends it at once."""
     for name in (*settings.sources, *settings.benchmarks):
         suite.benchmark(name)
     wanted = {name.lower() for name in settings.benchmarks}
@@ -104,7 +104,8 @@ def _check_images(suite: Suite, entry: SuiteBenchmark, benchmark: Benchmark, sou
         why = benchmark.digests[lost[0]]
         assert isinstance(why, ImageError)
         raise InputError(
-            f"suite {suite.name}, benchmark {entry.name}: none of its {len(lost):,} images can be read from "
+            f"suite {suite.name}, benchmark {entry.name}: none of its {len(lost):,} images can be read "
+            "from "
             f"{source}; the first, {lost[0].name:.80}: {why.reason}. Name their folder: 'images' in the "
             f"suite file"
         )

@@ -39,7 +39,7 @@ def evaluate(
     quiet: bool = False,
     **values: Any,
 ) -> Evaluation:
-    """Evaluate models on a suite of benchmarks: accuracy with intervals by image, and their unweighted mean.
+    """Evaluate models on a suite of benchmarks: accuracy with intervals by image, and the unweighted mean.
 
     Args:
         settings: All settings; or give them by name as further arguments.

@@ -1,9 +1,9 @@
 """Published accuracies with the intervals they lack: which differences of means could be noise?
 
-A table of accuracies and the numbers of items are all there is. How often two models are right about the same
-items was not published, so a difference is given for two cases: models whose errors are independent, and models
-that disagree as rarely as related ones usually do. Both are about the items alone: what another training run
-would give is in neither.
+A table of accuracies and the numbers of items are all there is. How often two models are right about the
+same items was not published, so a difference is given for two cases: models whose errors are independent,
+and models that disagree as rarely as related ones usually do. Both are about the items alone: what another
+training run would give is in neither.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class PublishedDifference:
 
 @dataclass(frozen=True)
 class PublishedStudy:
-    """Every difference with its reading, the intervals of the means, and what the tables themselves show."""
+    """Every difference with its reading, the means with intervals, and what the tables themselves show."""
 
     title: str
     benchmarks: tuple[PublishedBenchmark, ...]
@@ -217,7 +217,8 @@ def _assumptions(tables: PublishedTables, rows: Mapping[str, Floats]) -> list[st
         f"Independent: the two models disagree as often as models that know nothing of each other "
         f"({apart:.0%} of items on average). Usually paired: {tables.usual_disagreement:.0%} of the way "
         f"from the least possible disagreement to that ({usual:.0%}).",
-        "Clear: larger than the half interval (95 %) even if independent. Depends on pairing: larger only if "
+        "Clear: larger than the half interval (95 %) even if independent. Depends on pairing: larger "
+        "only if "
         "usually paired. May disagree: the share of items that one of the two alone may get right for the "
         "difference to be clear. Intervals are of the items; another training run is in none of them.",
     ]
@@ -266,7 +267,8 @@ def _uncountable(tables: PublishedTables) -> list[str]:
                 sum(_countable(v, n) for v in values.values()) for n in (sizes[0], benchmark.items)
             ]
             told.append(
-                f"{benchmark.name}: {fits[0]} of {len(values)} accuracies are whole numbers of right answers "
+                f"{benchmark.name}: {fits[0]} of {len(values)} accuracies are whole numbers of right "
+                "answers "
                 f"out of {' or '.join(f'{n:,}' for n in sizes)} items, {fits[1]} out of "
                 f"{benchmark.items:,}: some rows leave items out."
             )
@@ -280,7 +282,8 @@ def _uncountable(tables: PublishedTables) -> list[str]:
                 neither.setdefault(benchmark.name, []).append(value)
     if averaged:
         told.append(
-            f"{sum(averaged.values())} accuracies are no whole number of right answers but the mean of {RUNS} "
+            f"{sum(averaged.values())} accuracies are no whole number of right answers but the mean of "
+            f"{RUNS} "
             f"runs. They stand in {len(averaged)} of {len(tables.rows)} rows: {', '.join(averaged)}. The "
             f"other rows are single runs."
         )
@@ -328,10 +331,11 @@ def _read(source: str) -> PublishedTables:
     for name, row in tables.rows.items():
         if len(row.values) != len(tables.benchmarks):
             raise InputError(
-                f"{source}: row '{name}' has {len(row.values)} values for {len(tables.benchmarks)} benchmarks"
+                f"{source}: row '{name}' has {len(row.values)} values for {len(tables.benchmarks)} "
+                "benchmarks"
             )
-    for pair in (*tables.differences, *tables.quotes):
-        for name in (pair.row,) if isinstance(pair, PublishedQuote) else (pair.first, pair.second):
-            if name not in tables.rows:
-                raise InputError(f"{source}: there is no row '{name}'")
+    named = [name for pair in tables.differences for name in (pair.first, pair.second)]
+    for name in (*named, *(quote.row for quote in tables.quotes)):
+        if name not in tables.rows:
+            raise InputError(f"{source}: there is no row '{name}'")
     return tables

@@ -115,7 +115,8 @@ SCORERS: dict[str, PublishedScorer] = {
     for one in (
         PublishedScorer(
             "medvlthinker",
-            "MedVLThinker's and MedVLSynther's regrading: the last <answer>, or what follows \"answer is\", "
+            "MedVLThinker's and MedVLSynther's regrading: the last <answer>, or what follows \"answer "
+            "is\", "
             "has to equal letter, text or \"letter. text\", case aside",
             _medvlthinker,
         ),

@@ -27,7 +27,7 @@ class EvaluateSettings(BaseModel):
     sources: dict[str, str] = Field(default_factory=dict)
     """Where benchmarks of the suite are, by their names in the suite: a path, path#split=test, a preset."""
     leaks: tuple[str, ...] = ()
-    """What leaked: a run folder of ``heldout overlap`` or a table of labels, as SOURCE or BENCHMARK=SOURCE."""
+    """What leaked: a run folder of ``heldout overlap`` or a table of labels; or BENCHMARK=SOURCE."""
     benchmarks: tuple[str, ...] = ()
     """Only these benchmarks of the suite."""
     limit: Annotated[int, Field(ge=1)] | None = None

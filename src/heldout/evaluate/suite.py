@@ -36,7 +36,7 @@ class SuiteBenchmark(_Strict):
     map: dict[str, str] = Field(default_factory=dict)
     """Columns by field, as --map of other commands."""
     questions: Literal["all", "choice", "closed"] = "all"
-    """``choice`` keeps items with options; ``closed`` also turns yes/no and either-or questions into choices."""
+    """``choice`` keeps items with options; ``closed`` also makes yes/no and either-or questions choices."""
     prompt: str | None = None
     """Name of a prompt, or a text with {question} or {released}, and {options}; default: the suite's."""
     scorers: tuple[str, ...] | None = None

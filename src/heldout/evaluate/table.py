@@ -48,8 +48,8 @@ class ItemGrades:
 
 @dataclass(frozen=True)
 class BenchmarkAccuracy:
-    """BenchmarkAccuracy of one model on one subset of one benchmark; of the mean over benchmarks where ``benchmark``
-    is ``mean``. ``error`` is the cluster-robust standard error."""
+    """Accuracy of one model on one subset of one benchmark, or the mean over benchmarks, where
+    ``benchmark`` is ``mean``. ``error`` is the cluster-robust standard error."""
 
     model: str
     benchmark: str

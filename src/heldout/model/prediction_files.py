@@ -277,9 +277,10 @@ def _batch_output(values: Mapping[str, Any]) -> dict[str, Any]:
     body = response.get("body") if isinstance(response, dict) else None
     body = body if isinstance(body, dict) else {}
     made = {"id": values["custom_id"], "prediction": _said(body)}
-    usage = body.get("usage") if isinstance(body.get("usage"), dict) else {}
-    for ours in ("prompt_tokens", "reply_tokens"):
-        made |= {ours: usage[name] for name in ALIASES[ours] if name in usage}
+    told = body.get("usage")
+    usage: dict[str, Any] = told if isinstance(told, dict) else {}
+    for field in ("prompt_tokens", "reply_tokens"):
+        made[field] = next((usage[name] for name in ALIASES[field] if name in usage), None)
     return {**made, "model": body["model"]} if isinstance(body.get("model"), str) else made
 
 

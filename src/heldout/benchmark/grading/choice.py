@@ -45,6 +45,7 @@ _DOUBT = re.compile(
     re.IGNORECASE,
 )
 _FINAL = re.compile(r"\bfinal\b", re.IGNORECASE)
+_ANSWER = re.compile(r"\banswer\b", re.IGNORECASE)
 _REST = 600  # characters around "the answer is" that are looked at
 _MOST = 50  # statements: a model that goes round in circles
 _POLES = (frozenset({"yes", "no"}), frozenset({"true", "false"}))
@@ -135,8 +136,13 @@ def _parts(text: str, options: Sequence[str]) -> list[Reading]:
 
 
 def _statements(reply: str, options: Sequence[str]) -> Reading | None:
-    """Every "the answer is …" has to be clear and all have to agree; a *final* one overrules."""
+    """Every "the answer is …" has to be clear and all have to agree; a *final* one overrules.
+
+    Prose that only sounds like one ("the popular choice is always the best", "after we pick up Kevin")
+    makes a reply unreadable where nothing else is stated, and does not where an answer is.
+    """
     found: list[tuple[bool, Reading]] = []
+    prose: list[Reading] = []
     for line in reply.splitlines():
         line = line.translate(_EMPHASIS).strip()
         for start, end in _sentences(line):
@@ -148,11 +154,14 @@ def _statements(reply: str, options: Sequence[str]) -> Reading | None:
             for opening in (_STATEMENT, _CHOOSING):
                 for said in opening.finditer(line, start, end):
                     reading = _stated(line, start, said, options)
-                    found.append((bool(_FINAL.search(said[0])), reading))
-                    if len(found) > _MOST:
+                    if reading.rule == UNREADABLE and not _ANSWER.search(said[0]):
+                        prose.append(reading)
+                    else:
+                        found.append((bool(_FINAL.search(said[0])), reading))
+                    if len(found) + len(prose) > _MOST:
                         return Reading(None, AMBIGUOUS)
     final = [reading for is_final, reading in found if is_final]
-    readings = final or [reading for _, reading in found]
+    readings = final or [reading for _, reading in found] or prose
     if not readings:
         return None
     places = {reading.place for reading in readings}

@@ -86,8 +86,10 @@ def read_answers(
                     f"{known[1]}; several models need a column 'model', several draws a column 'draw'"
                 )
             continue
-        tokens = {"prompt_tokens": row.prompt_tokens, "reply_tokens": row.reply_tokens}
-        found[name].pairs.append((made, Reply(made.id, row.reply, **tokens)))
+        reply = Reply(
+            made.id, row.reply, prompt_tokens=row.prompt_tokens, reply_tokens=row.reply_tokens
+        )
+        found[name].pairs.append((made, reply))
         if row.own_grade is not None:
             found[name].own_grades[made.id] = row.own_grade
         if not row.reply.strip():
