@@ -97,7 +97,15 @@ def evaluate_command(
     ] = False,
     sources: Annotated[
         list[str],
-        _suite("--source", metavar="BENCHMARK=PATH", help="Where a benchmark of the suite is."),
+        _suite(
+            "--source",
+            metavar="[BENCHMARK=]PATH",
+            help="Where a benchmark of the suite is, or all of them; may be given several times.",
+        ),
+    ] = [],  # noqa: B006
+    images: Annotated[
+        list[str],
+        _suite("--images", metavar="BENCHMARK=DIR", help="Folder with the images of a benchmark."),
     ] = [],  # noqa: B006
     benchmarks: Annotated[
         list[str],
@@ -180,7 +188,8 @@ def evaluate_command(
     prices = _prices(price)
     values: dict[str, Any] = {
         "suite": given[0], "recorded": tuple(recorded), "name": name, "leaks": tuple(leaks),
-        "benchmarks": tuple(benchmarks), "sources": _sources(sources), "limit": limit,
+        "benchmarks": tuple(benchmarks), "sources": _sources(sources), "images": _folders(images),
+        "limit": limit,
         "max_new_tokens": max_new_tokens, "scorers": _scorers(scorers), "dtype": dtype,
         "device": device, "revision": revision, "trust_remote_code": trust,
         "batch_tokens": batch_tokens, "mapping": parse_map(columns), "seed": seed, **prices,
@@ -235,10 +244,20 @@ def _sources(entries: list[str]) -> dict[str, str]:
     found = {}
     for entry in entries:
         name, equals, path = entry.partition("=")
-        if not equals or not name or not path:
+        if not equals or "#" in name or Path(entry).exists():
+            name, path = "*", entry
+        if not name or not path:
             raise InputError(f"--source {entry}: expected BENCHMARK=PATH, as in SLAKE=data/slake")
         found[name] = path
     return found
+
+
+def _folders(entries: list[str]) -> dict[str, str]:
+    pairs = [entry.partition("=") for entry in entries]
+    for name, _, folder in pairs:
+        if not name or not folder:
+            raise InputError(f"--images {name}: expected BENCHMARK=DIR, as in PathVQA=data/images")
+    return {name: folder for name, _, folder in pairs}
 
 
 def _scorers(text: str | None) -> tuple[str, ...] | None:

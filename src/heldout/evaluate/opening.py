@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from heldout.benchmark import Benchmark, read_benchmark
+from heldout.benchmark.presets import find_preset
+from heldout.benchmark.source import Source, parse_source
 from heldout.engine import progress
 from heldout.errors import InputError
 from heldout.evaluate.closed import closed_as_choices, only_choices
@@ -16,6 +18,7 @@ from heldout.evaluate.settings import EvaluateSettings
 from heldout.evaluate.suite import Suite, SuiteBenchmark
 from heldout.image import ImageError
 
+EVERY = "*"  # a source for every benchmark of the suite that has none of its own
 _SHOWN = 3
 
 
@@ -38,8 +41,9 @@ def open_benchmarks(
     suite: Suite, folder: Path | None, settings: EvaluateSettings, *, quiet: bool = False
 ) -> list[OpenedBenchmark]:
     """Every benchmark of the suite, before any model is asked: a missing folder ends it at once."""
-    for name in (*settings.sources, *settings.benchmarks):
-        suite.benchmark(name)
+    for name in (*settings.sources, *settings.images, *settings.benchmarks):
+        if name != EVERY:
+            suite.benchmark(name)
     wanted = {name.lower() for name in settings.benchmarks}
     chosen = [one for one in suite.benchmarks if not wanted or one.name.lower() in wanted]
     sources = {name.lower(): source for name, source in settings.sources.items()}
@@ -52,13 +56,14 @@ def _open(
     entry: SuiteBenchmark, suite: Suite, folder: Path | None, sources: Mapping[str, str],
     settings: EvaluateSettings, *, quiet: bool,
 ) -> OpenedBenchmark:  # fmt: skip
-    own = sources.get(entry.name.lower())
-    source = own if own is not None else _from(folder, entry.source)
-    images = _from(folder, entry.images) if entry.images else None
+    own = sources.get(entry.name.lower(), sources.get(EVERY))
+    source = _from(folder, entry.source) if own is None else _selected(own, entry)
+    pictures = {name.lower(): path for name, path in settings.images.items()}
+    images = pictures.get(entry.name.lower(), _from(folder, entry.images) if entry.images else None)
     if images is not None and not Path(images).is_dir():
         raise InputError(
             f"suite {suite.name}, benchmark {entry.name}: the image folder {images} does not exist; "
-            f"correct 'images' in the suite file, or download the images there"
+            f"download the images there, or name their folder: --images {entry.name}=DIR"
         )
     try:
         read = read_benchmark(
@@ -77,7 +82,8 @@ def _open(
     title = f"reading the images of {entry.name}"
     with progress(title, len(benchmark.images), "images", disabled=quiet) as step:
         benchmark.identify(step)
-    _check_images(suite, entry, benchmark, source)
+    if settings.models or settings.endpoints:  # answers that are there need no pictures
+        _check_images(suite, entry, benchmark, source)
     scorers = settings.scorers if settings.scorers is not None else entry.scorers
     return OpenedBenchmark(
         entry, benchmark, SuitePrompt(entry.prompt or suite.prompt),
@@ -86,8 +92,16 @@ def _open(
 
 
 def _preset(entry: SuiteBenchmark, own: str | None) -> str | None:
-    """A preset's name as a source says how to read it; elsewhere the preset has to be named."""
-    return entry.preset if own is None or entry.preset else None
+    """A preset as a source says how to read it; the same data elsewhere has to be read the same way."""
+    named = parse_source(entry.source).location
+    known = find_preset(named) is not None and not Path(named).exists()
+    return entry.preset or (named if own is not None and known else None)
+
+
+def _selected(own: str, entry: SuiteBenchmark) -> str:
+    """The place that the user names, with the rows that the suite selects where the user selects none."""
+    chosen = parse_source(own)
+    return str(chosen if chosen.selection else Source(own, parse_source(entry.source).selection))
 
 
 def _from(folder: Path | None, text: str) -> str:
@@ -106,8 +120,8 @@ def _check_images(suite: Suite, entry: SuiteBenchmark, benchmark: Benchmark, sou
         raise InputError(
             f"suite {suite.name}, benchmark {entry.name}: none of its {len(lost):,} images can be read "
             "from "
-            f"{source}; the first, {lost[0].name:.80}: {why.reason}. Name their folder: 'images' in the "
-            f"suite file"
+            f"{source}; the first, {lost[0].name:.80}: {why.reason}. Name their folder: --images "
+            f"{entry.name}=DIR"
         )
 
 

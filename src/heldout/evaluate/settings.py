@@ -25,7 +25,10 @@ class EvaluateSettings(BaseModel):
     name: str | None = None
     """What the tables call the model; only where there is one."""
     sources: dict[str, str] = Field(default_factory=dict)
-    """Where benchmarks of the suite are, by their names in the suite: a path, path#split=test, a preset."""
+    """Where benchmarks of the suite are, by their names in the suite (``*``: all others): a path,
+    path#split=test, a preset."""
+    images: dict[str, str] = Field(default_factory=dict)
+    """Folders with the images of benchmarks, by their names in the suite."""
     leaks: tuple[str, ...] = ()
     """What leaked: a run folder of ``heldout overlap`` or a table of labels; or BENCHMARK=SOURCE."""
     benchmarks: tuple[str, ...] = ()

@@ -11,6 +11,7 @@ import json
 import re
 import struct
 import zipfile
+import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,7 @@ MOST_MEMBERS = 2_000_000
 _SAMPLE = re.compile(r"samples/[^/]+\.json")
 _ATTACHED = re.compile(r"(?:attachment|tc)://([0-9a-f]{32})")
 _ZSTANDARD = 93
+_BLOCK = 2**16
 _LOCAL_HEADER = struct.Struct("<4s22xHH")
 _GRADES = {"C": True, "I": False, "N": False}
 _PARTIAL = {"P": 0.5}
@@ -134,12 +136,16 @@ def _zstandard(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> bytes:
     _, name, extra = _LOCAL_HEADER.unpack(header)
     file.seek(name + extra, 1)
     packed = file.read(member.compress_size)
+    content = bytearray()
     try:
         with pa.CompressedInputStream(pa.BufferReader(packed), "zstd") as stream:
-            content: bytes = stream.read(LARGEST_SAMPLE + 1)
+            while len(content) <= LARGEST_SAMPLE and (block := stream.read(_BLOCK)):
+                content += block
     except (pa.ArrowInvalid, OSError) as error:
         raise zipfile.BadZipFile(f"{member.filename:.120}: {error}") from error
-    return content
+    if len(content) <= LARGEST_SAMPLE and zlib.crc32(content) != member.CRC:
+        raise zipfile.BadZipFile(f"{member.filename:.120} is damaged: its checksum differs")
+    return bytes(content)
 
 
 def _row(

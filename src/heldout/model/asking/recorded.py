@@ -66,11 +66,14 @@ def read_answers(
     seen: dict[tuple[str, str], tuple[str, str]] = {}
     unreadable = [dataclasses.replace(drop, stage=STAGE) for drop in file.dropped]
     items = _Items(benchmark)
+    # A request that failed names no model: where the others name one, it is theirs.
+    named = {row.model for row in file.rows if row.model}
+    default = model or (named.pop() if len(named) == 1 else source.stem)
     for row in file.rows:
         if belongs is not None and not belongs(row):
             continue
         row = dataclasses.replace(row, variant=row.variant or variant)
-        name = row.model or model or source.stem
+        name = row.model or default
         made = items.shown(row)
         if isinstance(made, Dropped):
             found[name].dropped.append(made)

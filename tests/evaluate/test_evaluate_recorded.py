@@ -1,0 +1,179 @@
+"""evaluate on recorded files: one for all benchmarks or one each, in the formats of other programs; leaks."""
+
+from __future__ import annotations
+
+import io
+import json
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from made_suite import SIZES, record, rows_of
+
+from heldout.errors import InputError
+from heldout.evaluate import Evaluation, evaluate, read_evaluation
+from heldout.store import Run
+
+RIGHT = {"organs": 1 - 9 / 36, "sides": 1 - 6 / 24}  # wrong on every fourth item
+
+
+def evaluated(suite: Path, out: Path, *files: str | Path, **values: Any) -> Evaluation:
+    return evaluate(suite=str(suite), out=out, quiet=True, recorded=tuple(map(str, files)), **values)
+
+
+def accuracy(made: Evaluation, model: str) -> dict[str, float]:
+    mine = [one for one in made.accuracies if one.model == model and one.subset == "all"]
+    return {one.benchmark: one.value for one in mine if one.benchmark != "mean"}
+
+
+def test_one_file_for_all_benchmarks_by_its_column(suite_file: Path, tmp_path: Path) -> None:
+    file = record(suite_file.parent, tmp_path / "all.jsonl", "m", 4)
+    assert accuracy(evaluated(suite_file, tmp_path / "run", file), "m") == pytest.approx(RIGHT)
+
+
+def test_one_file_for_all_benchmarks_by_ids_alone(suite_file: Path, tmp_path: Path) -> None:
+    file = record(suite_file.parent, tmp_path / "all.jsonl", "m", 4, benchmark=False)
+    made = evaluated(suite_file, tmp_path / "run", file)
+    assert accuracy(made, "m") == pytest.approx(RIGHT)
+    assert made.dropped == {"m": {}}  # rows about the other benchmark are no strangers
+
+
+def test_ids_that_two_benchmarks_share_need_a_name(suite_file: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "same"
+    folder.mkdir()
+    text = (suite_file.parent / "sides/test.jsonl").read_text()
+    for name in ("first", "second"):
+        (folder / f"{name}.jsonl").write_text(text)
+    suite = folder / "suite.yaml"
+    suite.write_text("name: same\nbenchmarks:\n  - {name: first, source: first.jsonl}\n"
+                     "  - {name: second, source: second.jsonl}\n")  # fmt: skip
+    lines = [{"id": row["id"], "prediction": "A"} for row in rows_of(suite_file.parent, "sides")]
+    file = folder / "m.jsonl"
+    file.write_text("\n".join(map(json.dumps, lines)) + "\n")
+    with pytest.raises(InputError, match="is in first and second: name the benchmark in a column"):
+        evaluated(suite, tmp_path / "run", file)
+    made = evaluated(suite, tmp_path / "run", f"first={file}")
+    assert list(accuracy(made, "m")) == ["first"]
+    with pytest.raises(InputError, match="the suite has no benchmark 'third'; it has first, second"):
+        evaluated(suite, tmp_path / "run", f"third={file}")
+
+
+def test_results_of_medvlthinker_with_several_rollouts(suite_file: Path, tmp_path: Path) -> None:
+    """eval_results.jsonl: dataset_name, dataset_index, and every reply with the script's own grade."""
+    lines = []
+    for name in SIZES:
+        for row in rows_of(suite_file.parent, name):
+            text = row["options"][ord(row["answer"]) - ord("A")]
+            replies = [f"<answer>{row['answer']}. {text}.</answer>", f"<answer>{row['answer']}</answer>"]
+            lines.append({
+                "dataset_name": name, "dataset_index": row["id"], "answer_label": row["answer"],
+                "answer": text, "parsed_outputs": [
+                    {"output_text": reply, "is_correct": not reply.endswith(".</answer>")}
+                    for reply in replies
+                ],
+            })  # fmt: skip
+    file = tmp_path / "eval_results.jsonl"
+    file.write_text("\n".join(map(json.dumps, lines)) + "\n")
+    made = evaluated(suite_file, tmp_path / "run", file)
+    assert set(accuracy(made, "eval_results").values()) == {1.0}
+    scorers = made.accuracies[0].counts["scorers"]
+    assert scorers["medvlthinker"]["accuracy"] == 0.5  # its script refuses the closing full stop
+    assert "disagrees on 36 of 72 rows: 36 right for heldout alone" in " ".join(made.remarks)
+
+
+def test_an_eval_log_of_inspect_ai(suite_file: Path, tmp_path: Path) -> None:
+    buffer = io.BytesIO()
+    rows = rows_of(suite_file.parent, "sides")
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("header.json", json.dumps({"eval": {"model": "openai/gpt", "task": "sides"}}))
+        for row in rows:
+            for epoch in (1, 2):
+                told = f"ANSWER: {row['answer'] if epoch == 1 else 'A'}"
+                sample = {
+                    "id": row["id"], "epoch": epoch, "input": row["question"],
+                    "choices": row["options"], "target": row["answer"],
+                    "output": {"choices": [{"message": {"content": told}}],
+                               "usage": {"input_tokens": 10, "output_tokens": 2}},
+                    "scores": {"choice": {"value": "C" if told[-1] == row["answer"] else "I"}},
+                }  # fmt: skip
+                archive.writestr(f"samples/{row['id']}_epoch_{epoch}.json", json.dumps(sample))
+    file = tmp_path / "log.eval"
+    file.write_bytes(buffer.getvalue())
+    made = evaluated(suite_file, tmp_path / "run", f"sides={file}", price_in=1.0, price_out=1.0)
+    first = sum(row["answer"] == "A" for row in rows) / len(rows)
+    assert accuracy(made, "openai/gpt") == pytest.approx({"sides": (1 + first) / 2})
+    assert made.costs["openai/gpt"] == pytest.approx(2 * len(rows) * 12 / 1e6)
+    assert "agrees on all 48 rows" in " ".join(made.remarks)
+
+
+def test_a_batch_of_openai(suite_file: Path, tmp_path: Path) -> None:
+    lines = []
+    for number, row in enumerate(rows_of(suite_file.parent, "sides")):
+        message = {"role": "assistant", "content": f"<answer>{row['answer']}</answer>"}
+        if number % 2:  # /v1/responses beside /v1/chat/completions
+            body: dict[str, Any] = {"output": [
+                {"type": "reasoning", "summary": []},
+                {"type": "message", "content": [{"type": "output_text", "text": message["content"]}]},
+            ], "usage": {"input_tokens": 5, "output_tokens": 1}}  # fmt: skip
+        else:
+            body = {"choices": [{"message": message}], "usage": {"prompt_tokens": 5, "completion_tokens": 1}}
+        response = {"status_code": 200, "body": {**body, "model": "gpt"}} if number else None
+        error = None if number else {"code": "expired"}
+        lines.append({"custom_id": row["id"], "response": response, "error": error})
+    file = tmp_path / "batch.jsonl"
+    file.write_text("\n".join(map(json.dumps, lines)) + "\n")
+    made = evaluated(suite_file, tmp_path / "run", f"sides={file}")
+    (one,) = [part for part in made.accuracies if part.model == "gpt"]
+    assert (one.value, one.n) == (1.0, 23)
+    assert one.counts["prompt_tokens"] == 23 * 5
+
+
+def test_leaked_and_clean_items_by_labels(suite_file: Path, tmp_path: Path) -> None:
+    labels = tmp_path / "leaks.csv"
+    rows = rows_of(suite_file.parent, "organs")
+    labels.write_text("id,leaked\n" + "".join(f"{r['id']},{int(n % 4 != 0)}\n" for n, r in enumerate(rows)))
+    file = record(suite_file.parent, tmp_path / "all.jsonl", "m", 4)
+    made = evaluated(suite_file, tmp_path / "run", file, leaks=(f"organs={labels}",))
+    found = {(one.benchmark, one.subset): (one.value, one.n) for one in made.accuracies}
+    assert found["organs", "leaked"] == (1.0, 27)
+    assert found["organs", "clean"] == (0.0, 9)
+    assert ("sides", "leaked") not in found
+    again = read_evaluation(Run.open(tmp_path / "run"))  # from the folder alone
+    assert again.table.equals(made.table)
+    assert pl.read_parquet(tmp_path / "run/tables/accuracies.parquet").height == made.table.height
+    with pytest.raises(InputError, match="which benchmark is it about"):
+        evaluated(suite_file, tmp_path / "other", file, leaks=(str(labels),))
+
+
+def test_leaked_items_by_a_run_of_overlap(suite_file: Path, tmp_path: Path) -> None:
+    import sys
+
+    sys.path.append(str(Path(__file__).parents[1] / "cli"))
+    from command_line import run_inside
+
+    corpus = tmp_path / "corpus"
+    corpus.mkdir()
+    home = suite_file.parent / "organs"
+    for number in range(3):  # a quarter of the pictures, and the nine items about them
+        (corpus / f"{number}.png").write_bytes((home / f"images/{number}.png").read_bytes())
+    scan = run_inside("overlap", home / "test.jsonl", "--images", home / "images", "--against", f"c={corpus}",
+                      "--out", tmp_path / "scan", "--quiet")  # fmt: skip
+    assert scan.returncode == 0, scan.stderr
+    file = record(suite_file.parent, tmp_path / "all.jsonl", "m", 4)
+    made = evaluated(suite_file, tmp_path / "run", file, leaks=(str(tmp_path / "scan"),))
+    found = {(one.benchmark, one.subset): one.n for one in made.accuracies}
+    assert (found["organs", "leaked"], found["organs", "clean"]) == (9, 27)
+
+
+def test_two_models_in_one_run_are_ranked(suite_file: Path, tmp_path: Path) -> None:
+    files = [record(suite_file.parent, tmp_path / f"{n}.jsonl", f"m{n}", n) for n in (2, 3, 12)]
+    made = evaluated(suite_file, tmp_path / "run", *files)
+    assert [name for name, _ in sorted(made.ranks.items(), key=lambda pair: pair[1].rank)] == ["m12", "m3", "m2"]
+    assert len(made.comparisons) == 3
+    assert "<table>" in made._repr_html_()
+    kept = json.loads((tmp_path / "run/evaluation.json").read_text())
+    assert kept["evaluation_version"] == 1
+    with pytest.raises(InputError, match=r"answers of 'm2' to organs in an earlier file, too"):
+        evaluated(suite_file, tmp_path / "twice", files[0], files[0])
