@@ -36,7 +36,7 @@ def paired_bounds(
     # Discordant pairs come in steps of two: each pair of errors that coincide takes two away.
     least = max(gap, 2 * differ - wrong)
     least += (least - gap) % 2
-    most = min(differ, wrong)
+    most = min(differ, wrong, first + second)
     most -= (most - gap) % 2
     clear = gap
     while clear <= most and _p(gap, clear) <= alpha:

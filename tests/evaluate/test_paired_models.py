@@ -1,0 +1,125 @@
+"""Paired comparisons over a suite: values by hand, calibration under no difference, ranks, bounds."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+
+from heldout.errors import InputError
+from heldout.evaluate.compare import compare_models, rank_models
+from heldout.evaluate.table import ItemGrades, accuracies, combined
+from heldout.stats.paired import mcnemar
+
+
+def grades(
+    model: str, benchmark: str, right: np.ndarray | list[float], clusters: list[str] | None = None,
+    template: str = "t/1",
+) -> ItemGrades:  # fmt: skip
+    values = np.asarray(right, dtype=np.float64)
+    ids = tuple(f"{benchmark}-{n}" for n in range(len(values)))
+    return ItemGrades(
+        model, benchmark, ids, values, tuple(clusters or ids), {"unparsed": 0, "refused": 0},
+        frozenset({template}), len(values),
+    )  # fmt: skip
+
+
+def test_one_benchmark_without_clusters_is_mcnemar() -> None:
+    first = [1] * 30 + [1] * 12 + [0] * 3 + [0] * 15
+    second = [1] * 30 + [0] * 12 + [1] * 3 + [0] * 15
+    (one,) = compare_models([grades("a", "x", first)], [grades("b", "x", second)]).differences
+    assert one.table == (30, 12, 3, 15)
+    assert one.p == mcnemar(12, 3).exact
+    assert one.value == pytest.approx(9 / 60)
+    assert one.detectable == pytest.approx(2.801585 * one.error)
+
+
+def test_the_mean_of_benchmarks_is_unweighted() -> None:
+    a = [grades("a", "small", [1, 1, 1, 0]), grades("a", "large", [1, 0] * 50)]
+    b = [grades("b", "small", [1, 0, 0, 0]), grades("b", "large", [0, 0] * 50)]
+    made = compare_models(a, b)
+    assert made.overall.value == pytest.approx((0.5 + 0.5) / 2)
+    assert accuracies(a)[-1].value == pytest.approx((0.75 + 0.5) / 2)
+    assert accuracies(a)[-1].benchmarks == 2
+
+
+def test_items_of_one_image_count_as_one_observation() -> None:
+    """Twenty questions about each of six images: a difference on whole images proves little."""
+    images = [f"i{n // 20}" for n in range(120)]
+    first = np.repeat([1, 1, 1, 1, 1, 0], 20)
+    second = np.repeat([0, 0, 0, 0, 1, 1], 20)
+    (alone,) = compare_models([grades("a", "x", first)], [grades("b", "x", second)]).differences
+    (shared,) = compare_models([grades("a", "x", first, images)], [grades("b", "x", second, images)]).differences
+    assert alone.p < 1e-6
+    assert shared.p > 0.05
+    assert shared.design_effect == pytest.approx(20)
+
+
+def test_no_difference_is_found_as_often_as_it_should_be() -> None:
+    """Two benchmarks whose items share images, models of one accuracy: 5 % of tests reject, 95 % cover."""
+    rng = np.random.default_rng(7)
+    rejected = covered = mean_covered = 0
+    trials = 300
+    for trial in range(trials):
+        models: dict[str, list[ItemGrades]] = {"a": [], "b": []}
+        for name, images, each in (("x", 60, 3), ("y", 90, 2)):
+            clusters = [f"{name}{n // each}" for n in range(images * each)]
+            easy = np.repeat(rng.normal(0, 0.7, images), each)  # what questions about an image share
+            for model in models:
+                own = np.repeat(rng.normal(0, 0.5, images), each)
+                right = easy + own + rng.normal(0, 1, images * each) > 0
+                models[model].append(grades(model, name, right, clusters))
+        overall = compare_models(models["a"], models["b"], seed=trial).overall
+        rejected += overall.p <= 0.05
+        covered += overall.interval.low <= 0 <= overall.interval.high
+        mean = accuracies(models["a"])[-1]
+        mean_covered += mean.interval.low <= 0.5 <= mean.interval.high
+    assert 0.02 <= rejected / trials <= 0.085
+    assert covered / trials >= 0.92
+    assert mean_covered / trials >= 0.92
+
+
+def test_ranks_of_models_that_cannot_be_told_apart() -> None:
+    rng = np.random.default_rng(1)
+    base = rng.random(400)
+    models = {
+        name: [grades(name, "x", (base < level).astype(float))]
+        for name, level in (("low", 0.3), ("middle", 0.6), ("also middle", 0.605))
+    }
+    ranks, pairs = rank_models(models)
+    assert (ranks["low"].low, ranks["low"].high) == (3, 3)
+    assert (ranks["middle"].low, ranks["middle"].high) == (1, 2)
+    assert len(pairs) == 3
+
+
+def test_different_prompts_and_items_are_said() -> None:
+    a = grades("a", "x", [1, 0, 1, 1])
+    b = grades("b", "x", [1, 0, 1], template="other/1")
+    made = compare_models([a], [b])
+    assert made.differences[0].n == 3
+    assert "the prompts differ (t/1 and other/1)" in made.remarks[0]
+    assert "1 items were answered by one of the two alone" in made.remarks[1]
+    with pytest.raises(InputError, match="a and b have no benchmark in common"):
+        compare_models([a], [grades("b", "y", [1])])
+
+
+def test_errors_of_independent_parts_add_up() -> None:
+    error, reach = combined([0.3, 0.4], [10**6, 10**6])
+    assert error == pytest.approx(0.5)
+    assert reach == pytest.approx(1.959964 * 0.5, rel=1e-4)
+    assert combined([0.0], [5]) == (0.0, 0.0)
+
+
+def test_all_right_is_not_certain() -> None:
+    made = accuracies([grades("a", "x", [1] * 20), grades("a", "y", [1, 0] * 10)])
+    assert made[-1].interval.high - made[-1].interval.low > made[1].error
+
+
+def test_symmetry() -> None:
+    rng = np.random.default_rng(3)
+    a, b = ([grades(m, n, rng.integers(0, 2, 40)) for n in ("x", "y")] for m in ("a", "b"))
+    there, back = compare_models(a, b).overall, compare_models(b, a).overall
+    assert there.value == pytest.approx(-back.value)
+    assert there.p == pytest.approx(back.p)
+    assert list(itertools.chain(there.interval[:2])) == pytest.approx([-back.interval[1], -back.interval[0]])

@@ -1,0 +1,90 @@
+"""Published accuracies with the intervals they lack: the arithmetic of MedVLSynther's tables."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from heldout.errors import InputError
+from heldout.evaluate.published import CLEAR, DEPENDS, NOISE, disagreement, study_published
+
+ROOT = Path(__file__).parents[2]
+sys.path.append(str(ROOT / "tests/cli"))
+from command_line import run_inside  # noqa: E402
+
+
+def test_the_means_are_those_of_the_paper() -> None:
+    study = study_published("medvlsynther")
+    for name, printed in study.printed.items():
+        assert 100 * study.means[name][0] == pytest.approx(printed, abs=0.0101)
+    assert study.printed["3B base"] == 49.14
+    assert study.printed["7B full"] == 58.15
+    half = study.means["3B base"][1]
+    values = np.array([44.12, 20.69, 61.96, 44.77, 61.30, 62.01]) / 100
+    sizes = np.array([170, 2000, 3362, 2000, 416, 272])
+    assert half == pytest.approx(1.959964 * np.sqrt((values * (1 - values) / sizes).sum()) / 6)
+
+
+def test_readings_of_the_differences() -> None:
+    study = study_published("medvlsynther")
+    readings = {one.label: one.reading for one in study.differences}
+    assert readings["3B verified 5k − 3B base"] == CLEAR
+    assert readings["3B verified 5k − 3B rubric"] == NOISE  # what verification adds
+    assert readings["7B verified 5k − 7B rubric"] == NOISE
+    assert readings["7B rubric − 7B text-image"] == DEPENDS
+    assert readings["7B full − 7B RL m23k"] == CLEAR
+    assert study.counts() == {CLEAR: 17, DEPENDS: 8, NOISE: 22}
+    # Items that share an image, at the largest design effect that was measured, move few of them.
+    wider = study_published("medvlsynther", design_effect=1.22).counts()
+    assert wider[NOISE] >= 22
+    assert sum(wider.values()) == 47
+
+
+def test_what_the_tables_themselves_show() -> None:
+    told = " ".join(study_published("medvlsynther").remarks)
+    assert 'The text says "3B: Text-only generation lifts the average to 54.80"; the table has 54.25' in told
+    assert "out of 1,999 or 1,997 items, 3 out of 2,000" in told
+    assert "the mean of 3 runs. They stand in 15 of 39 rows" in told
+
+
+def test_the_disagreement_lies_between_its_limits() -> None:
+    first, second = np.array([0.5, 0.9]), np.array([0.6, 0.2])
+    assert disagreement(first, second, 0.0) == pytest.approx([0.1, 0.7])
+    assert disagreement(first, second, 1.0) == pytest.approx([0.5, 0.74])
+
+
+def test_a_table_of_ones_own(tmp_path: Path) -> None:
+    path = tmp_path / "own.yaml"
+    path.write_text(
+        "title: mine\nbenchmarks: [{name: a, items: 100}]\nrows:\n  old: {values: [50.0], mean: 51.0}\n"
+        "  new: {values: [50.555]}\ndifferences: [{first: new, second: old}]\n"
+    )
+    study = study_published(str(path))
+    assert study.differences[0].reading == NOISE
+    assert "the printed mean is 51.00, the mean of its values 50.00" in " ".join(study.remarks)
+    assert "neither one run nor 3 give 50.55" in " ".join(study.remarks).replace("50.56", "50.55")
+    path.write_text(path.read_text().replace("first: new", "first: newer"))
+    with pytest.raises(InputError, match="there is no row 'newer'"):
+        study_published(str(path))
+    path.write_text("title: x\n")
+    with pytest.raises(InputError, match="benchmarks: Field required"):
+        study_published(str(path))
+    with pytest.raises(InputError, match="built-in tables of published accuracies: medvlsynther"):
+        study_published("nothing")
+
+
+def test_the_page_has_what_the_command_prints() -> None:
+    """Every line of numbers in docs/medvlsynther.md comes out of the command that it names."""
+    told = run_inside("evaluate", "--published", "medvlsynther")
+    assert told.returncode == 0
+    assert max(map(len, told.stdout.splitlines())) <= 120
+    printed = {" ".join(line.split()) for line in told.stdout.splitlines()}
+    page = (ROOT / "docs/medvlsynther.md").read_text()
+    block = page.split("```console")[1].split("```")[0]
+    lines = [line for line in block.splitlines()[2:] if line.strip() and line.strip() != "…"]
+    assert len(lines) > 50
+    for line in lines:
+        assert " ".join(line.split()) in printed
