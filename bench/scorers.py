@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from heldout.benchmark.grading import grade, letter
+from heldout.evaluate.published import study_published
 from heldout.evaluate.scorers import SCORERS, llava_choice
 from heldout.model.asking.question import Question
 from heldout.model.prediction_files import open_predictions
@@ -168,6 +169,11 @@ def design_effects(shared: Path) -> None:
           "models "
           f"{min(single):.2f} to {max(single):.2f}, of their ten differences {min(pairs):.2f} to "
           f"{max(pairs):.2f} (mean {np.mean(pairs):.2f})")  # fmt: skip
+
+
+    wider = study_published("medvlsynther", design_effect=max(pairs)).counts()
+    listed = ", ".join(f"{name} {count}" for name, count in wider.items())
+    print(f"MedVLSynther's differences at a design effect of {max(pairs):.2f} everywhere: {listed}")
 
 
 def _design_effect(values: Any, clusters: list[str]) -> float:

@@ -4,7 +4,8 @@
 
 ANSWERS.json has the text of the right option by question. The first part of the path chooses how:
 /plain/v1 (a reasoning reply with the right letter and text), /weak/v1 (wrong on every third question),
-/mortal-N/v1 (refuses after N answers), /loud/v1 (a closing full stop after letter and text). It prints its port.
+/mortal-N/v1 (refuses after N answers), /loud/v1 (a closing full stop after letter and text). It prints its
+port.
 """
 
 from __future__ import annotations

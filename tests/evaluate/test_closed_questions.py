@@ -13,10 +13,26 @@ from heldout.evaluate.closed import alternatives, closed_as_choices, only_choice
 @pytest.mark.parametrize(
     ("question", "answer", "options"),
     [
-        ("Is the colon more prominent on the patient's right or left side?", "Left", ("Right", "Left")),
-        ("Which is bigger in this image,liver or right kidney?", "Right Kidney", ("Liver", "Right kidney")),
-        ("Which is the biggest in this image, spleen,lung, or liver?", "Liver", ("Spleen", "Lung", "Liver")),
-        ("Are opacities on the left, right, or both sides of the lung?", "Both", ("Left", "Right", "Both")),
+        (
+            "Is the colon more prominent on the patient's right or left side?",
+            "Left",
+            ("Right", "Left"),
+        ),
+        (
+            "Which is bigger in this image,liver or right kidney?",
+            "Right Kidney",
+            ("Liver", "Right kidney"),
+        ),
+        (
+            "Which is the biggest in this image, spleen,lung, or liver?",
+            "Liver",
+            ("Spleen", "Lung", "Liver"),
+        ),
+        (
+            "Are opacities on the left, right, or both sides of the lung?",
+            "Both",
+            ("Left", "Right", "Both"),
+        ),
         ("Is this a T1 weighted or T2 weighted MRI image?", "T2", ("T1", "T2")),
         (
             "Is this a T1 weighted, T2 weighted, or FLAIR image?",
@@ -24,12 +40,18 @@ from heldout.evaluate.closed import alternatives, closed_as_choices, only_choice
             ("T1 weighted", "T2 weighted", "FLAIR"),
         ),
         ("Is this an MRI or a CT scan?", "MRI", ("MRI", "CT")),
-        ("Which is bigger in this image, kidney or spleen?", "Liver", None),  # SLAKE 12130 has no right option
+        (
+            "Which is bigger in this image, kidney or spleen?",
+            "Liver",
+            None,
+        ),  # SLAKE 12130 has no right option
         ("Are there multiple or just 1 metastatic focus?", "one", None),
         ("Is there a mass?", "mass", None),
     ],
 )
-def test_alternatives_of_a_question(question: str, answer: str, options: tuple[str, ...] | None) -> None:
+def test_alternatives_of_a_question(
+    question: str, answer: str, options: tuple[str, ...] | None
+) -> None:
     assert alternatives(question, answer) == options
 
 
@@ -46,7 +68,9 @@ def test_open_questions_are_dropped_with_the_reason() -> None:
             Example("1", question="Is it there?", answer="yes"),
             Example("2", question="What is it?", answer="a lung"),
             Example("3", question="Is it big?", answer="no", metadata={"answer_type": "OPEN"}),
-            Example("4", question="Where?", options=("left", "right"), answer="left", answer_index=0),
+            Example(
+                "4", question="Where?", options=("left", "right"), answer="left", answer_index=0
+            ),
         ),
     )
     closed = closed_as_choices(made)
@@ -54,7 +78,10 @@ def test_open_questions_are_dropped_with_the_reason() -> None:
         ("1", ("Yes", "No"), 0),
         ("4", ("left", "right"), 0),
     ]
-    assert [(one.id, one.reason) for one in closed.dropped] == [("2", "open question"), ("3", "open question")]
+    assert [(one.id, one.reason) for one in closed.dropped] == [
+        ("2", "open question"),
+        ("3", "open question"),
+    ]
     assert [one.id for one in only_choices(made)] == ["4"]
 
 

@@ -16,11 +16,13 @@ from heldout.evaluate import compare_runs, read_evaluation
 from heldout.store import Run
 
 sys.path.append(str(Path(__file__).parents[1] / "cli"))
-from command_line import run_inside  # noqa: E402
+from command_line import run_inside
 
 
 @pytest.fixture(scope="module")
-def runs(suite_file: Path, suite_server: SuiteServer, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def runs(
+    suite_file: Path, suite_server: SuiteServer, tmp_path_factory: pytest.TempPathFactory
+) -> Path:
     """Run folders ``plain``, ``weak`` and ``loud``."""
     folder = tmp_path_factory.mktemp("runs")
     for how in ("plain", "weak", "loud"):
@@ -42,11 +44,14 @@ def test_accuracy_per_benchmark_and_unweighted_mean(runs: Path) -> None:
     assert made.costs == {"weak": pytest.approx((60 * 100 * 2 + 60 * 20 * 10) / 1e6)}
 
 
-def test_the_prompt_is_the_published_one_word_for_word(suite_server: SuiteServer, runs: Path) -> None:
+def test_the_prompt_is_the_published_one_word_for_word(
+    suite_server: SuiteServer, runs: Path
+) -> None:
     sent = suite_server.counts()["last"][0]
     assert sent["messages"].startswith(
         "You will solve a problem/request. You should provide your thoughts within <think> </think> tags "
-        "before providing the answer.\\nWrite your final answer within <answer> </answer> tags.\n\nQuestion: "
+        "before providing the answer.\\nWrite your final answer within <answer> </answer> tags.\n\n"
+        "Question: "
     )
     assert "\n\nOptions:\n\nA. " in sent["messages"]
     assert (sent["temperature"], sent["max_tokens"]) == (0, 64)
@@ -83,7 +88,9 @@ def test_what_a_dead_server_answered_is_not_asked_again(
     assert whole.mean(how).value == 1.0
 
 
-def test_a_run_of_another_suite_is_refused(suite_file: Path, suite_server: SuiteServer, runs: Path) -> None:
+def test_a_run_of_another_suite_is_refused(
+    suite_file: Path, suite_server: SuiteServer, runs: Path
+) -> None:
     other = suite_file.with_name("other.yaml")
     other.write_text(suite_file.read_text().replace("name: two", "name: other"))
     with pytest.raises(InputError, match="holds an evaluation on the suite 'two', not 'other'"):
@@ -111,7 +118,9 @@ def test_the_command_prints_tables_of_at_most_120_columns(runs: Path) -> None:
     assert max(map(len, told.stdout.splitlines())) <= 120
     assert "plain less weak, paired by item" in told.stdout
     assert "4 times out of 5" in told.stdout
-    value = json.loads(run_inside("evaluate", "--json", "--compare", runs / "plain", runs / "weak").stdout)
+    value = json.loads(
+        run_inside("evaluate", "--json", "--compare", runs / "plain", runs / "weak").stdout
+    )
     assert value["comparisons"][0]["differences"][-1]["benchmark"] == "mean"
 
 
@@ -124,7 +133,9 @@ def test_two_revisions_of_a_benchmark_are_not_paired(
     changed.write_text(suite_file.read_text().replace("sides/test.jsonl", "sides/fewer.jsonl"))
     heldout.evaluate(suite=str(changed), out=tmp_path / "run", quiet=True,
                      endpoints=[{"url": suite_server.url()}])  # type: ignore[operator]  # fmt: skip
-    with pytest.raises(InputError, match="sides is not the same in .*: evaluate both models on one revision"):
+    with pytest.raises(
+        InputError, match="sides is not the same in .*: evaluate both models on one revision"
+    ):
         compare_runs([runs / "weak", tmp_path / "run"])
 
 

@@ -1,4 +1,4 @@
-"""evaluate on recorded files: one for all benchmarks or one each, in the formats of other programs; leaks."""
+"""evaluate on recorded files: one for all benchmarks or one each, of several programs; leaks."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ RIGHT = {"organs": 1 - 9 / 36, "sides": 1 - 6 / 24}  # wrong on every fourth ite
 
 
 def evaluated(suite: Path, out: Path, *files: str | Path, **values: Any) -> Evaluation:
-    return evaluate(suite=str(suite), out=out, quiet=True, recorded=tuple(map(str, files)), **values)
+    return evaluate(
+        suite=str(suite), out=out, quiet=True, recorded=tuple(map(str, files)), **values
+    )
 
 
 def accuracy(made: Evaluation, model: str) -> dict[str, float]:
@@ -56,7 +58,9 @@ def test_ids_that_two_benchmarks_share_need_a_name(suite_file: Path, tmp_path: P
         evaluated(suite, tmp_path / "run", file)
     made = evaluated(suite, tmp_path / "run", f"first={file}")
     assert list(accuracy(made, "m")) == ["first"]
-    with pytest.raises(InputError, match="the suite has no benchmark 'third'; it has first, second"):
+    with pytest.raises(
+        InputError, match="the suite has no benchmark 'third'; it has first, second"
+    ):
         evaluated(suite, tmp_path / "run", f"third={file}")
 
 
@@ -66,7 +70,10 @@ def test_results_of_medvlthinker_with_several_rollouts(suite_file: Path, tmp_pat
     for name in SIZES:
         for row in rows_of(suite_file.parent, name):
             text = row["options"][ord(row["answer"]) - ord("A")]
-            replies = [f"<answer>{row['answer']}. {text}.</answer>", f"<answer>{row['answer']}</answer>"]
+            replies = [
+                f"<answer>{row['answer']}. {text}.</answer>",
+                f"<answer>{row['answer']}</answer>",
+            ]
             lines.append({
                 "dataset_name": name, "dataset_index": row["id"], "answer_label": row["answer"],
                 "answer": text, "parsed_outputs": [
@@ -87,7 +94,9 @@ def test_an_eval_log_of_inspect_ai(suite_file: Path, tmp_path: Path) -> None:
     buffer = io.BytesIO()
     rows = rows_of(suite_file.parent, "sides")
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr("header.json", json.dumps({"eval": {"model": "openai/gpt", "task": "sides"}}))
+        archive.writestr(
+            "header.json", json.dumps({"eval": {"model": "openai/gpt", "task": "sides"}})
+        )
         for row in rows:
             for epoch in (1, 2):
                 told = f"ANSWER: {row['answer'] if epoch == 1 else 'A'}"
@@ -118,7 +127,10 @@ def test_a_batch_of_openai(suite_file: Path, tmp_path: Path) -> None:
                 {"type": "message", "content": [{"type": "output_text", "text": message["content"]}]},
             ], "usage": {"input_tokens": 5, "output_tokens": 1}}  # fmt: skip
         else:
-            body = {"choices": [{"message": message}], "usage": {"prompt_tokens": 5, "completion_tokens": 1}}
+            body = {
+                "choices": [{"message": message}],
+                "usage": {"prompt_tokens": 5, "completion_tokens": 1},
+            }
         response = {"status_code": 200, "body": {**body, "model": "gpt"}} if number else None
         error = None if number else {"code": "expired"}
         lines.append({"custom_id": row["id"], "response": response, "error": error})
@@ -133,7 +145,9 @@ def test_a_batch_of_openai(suite_file: Path, tmp_path: Path) -> None:
 def test_leaked_and_clean_items_by_labels(suite_file: Path, tmp_path: Path) -> None:
     labels = tmp_path / "leaks.csv"
     rows = rows_of(suite_file.parent, "organs")
-    labels.write_text("id,leaked\n" + "".join(f"{r['id']},{int(n % 4 != 0)}\n" for n, r in enumerate(rows)))
+    labels.write_text(
+        "id,leaked\n" + "".join(f"{r['id']},{int(n % 4 != 0)}\n" for n, r in enumerate(rows))
+    )
     file = record(suite_file.parent, tmp_path / "all.jsonl", "m", 4)
     made = evaluated(suite_file, tmp_path / "run", file, leaks=(f"organs={labels}",))
     found = {(one.benchmark, one.subset): (one.value, one.n) for one in made.accuracies}
@@ -158,8 +172,8 @@ def test_leaked_items_by_a_run_of_overlap(suite_file: Path, tmp_path: Path) -> N
     home = suite_file.parent / "organs"
     for number in range(3):  # a quarter of the pictures, and the nine items about them
         (corpus / f"{number}.png").write_bytes((home / f"images/{number}.png").read_bytes())
-    scan = run_inside("overlap", home / "test.jsonl", "--images", home / "images", "--against", f"c={corpus}",
-                      "--out", tmp_path / "scan", "--quiet")  # fmt: skip
+    scan = run_inside("overlap", home / "test.jsonl", "--images", home / "images",
+                      "--against", f"c={corpus}", "--out", tmp_path / "scan", "--quiet")  # fmt: skip
     assert scan.returncode == 0, scan.stderr
     file = record(suite_file.parent, tmp_path / "all.jsonl", "m", 4)
     made = evaluated(suite_file, tmp_path / "run", file, leaks=(str(tmp_path / "scan"),))
@@ -170,7 +184,11 @@ def test_leaked_items_by_a_run_of_overlap(suite_file: Path, tmp_path: Path) -> N
 def test_two_models_in_one_run_are_ranked(suite_file: Path, tmp_path: Path) -> None:
     files = [record(suite_file.parent, tmp_path / f"{n}.jsonl", f"m{n}", n) for n in (2, 3, 12)]
     made = evaluated(suite_file, tmp_path / "run", *files)
-    assert [name for name, _ in sorted(made.ranks.items(), key=lambda pair: pair[1].rank)] == ["m12", "m3", "m2"]
+    assert [name for name, _ in sorted(made.ranks.items(), key=lambda pair: pair[1].rank)] == [
+        "m12",
+        "m3",
+        "m2",
+    ]
     assert len(made.comparisons) == 3
     assert "<table>" in made._repr_html_()
     kept = json.loads((tmp_path / "run/evaluation.json").read_text())

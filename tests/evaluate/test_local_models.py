@@ -39,11 +39,16 @@ def test_workers_answer_as_this_process_does(world: Path, tmp_path: Path) -> Non
 
 
 def test_a_model_that_no_worker_can_open(tmp_path: Path) -> None:
-    with LocalEngine(1) as engine, pytest.raises(InputError, match="no worker can open it: .*nothing"):
+    with (
+        LocalEngine(1) as engine,
+        pytest.raises(InputError, match="no worker can open it: .*nothing"),
+    ):
         EngineAsker(engine, LocalModelSpec(f"onnx:{tmp_path}/nothing"))
 
 
 def test_a_model_that_cannot_be_opened_leaves_no_run(world: Path, tmp_path: Path) -> None:
     with pytest.raises(InputError):
-        evaluate(suite=str(world), models=(f"onnx:{tmp_path}/nothing",), out=tmp_path / "run", quiet=True)
+        evaluate(
+            suite=str(world), models=(f"onnx:{tmp_path}/nothing",), out=tmp_path / "run", quiet=True
+        )
     assert not (tmp_path / "run").exists()

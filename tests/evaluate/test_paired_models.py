@@ -50,7 +50,9 @@ def test_items_of_one_image_count_as_one_observation() -> None:
     first = np.repeat([1, 1, 1, 1, 1, 0], 20)
     second = np.repeat([0, 0, 0, 0, 1, 1], 20)
     (alone,) = compare_models([grades("a", "x", first)], [grades("b", "x", second)]).differences
-    (shared,) = compare_models([grades("a", "x", first, images)], [grades("b", "x", second, images)]).differences
+    (shared,) = compare_models(
+        [grades("a", "x", first, images)], [grades("b", "x", second, images)]
+    ).differences
     assert alone.p < 1e-6
     assert shared.p > 0.05
     assert shared.design_effect == pytest.approx(20)
@@ -65,7 +67,9 @@ def test_no_difference_is_found_as_often_as_it_should_be() -> None:
         models: dict[str, list[ItemGrades]] = {"a": [], "b": []}
         for name, images, each in (("x", 60, 3), ("y", 90, 2)):
             clusters = [f"{name}{n // each}" for n in range(images * each)]
-            easy = np.repeat(rng.normal(0, 0.7, images), each)  # what questions about an image share
+            easy = np.repeat(
+                rng.normal(0, 0.7, images), each
+            )  # what questions about an image share
             for model in models:
                 own = np.repeat(rng.normal(0, 0.5, images), each)
                 right = easy + own + rng.normal(0, 1, images * each) > 0
@@ -122,4 +126,6 @@ def test_symmetry() -> None:
     there, back = compare_models(a, b).overall, compare_models(b, a).overall
     assert there.value == pytest.approx(-back.value)
     assert there.p == pytest.approx(back.p)
-    assert list(itertools.chain(there.interval[:2])) == pytest.approx([-back.interval[1], -back.interval[0]])
+    assert list(itertools.chain(there.interval[:2])) == pytest.approx(
+        [-back.interval[1], -back.interval[0]]
+    )

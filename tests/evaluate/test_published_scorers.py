@@ -1,4 +1,4 @@
-"""Published scorers do what their authors' scripts do; the replies are those on which they differ from us."""
+"""Published scorers do what their authors' scripts do, on replies on which they differ from us."""
 
 from __future__ import annotations
 
@@ -47,7 +47,9 @@ def test_mmstar(reply: str, right: bool) -> None:
     assert SCORERS["mmstar"](reply, QUESTION).right is right
 
 
-@pytest.mark.parametrize(("reply", "right"), [("B.", True), ("b", True), ("B. Left lung", False), ("(B)", False)])
+@pytest.mark.parametrize(
+    ("reply", "right"), [("B.", True), ("b", True), ("B. Left lung", False), ("(B)", False)]
+)
 def test_realworldqa(reply: str, right: bool) -> None:
     assert SCORERS["realworldqa"](reply, QUESTION).right is right
 
@@ -77,7 +79,9 @@ def test_a_runaway_reply_is_read_in_a_moment() -> None:
 
 def test_prose_about_choices_is_no_statement() -> None:
     """LLaVA's replies quote definitions of fallacies before they answer."""
-    reply = "bandwagon fallacy | assumes the popular choice is always the best choice\nThe answer is B."
+    reply = (
+        "bandwagon fallacy | assumes the popular choice is always the best choice\nThe answer is B."
+    )
     assert grade(reply, "B", OPTIONS).outcome == "right"
     assert grade("The popular choice is always the best.", "B", OPTIONS).outcome == "unparsed"
     assert grade("The answer is unclear. The answer is B.", "B", OPTIONS).outcome == "unparsed"

@@ -45,7 +45,10 @@ def test_readings_of_the_differences() -> None:
 
 def test_what_the_tables_themselves_show() -> None:
     told = " ".join(study_published("medvlsynther").remarks)
-    assert 'The text says "3B: Text-only generation lifts the average to 54.80"; the table has 54.25' in told
+    assert (
+        'The text says "3B: Text-only generation lifts the average to 54.80"; the table has 54.25'
+        in told
+    )
     assert "out of 1,999 or 1,997 items, 3 out of 2,000" in told
     assert "the mean of 3 runs. They stand in 15 of 39 rows" in told
 

@@ -35,10 +35,14 @@ def test_every_built_in_suite_names_a_preset_that_exists() -> None:
             assert find_preset(one.source.partition("#")[0]) is not None
 
 
-def test_paths_of_a_suite_start_from_its_folder(suite_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_paths_of_a_suite_start_from_its_folder(
+    suite_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir("/")
     found = {one.name: one.benchmark for one in opened(suite_file)}
-    assert {name: len(one) for name, one in found.items()} == {n: items for n, (items, _) in SIZES.items()}
+    assert {name: len(one) for name, one in found.items()} == {
+        n: items for n, (items, _) in SIZES.items()
+    }
     assert len(set(found["organs"].clusters)) == SIZES["organs"][1]
 
 
@@ -46,9 +50,18 @@ def test_paths_of_a_suite_start_from_its_folder(suite_file: Path, monkeypatch: p
     ("text", "said"),
     [
         ("name: x\nbenchmarks: []\n", "benchmarks: tuple should have at least 1 item"),
-        ("name: x\nbenchmarks: [{name: a, source: b, image: c}]\n", "benchmarks.1.image: there is no such key"),
-        ("name: x\nbenchmarks: [{name: a, source: b}, {name: A, source: c}]\n", "'a' is listed twice"),
-        ("name: x\nprompt: nice\nbenchmarks: [{name: a, source: b}]\n", "'nice' is no prompt; there are direct"),
+        (
+            "name: x\nbenchmarks: [{name: a, source: b, image: c}]\n",
+            "benchmarks.1.image: there is no such key",
+        ),
+        (
+            "name: x\nbenchmarks: [{name: a, source: b}, {name: A, source: c}]\n",
+            "'a' is listed twice",
+        ),
+        (
+            "name: x\nprompt: nice\nbenchmarks: [{name: a, source: b}]\n",
+            "'nice' is no prompt; there are direct",
+        ),
         ("name: x\nscorers: [loose]\nbenchmarks: [{name: a, source: b}]\n", "'loose' is no scorer"),
         ("name: ../x\nbenchmarks: [{name: a, source: b}]\n", "name: string should match pattern"),
         ("name: x\n  - broken: [", "line 2 is not YAML"),
@@ -98,7 +111,14 @@ def test_one_source_for_a_packed_suite(tmp_path: Path) -> None:
 
     import polars as pl
 
-    names = ("MMMU-medical", "MedXpertQA-MM", "pathvqa_closed", "pmc_vqa", "slake_closed", "vqa_rad_closed")
+    names = (
+        "MMMU-medical",
+        "MedXpertQA-MM",
+        "pathvqa_closed",
+        "pmc_vqa",
+        "slake_closed",
+        "vqa_rad_closed",
+    )
     rows = [
         {
             "images": [], "question": f"Is it {name} {number}?", "dataset_name": name,
@@ -108,9 +128,9 @@ def test_one_source_for_a_packed_suite(tmp_path: Path) -> None:
         for place, name in enumerate(names)
         for number in range(3)
     ]  # fmt: skip
-    pl.DataFrame(rows, schema_overrides={"images": pl.List(pl.Struct({"bytes": pl.Binary}))}).write_parquet(
-        tmp_path / "test.parquet"
-    )
+    pl.DataFrame(
+        rows, schema_overrides={"images": pl.List(pl.Struct({"bytes": pl.Binary}))}
+    ).write_parquet(tmp_path / "test.parquet")
     found = opened("medvlsynther", sources={"*": str(tmp_path / "test.parquet")})
     assert [len(one.benchmark) for one in found] == [3] * 6
     assert found[4].benchmark.examples[1].options == ("Yes", "No")

@@ -23,7 +23,9 @@ HEADER = json.dumps({"version": 2, "eval": {"model": "openai/gpt", "task": "t"}}
 
 def sample(number: int, **values: Any) -> str:
     output = {"choices": [{"message": {"role": "assistant", "content": "B"}}]}
-    return json.dumps({"id": number, "epoch": 1, "input": "q", "target": "B", "output": output, **values})
+    return json.dumps(
+        {"id": number, "epoch": 1, "input": "q", "target": "B", "output": output, **values}
+    )
 
 
 def log(path: Path, members: dict[str, str | bytes]) -> Path:
@@ -48,7 +50,9 @@ def test_real_logs(shared_data: Path) -> None:
     )  # fmt: skip
     assert mmlu["options"] == ["6.0 e", "6.8 eV", "12.2 eV", "13.6 eV"]
     assert mmlu["model"] == "openai/gpt-4o"
-    assert [row["id"] for row in rows["2025-02-11T15-17-00-05-00_popularity.eval"]] == list(range(1, 11))
+    assert [row["id"] for row in rows["2025-02-11T15-17-00-05-00_popularity.eval"]] == list(
+        range(1, 11)
+    )
     (picture,) = rows["log_images.json"]
     assert picture["question"] == "What is this a picture of?"
     assert "answer" not in picture  # two targets are both right
@@ -57,7 +61,9 @@ def test_real_logs(shared_data: Path) -> None:
 def test_texts_that_lie_apart_are_put_back(tmp_path: Path) -> None:
     digest = "0123456789abcdef" * 2
     long = {"content": f"attachment://{digest}", "role": "assistant"}
-    told = sample(1, output={"choices": [{"message": long}]}, attachments={digest: "the whole reply"})
+    told = sample(
+        1, output={"choices": [{"message": long}]}, attachments={digest: "the whole reply"}
+    )
     path = log(tmp_path / "a.eval", {"header.json": HEADER, "samples/1_epoch_1.json": told})
     assert open_predictions(path)[0][0].values["prediction"] == "the whole reply"
 
@@ -65,7 +71,11 @@ def test_texts_that_lie_apart_are_put_back(tmp_path: Path) -> None:
 def test_zstandard_members_are_unpacked(tmp_path: Path) -> None:
     """inspect_ai writes zip method 93, which Python reads from 3.14 on."""
     path = tmp_path / "z.eval"
-    path.write_bytes(zstandard_zip({"header.json": HEADER.encode(), "samples/1_epoch_1.json": sample(1).encode()}))
+    path.write_bytes(
+        zstandard_zip(
+            {"header.json": HEADER.encode(), "samples/1_epoch_1.json": sample(1).encode()}
+        )
+    )
     rows, _, dropped = open_predictions(path)
     assert (rows[0].values["prediction"], dropped) == ("B", [])
     broken = bytearray(path.read_bytes())
@@ -76,7 +86,7 @@ def test_zstandard_members_are_unpacked(tmp_path: Path) -> None:
 
 
 def zstandard_zip(members: dict[str, bytes], most: int = 2**30) -> bytes:
-    """A zip by hand: the standard library cannot write this method. ``most``: the largest size it claims."""
+    """A zip by hand: the standard library cannot write this method. ``most``: the largest claimed size."""
     out, directory = io.BytesIO(), b""
     for name, content in members.items():
         packed = pa.compress(content, codec="zstd", asbytes=True)
@@ -87,18 +97,26 @@ def zstandard_zip(members: dict[str, bytes], most: int = 2**30) -> bytes:
         directory += (b"PK\1\2" + struct.pack("<H", 63) + common
                       + struct.pack("<HHHHII", 0, 0, 0, 0, 0, start) + title)  # fmt: skip
     start = out.tell()
-    end = b"PK\5\6" + struct.pack("<HHHHIIH", 0, 0, len(members), len(members), len(directory), start, 0)
+    end = b"PK\5\6" + struct.pack(
+        "<HHHHIIH", 0, 0, len(members), len(members), len(directory), start, 0
+    )
     return out.getvalue() + directory + end
 
 
 def test_a_bomb_is_not_unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    bomb = log(tmp_path / "bomb.eval", {"header.json": HEADER, "samples/1_epoch_1.json": b" " * 40_000_000})
+    bomb = log(
+        tmp_path / "bomb.eval", {"header.json": HEADER, "samples/1_epoch_1.json": b" " * 40_000_000}
+    )
     monkeypatch.setattr(inspect_log, "LARGEST_SAMPLE", 2**24)
-    with pytest.raises(InputError, match=r"samples/1_epoch_1.json unpacks to 40,000,000 bytes from"):
+    with pytest.raises(
+        InputError, match=r"samples/1_epoch_1.json unpacks to 40,000,000 bytes from"
+    ):
         open_predictions(bomb)
 
 
-def test_a_bomb_that_lies_about_its_size_is_cut_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bomb_that_lies_about_its_size_is_cut_off(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(inspect_log, "LARGEST_SAMPLE", 2**20)
     members = {"header.json": HEADER.encode(), "samples/1_epoch_1.json": b" " * 5_000_000}
     path = tmp_path / "liar.eval"
@@ -113,7 +131,10 @@ def test_a_bomb_that_lies_about_its_size_is_cut_off(tmp_path: Path, monkeypatch:
         ({"samples/1_epoch_1.json": sample(1)}, "neither header.json nor _journal/start.json"),
         ({"header.json": HEADER}, r"holds no samples/\*.json"),
         ({"header.json": "{", "samples/1_epoch_1.json": sample(1)}, "header.json is not JSON"),
-        ({"header.json": HEADER, "../../etc/samples/1.json": sample(1)}, r"holds no samples/\*.json"),
+        (
+            {"header.json": HEADER, "../../etc/samples/1.json": sample(1)},
+            r"holds no samples/\*.json",
+        ),
     ],
 )
 def test_what_is_no_log_is_said(tmp_path: Path, members: dict[str, str], said: str) -> None:
@@ -135,7 +156,9 @@ def test_samples_that_cannot_be_read_are_listed(tmp_path: Path) -> None:
         "samples/2_epoch_1.json": "{broken",
         "samples/3_epoch_1.json": "[" * 100_000,
         "samples/4_epoch_1.json": "[]",
-        "samples/5_epoch_1.json": json.dumps({"id": 5, "output": {"choices": "x"}, "scores": {"a": 1}}),
+        "samples/5_epoch_1.json": json.dumps(
+            {"id": 5, "output": {"choices": "x"}, "scores": {"a": 1}}
+        ),
     }
     rows, _, dropped = open_predictions(log(tmp_path / "x.eval", members))
     assert [row.values["id"] for row in rows] == [1, 5]
@@ -146,8 +169,9 @@ def test_samples_that_cannot_be_read_are_listed(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("value", "told"),
     [
-        ("C", {"correct": True}), ("I", {"correct": False}), ("N", {"correct": False}), ("P", {"score": 0.5}),
-        (0.25, {"score": 0.25}), (True, {"correct": True}), ("odd", {"score": None}), ([1], {"score": None}),
+        ("C", {"correct": True}), ("I", {"correct": False}), ("N", {"correct": False}),
+        ("P", {"score": 0.5}), (0.25, {"score": 0.25}), (True, {"correct": True}),
+        ("odd", {"score": None}), ([1], {"score": None}),
     ],
 )  # fmt: skip
 def test_verdicts_of_scorers(tmp_path: Path, value: Any, told: dict[str, Any]) -> None:
@@ -166,11 +190,18 @@ def test_a_log_goes_into_ask_score_and_impact(tmp_path: Path) -> None:
     from command_line import run_inside
 
     bench = tmp_path / "bench.jsonl"
-    rows = [{"id": n, "question": f"q {n}?", "options": ["x", "y"], "answer": "B"} for n in range(1, 11)]
+    rows = [
+        {"id": n, "question": f"q {n}?", "options": ["x", "y"], "answer": "B"} for n in range(1, 11)
+    ]
     bench.write_text("\n".join(map(json.dumps, rows)))
-    members = {f"samples/{n}_epoch_1.json": sample(n, input=f"q {n}?", choices=["x", "y"]) for n in range(1, 11)}
+    members = {
+        f"samples/{n}_epoch_1.json": sample(n, input=f"q {n}?", choices=["x", "y"])
+        for n in range(1, 11)
+    }
     path = log(tmp_path / "x.eval", {"header.json": HEADER, **members})
-    asked = run_inside("ask", bench, "--recorded", path, "--out", tmp_path / "run", "--json", "--quiet")
+    asked = run_inside(
+        "ask", bench, "--recorded", path, "--out", tmp_path / "run", "--json", "--quiet"
+    )
     told = json.loads(asked.stdout)
     assert told["models"][0]["model"] == "openai/gpt"
     assert told["models"][0]["summary"]["variants"][0]["rate"] == 1.0

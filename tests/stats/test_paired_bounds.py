@@ -16,10 +16,16 @@ def test_bounds_hold_every_table_there_can_be() -> None:
     for answers in itertools.product(itertools.product(range(3), repeat=2), repeat=6):
         first, second = (sum(one[side] == 0 for one in answers) for side in (0, 1))
         differ = sum(a != b for a, b in answers)
-        seen.setdefault((first, second, differ), set()).add(sum((a == 0) != (b == 0) for a, b in answers))
+        seen.setdefault((first, second, differ), set()).add(
+            sum((a == 0) != (b == 0) for a, b in answers)
+        )
     for (first, second, differ), discordant in seen.items():
         found = paired_bounds(6, first, second, differ)
-        assert (found.least, found.most) == (min(discordant), max(discordant)), (first, second, differ)
+        assert (found.least, found.most) == (min(discordant), max(discordant)), (
+            first,
+            second,
+            differ,
+        )
 
 
 def test_the_two_llava_models() -> None:
