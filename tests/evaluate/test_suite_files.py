@@ -141,3 +141,45 @@ def test_one_source_for_a_packed_suite(tmp_path: Path) -> None:
 def test_a_benchmark_that_the_suite_does_not_have(suite_file: Path) -> None:
     with pytest.raises(InputError, match="has no benchmark 'bones'; it has: organs, sides"):
         opened(suite_file, benchmarks=("bones",))
+
+
+def test_prompts_word_for_word() -> None:
+    from heldout.benchmark import Example
+    from heldout.evaluate.prompts import SuitePrompt
+    from heldout.image import ImageRef, InlineBytes
+    from heldout.model.asking.question import Question, original
+
+    picture = ImageRef("1.png", InlineBytes(b"", "1.png"))
+    released = "Where is it?\nOptions: A: left, B: right"
+    item = Example(
+        "1", (picture,), "Where is it <image 1>?", ("left", "{options}"), "left", 0,
+        metadata={"released_question": released},
+    )  # fmt: skip
+    shown = original(item)
+    assert isinstance(shown, Question)
+
+    def parts(prompt: str, question: Question = shown) -> list[str]:
+        request = SuitePrompt(prompt).request(question, item)
+        return [part.name if isinstance(part, ImageRef) else part.text for part in request.content]
+
+    assert parts("released") == ["1.png", released]
+    assert parts("mmstar") == [
+        "1.png", f"{released}\nAnswer with the option's letter from the given choices directly",
+    ]  # fmt: skip
+    assert parts("Q: {question}\n{options}") == [
+        "Q: Where is it ",
+        "1.png",
+        "?\nA. left\nB. {options}",
+    ]
+    assert parts("medvlthinker")[1].endswith(
+        "\n\nQuestion: Where is it <image 1>?\n\nOptions:\n\nA. left\n\nB. {options}"
+    )
+    without = original(Example("2", (), "What is it?", answer="a lung"))
+    assert isinstance(without, Question)
+    assert parts("medvlthinker", without)[0].endswith("tags.\n\nQuestion: What is it?")
+    assert "letter" not in parts("reasoning", without)[0]
+    names = [
+        SuitePrompt(one).name(shown) for one in ("medvlthinker", "a {question}", "b {question}")
+    ]
+    assert names[0] == "medvlthinker/1"
+    assert len(set(names)) == 3

@@ -149,10 +149,13 @@ def write_evaluation(evaluation: Evaluation) -> None:
 
 
 def keep_leaks(run: Run, leaks: Mapping[str, ItemLabels]) -> None:
-    """Labels in the run folder, so that its tables are made again from it alone."""
+    """Labels in the run folder, so that its tables are made again from it alone; earlier ones of other
+    benchmarks stay."""
+    if not leaks and not (run.path / LEAKS).exists():
+        return
     kept = {
         name: {"source": one.source, "remark": one.remark, "labels": dict(one.labels)}
-        for name, one in leaks.items()
+        for name, one in {**_kept_leaks(run), **leaks}.items()
     }
     run.write_json(LEAKS, {"schema_version": 1, "benchmarks": kept})
 

@@ -65,6 +65,8 @@ class EvaluateSettings(BaseModel):
         named = [*self.models, *self.endpoints]
         if not named and not self.recorded:
             raise ValueError("models: name a model, an endpoint or a recorded file to evaluate")
+        if self.limit is not None and self.recorded:
+            raise ValueError("limit: recorded files are taken as they are; leave it out")
         if self.name is not None and len(named) + bool(self.recorded) > 1:
             raise ValueError("name: several models are evaluated; only one can be renamed")
         return self
