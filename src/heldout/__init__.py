@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from heldout.audit import audit_overlap, conclude, synthesize
+    from heldout.audit import audit_overlap, conclude, evaluate_suite, synthesize
+    from heldout.audit import evaluate_suite as evaluate
     from heldout.audit import synthesize as synth
     from heldout.audit.read_audit import read_audit
     from heldout.audit.run_audit import run_audit
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from heldout.corpus import Corpus, CorpusItem, open_corpus
     from heldout.detect import Finding
     from heldout.engine import open_engine
-    from heldout.evaluate import evaluate
     from heldout.store import Run
     from heldout.verdict import Claim
 
@@ -35,6 +35,7 @@ _HOMES = {
     "run_audit": "heldout.audit",
     "check": "heldout.benchmark.check",
     "conclude": "heldout.audit",
+    "evaluate_suite": "heldout.audit",
     "open_corpus": "heldout.corpus",
     "open_engine": "heldout.engine",
     "read_benchmark": "heldout.benchmark",
@@ -53,6 +54,7 @@ __all__ = [
     "check",
     "conclude",
     "evaluate",
+    "evaluate_suite",
     "open_corpus",
     "open_engine",
     "read_audit",

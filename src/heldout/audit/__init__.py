@@ -1,6 +1,7 @@
 """The whole journey: benchmark and corpora in, findings, claims and a report out."""
 
 from heldout.audit.demo import DemoResult, run_demo
+from heldout.audit.evaluation import evaluate_suite
 from heldout.audit.journey import Conclusion, audit_overlap, conclude, replaced_by
 from heldout.audit.matrix import matrix_of
 from heldout.audit.read_audit import Audit, read_audit
@@ -14,6 +15,7 @@ __all__ = [
     "DemoResult",
     "audit_overlap",
     "conclude",
+    "evaluate_suite",
     "matrix_of",
     "read_audit",
     "replaced_by",

@@ -203,16 +203,18 @@ def evaluate_command(
         values["endpoints"] = tuple({**shared, "model": one} for one in named)
     else:
         values["models"] = tuple(models)
-    from heldout.evaluate import evaluate
+    from heldout.audit import evaluate_suite
 
     try:
-        made = evaluate(out=out, engine=engine, workers=workers, quiet=quiet or as_json, **values)
+        made = evaluate_suite(
+            out=out, engine=engine, workers=workers, quiet=quiet or as_json, **values
+        )
     except ValidationError as error:
         raise InputError(_sentence(error)) from error
     if as_json:
         return print_json(made.as_json())
     show.print_evaluation(made)
-    console().print(f"\nall tables: {made.run.path}/evaluation.json", soft_wrap=True, markup=False)
+    console().print(f"\nreport: {made.run.path}/report.html", soft_wrap=True, markup=False)
     return None
 
 

@@ -6,6 +6,7 @@ import sys
 from types import ModuleType
 from typing import Any
 
+import heldout
 from heldout.evaluate.compare import PairedComparison, PairedDifference, compare_models, rank_models
 from heldout.evaluate.pipeline import evaluate
 from heldout.evaluate.result import Evaluation, read_evaluation
@@ -36,10 +37,15 @@ __all__ = [
 
 
 class _Verb(ModuleType):
-    """This package, which Python names like the verb: ``heldout.evaluate(...)`` evaluates models."""
+    """This package, which Python names like the verb: ``heldout.evaluate(...)`` evaluates models.
+
+    The verb also writes the page, which a room above this one does; it is reached through the package's
+    front door.
+    """
 
     def __call__(self, *args: Any, **values: Any) -> Evaluation:
-        return evaluate(*args, **values)
+        made: Evaluation = heldout.evaluate_suite(*args, **values)
+        return made
 
 
 sys.modules[__name__].__class__ = _Verb

@@ -1,6 +1,7 @@
 """What people look at."""
 
 from heldout.report.audit_page import write_audit_report
+from heldout.report.evaluation_page import write_evaluation_report
 from heldout.report.matrix import matrix_record, write_matrix
 from heldout.report.page import write_report
 from heldout.report.synthesis_page import write_synthesis_report
@@ -8,6 +9,7 @@ from heldout.report.synthesis_page import write_synthesis_report
 __all__ = [
     "matrix_record",
     "write_audit_report",
+    "write_evaluation_report",
     "write_matrix",
     "write_report",
     "write_synthesis_report",
