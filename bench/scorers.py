@@ -100,8 +100,7 @@ def llava(folder: Path) -> None:
     print(f"    the two choose differently on {apart} of {items:,} items ({apart / items:.1%})")
     print(f"    right alone: between {bounds.least} and {bounds.most} items")
     print(f"    McNemar's p: between {bounds.p_least:.4f} and {bounds.p_most:.2f}; below 0.05 only if "
-          "fewer "
-          f"than {bounds.clear_below} items are right for one alone")  # fmt: skip
+          f"fewer than {bounds.clear_below} items are right for one alone")  # fmt: skip
     gap = (right[1] - right[0]) / items
     half = 1.959964 * np.sqrt(bounds.most / items - gap**2) / np.sqrt(items)
     print(f"    difference {100 * gap:+.2f} points, at the widest ± {100 * half:.2f}")
@@ -166,10 +165,8 @@ def design_effects(shared: Path) -> None:
         for b in models[n + 1 :]
     ]
     print(f"\nSLAKE, {len(found)} closed questions on {len(set(images))} images: design effect of five "
-          "models "
-          f"{min(single):.2f} to {max(single):.2f}, of their ten differences {min(pairs):.2f} to "
+          f"models {min(single):.2f} to {max(single):.2f}, of their ten differences {min(pairs):.2f} to "
           f"{max(pairs):.2f} (mean {np.mean(pairs):.2f})")  # fmt: skip
-
 
     wider = study_published("medvlsynther", design_effect=max(pairs)).counts()
     listed = ", ".join(f"{name} {count}" for name, count in wider.items())

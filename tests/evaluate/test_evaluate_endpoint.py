@@ -147,3 +147,14 @@ def test_what_is_missing_is_said() -> None:
     assert "--model: name a model, an endpoint or a recorded file" in told.stderr
     assert run_inside("evaluate", "--compare").returncode == 2
     assert "medvlsynther-originals" in run_inside("evaluate", "--suites").stdout
+
+
+def test_the_page_is_made_again_from_the_folder(runs: Path) -> None:
+    page = runs / "loud/report.html"
+    first = page.read_text()
+    assert "two: loud 100.0" in first
+    assert "Where medvlthinker says otherwise" in first
+    assert (runs / "loud/figures/accuracy-1.svg").exists()
+    page.unlink()
+    told = run_inside("report", runs / "loud")
+    assert (told.returncode, page.read_text() == first) == (0, True)

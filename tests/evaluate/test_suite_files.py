@@ -135,7 +135,7 @@ def test_one_source_for_a_packed_suite(tmp_path: Path) -> None:
     assert [len(one.benchmark) for one in found] == [3] * 6
     assert found[4].benchmark.examples[1].options == ("Yes", "No")
     assert found[4].benchmark.examples[1].answer == "No"
-    assert "3 items here, 416 in the published results" in found[4].remarks[0]
+    assert found[4].remarks[0] == "SLAKE: 3 items (416 in the published results: not the same set)"
 
 
 def test_a_benchmark_that_the_suite_does_not_have(suite_file: Path) -> None:

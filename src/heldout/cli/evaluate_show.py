@@ -193,8 +193,7 @@ def _sentence(one: PairedDifference) -> str:
     found = "differ" if one.p <= 0.05 else "cannot be told apart"
     told = (
         f"The two {found} ({_points(one.value)} points, p {_p(one.p, sign=True)}, {one.method}); "
-        "differences "
-        f"from {100 * one.detectable:.1f} points on would be found 4 times out of 5."
+        f"differences from {100 * one.detectable:.1f} points on would be found 4 times out of 5."
     )
     if one.needed is not None and one.p > 0.05:
         told += f" To find a difference as small as this one, {one.needed:,} items are needed."

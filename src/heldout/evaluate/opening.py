@@ -119,30 +119,28 @@ def _check_images(suite: Suite, entry: SuiteBenchmark, benchmark: Benchmark, sou
         assert isinstance(why, ImageError)
         raise InputError(
             f"suite {suite.name}, benchmark {entry.name}: none of its {len(lost):,} images can be read "
-            "from "
-            f"{source}; the first, {lost[0].name:.80}: {why.reason}. Name their folder: --images "
+            f"from {source}; the first, {lost[0].name:.80}: {why.reason}. Name their folder: --images "
             f"{entry.name}=DIR"
         )
 
 
 def _remarks(entry: SuiteBenchmark, read: Benchmark, benchmark: Benchmark) -> list[str]:
     told = []
+    size = f"{entry.name}: {len(benchmark):,} items"
+    if len(read) > len(benchmark):
+        size = f"{entry.name}: {len(benchmark):,} of {len(read):,} items are evaluated"
     if entry.items is not None and len(benchmark) != entry.items:
-        told.append(
-            f"{entry.name}: {len(benchmark):,} items here, {entry.items:,} in the published results; the "
-            f"two are not the same set"
-        )
+        size += f" ({entry.items:,} in the published results: not the same set)"
+    left = Counter(one.reason for one in benchmark.dropped[len(read.dropped) :])
+    if left:
+        listed = ", ".join(f"{reason} {count:,}" for reason, count in left.most_common())
+        size += f"; left out: {listed}"
+    if left or (entry.items is not None and len(benchmark) != entry.items):
+        told.append(size)
     lost = [ref.name for ref, found in benchmark.digests.items() if isinstance(found, ImageError)]
     if lost:
         named = ", ".join(lost[:_SHOWN]) + (" …" if len(lost) > _SHOWN else "")
         told.append(
             f"{entry.name}: {len(lost):,} of {len(benchmark.images):,} images cannot be read: {named}"
-        )
-    left = len(read) - len(benchmark)
-    if left:
-        why = Counter(one.reason for one in benchmark.dropped[len(read.dropped) :])
-        listed = ", ".join(f"{reason} {count:,}" for reason, count in why.most_common())
-        told.append(
-            f"{entry.name}: {len(benchmark):,} of {len(read):,} items are evaluated; left out: {listed}"
         )
     return told

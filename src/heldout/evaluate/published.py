@@ -268,8 +268,7 @@ def _uncountable(tables: PublishedTables) -> list[str]:
             ]
             told.append(
                 f"{benchmark.name}: {fits[0]} of {len(values)} accuracies are whole numbers of right "
-                "answers "
-                f"out of {' or '.join(f'{n:,}' for n in sizes)} items, {fits[1]} out of "
+                f"answers out of {' or '.join(f'{n:,}' for n in sizes)} items, {fits[1]} out of "
                 f"{benchmark.items:,}: some rows leave items out."
             )
         for name, value in values.items():
@@ -283,8 +282,7 @@ def _uncountable(tables: PublishedTables) -> list[str]:
     if averaged:
         told.append(
             f"{sum(averaged.values())} accuracies are no whole number of right answers but the mean of "
-            f"{RUNS} "
-            f"runs. They stand in {len(averaged)} of {len(tables.rows)} rows: {', '.join(averaged)}. The "
+            f"{RUNS} runs. They stand in {len(averaged)} of {len(tables.rows)} rows: {', '.join(averaged)}. The "
             f"other rows are single runs."
         )
     for benchmark_name, odd in neither.items():

@@ -42,6 +42,7 @@ def write_evaluation_report(run: Run) -> Path:
         "mean": {model: made.mean(model) for model in made.models},
         "mean_name": MEAN,
         "disagreements": _disagreements(made),
+        "scored": any(one.counts.get("scorers") for one in made.accuracies),
         "manifest_text": json.dumps(manifest, indent=1, ensure_ascii=False),
         "commands": [shlex.join(one) for one in commands_shown(manifest["commands"])],
         "scripts": [],
@@ -63,6 +64,7 @@ def _model(made: Evaluation, model: str) -> dict[str, Any]:
         "name": model, "rows": whole, "scorers": scorers, "apart": apart,
         "split": any(one.subset != ALL for one in mine), "cost": made.costs.get(model),
         "dropped": made.dropped.get(model, {}),
+        "tokens": any(one.counts["prompt_tokens"] for one in whole),
     }  # fmt: skip
 
 
