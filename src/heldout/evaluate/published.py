@@ -282,8 +282,8 @@ def _uncountable(tables: PublishedTables) -> list[str]:
     if averaged:
         told.append(
             f"{sum(averaged.values())} accuracies are no whole number of right answers but the mean of "
-            f"{RUNS} runs. They stand in {len(averaged)} of {len(tables.rows)} rows: {', '.join(averaged)}. The "
-            f"other rows are single runs."
+            f"{RUNS} runs. They stand in {len(averaged)} of {len(tables.rows)} rows: "
+            f"{', '.join(averaged)}. The other rows are single runs."
         )
     for benchmark_name, odd in neither.items():
         listed = ", ".join(f"{value:.2f}" for value in odd)
