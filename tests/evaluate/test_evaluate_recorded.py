@@ -40,6 +40,11 @@ def test_one_file_for_all_benchmarks_by_ids_alone(suite_file: Path, tmp_path: Pa
     made = evaluated(suite_file, tmp_path / "run", file)
     assert accuracy(made, "m") == pytest.approx(RIGHT)
     assert made.dropped == {"m": {}}  # rows about the other benchmark are no strangers
+    file.write_text(
+        file.read_text() + json.dumps({"id": "bones-1", "model": "m", "prediction": "A"}) + "\n"
+    )
+    made = evaluated(suite_file, tmp_path / "more", file)
+    assert made.dropped == {"m": {"unknown item": 1}}
 
 
 def test_ids_that_two_benchmarks_share_need_a_name(suite_file: Path, tmp_path: Path) -> None:

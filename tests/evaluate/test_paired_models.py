@@ -44,6 +44,18 @@ def test_the_mean_of_benchmarks_is_unweighted() -> None:
     assert accuracies(a)[-1].benchmarks == 2
 
 
+def test_the_test_of_the_mean_weighs_benchmarks_and_not_items() -> None:
+    """Better by 5 points on a thousand items, worse by 5 on forty: as means of two benchmarks, equal."""
+    large = ([1] * 60 + [0] * 10 + [1] * 930, [0] * 60 + [1] * 10 + [1] * 930)
+    small = ([0] * 4 + [1] * 2 + [1] * 34, [1] * 4 + [0] * 2 + [1] * 34)
+    a = [grades("a", "large", large[0]), grades("a", "small", small[0])]
+    b = [grades("b", "large", large[1]), grades("b", "small", small[1])]
+    made = compare_models(a, b)
+    assert made.differences[0].p < 1e-6
+    assert made.overall.value == pytest.approx(0.0)
+    assert made.overall.p > 0.9
+
+
 def test_items_of_one_image_count_as_one_observation() -> None:
     """Twenty questions about each of six images: a difference on whole images proves little."""
     images = [f"i{n // 20}" for n in range(120)]

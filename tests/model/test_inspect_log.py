@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import struct
+import tracemalloc
 import zipfile
 import zlib
 from pathlib import Path
@@ -118,11 +119,15 @@ def test_a_bomb_that_lies_about_its_size_is_cut_off(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(inspect_log, "LARGEST_SAMPLE", 2**20)
-    members = {"header.json": HEADER.encode(), "samples/1_epoch_1.json": b" " * 5_000_000}
+    members = {"header.json": HEADER.encode(), "samples/1_epoch_1.json": b" " * 30_000_000}
     path = tmp_path / "liar.eval"
     path.write_bytes(zstandard_zip(members, most=500))
+    tracemalloc.start()
     with pytest.raises(InputError, match="unpacks to more than 1,048,576 bytes"):
         open_predictions(path)
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert most < 10_000_000
 
 
 @pytest.mark.parametrize(

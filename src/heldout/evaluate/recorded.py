@@ -13,7 +13,6 @@ from heldout.model.asking.recorded import RecordedAnswers, read_answers
 from heldout.model.asking.recorded_rows import RecordedRow, read_recorded_rows
 
 RecordedSuite = dict[str, list[tuple[OpenedBenchmark, RecordedAnswers]]]
-_STRANGER = "unknown item"
 _PLAIN = str.maketrans("", "", "-_ .")
 
 
@@ -35,8 +34,6 @@ def read_suite_answers(
                         f"{path}: there are answers of '{model}' to {opened.name} in an earlier file, too; "
                         f"several models need a column 'model', or their own run folders"
                     )
-                if belongs is not None:  # rows about other benchmarks of the suite are no strangers
-                    one.dropped = [drop for drop in one.dropped if drop.reason != _STRANGER]
                 found[model].append((opened, one))
     return dict(found)
 
@@ -84,7 +81,9 @@ def _shares(
             f"{path}: no row is about an item of the suite. Its ids are like {theirs}; the suite's are "
             f"like {ours}. Name columns with map: id=COLUMN, benchmark=COLUMN"
         )
-    return [(one, _among({item.id for item in one.benchmark})) for one in answered]
+    shares = [{item.id for item in one.benchmark} for one in answered]
+    shares[0] |= mine - set(owners)  # rows about no item of the suite are listed once, as unknown
+    return [(one, _among(ids)) for one, ids in zip(answered, shares, strict=True)]
 
 
 def _spellings(one: OpenedBenchmark) -> set[str]:
