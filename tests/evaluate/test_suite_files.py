@@ -183,3 +183,43 @@ def test_prompts_word_for_word() -> None:
     ]
     assert names[0] == "medvlthinker/1"
     assert len(set(names)) == 3
+
+
+def test_the_official_prompts_show_the_question_as_released(tmp_path: Path) -> None:
+    import json
+
+    from heldout.model.asking.question import Question, original
+
+    pictures = tmp_path / "images"
+    pictures.mkdir()
+    asked = {
+        "mmstar": "Which animal is it?\nOptions: A: cat, B: dog, C: cow, D: hen",
+        "realworldqa": "In which direction does the car go?\n\nA. Left\nB. Right\nC. Straight\n"
+        "Please answer directly with only the letter of the correct option and nothing else.",
+    }
+    for name, text in asked.items():
+        rows = [
+            {
+                "index": n,
+                "image": f"{n}.png",
+                "question": text.replace("Which", f"({n}) Which"),
+                "answer": "B",
+            }
+            for n in range(4)
+        ]
+        path = tmp_path / f"{name}.jsonl"
+        path.write_text("\n".join(map(json.dumps, rows)))
+        (one,) = opened(name, sources={"*": str(path)})
+        item = one.benchmark.examples[0]
+        shown = original(item)
+        assert isinstance(shown, Question)
+        assert (len(shown.options), shown.gold) == (4 if name == "mmstar" else 3, "B")
+        sent = "".join(
+            part.text for part in one.prompt.request(shown, item).content if hasattr(part, "text")
+        )
+        end = (
+            "\nAnswer with the option's letter from the given choices directly"
+            if name == "mmstar"
+            else ""
+        )
+        assert sent == rows[0]["question"] + end
