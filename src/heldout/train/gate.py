@@ -121,9 +121,9 @@ def guard(
     write_json(run.path / FOLDER / "record.json", record.as_json())
     if record.forced:
         return data.without(unread), record
-    failed = [why for one in gate.protected for why in one.problems]
-    if failed and not unread:  # rows that cannot be read are left out; a failed shard is not made good
-        raise GateError(f"{gate.sentence()} Give the same command again once it can be read")
+    # Rows that cannot be read are left out; a part that failed as a whole was compared with nothing.
+    if any(stage["failed"] for one in runs for stage in one.manifest()["stages"].values()):
+        raise GateError(f"{gate.sentence()} Give the same command again: finished parts are kept")
     if leaking and not settings.remove_leaks:
         raise GateError(
             f"{gate.sentence()} Set remove_leaks to train on the rest, or open_gate with a reason to train "

@@ -13,7 +13,13 @@ from heldout.errors import InputError
 from heldout.store import Run, dropped_table
 from heldout.train.gate import GateRecord, guard
 from heldout.train.prompts import TEMPLATE
-from heldout.train.running import MODEL, Trained, check_rows, run_training
+from heldout.train.running import (
+    MODEL,
+    Trained,
+    check_rows,
+    forget_checkpoints,
+    run_training,
+)
 from heldout.train.settings import TrainSettings
 from heldout.train.training_set import TrainingSet, read_training_set, unusual
 from heldout.train.verl import write_verl
@@ -129,6 +135,7 @@ def train(
             try:
                 trained = run_training(chosen, rows.items, run, quiet=quiet, warnings=warnings)
                 run.update("train", {"trained": _told(trained)})
+                forget_checkpoints(run)
             finally:
                 known = run.manifest()["train"].get("warnings", [])
                 run.update("train", {"warnings": list(dict.fromkeys([*known, *warnings]))})

@@ -93,7 +93,9 @@ def _attempt(
 ) -> Trained | str:  # fmt: skip
     """The finished training, or in which phase memory ran out."""
     import torch
+    from transformers.utils import logging
 
+    logging.disable_progress_bar()  # of loading and saving: ours says how far the training is
     journal, replies = journals
     loaded = open_checkpoint(settings)
     watch = Watch(journal, lambda: None, lambda told: _tell(told, warnings, quiet))
@@ -102,7 +104,11 @@ def _attempt(
     training = Training(settings, items, folder, replies, watching_callback(watch))
     trainer: Any = None
     try:
+        if last is not None and settings.lora is None:
+            restore_weights(loaded.model, last)
         trainer = training.trainer(loaded, pace)
+        if settings.lora is None:
+            trainer._load_from_checkpoint = lambda *_, **__: None  # done, see restore_weights
         steps = planned_steps(settings, len(items))
         _check_disk(run.path, loaded.model)
         done = len(journal.rows())
@@ -147,6 +153,29 @@ def last_checkpoint(folder: Path) -> Path | None:
         else:
             shutil.rmtree(path, ignore_errors=True)
     return max(complete, key=lambda path: int(path.name.partition("-")[2]), default=None)
+
+
+def restore_weights(model: Any, checkpoint: Path) -> None:
+    """The weights of a checkpoint, read as checkpoints are opened.
+
+    transformers' trainer reads the file itself: where a family's files have other names than its weights
+    (Qwen2-VL), it finds none of them, warns, and goes on from the first checkpoint's weights.
+    """
+    saved, told = type(model).from_pretrained(
+        checkpoint, dtype=model.dtype, output_loading_info=True
+    )
+    weights = {key for key, _ in saved.named_parameters()}
+    if absent := sorted(weights & set(told.get("missing_keys") or ())):
+        raise InputError(
+            f"{checkpoint} lacks {len(absent)} of the model's weights, such as {absent[0]}: remove this folder to "
+            f"go on from the checkpoint before it"
+        )
+    model.load_state_dict(saved.state_dict())
+
+
+def forget_checkpoints(run: Run) -> None:
+    """Checkpoints are of no use once the trained model is saved, and large."""
+    shutil.rmtree(run.path / FOLDER / CHECKPOINTS, ignore_errors=True)
 
 
 def save_model(target: Path, trainer: Any, processor: Any) -> Any:

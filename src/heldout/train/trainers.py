@@ -217,6 +217,12 @@ def _grpo_in_parts() -> Any:
         ) -> Any:
             self.writing = True
             size, prompts = self.replies_at_a_time, self._asked
+            if len(prompts) <= size:
+                whole = super()._generate_single_turn(
+                    prompt_ids, images, fields, num_generations, *more, **named
+                )
+                self.writing = False
+                return whole
             written: list[Any] = []
             for start in range(0, len(prompts), size):
                 part = super()._tokenize_prompts(prompts[start : start + size])
