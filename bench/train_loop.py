@@ -1,16 +1,16 @@
-"""The whole loop at small size: items → gate → SFT → GRPO → evaluation, and the same with a smuggled test set.
+"""The whole loop at small size: items → gate → SFT → GRPO → evaluation; and with a smuggled test set.
 
     python bench/train_loop.py all --work loop --device cuda              # one H200, below ten minutes
     python bench/train_loop.py all --work loop --device cpu --size toy    # the mechanics, on a CPU
-    python bench/train_loop.py tables --work loop                         # the tables and curves of docs/train.md
+    python bench/train_loop.py tables --work loop                         # what docs/train.md shows
 
-``data``: rows to train on and items to test on, both of `heldout synth --from scenes`, of different seeds; a
-second training set into which every tenth test item was smuggled, as a re-encoded copy. ``base``: a model of
-the lab, trained on further scenes until it answers some development items in the right form. ``train``:
+``data``: rows to train on and items to test on, both of `heldout synth --from scenes`, of different seeds;
+a second training set into which every tenth test item was smuggled, as a re-encoded copy. ``base``: a model
+of the lab, trained on further scenes until it answers some development items in the right form. ``train``:
 `heldout train` from the command line: SFT and GRPO from the base, GRPO from the SFT model, and SFT on the
 smuggled set, which the gate stops (exit code 1) until it is opened by hand. ``evaluate``: greedy replies to
-the test items, graded by the reward, compared item by item. ``convict``: `heldout impact` and `heldout audit`
-on the model that saw a tenth of the test set. Every step that is done stays done.
+the test items, graded by the reward, compared item by item. ``convict``: `heldout impact` and
+`heldout audit` on the model that saw a tenth of the test set. Every step that is done stays done.
 """
 
 from __future__ import annotations
@@ -19,12 +19,14 @@ import argparse
 import dataclasses
 import io
 import json
+import multiprocessing
 import shutil
 import subprocess
 import sys
 import tarfile
 import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -36,10 +38,10 @@ GOOD_ENOUGH = 0.40  # of the development items: the base stops here
 TRAIN_SEED, TEST_SEED, DEV_SEED, BASE_SEED = 101, 202, 303, 404
 SMUGGLED = 10  # every tenth test item
 CHAT = (
-    "{{ bos_token }}{% for m in messages %}{% if m.role == 'user' %}{% for c in m.content %}{% if c.type == 'image' %}"
-    "<image>{% endif %}{% endfor %}Question: {% for c in m.content %}{% if c.type == 'text' %}{{ c.text }}{% endif %}"
-    "{% endfor %} Answer:{% else %}{% for c in m.content %}{{ c.text }}{% endfor %}{{ eos_token }}{% endif %}"
-    "{% endfor %}"
+    "{{ bos_token }}{% for m in messages %}{% if m.role == 'user' %}"
+    "{% for c in m.content %}{% if c.type == 'image' %}<image>{% endif %}{% endfor %}"
+    "Question: {% for c in m.content %}{% if c.type == 'text' %}{{ c.text }}{% endif %}{% endfor %} Answer:"
+    "{% else %}{% for c in m.content %}{{ c.text }}{% endfor %}{{ eos_token }}{% endif %}{% endfor %}"
 )
 
 
@@ -59,9 +61,9 @@ class Sizes:
 
 SIZES = {
     "full": Sizes(
-        "medium", 3000, 1000, 200, 30_000, 500, 8, 512,
-        ("--learning-rate", "3e-4", "--epochs", "5", "--batch", "16", "--micro-batch", "16"),
-        ("--learning-rate", "5e-5", "--epochs", "2", "--batch", "48", "--mini-batch", "24", "--group", "8",
+        "medium", 2400, 1000, 200, 30_000, 500, 8, 512,
+        ("--learning-rate", "5e-4", "--epochs", "8", "--batch", "16", "--micro-batch", "16"),
+        ("--learning-rate", "1e-4", "--epochs", "1", "--batch", "48", "--mini-batch", "24", "--group", "8",
          "--reply-tokens", "32", "--micro-batch", "192", "--reply-batch", "384"),
     ),
     "toy": Sizes(
@@ -102,7 +104,9 @@ def main() -> None:
     parser.add_argument("--work", type=Path, required=True)
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--size", choices=tuple(SIZES), default="full")
-    parser.add_argument("--out", type=Path, default=None, help="pack: where the files to bring back go")
+    parser.add_argument(
+        "--out", type=Path, default=None, help="pack: where the files to bring back go"
+    )
     args = parser.parse_args()
     loop = Loop(args.work, args.device, SIZES[args.size], args.out or args.work / "out")
     loop.work.mkdir(parents=True, exist_ok=True)
@@ -137,11 +141,13 @@ def data(loop: Loop) -> None:
     if (folder / "smuggled.jsonl").exists():
         return
     sizes = loop.sizes
-    for name, count, seed in (
-        ("rows", sizes.train, TRAIN_SEED), ("test", sizes.test, TEST_SEED), ("dev", sizes.dev, DEV_SEED),
-    ):  # fmt: skip
-        _synthesize(loop, name, count, seed)
-    rows, test = ([*map(json.loads, loop.rows(name).read_text().splitlines())] for name in ("rows", "test"))
+    counts = {"rows": sizes.train, "test": sizes.test, "dev": sizes.dev}
+    seeds = {"rows": TRAIN_SEED, "test": TEST_SEED, "dev": DEV_SEED}
+    with ProcessPoolExecutor(3, mp_context=multiprocessing.get_context("spawn")) as cores:
+        list(cores.map(_synthesize, [loop] * 3, counts, counts.values(), seeds.values()))
+    rows, test = (
+        [*map(json.loads, loop.rows(name).read_text().splitlines())] for name in ("rows", "test")
+    )
     (folder / "copies").mkdir(exist_ok=True)
     smuggled = [_copied(folder, one) for one in test[::SMUGGLED]]
     _write(loop.rows("smuggled"), _shuffled([*rows, *smuggled], TRAIN_SEED))
@@ -152,7 +158,7 @@ def data(loop: Loop) -> None:
 
 
 def _synthesize(loop: Loop, name: str, count: int, seed: int) -> None:
-    """Published items of `heldout synth --from scenes`, with the right option's words as their reasoning."""
+    """Published items of `heldout synth --from scenes`, with the right option's words as reasoning."""
     import heldout
     from heldout.synth import SynthStage
 
@@ -210,7 +216,9 @@ def base(loop: Loop) -> None:
     tokenizer, file = _tokenizer(loop)
     lengths = Lengths(pictured=192, text=320)
     started = time.monotonic()
-    pool = paint("scenes", sizes.pictures, BASE_SEED, file, size.picture, lengths, loop.work / "pool")
+    pool = paint(
+        "scenes", sizes.pictures, BASE_SEED, file, size.picture, lengths, loop.work / "pool"
+    )
     forms = _form_pool(pool, tokenizer, size.picture, lengths, int(FORMS * sizes.pictures))
     say(f"{sizes.pictures} pictures painted in {time.monotonic() - started:.0f} s")
     model = vlm.new_model(size, tokenizer, BASE_SEED).to(loop.device)
@@ -218,16 +226,24 @@ def base(loop: Loop) -> None:
     plan = Schedule(sizes.chunk, 2e-3, batch=sizes.batch, texts=min(24, sizes.batch), warm=100)
     learnt: list[dict[str, float]] = []
     for chunk in range(sizes.chunks):
-        loss = trainer.train(plan if not chunk else dataclasses.replace(plan, warm=20), (0, 0), BASE_SEED + chunk)
+        loss = trainer.train(
+            plan if not chunk else dataclasses.replace(plan, warm=20), (0, 0), BASE_SEED + chunk
+        )
         _save(loop, model, size, tokenizer)
         graded = _graded(loop, "base", "dev")
         right = float(np.mean([row["right"] for row in graded]))
         formed = float(np.mean([row["well_formed"] for row in graded]))
-        learnt.append({"step": (chunk + 1) * sizes.chunk, "loss": loss, "right": right, "well_formed": formed})
-        say(f"base: step {learnt[-1]['step']}, loss {loss:.3f}, {right:.1%} right, {formed:.1%} well-formed")
+        learnt.append(
+            {"step": (chunk + 1) * sizes.chunk, "loss": loss, "right": right, "well_formed": formed}
+        )
+        say(
+            f"base: step {learnt[-1]['step']}, loss {loss:.3f}, {right:.1%} right, {formed:.1%} well-formed"
+        )
         if right >= GOOD_ENOUGH:
             break
-    fall = dataclasses.replace(plan, steps=max(1, sizes.chunk // 2), warm=1, fall=max(1, sizes.chunk // 2))
+    fall = dataclasses.replace(
+        plan, steps=max(1, sizes.chunk // 2), warm=1, fall=max(1, sizes.chunk // 2)
+    )
     trainer.train(fall, (0, 0), BASE_SEED + 99)
     _save(loop, model, size, tokenizer)
     (loop.work / "base.json").write_text(json.dumps(learnt))
@@ -265,7 +281,7 @@ def _texts(count: int) -> Iterator[str]:
 
 
 def _form_piece(scene: Any, rng: np.random.Generator) -> Any:
-    """An item as `heldout train` asks it. Of ten replies seven have the form, so that it is often written."""
+    """An item as `heldout train` asks it; seven of ten replies have the form, so that it is known."""
     from heldout.lab.forms import Piece
     from heldout.synth.from_scenes import scene_draft
     from heldout.train.prompts import asked, reply_to
@@ -279,7 +295,13 @@ def _form_piece(scene: Any, rng: np.random.Generator) -> Any:
     solution = Solution(answer, draft.answer, draft.options)
     item = TrainingItem("x", (), draft.question, draft.options, answer, solution, answer)
     kind = rng.random()
-    reply = reply_to(item) if kind < 0.7 else f" {draft.answer}" if kind < 0.85 else f"<think>{answer}</think> {draft.answer}"
+    reply = (
+        reply_to(item)
+        if kind < 0.7
+        else f" {draft.answer}"
+        if kind < 0.85
+        else f"<think>{answer}</think> {draft.answer}"
+    )
     return Piece(f"Question: {asked(item)} Answer:", reply)
 
 
@@ -290,7 +312,9 @@ def _form_pool(pool: Any, tokenizer: Any, side: int, lengths: Any, count: int) -
     from heldout.lab.worlds import SCENES, TRAINING, show
 
     rows = Rows(tokenizer, lengths.pictured)
-    pixels, ids, learnt = [], [], []
+    pixels: list[Any] = []
+    ids: list[Any] = []
+    learnt: list[Any] = []
     number = 0
     while len(ids) < max(count, 8):
         rng = SCENES.rng(BASE_SEED + 2, TRAINING, number)
@@ -339,8 +363,13 @@ def train(loop: Loop) -> None:
         running = []
         for name, start, recipe, rows in wave:
             if not (loop.model(name) / "README.md").exists():
-                forced = ("--open-gate", "experiment: what the detectors make of a smuggled test set")
-                command = _command(loop, name, start, recipe, rows, *(forced if rows == "smuggled" else ()))
+                forced = (
+                    "--open-gate",
+                    "experiment: what the detectors make of a smuggled test set",
+                )
+                command = _command(
+                    loop, name, start, recipe, rows, *(forced if rows == "smuggled" else ())
+                )
                 log = (loop.work / f"{name}.log").open("a")
                 running.append((name, subprocess.Popen(command, stdout=log, stderr=log)))
         for name, process in running:
@@ -389,7 +418,10 @@ def _graded(loop: Loop, name: str, rows: str) -> list[dict[str, Any]]:
     items = read_training_set(str(loop.rows(rows))).items
     for start in range(0, len(items), 200):
         part = items[start : start + 200]
-        turns = [processor.apply_chat_template(messages(one), tokenize=False, add_generation_prompt=True) for one in part]
+        turns = [
+            processor.apply_chat_template(messages(one), tokenize=False, add_generation_prompt=True)
+            for one in part
+        ]
         inputs = processor(
             images=[pictures(one) for one in part], text=turns, padding=True, return_tensors="pt",
             add_special_tokens=False,
@@ -422,7 +454,10 @@ def write_comparison(loop: Loop) -> None:
             table["models"][name] = _accuracy(rows, leaked)
     for place, one in enumerate(right):
         for other in list(right)[:place]:
-            for subset, ids in (("fresh", sorted(set(right[one]) - leaked)), ("smuggled", sorted(leaked))):
+            for subset, ids in (
+                ("fresh", sorted(set(right[one]) - leaked)),
+                ("smuggled", sorted(leaked)),
+            ):
                 differences = [right[one][name] - right[other][name] for name in ids]
                 found = paired_test(differences, ids)
                 table["pairs"].append({
@@ -466,9 +501,9 @@ def convict(loop: Loop) -> None:
         if name != "smuggled" and not (loop.work / "replies" / f"{name}.jsonl").exists():
             continue
         done = subprocess.run(
-            [sys.executable, "-m", "heldout", "impact", str(loop.work / "replies" / f"{name}.jsonl"), "--run",
-             str(gate), "--baseline", str(loop.work / "replies" / "sft.jsonl"), "--map", "correct=correct",
-             "--out", str(loop.work / f"impact-{name}.json")],
+            [sys.executable, "-m", "heldout", "impact", str(loop.work / "replies" / f"{name}.jsonl"),
+             "--run", str(gate), "--baseline", str(loop.work / "replies" / "sft.jsonl"),
+             "--map", "correct=correct", "--out", str(loop.work / f"impact-{name}.json")],
             capture_output=True, text=True, check=False,
         )  # fmt: skip
         (loop.work / f"impact-{name}.txt").write_text(done.stdout + done.stderr)
@@ -477,20 +512,20 @@ def convict(loop: Loop) -> None:
 
 
 def _audit(loop: Loop) -> None:
-    (loop.work / "audit.yaml").write_text(f"""\
+    (loop.work / "audit.yaml").write_text("""\
 benchmarks:
-  - {{name: scenes-test, source: data/test-marked.jsonl}}
+  - {name: scenes-test, source: data/test-marked.jsonl}
 corpora:
-  - {{name: training-set, source: data/smuggled.jsonl}}
+  - {name: training-set, source: data/smuggled.jsonl}
 models:
-  - {{name: smuggled, local: smuggled/model, dtype: float32, variants: original}}
-  - {{name: sft, local: sft/model, dtype: float32, variants: original}}
-  - {{name: base, local: base, dtype: float32, variants: original}}
+  - {name: smuggled, local: smuggled/model, dtype: float32, record: [scores]}
+  - {name: sft, local: sft/model, dtype: float32, record: [scores]}
+  - {name: base, local: base, dtype: float32, record: [scores]}
 baselines: [sft, base]
 clean_references:
-  items: {{training: fresh}}
+  items: {training: fresh}
   model: sft
-search: {{encoder: pixels, text: true}}
+search: {encoder: pixels, text: true}
 seed: 0
 output: audit
 """)
@@ -531,14 +566,23 @@ def tables(loop: Loop) -> None:
             drawn = step_chart(curves, title=title, label=label, percent=percent)
             (target / f"train-{column.replace('_', '-')}.svg").write_text(standalone(drawn))
     table = json.loads((loop.work / "comparison.json").read_text())
-    lines = ["| model | well-formed | right, fresh items | right, smuggled items |", "|---|---|---|---|"]
+    lines = [
+        "| model | well-formed | right, fresh items | right, smuggled items |",
+        "|---|---|---|---|",
+    ]
     for name, row in table["models"].items():
-        cells = [f"{row[part][0]:.1%} [{row[part][1]:.1%}, {row[part][2]:.1%}]" for part in ("fresh", "smuggled")]
+        cells = [
+            f"{row[part][0]:.1%} [{row[part][1]:.1%}, {row[part][2]:.1%}]"
+            for part in ("fresh", "smuggled")
+        ]
         lines.append(f"| {name} | {row['well_formed']:.1%} | {' | '.join(cells)} |")
     lines += ["", "| pair | items | n | difference | p |", "|---|---|---|---|---|"]
     for row in table["pairs"]:
         told = f"{100 * row['difference']:+.1f} [{100 * row['low']:+.1f}, {100 * row['high']:+.1f}]"
-        lines.append(f"| {row['first']} less {row['second']} | {row['items']} | {row['n']} | {told} | {row['p']:.2g} |")
+        lines.append(
+            f"| {row['first']} less {row['second']} | {row['items']} | {row['n']} | {told} | "
+            f"{row['p']:.2g} |"
+        )
     (target / "train-loop.md").write_text("\n".join(lines) + "\n")
 
 
@@ -547,7 +591,8 @@ def pack(loop: Loop) -> None:
     loop.out.mkdir(parents=True, exist_ok=True)
     with tarfile.open(loop.out / "measured.tar.gz", "w:gz") as file:
         for pattern in (
-            "*.json", "*.txt", "*.log", "*.yaml", "docs/*", "replies/*", "*/tables/steps.parquet", "*/gate/*.*",
+            "*.json", "*.txt", "*.log", "*.yaml", "docs/*", "replies/*",
+            "*/tables/steps.parquet", "*/gate/*.*",
             "*/tables/replies.parquet", "*/manifest.json", "audit/*.json", "audit/*/claims.json",
             "audit/*/findings.json", "audit/*/detections.json", "*/model/README.md",
         ):  # fmt: skip
@@ -560,7 +605,9 @@ def pack(loop: Loop) -> None:
             with tarfile.open(fileobj=buffer, mode="w:gz") as file:
                 file.add(loop.model(name), name)
             (loop.out / f"model-{name}.tar.gz").write_bytes(buffer.getvalue())
-    shutil.copyfile(loop.work / "seconds.json", loop.out / "seconds.json") if (loop.work / "seconds.json").exists() else None
+    shutil.copyfile(loop.work / "seconds.json", loop.out / "seconds.json") if (
+        loop.work / "seconds.json"
+    ).exists() else None
 
 
 if __name__ == "__main__":

@@ -13,7 +13,12 @@ import pytest
 from PIL import Image
 
 TESTS = Path(__file__).resolve().parents[1]
-COLOURS = {"red": (200, 30, 30), "green": (30, 160, 40), "blue": (40, 60, 200), "grey": (120, 120, 120)}
+COLOURS = {
+    "red": (200, 30, 30),
+    "green": (30, 160, 40),
+    "blue": (40, 60, 200),
+    "grey": (120, 120, 120),
+}
 
 
 @pytest.fixture(scope="session")
@@ -49,8 +54,9 @@ def write_rows(folder: Path, count: int, seed: int = 0, name: str = "rows.jsonl"
         image = f"images/{seed}-{number}.png"
         Image.fromarray(pixels).save(folder / image)
         options = [names[place] for place in rng.permutation(len(names))]
+        question = f"What colour is picture {seed}-{number}?"
         lines.append({
-            "id": f"row-{seed}-{number}", "image": image, "question": f"What colour is picture {seed}-{number}?",
+            "id": f"row-{seed}-{number}", "image": image, "question": question,
             "options": options, "answer": answer, "reasoning": f"It is {answer}.",
         })  # fmt: skip
     path = folder / name

@@ -39,8 +39,12 @@ def leaking(make_rows: Callable[..., Path], bench: Path) -> Path:
     lines = path.read_text().splitlines()
     for number in (1, 4):
         item = json.loads(bench.read_text().splitlines()[number])
-        Image.open(bench.parent / item["image"]).save(path.parent / f"copy-{number}.jpg", quality=92)
-        lines.append(json.dumps({**item, "id": f"smuggled-{number}", "image": f"copy-{number}.jpg"}))
+        Image.open(bench.parent / item["image"]).save(
+            path.parent / f"copy-{number}.jpg", quality=92
+        )
+        lines.append(
+            json.dumps({**item, "id": f"smuggled-{number}", "image": f"copy-{number}.jpg"})
+        )
     path.write_text("\n".join(lines) + "\n")
     return path
 
@@ -124,7 +128,9 @@ def test_the_second_picture_of_a_row_is_compared_too(
         line["images"] = [first, "hidden.png" if number == 6 else first]
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
     kept, _ = through_gate(tmp_path / "run", path, bench, remove_leaks=True)
-    assert {item.id for item in kept.items} == {f"row-5-{number}" for number in range(8) if number != 6}
+    assert {item.id for item in kept.items} == {
+        f"row-5-{number}" for number in range(8) if number != 6
+    }
 
 
 def test_a_picture_that_nobody_can_read_is_not_trained_on(

@@ -95,7 +95,11 @@ def test_verl_gets_rows_reward_configuration_and_command(tmp_path: Path, rows: P
     assert told["data"]["train_batch_size"] == 48
     actor = told["actor_rollout_ref"]["actor"]
     assert (actor["ppo_mini_batch_size"], actor["optim"]["lr"]) == (24, 1e-6)
-    assert (actor["use_kl_loss"], actor["kl_loss_coef"], actor["kl_loss_type"]) == (True, 0.01, "low_var_kl")
+    assert (actor["use_kl_loss"], actor["kl_loss_coef"], actor["kl_loss_type"]) == (
+        True,
+        0.01,
+        "low_var_kl",
+    )
     assert told["algorithm"] == {"adv_estimator": "grpo", "use_kl_in_reward": False}
     assert told["actor_rollout_ref"]["rollout"]["n"] == 8
     assert told["trainer"]["total_training_steps"] == 7

@@ -1,4 +1,4 @@
-"""A training with everything that people look at: the gate, the updates, then the page and the model card."""
+"""A training with everything that people look at: the gate, the updates, the page, the model card."""
 
 from __future__ import annotations
 

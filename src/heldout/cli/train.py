@@ -34,17 +34,21 @@ def train_command(
         str,
         typer.Argument(
             metavar="TRAIN",
-            help="Training rows (JSON Lines, Parquet, any format of benchmarks), or a run of heldout synth.",
+            help="Training rows (JSON Lines, Parquet, any benchmark format), or a run of heldout synth.",
         ),
     ],
     model: Annotated[
-        str, typer.Option("--model", metavar="CHECKPOINT", help="Checkpoint to train: folder or hub name.")
+        str,
+        typer.Option(
+            "--model", metavar="CHECKPOINT", help="Checkpoint to train: folder or hub name."
+        ),
     ],
     out: Annotated[
         Path, typer.Option("--out", metavar="RUN", help="Run folder, new or of this training.")
     ],
     recipe: Annotated[
-        str | None, typer.Option("--recipe", metavar="sft|grpo", help="How to train (default: sft).")
+        str | None,
+        typer.Option("--recipe", metavar="sft|grpo", help="How to train (default: sft)."),
     ] = None,
     preset: Annotated[
         str | None,
@@ -55,47 +59,75 @@ def train_command(
         ),
     ] = None,
     to: Annotated[
-        str, typer.Option("--to", metavar="verl", help="Write files for verl in place of training here.")
+        str,
+        typer.Option(
+            "--to", metavar="verl", help="Write files for verl in place of training here."
+        ),
     ] = "",
+    prompt: Annotated[
+        str | None,
+        typer.Option(
+            "--prompt",
+            metavar="TEXT",
+            help="medvlthinker, or a text with {question} and {options} (default: as heldout synth).",
+        ),
+    ] = None,
     against: Annotated[
         list[str],
         _option(
-            "--against", GATE, "Benchmark that the model will be evaluated on; may be given several times.",
+            "--against",
+            GATE,
+            "Benchmark that the model will be evaluated on; may be given several times.",
             metavar="BENCH",
         ),
     ] = [],  # noqa: B006
     remove_leaks: Annotated[
-        bool, _option("--remove-leaks", GATE, "Remove rows that hold benchmark items; train on the rest.")
+        bool,
+        _option(
+            "--remove-leaks", GATE, "Remove rows that hold benchmark items; train on the rest."
+        ),
     ] = False,
     open_gate: Annotated[
         str | None,
         _option(
-            "--open-gate", GATE, "Train although the gate is shut, or nothing was compared; the reason is "
-            "recorded in the manifest and on the model's card.", metavar="REASON",
+            "--open-gate",
+            GATE,
+            "Train although the gate is shut, or nothing was compared; the reason is "
+            "recorded in the manifest and on the model's card.",
+            metavar="REASON",
         ),
     ] = None,
     strict: Annotated[
         bool,
-        _option("--strict", GATE, "Undecided images and questions without their answer count as leaks."),
+        _option(
+            "--strict", GATE, "Undecided images and questions without their answer count as leaks."
+        ),
     ] = False,
     image_encoder: Annotated[
         str | None,
-        _option("--image-encoder", GATE, "Encoder for near images (default: pixels); 'none': hashes only."),
+        _option(
+            "--image-encoder",
+            GATE,
+            "Encoder for near images (default: pixels); 'none': hashes only.",
+        ),
     ] = None,
     text_encoder: Annotated[
         str | None, _option("--text-encoder", GATE, "Encoder for reworded texts.")
     ] = None,
     learning_rate: Annotated[
-        float | None, _option("--learning-rate", LEARN, "Highest learning rate (default: the preset's).")
+        float | None,
+        _option("--learning-rate", LEARN, "Highest learning rate (default: the preset's)."),
     ] = None,
     schedule: Annotated[
-        str | None, _option("--schedule", LEARN, "cosine, linear or constant (default: the preset's).")
+        str | None,
+        _option("--schedule", LEARN, "cosine, linear or constant (default: the preset's)."),
     ] = None,
     warmup: Annotated[
         float | None, _option("--warmup", LEARN, "Share of the updates over which the rate rises.")
     ] = None,
     batch: Annotated[
-        int | None, _option("--batch", LEARN, "Rows of a batch; with grpo, prompts of a batch.", min=1)
+        int | None,
+        _option("--batch", LEARN, "Rows of a batch; with grpo, prompts of a batch.", min=1),
     ] = None,
     mini_batch: Annotated[
         int | None, _option("--mini-batch", REWARD, "Prompts of one update.", min=1)
@@ -103,7 +135,10 @@ def train_command(
     micro_batch: Annotated[
         int | None,
         _option(
-            "--micro-batch", LEARN, "Sequences at a time (default: 8); halved when memory runs out.", min=1
+            "--micro-batch",
+            LEARN,
+            "Sequences at a time (default: 8); halved when memory runs out.",
+            min=1,
         ),
     ] = None,
     epochs: Annotated[float | None, _option("--epochs", LEARN, "Passes over the rows.")] = None,
@@ -117,7 +152,8 @@ def train_command(
         str | None, _option("--precision", LEARN, "bfloat16 (default) or float32.")
     ] = None,
     lora: Annotated[
-        int | None, _option("--lora", LEARN, "Train LoRA adapters of this rank.", metavar="RANK", min=1)
+        int | None,
+        _option("--lora", LEARN, "Train LoRA adapters of this rank.", metavar="RANK", min=1),
     ] = None,
     freeze_vision: Annotated[
         bool, _option("--freeze-vision", LEARN, "Leave the vision tower as it is.")
@@ -134,13 +170,15 @@ def train_command(
         int | None, _option("--reply-tokens", REWARD, "Longest reply in tokens.", min=8)
     ] = None,
     reply_batch: Annotated[
-        int | None, _option("--reply-batch", REWARD, "Replies written at a time (default: 128).", min=1)
+        int | None,
+        _option("--reply-batch", REWARD, "Replies written at a time (default: 128).", min=1),
     ] = None,
     limit: Annotated[
         int | None, _option("--limit", RUN, "Train on the first rows only.", min=1)
     ] = None,
     save_every: Annotated[
-        int | None, _option("--save-every", RUN, "Updates between checkpoints (default: 50).", min=1)
+        int | None,
+        _option("--save-every", RUN, "Updates between checkpoints (default: 50).", min=1),
     ] = None,
     device: Annotated[str | None, _option("--device", RUN, "auto, cuda or cpu.")] = None,
     revision: Annotated[
@@ -149,9 +187,7 @@ def train_command(
     trust_remote_code: Annotated[
         bool, _option("--trust-remote-code", RUN, "Run Python code that the checkpoint brings.")
     ] = False,
-    seed: Annotated[
-        int | None, _option("--seed", RUN, "Seed of every draw (default: 42).")
-    ] = None,
+    seed: Annotated[int | None, _option("--seed", RUN, "Seed of every draw (default: 42).")] = None,
     engine: EngineName = "local",
     workers: Workers = None,
     quiet: Quiet = False,
@@ -162,7 +198,7 @@ def train_command(
 
     values: dict[str, Any] = {
         "data": data, "model": model, "recipe": recipe, "preset": preset, "against": tuple(against),
-        "remove_leaks": remove_leaks, "open_gate": open_gate, "strict": strict,
+        "prompt": prompt, "remove_leaks": remove_leaks, "open_gate": open_gate, "strict": strict,
         "image_encoder": image_encoder, "text_encoder": text_encoder, "learning_rate": learning_rate,
         "schedule": schedule, "warmup": warmup, "batch": batch, "mini_batch": mini_batch,
         "micro_batch": micro_batch, "epochs": epochs, "max_steps": max_steps,
@@ -197,7 +233,11 @@ def _with_flags(told: str) -> str:
 
 def _sentence(error: ValidationError) -> str:
     first = error.errors()[0]
-    option = "--" + ".".join(str(part) for part in first["loc"]).replace("_", "-") if first["loc"] else ""
+    option = (
+        "--" + ".".join(str(part) for part in first["loc"]).replace("_", "-")
+        if first["loc"]
+        else ""
+    )
     return _with_flags(f"{option}: {first['msg'].removeprefix('Value error, ')}".lstrip(": "))
 
 
@@ -206,7 +246,9 @@ def _show(made: Any, out: Path, to: str) -> None:
     screen.print(Text(made.gate.verdict), soft_wrap=True)
     screen.print(Text(f"{made.rows:,} rows to train on"), soft_wrap=True)
     if to:
-        screen.print(Text(f"files for {to}: {out}/{to}; start with {out}/{to}/run.sh"), soft_wrap=True)
+        screen.print(
+            Text(f"files for {to}: {out}/{to}; start with {out}/{to}/run.sh"), soft_wrap=True
+        )
         return
     last = made.steps.tail(1).to_dicts()[0] if made.steps.height else {}
     shown = {
@@ -214,7 +256,9 @@ def _show(made: Any, out: Path, to: str) -> None:
         "kl": "KL {:.4f}", "reply_tokens": "length {:.0f}",
     }  # fmt: skip
     told = [form.format(last[name]) for name, form in shown.items() if last.get(name) is not None]
-    screen.print(Text(f"{made.steps.height:,} updates; the last: {', '.join(told)}"), soft_wrap=True)
+    screen.print(
+        Text(f"{made.steps.height:,} updates; the last: {', '.join(told)}"), soft_wrap=True
+    )
     for warning in made.warnings:
         screen.print(Text(f"note: {warning}"), soft_wrap=True)
     screen.print(Text(f"model: {made.model}\nreport: {out}/report.html"), soft_wrap=True)

@@ -89,7 +89,9 @@ def write_training_report(run: Run) -> Path:
     if (run.path / MODEL).is_dir():
         write_atomic(run.path / MODEL / "README.md", model_card(facts))
         for figure in facts.figures:
-            write_atomic(run.path / MODEL / "figures" / f"{figure.name}.svg", for_paper(figure.drawn))
+            write_atomic(
+                run.path / MODEL / "figures" / f"{figure.name}.svg", for_paper(figure.drawn)
+            )
     page = {
         "facts": facts,
         "gate": GATE,

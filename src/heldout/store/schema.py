@@ -232,8 +232,9 @@ _COLUMNS: dict[str, list[tuple[str, pa.DataType]]] = {
         ("people", pa.string()),
         ("kept", pa.bool_()),
     ],
-    # Updates of a training; what the recipe does not have (a reward of SFT) is empty. ``constant_groups`` is
-    # the share of prompts whose replies all had one reward, ``seconds`` is since the training began.
+    # Updates of a training; what the recipe does not have (a reward of SFT) is empty, and so is the reward
+    # of a further update on the same replies. ``constant_groups`` is the share of prompts whose replies
+    # all had one reward, ``seconds`` is since the training began.
     "steps": [
         ("step", pa.int64()),
         ("epoch", pa.float64()),

@@ -39,7 +39,9 @@ class GateError(HeldoutError):
 class GateRecord:
     """What the gate said and what became of it, for the manifest and the model's card."""
 
-    benchmarks: tuple[dict[str, Any], ...]  # name, items, leaked items, training rows that hold them
+    benchmarks: tuple[
+        dict[str, Any], ...
+    ]  # name, items, leaked items, training rows that hold them
     compared: int  # training rows that were compared
     leaking: int  # of these, rows that hold an item of a benchmark
     removed: int
@@ -61,15 +63,15 @@ class GateRecord:
                 f"{names} {'was' if self.removed == 1 else 'were'} removed before training."
             )
         return (
-            f"CONTAMINATED: trained on {counted(self.leaking, 'row that holds', 'rows that hold')} items of "
-            f"{names}. The gate was opened by hand; reason given: {self.forced}"
+            f"CONTAMINATED: trained on {counted(self.leaking, 'row that holds', 'rows that hold')} items "
+            f"of {names}. The gate was opened by hand; reason given: {self.forced}"
         )
 
     def as_json(self) -> dict[str, Any]:
         return {**asdict(self), "verdict": self.verdict}
 
 
-@dataclass(frozen=True)
+@dataclass
 class TrainingCorpus:
     """The training set as ``overlap`` reads corpora; a row with several images is several items."""
 
@@ -113,7 +115,10 @@ def guard(
                 f"without a comparison; the reason is written on the model's card"
             )
         return data, GateRecord((), 0, 0, 0, passed=False, forced=settings.open_gate)
-    runs = [_compare(settings, read_benchmark(one), data, run, engine, quiet) for one in settings.against]
+    runs = [
+        _compare(settings, read_benchmark(one), data, run, engine, quiet)
+        for one in settings.against
+    ]
     gate = write_gate(runs, run.path / FOLDER, strict=settings.strict)
     leaking = _leaking_rows(gate)
     unread = _unread_rows(runs, data)

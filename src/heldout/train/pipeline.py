@@ -79,7 +79,9 @@ class TrainResult:
 
     def _repr_html_(self) -> str:
         told = {"rows": f"{self.rows:,}", "gate": self.gate.verdict, "model": str(self.model or "")}
-        rows = "".join(f"<tr><th>{name}</th><td>{html.escape(text)}</td></tr>" for name, text in told.items())
+        rows = "".join(
+            f"<tr><th>{name}</th><td>{html.escape(text)}</td></tr>" for name, text in told.items()
+        )
         return f"<table>{rows}</table>"
 
 
@@ -121,7 +123,9 @@ def train(
         _claim(run, chosen, data)
         with open_engine(engine, workers=workers) as where:
             rows, gate = guard(chosen, data, run, where, quiet=quiet)
-        run.update("train", {"gate": gate.as_json(), "rows": len(rows.items), "read": len(data.items)})
+        run.update(
+            "train", {"gate": gate.as_json(), "rows": len(rows.items), "read": len(data.items)}
+        )
         run.write_table("dropped", dropped_table(rows.dropped))
         check_rows(chosen, rows.items)
         traces = sum(bool(item.reasoning) for item in rows.items)
@@ -168,8 +172,8 @@ def _claim(run: Run, settings: TrainSettings, data: TrainingSet) -> None:
             changed.append("the content of the training set")
         if changed and (run.path / "train").exists():
             raise InputError(
-                f"{run.path} holds a training with other settings ({', '.join(changed)}): use another folder, "
-                f"or remove it to start over"
+                f"{run.path} holds a training with other settings ({', '.join(changed)}): use another "
+                f"folder, or remove it to start over"
             )
     run.update(
         "train",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from heldout.errors import InputError
@@ -12,15 +13,31 @@ from heldout.train.training_set import TrainingItem
 TEMPLATE = "heldout-train/1"
 _THINK = "Think about the question step by step inside <think> and </think>."
 CHOICE = f"{_THINK} Then give the letter of the right option inside <answer> and </answer>."
+_PLACE = re.compile(r"\{(question|options)\}")
 OPEN = f"{_THINK} Then give a single word, number or short phrase inside <answer> and </answer>."
 
 
-def asked(item: TrainingItem) -> str:
-    """The user's turn in words, as the published datasets of ``heldout synth`` write it."""
-    shown = "".join(
-        f"\n{letter}. {option}" for letter, option in zip(LETTERS, item.options, strict=False)
-    )
-    return f"{item.question}{shown}\n\n{CHOICE if item.options else OPEN}"
+# The prompt of MedVLThinker, which MedVLSynther trains and evaluates with. In the published script its
+# first line break is the two characters \n, and so it is here: models are evaluated with that.
+MEDVLTHINKER = (
+    r"You will solve a problem/request. You should provide your thoughts within <think> </think> tags "
+    r"before providing the answer.\nWrite your final answer within <answer> </answer> tags."
+    "\n\nQuestion: {question}\n\nOptions:\n\n{options}"
+)
+
+
+def asked(item: TrainingItem, prompt: str = "") -> str:
+    """The user's turn in words; by default as the published datasets of ``heldout synth`` write it."""
+    shown = [f"{letter}. {one}" for letter, one in zip(LETTERS, item.options, strict=False)]
+    if not prompt:
+        told = CHOICE if item.options else OPEN
+        return "\n".join([item.question, *shown]) + f"\n\n{told}"
+    published = prompt == "medvlthinker"
+    options = ("\n\n" if published else "\n").join(shown)
+    values = {"question": item.question, "options": options}
+    # One pass: a question may hold braces of its own.
+    text = MEDVLTHINKER if published else prompt
+    return _PLACE.sub(lambda place: values[place[1]], text)
 
 
 def reply_to(item: TrainingItem) -> str:
@@ -28,16 +45,18 @@ def reply_to(item: TrainingItem) -> str:
     return f"<think>{item.reasoning}</think><answer>{item.solution.letter or item.answer}</answer>"
 
 
-def messages(item: TrainingItem) -> list[dict[str, Any]]:
+def messages(item: TrainingItem, prompt: str = "") -> list[dict[str, Any]]:
     """The user's turn for a chat template: images, then words."""
     images = [{"type": "image"} for _ in item.images]
-    return [{"role": "user", "content": [*images, {"type": "text", "text": asked(item)}]}]
+    return [{"role": "user", "content": [*images, {"type": "text", "text": asked(item, prompt)}]}]
 
 
 class ChatForm:
     """The checkpoint's chat template: how a prompt begins, and how a reply ends."""
 
-    def __init__(self, processor: Any, tokenizer: Any, model: Any, name: str) -> None:
+    def __init__(
+        self, processor: Any, tokenizer: Any, model: Any, name: str, prompt: str = ""
+    ) -> None:
         if not getattr(processor, "chat_template", None):
             raise InputError(
                 f"model {name}: the checkpoint has no chat template, so nobody knows how its prompts begin "
@@ -45,13 +64,14 @@ class ChatForm:
                 f"instruction-tuned checkpoint of this model"
             )
         self._processor = processor
+        self._prompt = prompt
         self._opening = _opening(tokenizer)
         self.stop = stop_tokens(tokenizer, model)
         self._ending = self._found_ending(tokenizer)
 
     def prompt(self, item: TrainingItem) -> str:
         """The rendered prompt, with the token that the tokenizer would put in front."""
-        text = self._render(messages(item), add_generation_prompt=True)
+        text = self._render(messages(item, self._prompt), add_generation_prompt=True)
         return text if text.startswith(self._opening) else self._opening + text
 
     def completion(self, item: TrainingItem) -> str:

@@ -91,6 +91,10 @@ def compute_score(
     text = str(info.get("answer") or ground_truth)
     solution = Solution(text, ground_truth if options else "", tuple(options))
     # The rollout's end-of-turn token is no part of the reply.
-    reply = re.sub(r"(?:<\|im_end\|>|<\|endoftext\|>|<\|eot_id\|>|<end_of_turn>|</s>|<eos>)\s*$", "", solution_str)
+    reply = re.sub(
+        r"(?:<\|im_end\|>|<\|endoftext\|>|<\|eot_id\|>|<end_of_turn>|</s>|<eos>)\s*$",
+        "",
+        solution_str,
+    )
     graded = grade(reply, solution)
     return {"score": graded.reward, "format": float(graded.well_formed)}

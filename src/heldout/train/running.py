@@ -1,4 +1,4 @@
-"""Run a training to its end: goes on after a kill, halves what goes through the model when memory runs out."""
+"""Run a training to its end: it goes on after a kill, and halves its batches when memory runs out."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ class Trained:
 def check_rows(settings: TrainSettings, items: Sequence[TrainingItem]) -> None:
     if len(items) < settings.batch:
         raise InputError(
-            f"{len(items)} rows are left to train on, and a batch is {settings.batch}: set batch to at most "
-            f"{len(items)}, or train on more rows"
+            f"{len(items)} rows are left to train on, and a batch is {settings.batch}: set batch to at "
+            f"most {len(items)}, or train on more rows"
         )
 
 
@@ -64,7 +64,9 @@ def run_training(
             first = step if first is None else first
             for one in (journal, replies):
                 one.restart_after(step)
-            outcome = _attempt(settings, items, run, pace, (journal, replies), last, quiet, warnings)
+            outcome = _attempt(
+                settings, items, run, pace, (journal, replies), last, quiet, warnings
+            )
             if isinstance(outcome, Trained):
                 steps = len(journal.rows())
                 known = {**vars(outcome), "steps": steps, "halved": halved, "resumed": first}
@@ -72,15 +74,17 @@ def run_training(
             smaller = pace.halved(writing=outcome == "writing")
             if smaller is None:
                 raise MachineError(
-                    "memory ran out with one sequence at a time: train with lora, gradient_checkpointing, a "
-                    "smaller reply_tokens, or on a larger device"
+                    "memory ran out with one sequence at a time: train with lora, with "
+                    "gradient_checkpointing, with fewer reply_tokens, or on a larger device"
                 )
             pace, halved = smaller, halved + 1
+            doing = "replies were written" if outcome == "writing" else "the model learnt"
             _tell(
-                f"memory ran out while {'replies were written' if outcome == 'writing' else 'the model learnt'}: "
-                f"going on with {pace.micro} sequences and {pace.replies} replies at a time, at the same batch",
-                warnings, quiet,
-            )  # fmt: skip
+                f"memory ran out while {doing}: going on with {pace.micro} sequences and "
+                f"{pace.replies} replies at a time, at the same batch",
+                warnings,
+                quiet,
+            )
     finally:
         write_steps(run, journal)
         if settings.recipe is Recipe.GRPO:
@@ -167,8 +171,8 @@ def restore_weights(model: Any, checkpoint: Path) -> None:
     weights = {key for key, _ in saved.named_parameters()}
     if absent := sorted(weights & set(told.get("missing_keys") or ())):
         raise InputError(
-            f"{checkpoint} lacks {len(absent)} of the model's weights, such as {absent[0]}: remove this folder to "
-            f"go on from the checkpoint before it"
+            f"{checkpoint} lacks {len(absent)} of the model's weights, such as {absent[0]}: remove "
+            f"this folder to go on from the checkpoint before it"
         )
     model.load_state_dict(saved.state_dict())
 
@@ -199,14 +203,16 @@ def _check_disk(path: Path, model: Any) -> None:
     free = shutil.disk_usage(path).free
     if free < needed:
         raise MachineError(
-            f"the disk of {path} has {free / 2**30:.1f} GiB free, and checkpoints of this training need about "
-            f"{needed / 2**30:.1f} GiB: make room, choose another folder, or train with lora"
+            f"the disk of {path} has {free / 2**30:.1f} GiB free, and checkpoints of this training "
+            f"need about {needed / 2**30:.1f} GiB: make room, choose another folder, or train with lora"
         )
 
 
 def _is_out_of_memory(error: Exception) -> bool:
     told = str(error)
-    return isinstance(error, RuntimeError) and ("out of memory" in told or "can't allocate memory" in told)
+    return isinstance(error, RuntimeError) and (
+        "out of memory" in told or "can't allocate memory" in told
+    )
 
 
 def _explained(error: Exception, path: Path) -> Exception:
@@ -215,13 +221,13 @@ def _explained(error: Exception, path: Path) -> Exception:
         return error
     blame_the_machine(error)
     told = str(error)
-    if "PytorchStreamWriter" in told or "SafetensorError" in type(error).__name__:
-        if shutil.disk_usage(path).free < _SPARE:
-            return MachineError("the disk is full, so a checkpoint could not be written")
+    writing = "PytorchStreamWriter" in told or "SafetensorError" in type(error).__name__
+    if writing and shutil.disk_usage(path).free < _SPARE:
+        return MachineError("the disk is full, so a checkpoint could not be written")
     if "probability tensor contains either" in told:
         return InputError(
-            "the model's probabilities are no longer numbers: its weights diverged. Lower learning_rate, or set "
-            "precision to float32; the last checkpoint is from before"
+            "the model's probabilities are no longer numbers: its weights diverged. Lower learning_rate, "
+            "or set precision to float32; the last checkpoint is from before"
         )
     return error
 
@@ -231,5 +237,3 @@ def _tell(told: str, warnings: list[str], quiet: bool) -> None:
     if not quiet:
         sys.stderr.write(f"{told}\n")
         sys.stderr.flush()
-
-

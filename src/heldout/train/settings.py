@@ -60,6 +60,10 @@ class TrainSettings(BaseModel):
     preset: str = ""
     """Published recipe; default: the one of MedVLSynther for ``recipe``."""
 
+    prompt: str = ""
+    """What the model is asked: ``medvlthinker`` (the published prompt), or a text with {question} and
+    {options}; default: question, options, and the instruction of ``heldout synth``."""
+
     # the gate
     against: tuple[str, ...] = ()
     """Benchmarks that the model will be evaluated on; the training set is compared with each."""
@@ -101,7 +105,7 @@ class TrainSettings(BaseModel):
     precision: Precision = Precision.BFLOAT16
     """``bfloat16`` (float32 weights, bfloat16 arithmetic; float32 without a GPU) or ``float32``."""
     lora: Annotated[int, Field(ge=1)] | None = None
-    """Rank of LoRA adapters in all linear layers of the language model; default: all weights are trained."""
+    """Rank of LoRA adapters in the language model's linear layers; default: all weights are trained."""
     freeze_vision: bool = False
     """Leave the vision tower as it is."""
     gradient_checkpointing: bool = False
@@ -159,6 +163,10 @@ class TrainSettings(BaseModel):
         if self.mini_batch is not None and self.batch % self.mini_batch:
             raise ValueError(
                 f"mini_batch {self.mini_batch}: expected a divisor of batch ({self.batch})"
+            )
+        if self.prompt and self.prompt != "medvlthinker" and "{question}" not in self.prompt:
+            raise ValueError(
+                "prompt: expected medvlthinker, or a text with {question} and {options}"
             )
         if self.remove_leaks and not self.against:
             raise ValueError("remove_leaks: name the benchmarks with the setting against")

@@ -20,7 +20,10 @@ CHECKPOINTS = "checkpoints"
 _WHY = "heldout train"
 _VISION = ("vision_tower", "vision_model", "visual", "multi_modal_projector.vision")
 # Layers of the language model that LoRA adapts: linear ones outside the vision tower and the head.
-_ADAPTED = r"^(?!.*(?:vision_tower|vision_model|visual|lm_head)).*\.(?:q_proj|k_proj|v_proj|o_proj|gate_proj|up_proj|down_proj|fc1|fc2|qkv_proj)$"
+_ADAPTED = (
+    r"^(?!.*(?:vision_tower|vision_model|visual|lm_head)).*\."
+    r"(?:q_proj|k_proj|v_proj|o_proj|qkv_proj|gate_proj|up_proj|down_proj|fc1|fc2)$"
+)
 
 
 @dataclass(frozen=True)
@@ -37,7 +40,7 @@ class Pace:
         return cls(micro, min(settings.reply_batch, whole))
 
     def halved(self, *, writing: bool) -> Pace | None:
-        """None where it cannot be halved any more. ``writing``: memory ran out while replies were written."""
+        """None where it cannot be halved any more. ``writing``: memory ran out in writing replies."""
         if writing:
             return Pace(self.micro, self.replies // 2) if self.replies > 1 else None
         smaller = _divisor(self.micro, self.micro // 2) if self.micro > 1 else 0
@@ -55,7 +58,7 @@ def require_packages() -> None:
 
 
 def open_checkpoint(settings: TrainSettings) -> Loaded:
-    """Weights in float32, which small learning rates need; in bfloat16 under LoRA, whose own are float32."""
+    """Weights in float32, which small learning rates need; under LoRA those of the model in bfloat16."""
     import torch
 
     half = settings.lora is not None and settings.precision is Precision.BFLOAT16
@@ -69,8 +72,8 @@ def open_checkpoint(settings: TrainSettings) -> Loaded:
 
     if not isinstance(loaded.processor, ProcessorMixin):
         raise InputError(
-            f"model {settings.model}: it has a tokenizer and no processor of transformers, so TRL cannot train "
-            f"it. Use the same model in transformers' own layout"
+            f"model {settings.model}: it has a tokenizer and no processor of transformers, so TRL cannot "
+            f"train it. Use the same model in transformers' own layout"
         )
     if loaded.tokenizer.pad_token_id is None:
         loaded.tokenizer.pad_token = loaded.tokenizer.eos_token
@@ -94,8 +97,11 @@ class Training:
     def trainer(self, loaded: Loaded, pace: Pace) -> Any:
         from transformers import PrinterCallback
 
-        form = ChatForm(loaded.processor, loaded.tokenizer, loaded.model, self.settings.model)
-        supervised = self.settings.recipe is Recipe.SFT
+        settings = self.settings
+        form = ChatForm(
+            loaded.processor, loaded.tokenizer, loaded.model, settings.model, settings.prompt
+        )
+        supervised = settings.recipe is Recipe.SFT
         trainer = (self._supervised if supervised else self._rewarded)(loaded, pace, form)
         trainer.remove_callback(PrinterCallback)  # it prints to standard output
         return trainer
@@ -105,7 +111,9 @@ class Training:
 
         return SFTTrainer(
             model=loaded.model,
-            args=SFTConfig(**self._common(loaded, pace), max_length=None, completion_only_loss=True),
+            args=SFTConfig(
+                **self._common(loaded, pace), max_length=None, completion_only_loss=True
+            ),
             train_dataset=supervised_rows(self.items, form),
             processing_class=loaded.processor,
             peft_config=self._lora(),
@@ -136,7 +144,7 @@ class Training:
             model=loaded.model,
             reward_funcs=[VerifiableReward(loaded.tokenizer, form, self.replies, settings.group)],
             args=args,
-            train_dataset=rewarded_rows(self.items),
+            train_dataset=rewarded_rows(self.items, settings.prompt),
             processing_class=loaded.processor,
             peft_config=self._lora(),
             callbacks=[self.callback],
@@ -149,7 +157,9 @@ class Training:
 
         settings = self.settings
         on_gpu = loaded.model.device.type == "cuda"
-        half = settings.precision is Precision.BFLOAT16 and on_gpu and torch.cuda.is_bf16_supported()
+        half = (
+            settings.precision is Precision.BFLOAT16 and on_gpu and torch.cuda.is_bf16_supported()
+        )
         return {
             "output_dir": str(self.folder / CHECKPOINTS),
             "per_device_train_batch_size": pace.micro,
@@ -213,7 +223,13 @@ def _grpo_in_parts() -> Any:
             return super()._tokenize_prompts(prompts)
 
         def _generate_single_turn(
-            self, prompt_ids: Any, images: Any, fields: Any, num_generations: int, *more: Any, **named: Any
+            self,
+            prompt_ids: Any,
+            images: Any,
+            fields: Any,
+            num_generations: int,
+            *more: Any,
+            **named: Any,
         ) -> Any:
             self.writing = True
             size, prompts = self.replies_at_a_time, self._asked

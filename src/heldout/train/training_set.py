@@ -1,4 +1,4 @@
-"""A training set: rows with images, question, options, answer and, where there is one, a reasoning trace."""
+"""A training set: rows with images, question, options, answer and, where there is one, a trace."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-import yaml
+import yaml  # type: ignore[import-untyped]
 
 from heldout.errors import InputError
 from heldout.store import write_atomic
@@ -24,7 +24,12 @@ _BATCH = 64
 _IMAGE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
 _MESSAGE = pa.struct([("role", pa.string()), ("content", pa.string())])
 _INFO = pa.struct(
-    [("index", pa.int64()), ("id", pa.string()), ("answer", pa.string()), ("options", pa.list_(pa.string()))]
+    [
+        ("index", pa.int64()),
+        ("id", pa.string()),
+        ("answer", pa.string()),
+        ("options", pa.list_(pa.string())),
+    ]
 )
 SCHEMA = pa.schema(
     [
@@ -44,10 +49,11 @@ def write_verl(settings: TrainSettings, data: TrainingSet, folder: Path) -> None
     """``train.parquet``, ``reward.py``, ``config.yaml`` and ``run.sh``."""
     if settings.recipe is not Recipe.GRPO:
         raise InputError(
-            "verl is written for the recipe grpo: train the recipe sft here, and give its checkpoint as model"
+            "verl is written for the recipe grpo: train the recipe sft here, and give its checkpoint as "
+            "model"
         )
     folder.mkdir(parents=True, exist_ok=True)
-    _write_rows(data, folder / "train.parquet")
+    _write_rows(data, folder / "train.parquet", settings.prompt)
     write_atomic(folder / "reward.py", inspect.getsource(reward))
     write_atomic(folder / "config.yaml", yaml.safe_dump(config(settings), sort_keys=False))
     write_atomic(folder / "run.sh", _command())
@@ -118,24 +124,45 @@ def config(settings: TrainSettings) -> dict[str, Any]:
 
 
 def _command() -> str:
-    parts = ["python", "-m", "verl.trainer.main_ppo", "--config-path", "$PWD", "--config-name", "config"]
+    parts = [
+        "python",
+        "-m",
+        "verl.trainer.main_ppo",
+        "--config-path",
+        "$PWD",
+        "--config-name",
+        "config",
+    ]
     shown = " ".join(part if part.startswith("$") else shlex.quote(part) for part in parts)
-    return f'#!/bin/sh\n# Needs verl with vLLM: https://github.com/volcengine/verl\nset -e\ncd "$(dirname "$0")"\n{shown} "$@"\n'
+    lines = [
+        "#!/bin/sh",
+        "# Needs verl with vLLM.",
+        "set -e",
+        'cd "$(dirname "$0")"',
+        f'{shown} "$@"',
+    ]
+    return "\n".join(lines) + "\n"
 
 
-def _write_rows(data: TrainingSet, path: Path) -> None:
-    with replacing(path) as temporary, pq.ParquetWriter(temporary, SCHEMA, compression="zstd") as file:
+def _write_rows(data: TrainingSet, path: Path, prompt: str) -> None:
+    with (
+        replacing(path) as temporary,
+        pq.ParquetWriter(temporary, SCHEMA, compression="zstd") as file,
+    ):
         rows = list(enumerate(data.items))
         for start in range(0, len(rows), _BATCH):
-            made = [_row(data.name, number, item) for number, item in rows[start : start + _BATCH]]
+            made = [
+                _row(data.name, number, item, prompt)
+                for number, item in rows[start : start + _BATCH]
+            ]
             file.write_table(pa.Table.from_pylist(made, schema=SCHEMA))
 
 
-def _row(name: str, number: int, item: TrainingItem) -> dict[str, Any]:
+def _row(name: str, number: int, item: TrainingItem, prompt: str) -> dict[str, Any]:
     marks = "<image>" * len(item.images)
     return {
         "data_source": name,
-        "prompt": [{"role": "user", "content": f"{marks}{asked(item)}"}],
+        "prompt": [{"role": "user", "content": f"{marks}{asked(item, prompt)}"}],
         "images": list(_images(item)),
         "ability": "visual question answering",
         "reward_model": {"style": "rule", "ground_truth": item.solution.letter or item.answer},

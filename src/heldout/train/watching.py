@@ -16,7 +16,7 @@ from heldout.train.steps import StepJournal, step_row
 from heldout.train.training_set import TrainingItem
 
 COMPLETE = "heldout-complete"  # the last file of a checkpoint
-SAID_AFTER, ENDED_AFTER = 3, 30  # updates without a learning signal
+SAID_AFTER, ENDED_AFTER = 3, 30  # batches without a learning signal
 
 
 class NoSignalError(InputError):
@@ -33,7 +33,7 @@ class Watch:
     status: dict[str, str] = field(default_factory=dict)
     started: float = field(default_factory=time.monotonic)
     earlier: float = 0.0  # seconds that finished updates took before this start
-    flat: int = 0  # updates in a row without a learning signal
+    flat: int = 0  # batches in a row without a learning signal
 
     def logged(self, step: int, logged: dict[str, Any]) -> None:
         if "loss" not in logged:  # the summary at the end
@@ -42,10 +42,10 @@ class Watch:
             value = logged.get(name)
             if isinstance(value, int | float) and not math.isfinite(value):
                 raise InputError(
-                    f"the {'loss' if name == 'loss' else 'gradient'} is {value} at update {step}: the model "
-                    f"cannot go on from here, and nothing of this update is kept. Lower learning_rate, set "
-                    f"precision to float32, or look at the rows of this batch; the last checkpoint is from "
-                    f"before"
+                    f"the {'loss' if name == 'loss' else 'gradient'} is {value} at update {step}: the "
+                    f"model cannot go on from here, and nothing of this update is kept. Lower "
+                    f"learning_rate, set precision to float32, or look at the rows of this batch; the "
+                    f"last checkpoint is from before"
                 )
         spent = self.earlier + time.monotonic() - self.started
         self.journal.add(step_row(step, logged, spent))
@@ -68,14 +68,14 @@ class Watch:
 
     def _signal(self, step: int, logged: dict[str, Any]) -> None:
         constant = logged.get("frac_reward_zero_std")
-        if constant is None:
+        if constant is None:  # a further update on the replies of the same batch
             return
         self.flat = self.flat + 1 if constant >= 1.0 else 0
         if self.flat not in (SAID_AFTER, ENDED_AFTER):
             return
         told = (
-            f"no learning signal: in the last {self.flat} updates all replies to a prompt had the same reward "
-            f"(mean {logged.get('reward', 0.0):.3f}, {logged.get('format', 0.0):.0%} well-formed)"
+            f"no learning signal: in the last {self.flat} batches all replies to a prompt had the same "
+            f"reward (mean {logged.get('reward', 0.0):.3f}, {logged.get('format', 0.0):.0%} well-formed)"
         )
         if not logged.get("reward"):
             told += ". Where no reply is ever right, train with the recipe sft first"
@@ -112,14 +112,17 @@ class VerifiableReward:
         return str(self._tokenizer.decode(list(ids[:end]), skip_special_tokens=False))
 
     def _keep_some(
-        self, step: int, items: Sequence[TrainingItem], replies: Sequence[str], graded: Sequence[Graded]
+        self,
+        step: int,
+        items: Sequence[TrainingItem],
+        replies: Sequence[str],
+        graded: Sequence[Graded],
     ) -> None:
-        for place in range(min(self._keep, len(replies))):
-            self._journal.add({
-                "step": step, "id": items[place].id, "solution": items[place].solution.letter or items[place].answer,
-                "reply": replies[place].encode("utf-8", "replace").decode(), "reward": graded[place].reward,
-                "well_formed": graded[place].well_formed,
-            })  # fmt: skip
+        for item, reply, one in list(zip(items, replies, graded, strict=True))[: self._keep]:
+            row = {"step": step, "id": item.id, "solution": item.solution.letter or item.answer}
+            text = reply.encode("utf-8", "replace").decode()
+            told = {"reply": text, "reward": one.reward, "well_formed": one.well_formed}
+            self._journal.add({**row, **told})
 
 
 def watching_callback(watch: Watch) -> Any:
