@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
+import logging
 import os
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -59,14 +61,16 @@ def run_training(
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     try:
         while True:
+            _free_memory()
             last = last_checkpoint(folder / CHECKPOINTS)
             step = int(last.name.partition("-")[2]) if last else 0
             first = step if first is None else first
             for one in (journal, replies):
                 one.restart_after(step)
-            outcome = _attempt(
-                settings, items, run, pace, (journal, replies), last, quiet, warnings
-            )
+            with _few_words():
+                outcome = _attempt(
+                    settings, items, run, pace, (journal, replies), last, quiet, warnings
+                )
             if isinstance(outcome, Trained):
                 steps = len(journal.rows())
                 known = {**vars(outcome), "steps": steps, "halved": halved, "resumed": first}
@@ -97,9 +101,7 @@ def _attempt(
 ) -> Trained | str:  # fmt: skip
     """The finished training, or in which phase memory ran out."""
     import torch
-    from transformers.utils import logging
 
-    logging.disable_progress_bar()  # of loading and saving: ours says how far the training is
     journal, replies = journals
     loaded = open_checkpoint(settings)
     watch = Watch(journal, lambda: None, lambda told: _tell(told, warnings, quiet))
@@ -132,11 +134,35 @@ def _attempt(
         if _is_out_of_memory(error):
             return "writing" if getattr(trainer, "writing", False) else "learning"
         raise _explained(error, run.path) from error
+
+
+def _free_memory() -> None:
+    """What an attempt held on the device, once nothing refers to it any more."""
+    import torch
+
+    gc.collect()
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
+
+
+@contextlib.contextmanager
+def _few_words() -> Iterator[None]:
+    """Within, transformers and TRL say errors alone: what a user has to know is said by heldout."""
+    from transformers.utils import logging as told
+
+    before, bars = told.get_verbosity(), told.is_progress_bar_enabled()
+    theirs = logging.getLogger("trl")
+    level = theirs.level
+    told.set_verbosity_error()
+    told.disable_progress_bar()
+    theirs.setLevel(logging.ERROR)
+    try:
+        yield
     finally:
-        del trainer, loaded, training
-        gc.collect()
-        if torch.cuda.is_available():
-            torch.cuda.empty_cache()
+        told.set_verbosity(before)
+        theirs.setLevel(level)
+        if bars:
+            told.enable_progress_bar()
 
 
 def planned_steps(settings: TrainSettings, rows: int) -> int:

@@ -109,11 +109,10 @@ class Training:
     def _supervised(self, loaded: Loaded, pace: Pace, form: ChatForm) -> Any:
         from trl import SFTConfig, SFTTrainer
 
+        args = SFTConfig(**self._common(loaded, pace), max_length=None, completion_only_loss=True)
         return SFTTrainer(
             model=loaded.model,
-            args=SFTConfig(
-                **self._common(loaded, pace), max_length=None, completion_only_loss=True
-            ),
+            args=_on_one_device(args),
             train_dataset=supervised_rows(self.items, form),
             processing_class=loaded.processor,
             peft_config=self._lora(),
@@ -143,7 +142,7 @@ class Training:
         trainer = _grpo_in_parts()(
             model=loaded.model,
             reward_funcs=[VerifiableReward(loaded.tokenizer, form, self.replies, settings.group)],
-            args=args,
+            args=_on_one_device(args),
             train_dataset=rewarded_rows(self.items, settings.prompt),
             processing_class=loaded.processor,
             peft_config=self._lora(),
@@ -202,6 +201,13 @@ class Training:
 def _schedule(settings: TrainSettings) -> str:
     warms_up = settings.schedule == "constant" and settings.warmup > 0
     return "constant_with_warmup" if warms_up else settings.schedule
+
+
+def _on_one_device(args: Any) -> Any:
+    """Further GPUs of the machine stay free: TRL refuses to spread one process over several."""
+    if args.device.type == "cuda":
+        args._n_gpu = 1
+    return args
 
 
 def save_steps(settings: TrainSettings) -> int:
