@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from heldout.audit import audit_overlap, conclude, synthesize
+    from heldout.audit import audit_overlap, conclude, synthesize, train_model
     from heldout.audit import synthesize as synth
+    from heldout.audit import train_model as train
     from heldout.audit.read_audit import read_audit
     from heldout.audit.run_audit import run_audit
     from heldout.benchmark import Benchmark, Example, read_benchmark
@@ -38,6 +39,7 @@ _HOMES = {
     "open_engine": "heldout.engine",
     "read_benchmark": "heldout.benchmark",
     "synthesize": "heldout.audit",
+    "train_model": "heldout.audit",
 }
 
 __all__ = [
@@ -58,12 +60,14 @@ __all__ = [
     "run_audit",
     "synth",
     "synthesize",
+    "train",
+    "train_model",
 ]
 
 
 def __getattr__(name: str) -> Any:
-    if name == "synth":  # the room itself, which can be called like the verb
-        return importlib.import_module("heldout.synth")
+    if name in ("synth", "train"):  # the room itself, which can be called like the verb
+        return importlib.import_module(f"heldout.{name}")
     if name not in _HOMES:
         raise AttributeError(f"module 'heldout' has no attribute '{name}'")
     return getattr(importlib.import_module(_HOMES[name]), name)

@@ -14,6 +14,7 @@ from heldout.cli.show import console, print_claims, print_json
 from heldout.report.audit_page import write_audit_report
 from heldout.report.synthesis import is_synthesis
 from heldout.report.synthesis_page import write_synthesis_report
+from heldout.report.training import is_training, write_training_report
 from heldout.store import Run
 
 EXAMPLE = "Example: heldout report runs/slake"
@@ -27,7 +28,7 @@ def report_command(
 ) -> None:
     """Rebuild findings, claims and report.html from the tables of a run; nothing is read again.
 
-    Of a synthesis the page and the dataset card are rebuilt.
+    Of a synthesis the page and the dataset card are rebuilt, of a training the page and the model card.
     Of an audit's output the page over all benchmarks is rebuilt; what people judged since is taken in
     by the same heldout audit again.
     """
@@ -39,9 +40,10 @@ def report_command(
         console().print(f"report: {page}", soft_wrap=True)
         return
     opened = Run.open(run)
-    if is_synthesis(opened):
+    if is_synthesis(opened) or is_training(opened):
+        write = write_synthesis_report if is_synthesis(opened) else write_training_report
         with opened.writing():
-            page = write_synthesis_report(opened)
+            page = write(opened)
         if as_json:
             print_json({"report": str(page)})
             return
