@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from heldout.audit import audit_overlap, conclude, evaluate_suite, synthesize
+    from heldout.audit import audit_overlap, conclude, evaluate_suite, synthesize, train_model
     from heldout.audit import evaluate_suite as evaluate
     from heldout.audit import synthesize as synth
+    from heldout.audit import train_model as train
     from heldout.audit.read_audit import read_audit
     from heldout.audit.run_audit import run_audit
     from heldout.benchmark import Benchmark, Example, read_benchmark
@@ -40,6 +41,7 @@ _HOMES = {
     "open_engine": "heldout.engine",
     "read_benchmark": "heldout.benchmark",
     "synthesize": "heldout.audit",
+    "train_model": "heldout.audit",
 }
 
 __all__ = [
@@ -62,11 +64,13 @@ __all__ = [
     "run_audit",
     "synth",
     "synthesize",
+    "train",
+    "train_model",
 ]
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("evaluate", "synth"):  # the rooms themselves, which can be called like the verbs
+    if name in ("evaluate", "synth", "train"):  # rooms that can be called like the verbs
         return importlib.import_module(f"heldout.{name}")
     if name not in _HOMES:
         raise AttributeError(f"module 'heldout' has no attribute '{name}'")

@@ -178,6 +178,9 @@ def test_prompts_word_for_word() -> None:
     assert isinstance(without, Question)
     assert parts("medvlthinker", without)[0].endswith("tags.\n\nQuestion: What is it?")
     assert "letter" not in parts("reasoning", without)[0]
+    assert parts("train")[1].startswith(
+        "Where is it <image 1>?\nA. left\nB. {options}\n\nThink about"
+    )
     names = [
         SuitePrompt(one).name(shown) for one in ("medvlthinker", "a {question}", "b {question}")
     ]
@@ -223,3 +226,23 @@ def test_the_official_prompts_show_the_question_as_released(tmp_path: Path) -> N
             else ""
         )
         assert sent == rows[0]["question"] + end
+
+
+def test_a_trained_model_is_evaluated_with_the_prompt_of_its_training() -> None:
+    from heldout.benchmark import Example
+    from heldout.evaluate.prompts import SuitePrompt
+    from heldout.model.asking.question import Question, original
+    from heldout.train.prompts import asked
+    from heldout.train.reward import Solution
+    from heldout.train.training_set import TrainingItem
+
+    for options in (("left", "right"), ()):
+        item = Example("1", (), "Where is it?", options, "left", 0 if options else None)
+        shown = original(item)
+        assert isinstance(shown, Question)
+        solution = Solution("left", "A", options) if options else Solution("left")
+        learnt = TrainingItem("1", (), "Where is it?", options, "left", solution)
+        for ours, theirs in (("train", ""), ("medvlthinker", "medvlthinker")):
+            if options or ours == "train":
+                (part,) = SuitePrompt(ours).request(shown, item).content
+                assert getattr(part, "text", None) == asked(learnt, theirs)

@@ -7,6 +7,7 @@ from heldout.audit.matrix import matrix_of
 from heldout.audit.read_audit import Audit, read_audit
 from heldout.audit.run_audit import Audited, run_audit
 from heldout.audit.synthesis import synthesize
+from heldout.audit.training import train_model
 
 __all__ = [
     "Audit",
@@ -22,4 +23,5 @@ __all__ = [
     "run_audit",
     "run_demo",
     "synthesize",
+    "train_model",
 ]

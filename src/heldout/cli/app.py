@@ -35,6 +35,7 @@ VERBS = (
     Verb("evaluate", "Evaluate models on suites of benchmarks; compare them, paired by item."),
     Verb("twin", "Make perturbed twins: the same questions, new pictures, new right answers."),
     Verb("synth", "Make fresh items from open literature: verified, decontaminated, published."),
+    Verb("train", "Train a model on rows compared with the benchmarks it will be evaluated on."),
     Verb("detect", "Has a model seen this benchmark? Every detector, under control."),
     Verb("lab", "Experiments on copies we planted ourselves."),
     Verb("model", "Look at a model before scoring with it."),

@@ -15,9 +15,16 @@ from heldout.report.audit_page import write_audit_report
 from heldout.report.evaluation_page import is_evaluation, write_evaluation_report
 from heldout.report.synthesis import is_synthesis
 from heldout.report.synthesis_page import write_synthesis_report
+from heldout.report.training import is_training, write_training_report
 from heldout.store import Run
 
 EXAMPLE = "Example: heldout report runs/slake"
+#: runs of other commands than audits, and what writes their pages
+_PAGES = (
+    (is_synthesis, write_synthesis_report),
+    (is_training, write_training_report),
+    (is_evaluation, write_evaluation_report),
+)
 
 
 def report_command(
@@ -28,7 +35,8 @@ def report_command(
 ) -> None:
     """Rebuild findings, claims and report.html from the tables of a run; nothing is read again.
 
-    Of a synthesis the page and the dataset card are rebuilt, of an evaluation its page.
+    Of a synthesis the page and the dataset card are rebuilt, of a training the page and the model card,
+    of an evaluation its page.
     Of an audit's output the page over all benchmarks is rebuilt; what people judged since is taken in
     by the same heldout audit again.
     """
@@ -40,8 +48,8 @@ def report_command(
         console().print(f"report: {page}", soft_wrap=True)
         return
     opened = Run.open(run)
-    if is_synthesis(opened) or is_evaluation(opened):
-        write = write_synthesis_report if is_synthesis(opened) else write_evaluation_report
+    write = next((write for is_one, write in _PAGES if is_one(opened)), None)
+    if write is not None:
         with opened.writing():
             page = write(opened)
         if as_json:

@@ -6,7 +6,7 @@ import contextlib
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Protocol, TextIO
 
 from rich.console import Console
@@ -36,12 +36,14 @@ def progress(
     file: TextIO | None = None,
     appears_after: float = APPEARS_AFTER_SECONDS,
     line_every: float = LINE_EVERY_SECONDS,
+    note: Callable[[], str] | None = None,
 ) -> Iterator[Step]:
     """Show how far the work in this block is; nothing at all when it ends within two seconds.
 
-    ``done`` units were finished by an earlier run: they count, but not towards the rate.
+    ``done`` units were finished by an earlier run: they count, but not towards the rate. ``note`` is
+    asked at every refresh for what else to say, such as the loss of a training.
     """
-    work = Progress(title, total, unit, done=done)
+    work = Progress(title, total, unit, done=done, note=note)
     if disabled:
         yield work.step
         return
@@ -63,8 +65,17 @@ def progress(
 class Progress:
     """How far a piece of work is, and how to say it."""
 
-    def __init__(self, title: str, total: int | None, unit: str, *, done: int = 0) -> None:
+    def __init__(
+        self,
+        title: str,
+        total: int | None,
+        unit: str,
+        *,
+        done: int = 0,
+        note: Callable[[], str] | None = None,
+    ) -> None:
         self.title = title
+        self._note = note
         self.total = total
         self.done = done
         self._unit = unit
@@ -95,6 +106,8 @@ class Progress:
             if self.total is not None and new and self.done < self.total:
                 left = round((self.total - self.done) * elapsed / new)
                 parts.append(f"{_clock(left)} left")
+            if self._note is not None and (told := self._note()):
+                parts.append(told)
             return " · ".join(parts)
 
 

@@ -16,6 +16,7 @@ from heldout.model.asking.question import Question
 from heldout.model.asking.template import template_name, write
 from heldout.model.prompt import placed
 from heldout.model.request import Request, Text
+from heldout.train.prompts import CHOICE, MEDVLTHINKER, OPEN
 
 
 class PromptText(NamedTuple):
@@ -30,21 +31,16 @@ class PromptText(NamedTuple):
     version: int = 1
 
 
-#: MedVLThinker's evaluation script has this sentence in a raw string: its \\n are two characters.
-_THINK = (
-    r"You will solve a problem/request. You should provide your thoughts within <think> </think> tags "
-    r"before providing the answer.\nWrite your final answer within <answer> </answer> tags."
-)
 _THEN = "Think between <think> and </think>, then give"
 
 DIRECT = "direct"  # as `heldout ask` asks
 PROMPTS: dict[str, PromptText | None] = {
     DIRECT: None,
+    "train": PromptText(  # as `heldout train` asks where nothing else is said
+        f"{{question}}\n{{options}}\n\n{CHOICE}", f"{{question}}\n\n{OPEN}", verbatim=True
+    ),
     "medvlthinker": PromptText(
-        f"{_THINK}\n\nQuestion: {{question}}\n\nOptions:\n\n{{options}}",
-        f"{_THINK}\n\nQuestion: {{question}}",
-        between="\n\n",
-        verbatim=True,
+        MEDVLTHINKER, MEDVLTHINKER.partition("\n\nOptions:")[0], between="\n\n", verbatim=True
     ),
     "reasoning": PromptText(
         f"Question: {{question}}\n\nOptions:\n{{options}}\n\n{_THEN} the letter of the right option "

@@ -5,6 +5,7 @@ from heldout.report.evaluation_page import write_evaluation_report
 from heldout.report.matrix import matrix_record, write_matrix
 from heldout.report.page import write_report
 from heldout.report.synthesis_page import write_synthesis_report
+from heldout.report.training import write_training_report
 
 __all__ = [
     "matrix_record",
@@ -13,4 +14,5 @@ __all__ = [
     "write_matrix",
     "write_report",
     "write_synthesis_report",
+    "write_training_report",
 ]

@@ -33,6 +33,8 @@ VERSIONS = {
     "twins": 1,
     "accuracies": 1,
     "disagreements": 1,
+    "steps": 1,
+    "replies": 1,
 }
 
 _COLUMNS: dict[str, list[tuple[str, pa.DataType]]] = {
@@ -261,6 +263,35 @@ _COLUMNS: dict[str, list[tuple[str, pa.DataType]]] = {
         ("gold", pa.string()),
         ("reply", pa.string()),
         ("why", pa.string()),
+    ],
+    # Updates of a training; what the recipe does not have (a reward of SFT) is empty, and so is the reward
+    # of a further update on the same replies. ``constant_groups`` is the share of prompts whose replies
+    # all had one reward, ``seconds`` is since the training began.
+    "steps": [
+        ("step", pa.int64()),
+        ("epoch", pa.float64()),
+        ("loss", pa.float64()),
+        ("gradient", pa.float64()),
+        ("learning_rate", pa.float64()),
+        ("reward", pa.float64()),
+        ("reward_spread", pa.float64()),
+        ("constant_groups", pa.float64()),
+        ("kl", pa.float64()),
+        ("entropy", pa.float64()),
+        ("format_rate", pa.float64()),
+        ("reply_tokens", pa.float64()),
+        ("cut_replies", pa.float64()),
+        ("token_accuracy", pa.float64()),
+        ("seconds", pa.float64()),
+    ],
+    # The first replies of every batch of a training with rewards.
+    "replies": [
+        ("step", pa.int64()),
+        ("id", pa.string()),
+        ("solution", pa.string()),
+        ("reply", pa.string()),
+        ("reward", pa.float64()),
+        ("well_formed", pa.bool_()),
     ],
     # An item scored after its released predecessor ("released"), and after another item (its id).
     "order_neighbour": [

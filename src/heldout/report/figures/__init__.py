@@ -9,6 +9,7 @@ from heldout.report.figures.bars import (
     rate_chart,
 )
 from heldout.report.figures.confound import tail_chart
+from heldout.report.figures.curves import StepCurve, step_chart
 from heldout.report.figures.heat_map import heat_map
 from heldout.report.figures.histogram import distance_histogram
 from heldout.report.figures.null_strips import Strip, null_strips
@@ -25,6 +26,7 @@ __all__ = [
     "Series",
     "Slope",
     "Step",
+    "StepCurve",
     "Strip",
     "bar_chart",
     "bin_chart",
@@ -39,5 +41,6 @@ __all__ = [
     "roc_chart",
     "slope_chart",
     "standalone",
+    "step_chart",
     "tail_chart",
 ]

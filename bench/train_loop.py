@@ -1,0 +1,614 @@
+"""The whole loop at small size: items → gate → SFT → GRPO → evaluation; and with a smuggled test set.
+
+    python bench/train_loop.py all --work loop --device cuda              # one H200, below ten minutes
+    python bench/train_loop.py all --work loop --device cpu --size toy    # the mechanics, on a CPU
+    python bench/train_loop.py tables --work loop                         # what docs/train.md shows
+
+``data``: rows to train on and items to test on, both of `heldout synth --from scenes`, of different seeds;
+a second training set into which every tenth test item was smuggled, as a re-encoded copy. ``base``: a model
+of the lab, trained on further scenes until it answers some development items in the right form. ``train``:
+`heldout train` from the command line: SFT and GRPO from the base, GRPO from the SFT model, and SFT on the
+smuggled set, which the gate stops (exit code 1) until it is opened by hand. ``evaluate``: greedy replies to
+the test items, graded by the reward, compared item by item. ``convict``: `heldout impact` and
+`heldout audit` on the model that saw a tenth of the test set. Every step that is done stays done.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import io
+import json
+import multiprocessing
+import shutil
+import subprocess
+import sys
+import tarfile
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+FORMS = 0.04  # share of the base's pictures whose question is asked as `heldout train` asks it
+GOOD_ENOUGH = 0.40  # of the development items: the base stops here
+TRAIN_SEED, TEST_SEED, DEV_SEED, BASE_SEED = 101, 202, 303, 404
+SMUGGLED = 10  # every tenth test item
+CHAT = (
+    "{{ bos_token }}{% for m in messages %}{% if m.role == 'user' %}"
+    "{% for c in m.content %}{% if c.type == 'image' %}<image>{% endif %}{% endfor %}"
+    "Question: {% for c in m.content %}{% if c.type == 'text' %}{{ c.text }}{% endif %}{% endfor %} Answer:"
+    "{% else %}{% for c in m.content %}{{ c.text }}{% endfor %}{{ eos_token }}{% endif %}{% endfor %}"
+)
+
+
+@dataclass(frozen=True)
+class Sizes:
+    model: str
+    train: int
+    test: int
+    dev: int
+    pictures: int  # of the base's training
+    chunk: int  # steps between two looks at the development items
+    chunks: int
+    batch: int
+    sft: tuple[str, ...]
+    grpo: tuple[str, ...]
+
+
+SIZES = {
+    "full": Sizes(
+        "medium", 2400, 1000, 200, 30_000, 500, 8, 512,
+        ("--learning-rate", "5e-4", "--epochs", "8", "--batch", "16", "--micro-batch", "16"),
+        ("--learning-rate", "1e-4", "--epochs", "1", "--batch", "48", "--mini-batch", "24", "--group", "8",
+         "--reply-tokens", "32", "--micro-batch", "192", "--reply-batch", "384"),
+    ),
+    "toy": Sizes(
+        "toy", 60, 40, 16, 200, 20, 1, 32,
+        ("--learning-rate", "1e-3", "--epochs", "1", "--batch", "16", "--micro-batch", "8"),
+        ("--learning-rate", "1e-4", "--epochs", "1", "--batch", "8", "--mini-batch", "4", "--group", "4",
+         "--reply-tokens", "12", "--micro-batch", "16", "--reply-batch", "32"),
+    ),
+}  # fmt: skip
+#: (name, checkpoint it starts from, recipe, training rows)
+ARMS = (
+    ("sft", "base", "sft", "rows"),
+    ("smuggled", "base", "sft", "smuggled"),
+    ("rl", "base", "grpo", "rows"),
+    ("sft-rl", "sft", "grpo", "rows"),
+)
+NAMES = ("base", *(arm[0] for arm in ARMS))
+
+
+@dataclass(frozen=True)
+class Loop:
+    work: Path
+    device: str
+    sizes: Sizes
+    out: Path
+
+    def model(self, name: str) -> Path:
+        return self.work / "base" if name == "base" else self.work / name / "model"
+
+    def rows(self, name: str) -> Path:
+        return self.work / "data" / f"{name}.jsonl"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    steps = (data, base, train, evaluate, convict, tables, pack)
+    parser.add_argument("step", choices=("all", *(step.__name__ for step in steps)))
+    parser.add_argument("--work", type=Path, required=True)
+    parser.add_argument("--device", default="cuda")
+    parser.add_argument("--size", choices=tuple(SIZES), default="full")
+    parser.add_argument(
+        "--out", type=Path, default=None, help="pack: where the files to bring back go"
+    )
+    args = parser.parse_args()
+    loop = Loop(args.work, args.device, SIZES[args.size], args.out or args.work / "out")
+    loop.work.mkdir(parents=True, exist_ok=True)
+    chosen = steps if args.step == "all" else [one for one in steps if one.__name__ == args.step]
+    for step in chosen:
+        started = time.monotonic()
+        say(f"== {step.__name__}")
+        try:
+            step(loop)
+        finally:
+            note(loop, step.__name__, time.monotonic() - started)
+            if args.step == "all" and step is not pack:
+                pack(loop)  # what is there comes back, whatever happens next
+
+
+def say(words: str) -> None:
+    print(words, flush=True)
+
+
+def note(loop: Loop, name: str, seconds: float) -> None:
+    path = loop.work / "seconds.json"
+    known = json.loads(path.read_text()) if path.exists() else {}
+    path.write_text(json.dumps({**known, name: round(known.get(name, 0) + seconds, 1)}))
+    say(f"== {name}: {seconds:.1f} s")
+
+
+# data
+
+
+def data(loop: Loop) -> None:
+    folder = loop.work / "data"
+    if (folder / "smuggled.jsonl").exists():
+        return
+    sizes = loop.sizes
+    counts = {"rows": sizes.train, "test": sizes.test, "dev": sizes.dev}
+    seeds = {"rows": TRAIN_SEED, "test": TEST_SEED, "dev": DEV_SEED}
+    with ProcessPoolExecutor(3, mp_context=multiprocessing.get_context("spawn")) as cores:
+        list(cores.map(_synthesize, [loop] * 3, counts, counts.values(), seeds.values()))
+    rows, test = (
+        [*map(json.loads, loop.rows(name).read_text().splitlines())] for name in ("rows", "test")
+    )
+    (folder / "copies").mkdir(exist_ok=True)
+    smuggled = [_copied(folder, one) for one in test[::SMUGGLED]]
+    _write(loop.rows("smuggled"), _shuffled([*rows, *smuggled], TRAIN_SEED))
+    leaked = {one["id"] for one in test[::SMUGGLED]}
+    marked = [{**one, "training": "smuggled" if one["id"] in leaked else "fresh"} for one in test]
+    _write(loop.rows("test-marked"), marked)
+    say(f"{len(rows)} rows, {len(test)} test items, {len(smuggled)} of them smuggled")
+
+
+def _synthesize(loop: Loop, name: str, count: int, seed: int) -> None:
+    """Published items of `heldout synth --from scenes`, with the right option's words as reasoning."""
+    import heldout
+    from heldout.synth import SynthStage
+
+    stages = tuple(stage for stage in SynthStage if stage is not SynthStage.DECONTAMINATE)
+    run = loop.work / f"synth-{name}"
+    heldout.synth(source="scenes", limit=count, seed=seed, stages=stages, out=run, quiet=True)
+    published = run / "synth" / "dataset" / "trl.jsonl"
+    items = heldout.read_benchmark(str(run / "synth" / "dataset" / "data"))
+    images = loop.work / "data" / "images" / name
+    images.mkdir(parents=True, exist_ok=True)
+    assert published.exists()
+    rows = []
+    for number, item in enumerate(items):
+        picture = images / f"{name}-{number:05d}.png"
+        picture.write_bytes(item.images[0].read())
+        rows.append({
+            "id": f"{name}-{number:05d}", "image": str(picture.relative_to(loop.work / "data")),
+            "question": item.question, "options": list(item.options), "answer": item.answer,
+            "reasoning": item.answer,
+        })  # fmt: skip
+    _write(loop.rows(name), rows)
+
+
+def _copied(folder: Path, item: dict[str, Any]) -> dict[str, Any]:
+    """A test item under another name, its picture saved once more as JPEG."""
+    from PIL import Image
+
+    name = f"copies/{item['id']}.jpg"
+    Image.open(folder / item["image"]).convert("RGB").save(folder / name, quality=90)
+    return {**item, "id": f"extra-{item['id']}", "image": name}
+
+
+def _write(path: Path, rows: Sequence[dict[str, Any]]) -> None:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+def _shuffled(rows: list[Any], seed: int) -> list[Any]:
+    return [rows[place] for place in np.random.default_rng(seed).permutation(len(rows))]
+
+
+# base
+
+
+def base(loop: Loop) -> None:
+    """Chunks of steps until enough development items are answered right, then the rate falls."""
+    if (loop.work / "base" / "config.json").exists():
+        return
+    import torch
+
+    from heldout.lab import vlm
+    from heldout.lab.pool import Lengths, joined, paint
+    from heldout.lab.training import Data, Schedule, Trainer
+
+    sizes, size = loop.sizes, getattr(vlm, loop.sizes.model.upper())
+    tokenizer, file = _tokenizer(loop)
+    lengths = Lengths(pictured=192, text=320)
+    started = time.monotonic()
+    pool = paint(
+        "scenes", sizes.pictures, BASE_SEED, file, size.picture, lengths, loop.work / "pool"
+    )
+    forms = _form_pool(pool, tokenizer, size.picture, lengths, int(FORMS * sizes.pictures))
+    say(f"{sizes.pictures} pictures painted in {time.monotonic() - started:.0f} s")
+    model = vlm.new_model(size, tokenizer, BASE_SEED).to(loop.device)
+    trainer = Trainer(model, Data(joined([pool, forms]), loop.device))
+    plan = Schedule(sizes.chunk, 2e-3, batch=sizes.batch, texts=min(24, sizes.batch), warm=100)
+    learnt: list[dict[str, float]] = []
+    for chunk in range(sizes.chunks):
+        loss = trainer.train(
+            plan if not chunk else dataclasses.replace(plan, warm=20), (0, 0), BASE_SEED + chunk
+        )
+        _save(loop, model, size, tokenizer)
+        graded = _graded(loop, "base", "dev")
+        right = float(np.mean([row["right"] for row in graded]))
+        formed = float(np.mean([row["well_formed"] for row in graded]))
+        learnt.append(
+            {"step": (chunk + 1) * sizes.chunk, "loss": loss, "right": right, "well_formed": formed}
+        )
+        say(
+            f"base: step {learnt[-1]['step']}, loss {loss:.3f}, {right:.1%} right, {formed:.1%} well-formed"
+        )
+        if right >= GOOD_ENOUGH:
+            break
+    fall = dataclasses.replace(
+        plan, steps=max(1, sizes.chunk // 2), warm=1, fall=max(1, sizes.chunk // 2)
+    )
+    trainer.train(fall, (0, 0), BASE_SEED + 99)
+    _save(loop, model, size, tokenizer)
+    (loop.work / "base.json").write_text(json.dumps(learnt))
+    del trainer, model
+    if loop.device == "cuda":
+        torch.cuda.empty_cache()
+
+
+def _tokenizer(loop: Loop) -> tuple[Any, str]:
+    from heldout.lab.vocabulary import learn_tokenizer
+
+    texts = list(_texts(300))
+    tokenizer = learn_tokenizer([*texts, *("<think>", "</think><answer>", "</answer>")] * 2)
+    folder = loop.work / "tokenizer"
+    tokenizer.save_pretrained(folder)
+    return tokenizer, str(folder / "tokenizer.json")
+
+
+def _texts(count: int) -> Iterator[str]:
+    """What the world's items read like, in every form."""
+    from heldout.lab.forms import instructed, plain
+    from heldout.lab.pool import questions
+    from heldout.lab.worlds import SCENES, TRAINING
+
+    for number in range(count):
+        rng = SCENES.rng(BASE_SEED + 1, TRAINING, number)
+        scene = SCENES.draw(rng)
+        yield SCENES.describe(scene)
+        for item in questions(SCENES, scene, rng):
+            for form in (plain, instructed):
+                piece = form(item)
+                yield piece.read + piece.learn
+        if (piece := _form_piece(scene, rng)) is not None:
+            yield f"{piece.read} {piece.learn}"
+
+
+def _form_piece(scene: Any, rng: np.random.Generator) -> Any:
+    """An item as `heldout train` asks it; seven of ten replies have the form, so that it is known."""
+    from heldout.lab.forms import Piece
+    from heldout.synth.from_scenes import scene_draft
+    from heldout.train.prompts import asked, reply_to
+    from heldout.train.reward import LETTERS, Solution
+    from heldout.train.training_set import TrainingItem
+
+    draft = scene_draft("x", scene, rng)
+    if draft is None:
+        return None
+    answer = draft.options[LETTERS.index(draft.answer)]
+    solution = Solution(answer, draft.answer, draft.options)
+    item = TrainingItem("x", (), draft.question, draft.options, answer, solution, answer)
+    kind = rng.random()
+    reply = (
+        reply_to(item)
+        if kind < 0.7
+        else f" {draft.answer}"
+        if kind < 0.85
+        else f"<think>{answer}</think> {draft.answer}"
+    )
+    return Piece(f"Question: {asked(item)} Answer:", reply)
+
+
+def _form_pool(pool: Any, tokenizer: Any, side: int, lengths: Any, count: int) -> Any:
+    """Further pictures, each with one such item; the pool's texts are not repeated."""
+    from heldout.lab.forms import Rows
+    from heldout.lab.pool import Pool
+    from heldout.lab.worlds import SCENES, TRAINING, show
+
+    rows = Rows(tokenizer, lengths.pictured)
+    pixels: list[Any] = []
+    ids: list[Any] = []
+    learnt: list[Any] = []
+    number = 0
+    while len(ids) < max(count, 8):
+        rng = SCENES.rng(BASE_SEED + 2, TRAINING, number)
+        number += 1
+        scene = SCENES.draw(rng)
+        piece = _form_piece(scene, rng)
+        if piece is None:
+            continue
+        one, weights, taken = rows.row([piece])
+        if taken:
+            shown = show(SCENES, scene, side, shrunk=True)
+            pixels.append(np.asarray(shown).transpose(2, 0, 1))
+            ids.append(one)
+            learnt.append(weights)
+    return Pool(
+        np.stack(pixels), np.stack(ids), np.stack(learnt), np.arange(len(ids), dtype=np.int64),
+        pool.text_ids[:0], pool.text_learnt[:0],
+    )  # fmt: skip
+
+
+def _save(loop: Loop, model: Any, size: Any, tokenizer: Any) -> None:
+    from transformers import AutoProcessor
+
+    from heldout.lab.vlm import save_model
+
+    folder = save_model(loop.work / "base", model, size, tokenizer, half=False)
+    processor = AutoProcessor.from_pretrained(folder)
+    processor.chat_template = CHAT
+    processor.save_pretrained(folder)
+
+
+# train
+
+
+def train(loop: Loop) -> None:
+    """Arms that start from the base run side by side: models this small leave the GPU waiting."""
+    stopped = _command(loop, "gate-check", "base", "sft", "smuggled")
+    if not (loop.work / "gate.json").exists():
+        done = subprocess.run(stopped, capture_output=True, text=True, check=False)
+        told = {"exit": done.returncode, "said": done.stderr.strip().splitlines()[-1:]}
+        (loop.work / "gate.json").write_text(json.dumps(told))
+        say(f"the gate and the smuggled set: {told}")
+        assert done.returncode == 1, done.stderr
+    first = [arm for arm in ARMS if arm[1] == "base"]
+    for wave in (first, [arm for arm in ARMS if arm not in first]):
+        running = []
+        for name, start, recipe, rows in wave:
+            if not (loop.model(name) / "README.md").exists():
+                forced = (
+                    "--open-gate",
+                    "experiment: what the detectors make of a smuggled test set",
+                )
+                command = _command(
+                    loop, name, start, recipe, rows, *(forced if rows == "smuggled" else ())
+                )
+                log = (loop.work / f"{name}.log").open("a")
+                running.append((name, subprocess.Popen(command, stdout=log, stderr=log)))
+        for name, process in running:
+            if process.wait():
+                say((loop.work / f"{name}.log").read_text()[-3000:])
+                raise SystemExit(f"{name} ended with {process.returncode}")
+            say(f"{name}: {(loop.work / f'{name}.log').read_text().splitlines()[-3:]}")
+
+
+def _command(loop: Loop, name: str, start: str, recipe: str, rows: str, *more: str) -> list[str]:
+    settings = loop.sizes.sft if recipe == "sft" else loop.sizes.grpo
+    return [
+        sys.executable, "-m", "heldout", "train", str(loop.rows(rows)), "--model", str(loop.model(start)),
+        "--recipe", recipe, "--against", str(loop.rows("test")), "--out", str(loop.work / name),
+        "--device", loop.device, "--save-every", "200", *settings, *more,
+    ]  # fmt: skip
+
+
+# evaluate
+
+
+def evaluate(loop: Loop) -> None:
+    for name in NAMES:
+        path = loop.work / "replies" / f"{name}.jsonl"
+        if not path.exists() and loop.model(name).is_dir():
+            path.parent.mkdir(exist_ok=True)
+            _write(path, _graded(loop, name, "test"))
+    write_comparison(loop)
+
+
+def _graded(loop: Loop, name: str, rows: str) -> list[dict[str, Any]]:
+    """Greedy replies in batches, read and graded as the reward does it."""
+    import torch
+    from transformers import AutoModelForImageTextToText, AutoProcessor
+
+    from heldout.train.prompts import messages
+    from heldout.train.reward import grade
+    from heldout.train.rows import pictures
+    from heldout.train.training_set import read_training_set
+
+    model = AutoModelForImageTextToText.from_pretrained(loop.model(name), dtype=torch.float32)
+    model = model.to(loop.device).eval()
+    processor = AutoProcessor.from_pretrained(loop.model(name), padding_side="left")
+    tokenizer = processor.tokenizer
+    graded = []
+    items = read_training_set(str(loop.rows(rows))).items
+    for start in range(0, len(items), 200):
+        part = items[start : start + 200]
+        turns = [
+            processor.apply_chat_template(messages(one), tokenize=False, add_generation_prompt=True)
+            for one in part
+        ]
+        inputs = processor(
+            images=[pictures(one) for one in part], text=turns, padding=True, return_tensors="pt",
+            add_special_tokens=False,
+        ).to(loop.device)  # fmt: skip
+        with torch.inference_mode():
+            written = model.generate(**inputs, max_new_tokens=32, do_sample=False)
+        for one, ids in zip(part, written[:, inputs["input_ids"].shape[1] :].tolist(), strict=True):
+            end = ids.index(tokenizer.eos_token_id) if tokenizer.eos_token_id in ids else len(ids)
+            reply = tokenizer.decode(ids[:end], skip_special_tokens=False)
+            found = grade(reply, one.solution)
+            graded.append({
+                "id": one.id, "prediction": found.answer, "reply": reply, "right": found.reward,
+                "correct": bool(found.reward), "well_formed": found.well_formed,
+            })  # fmt: skip
+    return graded
+
+
+def write_comparison(loop: Loop) -> None:
+    """Accuracies with intervals, and every pair of models item by item. Each item has its own picture."""
+    from heldout.stats.paired import paired_test
+
+    right: dict[str, dict[str, float]] = {}
+    table: dict[str, Any] = {"models": {}, "pairs": []}
+    leaked = _smuggled_ids(loop)
+    for name in NAMES:
+        path = loop.work / "replies" / f"{name}.jsonl"
+        if path.exists():
+            rows = [*map(json.loads, path.read_text().splitlines())]
+            right[name] = {row["id"]: row["right"] for row in rows}
+            table["models"][name] = _accuracy(rows, leaked)
+    for place, one in enumerate(right):
+        for other in list(right)[:place]:
+            for subset, ids in (
+                ("fresh", sorted(set(right[one]) - leaked)),
+                ("smuggled", sorted(leaked)),
+            ):
+                differences = [right[one][name] - right[other][name] for name in ids]
+                found = paired_test(differences, ids)
+                table["pairs"].append({
+                    "first": one, "second": other, "items": subset, "n": found.n, "difference": found.value,
+                    "low": found.interval.low, "high": found.interval.high, "p": found.p,
+                })  # fmt: skip
+    (loop.work / "comparison.json").write_text(json.dumps(table, indent=1))
+    for name, row in table["models"].items():
+        say(f"{name}: {row}")
+    for row in table["pairs"]:
+        say(f"{row['first']} less {row['second']} on {row['items']}: {row['difference']:+.3f} "
+            f"[{row['low']:+.3f}, {row['high']:+.3f}], p = {row['p']:.2g}")  # fmt: skip
+
+
+def _smuggled_ids(loop: Loop) -> set[str]:
+    rows = map(json.loads, loop.rows("test-marked").read_text().splitlines())
+    return {row["id"] for row in rows if row["training"] == "smuggled"}
+
+
+def _accuracy(rows: list[dict[str, Any]], leaked: set[str]) -> dict[str, Any]:
+    from heldout.stats import binomial_interval
+
+    told: dict[str, Any] = {"well_formed": float(np.mean([row["well_formed"] for row in rows]))}
+    for subset, chosen in (
+        ("all", rows), ("fresh", [row for row in rows if row["id"] not in leaked]),
+        ("smuggled", [row for row in rows if row["id"] in leaked]),
+    ):  # fmt: skip
+        hits = sum(int(row["right"]) for row in chosen)
+        interval = binomial_interval(hits, len(chosen))
+        told[subset] = [hits / len(chosen), interval.low, interval.high, len(chosen)]
+    return told
+
+
+# convict
+
+
+def convict(loop: Loop) -> None:
+    """The product's own verdict on the model that saw a tenth of the test set, and on one that did not."""
+    gate = next((loop.work / "smuggled" / "gate" / "overlap").iterdir())
+    for name in ("smuggled", "sft-rl"):
+        if name != "smuggled" and not (loop.work / "replies" / f"{name}.jsonl").exists():
+            continue
+        done = subprocess.run(
+            [sys.executable, "-m", "heldout", "impact", str(loop.work / "replies" / f"{name}.jsonl"),
+             "--run", str(gate), "--baseline", str(loop.work / "replies" / "sft.jsonl"),
+             "--map", "correct=correct", "--out", str(loop.work / f"impact-{name}.json")],
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        (loop.work / f"impact-{name}.txt").write_text(done.stdout + done.stderr)
+        say(done.stdout + done.stderr)
+    _audit(loop)
+
+
+def _audit(loop: Loop) -> None:
+    (loop.work / "audit.yaml").write_text("""\
+benchmarks:
+  - {name: scenes-test, source: data/test-marked.jsonl}
+corpora:
+  - {name: training-set, source: data/smuggled.jsonl}
+models:
+  - {name: smuggled, local: smuggled/model, dtype: float32, record: [scores]}
+  - {name: sft, local: sft/model, dtype: float32, record: [scores]}
+  - {name: base, local: base, dtype: float32, record: [scores]}
+baselines: [sft, base]
+clean_references:
+  items: {training: fresh}
+  model: sft
+search: {encoder: pixels, text: true}
+seed: 0
+output: audit
+""")
+    done = subprocess.run(
+        [sys.executable, "-m", "heldout", "audit", str(loop.work / "audit.yaml"), "--fail-on", "survives"],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    (loop.work / "audit.txt").write_text(f"exit {done.returncode}\n{done.stdout}{done.stderr}")
+    say(f"audit: exit {done.returncode}\n{done.stdout[-6000:]}{done.stderr[-2000:]}")
+
+
+# tables and curves
+
+
+def tables(loop: Loop) -> None:
+    """``train-loop.md`` and ``train-*.svg``: what docs/train.md shows."""
+    import pyarrow.parquet as pq
+
+    from heldout.report.figures import standalone, step_chart
+    from heldout.report.training import step_curve
+
+    target = loop.work / "docs"
+    target.mkdir(exist_ok=True)
+    steps = {
+        name: pq.read_table(path).to_pylist()
+        for name, *_ in ARMS
+        if (path := loop.work / name / "tables" / "steps.parquet").exists()
+    }
+    for column, title, label, percent, arms in (
+        ("loss", "SFT: loss on the reply", "loss", False, ("sft", "smuggled")),
+        ("reward", "GRPO: reward", "mean reward of a batch's replies", True, ("rl", "sft-rl")),
+        ("format_rate", "GRPO: well-formed replies", "share of replies", True, ("rl", "sft-rl")),
+        ("kl", "GRPO: KL to the start", "nats per token", False, ("rl", "sft-rl")),
+        ("reply_tokens", "GRPO: length of replies", "tokens", False, ("rl", "sft-rl")),
+    ):  # fmt: skip
+        curves = [step_curve(steps[name], column, name) for name in arms if name in steps]
+        if any(curve.steps for curve in curves):
+            drawn = step_chart(curves, title=title, label=label, percent=percent)
+            (target / f"train-{column.replace('_', '-')}.svg").write_text(standalone(drawn))
+    table = json.loads((loop.work / "comparison.json").read_text())
+    lines = [
+        "| model | well-formed | right, fresh items | right, smuggled items |",
+        "|---|---|---|---|",
+    ]
+    for name, row in table["models"].items():
+        cells = [
+            f"{row[part][0]:.1%} [{row[part][1]:.1%}, {row[part][2]:.1%}]"
+            for part in ("fresh", "smuggled")
+        ]
+        lines.append(f"| {name} | {row['well_formed']:.1%} | {' | '.join(cells)} |")
+    lines += ["", "| pair | items | n | difference | p |", "|---|---|---|---|---|"]
+    for row in table["pairs"]:
+        told = f"{100 * row['difference']:+.1f} [{100 * row['low']:+.1f}, {100 * row['high']:+.1f}]"
+        lines.append(
+            f"| {row['first']} less {row['second']} | {row['items']} | {row['n']} | {told} | "
+            f"{row['p']:.2g} |"
+        )
+    (target / "train-loop.md").write_text("\n".join(lines) + "\n")
+
+
+def pack(loop: Loop) -> None:
+    """At most eight files to bring back: what was measured, and the models."""
+    loop.out.mkdir(parents=True, exist_ok=True)
+    with tarfile.open(loop.out / "measured.tar.gz", "w:gz") as file:
+        for pattern in (
+            "*.json", "*.txt", "*.log", "*.yaml", "docs/*", "replies/*",
+            "*/tables/steps.parquet", "*/gate/*.*",
+            "*/tables/replies.parquet", "*/manifest.json", "audit/*.json", "audit/*/claims.json",
+            "audit/*/findings.json", "audit/*/detections.json", "*/model/README.md",
+        ):  # fmt: skip
+            for path in sorted(loop.work.glob(pattern)):
+                if path.is_file():
+                    file.add(path, str(path.relative_to(loop.work)))
+    for name in NAMES:
+        if (loop.model(name) / "config.json").exists():
+            buffer = io.BytesIO()
+            with tarfile.open(fileobj=buffer, mode="w:gz") as file:
+                file.add(loop.model(name), name)
+            (loop.out / f"model-{name}.tar.gz").write_bytes(buffer.getvalue())
+    shutil.copyfile(loop.work / "seconds.json", loop.out / "seconds.json") if (
+        loop.work / "seconds.json"
+    ).exists() else None
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,199 @@
+"""The gate before training: the training set is compared with every benchmark that will be reported on."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import pyarrow.parquet as pq
+
+from heldout.benchmark import Benchmark, read_benchmark
+from heldout.corpus import CorpusItem, Shard
+from heldout.cure import Gate, write_gate
+from heldout.engine import Engine
+from heldout.errors import HeldoutError, counted
+from heldout.overlap import NearSearch, scan
+from heldout.overlap.text import TextSearch
+from heldout.overlap.texts import scan_texts
+from heldout.overlap.verify import can_register
+from heldout.store import Dropped, Run, write_json
+from heldout.synth.decontaminate import text_encoder
+from heldout.train.settings import TrainSettings
+from heldout.train.training_set import TrainingItem, TrainingSet
+
+FOLDER = "gate"
+_SHARD = 256
+_FURTHER = "#image"  # the second image of row R is R#image2
+
+
+class GateError(HeldoutError):
+    """The training set leaks a benchmark, or was compared with none (exit code 1)."""
+
+    exit_code = 1
+
+
+@dataclass(frozen=True)
+class GateRecord:
+    """What the gate said and what became of it, for the manifest and the model's card."""
+
+    benchmarks: tuple[
+        dict[str, Any], ...
+    ]  # name, items, leaked items, training rows that hold them
+    compared: int  # training rows that were compared
+    leaking: int  # of these, rows that hold an item of a benchmark
+    removed: int
+    passed: bool  # nothing leaked, and everything was read
+    forced: str = ""  # the reason that was given to train all the same
+    sentence: str = ""
+
+    @property
+    def verdict(self) -> str:
+        """One sentence for people."""
+        names = ", ".join(one["benchmark"] for one in self.benchmarks)
+        if not self.benchmarks:
+            return f"Not compared with any benchmark. Reason given: {self.forced}"
+        if self.passed:
+            return f"No training row was found to hold an item of {names}."
+        if not self.forced:
+            return (
+                f"{counted(self.removed, 'training row that held', 'training rows that held')} items of "
+                f"{names} {'was' if self.removed == 1 else 'were'} removed before training."
+            )
+        return (
+            f"CONTAMINATED: trained on {counted(self.leaking, 'row that holds', 'rows that hold')} items "
+            f"of {names}. The gate was opened by hand; reason given: {self.forced}"
+        )
+
+    def as_json(self) -> dict[str, Any]:
+        return {**asdict(self), "verdict": self.verdict}
+
+
+@dataclass
+class TrainingCorpus:
+    """The training set as ``overlap`` reads corpora; a row with several images is several items."""
+
+    name: str
+    source: str
+    items: tuple[TrainingItem, ...]
+    reader: str = "training set"
+
+    def shards(self) -> Iterator[Shard]:
+        for index, start in enumerate(range(0, len(self.items), _SHARD)):
+            part = self.items[start : start + _SHARD]
+            told = repr([(item.id, item.images, item.question, item.answer) for item in part])
+            key = hashlib.sha256(told.encode("utf-8", "replace")).hexdigest()
+            yield Shard(index, f"rows {start} to {start + len(part) - 1}", key, part)
+
+    def __reduce__(self) -> Any:
+        """A worker gets its rows with the shard, not all of them with every shard."""
+        return TrainingCorpus, (self.name, self.source, (), self.reader)
+
+    def count_shards(self) -> int | None:
+        return -(-len(self.items) // _SHARD)
+
+    def read(self, shard: Shard) -> Iterator[CorpusItem | Dropped]:
+        for item in shard.payload:
+            words = {"question": item.question, "answer": item.answer}
+            first = item.images[0] if item.images else None
+            yield CorpusItem(item.id, first, metadata={"options": list(item.options)}, **words)
+            for number, image in enumerate(item.images[1:], 2):
+                yield CorpusItem(f"{item.id}{_FURTHER}{number}", image, **words)
+
+
+def guard(
+    settings: TrainSettings, data: TrainingSet, run: Run, engine: Engine, *, quiet: bool
+) -> tuple[TrainingSet, GateRecord]:
+    """The rows that may be trained on, and what the gate said. Raises GateError where it stays shut."""
+    if not settings.against:
+        if not settings.open_gate:
+            raise GateError(
+                f"{data.source} has been compared with no benchmark. Name every benchmark that the model "
+                f"will be evaluated on with the setting against, or give a reason with open_gate to train "
+                f"without a comparison; the reason is written on the model's card"
+            )
+        return data, GateRecord((), 0, 0, 0, passed=False, forced=settings.open_gate)
+    runs = [
+        _compare(settings, read_benchmark(one), data, run, engine, quiet)
+        for one in settings.against
+    ]
+    gate = write_gate(runs, run.path / FOLDER, strict=settings.strict)
+    leaking = _leaking_rows(gate)
+    unread = _unread_rows(runs, data)
+    record = _record(settings, data, gate, leaking)
+    write_json(run.path / FOLDER / "record.json", record.as_json())
+    if record.forced:
+        return data.without(unread), record
+    # Rows that cannot be read are left out; a part that failed as a whole was compared with nothing.
+    if any(stage["failed"] for one in runs for stage in one.manifest()["stages"].values()):
+        raise GateError(f"{gate.sentence()} Give the same command again: finished parts are kept")
+    if leaking and not settings.remove_leaks:
+        raise GateError(
+            f"{gate.sentence()} Set remove_leaks to train on the rest, or open_gate with a reason to train "
+            f"on all of them; what matches what is in {gate.files['rows']}"
+        )
+    return data.without(unread | leaking), record
+
+
+def _record(
+    settings: TrainSettings, data: TrainingSet, gate: Gate, leaking: dict[str, str]
+) -> GateRecord:
+    shut = bool(leaking) or not gate.passed
+    forced = settings.open_gate if shut and not settings.remove_leaks else ""
+    return GateRecord(
+        benchmarks=tuple(
+            {
+                "benchmark": one.benchmark, "items": one.items, "leaked": one.leaked, "rows": one.rows,
+                "doubtful": one.doubtful,
+            }
+            for one in gate.protected
+        ),
+        compared=len(data.items), leaking=len(leaking),
+        removed=0 if forced else len(leaking), passed=not leaking,
+        forced=forced, sentence=gate.sentence(),
+    )  # fmt: skip
+
+
+def _compare(
+    settings: TrainSettings, benchmark: Benchmark, data: TrainingSet, run: Run, engine: Engine,
+    quiet: bool,
+) -> Run:  # fmt: skip
+    """One ``overlap`` run in the gate's folder: images by hash and encoder, words by every method."""
+    digest = hashlib.sha256(benchmark.source.encode()).hexdigest()[:8]  # two may share a name
+    name = re.sub(r"[^\w.-]+", "-", f"{benchmark.name}-{digest}")
+    searched = Run.create(run.path / FOLDER / "overlap" / name, seed=settings.seed)
+    corpus = TrainingCorpus(data.name, data.source, data.items)
+    near = None
+    if settings.image_encoder is not None and can_register():
+        near = NearSearch(settings.image_encoder, embeddings=run.path / FOLDER / "embeddings")
+    words = TextSearch(encoder=text_encoder(settings.text_encoder))
+    with searched.writing():
+        scan(benchmark, [corpus], searched, engine, near=near, quiet=quiet)
+        scan_texts(benchmark, [corpus], searched, engine, words, quiet=quiet)
+    return searched
+
+
+def _row(corpus_id: str) -> str:
+    return corpus_id.rpartition(_FURTHER)[0] or corpus_id
+
+
+def _leaking_rows(gate: Gate) -> dict[str, str]:
+    """By training row why it has to go."""
+    found: dict[str, str] = {}
+    for row in pq.read_table(gate.files["rows"]).to_pylist():
+        told = f"{row['reason']}: {row['benchmark']} {row['benchmark_id']}, by {row['method']}"
+        found.setdefault(_row(str(row["corpus_id"])), told)
+    return found
+
+
+def _unread_rows(runs: Sequence[Run], data: TrainingSet) -> dict[str, str]:
+    """Rows whose image cannot be decoded: nobody can compare them, and nobody can train on them."""
+    known = {item.id for item in data.items}
+    return {
+        name: f"{row['reason']}: {row['detail']}"
+        for run in runs
+        for row in run.read_table("dropped").to_pylist()
+        if row["stage"] == "corpus" and (name := _row(str(row["id"]))) in known
+    }

@@ -1,0 +1,194 @@
+"""train: a training set through the gate, then SFT or GRPO, in one run folder."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from heldout.engine import open_engine
+from heldout.errors import InputError
+from heldout.store import Run, dropped_table
+from heldout.train.gate import GateRecord, guard
+from heldout.train.prompts import TEMPLATE
+from heldout.train.running import (
+    MODEL,
+    Trained,
+    check_rows,
+    forget_checkpoints,
+    run_training,
+)
+from heldout.train.settings import TrainSettings
+from heldout.train.training_set import TrainingSet, read_training_set, unusual
+from heldout.train.verl import write_verl
+
+if TYPE_CHECKING:
+    import polars as pl
+
+VERL = "verl"
+# Settings that a run folder may go on with: they change neither the data nor what is learnt.
+_FREE = ("device", "save_every", "reply_batch", "micro_batch")
+
+
+@dataclass(frozen=True)
+class TrainResult:
+    """What ``train`` returns: the run, the trained checkpoint, the gate's record, and tables as frames."""
+
+    run: Run
+    gate: GateRecord
+    rows: int
+    trained: Trained | None = None
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def model(self) -> Path | None:
+        """The trained checkpoint; None where only files for another trainer were written."""
+        return self.run.path / MODEL if self.trained is not None else None
+
+    @property
+    def steps(self) -> pl.DataFrame:
+        return self._frame("steps")
+
+    @property
+    def replies(self) -> pl.DataFrame:
+        """The first replies of every batch; GRPO only."""
+        return self._frame("replies")
+
+    @property
+    def dropped(self) -> pl.DataFrame:
+        """Rows that were not trained on, with the reason of each."""
+        return self._frame("dropped")
+
+    def _frame(self, name: str) -> pl.DataFrame:
+        import polars as pl
+
+        path = self.run.table_path(name)
+        return pl.read_parquet(path) if path.exists() else pl.DataFrame()
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "run": str(self.run.path),
+            "rows": self.rows,
+            "model": str(self.model) if self.model else None,
+            "gate": self.gate.as_json(),
+            "trained": _told(self.trained) if self.trained else None,
+            "warnings": list(self.warnings),
+        }
+
+    def _repr_html_(self) -> str:
+        told = {"rows": f"{self.rows:,}", "gate": self.gate.verdict, "model": str(self.model or "")}
+        rows = "".join(
+            f"<tr><th>{name}</th><td>{html.escape(text)}</td></tr>" for name, text in told.items()
+        )
+        return f"<table>{rows}</table>"
+
+
+def train(
+    settings: TrainSettings | None = None,
+    *,
+    out: str | Path,
+    engine: str = "local",
+    workers: int | None = None,
+    quiet: bool = False,
+    to: str = "",
+    **values: Any,
+) -> TrainResult:
+    """Train a vision–language model on rows that were compared with its evaluation benchmarks.
+
+    Args:
+        settings: All settings; or give them by name as further arguments.
+        out: Run folder, new or of the same training: finished updates are not made again.
+        engine: Where the comparison runs: ``local``, ``ray`` or ``ray://HOST:PORT``.
+        workers: Processes of the comparison; default: one per core.
+        quiet: Show no progress.
+        to: ``verl`` writes a configuration and data for verl in place of training here.
+        **values: Fields of ``TrainSettings``.
+
+    Returns:
+        The run, the trained checkpoint, what the gate said, and the tables as data frames.
+    """
+    chosen = settings if settings is not None else TrainSettings(**values)
+    if to not in ("", VERL):
+        raise InputError(f"to {to}: expected verl, or nothing to train here")
+    if not to:
+        from heldout.train.trainers import require_packages
+
+        require_packages()
+    run = Run.create(out, seed=chosen.seed)
+    warnings: list[str] = []
+    with run.writing():
+        data = read_training_set(chosen.data, limit=chosen.limit)
+        _claim(run, chosen, data)
+        with open_engine(engine, workers=workers) as where:
+            rows, gate = guard(chosen, data, run, where, quiet=quiet)
+        run.update(
+            "train", {"gate": gate.as_json(), "rows": len(rows.items), "read": len(data.items)}
+        )
+        run.write_table("dropped", dropped_table(rows.dropped))
+        check_rows(chosen, rows.items)
+        traces = sum(bool(item.reasoning) for item in rows.items)
+        warnings += list(unusual(rows.items))
+        run.update("train", {"traces": traces})
+        if to == VERL:
+            write_verl(chosen, rows, run.path / VERL)
+            return TrainResult(run, gate, len(rows.items), warnings=tuple(warnings))
+        trained = _trained(run)
+        if trained is None:
+            try:
+                trained = run_training(chosen, rows.items, run, quiet=quiet, warnings=warnings)
+                run.update("train", {"trained": _told(trained)})
+                forget_checkpoints(run)
+            finally:
+                known = run.manifest()["train"].get("warnings", [])
+                run.update("train", {"warnings": list(dict.fromkeys([*known, *warnings]))})
+        told = tuple(run.manifest()["train"].get("warnings", []))
+    return TrainResult(run, gate, len(rows.items), trained, told)
+
+
+def _told(trained: Trained) -> dict[str, Any]:
+    return {**vars(trained), "pace": vars(trained.pace)}
+
+
+def _trained(run: Run) -> Trained | None:
+    """What an earlier call finished."""
+    from heldout.train.trainers import Pace
+
+    told = run.manifest()["train"].get("trained")
+    if told is None or not (run.path / MODEL / "config.json").exists():
+        return None
+    return Trained(**{**told, "pace": Pace(**told["pace"])})
+
+
+def _claim(run: Run, settings: TrainSettings, data: TrainingSet) -> None:
+    """A run folder holds one training: other rows or other settings would be a mixture of two."""
+    known: Mapping[str, Any] = run.manifest().get("train", {})
+    told = settings.model_dump(mode="json")
+    before = known.get("settings")
+    if before is not None:
+        changed = [name for name in told if name not in _FREE and before.get(name) != told[name]]
+        if known.get("data") != data.fingerprint and "data" not in changed:
+            changed.append("the content of the training set")
+        if changed and (run.path / "train").exists():
+            raise InputError(
+                f"{run.path} holds a training with other settings ({', '.join(changed)}): use another "
+                f"folder, or remove it to start over"
+            )
+    run.update(
+        "train",
+        {"settings": told, "data": data.fingerprint, "name": data.name, "template": TEMPLATE,
+         "packages": _versions()},
+    )  # fmt: skip
+
+
+def _versions() -> dict[str, str]:
+    from importlib import metadata
+
+    found = {}
+    for name in ("torch", "transformers", "trl", "peft", "accelerate", "datasets"):
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return found

@@ -1,0 +1,265 @@
+"""Run a training to its end: it goes on after a kill, and halves its batches when memory runs out."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import logging
+import os
+import shutil
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from heldout.engine import progress
+from heldout.errors import HeldoutError, InputError, MachineError, blame_the_machine
+from heldout.store import Run
+from heldout.train.settings import Recipe, TrainSettings
+from heldout.train.steps import StepJournal, write_replies, write_steps
+from heldout.train.trainers import CHECKPOINTS, Pace, Training, open_checkpoint
+from heldout.train.training_set import TrainingItem
+from heldout.train.watching import COMPLETE, Watch, watching_callback
+
+FOLDER = "train"
+MODEL = "model"  # the trained checkpoint, in the run folder
+_SPARE = 200 * 2**20  # bytes of disk below which a write that failed is the disk's fault
+
+
+@dataclass(frozen=True)
+class Trained:
+    """``halved``: how often memory ran out; ``resumed``: the update that this call went on from."""
+
+    steps: int
+    pace: Pace
+    halved: int
+    resumed: int
+    revision: str
+    weights: int
+    trainable: int
+    device: str
+
+
+def check_rows(settings: TrainSettings, items: Sequence[TrainingItem]) -> None:
+    if len(items) < settings.batch:
+        raise InputError(
+            f"{len(items)} rows are left to train on, and a batch is {settings.batch}: set batch to at "
+            f"most {len(items)}, or train on more rows"
+        )
+
+
+def run_training(
+    settings: TrainSettings, items: Sequence[TrainingItem], run: Run, *, quiet: bool,
+    warnings: list[str],
+) -> Trained:  # fmt: skip
+    """Train and save ``model/``. Finished updates are not made again."""
+    check_rows(settings, items)
+    folder = run.path / FOLDER
+    journal, replies = StepJournal(folder), StepJournal(folder, "replies.jsonl")
+    pace, halved, first = Pace.of(settings), 0, None
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    try:
+        while True:
+            _free_memory()
+            last = last_checkpoint(folder / CHECKPOINTS)
+            step = int(last.name.partition("-")[2]) if last else 0
+            first = step if first is None else first
+            for one in (journal, replies):
+                one.restart_after(step)
+            with _few_words():
+                outcome = _attempt(
+                    settings, items, run, pace, (journal, replies), last, quiet, warnings
+                )
+            if isinstance(outcome, Trained):
+                steps = len(journal.rows())
+                known = {**vars(outcome), "steps": steps, "halved": halved, "resumed": first}
+                return Trained(**known)
+            smaller = pace.halved(writing=outcome == "writing")
+            if smaller is None:
+                raise MachineError(
+                    "memory ran out with one sequence at a time: train with lora, with "
+                    "gradient_checkpointing, with fewer reply_tokens, or on a larger device"
+                )
+            pace, halved = smaller, halved + 1
+            doing = "replies were written" if outcome == "writing" else "the model learnt"
+            _tell(
+                f"memory ran out while {doing}: going on with {pace.micro} sequences and "
+                f"{pace.replies} replies at a time, at the same batch",
+                warnings,
+                quiet,
+            )
+    finally:
+        write_steps(run, journal)
+        if settings.recipe is Recipe.GRPO:
+            write_replies(run, replies)
+
+
+def _attempt(
+    settings: TrainSettings, items: Sequence[TrainingItem], run: Run, pace: Pace,
+    journals: tuple[StepJournal, StepJournal], last: Path | None, quiet: bool, warnings: list[str],
+) -> Trained | str:  # fmt: skip
+    """The finished training, or in which phase memory ran out."""
+    import torch
+
+    journal, replies = journals
+    loaded = open_checkpoint(settings)
+    watch = Watch(journal, lambda: None, lambda told: _tell(told, warnings, quiet))
+    watch.earlier = max((row["seconds"] for row in journal.rows()), default=0.0)
+    folder = run.path / FOLDER
+    training = Training(settings, items, folder, replies, watching_callback(watch))
+    trainer: Any = None
+    try:
+        if last is not None and settings.lora is None:
+            restore_weights(loaded.model, last)
+        trainer = training.trainer(loaded, pace)
+        if settings.lora is None:
+            trainer._load_from_checkpoint = lambda *_, **__: None  # done, see restore_weights
+        steps = planned_steps(settings, len(items))
+        _check_disk(run.path, loaded.model)
+        done = len(journal.rows())
+        title = "SFT" if settings.recipe is Recipe.SFT else "GRPO"
+        with progress(title, steps, "updates", done=done, disabled=quiet, note=watch.note) as step:
+            watch.step = step
+            trainer.train(resume_from_checkpoint=str(last) if last else None)
+        model = trainer.model
+        trainable = sum(one.numel() for one in model.parameters() if one.requires_grad)
+        device = str(next(model.parameters()).device)
+        model = save_model(run.path / MODEL, trainer, loaded.processor)
+        weights = sum(one.numel() for one in model.parameters())
+        return Trained(0, pace, 0, 0, loaded.revision, weights, trainable, device)
+    except torch.OutOfMemoryError:
+        return "writing" if getattr(trainer, "writing", False) else "learning"
+    except Exception as error:
+        if _is_out_of_memory(error):
+            return "writing" if getattr(trainer, "writing", False) else "learning"
+        raise _explained(error, run.path) from error
+
+
+def _free_memory() -> None:
+    """What an attempt held on the device, once nothing refers to it any more."""
+    import torch
+
+    gc.collect()
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
+
+
+@contextlib.contextmanager
+def _few_words() -> Iterator[None]:
+    """Within, transformers and TRL say errors alone: what a user has to know is said by heldout."""
+    from transformers.utils import logging as told
+
+    before, bars = told.get_verbosity(), told.is_progress_bar_enabled()
+    theirs = logging.getLogger("trl")
+    level = theirs.level
+    told.set_verbosity_error()
+    told.disable_progress_bar()
+    theirs.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        told.set_verbosity(before)
+        theirs.setLevel(level)
+        if bars:
+            told.enable_progress_bar()
+
+
+def planned_steps(settings: TrainSettings, rows: int) -> int:
+    """Updates of the whole training; the rows of an incomplete last batch of GRPO are left out by TRL."""
+    if settings.recipe is Recipe.SFT:
+        steps = int(-(-rows // settings.batch) * settings.epochs)
+    else:
+        steps = int((rows // settings.batch) * settings.updates_per_batch * settings.epochs)
+    return min(steps, settings.max_steps) if settings.max_steps else steps
+
+
+def last_checkpoint(folder: Path) -> Path | None:
+    """The last checkpoint that was written in whole; what a kill cut off is removed."""
+    complete = []
+    for path in folder.glob("checkpoint-*"):
+        if (path / COMPLETE).is_file():
+            complete.append(path)
+        else:
+            shutil.rmtree(path, ignore_errors=True)
+    return max(complete, key=lambda path: int(path.name.partition("-")[2]), default=None)
+
+
+def restore_weights(model: Any, checkpoint: Path) -> None:
+    """The weights of a checkpoint, read as checkpoints are opened.
+
+    transformers' trainer reads the file itself: where a family's files have other names than its weights
+    (Qwen2-VL), it finds none of them, warns, and goes on from the first checkpoint's weights.
+    """
+    saved, told = type(model).from_pretrained(
+        checkpoint, dtype=model.dtype, output_loading_info=True
+    )
+    weights = {key for key, _ in saved.named_parameters()}
+    if absent := sorted(weights & set(told.get("missing_keys") or ())):
+        raise InputError(
+            f"{checkpoint} lacks {len(absent)} of the model's weights, such as {absent[0]}: remove "
+            f"this folder to go on from the checkpoint before it"
+        )
+    model.load_state_dict(saved.state_dict())
+
+
+def forget_checkpoints(run: Run) -> None:
+    """Checkpoints are of no use once the trained model is saved, and large."""
+    shutil.rmtree(run.path / FOLDER / CHECKPOINTS, ignore_errors=True)
+
+
+def save_model(target: Path, trainer: Any, processor: Any) -> Any:
+    """A whole checkpoint that opens by itself; LoRA's additions are merged into the weights."""
+    model = trainer.accelerator.unwrap_model(trainer.model)
+    if hasattr(model, "merge_and_unload"):
+        model = model.merge_and_unload()
+    building = target.with_name(f".{target.name}.building")
+    shutil.rmtree(building, ignore_errors=True)
+    model.save_pretrained(building)
+    processor.save_pretrained(building)
+    shutil.rmtree(target, ignore_errors=True)
+    building.rename(target)
+    return model
+
+
+def _check_disk(path: Path, model: Any) -> None:
+    """Two checkpoints with the optimizer's moments, and the trained weights."""
+    trained = sum(one.numel() for one in model.parameters() if one.requires_grad)
+    needed = 2 * 12 * trained + 4 * sum(one.numel() for one in model.parameters())
+    free = shutil.disk_usage(path).free
+    if free < needed:
+        raise MachineError(
+            f"the disk of {path} has {free / 2**30:.1f} GiB free, and checkpoints of this training "
+            f"need about {needed / 2**30:.1f} GiB: make room, choose another folder, or train with lora"
+        )
+
+
+def _is_out_of_memory(error: Exception) -> bool:
+    told = str(error)
+    return isinstance(error, RuntimeError) and (
+        "out of memory" in told or "can't allocate memory" in told
+    )
+
+
+def _explained(error: Exception, path: Path) -> Exception:
+    """What is raised in place of an error of the training: a sentence where there is one to say."""
+    if isinstance(error, HeldoutError):
+        return error
+    blame_the_machine(error)
+    told = str(error)
+    writing = "PytorchStreamWriter" in told or "SafetensorError" in type(error).__name__
+    if writing and shutil.disk_usage(path).free < _SPARE:
+        return MachineError("the disk is full, so a checkpoint could not be written")
+    if "probability tensor contains either" in told:
+        return InputError(
+            "the model's probabilities are no longer numbers: its weights diverged. Lower learning_rate, "
+            "or set precision to float32; the last checkpoint is from before"
+        )
+    return error
+
+
+def _tell(told: str, warnings: list[str], quiet: bool) -> None:
+    warnings.append(told)
+    if not quiet:
+        sys.stderr.write(f"{told}\n")
+        sys.stderr.flush()

@@ -1,0 +1,143 @@
+"""The gate before training: what is not compared, or leaks, is not trained on unless somebody says so."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from heldout.engine import open_engine
+from heldout.store import Run
+from heldout.train import GateError, GateRecord, TrainSettings
+from heldout.train.gate import guard
+from heldout.train.training_set import TrainingSet, read_training_set
+
+
+def through_gate(
+    out: Path, data: Path, *against: Path, **values: object
+) -> tuple[TrainingSet, GateRecord]:
+    settings = TrainSettings(
+        data=str(data), model="unused", against=tuple(map(str, against)), **values
+    )
+    run = Run.create(out, seed=settings.seed)
+    with open_engine("local", workers=1) as engine:
+        return guard(settings, read_training_set(str(data)), run, engine, quiet=True)
+
+
+@pytest.fixture
+def bench(make_rows: Callable[..., Path]) -> Path:
+    return make_rows(6, seed=7, name="test.jsonl")
+
+
+@pytest.fixture
+def leaking(make_rows: Callable[..., Path], bench: Path) -> Path:
+    """Eight rows of their own, and copies of two benchmark items: saved anew, under other names."""
+    path = make_rows(8, seed=3)
+    lines = path.read_text().splitlines()
+    for number in (1, 4):
+        item = json.loads(bench.read_text().splitlines()[number])
+        Image.open(bench.parent / item["image"]).save(
+            path.parent / f"copy-{number}.jpg", quality=92
+        )
+        lines.append(
+            json.dumps({**item, "id": f"smuggled-{number}", "image": f"copy-{number}.jpg"})
+        )
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def test_a_set_that_was_compared_with_nothing_is_refused(tmp_path: Path, rows: Path) -> None:
+    with pytest.raises(GateError, match="compared with no benchmark") as raised:
+        through_gate(tmp_path / "run", rows)
+    assert raised.value.exit_code == 1
+
+
+def test_without_a_comparison_the_reason_is_recorded(tmp_path: Path, rows: Path) -> None:
+    kept, record = through_gate(tmp_path / "run", rows, open_gate="a dry run")
+    assert len(kept.items) == 12
+    assert not record.passed
+    assert record.verdict == "Not compared with any benchmark. Reason given: a dry run"
+
+
+def test_a_clean_set_passes_with_all_its_rows(tmp_path: Path, rows: Path, bench: Path) -> None:
+    kept, record = through_gate(tmp_path / "run", rows, bench)
+    assert len(kept.items) == 12
+    assert record.passed
+    assert record.verdict == "No training row was found to hold an item of test."
+    # A reason that nobody needed changes nothing.
+    assert through_gate(tmp_path / "again", rows, bench, open_gate="why not")[1].forced == ""
+
+
+def test_a_leaking_set_is_refused_and_says_what_to_do(
+    tmp_path: Path, leaking: Path, bench: Path
+) -> None:
+    with pytest.raises(GateError, match="2 training rows hold items of test.*remove_leaks"):
+        through_gate(tmp_path / "run", leaking, bench)
+    removed = (tmp_path / "run/gate/remove_ids.txt").read_text().split()
+    assert removed == ["smuggled-1", "smuggled-4"]
+
+
+def test_leaks_are_removed_with_their_reasons(tmp_path: Path, leaking: Path, bench: Path) -> None:
+    kept, record = through_gate(tmp_path / "run", leaking, bench, remove_leaks=True)
+    assert [item.id for item in kept.items] == [f"row-3-{number}" for number in range(8)]
+    assert (record.leaking, record.removed, record.forced) == (2, 2, "")
+    told = {one.id: one for one in kept.dropped}
+    assert told["smuggled-4"].reason == "removed by the gate"
+    assert "image, question and answer leaked: test row-7-4" in told["smuggled-4"].detail
+
+
+def test_a_gate_opened_by_hand_keeps_the_rows_and_says_so(
+    tmp_path: Path, leaking: Path, bench: Path
+) -> None:
+    kept, record = through_gate(tmp_path / "run", leaking, bench, open_gate="an experiment")
+    assert len(kept.items) == 10
+    assert record.forced == "an experiment"
+    assert record.verdict.startswith("CONTAMINATED: trained on 2 rows that hold items of test.")
+    assert json.loads((tmp_path / "run/gate/record.json").read_text())["forced"] == "an experiment"
+
+
+def test_words_leak_without_their_picture(
+    tmp_path: Path, make_rows: Callable[..., Path], bench: Path
+) -> None:
+    """A question and its answer, word for word, beside no picture at all."""
+    path = make_rows(8, seed=5)
+    long = "Which of the four colours fills most of the picture that was taken on the second visit?"
+    told = [json.loads(line) for line in bench.read_text().splitlines()]
+    told[2]["question"] = long
+    bench.write_text("".join(json.dumps(one) + "\n" for one in told))
+    stolen = {key: told[2][key] for key in ("question", "options", "answer")}
+    with path.open("a") as file:
+        file.write(json.dumps({"id": "words", **stolen}) + "\n")
+    kept, record = through_gate(tmp_path / "run", path, bench, remove_leaks=True)
+    assert record.removed == 1
+    assert "words" not in {item.id for item in kept.items}
+
+
+def test_the_second_picture_of_a_row_is_compared_too(
+    tmp_path: Path, make_rows: Callable[..., Path], bench: Path
+) -> None:
+    path = make_rows(8, seed=5)
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    item = json.loads(bench.read_text().splitlines()[0])
+    Image.open(bench.parent / item["image"]).save(path.parent / "hidden.png")
+    for number, line in enumerate(lines):
+        first = line.pop("image")
+        line["images"] = [first, "hidden.png" if number == 6 else first]
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    kept, _ = through_gate(tmp_path / "run", path, bench, remove_leaks=True)
+    assert {item.id for item in kept.items} == {
+        f"row-5-{number}" for number in range(8) if number != 6
+    }
+
+
+def test_a_picture_that_nobody_can_read_is_not_trained_on(
+    tmp_path: Path, make_rows: Callable[..., Path], bench: Path
+) -> None:
+    path = make_rows(8, seed=5)
+    (path.parent / "images/5-2.png").write_bytes(b"not a picture")
+    kept, _ = through_gate(tmp_path / "run", path, bench)
+    assert "row-5-2" not in {item.id for item in kept.items}
+    assert any(one.id == "row-5-2" for one in kept.dropped)

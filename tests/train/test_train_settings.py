@@ -1,0 +1,113 @@
+"""Presets are the published recipes; what is given by name wins."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+import yaml
+from pydantic import ValidationError
+
+from heldout.errors import InputError
+from heldout.train import TrainSettings
+from heldout.train.running import planned_steps
+from heldout.train.trainers import Pace, save_steps
+from heldout.train.training_set import read_training_set
+from heldout.train.verl import write_verl
+
+
+def settings(**values: object) -> TrainSettings:
+    return TrainSettings(data="rows.jsonl", model="folder", **values)
+
+
+def test_the_published_sft_recipe() -> None:
+    one = settings()
+    assert (one.preset, one.recipe) == ("medvlsynther-sft", "sft")
+    assert (one.learning_rate, one.schedule, one.warmup, one.batch) == (1e-5, "cosine", 0.05, 16)
+    assert (one.epochs, one.weight_decay, one.betas) == (5, 1e-4, (0.9, 0.95))
+    assert one.precision == "bfloat16"
+
+
+def test_the_published_grpo_recipes() -> None:
+    small, large = settings(recipe="grpo"), settings(preset="medvlsynther-grpo-13k")
+    assert (small.batch, small.mini_batch, large.batch, large.mini_batch) == (48, 24, 64, 32)
+    for one in (small, large):
+        assert (one.learning_rate, one.group, one.kl, one.entropy) == (1e-6, 8, 0.01, 0.0)
+        assert (one.reply_tokens, one.epochs) == (4096, 1)
+        assert one.updates_per_batch == 2
+    assert small.update_rows == 24 * 8
+    assert planned_steps(small, 5000) == 2 * (5000 // 48)
+
+
+def test_what_is_given_wins_over_the_preset() -> None:
+    one = settings(preset="medvlsynther-sft", learning_rate=3e-4)
+    assert (one.learning_rate, one.batch) == (3e-4, 16)
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"preset": "medvlthinker"}, "expected one of medvlsynther-sft"),
+        ({"preset": "medvlsynther-sft", "recipe": "grpo"}, "is for the recipe sft, not grpo"),
+        ({"recipe": "grpo", "mini_batch": 7}, "expected a divisor of batch"),
+        ({"remove_leaks": True}, "name the benchmarks"),
+        ({"schedule": "wavy"}, "expected cosine, linear or constant"),
+        ({"learning_rate": 0}, "greater than 0"),
+        ({"leraning_rate": 1}, "Extra inputs"),
+    ],
+)
+def test_bad_settings_are_refused(values: dict[str, object], said: str) -> None:
+    with pytest.raises(ValidationError, match=said):
+        settings(**values)
+
+
+def test_what_goes_through_at_a_time_divides_the_batch() -> None:
+    one = settings(batch=18, micro_batch=8)
+    pace = Pace.of(one)
+    sizes = [pace.micro]
+    while (smaller := pace.halved(writing=False)) is not None:
+        pace = smaller
+        sizes.append(pace.micro)
+    assert sizes == [6, 3, 1]
+    assert all(one.update_rows % size == 0 for size in sizes)
+
+
+def test_checkpoints_lie_between_two_batches_of_replies() -> None:
+    assert save_steps(settings(recipe="grpo", save_every=5)) == 6
+    assert save_steps(settings(save_every=5)) == 5
+
+
+def test_verl_gets_rows_reward_configuration_and_command(tmp_path: Path, rows: Path) -> None:
+    chosen = settings(recipe="grpo", max_steps=7)
+    data = read_training_set(str(rows))
+    write_verl(chosen, data, tmp_path / "verl")
+    table = pq.read_table(tmp_path / "verl/train.parquet").to_pylist()
+    assert len(table) == 12
+    first, item = table[0], data.items[0]
+    assert first["images"][0]["bytes"] == item.images[0].read()
+    assert first["prompt"][0]["content"].startswith("<image>What colour")
+    assert first["prompt"][0]["content"].endswith("inside <answer> and </answer>.")
+    assert first["reward_model"] == {"style": "rule", "ground_truth": item.solution.letter}
+    assert first["extra_info"]["options"] == list(item.options)
+    told = yaml.safe_load((tmp_path / "verl/config.yaml").read_text())
+    assert told["data"]["train_batch_size"] == 48
+    actor = told["actor_rollout_ref"]["actor"]
+    assert (actor["ppo_mini_batch_size"], actor["optim"]["lr"]) == (24, 1e-6)
+    assert (actor["use_kl_loss"], actor["kl_loss_coef"], actor["kl_loss_type"]) == (
+        True,
+        0.01,
+        "low_var_kl",
+    )
+    assert told["algorithm"] == {"adv_estimator": "grpo", "use_kl_in_reward": False}
+    assert told["actor_rollout_ref"]["rollout"]["n"] == 8
+    assert told["trainer"]["total_training_steps"] == 7
+    checked = subprocess.run(["sh", "-n", str(tmp_path / "verl/run.sh")], check=False)
+    assert checked.returncode == 0
+    compile((tmp_path / "verl/reward.py").read_text(), "reward.py", "exec")
+
+
+def test_verl_is_for_grpo(tmp_path: Path, rows: Path) -> None:
+    with pytest.raises(InputError, match="recipe grpo"):
+        write_verl(settings(), read_training_set(str(rows)), tmp_path / "verl")
