@@ -10,12 +10,11 @@ from typing import Any
 
 import polars as pl
 
-from heldout.audit.scoring import prepare_run, stage_folder
 from heldout.audit.twin_sets import note_twins
 from heldout.benchmark import Benchmark, read_benchmark
 from heldout.errors import InputError, counted
-from heldout.image import Digests, ImageError, ImageRef, byte_digest
 from heldout.model.asking import Asker, Variant, expand, parse_variants
+from heldout.model.asking.digests import picture_digest
 from heldout.model.asking.journal import Journal
 from heldout.model.asking.own_grades import OwnGrades, own_grades_of, recorded_remarks
 from heldout.model.asking.paraphrase import write_paraphrases
@@ -25,7 +24,8 @@ from heldout.model.asking.stage import ask_questions
 from heldout.model.asking.summary import Summary, summarise
 from heldout.model.asking.template import template_name
 from heldout.model.item_scores import by_picture
-from heldout.model.tables import claim_model
+from heldout.model.tables import claim_model, stage_folder
+from heldout.overlap.scan import prepare_run
 from heldout.store import Dropped, Run
 
 
@@ -127,7 +127,7 @@ def ask_benchmark(
         raise InputError(f"nothing can be asked: item {why.id}: {why.reason} ({why.detail})")
     journal = Journal(run.path / "stages" / "ask" / stage_folder(model) / "replies.jsonl")
     answered = ask_questions(
-        asker, made.questions, journal, _digest_of(benchmark, *twins.values()),
+        asker, made.questions, journal, picture_digest(benchmark, *twins.values()),
         thought=plan.thought, title=f"asking {model}", quiet=quiet,
     )  # fmt: skip
     place = {example.id: number for number, example in enumerate(benchmark)}
@@ -209,19 +209,3 @@ def summarise_model(benchmark: Benchmark, run: Run, model: str) -> Summary:
 
 def _reasons(dropped: Iterable[Dropped]) -> dict[str, int]:
     return dict(Counter(one.reason for one in dropped).most_common())
-
-
-def _digest_of(*benchmarks: Benchmark) -> Any:
-    """A picture's content; one that cannot be read is known by its name, and never asked."""
-
-    def digest(ref: ImageRef) -> str:
-        for benchmark in benchmarks:
-            found = benchmark.digests.get(ref)
-            if isinstance(found, Digests):
-                return found.bytes
-        try:
-            return byte_digest(ref.read())
-        except ImageError:
-            return f"missing:{ref.name}"
-
-    return digest

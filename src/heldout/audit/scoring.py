@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,9 +21,9 @@ from heldout.model import read_recorded, save_scores
 from heldout.model.item_scores import score_items, score_options
 from heldout.model.request import Scorer
 from heldout.model.self_check import ablation_checks, truncation_check
-from heldout.model.tables import claim_model
-from heldout.overlap.scan import benchmark_identity, items_table
-from heldout.store import Run, dropped_table
+from heldout.model.tables import claim_model, stage_folder
+from heldout.overlap.scan import prepare_run
+from heldout.store import Run
 
 
 @dataclass(frozen=True)
@@ -138,15 +136,6 @@ def import_scores(
     return made
 
 
-def prepare_run(benchmark: Benchmark, run: Run) -> None:
-    """The run is about this benchmark, and holds its items, whichever command came first."""
-    run.claim_benchmark(benchmark_identity(benchmark))
-    if not run.table_path("items").exists():
-        run.write_table("items", items_table(benchmark))
-    if not run.table_path("dropped").exists():
-        run.write_table("dropped", dropped_table(benchmark.dropped))
-
-
 def save_checks(run: Run, model: str, checks: list[SelfCheck]) -> list[SelfCheck]:
     """Keep ``checks`` with the model and return them with those that its tables alone allow."""
     if checks:
@@ -158,9 +147,3 @@ def _keep_checks(run: Run, model: str, checks: list[SelfCheck]) -> None:
     known = run.manifest().get("models", {}).get(model, {})
     kept = [check._asdict() for check in checks]
     run.update("models", {model: {**known, "self_checks": kept}})
-
-
-def stage_folder(model: str) -> str:
-    """A folder name that no model's name can leave, and no two share."""
-    plain = re.sub(r"[^A-Za-z0-9._-]+", "-", model).strip(".-")[-60:]
-    return f"{plain or 'model'}-{hashlib.sha256(model.encode()).hexdigest()[:8]}"

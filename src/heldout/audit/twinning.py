@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Any
 
-from heldout.audit.scoring import prepare_run
 from heldout.benchmark import Benchmark
 from heldout.benchmark.writers import Opened
 from heldout.engine import progress
 from heldout.errors import InputError
 from heldout.model.asking.prompts import Replied
 from heldout.model.reply import Asker
+from heldout.overlap.scan import prepare_run
 from heldout.store import Run
 from heldout.twin.describe import LONGEST_CAPTION, describe
 from heldout.twin.drawing import render

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
-import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from heldout.errors import InputError
 from heldout.evaluate.opening import OpenedBenchmark
-from heldout.image import Digests, ImageError, ImageRef, byte_digest
+from heldout.model.asking.digests import picture_digest
 from heldout.model.asking.journal import Journal
 from heldout.model.asking.own_grades import own_grades_of, recorded_remarks
 from heldout.model.asking.prompts import ask_prompts
@@ -20,9 +18,9 @@ from heldout.model.asking.recorded import RecordedAnswers
 from heldout.model.asking.rows import answer_row, replace_left_out, replace_variants
 from heldout.model.item_scores import by_picture
 from heldout.model.reply import Asker, Prompt
-from heldout.model.tables import claim_model
-from heldout.overlap.scan import benchmark_identity, items_table
-from heldout.store import Dropped, Run, dropped_table
+from heldout.model.tables import claim_model, stage_folder
+from heldout.overlap.scan import prepare_run
+from heldout.store import Dropped, Run
 
 ORIGINAL = "original"
 _VARIANTS = frozenset({ORIGINAL})
@@ -40,16 +38,6 @@ class CellAnswers:
     remarks: tuple[str, ...] = ()
 
 
-def prepare(opened: OpenedBenchmark, run: Run) -> None:
-    """The benchmark's run folder holds its items, whichever model comes first."""
-    benchmark = opened.benchmark
-    run.claim_benchmark(benchmark_identity(benchmark))
-    if not run.table_path("items").exists():
-        run.write_table("items", items_table(benchmark))
-    if not run.table_path("dropped").exists():
-        run.write_table("dropped", dropped_table(benchmark.dropped))
-
-
 def ask_model(
     opened: OpenedBenchmark,
     asker: Asker,
@@ -61,7 +49,7 @@ def ask_model(
     quiet: bool = False,
 ) -> CellAnswers:
     """Replies that an earlier, perhaps killed, command paid for are taken from the journal."""
-    prepare(opened, run)
+    prepare_run(opened.benchmark, run)
     claim_model(run, model, asker.identity)
     benchmark = opened.benchmark
     questions: list[Question] = []
@@ -80,8 +68,9 @@ def ask_model(
         raise InputError(
             f"{opened.name}: nothing can be asked: item {first.id}: {first.reason} ({first.detail})"
         )
+    journal = Journal(run.path / "stages" / "ask" / stage_folder(model) / "replies.jsonl")
     given = ask_prompts(
-        asker, prompts, _journal(run, model), _digest(opened), stage=STAGE,
+        asker, prompts, journal, picture_digest(benchmark), stage=STAGE,
         title=f"{model} on {opened.name}", quiet=quiet,
     )  # fmt: skip
     place = {example.id: number for number, example in enumerate(benchmark)}
@@ -107,7 +96,7 @@ def keep_recorded(
     opened: OpenedBenchmark, answers: RecordedAnswers, run: Run, model: str, *, tolerance: float = 0.0
 ) -> CellAnswers:  # fmt: skip
     """Answers made elsewhere, graded by the same rules; the file's own grades are compared with ours."""
-    prepare(opened, run)
+    prepare_run(opened.benchmark, run)
     claim_model(run, model, {"backend": "recorded"})
     pairs = [(one, reply) for one, reply in answers.pairs if one.variant == ORIGINAL]
     rows = [answer_row(one, reply, model, "recorded", tolerance) for one, reply in pairs]
@@ -140,24 +129,3 @@ def _keep(
 
 def _reasons(dropped: Sequence[Dropped]) -> dict[str, int]:
     return dict(Counter(one.reason for one in dropped).most_common())
-
-
-def _journal(run: Run, model: str) -> Journal:
-    plain = re.sub(r"[^A-Za-z0-9._-]+", "-", model).strip(".-")[-60:]
-    name = f"{plain or 'model'}-{hashlib.sha256(model.encode()).hexdigest()[:8]}"
-    return Journal(run.path / "stages" / "ask" / name / "replies.jsonl")
-
-
-def _digest(opened: OpenedBenchmark) -> Callable[[ImageRef], str]:
-    """A picture's content; one that cannot be read is known by its name, and never asked."""
-
-    def digest(ref: ImageRef) -> str:
-        found = opened.benchmark.digests.get(ref)
-        if isinstance(found, Digests):
-            return found.bytes
-        try:
-            return byte_digest(ref.read())
-        except ImageError:
-            return f"missing:{ref.name}"
-
-    return digest

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -78,3 +80,9 @@ def claim_model(run: Run, model: str, identity: Mapping[str, Any]) -> None:
                 f"use another --out"
             )
     run.update("models", {model: {**known, **identity}})
+
+
+def stage_folder(model: str) -> str:
+    """A folder name that no model's name can leave, and no two share."""
+    plain = re.sub(r"[^A-Za-z0-9._-]+", "-", model).strip(".-")[-60:]
+    return f"{plain or 'model'}-{hashlib.sha256(model.encode()).hexdigest()[:8]}"

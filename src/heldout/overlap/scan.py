@@ -309,6 +309,15 @@ def items_table(benchmark: Benchmark) -> Any:
     )
 
 
+def prepare_run(benchmark: Benchmark, run: Run) -> None:
+    """The run is about this benchmark, and holds its items, whichever command came first."""
+    run.claim_benchmark(benchmark_identity(benchmark))
+    if not run.table_path("items").exists():
+        run.write_table("items", items_table(benchmark))
+    if not run.table_path("dropped").exists():
+        run.write_table("dropped", dropped_table(benchmark.dropped))
+
+
 def benchmark_identity(benchmark: Benchmark) -> dict[str, Any]:
     return {
         "name": benchmark.name,
