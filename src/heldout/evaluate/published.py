@@ -213,7 +213,11 @@ def _assumptions(tables: PublishedTables, rows: Mapping[str, Floats]) -> list[st
         float(np.mean([disagreement(a, b, part).mean() for a, b in pairs]))
         for part in (1.0, tables.usual_disagreement)
     )
+    smallest = min(tables.benchmarks, key=lambda one: one.items / one.design_effect)
+    alone = 50 * math.sqrt(smallest.design_effect / smallest.items) / len(tables.benchmarks)
     return [
+        f"{smallest.name} has {smallest.items:,} items and the weight of any other benchmark: it alone adds "
+        f"a standard error of up to {alone:.1f} points to every mean.",
         f"Independent: the two models disagree as often as models that know nothing of each other "
         f"({apart:.0%} of items on average). Usually paired: {tables.usual_disagreement:.0%} of the way "
         f"from the least possible disagreement to that ({usual:.0%}).",
