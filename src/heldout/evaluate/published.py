@@ -216,8 +216,8 @@ def _assumptions(tables: PublishedTables, rows: Mapping[str, Floats]) -> list[st
     smallest = min(tables.benchmarks, key=lambda one: one.items / one.design_effect)
     alone = 50 * math.sqrt(smallest.design_effect / smallest.items) / len(tables.benchmarks)
     return [
-        f"{smallest.name} has {smallest.items:,} items and the weight of any other benchmark: it alone adds "
-        f"a standard error of up to {alone:.1f} points to every mean.",
+        f"{smallest.name} has {smallest.items:,} items and the weight of any other benchmark: it alone "
+        f"adds a standard error of up to {alone:.1f} points to every mean.",
         f"Independent: the two models disagree as often as models that know nothing of each other "
         f"({apart:.0%} of items on average). Usually paired: {tables.usual_disagreement:.0%} of the way "
         f"from the least possible disagreement to that ({usual:.0%}).",
