@@ -310,6 +310,8 @@ def test_check_reports_lists_that_were_not_taken_out(tmp_path: Path) -> None:
          "options": ["x", "y"], "answer": "A"},
         {"id": "no such key", "question": "Which?\nOptions: A: x, B: z", "answer": "D"},
         {"id": "open", "question": "What do A. x and B. y show?", "answer": "a mass"},
+        {"id": "statements", "question": "Which hold?\n(A) It is big. (B) It is red.\n"
+         "Options: A: Only (A), B: Only (B)", "answer": "A"},
     ]  # fmt: skip
     assert rules(read_benchmark(lines(tmp_path / "t.jsonl", rows)))["option-list-in-question"] == [
         "differs", "no such key",
