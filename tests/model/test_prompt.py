@@ -81,6 +81,12 @@ def test_an_option_may_be_a_picture(
     assert parts == [pictures[e] if isinstance(e, int) else Text(e) for e in expected]
 
 
+def test_a_mark_with_a_number_of_any_length_is_no_error(pictures: tuple[ImageRef, ...]) -> None:
+    question = f"<image {'9' * 5000}>"
+    assert placed_with_options(question, ["A. <image 1>"], pictures)[0] == pictures[1]
+    assert question_request(Example("7", pictures, question, answer="x")).content[:2] == pictures
+
+
 def test_every_option_takes_the_place_of_the_answer(pictures: tuple[ImageRef, ...]) -> None:
     example = Example("7", pictures, "Which?", ("liver", "lung"), "lung", 1)
     requests = option_requests(example)

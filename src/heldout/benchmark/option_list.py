@@ -173,7 +173,7 @@ def find_list(text: str, *, whole: bool = False) -> OptionList | None:
     marks = _marks(folded)
     firsts = [
         mark
-        for before, mark in itertools.pairwise([None, *marks])
+        for before, mark in zip([None, *marks], marks, strict=False)
         if mark.letter.upper() == "A" and not _within(before, mark, folded)
     ]
     starts: list[tuple[_Mark, tuple[int, int] | None]] = [

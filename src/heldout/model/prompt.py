@@ -20,7 +20,7 @@ if TYPE_CHECKING:  # scoring runs where the benchmark's own readers are not inst
 TEMPLATE = "heldout-question/1"
 
 # Where a release says its pictures stand: <image>, <image 2>, <image_2>.
-_MARKER = re.compile(r"<image(?:[ _]?(\d+))?>")
+_MARKER = re.compile(r"<image(?:[ _]?(\d{1,3}))?>")
 
 
 def question_request(
@@ -76,15 +76,18 @@ def placed(question: str, pictures: tuple[ImageRef, ...]) -> list[ImageRef | Tex
 def placed_with_options(
     question: str, options: Sequence[str], pictures: tuple[ImageRef, ...]
 ) -> list[ImageRef | Text]:
-    """Question and options, a line each. Where an option is a picture ("<image 2>"), every picture stands
-    where it is first marked; what is marked again is named, and what is not marked comes first."""
-    text = "\n".join(options)
-    if not any(place[1] for place in _MARKER.finditer(text)):
-        parts = placed(question, pictures)
-        if parts and isinstance(parts[-1], Text):
-            return [*parts[:-1], Text("\n".join([parts[-1].text.rstrip(), *options]))]
-        return [*parts, Text(text)] if options else parts
-    text = "\n".join([question.strip(), *options])
+    """Question and options, a line each; an option may be a picture ("<image 2>")."""
+    listed = "\n".join(options)
+    if any(place[1] for place in _MARKER.finditer(listed)):
+        return _where_marked(f"{question.strip()}\n{listed}", pictures)
+    parts = placed(question, pictures)
+    if parts and isinstance(parts[-1], Text):
+        return [*parts[:-1], Text("\n".join([parts[-1].text.rstrip(), *options]))]
+    return [*parts, Text(listed)] if options else parts
+
+
+def _where_marked(text: str, pictures: tuple[ImageRef, ...]) -> list[ImageRef | Text]:
+    """Every picture where it is first marked: what is marked again is named, what is not comes first."""
     parts: list[ImageRef | Text] = []
     words, end, shown = "", 0, set[int]()
     for place in _MARKER.finditer(text):
