@@ -32,7 +32,7 @@ def read_published(name: str, folder: Path, picture: Picture) -> Benchmark:
 
 def words(text: str) -> str:
     """A prompt without its pictures, their marks and its layout."""
-    return " ".join(re.sub(r"\[picture: [^\]]*\]|<?image \d>?", " ", text).split())
+    return " ".join(re.sub(r"\[picture[^\]]*\]|<?image \d>?", " ", text).split())
 
 
 def test_every_preset_is_tested_here() -> None:
@@ -82,6 +82,17 @@ def test_options_stand_once_in_every_prompt_and_move_as_a_whole(
         for request in (question_request(example), *option_requests(example)):
             asked = "".join(p.text for p in request.content if isinstance(p, Text) and not p.scored)
             assert words(asked) == words(one.asks or "")
+
+
+def test_options_that_are_pictures_show_them(tmp_path: Path, picture: Picture) -> None:
+    benchmark = read_published("mmmu-med", tmp_path / "published", picture)
+    prompts = shown_prompts(benchmark, len(benchmark), "original,rotation-1")
+    drawn = [one["prompt"] for one in prompts if one["id"] == "validation_Pharmacy_4"]
+    places = [re.findall(r"(A\.|B\.)? ?\[picture (\d)", prompt) for prompt in drawn]
+    assert places == [
+        [("", "1"), ("A.", "2"), ("B.", "3")],
+        [("", "1"), ("A.", "3"), ("B.", "2")],
+    ]
 
 
 def test_naturalbench_rows_become_four_items(tmp_path: Path, picture: Picture) -> None:
