@@ -8,7 +8,7 @@ import pytest
 
 from heldout.benchmark import Example
 from heldout.image import ImageRef, InlineBytes
-from heldout.model.prompt import option_requests, question_request
+from heldout.model.prompt import option_requests, placed_with_options, question_request
 from heldout.model.request import Text
 
 
@@ -56,6 +56,35 @@ def test_pictures_stand_where_the_question_marks_them(
     assert content == tuple(pictures[e] if isinstance(e, int) else Text(e) for e in expected)
     words = question_request(Example("7", (), question, answer="x")).content[:-1]
     assert not any("<image" in part.text for part in words if isinstance(part, Text))
+
+
+@pytest.mark.parametrize(
+    ("question", "options", "expected"),
+    [
+        ("Which?", ("A. x", "B. y"), [0, 1, "Which?\nA. x\nB. y"]),
+        ("<image 1> <image 2>", ("A. x",), [0, " ", 1, "A. x"]),
+        ("What is it?", ("A. <image 2>", "B. <image 1>"),
+         ["What is it?\nA. ", 1, "\nB. ", 0]),
+        ("Like <image 1>?", ("A. <image 2>", "B. none"), ["Like ", 0, "?\nA. ", 1, "\nB. none"]),
+        ("Is <image 1> or <image 2> new?", ("A. <image 1>", "B. <image 2>"),
+         ["Is ", 0, " or ", 1, " new?\nA. image 1\nB. image 2"]),
+        ("Which?", ("A. <image 2>", "B. <image 3>"), [0, "Which?\nA. ", 1, "\nB. image 3"]),
+    ],
+)  # fmt: skip
+def test_an_option_may_be_a_picture(
+    pictures: tuple[ImageRef, ...],
+    question: str,
+    options: tuple[str, ...],
+    expected: list[int | str],
+) -> None:
+    parts = placed_with_options(question, options, pictures)
+    assert parts == [pictures[e] if isinstance(e, int) else Text(e) for e in expected]
+
+
+def test_a_mark_with_a_number_of_any_length_is_no_error(pictures: tuple[ImageRef, ...]) -> None:
+    question = f"<image {'9' * 5000}>"
+    assert placed_with_options(question, ["A. <image 1>"], pictures)[0] == pictures[1]
+    assert question_request(Example("7", pictures, question, answer="x")).content[:2] == pictures
 
 
 def test_every_option_takes_the_place_of_the_answer(pictures: tuple[ImageRef, ...]) -> None:
