@@ -443,6 +443,8 @@ def _scored(loop: Loop, name: str, rows: str) -> list[dict[str, Any]]:
     """Log-probability of the answer's own words where the model would think them."""
     import torch
 
+    from heldout.model.local.moments import moments
+
     model, processor = _opened(loop, name)
     encode = processor.tokenizer.encode
     scored = []
@@ -456,15 +458,11 @@ def _scored(loop: Loop, name: str, rows: str) -> list[dict[str, Any]]:
             logits = model(
                 input_ids=ids, attention_mask=mask, pixel_values=inputs["pixel_values"]
             ).logits
-        logprobs = (
-            logits[:, -longest - 1 : -1]
-            .float()
-            .log_softmax(-1)
-            .gather(2, padded[..., None])[..., 0]
-        )
-        for one, words, line in zip(part, answers, logprobs.tolist(), strict=True):
-            total = float(sum(line[: len(words)]))
-            scored.append({"id": one.id, "sum_logprob": total, "n_tokens": len(words)})
+        places = logits[:, -longest - 1 : -1]
+        for number, (one, words) in enumerate(zip(part, answers, strict=True)):
+            found = moments(places[number, : len(words)], padded[number, : len(words)])
+            columns = dict(zip(("logprobs", "mu", "sigma"), found, strict=True))
+            scored.append({"id": one.id, **{key: value.tolist() for key, value in columns.items()}})
     return scored
 
 
