@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from heldout.audit.cases import open_cases
+from heldout.audit.plan import make_plan
 from heldout.audit.read_audit import read_audit
 from heldout.audit.run_audit import Audited, run_audit
 from heldout.cure.leak_labels import NOT_VERIFIED
@@ -75,7 +77,15 @@ def test_scores_are_corrected_by_labels_and_their_source_is_kept(folder: Path) -
     sentence = f"L{NOT_VERIFIED[1:]}"
     for page in ("out/report.html", "out/bench/report.html"):
         assert sentence in (folder / page).read_text()
-    assert "disagrees on 5 of 30 rows" in (folder / "out/bench/report.html").read_text()
+    for page in ("out/bench/report.html", "out/bench/report.md"):
+        assert "disagrees on 5 of 30 rows" in (folder / page).read_text()
+
+
+def test_the_plan_names_the_labels(folder: Path) -> None:
+    file = read_audit(folder / "audit.yaml")
+    steps = {one.stage: one for one in make_plan(open_cases(file), file.file).steps}
+    assert (steps["labels"].on, steps["labels"].items) == ("labels.csv", 25)
+    assert steps["labels"].note == "made elsewhere: 10 leaked, 15 clean"
 
 
 def test_other_labels_make_the_report_again_and_nothing_else(folder: Path) -> None:

@@ -220,6 +220,16 @@ def test_a_row_with_unreadable_options_is_dropped_with_its_reason(tmp_path: Path
     assert len(found["dropped-rows"]) == 1
 
 
+@pytest.mark.parametrize(("answer", "severity"), [("A", "error"), ("cat", "warning")])
+def test_options_that_are_no_list_beside_a_letter_are_an_error(
+    answer: str, severity: str, tmp_path: Path
+) -> None:
+    rows = [{"question": f"Which is {n}?", "options": "cat; dog", "answer": answer} for n in (1, 2)]
+    benchmark = read_benchmark(lines(tmp_path / "t.jsonl", rows))
+    found = [one for one in check(benchmark).problems if one.rule == "unread-options"]
+    assert [one.severity for one in found] == [severity]
+
+
 @pytest.mark.parametrize(
     ("options", "answer", "index"),
     [

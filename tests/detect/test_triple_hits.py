@@ -103,6 +103,22 @@ def test_hits_by_hand() -> None:
     assert kept["q6"]["similarity"] == pytest.approx(0.9)
 
 
+def test_rows_that_no_outcome_could_make_significant_cost_the_others_nothing() -> None:
+    clusters = list(range(100))
+    near = [0.9 if i < 10 else 0.1 for i in clusters]
+    found, _ = triple_hits(tables_of(clusters, near, [-float(i) for i in clusters]), QUICK)
+    at = {round(one.alpha, 2): one for one in found}
+    # One item in the tail meets ten near pictures by chance in a tenth of all draws.
+    assert at[0.01].smallest_p == pytest.approx(0.1)
+    assert at[0.01].p is not None and at[0.01].p_adjusted is None
+    assert at[0.01].reading == "too few items to tell"
+    tested = [one for one in found if one.p_adjusted is not None]
+    assert len(tested) < len(found)
+    assert at[0.1].p is not None and at[0.1].p_adjusted is not None
+    assert at[0.1].p_adjusted <= at[0.1].p * len(tested)
+    assert at[0.1].reading == "more than chance"
+
+
 def test_without_answers_two_marks_are_left_and_leaked_answers_are_a_row_of_their_own() -> None:
     clusters = list(range(100))
     near = [0.9 if i < 10 else 0.1 for i in clusters]

@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from heldout.stats.dealt import deal, equal_sizes, expected_meeting, meeting_test
+from heldout.stats.dealt import deal, equal_sizes, expected_meeting, meeting_test, smallest_p
 
 
 def test_the_expectation_is_the_mean_over_all_exchanges() -> None:
@@ -26,6 +26,18 @@ def test_the_expectation_is_the_mean_over_all_exchanges() -> None:
     assert met.observed == 2
     assert met.expected == pytest.approx(2.5)  # 3 · 2 / 4 in the pairs, 1 in the single one
     assert (met.low, met.high) == (min(every), max(every))
+
+
+def test_the_smallest_p_is_that_of_the_most_extreme_count() -> None:
+    """Ten single items: two marks of three and two items meet twice in 3 of 45 pairs of places."""
+    classes = equal_sizes(list(range(10)))
+    first, second = [1] * 3 + [0] * 7, [0, 1, 1] + [0] * 7
+    assert smallest_p(first, second, classes) == pytest.approx(3 / 45)
+    assert smallest_p([1] * 9 + [0], [1] * 9 + [0], classes) == pytest.approx(1 / 10)
+    # Two classes are dealt apart: one single item beside four pairs cannot move.
+    clusters = [0, 0, 1, 1, 2, 2, 3, 3, 4]
+    marks = [1, 1, 0, 0, 0, 0, 0, 0, 1]
+    assert smallest_p(marks, marks, equal_sizes(clusters)) == pytest.approx(1 / 28)
 
 
 def test_a_cluster_of_its_own_size_changes_places_with_none() -> None:

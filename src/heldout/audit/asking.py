@@ -13,7 +13,7 @@ import polars as pl
 from heldout.audit.scoring import prepare_run, stage_folder
 from heldout.audit.twin_sets import note_twins
 from heldout.benchmark import Benchmark, read_benchmark
-from heldout.errors import InputError
+from heldout.errors import InputError, counted
 from heldout.image import Digests, ImageError, ImageRef, byte_digest
 from heldout.model.asking import Asker, Variant, expand, parse_variants
 from heldout.model.asking.journal import Journal
@@ -147,6 +147,13 @@ def ask_benchmark(
         answered.ended is not None
     ):  # the tables hold what there is; the command still says why it failed
         raise answered.ended
+    if not answered.replies:
+        first = answered.dropped[0]
+        raise InputError(
+            f"{model} answered none of {counted(len(made.questions), 'question', 'questions')}: "
+            f"{first.reason} ({first.detail}); every question and its reason is in "
+            f"{run.path / 'tables' / 'dropped.parquet'}"
+        )
     fresh = answered.fresh
     return Asking(
         model, summarise_model(benchmark, run, model), len(fresh),

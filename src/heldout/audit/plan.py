@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 from heldout.audit.audit_file import AuditFile, Budget
@@ -28,7 +29,7 @@ class Step:
     """One stage on one cell. Costs are estimates, and upper bounds where something may be reused."""
 
     benchmark: str
-    stage: str  # overlap, scores, answers, tests
+    stage: str  # overlap, labels, scores, answers, tests
     on: str
     items: int = 0
     pictures: int = 0
@@ -118,6 +119,11 @@ def _steps(case: Case, file: AuditFile, tests: Sequence[Test]) -> list[Step]:
             case.name, "overlap", corpus.name, len(case.benchmark),
             len(case.benchmark.images) + count, note=f"{told}; by {', '.join(ways)}",
         ))  # fmt: skip
+    if (labels := case.labels) is not None:
+        told = f"made elsewhere: {len(labels.leaked):,} leaked, {len(labels.clean):,} clean"
+        made.append(
+            Step(case.name, "labels", Path(labels.source).name, len(labels.kinds), note=told)
+        )
     for recording in case.recordings:
         made += _recorded(case, recording) if not recording.live else _live(case, recording, file)
     mine = [test for test in tests if test.benchmark == case.name]

@@ -33,8 +33,8 @@ _NAMES: dict[str, tuple[str, ...]] = {
     "question": ("question", "query", "prompt", "q", "instruction", "problem"),
     "options": ("options", "choices", "candidates", "multi-choice options"),
     "answer": (
-        "answer", "gt_answer", "gold_answer", "answers", "gold", "label", "target", "caption",
-        "captions",
+        "answer", "gt_answer", "gold_answer", "correct_answer", "answers", "gold", "label", "target",
+        "caption", "captions",
     ),
     "cluster": ("cluster", "patient_id", "study_id", "case_id", "slide_id"),
 }  # fmt: skip

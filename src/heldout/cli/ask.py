@@ -228,7 +228,7 @@ def ask_command(
 
 def _recorded_twins(variants: str | None) -> str | None:
     """A file of a program that knows nothing of twins has to be called one."""
-    if variants is None:
+    if variants in (None, "original"):
         return None
     if (variants != "twin" and not variants.startswith("twin-")) or set(variants) & set(",="):
         raise InputError(
@@ -290,8 +290,7 @@ def _show(one: Asking, cost: float | None) -> None:
     screen.print(table)
     vanilla, circular = one.summary.vanilla, one.summary.circular
     if vanilla is None or circular is None:
-        screen.print(Text("vanilla and circular: no item was asked in all rotations", "dim"))
-        return
+        return  # nobody asked for rotations
     screen.print(
         Text(
             f"vanilla {_rate(vanilla)}, circular {_rate(circular)} on the same {vanilla.n:,} items in "

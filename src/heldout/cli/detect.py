@@ -115,7 +115,7 @@ def detect_command(
     if as_json:
         print_json({"run": str(run), **made.as_json()})
         return
-    _show(made)
+    _show(made, run)
 
 
 def _pair(text: str | None) -> tuple[str, str] | None:
@@ -129,7 +129,7 @@ def _pair(text: str | None) -> tuple[str, str] | None:
     return field, value
 
 
-def _show(made: Examination) -> None:
+def _show(made: Examination, run: Path) -> None:
     out = console()
     for model, checks in made.checks.items():
         for check in checks:
@@ -170,7 +170,7 @@ def _show(made: Examination) -> None:
             out.print(Text(f"{plain(named)}: {plain(reason)}", "dim"))
     if made.easiest:
         told = "items, strata and orders: easiest_items, by_stratum and orders in detections.json"
-        out.print(Text(f"\n{told}, and the report", "dim"))
+        out.print(Text(f"\n{told}; as a page: heldout report {run}", "dim"), soft_wrap=True)
     show_measured(made.measured)
     out.print()
     print_claims(made.claims)

@@ -41,6 +41,7 @@ from heldout.cli.text import (
     JudgeModel,
     JudgeOptions,
     JudgeRate,
+    JudgeTimeout,
     JudgeTokenField,
     JudgeTokens,
     JudgeUrl,
@@ -94,6 +95,7 @@ def overlap_command(
     judge_api_key_env: JudgeKey = None,
     judge_concurrency: JudgeConcurrency = 4,
     judge_rate: JudgeRate = None,
+    judge_timeout: JudgeTimeout = 120.0,
     judge_max_new_tokens: JudgeTokens = JUDGE_TOKENS,
     judge_token_field: JudgeTokenField = "max_tokens",
     judge_all: JudgeAll = False,
@@ -134,8 +136,8 @@ def overlap_command(
     if exact and encoder is not None:
         raise InputError("--exact looks for nothing an --encoder finds: leave out one of the two")
     judging = JudgeOptions(
-        judge, judge_model, judge_api_key_env, judge_concurrency, judge_rate, judge_max_new_tokens,
-        judge_token_field, judge_all,
+        judge, judge_model, judge_api_key_env, judge_concurrency, judge_rate, judge_timeout,
+        judge_max_new_tokens, judge_token_field, judge_all,
     ).open(text, text_encoder)  # fmt: skip
     benchmark = read_benchmark(
         bench, preset=preset, mapping=parse_map(mapping), images=images, reader=reader

@@ -53,6 +53,12 @@ JudgeRate = Annotated[
     str | None,
     typer.Option("--judge-rate", metavar="N/s", help="Most requests to the judge: 5/s, 100/m."),
 ]
+JudgeTimeout = Annotated[
+    float,
+    typer.Option(
+        "--judge-timeout", metavar="S", min=0.1, help="Seconds for one attempt at a reply."
+    ),
+]
 JudgeTokens = Annotated[
     int,
     typer.Option(
@@ -81,6 +87,7 @@ class JudgeOptions:
     key_variable: str | None
     concurrency: int
     rate: str | None
+    timeout: float
     tokens: int
     token_field: str
     every: bool
@@ -100,9 +107,11 @@ class JudgeOptions:
         connection = Connection(
             self.url,
             api_key=key_from(self.key_variable, "--judge-api-key-env"),
+            timeout=self.timeout,
             pace=Pace(per_second(self.rate, "--judge-rate")),
             role="judge-",
             key_option="--judge-api-key-env",
+            timeout_option="--judge-timeout",
         )
         return ChatEndpoint.open(
             connection, self.model, max_tokens=self.tokens, concurrency=self.concurrency,

@@ -9,7 +9,7 @@ that has the hits as well explains them, and no claim rests on them.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -54,6 +54,7 @@ class TripleHits:
     expected_high: float
     p: float | None
     p_adjusted: float | None
+    smallest_p: float  # that these numbers of marks could give
     score: str
     baseline: bool
     ids: tuple[str, ...]
@@ -62,7 +63,7 @@ class TripleHits:
     def reading(self) -> str:
         """Against chance, corrected for every row of the table."""
         if self.p_adjusted is None:
-            return "not testable"
+            return "not testable" if self.p is None else "too few items to tell"
         if self.p_adjusted > ALPHA:
             return "not distinguishable from chance"
         return "more than chance" if self.hits > self.expected else "fewer than chance"
@@ -182,18 +183,18 @@ def _hits(
         in_tail=int(tail.sum()), answered=int(good.sum()), hits=int(hit.sum()),
         low=interval.low * n, high=min(interval.high * n, possible), expected=met.expected,
         expected_low=met.low, expected_high=met.high, p=None if met.test is None else met.test.p,
-        p_adjusted=None, score=which, baseline=scored.model in settings.baselines, ids=tuple(ids),
+        p_adjusted=None, smallest_p=met.smallest_p, score=which,
+        baseline=scored.model in settings.baselines, ids=tuple(ids),
     )  # fmt: skip
 
 
 def _adjusted(found: Sequence[TripleHits]) -> list[TripleHits]:
-    """Holm over the whole table: every α is a look."""
-    tested = [one.p for one in found if one.p is not None]
-    adjusted = iter(holm(tested) if tested else [])
-    return [
-        TripleHits(**{**one.__dict__, "p_adjusted": None if one.p is None else next(adjusted)})
-        for one in found
-    ]
+    """Holm over the table: every α is a look, except where no outcome could have been significant."""
+    tested = {
+        n: one.p for n, one in enumerate(found) if one.p is not None and one.smallest_p <= ALPHA
+    }
+    adjusted = dict(zip(tested, holm(list(tested.values())) if tested else (), strict=True))
+    return [replace(one, p_adjusted=adjusted.get(n)) for n, one in enumerate(found)]
 
 
 def _row(made: TripleHits, name: str, one: _Flags, score: float) -> dict[str, Any]:

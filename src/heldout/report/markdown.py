@@ -30,7 +30,9 @@ def report_markdown(
     claims: Sequence[Claim],
     commands: Sequence[str],
     lacking: str,
+    remarks: Sequence[tuple[str, str]] = (),
 ) -> str:
+    """``remarks``: what is to be known of recorded files, by the model or file they are about."""
     lines = [
         f"# Is “{escaped(benchmark['name'])}” still held out? {escaped(answer)}",
         "",
@@ -42,6 +44,7 @@ def report_markdown(
     owed = [f"{one['model']}: {one['points']} {one['told']}" for one in screen["owed"]]
     lines += [f"- Score: {escaped(one)}" for one in owed or [lacking]]
     lines += [f"- Do: {escaped(one['sentence'])}" for one in screen["advice"]]
+    lines += [f"- Recorded: {escaped(about)}: {escaped(one)}" for about, one in remarks]
     lines += ["", "| against | verdict | in words |", "|---|---|---|"]
     told = {
         (row["kind"], row["name"]): cell

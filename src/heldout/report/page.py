@@ -133,6 +133,10 @@ def write_report(
         every,
         told["commands"],
         told["lacking"],
+        [
+            *((one["name"], sentence) for one in told["models"] for sentence in one["remarks"]),
+            *((one["file"], one["sentence"]) for one in told["impact_remarks"]),
+        ],
     )
     write_atomic(run.path / "report.md", text)
     write_atomic(run.path / "junit.xml", claims_junit(name, every))

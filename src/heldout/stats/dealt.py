@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.stats import hypergeom
 
 from heldout.stats.permutation import (
     PERMUTATIONS,
@@ -34,6 +35,8 @@ class Meeting(NamedTuple):
     high: float
     #: two-sided; None where no exchange of places changes the count
     test: Permuted | None
+    #: chance of the most extreme count there can be: above the level, no outcome could be significant
+    smallest_p: float = 1.0
 
 
 def meeting_test(
@@ -60,7 +63,24 @@ def meeting_test(
         permutations=permutations,
         seed=seed,
     )
-    return Meeting(observed, expected, float(low), float(high), test)
+    return Meeting(observed, expected, float(low), float(high), test, smallest_p(a, b, classes))
+
+
+def smallest_p(first: ArrayLike, second: ArrayLike, classes: Sequence[NDArray[np.int64]]) -> float:
+    """How likely chance gives the most meetings possible, or the fewest if that is less likely.
+
+    It depends on how many items have each mark and not on which, so a test may be left out for it. Items
+    are taken to move freely within a class: with whole clusters moving, the true value is no smaller in
+    practice.
+    """
+    a, b = np.asarray(first, dtype=np.float64), np.asarray(second, dtype=np.float64)
+    most = fewest = 1.0
+    for places in classes:
+        size, has, other = places.size, int(a[places].sum()), int(b[places].sum())
+        law = hypergeom(size, has, other)
+        most *= float(law.pmf(min(has, other)))
+        fewest *= float(law.pmf(max(0, has + other - size)))
+    return min(most, fewest)
 
 
 def expected_meeting(

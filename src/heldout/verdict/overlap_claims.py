@@ -142,7 +142,9 @@ def _why(status: Status, images: Finding, controls: Sequence[Control]) -> str:
     if status == "survives":
         why = "equal bytes or pixels are the same image"
         if _verified(images):
-            why += ", and aligned pixels that agree in their detail make a transformed copy"
+            why += (
+                ", and aligned pixels that agree in their detail are the same image or a copy of it"
+            )
         return f"{why}; this is a lower bound, because {failed}" if failed else why
     if status == "qualified":
         return failed

@@ -6,6 +6,7 @@ Claims made from per-item scores (``examined``, by benchmark and model) take the
 
 from __future__ import annotations
 
+import bisect
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -247,12 +248,22 @@ class _Flags(NamedTuple):
     @property
     def p(self) -> float:
         """Two-sided, of a threshold that is itself the rank-th largest of the null."""
+        more = excess_p(self.flagged, self.n, self._threshold)
+        fewer = 1.0 - excess_p(self.flagged + 1, self.n, self._threshold)
+        return min(1.0, 2 * min(more, fewer))
+
+    def needed(self, tests: int) -> int | None:
+        """The least number of flags that is more than chance in the worst place of Holm's order."""
+        level = ALPHA / tests
+        counts = range(int(self.alpha * self.n) + 1, self.n + 1)
+        at = bisect.bisect(counts, -level, key=lambda k: -2 * excess_p(k, self.n, self._threshold))
+        return counts[at] if at < len(counts) else None
+
+    @property
+    def _threshold(self) -> UpperQuantile:
         rank = max(1, int(self.alpha * (self.null + 1)))
         level = Interval(0.0, 0.0, 0.95, "of the threshold: not needed here")
-        tau = UpperQuantile(0.0, level, rank, self.null)
-        more = excess_p(self.flagged, self.n, tau)
-        fewer = 1.0 - excess_p(self.flagged + 1, self.n, tau)
-        return min(1.0, 2 * min(more, fewer))
+        return UpperQuantile(0.0, level, rank, self.null)
 
 
 def _nearness(folder: Path) -> Iterator[Reading]:
@@ -261,8 +272,9 @@ def _nearness(folder: Path) -> Iterator[Reading]:
     for cell, p in zip(cells, holm([one.p for one in cells]), strict=True):
         rate = cell.flagged / cell.n
         rises = p < ALPHA and rate > cell.alpha
+        needed = cell.needed(len(cells))
         rule = decide(NEARNESS, {
-            "the null resolves a threshold": True,
+            "the null resolves a threshold": needed is not None,
             "fewer flags than chance": p < ALPHA and rate < cell.alpha,
             "more flags than chance": rises,
             "light copies are flagged": True,  # not measured; taken at its word, as runs without it are
@@ -274,6 +286,8 @@ def _nearness(folder: Path) -> Iterator[Reading]:
             f"{cell.flagged} of {cell.n:,} flagged at α = {cell.alpha:g}, {cell.alpha * cell.n:.1f} "
             f"expected (p = {p:.2g}, Holm over {len(cells)})"
         )
+        if not rises and needed is not None:
+            told += f"; {needed:,} would have been more than chance"
         why = f"{told}: {_because(cell, rises, rule)}"
         published: Status = "survives" if cell.benchmark == "slake_en" else "clean"
         on = f"{cell.backbone} at {cell.alpha:g}"

@@ -80,7 +80,7 @@ class Handler(BaseHTTPRequestHandler):
             return self._send(429, '{"error": {"message": "slow down"}}', {"Retry-After": "0"})
         if fault == "broken" and again < 2:
             return self._send(500, '{"error": {"message": "CUDA error"}}')
-        if fault == "long":
+        if fault == "long" or how == "full":
             told = "This model's maximum context length is 4096 tokens"
             return self._send(400, json.dumps({"error": {"message": told}}))
         if fault == "slow":

@@ -145,6 +145,17 @@ def test_every_fault_is_survived_or_named_and_nothing_is_paid_for_twice(
     assert again["asked"] == 0 and after["answered"] == before["answered"] and after["most"] == 1
 
 
+def test_a_server_that_answers_no_question_is_an_error_with_its_reason(
+    bench: Path, server: Scripted, tmp_path: Path
+) -> None:
+    base = (bench, "--endpoint", server.url("full"), "--out", tmp_path / "run")
+    told = sentence(*base, "--variants", "original")
+    assert "scripted answered none of 24 questions" in told or "none of 22 questions" in told
+    assert "prompt too long" in told and "4096" in told and "dropped.parquet" in told
+    lost = Run.open(tmp_path / "run").read_table("dropped").to_pylist()
+    assert Counter(row["reason"] for row in lost)["prompt too long"] == 22
+
+
 def test_a_server_that_dies_half_way_loses_nothing(
     bench: Path, server: Scripted, tmp_path: Path, quick: None
 ) -> None:

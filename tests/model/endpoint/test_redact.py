@@ -24,6 +24,8 @@ def ways(key: str) -> dict[str, str]:
     header = f"Bearer {key}"
     return {
         "plain": key,
+        "upper case": key.upper(),
+        "lower case": key.lower(),
         "header": header,
         "url": f"https://host/?api_key={urllib.parse.quote(key, safe='')}&x=1",
         "query": urllib.parse.urlencode({"key": key}),

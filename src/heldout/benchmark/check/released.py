@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from heldout.benchmark.benchmark import Benchmark
@@ -10,8 +11,10 @@ from heldout.benchmark.example import canonical_value
 from heldout.benchmark.fields import OPTION_NAMES
 from heldout.benchmark.option_list import list_left
 from heldout.benchmark.presets import find_preset
+from heldout.errors import counted
 from heldout.image import ImageError
 
+_LETTER = re.compile(r"\(?[A-Ja-j]\)?[.:]?")
 _ENOUGH = 12  # keys: that many without a 0 happen by chance in 3 % of columns of four options
 
 
@@ -84,11 +87,16 @@ def _unread_options(benchmark: Benchmark) -> Iterator[Problem]:
         )
     ]
     if unread:
+        # An open question cannot be answered by a letter: its options were meant to be read.
+        keys = {example.id: example.key or example.answer or "" for example in benchmark}
+        lettered = any(_LETTER.fullmatch(keys[name].strip()) for name in unread)
         yield problem(
             "unread-options",
-            "warning",
-            f"{len(unread):,} items have something in their column of options that is no list: they "
-            f"are read as open questions",
+            "error" if lettered else "warning",
+            f"{counted(len(unread), 'item has', 'items have')} something in the column of options that "
+            f"is no list, and {'is' if len(unread) == 1 else 'are'} read as open "
+            f"{'question' if len(unread) == 1 else 'questions'}"
+            + (", with a letter as the answer" if lettered else ""),
             "expected a list, a mapping by letter, either as JSON or Python text, or 'A. …' by lines",
             unread,
             len(benchmark),

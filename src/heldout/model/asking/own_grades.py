@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from heldout.errors import counted
 from heldout.model.asking.recorded import RecordedAnswers
 
 SHOWN = 5  # ids that are named; JSON has as many
@@ -98,10 +99,10 @@ def recorded_remarks(own: OwnGrades | None, empty: Sequence[str]) -> list[str]:
     """What is to be known of a file of predictions, as sentences."""
     told = [own.sentence] if own is not None else []
     if empty:
-        what = "prediction is" if len(empty) == 1 else "predictions are"
-        told.append(
-            f"{len(empty):,} {what} empty and count as not right: {_named(empty[:SHOWN], len(empty))}"
+        what = counted(
+            len(empty), "prediction is empty and counts", "predictions are empty and count"
         )
+        told.append(f"{what} as not right: {_named(empty[:SHOWN], len(empty))}")
     return told
 
 

@@ -48,8 +48,8 @@ class RefusedError(Exception):
 class Connection:
     """``url`` up to and including ``/v1``; safe to use from several threads. ``timeout``: seconds for one
     attempt, from the first packet to the last byte of the answer. ``role``: what a command calls its
-    options after, "judge-" for --judge-model, and ``key_option``: what takes the name of the variable that
-    holds the key; complaints name them.
+    options after, "judge-" for --judge-model, ``key_option``: what takes the name of the variable that
+    holds the key, and ``timeout_option``; complaints name them.
 
     Every text that leaves here has gone through ``redact``: callers that join pieces of an answer into a
     new text pass that through it again.
@@ -62,6 +62,7 @@ class Connection:
     pace: Pace = field(default_factory=Pace)
     role: str = ""
     key_option: str = "--api-key-env"
+    timeout_option: str = "--timeout"
     _client: Client = field(default_factory=Client, repr=False, compare=False)
     _secret: Secret = field(init=False, repr=False, compare=False)
 
@@ -122,8 +123,8 @@ class Connection:
             return EndpointError(f"{self.url}{path}: {problem}")
         if not error.slow:
             return EndpointError(self._gave_up(path, problem))
-        why = "Does it need more time (--timeout)?"
-        told = f"{problem} in {self._often}; --timeout gives it more time"
+        why = f"Does it need more time ({self.timeout_option})?"
+        told = f"{problem} in {self._often}; {self.timeout_option} gives it more time"
         return TimedOutError(self._gave_up(path, problem, why), told)
 
     @property

@@ -2,7 +2,8 @@
 
    Both hashes begin with such sums. Weights have up to 23 bits with their sign, as in Pillow's reductions. To be
    multiplied many at a time they are cut into parts: of 12 bits for the instructions that every processor has, of
-   bytes for the dot products of newer ARM ones. Sums are unsigned: what runs over in between comes back, and the
+   bytes for the dot products of newer ARM ones. On x86-64 the first kind is compiled twice, and the loader takes
+   the one for AVX2 where the processor has it. Sums are unsigned: what runs over in between comes back, and the
    whole fits. */
 
 #define PY_SSIZE_T_CLEAN
@@ -19,6 +20,12 @@
 #define HWCAP_ASIMDDP (1UL << 20)
 #endif
 #define WITH_DOT __attribute__((target("arch=armv8.2-a+dotprod")))
+#endif
+
+#if defined(__x86_64__) && defined(__GLIBC__) && defined(__GNUC__) && !defined(__clang__)
+#define TWICE __attribute__((target_clones("avx2", "default")))
+#else
+#define TWICE
 #endif
 
 typedef struct {
@@ -39,7 +46,7 @@ typedef struct {
 #define HALF_BITS 12
 
 /* Sum k of row y goes to out[k * height + y]. 0 where there is no memory. */
-static int sum_plainly(Picture picture, const Windows *windows, uint32_t *out) {
+TWICE static int sum_plainly(Picture picture, const Windows *windows, uint32_t *out) {
     const size_t taps = (size_t)windows->taps, width = (size_t)picture.width;
     int16_t *halves = malloc(sizeof(int16_t) * (HALVES * taps * (size_t)windows->outputs + width));
     if (halves == NULL) {
