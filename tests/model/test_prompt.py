@@ -8,6 +8,7 @@ import pytest
 
 from heldout.benchmark import Example
 from heldout.image import ImageRef, InlineBytes
+from heldout.model.item_scores import answerable
 from heldout.model.prompt import option_requests, placed_with_options, question_request
 from heldout.model.request import Text
 
@@ -93,6 +94,18 @@ def test_every_option_takes_the_place_of_the_answer(pictures: tuple[ImageRef, ..
     assert [request.id for request in requests] == ["7#option0", "7#option1"]
     assert [request.target for request in requests] == ["liver", "lung"]
     assert requests[1].content == question_request(example).content
+
+
+def test_an_answer_that_is_a_picture_is_left_out_with_its_reason() -> None:
+    answers = ["liver", "<image 3>", " <image> ", "", "see <image 3>"]
+    kept, dropped = answerable([Example(str(n), (), "?", answer=a) for n, a in enumerate(answers)])
+    assert [one.id for one in kept] == ["0", "4"]
+    told = {one.id: one.reason for one in dropped}
+    assert told == {
+        "1": "the answer is a picture",
+        "2": "the answer is a picture",
+        "3": "no answer",
+    }
 
 
 def test_an_item_without_an_answer_has_nothing_to_score() -> None:

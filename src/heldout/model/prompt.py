@@ -23,6 +23,11 @@ TEMPLATE = "heldout-question/1"
 _MARKER = re.compile(r"<image(?:[ _]?(\d{1,3}))?>")
 
 
+def is_picture(text: str) -> bool:
+    """Whether a text is nothing but the mark of a picture."""
+    return _MARKER.fullmatch(text.strip()) is not None
+
+
 def question_request(
     example: Example, *, with_image: bool = True, with_question: bool = True
 ) -> Request:
