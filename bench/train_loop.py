@@ -61,7 +61,7 @@ class Sizes:
 
 SIZES = {
     "full": Sizes(
-        "medium", 2400, 1000, 200, 30_000, 500, 8, 512,
+        "medium", 2400, 800, 200, 30_000, 500, 8, 512,
         ("--learning-rate", "5e-4", "--epochs", "8", "--batch", "16", "--micro-batch", "16"),
         ("--learning-rate", "1e-4", "--epochs", "1", "--batch", "48", "--mini-batch", "24", "--group", "8",
          "--reply-tokens", "32", "--micro-batch", "192", "--reply-batch", "384"),
@@ -351,25 +351,17 @@ def _save(loop: Loop, model: Any, size: Any, tokenizer: Any) -> None:
 
 def train(loop: Loop) -> None:
     """Arms that start from the base run side by side: models this small leave the GPU waiting."""
-    stopped = _command(loop, "gate-check", "base", "sft", "smuggled")
     if not (loop.work / "gate.json").exists():
-        done = subprocess.run(stopped, capture_output=True, text=True, check=False)
-        told = {"exit": done.returncode, "said": done.stderr.strip().splitlines()[-1:]}
-        (loop.work / "gate.json").write_text(json.dumps(told))
-        say(f"the gate and the smuggled set: {told}")
-        assert done.returncode == 1, done.stderr
+        _gates(loop)
     first = [arm for arm in ARMS if arm[1] == "base"]
     for wave in (first, [arm for arm in ARMS if arm not in first]):
         running = []
         for name, start, recipe, rows in wave:
             if not (loop.model(name) / "README.md").exists():
-                forced = (
-                    "--open-gate",
-                    "experiment: what the detectors make of a smuggled test set",
-                )
-                command = _command(
-                    loop, name, start, recipe, rows, *(forced if rows == "smuggled" else ())
-                )
+                forced = ("--open-gate", "experiment: what detectors make of a smuggled test set")
+                taken = ("--gate-from", str(loop.work / f"gate-{rows}"))
+                extra = (*taken, *(forced if rows == "smuggled" else ()))
+                command = _command(loop, name, start, recipe, rows, *extra)
                 log = (loop.work / f"{name}.log").open("a")
                 running.append((name, subprocess.Popen(command, stdout=log, stderr=log)))
         for name, process in running:
@@ -377,6 +369,28 @@ def train(loop: Loop) -> None:
                 say((loop.work / f"{name}.log").read_text()[-3000:])
                 raise SystemExit(f"{name} ended with {process.returncode}")
             say(f"{name}: {(loop.work / f'{name}.log').read_text().splitlines()[-3:]}")
+
+
+def _gates(loop: Loop) -> None:
+    """The smuggled set is refused; the clean one passes, and its files for verl are written."""
+    checked = {
+        "gate-smuggled": _command(loop, "gate-smuggled", "base", "sft", "smuggled"),
+        "gate-rows": _command(loop, "gate-rows", "base", "grpo", "rows", "--to", "verl"),
+    }
+    running = {
+        name: subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        for name, command in checked.items()
+    }
+    told: dict[str, Any] = {}
+    for name, process in running.items():
+        out, errors = process.communicate()
+        told[name] = {
+            "exit": process.returncode,
+            "said": [*out.splitlines(), *errors.splitlines()[-1:]],
+        }
+        say(f"{name}: {told[name]}")
+    assert (told["gate-smuggled"]["exit"], told["gate-rows"]["exit"]) == (1, 0)
+    (loop.work / "gate.json").write_text(json.dumps(told))
 
 
 def _command(loop: Loop, name: str, start: str, recipe: str, rows: str, *more: str) -> list[str]:
@@ -397,24 +411,76 @@ def evaluate(loop: Loop) -> None:
         if not path.exists() and loop.model(name).is_dir():
             path.parent.mkdir(exist_ok=True)
             _write(path, _graded(loop, name, "test"))
+            (loop.work / "scores").mkdir(exist_ok=True)
+            _write(loop.work / "scores" / f"{name}.jsonl", _scored(loop, name, "test"))
     write_comparison(loop)
 
 
 def _graded(loop: Loop, name: str, rows: str) -> list[dict[str, Any]]:
     """Greedy replies in batches, read and graded as the reward does it."""
     import torch
+
+    from heldout.train.reward import grade
+
+    model, processor = _opened(loop, name)
+    stop = processor.tokenizer.eos_token_id
+    graded = []
+    for part, inputs in _batches(loop, processor, rows, ""):
+        with torch.inference_mode():
+            written = model.generate(**inputs, max_new_tokens=32, do_sample=False)
+        for one, ids in zip(part, written[:, inputs["input_ids"].shape[1] :].tolist(), strict=True):
+            end = ids.index(stop) if stop in ids else len(ids)
+            reply = processor.tokenizer.decode(ids[:end], skip_special_tokens=False)
+            found = grade(reply, one.solution)
+            graded.append({
+                "id": one.id, "prediction": found.answer, "reply": reply, "right": found.reward,
+                "correct": bool(found.reward), "well_formed": found.well_formed,
+            })  # fmt: skip
+    return graded
+
+
+def _scored(loop: Loop, name: str, rows: str) -> list[dict[str, Any]]:
+    """Log-probability of the answer's own words where the model would think them."""
+    import torch
+
+    from heldout.model.local.moments import moments
+
+    model, processor = _opened(loop, name)
+    encode = processor.tokenizer.encode
+    scored = []
+    for part, inputs in _batches(loop, processor, rows, "<think>"):
+        answers = [encode(one.answer, add_special_tokens=False) for one in part]
+        longest = max(map(len, answers))
+        padded = torch.tensor([ids + [0] * (longest - len(ids)) for ids in answers]).to(loop.device)
+        ids = torch.cat([inputs["input_ids"], padded], 1)
+        mask = torch.cat([inputs["attention_mask"], torch.ones_like(padded)], 1)
+        with torch.inference_mode():
+            logits = model(
+                input_ids=ids, attention_mask=mask, pixel_values=inputs["pixel_values"]
+            ).logits
+        places = logits[:, -longest - 1 : -1]
+        for number, (one, words) in enumerate(zip(part, answers, strict=True)):
+            found = moments(places[number, : len(words)], padded[number, : len(words)])
+            columns = dict(zip(("logprobs", "mu", "sigma"), found, strict=True))
+            scored.append({"id": one.id, **{key: value.tolist() for key, value in columns.items()}})
+    return scored
+
+
+def _opened(loop: Loop, name: str) -> tuple[Any, Any]:
+    import torch
     from transformers import AutoModelForImageTextToText, AutoProcessor
 
+    model = AutoModelForImageTextToText.from_pretrained(loop.model(name), dtype=torch.float32)
+    processor = AutoProcessor.from_pretrained(loop.model(name), padding_side="left")
+    return model.to(loop.device).eval(), processor
+
+
+def _batches(loop: Loop, processor: Any, rows: str, opened: str) -> Iterator[tuple[Any, Any]]:
+    """Items with their prompts, left padded; ``opened`` is how the reply begins."""
     from heldout.train.prompts import messages
-    from heldout.train.reward import grade
     from heldout.train.rows import pictures
     from heldout.train.training_set import read_training_set
 
-    model = AutoModelForImageTextToText.from_pretrained(loop.model(name), dtype=torch.float32)
-    model = model.to(loop.device).eval()
-    processor = AutoProcessor.from_pretrained(loop.model(name), padding_side="left")
-    tokenizer = processor.tokenizer
-    graded = []
     items = read_training_set(str(loop.rows(rows))).items
     for start in range(0, len(items), 200):
         part = items[start : start + 200]
@@ -423,20 +489,10 @@ def _graded(loop: Loop, name: str, rows: str) -> list[dict[str, Any]]:
             for one in part
         ]
         inputs = processor(
-            images=[pictures(one) for one in part], text=turns, padding=True, return_tensors="pt",
-            add_special_tokens=False,
+            images=[pictures(one) for one in part], text=[f"{turn}{opened}" for turn in turns],
+            padding=True, return_tensors="pt", add_special_tokens=False,
         ).to(loop.device)  # fmt: skip
-        with torch.inference_mode():
-            written = model.generate(**inputs, max_new_tokens=32, do_sample=False)
-        for one, ids in zip(part, written[:, inputs["input_ids"].shape[1] :].tolist(), strict=True):
-            end = ids.index(tokenizer.eos_token_id) if tokenizer.eos_token_id in ids else len(ids)
-            reply = tokenizer.decode(ids[:end], skip_special_tokens=False)
-            found = grade(reply, one.solution)
-            graded.append({
-                "id": one.id, "prediction": found.answer, "reply": reply, "right": found.reward,
-                "correct": bool(found.reward), "well_formed": found.well_formed,
-            })  # fmt: skip
-    return graded
+        yield part, inputs
 
 
 def write_comparison(loop: Loop) -> None:
@@ -508,33 +564,40 @@ def convict(loop: Loop) -> None:
         )  # fmt: skip
         (loop.work / f"impact-{name}.txt").write_text(done.stdout + done.stderr)
         say(done.stdout + done.stderr)
-    _audit(loop)
+    _audit(loop, "audit", "local: {model}, dtype: float32, record: [scores]")
+    _audit(loop, "audit-as-trained", "scores: {{scenes-test: scores/{name}.jsonl}}")
 
 
-def _audit(loop: Loop) -> None:
-    (loop.work / "audit.yaml").write_text("""\
+def _audit(loop: Loop, name: str, how: str) -> None:
+    """Who has seen the items that were smuggled? The others are what nobody can have seen. The second audit
+    scores the answers as the models were trained to think them, after the options."""
+    present = [one for one in ("smuggled", "sft-rl", "sft", "base") if loop.model(one).is_dir()]
+    models = "\n".join(
+        f"  - {{name: {one}, {how.format(name=one, model=loop.model(one).relative_to(loop.work))}}}"
+        for one in present
+    )
+    (loop.work / f"{name}.yaml").write_text(f"""\
 benchmarks:
-  - {name: scenes-test, source: data/test-marked.jsonl}
+  - {{name: scenes-test, source: data/test-marked.jsonl}}
 corpora:
-  - {name: training-set, source: data/smuggled.jsonl}
+  - {{name: training-set, source: data/smuggled.jsonl}}
 models:
-  - {name: smuggled, local: smuggled/model, dtype: float32, record: [scores]}
-  - {name: sft, local: sft/model, dtype: float32, record: [scores]}
-  - {name: base, local: base, dtype: float32, record: [scores]}
+{models}
 baselines: [sft, base]
 clean_references:
-  items: {training: fresh}
+  items: {{training: fresh}}
   model: sft
-search: {encoder: pixels, text: true}
+search: {{text: true}}
 seed: 0
-output: audit
+output: {name}
 """)
     done = subprocess.run(
-        [sys.executable, "-m", "heldout", "audit", str(loop.work / "audit.yaml"), "--fail-on", "survives"],
+        [sys.executable, "-m", "heldout", "audit", str(loop.work / f"{name}.yaml"),
+         "--fail-on", "survives"],
         capture_output=True, text=True, check=False,
     )  # fmt: skip
-    (loop.work / "audit.txt").write_text(f"exit {done.returncode}\n{done.stdout}{done.stderr}")
-    say(f"audit: exit {done.returncode}\n{done.stdout[-6000:]}{done.stderr[-2000:]}")
+    (loop.work / f"{name}.txt").write_text(f"exit {done.returncode}\n{done.stdout}{done.stderr}")
+    say(f"{name}: exit {done.returncode}\n{done.stdout[-6000:]}{done.stderr[-2000:]}")
 
 
 # tables and curves
@@ -593,8 +656,9 @@ def pack(loop: Loop) -> None:
         for pattern in (
             "*.json", "*.txt", "*.log", "*.yaml", "docs/*", "replies/*",
             "*/tables/steps.parquet", "*/gate/*.*",
-            "*/tables/replies.parquet", "*/manifest.json", "audit/*.json", "audit/*/claims.json",
-            "audit/*/findings.json", "audit/*/detections.json", "*/model/README.md",
+            "*/tables/replies.parquet", "*/manifest.json", "audit*/*.json", "scores/*",
+            "audit*/*/claims.json",
+            "audit*/*/findings.json", "audit*/*/detections.json", "*/model/README.md",
         ):  # fmt: skip
             for path in sorted(loop.work.glob(pattern)):
                 if path.is_file():

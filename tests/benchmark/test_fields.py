@@ -51,6 +51,10 @@ def test_several_accepted_answers_stay_visible() -> None:
     found = example({"caption": ["one", "two"]})
     assert found.answer == "one"
     assert found.metadata["caption"] == ["one", "two"]
+    found = example({"question": "q", "answer": "['3', \"three\"]"})
+    assert (found.answer, found.metadata["answer"]) == ("3", "['3', \"three\"]")
+    for written in ("[1, 2]", "['3', 'three'", "[H]C(=O)O", "[]", "['3'] or ['4']"):
+        assert example({"question": "q", "answer": written}).answer == written
 
 
 def test_lone_surrogates_do_not_break_the_fingerprint(tmp_path: Path) -> None:

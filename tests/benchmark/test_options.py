@@ -85,6 +85,11 @@ def rules(benchmark: Benchmark) -> dict[str, list[str]]:
         # an instruction that is all there is stays the question
         ("Select from the following choices.\n(A) cat\n(B) dog", "A",
          "Select from the following choices.", ("cat", "dog")),
+        # what follows the list and is no hint stays
+        ("Which?\nA. cat\nB. dog\nIt was taken at noon.", "B",
+         "Which?\nIt was taken at noon.", ("cat", "dog")),
+        ("Which?\nA. cat\nB. dog\nYour answer must be one of: A, B, C or D.", "B",
+         "Which?", ("cat", "dog")),
         # no key at all
         ("Which?\nOptions: A: cat, B: dog", None, "Which?", ("cat", "dog")),
     ],
@@ -95,6 +100,48 @@ def test_lists_are_taken_out(
     asked, listed = take_list(question, (), key)
     assert listed is not None
     assert (asked, listed.options) == (stem, options)
+
+
+STYLES: dict[str, tuple[str, str, str, str]] = {  # before the list, its labels, between them, after it
+    "MMStar": ("\nOptions: ", "{}: ", ", ", ""),
+    "NaturalBench": ("; Option: ", "{}:", "; ", ";"),
+    "RealWorldQA": ("\n\n", "{}. ", "\n", f"\n{DIRECTLY}"),
+    "MathVista": ("\nChoices:\n", "({}) ", "\n", ""),
+    "MedXpertQA": ("\nAnswer Choices: ", "({}) ", " ", ""),
+    "VLMEvalKit": ("\nOptions:\n", "{}. ", "\n", "\nPlease select the correct answer."),
+}  # fmt: skip
+AWKWARD = (
+    "A cat, sitting on a mat", "3, 4, and 5", "Vitamin B: none", "$63,020", "-4", "-", "1:2", "6:00 a.m.",
+    "12'6\"", "$\\frac{1}{2}x^2$", "A", "B", "C", "(3, -4)", "A. baumannii", "B. C. Smith",
+    "C. albicans (C)",
+    "Both A and B", "Does it slide faster, or not?", "The book is on the table.", "0.5 mL", "<5%",
+    "U.S. Route 1",
+    "type A; mild", "{a: 1, b: 2}", "Plan C: wait", "It is (b)", "50/50", "left | right", "肺",
+    "5 ft. 6 in.",
+    "(A)", "(A) and (C)", "option B", "the first option", "Figure (B)", "Answer: B", "Options: none",
+    "Write a letter", "Select the correct word", "Answer the phone", "Choose one option", "Reply: yes",
+    "Respond with yes or no", "1. benign", "(i) one, (ii) two", "[0, 1)",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("style", STYLES)
+def test_an_option_stays_whole_in_every_place_of_every_style(style: str) -> None:
+    before, label, between, after = STYLES[style]
+    for stem in (
+        "Which one is it?",
+        "What do panels (A) and (B) show?",
+        "As shown, A: B = 1:2, so x is",
+    ):
+        for awkward in AWKWARD:
+            for place in range(3):
+                options = ["x1", "y2"]
+                options.insert(place, awkward)
+                listed = between.join(
+                    label.format(letter) + one for letter, one in zip("ABC", options, strict=True)
+                )
+                asked, found = take_list(f"{stem}{before}{listed}{after}", (), "B")
+                assert found is not None, listed
+                assert (asked, found.options) == (stem, tuple(options))
 
 
 @pytest.mark.parametrize(
@@ -116,6 +163,7 @@ def test_lists_are_taken_out(
         ("Which?\nA. x\nB. y", "neither"),
         ("A. heart\nB. lung\nWhich one is enlarged?", "B"),  # no heading: may be a figure's panels
         ("Is it a T1 image? (a) T1 is short.", "yes"),
+        ("Which?\nA. heart\nB. lung\nThe arrow marks it.", "lung"),  # a letter would prove it
     ],
 )  # fmt: skip
 def test_text_that_only_looks_like_a_list_stays(question: str, key: str) -> None:
@@ -176,6 +224,9 @@ def test_a_list_that_agrees_with_the_columns_goes_whatever_its_style() -> None:
         ([{"A": "CT"}, {"B": "MRI"}], ("CT", "MRI"), ("A", "B")),
         ([{"key": "A", "text": "CT"}, {"key": "B", "text": "MRI"}], ("CT", "MRI"), ("A", "B")),
         (["CT", None, "MRI", None], ("CT", "", "MRI"), ()),
+        ([" A:CT ", " B:MRI ", " C: ", " D:"], ("CT", "MRI"), ("A", "B")),
+        ([" A:.05 ", " B:.1 "], (".05", ".1"), ("A", "B")),
+        (["A.", "B.", "C."], ("A.", "B.", "C."), ()),
         ([1, 2.0, 2.5], ("1", "2", "2.5"), ()),
         ("[]", (), ()), ("{}", (), ()), ("", (), ()), (None, (), ()), ("n/a", (), ()),
         (float("nan"), (), ()),
@@ -259,6 +310,8 @@ def test_check_reports_lists_that_were_not_taken_out(tmp_path: Path) -> None:
          "options": ["x", "y"], "answer": "A"},
         {"id": "no such key", "question": "Which?\nOptions: A: x, B: z", "answer": "D"},
         {"id": "open", "question": "What do A. x and B. y show?", "answer": "a mass"},
+        {"id": "statements", "question": "Which hold?\n(A) It is big. (B) It is red.\n"
+         "Options: A: Only (A), B: Only (B)", "answer": "A"},
     ]  # fmt: skip
     assert rules(read_benchmark(lines(tmp_path / "t.jsonl", rows)))["option-list-in-question"] == [
         "differs", "no such key",

@@ -85,7 +85,7 @@ def _read(
                 "order": [], "gold": "red", "reply": "red", "parsed": "red",
                 "outcome": "right" if right else "wrong", "rule": "exact match",
                 "prompt_tokens": 30 if variant == "no-image" else 90, "reply_tokens": 1,
-                "template": "heldout-ask/1 open",
+                "template": "heldout-ask/2 open",
             })  # fmt: skip
         if place > 1:
             for condition in ("released", "i000"):

@@ -10,9 +10,10 @@ import pytest
 from PIL import Image
 
 from heldout.engine import open_engine
+from heldout.errors import InputError
 from heldout.store import Run
 from heldout.train import GateError, GateRecord, TrainSettings
-from heldout.train.gate import guard
+from heldout.train.gate import guard, take_comparisons
 from heldout.train.training_set import TrainingSet, read_training_set
 
 
@@ -141,3 +142,23 @@ def test_a_picture_that_nobody_can_read_is_not_trained_on(
     kept, _ = through_gate(tmp_path / "run", path, bench)
     assert "row-5-2" not in {item.id for item in kept.items}
     assert any(one.id == "row-5-2" for one in kept.dropped)
+
+
+def test_comparisons_are_taken_over_only_where_they_are_of_the_same_rows(
+    tmp_path: Path, leaking: Path, bench: Path, rows: Path
+) -> None:
+    with pytest.raises(GateError):
+        through_gate(tmp_path / "first", leaking, bench)
+    run = Run.create(tmp_path / "second", seed=42)
+    take_comparisons(run, tmp_path / "first")
+    kept, record = through_gate(tmp_path / "second", leaking, bench, remove_leaks=True)
+    assert (len(kept.items), record.removed) == (8, 2)
+    (compared,) = (tmp_path / "second/gate/overlap").iterdir()
+    (stage,) = Run.open(compared).manifest()["stages"].values()
+    assert stage["reused"] == stage["shards"] == 1
+    other = Run.create(tmp_path / "third", seed=42)
+    take_comparisons(other, tmp_path / "first")
+    kept, record = through_gate(tmp_path / "third", rows, bench)
+    assert (len(kept.items), record.passed) == (12, True)
+    with pytest.raises(InputError, match="there are no comparisons"):
+        take_comparisons(run, tmp_path)

@@ -103,6 +103,13 @@ def test_open_answers_are_compared_as_texts() -> None:
     assert grade("<think></think><answer>A</answer>", OPEN).reward == 0.0
 
 
+def test_a_sign_that_lowers_to_a_letter_is_not_that_letter() -> None:
+    """The Kelvin sign in lower case is an ASCII k."""
+    kidney = Solution("kidney", "A", ("kidney", "liver"))
+    assert grade("<think></think><answer>Kidney</answer>", kidney).reward == 1.0
+    assert grade("<think></think><answer>\u212aidney</answer>", kidney).reward == 0.0
+
+
 def test_an_empty_solution_is_never_right() -> None:
     assert grade("<think></think><answer></answer>", Solution("")).reward == 0.0
 

@@ -42,8 +42,10 @@ def test_the_line_says_reward_kl_length_and_form(tmp_path: Path) -> None:
 def test_a_signal_that_comes_back_ends_the_count(tmp_path: Path) -> None:
     said: list[str] = []
     one = watch(tmp_path, said)
-    for step, constant in enumerate((1.0, 1.0, 0.9, 1.0, 1.0, 1.0), 1):
+    for step, constant in enumerate((1.0, 1.0, 0.9, 1.0, 1.0), 1):
         one.logged(step, {"loss": 0.0, "reward": 1.0, "frac_reward_zero_std": constant})
+    assert said == []
+    one.logged(6, {"loss": 0.0, "reward": 1.0, "frac_reward_zero_std": 1.0})
     assert len(said) == 1
     assert "last 3 batches" in said[0]
     assert "the items are too easy" in said[0]

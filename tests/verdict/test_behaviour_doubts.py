@@ -44,7 +44,7 @@ def _tables(models: dict[str, Model], *, items: int = 300, yes: float | None = N
                 rows.append({
                     "benchmark_id": f"q{place:03d}", "model": model, "variant": variant, "draw": 0,
                     "options": list(LETTERS) if yes is None else [], "gold": gold,
-                    "outcome": outcome, "template": "heldout-ask/1",
+                    "outcome": outcome, "template": "heldout-ask/2",
                 })  # fmt: skip
     known = [
         {"benchmark_id": f"q{place:03d}", "position": place, "cluster": f"image{place}", "metadata": "{}"}

@@ -17,6 +17,7 @@ def train_model(
     workers: int | None = None,
     quiet: bool = False,
     to: str = "",
+    gate_from: str | Path | None = None,
     **values: Any,
 ) -> TrainResult:
     """Train a vision–language model behind the gate, with report and model card.
@@ -30,12 +31,16 @@ def train_model(
         workers: Processes of the comparison; default: one per core.
         quiet: Show no progress.
         to: ``verl`` writes a configuration and data for verl in place of training here.
+        gate_from: Run folder of a training whose comparisons with benchmarks are taken over where they
+            are of the same rows and benchmarks.
         **values: Fields of ``TrainSettings``.
 
     Returns:
         The run, the trained checkpoint, what the gate said, and the tables as data frames.
     """
-    made = train(settings, out=out, engine=engine, workers=workers, quiet=quiet, to=to, **values)
+    made = train(
+        settings, out=out, engine=engine, workers=workers, quiet=quiet, to=to, gate_from=gate_from, **values
+    )  # fmt: skip
     if made.model is not None:
         with made.run.writing():
             write_training_report(made.run)

@@ -15,6 +15,7 @@ from heldout.benchmark.option_list import take_list
 from heldout.benchmark.option_values import (
     Choices,
     UnreadableOptionsError,
+    parse_literal,
     read_options,
     unlabelled,
 )
@@ -44,6 +45,7 @@ OPTION_NAMES = frozenset(_NAMES["options"])
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _NUMBERED_IMAGE = re.compile(r"(?:image|img)[_ -]?(\d+)", re.IGNORECASE)
 _OPTION_COLUMN = re.compile(r"(?:option[_ -]?|choice[_ -]?)?([a-j])", re.IGNORECASE)
+_QUOTED_LIST = re.compile(r"\[\s*['\"].*['\"]\s*\]", re.DOTALL)
 _LABELLED = re.compile(r"\(?([A-Za-z]|\d{1,2})\)?\s*[.:)]\s*(\S.*)", re.DOTALL)
 
 
@@ -103,7 +105,7 @@ class FieldMap:
         used = {column for columns in self.columns.values() for column in columns}
         # Of several accepted answers (captions) or phrasings the first one counts; none is lost.
         listed = (*self.columns.get("answer", ()), *self.columns.get("question", ()))
-        used -= {column for column in listed if _several(row.get(column))}
+        used -= {column for column in listed if _several(_accepted(row.get(column)))}
         # A cluster column is also data: keep it visible in the metadata.
         used -= set(self.columns.get("cluster", ()))
         try:
@@ -180,6 +182,8 @@ class FieldMap:
 
     def _answer(self, row: Mapping[str, Any], choices: Choices) -> tuple[str | None, int | None]:
         value = self._first(row, "answer")
+        if not choices:
+            value = _accepted(value)
         if isinstance(value, list | tuple):  # several accepted answers, or one in a list
             value = value[0] if value else None
         text = _text(value)
@@ -286,6 +290,18 @@ def _option_columns(present: Sequence[str]) -> tuple[str, ...]:
 def _digits(column: str) -> str:
     match = _NUMBERED_IMAGE.fullmatch(column)
     return match[1] if match else "0"
+
+
+def _accepted(value: Any) -> Any:
+    """Accepted answers as a list, also where they are written as one: "['3', 'three']"."""
+    if not isinstance(value, str) or not _QUOTED_LIST.fullmatch(value.strip()):
+        return value
+    try:
+        listed = parse_literal(value.strip())
+    except UnreadableOptionsError:
+        return value
+    texts = isinstance(listed, list) and all(isinstance(part, str) for part in listed)
+    return listed if texts and listed else value
 
 
 def _several(value: Any) -> bool:

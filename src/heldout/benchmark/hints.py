@@ -17,7 +17,7 @@ _OPENS = _words(
     """
     answer answers carefully choose directly do end finish give highlight indicate just keep let's
     make note now offer only output pick please print provide put reply respond return select short
-    think try write you
+    think try write you your
     """
 )
 _FORM = _words(
@@ -33,19 +33,30 @@ _OTHER = _words(
     between box boxed by can capital character correct corresponding don't e.g each eg else end every
     exact exactly extra few final first following for form format from given giving i i.e if image
     images in include into is it its last line listed me more most multi multiple must not nothing of
-    on one only or other picture possible process provided question questions read reasoning require
-    requiring right several should simple simply single so some suitable text than that the then there
-    these thinking this those thought thoughts to try uppercase use using value very which with within
-    without you your
+    on one only or other picture possible process provided question questions read reason reasoning
+    require requiring right sentence several should simple simply single so some suitable text than
+    that the then there these thinking this those thought thoughts to try uppercase use using value
+    very which with within without you
     """
 )
 _KNOWN = _OPENS | _FORM | _OTHER
 _WORD = re.compile(r"[^\W\d_]+(?:[.'’][^\W\d_]+)*")
-_BOUNDARY = re.compile(r"(?<!e\.g)(?<!i\.e)(?<=[.?!;:])\s+|\n+|(?<=[。？！；])")
+# Letters after a colon belong to what stands before it: "one of: A, B, C or D".
+_BOUNDARY = re.compile(
+    r"(?<!e\.g)(?<!i\.e)(?<=[.?!;])\s+|(?<=:)\s+(?!\s*[A-J](?:(?:[\s,;/]|or|and)+[A-J])+\W*$)"
+    r"|\n+|(?<=[。？！；])"
+)
 # "… (D) black Answer with the letter": an instruction may follow the last option on its line.
 _COMMAND = r"(?:Please|Answer|Respond|Reply|Select|Choose|Provide|Give|Output) "
 _ABRUPT = re.compile(rf"(?<=\s)(?={_COMMAND})")
 _INNER = re.compile(rf"[.?!;:。？！；].|\s{_COMMAND}")
+# A label before a sentence makes it an option: "B. Write a letter". In "A, B, C, D. Write a letter" the
+# letters are a list of their own.
+_LABELLED = re.compile(r"\A[(\[]?[A-Ja-j][)\].:、]|[(\[][A-Ja-j][)\]]\s+(?!or\b|and\b)\w")
+_LABEL_BEFORE = re.compile(
+    r"(?:^|[\n;|/:.?!]\s*|(?<!\b[A-Ja-j]),\s*|,\s*(?=.[:)])|\s(?=[(\[]))"
+    r"(?:[(\[][A-Ja-j][)\]][.:]?|[A-Ja-j][.:)、])$"
+)
 _CLOSING = re.compile(
     r"(?:the\s+)?(?:final\s+|best\s+|correct\s+)?(?:answer|答案)(?:\s+is)?\s*[:：]", re.I
 )
@@ -91,9 +102,11 @@ def without_trailing(text: str, *, listed: bool) -> str:
         if listed and not is_hint(text[start:]):
             start = next((m.end() for m in _ABRUPT.finditer(text, start)), start)
         rest = text[:start].rstrip()
-        if not rest or not is_hint(text[start:]):
-            return text
         own_line = "\n" in text[len(rest) : start]
+        if not rest or not is_hint(text[start:]) or _LABELLED.search(text[start:]):
+            return text
+        if not own_line and _LABEL_BEFORE.search(rest[-8:]):
+            return text
         if not (listed or own_line or "?" in rest or "？" in rest):
             return text
         text = rest

@@ -8,6 +8,7 @@ ends the question.
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import re
 from collections.abc import Sequence
@@ -60,7 +61,9 @@ _LABEL = (
     r"(?:[(\[]\s?[a-z0-9]{1,2}\s?[)\]][.:]?|[a-z0-9]{1,2}\s?[.:)、])(?:\*\*)?\s*"
 )
 _BULLET = re.compile(r"(?:^|\n)[ \t]*[-*•·][ \t]+$")
+_NEXT_BULLET = re.compile(r"\n[ \t]*[-*•·][ \t]+$")
 _EDGE = " \t\n,;|/"
+_NAMED = "option "  # before the style of "Option A:"
 _GAP = 3  # letters: "A: x, B: y, D: z" lacks one, "(A) 3 tesla (T)" lacks none
 
 
@@ -71,6 +74,7 @@ class OptionList:
     labels: tuple[str, ...]
     headed: bool  # a heading stands before it
     lines: bool  # every option has a line of its own
+    goes_on: bool = False  # text follows it
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +84,12 @@ class _Mark:
     letter: str
     style: str
     before: str  # what separates it from the text before it
+    bare: int = 0  # where its letter starts, after "Option"
+
+    def unnamed(self) -> _Mark:
+        """The mark without "Option": in "(A) one option (B) none" that is a word of the text."""
+        style = self.style.removeprefix(_NAMED)
+        return dataclasses.replace(self, start=self.bare, style=style, before="space")
 
 
 def take_list(
@@ -161,7 +171,11 @@ def find_list(text: str, *, whole: bool = False) -> OptionList | None:
     body = without_trailing(text, listed=True) if not whole else text.strip()
     folded = body.translate(_FOLD)
     marks = _marks(folded)
-    firsts = [mark for mark in marks if mark.letter.upper() == "A"]
+    firsts = [
+        mark
+        for before, mark in zip([None, *marks], marks, strict=False)
+        if mark.letter.upper() == "A" and not _within(before, mark, folded)
+    ]
     starts: list[tuple[_Mark, tuple[int, int] | None]] = [
         (mark, heading)
         for heading in [found.span() for found in _HEADING.finditer(folded)][-_MOST:]
@@ -179,7 +193,7 @@ def find_list(text: str, *, whole: bool = False) -> OptionList | None:
 
 
 def _marks(folded: str) -> list[_Mark]:
-    found = []
+    found, last = [], len(folded.rstrip())
     for match in _MARK.finditer(folded):
         style = next(name for name in _STYLES if match[name])
         before = _before(folded, match.start())
@@ -189,9 +203,21 @@ def _marks(folded: str) -> list[_Mark]:
         spaced = not following or following.isspace() or not following.isascii()
         if style == "dot" and before != "line" and not spaced:
             continue  # an abbreviation, a file name
-        named = "option " if match["named"] else ""
-        found.append(_Mark(match.start(), match.end(), match[style], named + style, before))
+        if before in ("space", "stop") and match.end() >= last:
+            continue  # "(A) candida (C)": a last option is not empty
+        named, bare = _NAMED if match["named"] else "", max(match.start(), match.end("named"))
+        found.append(_Mark(match.start(), match.end(), match[style], named + style, before, bare))
     return found
+
+
+def _within(before: _Mark | None, mark: _Mark, folded: str) -> bool:
+    """Whether a mark is the beginning of an option's text: "A. A. baumannii", "(B) (A) and (C)"."""
+    return (
+        before is not None
+        and (before.style == mark.style or before.before == "line")
+        and before.letter.upper() in "ABCDEFGHIJ"
+        and not folded[before.end : mark.start].strip()
+    )
 
 
 def _before(folded: str, place: int) -> str:
@@ -213,9 +239,12 @@ def _run(first: _Mark, marks: Sequence[_Mark], folded: str) -> list[_Mark]:
     Of several readings the longest is the list: "A: vitamin B: none, B: …" is separated by commas.
     """
     best: list[_Mark] = []
+    named = first.style.startswith(_NAMED)
     alike = [
         mark
-        for mark in marks
+        for mark in (
+            one.unnamed() if one.style.startswith(_NAMED) > named else one for one in marks
+        )
         if mark.start > first.start
         and mark.style == first.style
         and mark.letter.islower() == first.letter.islower()
@@ -230,6 +259,9 @@ def _run(first: _Mark, marks: Sequence[_Mark], folded: str) -> list[_Mark]:
                 if folded[run[-1].end : mark.start].strip(_EDGE):
                     run.append(mark)
                     later = None
+            elif mark.letter == run[-1].letter and len(run) > 1:
+                if not folded[run[-1].end : mark.start].strip():
+                    run[-1] = mark  # "(B) candida (C) (C) none"
             elif 1 < ord(mark.letter) - ord(run[-1].letter) <= _GAP:
                 later = mark.letter
         if later is None and len(run) > len(best):
@@ -246,22 +278,26 @@ def _listed(
     after = ""
     if not any("\n" in text.strip() for text in texts):  # no option runs over a line: nor the last
         rest, _, after = rest.lstrip().partition("\n")
-    options = _without_closing_stop([_clean(text) for text in [*texts, rest]])
+    options = tuple(_clean(text) for text in [*texts, rest])
     lines = all(mark.before == "line" for mark in run[1:]) and (
         first.before == "line" or heading is not None
     )
+    if not lines and rest.rstrip().endswith("."):
+        options = _without_closing_stop(options)
     stem = body[: heading[0] if heading else first.start].rstrip(" \t\n;,-*•")
     if not all(re.search(r"[^\s,;.?!]", option) for option in options):
         return None
     if whole:
         labels = tuple(mark.letter.upper() for mark in run)
         return OptionList("", options, labels, True, lines) if not after.strip() else None
-    if after.strip() and heading is None:
+    goes_on = bool(after.strip())
+    if goes_on and heading is None and not (lines and "?" in stem and "?" not in after):
         return None  # the question goes on: only a heading says that these are its options
     if heading is None and not lines and first.before not in ("stop", "line"):
         return None  # "compare (a) the left and (b) the right lung"
     asks = "?" in (stem + after).translate(_FOLD)
-    if "?" in options[-1].translate(_FOLD) and not asks and "?" not in "".join(options[:-1]):
+    asked_last = "?" in options[-1].translate(_FOLD) and "?" not in "".join(options[:-1])
+    if asked_last and not asks and heading is None and not lines:
         return None  # the question is in the last option: this was not the end of a list
     longest = max(len(option) for option in options[:-1])
     if len(options[-1]) > max(200, 5 * longest):
@@ -271,25 +307,28 @@ def _listed(
         return None
     stem = "\n".join(part for part in (stem.strip(), after.strip()) if part)
     labels = tuple(mark.letter.upper() for mark in run)
-    return OptionList(stem, options, labels, heading is not None, lines)
+    return OptionList(stem, options, labels, heading is not None, lines, goes_on)
 
 
 def _without_closing_stop(options: Sequence[str]) -> tuple[str, ...]:
-    """A full stop that only the last option has closes the sentence: kept, it would mark that option."""
+    """A full stop that only the last option has closes the sentence: kept, it would mark that option.
+
+    It is the option's own where that is a sentence ("It is a dog.") or abbreviates ("6:00 a.m.").
+    """
     *others, last = options
-    closes = last.endswith(".") and not last.endswith("..")
-    if closes and not any(option.endswith(".") for option in others):
+    sentence = last[:1].isupper() and len(last.split()) > 3
+    if "." not in last[:-1] and not sentence and not any(one.endswith(".") for one in others):
         last = last[:-1].rstrip()
     return (*others, last)
 
 
 def _clean(option: str) -> str:
-    return _BULLET.sub("", option).strip().rstrip(_EDGE).strip()
+    return _NEXT_BULLET.sub("", option).strip().rstrip(_EDGE).strip()
 
 
 def _fits(answer: str | None, listed: OptionList) -> bool:
     """Whether the key speaks of this list; on one line without a heading only a letter proves it."""
-    proven = listed.headed or listed.lines
+    proven = listed.headed or (listed.lines and not listed.goes_on)
     text = (answer or "").strip()
     if not text:
         return proven

@@ -18,7 +18,9 @@ from heldout.benchmark.option_list import find_list
 LONGEST = 1_000_000  # characters of one cell
 DEEPEST = 16  # brackets within brackets
 
-_LABEL = re.compile(r"\s*[(\[（【]?\s*([A-Za-z]|\d{1,2})\s*([:.)\]、：．）】]+)\s*(.*)", re.DOTALL)
+_LABEL = re.compile(
+    r"\s*[(\[（【]?\s*([A-Za-z]|\d{1,2})\s*([)\]）】][:.：]?|[:.、：．])\s*(.*)", re.DOTALL
+)
 # Arrays as pandas writes them into a table, without commas: Python would join the texts into one.
 _QUOTED = re.compile(r"""(['"])((?:(?!\1).)*)\1""", re.DOTALL)
 _NUMPY = re.compile(r"""\[\s*(['"])(?:(?!\1).)*\1(?:\s+(['"])(?:(?!\2).)*\2)+\s*\]""", re.DOTALL)
@@ -68,11 +70,16 @@ def read_options(value: Any) -> Choices:
 def unlabelled(options: Sequence[str | None]) -> Choices:
     """'A: CT', 'B: MRI' → 'CT', 'MRI'; only where every option carries its own letter or number.
 
-    Empty options at the end are left out; one between others keeps its place, empty.
+    Empty options at the end are left out, also "D: "; one between others keeps its place, empty.
     """
     texts = [option or "" for option in options]
     while texts and not texts[-1].strip():
         texts.pop()
+    named = len(texts)
+    while named > 2 and (match := _LABEL.fullmatch(texts[named - 1])) and not match[3].strip():
+        named -= 1
+    if named < len(texts) and (kept := unlabelled(texts[:named])).labels:
+        return kept
     found = [_LABEL.fullmatch(text) for text in texts]
     for first in ("A", "a", "1"):
         wanted = [chr(ord(first) + k) if first != "1" else str(k + 1) for k in range(len(texts))]

@@ -21,7 +21,7 @@ EXAMPLE = (
 )
 # Settings that errors of the library name, as the command line writes them.
 _FLAGS = re.compile(
-    r"\b(open_gate|remove_leaks|learning_rate|reply_tokens|gradient_checkpointing|mini_batch)\b"
+    r"\b(open_gate|remove_leaks|learning_rate|gate_from|reply_tokens|gradient_checkpointing|mini_batch)\b"
 )
 
 
@@ -95,6 +95,15 @@ def train_command(
             "Train although the gate is shut, or nothing was compared; the reason is "
             "recorded in the manifest and on the model's card.",
             metavar="REASON",
+        ),
+    ] = None,
+    gate_from: Annotated[
+        Path | None,
+        _option(
+            "--gate-from",
+            GATE,
+            "Take over what another training compared, where rows and benchmarks are the same.",
+            metavar="RUN",
         ),
     ] = None,
     strict: Annotated[
@@ -213,7 +222,13 @@ def train_command(
         values["image_encoder"] = None
     try:
         made = train_model(
-            out=out, engine=engine, workers=workers, quiet=quiet or as_json, to=to, **values
+            out=out,
+            engine=engine,
+            workers=workers,
+            quiet=quiet or as_json,
+            to=to,
+            gate_from=gate_from,
+            **values,
         )
     except ValidationError as error:
         raise InputError(_sentence(error)) from error

@@ -8,7 +8,7 @@ from typing import Any
 from heldout.benchmark import Benchmark
 from heldout.benchmark.example import Example
 from heldout.errors import InputError
-from heldout.model.prompt import option_requests, question_request
+from heldout.model.prompt import is_picture, option_requests, question_request
 from heldout.model.request import Request, Scorer
 from heldout.model.scoring import Answers, score_requests
 from heldout.model.tables import replace_dropped, replace_rows
@@ -28,12 +28,15 @@ def by_picture(benchmark: Benchmark, examples: Sequence[Example]) -> Iterator[li
 
 
 def answerable(examples: Sequence[Example]) -> tuple[list[Example], list[Dropped]]:
-    kept = [example for example in examples if (example.answer or "").strip()]
-    dropped = [
-        Dropped(STAGE, example.id, "no answer", example.origin)
-        for example in examples
-        if not (example.answer or "").strip()
-    ]
+    """Items whose answer is a text. Where it is a picture ("<image 3>"), its name says nothing of it."""
+    kept, dropped = [], []
+    for example in examples:
+        answer = (example.answer or "").strip()
+        if answer and not is_picture(answer):
+            kept.append(example)
+        else:
+            why = "the answer is a picture" if answer else "no answer"
+            dropped.append(Dropped(STAGE, example.id, why, example.origin))
     if not kept:
         raise InputError(
             "no item has an answer, so there is nothing to score: name its column with --map answer=COLUMN"

@@ -7,6 +7,7 @@ models understand differently. Options are not listed: a listed answer is copied
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from heldout.image import ImageRef
@@ -19,7 +20,12 @@ if TYPE_CHECKING:  # scoring runs where the benchmark's own readers are not inst
 TEMPLATE = "heldout-question/1"
 
 # Where a release says its pictures stand: <image>, <image 2>, <image_2>.
-_MARKER = re.compile(r"<image(?:[ _]?(\d+))?>")
+_MARKER = re.compile(r"<image(?:[ _]?(\d{1,3}))?>")
+
+
+def is_picture(text: str) -> bool:
+    """Whether a text is nothing but the mark of a picture."""
+    return _MARKER.fullmatch(text.strip()) is not None
 
 
 def question_request(
@@ -70,3 +76,34 @@ def placed(question: str, pictures: tuple[ImageRef, ...]) -> list[ImageRef | Tex
         end = place.end()
     parts.append(Text(question[end:].lstrip("\n")))
     return [part for part in parts if not isinstance(part, Text) or part.text]
+
+
+def placed_with_options(
+    question: str, options: Sequence[str], pictures: tuple[ImageRef, ...]
+) -> list[ImageRef | Text]:
+    """Question and options, a line each; an option may be a picture ("<image 2>")."""
+    listed = "\n".join(options)
+    if any(place[1] for place in _MARKER.finditer(listed)):
+        return _where_marked(f"{question.strip()}\n{listed}", pictures)
+    parts = placed(question, pictures)
+    if parts and isinstance(parts[-1], Text):
+        return [*parts[:-1], Text("\n".join([parts[-1].text.rstrip(), *options]))]
+    return [*parts, Text(listed)] if options else parts
+
+
+def _where_marked(text: str, pictures: tuple[ImageRef, ...]) -> list[ImageRef | Text]:
+    """Every picture where it is first marked: what is marked again is named, what is not comes first."""
+    parts: list[ImageRef | Text] = []
+    words, end, shown = "", 0, set[int]()
+    for place in _MARKER.finditer(text):
+        words, end = words + text[end : place.start()], place.end()
+        number = int(place[1] or 0)
+        if 0 < number <= len(pictures) and number not in shown:
+            shown.add(number)
+            parts += [Text(words), pictures[number - 1]]
+            words = ""
+        elif number:
+            words += f"image {number}"
+    parts.append(Text(words + text[end:]))
+    unmarked = [picture for number, picture in enumerate(pictures, 1) if number not in shown]
+    return [*unmarked, *(part for part in parts if not isinstance(part, Text) or part.text)]

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import re
+import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
@@ -14,7 +16,7 @@ from heldout.benchmark import Benchmark, read_benchmark
 from heldout.corpus import CorpusItem, Shard
 from heldout.cure import Gate, write_gate
 from heldout.engine import Engine
-from heldout.errors import HeldoutError, counted
+from heldout.errors import HeldoutError, InputError, counted
 from heldout.overlap import NearSearch, scan
 from heldout.overlap.text import TextSearch
 from heldout.overlap.texts import scan_texts
@@ -103,6 +105,23 @@ class TrainingCorpus:
                 yield CorpusItem(f"{item.id}{_FURTHER}{number}", image, **words)
 
 
+def take_comparisons(run: Run, other: str | Path) -> None:
+    """Start from what another training compared. Comparisons know what they were made of: those of other
+    rows, benchmarks or settings are made anew."""
+    source, target = Path(other) / FOLDER, run.path / FOLDER
+    if not (source / "overlap").is_dir():
+        raise InputError(
+            f"gate_from {other}: there are no comparisons (gate/overlap); expected the run folder of a "
+            f"training with benchmarks to compare with"
+        )
+    for name in ("overlap", "embeddings"):
+        if (source / name).is_dir() and not (target / name).exists():
+            building = target / f".{name}.building"
+            shutil.rmtree(building, ignore_errors=True)
+            shutil.copytree(source / name, building, ignore=shutil.ignore_patterns("*.lock"))
+            building.rename(target / name)
+
+
 def guard(
     settings: TrainSettings, data: TrainingSet, run: Run, engine: Engine, *, quiet: bool
 ) -> tuple[TrainingSet, GateRecord]:
@@ -163,7 +182,8 @@ def _compare(
     """One ``overlap`` run in the gate's folder: images by hash and encoder, words by every method."""
     digest = hashlib.sha256(benchmark.source.encode()).hexdigest()[:8]  # two may share a name
     name = re.sub(r"[^\w.-]+", "-", f"{benchmark.name}-{digest}")
-    searched = Run.create(run.path / FOLDER / "overlap" / name, seed=settings.seed)
+    # A seed of its own: trainings with other seeds share their comparisons.
+    searched = Run.create(run.path / FOLDER / "overlap" / name, seed=0)
     corpus = TrainingCorpus(data.name, data.source, data.items)
     near = None
     if settings.image_encoder is not None and can_register():

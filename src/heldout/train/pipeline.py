@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from heldout.engine import open_engine
 from heldout.errors import InputError
 from heldout.store import Run, dropped_table
-from heldout.train.gate import GateRecord, guard
+from heldout.train.gate import GateRecord, guard, take_comparisons
 from heldout.train.prompts import TEMPLATE
 from heldout.train.running import (
     MODEL,
@@ -93,6 +93,7 @@ def train(
     workers: int | None = None,
     quiet: bool = False,
     to: str = "",
+    gate_from: str | Path | None = None,
     **values: Any,
 ) -> TrainResult:
     """Train a vision–language model on rows that were compared with its evaluation benchmarks.
@@ -104,6 +105,8 @@ def train(
         workers: Processes of the comparison; default: one per core.
         quiet: Show no progress.
         to: ``verl`` writes a configuration and data for verl in place of training here.
+        gate_from: Run folder of a training whose comparisons with benchmarks are taken over where they
+            are of the same rows and benchmarks.
         **values: Fields of ``TrainSettings``.
 
     Returns:
@@ -121,6 +124,8 @@ def train(
     with run.writing():
         data = read_training_set(chosen.data, limit=chosen.limit)
         _claim(run, chosen, data)
+        if gate_from is not None:
+            take_comparisons(run, gate_from)
         with open_engine(engine, workers=workers) as where:
             rows, gate = guard(chosen, data, run, where, quiet=quiet)
         run.update(

@@ -186,7 +186,7 @@ class Training:
             "disable_tqdm": True,
             "remove_unused_columns": False,
             "dataloader_num_workers": 0,
-            "dataloader_pin_memory": on_gpu,
+            "dataloader_pin_memory": False,  # rows are lists of objects until the trainer reads them
         }
 
     def _lora(self) -> Any:

@@ -102,7 +102,7 @@ def test_vanilla_and_circular_are_told_together_and_known_replies_cost_nothing(
         "rotation-3": 22,
     }
     assert set(found["outcome"]) == {"right"} and set(found["rule"]) == {"letter"}
-    assert set(found["template"]) == {"heldout-ask/1 choice"}
+    assert set(found["template"]) == {"heldout-ask/2 choice"}
     lost = Run.open(run).read_table("dropped").to_pylist()
     assert Counter(row["id"] for row in lost) == {"scripted/q22": 4, "scripted/q23": 4}
     sent = server.counts()["last"][0]
@@ -227,7 +227,7 @@ def test_thought_tags_letters_and_other_settings_are_other_prompts(
     ask(*base, "--chain-of-thought", "--token-field", "max_completion_tokens")
     found = answers(tmp_path / "run")
     assert set(found["rule"]) == {"answer tag: letter"} and found.height == 4
-    assert set(found["template"]) == {"heldout-ask/1 choice, chain of thought"}
+    assert set(found["template"]) == {"heldout-ask/2 choice, chain of thought"}
     assert server.counts()["last"][0]["max_completion_tokens"] == 1024
 
 

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 from heldout.benchmark.benchmark import Benchmark
 from heldout.benchmark.check.problem import Problem, problem
-from heldout.benchmark.example import canonical_value
+from heldout.benchmark.example import RELEASED, Example, canonical_value
 from heldout.benchmark.fields import OPTION_NAMES
-from heldout.benchmark.option_list import list_left
+from heldout.benchmark.option_list import list_left, take_list
 from heldout.benchmark.presets import find_preset
 from heldout.errors import counted
 from heldout.image import ImageError
@@ -53,7 +53,7 @@ def _lists_left(benchmark: Benchmark) -> Iterator[Problem]:
     unread: list[str] = []
     for example in benchmark:
         listed = list_left(example.question or "", example.answer, example.options)
-        if listed is not None:
+        if listed is not None and not _taken_out(example):
             (against if example.options else unread).append(example.id)
     if not against and not unread:
         return
@@ -65,12 +65,21 @@ def _lists_left(benchmark: Benchmark) -> Iterator[Problem]:
     yield problem(
         "option-list-in-question",
         "error",
-        f"{len(against) + len(unread):,} questions hold an option list that was not taken out: "
-        + ", ".join(parts),
+        f"{counted(len(against) + len(unread), 'question holds', 'questions hold')} an option list that "
+        f"was not taken out: " + ", ".join(parts),
         "correct the options, the list or the key: shown beside reordered options, the list "
         "contradicts them, and a score of the answer reads it in the question",
         [*against, *unread],
         len(benchmark),
+    )
+
+
+def _taken_out(example: Example) -> bool:
+    """Whether the item's options came out of its question: what is left there are statements to judge."""
+    released = example.metadata.get(RELEASED)
+    return (
+        isinstance(released, str)
+        and take_list(released, example.options, example.key)[1] is not None
     )
 
 

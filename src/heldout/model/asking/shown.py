@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from heldout.benchmark import Benchmark
 from heldout.image import ImageRef
 from heldout.model.asking.plan import parse_variants
@@ -21,7 +23,7 @@ def shown_prompts(
             "id": question.benchmark_id,
             "variant": question.variant,
             "prompt": "".join(
-                f"[picture: {part.name}]\n" if isinstance(part, ImageRef) else part.text
+                f"{_named(part, question.images)}\n" if isinstance(part, ImageRef) else part.text
                 for part in write(question).content
             ),
             "answer": question.gold,
@@ -34,3 +36,9 @@ def shown_prompts(
     ]
     order = {example.id: place for place, example in enumerate(examples)}
     return sorted(shown, key=lambda prompt: order[prompt["id"]])
+
+
+def _named(picture: ImageRef, pictures: Sequence[ImageRef]) -> str:
+    """Pictures of one row may share a name: where there are several, each has its number."""
+    number = f" {list(pictures).index(picture) + 1}" if len(pictures) > 1 else ""
+    return f"[picture{number}: {picture.name}]"

@@ -5,11 +5,11 @@ from __future__ import annotations
 from heldout.benchmark.grading import letter
 from heldout.model.asking.question import Question
 from heldout.model.asking.slot import MASK
-from heldout.model.prompt import placed
+from heldout.model.prompt import placed_with_options
 from heldout.model.request import Request, Text
 
 # Part of every answer's identity. Raise it with any change of what a model reads.
-TEMPLATE = "heldout-ask/1"
+TEMPLATE = "heldout-ask/2"
 
 _GAP = f"One word of this text was replaced by {MASK}."
 _DIRECT = {
@@ -32,8 +32,8 @@ def template_name(question: Question, *, thought: bool) -> str:
 def write(question: Question, *, thought: bool = False) -> Request:
     """Pictures and question as the release places them, the options by letter, then what to do."""
     lines = [f"{letter(place)}. {option}" for place, option in enumerate(question.options)]
-    tail = "\n".join([*lines, (_THOUGHT if thought else _DIRECT)[question.kind]])
-    parts = placed(question.text, question.images)
+    tail = (_THOUGHT if thought else _DIRECT)[question.kind]
+    parts = placed_with_options(question.text, lines, question.images)
     if parts and isinstance(parts[-1], Text):
         parts[-1] = Text(f"{parts[-1].text.rstrip()}\n{tail}")
     else:
