@@ -132,13 +132,6 @@ def _reasons(run: Run) -> Iterator[dict[str, Any]]:
         for one in read_dropped(run, stage):
             counts[one.reason] += 1
             example.setdefault(one.reason, (one.id, one.detail))
-        if stage is SynthStage.VERIFY and finished(run, stage):
-            for row in read_rows(run, stage):
-                if not row["accepted"]:
-                    counts[row["reason"]] += 1
-                    key = row["reason"].removeprefix("essential: ")
-                    notes = [line["note"] for line in row["rubric"] if line["criterion"] == key]
-                    example.setdefault(row["reason"], (row["id"], "".join(notes)))
         for reason, count in counts.most_common():
             yield {
                 "stage": str(stage), "reason": reason, "count": count, "id": example[reason][0],

@@ -8,6 +8,7 @@ other images are kept.
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import re
 from collections import Counter
@@ -54,16 +55,13 @@ _ARTICLE = re.compile(r"\bPMC\d{4,}\b|\b10\.\d{4,9}/[^\s\"'<>]+", re.IGNORECASE)
 
 def _decontaminate(context: StageContext, writer: StageWriter) -> None:
     settings, run = context.settings, context.run
-    if not settings.against:
-        raise InputError(
-            "the stage 'decontaminate' needs the setting against: name the benchmarks that the "
-            "dataset must not "
-            "overlap, or leave the stage out"
-        )
-    corpus = write_corpus(run)
     articles = {item.draft.id: item.figure.article for item in balanced_items(run)}
+    if not articles:  # nothing was accepted: nothing to search
+        run.write_json("synth/contamination.json", {"schema_version": 1, "benchmarks": []})
+        return
+    corpus = write_corpus(run)
     removed: dict[str, tuple[str, str, str]] = {}  # item → benchmark, relation, detail
-    benchmarks = [read_benchmark(spec) for spec in settings.against]
+    benchmarks = open_benchmarks(context)
     for benchmark in benchmarks:
         for item, relation, detail in _overlaps(context, benchmark, corpus, articles):
             removed.setdefault(item, (benchmark.name, relation, detail))
@@ -71,7 +69,7 @@ def _decontaminate(context: StageContext, writer: StageWriter) -> None:
     for benchmark in benchmarks:
         encoder = text_encoder(settings.text_encoder)
         report = contamination_report(context, benchmark, encoder, removed)
-        searched = Run.open(overlap_folder(run, benchmark.name))
+        searched = Run.open(overlap_folder(run, benchmark))
         gone = Counter(why for name, why, _ in removed.values() if name == benchmark.name)
         reports.append({**report, "removed": dict(gone), "found": found_by_method(searched)})
     run.write_json("synth/contamination.json", {"schema_version": 1, "benchmarks": reports})
@@ -88,8 +86,25 @@ DECONTAMINATE = StageWork(
     _decontaminate,
     ("against", "image_encoder", "text_encoder", "seed"),
     (SynthStage.SELECT, SynthStage.GENERATE, SynthStage.BALANCE),
-    outside=lambda settings: [files_digest(parse_source(spec).path) for spec in settings.against],
+    outside=lambda context: [_revision(spec, context) for spec in context.settings.against],
 )
+
+
+def _revision(spec: str, context: StageContext) -> str:
+    opened = context.benchmarks.get(spec)
+    return files_digest(parse_source(spec).path) if opened is None else opened.fingerprint
+
+
+def open_benchmarks(context: StageContext) -> list[Benchmark]:
+    """Those of ``against``, each under a name of its own: two files may both be called test.jsonl."""
+    opened: list[Benchmark] = []
+    for spec in dict.fromkeys(context.settings.against):
+        benchmark = context.benchmarks.get(spec) or read_benchmark(spec)
+        if any(one.name == benchmark.name for one in opened):
+            name = f"{benchmark.name} ({spec})"
+            benchmark = dataclasses.replace(benchmark, name=name)
+        opened.append(benchmark)
+    return opened
 
 
 def text_encoder(name: str | None) -> str | None:
@@ -101,9 +116,10 @@ def text_encoder(name: str | None) -> str | None:
     return TEXT_ENCODER if importlib.util.find_spec(TEXT_ENCODER) else None
 
 
-def overlap_folder(run: Run, benchmark: str, number: int = 0) -> Path:
-    """The ``overlap`` run against one benchmark; further rounds have numbers."""
-    name = re.sub(r"[^\w.-]+", "-", benchmark)
+def overlap_folder(run: Run, benchmark: Benchmark, number: int = 0) -> Path:
+    """The ``overlap`` run against one revision of a benchmark; further rounds have numbers."""
+    safe = re.sub(r"[^\w.-]+", "-", benchmark.name)[:80]
+    name = f"{safe}-{benchmark.fingerprint[:12]}"
     return folder(run) / "overlap" / (f"{name}-{number}" if number else name)
 
 
@@ -137,7 +153,7 @@ def _searches(
     encoder = settings.image_encoder if can_register() else None
     shared = folder(context.run) / "overlap" / "embeddings"
     for number in itertools.count():
-        path = overlap_folder(context.run, benchmark.name, number)
+        path = overlap_folder(context.run, benchmark, number)
         searched = Run.create(path, seed=settings.seed)
         near = NearSearch(encoder, nearest, shared) if encoder is not None else None
         with searched.writing():

@@ -8,10 +8,11 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from heldout.errors import counted
 from heldout.model.endpoint.chat import FAILED
 from heldout.model.reply import Reply
 from heldout.store import Dropped
-from heldout.synth.context import StageContext, StageWork, require
+from heldout.synth.context import StageContext, StageWork
 from heldout.synth.draft import LETTERS, Draft, PaperFigure
 from heldout.synth.endpoints import StageModel
 from heldout.synth.json_reply import UnreadableError, read_object
@@ -31,7 +32,6 @@ def _generate(context: StageContext, writer: StageWriter) -> None:
         for draft in scene_drafts(settings, context.run.path, figures):
             writer.keep(draft.as_row())
         return
-    require(settings.generator, "generator", SynthStage.GENERATE)
     assert settings.generator is not None
     depends = {"template": GENERATE_TEMPLATE, "conditioning": str(settings.conditioning)}
     with StageModel(context, "generator", settings.generator, STAGE, depends) as model:
@@ -80,7 +80,8 @@ def _drafts(
                 problems[name] = error
     for name in waiting:
         if name not in made:
-            detail = f"{problems[name]} ({settings.attempts} attempts)"
+            tries = counted(settings.attempts, "attempt", "attempts")
+            detail = f"{problems[name]} ({tries})"
             made[name] = Dropped(STAGE, name, problems[name].reason, detail)
         yield made[name]
 

@@ -208,6 +208,13 @@ def finished(run: Run, stage: SynthStage, key: str | None = None) -> bool:
     return key is None or (known.get(_KEY, b"").decode() == key and _AGAIN not in known)
 
 
+def asked_again(run: Run, stage: SynthStage) -> int:
+    """How many items of a stage wait for an endpoint that failed."""
+    path = table_path(run, stage)
+    known = (pq.read_metadata(path).metadata or {}) if path.exists() else {}
+    return int(known.get(_AGAIN, b"0"))
+
+
 def read_rows(run: Run, stage: SynthStage) -> Iterator[dict[str, Any]]:
     """The rows of a stage, batch by batch."""
     path = table_path(run, stage)

@@ -20,19 +20,19 @@ from typing import Any, TextIO
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from heldout.errors import InputError
 from heldout.store import Run, write_json
+from heldout.synth.blind_rules import BlindItem, blind_rules
 from heldout.synth.context import StageContext, StageWork
 from heldout.synth.corpus_of_items import BalancedItem, balanced_items
 from heldout.synth.draft import LETTERS
 from heldout.synth.funnel import read_funnel
 from heldout.synth.ledger import StageWriter, finished, folder, read_dropped, read_rows
-from heldout.synth.rubric import Category, of_category
 from heldout.synth.settings import SynthStage
 from heldout.synth.traces import read_traces
 
 STAGE = "publish"
 DATASET = "dataset"
+FORMAT = "heldout-dataset/2"  # raise with any change of what is written
 _SHARD = 1_000  # rows a file: hub viewers and streaming like files of a few hundred MB at most
 _BATCH = 64
 _IN_ORDER = ("answer_label", "images_per_item")  # others by frequency
@@ -72,10 +72,9 @@ INSTRUCTION = (
 def _publish(context: StageContext, writer: StageWriter) -> None:
     run, target = context.run, folder(context.run) / DATASET
     ranks = _ranks(run)
-    if not ranks:
-        raise InputError(
-            "no item is left to publish: look at synth/funnel.json for where they were dropped"
-        )
+    if not ranks:  # the funnel says where they were dropped; an older dataset would belie it
+        shutil.rmtree(target, ignore_errors=True)
+        return
     building = target.with_name(f".{DATASET}.building")
     shutil.rmtree(building, ignore_errors=True)
     (building / "data").mkdir(parents=True)
@@ -106,6 +105,7 @@ PUBLISH = StageWork(
         SynthStage.BALANCE,
         SynthStage.DECONTAMINATE,
     ),
+    (FORMAT,),
 )
 
 
@@ -113,28 +113,9 @@ def _write_filter_log(run: Run, path: Path) -> None:
     """One line for everything that did not reach the dataset: stage, id, reason, detail."""
     with path.open("w", encoding="utf-8") as file:
         for stage in SynthStage:
-            lines = [asdict(one) for one in read_dropped(run, stage)]
-            if stage is SynthStage.VERIFY:
-                lines += _rejections(run)
-            for line in lines:
+            for line in map(asdict, read_dropped(run, stage)):
                 kept = {name: line[name] for name in ("stage", "id", "reason", "detail")}
                 file.write(json.dumps(kept, ensure_ascii=False) + "\n")
-
-
-def _rejections(run: Run) -> Iterator[dict[str, str]]:
-    penalties = {one.key for one in of_category(Category.PENALTY)}
-    for row in read_rows(run, SynthStage.VERIFY):
-        if not row["accepted"]:
-            faults = [
-                line for line in row["rubric"] if line["met"] is (line["criterion"] in penalties)
-            ]
-            notes = "; ".join(f"{line['criterion']}: {line['note']}" for line in faults)
-            yield {
-                "stage": str(SynthStage.VERIFY),
-                "id": row["id"],
-                "reason": row["reason"],
-                "detail": notes,
-            }
 
 
 def _ranks(run: Run) -> dict[str, int]:
@@ -201,11 +182,17 @@ def _write(context: StageContext, target: Path, ranks: Mapping[str, int]) -> dic
         "words_per_question": {"median": statistics.median(words), "max": max(words)},
         "shortcut_flags": sum(item.flagged for item in places.values()),
         "traces": len(traces),
+        "blind_rules": blind_rules([_blind(item) for item in places.values()]),
         **{
             name: dict(sorted(found.items()) if name in _IN_ORDER else found.most_common())
             for name, found in counts.items()
         },
     }
+
+
+def _blind(item: BalancedItem) -> BlindItem:
+    draft = item.draft
+    return BlindItem(draft.question, draft.options, draft.answer, item.figure.article)
 
 
 def _count(counts: Mapping[str, Counter[str]], item: BalancedItem) -> None:

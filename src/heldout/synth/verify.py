@@ -7,14 +7,14 @@ both stand in the table.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from heldout.errors import InputError
+from heldout.errors import InputError, counted
 from heldout.model.endpoint.chat import FAILED
 from heldout.model.reply import Reply
 from heldout.store import Dropped
-from heldout.synth.context import StageContext, StageWork, require
+from heldout.synth.context import StageContext, StageWork
 from heldout.synth.draft import Draft, PaperFigure
 from heldout.synth.endpoints import StageModel
 from heldout.synth.generate import answered_by, problem_of, short_identity
@@ -37,16 +37,22 @@ def _verify(context: StageContext, writer: StageWriter) -> None:
         from heldout.synth.from_scenes import scene_verdicts
 
         for row in scene_verdicts(context):
-            writer.keep(row)
+            write_verdict(writer, row)
         return
-    require(settings.verifier, "verifier", SynthStage.VERIFY)
     assert settings.verifier is not None
     depends = {"template": VERIFY_TEMPLATE, "rubric": RUBRIC}
     with StageModel(context, "verifier", settings.verifier, STAGE, depends) as model:
         _refuse_same_model(context, model.identity["model"])
         for drafts in draft_batches(context):
-            for row in _verdicts(context, model, drafts):
-                writer.keep(row, again=row["reason"] == f"{UNGRADABLE}{FAILED}")
+            for row, problem in _verdicts(context, model, drafts):
+                write_verdict(writer, row, problem)
+
+
+def write_verdict(writer: StageWriter, row: dict[str, Any], problem: str = "") -> None:
+    """Every verdict is kept; a rejected item is also among what was dropped."""
+    writer.keep(row, again=row["reason"] == f"{UNGRADABLE}{FAILED}")
+    if not row["accepted"]:
+        writer.drop(Dropped(STAGE, row["id"], row["reason"], problem or faults_told(row["rubric"])))
 
 
 VERIFY = StageWork(
@@ -90,7 +96,8 @@ def _refuse_same_model(context: StageContext, verifier: str) -> None:
 
 def _verdicts(
     context: StageContext, model: StageModel, drafts: list[tuple[Draft, PaperFigure]]
-) -> Iterator[dict[str, Any]]:
+) -> Iterator[tuple[dict[str, Any], str]]:
+    """Rows of the stage's table, each with what kept an item from being graded."""
     settings, run = context.settings, context.run.path
     opinions: dict[str, Mapping[str, tuple[bool, str]]] = {}
     names: dict[str, str] = {}
@@ -116,12 +123,18 @@ def _verdicts(
                 problems[name] = error
     for draft, figure in drafts:
         if draft.id in opinions:
-            yield verdict_row(
-                draft, check_by_code(draft, figure), opinions[draft.id], settings, names[draft.id]
-            )
+            code = check_by_code(draft, figure)
+            row = verdict_row(draft, code, opinions[draft.id], settings, names[draft.id])
+            yield row, ""
         else:
-            reason = lost[draft.id].reason if draft.id in lost else problems[draft.id].reason
-            yield ungradable_row(draft, reason, names.get(draft.id, short_identity(model.identity)))
+            identity = names.get(draft.id, short_identity(model.identity))
+            if (why := lost.get(draft.id)) is not None:
+                yield ungradable_row(draft, why.reason, identity), why.detail
+                continue
+            problem = problems[draft.id]
+            asked = 1 if problem.reason == INSUFFICIENT else settings.attempts
+            tries = counted(asked, "attempt", "attempts")
+            yield ungradable_row(draft, problem.reason, identity), f"{problem} ({tries})"
 
 
 def read_opinion(reply: Reply) -> dict[str, tuple[bool, str]]:
@@ -182,6 +195,15 @@ def verdict_row(
         "rubric": lines,
         "verifier": identity,
     }
+
+
+def faults_told(rubric: Sequence[Mapping[str, Any]]) -> str:
+    """Every criterion that is not met and every penalty that applies, with the notes on them."""
+    return "; ".join(
+        f"{line['criterion']}: {line['note'] or 'not met'}"
+        for line in rubric
+        if line["met"] is (BY_KEY[line["criterion"]].category is Category.PENALTY)
+    )
 
 
 def counts(criterion: Criterion, code: bool | None, said: bool) -> bool:

@@ -38,7 +38,7 @@ def _ingest(context: StageContext, writer: StageWriter) -> None:
                 writer.drop(figure)
                 unread[figure.reason] += 1
                 continue
-            reason = _refused(figure, settings)
+            reason = refusal(figure, settings)
             seen[figure.id] += 1
             if reason is None and seen[figure.id] > 1:
                 reason = ("duplicate figure", f"{figure.source}: {figure.id} was read before")
@@ -60,7 +60,7 @@ INGEST = StageWork(
     SynthStage.INGEST,
     _ingest,
     ("source", "shortest_side", "most_images", "any_licence", "plant", "limit", "seed"),
-    outside=lambda settings: files_digest(Path(settings.source)),
+    outside=lambda context: files_digest(Path(context.settings.source)),
 )
 
 
@@ -115,7 +115,8 @@ def _figures_of(path: Path, settings: SynthSettings) -> Iterator[PaperFigure | D
         )
 
 
-def _refused(figure: PaperFigure, settings: SynthSettings) -> tuple[str, str] | None:
+def refusal(figure: PaperFigure, settings: SynthSettings) -> tuple[str, str] | None:
+    """Reason and detail of a figure that is not used, or None."""
     if len(figure.images) > settings.most_images:
         return "too many images", f"{len(figure.images)}, at most {settings.most_images}"
     if settings.any_licence:
