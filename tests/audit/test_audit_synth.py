@@ -71,6 +71,8 @@ def test_items_are_made_last_kept_and_compared_with_what_is_audited(finished_fol
     assert done.overall.as_json() == before
     folder = done.datasets["rendered"]
     assert (folder / "report.html").exists() and (folder / "synth/dataset/README.md").exists()
+    page = (finished_folder / "out/report.html").read_text()
+    assert 'href="rendered/report.html">rendered</a>: 5 items published' in page
     reports = json.loads((folder / "synth/contamination.json").read_text())["benchmarks"]
     assert [one["benchmark"] for one in reports] == ["leaky", "fresh"]
     again = run_audit(read_audit(finished_folder / "audit.yaml"), quiet=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -165,3 +166,34 @@ def test_without_a_benchmark_the_stage_says_so(made: Synthesis) -> None:
     with pytest.raises(InputError, match="against"):
         synth(source="made", stages=("decontaminate",), out=made.run.path, quiet=True)
     assert Run.open(made.run.path)
+
+
+def test_two_benchmarks_of_one_name_are_two(tmp_path: Path, picture: Callable[..., bytes]) -> None:
+    """Both files are called test.jsonl; a later revision of one is searched anew."""
+    items = []
+    for number, name in enumerate(("first", "second", "fresh")):
+        one = figure(tmp_path / "run", f"PMC{number}/f", [picture(number, (60, 50))])
+        options = five(*(f"{word} {number}" for word in ("cup", "jar", "box", "pan", "lid")))
+        items.append((item(one.id, f"Which of these has picture {number}?", options), one))
+        _write_bench(tmp_path / name, picture(number, (60, 50)), "What is it called?")
+    write_run(tmp_path / "run", items)
+    values = {
+        "source": "made", "stages": ("balance", "decontaminate"), "out": tmp_path / "run",
+        "against": tuple(str(tmp_path / name / "test.jsonl") for name in ("first", "second")),
+        "image_encoder": None, "quiet": True, "workers": 1,
+    }  # fmt: skip
+    found = synth(**values)
+    assert removed(found) == {"f": "image copy"}
+    rows = found.frame("decontaminate")
+    assert rows.filter(rows["removed"])["id"].to_list() == ["PMC0/f", "PMC1/f"]
+    assert rows["benchmark"].n_unique() == 3  # two, and none for the fresh one
+    _write_bench(tmp_path / "second", picture(2, (60, 50)), "What is it?")
+    rows = synth(**values).frame("decontaminate")
+    assert rows.filter(rows["removed"])["id"].to_list() == ["PMC0/f", "PMC2/f"]
+
+
+def _write_bench(folder: Path, image: bytes, question: str) -> None:
+    folder.mkdir(exist_ok=True)
+    (folder / "b.png").write_bytes(image)
+    row = {"id": 1, "image": "b.png", "question": question, "answer": "a thing"}
+    (folder / "test.jsonl").write_text(json.dumps(row) + "\n")

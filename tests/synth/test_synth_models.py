@@ -79,12 +79,31 @@ def test_two_runs_make_the_same_tables_and_a_second_call_pays_nothing(
     steps = {step.name: step for step in first.funnel.steps}
     assert steps["verify: essentials"].reasons["self-contained"] > 0  # "According to the caption"
     assert steps["verify: score"].reasons["below the threshold"] > 0  # weak distractors
+    # Every rejection is among what was dropped, with its reason and what was wrong.
+    rejected = first.verdicts.filter(~pl.col("accepted"))
+    dropped = first.dropped.filter(pl.col("stage") == "verify")
+    assert dropped.select("id", "reason").equals(rejected.select("id", "reason"))
+    weak = dropped.filter(pl.col("reason") == "score below the threshold")
+    assert set(weak["detail"]) == {"distractors: by rule"}
     again = make(captioned, item_server, tmp_path / "a")
     assert item_server.counts()["answered"] == paid["answered"]
     assert tables(again) == tables(first)
     assert tables(make(captioned, item_server, tmp_path / "b")) == tables(first)
     other = make(captioned, item_server, tmp_path / "c", seed=7)
     assert tables(other)["balance"] != tables(first)["balance"]
+
+
+def test_what_is_missing_is_said_before_anything_is_asked(
+    captioned: Path, item_server: ItemServer, tmp_path: Path
+) -> None:
+    for values, told in (
+        ({"against": (str(tmp_path / "nothing.jsonl"),), "stages": ()}, "nothing.jsonl"),
+        ({"verifier": None}, "needs the setting verifier"),
+        ({"stages": tuple(SynthStage)}, "needs the setting against"),
+    ):
+        with pytest.raises(InputError, match=told):
+            make(captioned, item_server, tmp_path / "a", **values)
+    assert item_server.counts()["answered"] == 0
 
 
 def test_what_was_spent_is_what_the_server_counted(
@@ -203,6 +222,21 @@ def test_what_is_never_readable_is_dropped_with_its_reason_after_bounded_attempt
     assert len(made.drafts) + len(lost) == 16
     assert item_server.counts()["posted"]["stubborn"] == 16 + len(lost)
     assert item_server.counts()["most"] == 1
+
+
+def test_more_images_than_a_server_takes_cost_their_items_alone(
+    captioned: Path, item_server: ItemServer, tmp_path: Path
+) -> None:
+    table = captioned / "captions.jsonl"
+    rows = [json.loads(line) for line in table.read_text().splitlines()][:6]
+    for row in rows[:2]:
+        row["images"] = [row.pop("image"), "7.png"]
+    table.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    made = make(captioned, item_server, tmp_path / "a", "one-eyed", stages=tuple(MADE[:3]))
+    lost = made.dropped.filter(pl.col("stage") == "generate")
+    assert len(made.drafts) == 4 and len(lost) == 2
+    assert all("At most 1 image(s)" in detail for detail in lost["detail"])
+    assert item_server.counts()["posted"]["one-eyed"] <= 4 + 2 * 3
 
 
 def test_items_that_a_server_failed_on_are_asked_for_by_the_next_call(

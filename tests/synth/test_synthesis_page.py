@@ -54,6 +54,21 @@ def test_the_page_shows_funnel_rubric_overlap_and_items(made: Synthesis) -> None
     assert {"funnel", "rubric", "modality", "answer-label"} <= names
 
 
+def test_a_run_that_accepts_nothing_shows_where_all_was_dropped(tmp_path: Path) -> None:
+    write_benchmark(tmp_path / "bench", images=1, seed=5)
+    command = [
+        "synth", "--from", "scenes", "--plant", "1", "--limit", "5", "--out", str(tmp_path / "run"),
+        "--against", str(tmp_path / "bench/test.jsonl"), "--image-encoder", "none", "--workers", "1",
+    ]  # fmt: skip
+    for _ in range(2):  # the second time nothing is done again
+        done = CliRunner().invoke(app, command)
+        assert done.exit_code == 1, done.output
+        assert "no item is left" in done.stderr
+        assert "publish" in done.stdout and "essentials" in done.stdout
+    assert "nothing published yet" in (tmp_path / "run/report.html").read_text()
+    assert not (tmp_path / "run/synth/dataset").exists()
+
+
 def test_facts_agree_with_the_tables(made: Synthesis) -> None:
     facts = read_facts(made.run)
     assert facts.published == made.items.height

@@ -147,6 +147,8 @@ class _Journey:
         write_audit_report(self.audit.output)
         # Last: whatever becomes of an endpoint, the verdict is there.
         datasets = {one.settings.name: self._synthesize(one) for one in self.fresh}
+        if datasets:
+            write_audit_report(self.audit.output)
         return Audited(
             self.plan, overall, {name: run.path for name, run in runs.items()}, target,
             datasets, self.made, self.kept,
