@@ -22,7 +22,7 @@ from heldout.store import Run
 from heldout.synth import SynthStage, read_funnel
 from heldout.synth.ledger import finished, folder, read_dropped, read_rows
 from heldout.synth.publish import DATASET
-from heldout.synth.rubric import CRITERIA, Category
+from heldout.synth.rubric import BY_KEY, CRITERIA, Category
 
 STEPS = {
     "ingest": "figures read",
@@ -84,6 +84,12 @@ class SynthesisFacts:
     figures: list[Figure]
 
     @property
+    def single(self) -> dict[str, str]:
+        """What is the same for all items, by its title."""
+        counted = {title: self.statistics.get(key, {}) for key, title in _COUNTED.items()}
+        return {title: next(iter(found)) for title, found in counted.items() if len(found) == 1}
+
+    @property
     def published(self) -> int:
         return int(self.statistics.get("items", 0))
 
@@ -92,7 +98,7 @@ def read_facts(run: Run) -> SynthesisFacts:
     known = run.manifest().get("synth", {})
     settings = known.get("settings", {})
     steps = [
-        Step(STEPS[step.name], step.left, list(step.reasons.items()))
+        Step(STEPS[step.name], step.left, [(_worded(why), n) for why, n in step.reasons.items()])
         for step in read_funnel(run).steps
     ]
     criteria = list(_criteria(run))
@@ -117,6 +123,11 @@ def read_facts(run: Run) -> SynthesisFacts:
         contamination=contamination,
         figures=figures,
     )
+
+
+def _worded(reason: str) -> str:
+    """An essential by its title."""
+    return BY_KEY[reason].title.lower() if reason in BY_KEY else reason
 
 
 def _json(run: Run, name: str) -> Any:
@@ -214,7 +225,7 @@ def _figures(
         )
         yield Figure("funnel", funnel_chart(steps, title="From figures to items"), told)
     for key, title in _COUNTED.items():
-        if counts := statistics.get(key):
+        if len(counts := statistics.get(key, {})) > 1:  # one bar says nothing
             drawn = bar_chart(counts, title=f"{title} of the published items")
             yield Figure(key.replace("_", "-"), drawn, "")
     if criteria:

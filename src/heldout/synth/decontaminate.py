@@ -49,6 +49,7 @@ _WORDED = {
     "paraphrase candidate": "reworded question and answer",
 }
 _TELLING_WORDS, _TELLING_BITS = 12, 2 * SHORT_BITS
+_SPLITS = {"test", "train", "val", "valid", "validation", "dev", "data", "benchmark", "questions"}
 _FURTHER = 4  # times as many neighbours, where all that were looked at are copies
 _ARTICLE = re.compile(r"\bPMC\d{4,}\b|\b10\.\d{4,9}/[^\s\"'<>]+", re.IGNORECASE)
 
@@ -99,12 +100,23 @@ def open_benchmarks(context: StageContext) -> list[Benchmark]:
     """Those of ``against``, each under a name of its own: two files may both be called test.jsonl."""
     opened: list[Benchmark] = []
     for spec in dict.fromkeys(context.settings.against):
-        benchmark = context.benchmarks.get(spec) or read_benchmark(spec)
+        benchmark = context.benchmarks.get(spec)
+        if benchmark is None:
+            benchmark = _named(read_benchmark(spec), spec)
         if any(one.name == benchmark.name for one in opened):
             name = f"{benchmark.name} ({spec})"
             benchmark = dataclasses.replace(benchmark, name=name)
         opened.append(benchmark)
     return opened
+
+
+def _named(benchmark: Benchmark, spec: str) -> Benchmark:
+    """A file that is called after its split is named with its folder: "test" tells nobody anything."""
+    path = parse_source(spec).path
+    if path.is_file() and path.stem.lower() in _SPLITS and path.absolute().parent.name:
+        folder_and_name = f"{path.absolute().parent.name}/{benchmark.name}"
+        return dataclasses.replace(benchmark, name=folder_and_name)
+    return benchmark
 
 
 def text_encoder(name: str | None) -> str | None:
@@ -133,7 +145,8 @@ def _overlaps(
         for identifier, leaked in leaks_of(searched).items():
             for leak in leaked.leaks:
                 if (relation := removal(leak)) is not None:
-                    detail = f"{relation} of {identifier} by {leak.row['method']}"
+                    method = str(leak.row["method"]).partition(" |")[0]  # without its settings
+                    detail = f"{relation} of {identifier} by {method}"
                     found.append((-leak.grade, str(leak.row["corpus_id"]), relation, detail))
         found += _worded(searched, telling)
     for _, corpus_id, relation, detail in sorted(found):

@@ -81,6 +81,8 @@ def modality_of(figure: PaperFigure) -> str:
 
 def anatomy_of(draft: Draft, figure: PaperFigure) -> str:
     """By the question and its right option, else by the caption, else by the figure's label."""
+    if figure.primary == "rendered":  # a drawn heart is no heart
+        return OTHER
     right = draft.options[LETTERS.index(draft.answer)]
     for text in (f"{draft.question} {right}", figure.caption):
         name = _first("anatomy", text)

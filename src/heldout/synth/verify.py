@@ -199,11 +199,13 @@ def verdict_row(
 
 def faults_told(rubric: Sequence[Mapping[str, Any]]) -> str:
     """Every criterion that is not met and every penalty that applies, with the notes on them."""
-    return "; ".join(
-        f"{line['criterion']}: {line['note'] or 'not met'}"
-        for line in rubric
-        if line["met"] is (BY_KEY[line["criterion"]].category is Category.PENALTY)
-    )
+    told = []
+    for line in rubric:
+        penalty = BY_KEY[line["criterion"]].category is Category.PENALTY
+        if line["met"] is penalty:
+            note = line["note"] or ("applies" if penalty else "not met")
+            told.append(f"{line['criterion']}: {note}")
+    return "; ".join(told)
 
 
 def counts(criterion: Criterion, code: bool | None, said: bool) -> bool:
