@@ -15,6 +15,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import socket
 import sys
 import threading
 import time
@@ -72,7 +73,7 @@ class Handler(BaseHTTPRequestHandler):
             self.fates.setdefault(prompt, FAULTS[len(self.fates) % len(FAULTS)])
         fault = self.fates[prompt] if how == "faulty" else ""
         if how.startswith("mortal") and count > int(how.split("-")[1]):
-            return self.connection.close()
+            return self.connection.shutdown(socket.SHUT_RDWR)
         for way, name in (("free", "response_format"), ("seedless", "seed")):
             if how == way and name in body:
                 return self._send(

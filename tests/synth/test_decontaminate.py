@@ -143,12 +143,12 @@ def test_the_report_is_about_what_is_left(made: Synthesis) -> None:
 
 
 def test_copies_behind_copies_are_found(tmp_path: Path) -> None:
-    """Twelve copies of one picture: the five nearest alone would let seven through."""
-    picture = render(SCENES.draw(np.random.default_rng((8, 1))), 224)
+    """Eight copies of one picture: the five nearest alone would let three through."""
+    picture = render(SCENES.draw(np.random.default_rng((8, 1))), 160)
     _write_benchmark(tmp_path / "bench", [picture] * 5)
     items = []
-    for number in range(12):
-        shown = picture.resize((150 + 12 * number,) * 2, Image.Resampling.LANCZOS)
+    for number in range(8):
+        shown = picture.resize((120 + 12 * number,) * 2, Image.Resampling.LANCZOS)
         one = figure(tmp_path / "run", f"PMC{number}/copy", [png(shown)])
         options = five(*(f"{word} {number}" for word in ("cup", "jar", "box", "pan", "lid")))
         items.append(

@@ -69,8 +69,8 @@ def _decontaminate(context: StageContext, writer: StageWriter) -> None:
     reports = []
     for benchmark in benchmarks:
         encoder = text_encoder(settings.text_encoder)
-        report = contamination_report(context, benchmark, encoder, removed)
         searched = Run.open(overlap_folder(run, benchmark))
+        report = contamination_report(context, benchmark, searched, encoder, removed)
         gone = Counter(why for name, why, _ in removed.values() if name == benchmark.name)
         reports.append({**report, "removed": dict(gone), "found": found_by_method(searched)})
     run.write_json("synth/contamination.json", {"schema_version": 1, "benchmarks": reports})
@@ -238,10 +238,9 @@ def _item(corpus_id: str, articles: Mapping[str, Any]) -> str:
     """The item that a corpus id names; one of several images adds its number to the id."""
     if corpus_id in articles:
         return corpus_id
-    for separator in ("#", "/"):
-        head = corpus_id.rpartition(separator)[0]
-        if head in articles:
-            return head
+    head = corpus_id.rpartition("#")[0]
+    if head in articles:
+        return head
     raise InputError(f"overlap named the item {corpus_id}, which is not among the items")
 
 

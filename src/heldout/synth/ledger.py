@@ -131,6 +131,14 @@ def dropped_path(run: Run, stage: SynthStage) -> Path:
     return folder(run) / f"{stage}.dropped.parquet"
 
 
+def sweep(run: Run) -> None:
+    """Remove what a killed process had begun to write; only while nobody else writes here."""
+    images = (folder(run) / "images").glob("*")
+    for place in (run.path, run.path / "tables", folder(run), *images):
+        for path in place.glob(".*.tmp"):
+            path.unlink(missing_ok=True)
+
+
 class StageWriter:
     """Rows and drops of one stage; flat in memory. ``again``: how many of them a failing endpoint left
     undecided, so that the same command asks for them again."""

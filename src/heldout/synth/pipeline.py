@@ -19,6 +19,7 @@ from heldout.synth.ledger import (
     asked_again,
     finished,
     folder,
+    sweep,
     table_path,
     write_all_dropped,
     writing,
@@ -133,6 +134,7 @@ def synth(
     run = Run.create(out, seed=chosen.seed)
     costs: list[StageCost] = []
     with run.writing(), open_engine(engine, workers=workers) as where:
+        sweep(run)
         run.update("synth", {"settings": chosen.model_dump(mode="json")})
         context = StageContext(run, chosen, where, quiet, benchmarks or {})
         _open_benchmarks_once(context)

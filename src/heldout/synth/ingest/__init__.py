@@ -31,12 +31,14 @@ def _ingest(context: StageContext, writer: StageWriter) -> None:
     settings = context.settings
     seen: Counter[str] = Counter()
     unread: Counter[str] = Counter()
+    first = ""
     with progress("reading figures", None, "figures", disabled=context.quiet) as step:
         for figure in read_figures(settings, context.run.path):
             step()
             if isinstance(figure, Dropped):
                 writer.drop(figure)
                 unread[figure.reason] += 1
+                first = first or f"; the first: {figure.id}: {figure.detail}"
                 continue
             reason = refusal(figure, settings)
             seen[figure.id] += 1
@@ -50,7 +52,7 @@ def _ingest(context: StageContext, writer: StageWriter) -> None:
         why = ", ".join(f"{reason} {count:,}" for reason, count in unread.most_common(5))
         raise InputError(
             f"no figure with image and caption in {settings.source}"
-            + (f" ({why})" if why else "")
+            + (f" ({why}{first})" if why else "")
             + ": expected JATS XML (.xml, .nxml) with images beside it, PMC packages (.tar.gz), "
             "Biomedica shards (.tar), or images with captions.jsonl"
         )
