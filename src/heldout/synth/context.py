@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -67,7 +68,7 @@ class StageWork:
 
 
 def require_settings(settings: SynthSettings) -> None:
-    """Refuse a stage whose model or benchmark is not given, before anything is paid for."""
+    """Refuse a stage whose model, key or benchmark is not given, before anything is paid for."""
     rendered = settings.source == "scenes"
     needed = (
         (SynthStage.GENERATE, "generator", settings.generator is not None or rendered),
@@ -79,6 +80,24 @@ def require_settings(settings: SynthSettings) -> None:
             raise InputError(
                 f"the stage '{stage}' needs the setting {name}: give it, or leave the stage out"
             )
+    for stage, model in (
+        (SynthStage.GENERATE, settings.generator),
+        (SynthStage.VERIFY, settings.verifier),
+        (SynthStage.SHORTCUT, settings.shortcut),
+        (SynthStage.PUBLISH, settings.traces),
+    ):
+        if model is not None and stage in settings.stages_to_run:
+            read_key(model.key_env)
+
+
+def read_key(variable: str | None) -> str | None:
+    """The API key that an environment variable holds."""
+    if variable is None:
+        return None
+    value = os.environ.get(variable, "").strip()
+    if not value:
+        raise InputError(f"key_env {variable}: this environment variable is not set")
+    return value
 
 
 def files_digest(path: Path) -> str:

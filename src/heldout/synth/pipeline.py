@@ -130,7 +130,8 @@ def synth(
         The run, the funnel, and the tables of all stages as data frames.
     """
     chosen = settings if settings is not None else SynthSettings(**values)
-    require_settings(chosen)
+    if not plan:
+        require_settings(chosen)
     run = Run.create(out, seed=chosen.seed)
     costs: list[StageCost] = []
     with run.writing(), open_engine(engine, workers=workers) as where:
