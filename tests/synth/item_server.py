@@ -139,6 +139,9 @@ def reply(text: str, fault: str, how: str) -> tuple[str, str]:
         if fault == "thinking":
             return f"<think>Let us see {{}}.</think>{content}", "stop"
         return content, "stop"
+    if "inside <think>" in text:  # a trace; its letter is right by chance
+        letter = LETTERS[int(hashlib.sha256(text.encode()).hexdigest(), 16) % 5]
+        return f"<think>It is\nplain to see.</think><answer>{letter}</answer>", "stop"
     return hashlib.sha256(text.encode()).hexdigest()[0].upper(), "stop"
 
 

@@ -18,7 +18,7 @@ _ARCHETYPES: Mapping[str, str] = {
     "grading": r"\bgrade\b|\bstage\b|severity|\bscore\b|classification",
     "diagnosis": r"diagnos|most likely (?:cause|explanation|condition|disease)|which (?:disease"
     r"|condition|disorder)",
-    "modality": r"modality|imaging (?:technique|method)|\bsequence\b|which stain"
+    "modality": r"modality|imaging (?:technique|method)|\bsequence\b|which stain\b"
     r"|staining (?:method|technique)|"
     r"type of (?:image|imaging|microscop)|\btechnique\b",
     "localisation": r"\bwhere\b|which (?:\w+ )?(?:structure|region|lobe|organ|area|segment|side"
