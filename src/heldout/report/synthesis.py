@@ -25,7 +25,7 @@ from heldout.synth.publish import DATASET
 from heldout.synth.rubric import BY_KEY, CRITERIA, Category
 
 STEPS = {
-    "ingest": "figures read",
+    "ingest": "figures that can be used",
     "select": "figures selected",
     "generate": "items written",
     "verify: gradable": "graded by the verifier",
@@ -97,9 +97,11 @@ class SynthesisFacts:
 def read_facts(run: Run) -> SynthesisFacts:
     known = run.manifest().get("synth", {})
     settings = known.get("settings", {})
-    steps = [
+    funnel = read_funnel(run).steps
+    steps = [Step("figures found", funnel[0].entered, ())] if funnel else []
+    steps += [
         Step(STEPS[step.name], step.left, [(_worded(why), n) for why, n in step.reasons.items()])
-        for step in read_funnel(run).steps
+        for step in funnel
     ]
     criteria = list(_criteria(run))
     statistics = _json(run, f"{DATASET}/statistics.json") or {}

@@ -31,7 +31,7 @@ class StageModel:
         depends: Mapping[str, str],
     ) -> None:
         self._context, self._role, self._settings, self._stage = context, role, settings, stage
-        self.asker = open_endpoint(settings, context.settings.seed)
+        self.asker = open_endpoint(settings, context.settings.seed, role)
         self.identity: Mapping[str, str] = {**self.asker.identity, **depends}
         self._journal = Journal(folder(context.run) / "replies" / f"{role}.jsonl")
         self._spent: Counter[str] = Counter()
@@ -87,13 +87,16 @@ class StageModel:
         self._answered[reply.model or self.asker.model] += 1
 
 
-def open_endpoint(settings: ModelEndpoint, seed: int) -> ChatEndpoint:
-    """Ask the server what it serves; an unreachable one is an error before anything is written."""
+def open_endpoint(settings: ModelEndpoint, seed: int, role: str = "") -> ChatEndpoint:
+    """Ask the server what it serves; an unreachable one is an error before anything is written.
+    ``role``: whose settings a complaint names."""
     connection = Connection(
         settings.url,
         api_key=read_key(settings.key_env),
         timeout=settings.timeout,
         pace=Pace(settings.requests_per_second),
+        role=f"{role}-" if role else "",
+        key_option=f"{role}.key_env" if role else "key_env",
     )
     return ChatEndpoint.open(
         connection,
