@@ -17,10 +17,11 @@ from heldout.synth.draft import LETTERS, Draft, PaperFigure
 from heldout.synth.endpoints import StageModel
 from heldout.synth.json_reply import UnreadableError, read_object
 from heldout.synth.ledger import BATCH, StageWriter, read_rows
-from heldout.synth.prompts import GENERATE_TEMPLATE, generate_prompt
+from heldout.synth.prompts import GENERATE_TEMPLATE, PLACEHOLDER, generate_prompt
 from heldout.synth.settings import SynthStage
 
 STAGE = "generate"
+REPEATED = "form repeated"
 
 
 def _generate(context: StageContext, writer: StageWriter) -> None:
@@ -99,6 +100,8 @@ def read_draft(reply: Reply, figure: PaperFigure, identity: str) -> Draft:
     answer = str(value.get("answer", "")).strip()
     if answer not in tuple(LETTERS):
         raise UnreadableError("answer is no letter", f"{answer:.60}")
+    if {value["question"].strip(), *(one.strip() for one in options.values())} == {PLACEHOLDER}:
+        raise UnreadableError(REPEATED, "it is the form that the prompt shows, filled by nobody")
     extra = sorted(set(value) - {"question", "options", "answer"})
     facts = {"repaired": "yes"} if repaired else {}
     facts |= {"extra_keys": ", ".join(extra)[:200]} if extra else {}

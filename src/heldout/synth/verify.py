@@ -17,11 +17,11 @@ from heldout.store import Dropped
 from heldout.synth.context import StageContext, StageWork
 from heldout.synth.draft import Draft, PaperFigure
 from heldout.synth.endpoints import StageModel
-from heldout.synth.generate import answered_by, problem_of, short_identity
+from heldout.synth.generate import REPEATED, answered_by, problem_of, short_identity
 from heldout.synth.json_reply import UnreadableError, read_object
 from heldout.synth.ledger import BATCH, StageWriter, read_rows
 from heldout.synth.mechanical import CodeCheck, check_by_code
-from heldout.synth.prompts import VERIFY_TEMPLATE, verify_prompt
+from heldout.synth.prompts import PLACEHOLDER, VERIFY_TEMPLATE, verify_prompt
 from heldout.synth.rubric import BY_KEY, CRITERIA, RUBRIC, Category, Criterion, Judged
 from heldout.synth.settings import Normalisation, SynthSettings, SynthStage
 
@@ -122,19 +122,30 @@ def _verdicts(
             except UnreadableError as error:
                 problems[name] = error
     for draft, figure in drafts:
+        code = check_by_code(draft, figure)
         if draft.id in opinions:
-            code = check_by_code(draft, figure)
             row = verdict_row(draft, code, opinions[draft.id], settings, names[draft.id])
             yield row, ""
         else:
             identity = names.get(draft.id, short_identity(model.identity))
             if (why := lost.get(draft.id)) is not None:
-                yield ungradable_row(draft, why.reason, identity), why.detail
+                yield ungradable_row(draft, why.reason, identity), why.detail + _seen(code)
                 continue
             problem = problems[draft.id]
             asked = 1 if problem.reason == INSUFFICIENT else settings.attempts
             tries = counted(asked, "attempt", "attempts")
-            yield ungradable_row(draft, problem.reason, identity), f"{problem} ({tries})"
+            told = f"{problem} ({tries}){_seen(code)}"
+            yield ungradable_row(draft, problem.reason, identity), told
+
+
+def _seen(code: Mapping[str, CodeCheck]) -> str:
+    """What code sees without any verdict: an item that nobody graded may be faulty all the same."""
+    faults = [
+        f"{key}: {check.note or 'not met'}"
+        for key, check in code.items()
+        if check.met is (BY_KEY[key].category is Category.PENALTY)
+    ]
+    return f"; by code: {'; '.join(faults)}" if faults else ""
 
 
 def read_opinion(reply: Reply) -> dict[str, tuple[bool, str]]:
@@ -155,6 +166,9 @@ def read_opinion(reply: Reply) -> dict[str, tuple[bool, str]]:
             raise UnreadableError("criteria unreadable", f"{key}: expected met to be true or false")
         note = str(line.get("note", "")) if isinstance(line, dict) else ""
         opinion[key] = (met, " ".join(note.split())[:200])
+    if {note for _, note in opinion.values()} == {PLACEHOLDER}:
+        # Small models do this; every essential would be met.
+        raise UnreadableError(REPEATED, "it is the form that the prompt shows, filled by nobody")
     return opinion
 
 
