@@ -4,10 +4,10 @@
 
 The first part of the path chooses how: /plain/v1, /faulty/v1 (each prompt meets a fault of its own first),
 /mortal-N/v1 (gone after N requests), /orders/v1 (does what a caption tells it to), /stubborn/v1 (never
-writes JSON for some figures), /failing-N/v1 (status 500 for some figures in the first N requests),
-/free/v1 (refuses response_format), /seedless/v1 (refuses seed), /changing-N/v1 (another model after N
-requests), /slow-S/v1 (S milliseconds an answer). A second part names the model: /plain/referee/v1. It
-prints its port.
+writes JSON for some figures), /one-eyed/v1 (takes one image at most), /failing-N/v1 (status 500 for some
+figures in the first N requests), /free/v1 (refuses response_format), /seedless/v1 (refuses seed),
+/changing-N/v1 (another model after N requests), /slow-S/v1 (S milliseconds an answer). A second part names
+the model: /plain/referee/v1. It prints its port.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import socket
 import sys
 import threading
 import time
@@ -72,12 +73,15 @@ class Handler(BaseHTTPRequestHandler):
             self.fates.setdefault(prompt, FAULTS[len(self.fates) % len(FAULTS)])
         fault = self.fates[prompt] if how == "faulty" else ""
         if how.startswith("mortal") and count > int(how.split("-")[1]):
-            return self.connection.close()
+            return self.connection.shutdown(socket.SHUT_RDWR)
         for way, name in (("free", "response_format"), ("seedless", "seed")):
             if how == way and name in body:
                 return self._send(
                     400, json.dumps({"error": {"message": f"{name} is not supported"}})
                 )
+        if how == "one-eyed" and len(images) > 1:
+            told = f"At most 1 image(s) may be provided in one request, got {len(images)}"
+            return self._send(400, json.dumps({"error": {"message": told}}))
         if how.startswith("failing") and count <= int(how.split("-")[1]) and _chosen(text):
             return self._send(500, '{"error": {"message": "out of memory"}}')
         if how.startswith("slow"):
@@ -135,6 +139,9 @@ def reply(text: str, fault: str, how: str) -> tuple[str, str]:
         if fault == "thinking":
             return f"<think>Let us see {{}}.</think>{content}", "stop"
         return content, "stop"
+    if "inside <think>" in text:  # a trace; its letter is right by chance
+        letter = LETTERS[int(hashlib.sha256(text.encode()).hexdigest(), 16) % 5]
+        return f"<think>It is\nplain to see.</think><answer>{letter}</answer>", "stop"
     return hashlib.sha256(text.encode()).hexdigest()[0].upper(), "stop"
 
 

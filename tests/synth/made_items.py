@@ -17,7 +17,7 @@ from heldout.synth.ingest.images import store, stored_name
 from heldout.synth.ledger import read_rows, writing
 from heldout.synth.mechanical import check_by_code
 from heldout.synth.rubric import CRITERIA, Category
-from heldout.synth.verify import verdict_row
+from heldout.synth.verify import verdict_row, write_verdict
 
 PERFECT = {one.key: (one.category is not Category.PENALTY, "") for one in CRITERIA}
 
@@ -66,7 +66,8 @@ def write_run(
             table.keep(draft.as_row())
     with writing(run, SynthStage.VERIFY, "made") as table:
         for draft, one in items:
-            table.keep(verdict_row(draft, check_by_code(draft, one), PERFECT, chosen, "made"))
+            verdict = verdict_row(draft, check_by_code(draft, one), PERFECT, chosen, "made")
+            write_verdict(table, verdict)
     with writing(run, SynthStage.SHORTCUT, "made") as table:
         for verdict in read_rows(run, SynthStage.VERIFY):
             name = verdict["id"]

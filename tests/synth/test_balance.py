@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +11,7 @@ import pytest
 from made_items import figure, five, item, write_run
 
 from heldout.synth import LETTERS, Synthesis, synth
-from heldout.synth.balance import ascending
+from heldout.synth.balance import MIXED, ascending_options, evenly
 
 WORDS = ("liver", "spleen", "kidney", "heart", "lung")
 
@@ -34,8 +35,7 @@ def test_letters_are_equally_frequent_and_the_right_option_stays_right(made: Syn
     rows = made.frame("balance").to_dicts()
     assert len(rows) == 53
     counts = Counter(row["answer"] for row in rows)
-    # 13 numbers stand under E; the other forty share what is left: ten each.
-    assert counts == {"A": 10, "B": 10, "C": 10, "D": 10, "E": 13}
+    assert set(counts) == set(LETTERS) and max(counts.values()) - min(counts.values()) <= 1
     for row in rows:
         right = row["options"][LETTERS.index(row["answer"])]
         assert right == ("90 mm" if "90 mm" in row["options"] else "liver")
@@ -44,24 +44,49 @@ def test_letters_are_equally_frequent_and_the_right_option_stays_right(made: Syn
         )
 
 
-def test_numbers_ascend(made: Synthesis) -> None:
-    numbers = [
-        row["options"] for row in made.frame("balance").to_dicts() if "30 mm" in row["options"]
-    ]
-    assert numbers and all(row == ["-5 mm", "10 mm", "20 mm", "30 mm", "90 mm"] for row in numbers)
-    assert ascending(item("x", "?", five("3", "3.0", "1", "2", "5"), "B")) == (
+def test_numbers_stand_in_order_up_or_down_by_the_rarer_letter(made: Synthesis) -> None:
+    rows = made.frame("balance").to_dicts()
+    numbers = [row for row in rows if "30 mm" in row["options"]]
+    ascending = ["-5 mm", "10 mm", "20 mm", "30 mm", "90 mm"]
+    assert all(row["options"] in (ascending, ascending[::-1]) for row in numbers)
+    # The right one is always the largest: it takes turns between the two ends.
+    assert Counter(row["answer"] for row in numbers) == {"E": 7, "A": 6}
+    assert ascending_options(item("x", "?", five("3", "3.0", "1", "2", "5"), "B")) == (
         ("1", "2", "3", "3.0", "5"), "D",
     )  # fmt: skip
-    assert ascending(item("x", "?", five("T1", "T2 to T3", "1", "2", "5"))) is None
+    assert ascending_options(item("x", "?", five("T1", "T2 to T3", "1", "2", "5"))) is None
 
 
 def test_every_prefix_is_mixed_and_flagged_items_come_last(made: Synthesis) -> None:
     rows = sorted(made.frame("balance").to_dicts(), key=lambda row: row["rank"])
     assert [row["rank"] for row in rows] == list(range(53))
-    for size in (10, 20, 40):
-        share = Counter(row["modality"] for row in rows[:size])["ultrasound"] / size
-        assert 0.3 < share < 0.7
+    for size in range(5, 51):
+        for label in ("modality", "answer"):
+            shares = Counter(row[label] for row in rows[:size])
+            whole = Counter(row[label] for row in rows[:51])
+            for value, count in whole.items():
+                assert abs(shares[value] - size * count / 51) < 2
     assert {row["id"] for row in rows[-2:]} == {"a50/f", "a51/f"}
+
+
+def test_labels_of_every_kind_keep_their_shares_in_every_prefix() -> None:
+    """A thousand items with skewed labels, the letters tied to the modality."""
+    draw = random.Random(1)
+    rows = [
+        {
+            "id": f"{number}", "answer": draw.choices("ABCDE", (5, 4, 3, 2, 1))[0],
+            "archetype": draw.choice("fmlad"), "modality": draw.choices("xyz", (90, 9, 1))[0],
+            "anatomy": draw.choice("pqrstuvw"),
+        }
+        for number in range(1_000)
+    ]  # fmt: skip
+    ordered = evenly(list(rows), random.Random(2))
+    assert sorted(row["id"] for row in ordered) == sorted(row["id"] for row in rows)
+    for label in MIXED:
+        whole, placed = Counter(row[label] for row in rows), Counter()
+        for size, row in enumerate(ordered, 1):
+            placed[row[label]] += 1
+            assert all(abs(placed[one] - size * whole[one] / 1_000) < 4 for one in whole)
 
 
 def test_the_order_depends_on_the_seed_alone(made: Synthesis) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -142,12 +143,12 @@ def test_the_report_is_about_what_is_left(made: Synthesis) -> None:
 
 
 def test_copies_behind_copies_are_found(tmp_path: Path) -> None:
-    """Twelve copies of one picture: the five nearest alone would let seven through."""
-    picture = render(SCENES.draw(np.random.default_rng((8, 1))), 224)
+    """Eight copies of one picture: the five nearest alone would let three through."""
+    picture = render(SCENES.draw(np.random.default_rng((8, 1))), 160)
     _write_benchmark(tmp_path / "bench", [picture] * 5)
     items = []
-    for number in range(12):
-        shown = picture.resize((150 + 12 * number,) * 2, Image.Resampling.LANCZOS)
+    for number in range(8):
+        shown = picture.resize((120 + 12 * number,) * 2, Image.Resampling.LANCZOS)
         one = figure(tmp_path / "run", f"PMC{number}/copy", [png(shown)])
         options = five(*(f"{word} {number}" for word in ("cup", "jar", "box", "pan", "lid")))
         items.append(
@@ -165,3 +166,34 @@ def test_without_a_benchmark_the_stage_says_so(made: Synthesis) -> None:
     with pytest.raises(InputError, match="against"):
         synth(source="made", stages=("decontaminate",), out=made.run.path, quiet=True)
     assert Run.open(made.run.path)
+
+
+def test_two_benchmarks_of_one_name_are_two(tmp_path: Path, picture: Callable[..., bytes]) -> None:
+    """Both files are called test.jsonl; a later revision of one is searched anew."""
+    items = []
+    for number, name in enumerate(("first", "second", "fresh")):
+        one = figure(tmp_path / "run", f"PMC{number}/f", [picture(number, (60, 50))])
+        options = five(*(f"{word} {number}" for word in ("cup", "jar", "box", "pan", "lid")))
+        items.append((item(one.id, f"Which of these has picture {number}?", options), one))
+        _write_bench(tmp_path / name, picture(number, (60, 50)), "What is it called?")
+    write_run(tmp_path / "run", items)
+    values = {
+        "source": "made", "stages": ("balance", "decontaminate"), "out": tmp_path / "run",
+        "against": tuple(str(tmp_path / name / "test.jsonl") for name in ("first", "second")),
+        "image_encoder": None, "quiet": True, "workers": 1,
+    }  # fmt: skip
+    found = synth(**values)
+    assert removed(found) == {"f": "image copy"}
+    rows = found.frame("decontaminate")
+    assert rows.filter(rows["removed"])["id"].to_list() == ["PMC0/f", "PMC1/f"]
+    assert rows["benchmark"].n_unique() == 3  # two, and none for the fresh one
+    _write_bench(tmp_path / "second", picture(2, (60, 50)), "What is it?")
+    rows = synth(**values).frame("decontaminate")
+    assert rows.filter(rows["removed"])["id"].to_list() == ["PMC0/f", "PMC2/f"]
+
+
+def _write_bench(folder: Path, image: bytes, question: str) -> None:
+    folder.mkdir(exist_ok=True)
+    (folder / "b.png").write_bytes(image)
+    row = {"id": 1, "image": "b.png", "question": question, "answer": "a thing"}
+    (folder / "test.jsonl").write_text(json.dumps(row) + "\n")

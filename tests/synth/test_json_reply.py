@@ -59,6 +59,8 @@ def test_an_item_is_read_in_its_wrapping(text: str, repaired: bool) -> None:
         ("{}", "not an item"),
         (json.dumps({**ITEM, "question": None}), "not an item"),
         (json.dumps({**ITEM, "options": "A, B"}), "not an item"),
+        (json.dumps({"question": "…", "options": dict.fromkeys("ABCDE", "…"), "answer": "A"}),
+         "form repeated"),
         (json.dumps(FOUR), "not five options"),
         (json.dumps(SIX), "not five options"),
         (json.dumps({**ITEM, "options": dict.fromkeys("ABCDE", 1)}), "not five options"),

@@ -92,6 +92,7 @@ def test_a_reply_that_lacks_a_criterion_is_no_verdict() -> None:
         ("I am sorry, I cannot do that.", "refused"),
         ("Here you are.", "malformed JSON"),
         ('{"a": 1, "a": 2}', "malformed JSON"),
+        ({key: {"met": True, "note": "…"} for key in PERFECT}, "form repeated"),
     ):
         with pytest.raises(UnreadableError) as caught:
             read_opinion(_reply(reply))

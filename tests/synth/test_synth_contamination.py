@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
-from heldout.synth.contamination import NearPairs, hamming_statistics, near_statistics
+from heldout.synth.contamination import Nearest, NearPairs, hamming_statistics, near_statistics
 
 QUERIES, HIT, PAIRS = 8_220, 23, 47
 
@@ -56,3 +57,24 @@ def test_hashes_count_images_within_4_8_and_16_bits() -> None:
     assert found["minimum"] == 0 and found["distance"]["median"] == 8
     assert found["histogram"][17] == 1 and sum(found["histogram"]) == 7
     assert found["overlap_at"]["16"]["interval"][1] <= 1
+
+
+def test_items_that_come_in_parts_are_compared_like_all_at_once() -> None:
+    draw = np.random.default_rng(0)
+    rows = draw.normal(size=(400, 8)).astype(np.float32)
+    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+    queries, items = rows[:30], rows[30:]
+    names = [f"item {number}" for number in range(len(items))]
+    asked = [f"query {number}" for number in range(len(queries))]
+    whole, parts = Nearest(queries, 5, 0.5), Nearest(queries, 5, 0.5)
+    whole.compare(names, items)
+    for start in range(0, len(items), 37):
+        parts.compare(names[start : start + 37], items[start : start + 37])
+    similar = queries @ items.T
+    found, known = parts.pairs(asked).pairs, whole.pairs(asked).pairs
+    assert [pair[:2] for pair in found] == [pair[:2] for pair in known]
+    assert [pair[2] for pair in found] == pytest.approx([pair[2] for pair in known])
+    assert parts.nearest == pytest.approx(similar.max(axis=1))
+    expected = sum(min(5, int((row > 0.5).sum())) for row in similar)
+    assert len(found) == expected > 60
+    assert found[0][:2] == ("query 0", names[int(similar[0].argmax())])

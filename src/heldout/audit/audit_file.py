@@ -20,6 +20,7 @@ from heldout.model.endpoint import checked_address
 from heldout.overlap.calibration.measure import ALPHA
 from heldout.overlap.neighbours import NEAREST
 from heldout.stats.permutation import PERMUTATIONS
+from heldout.synth import SynthSettings
 
 
 def _filled(text: str) -> str:
@@ -153,6 +154,7 @@ class AuditFile(Keys):
     permutations: Annotated[StrictInt, Field(ge=100, le=1_000_000)] = PERMUTATIONS
     search: Search = Field(default_factory=Search)
     budget: Budget = Field(default_factory=Budget)
+    synth: list[SynthSettings] = Field(default_factory=list)  # fresh items, one dataset each
     seed: StrictInt = 0
     output: Text = "audit"
     fail_on: list[Text] = Field(default_factory=list)

@@ -28,8 +28,8 @@ ABLATIONS = 4  # without picture, with another; without question, with another
 class Step:
     """One stage on one cell. Costs are estimates, and upper bounds where something may be reused."""
 
-    benchmark: str
-    stage: str  # overlap, labels, scores, answers, tests
+    benchmark: str  # or the dataset that synth makes
+    stage: str  # overlap, labels, scores, answers, tests, synth
     on: str
     items: int = 0
     pictures: int = 0
@@ -81,10 +81,11 @@ class Plan:
         }
 
 
-def make_plan(cases: Sequence[Case], file: AuditFile) -> Plan:
+def make_plan(cases: Sequence[Case], file: AuditFile, further: Sequence[Step] = ()) -> Plan:
+    """``further``: steps that are about no benchmark alone, such as making fresh items."""
     tests = family_of_tests(cases, file)
     claims = {case.name: planned_claims(tests, case.name) for case in cases}
-    steps = [step for case in cases for step in _steps(case, file, tests)]
+    steps = [*(step for case in cases for step in _steps(case, file, tests)), *further]
     encoders = {file.search.encoder, *file.search.second_encoders} if file.search.encoder else set()
     # Each is tested twice: all pictures, and those without a proven copy.
     nearness = 2 * len(encoders) * sum(len(case.corpora) for case in cases)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 from rapidfuzz import process
 
 from heldout.audit.audit_file import (
@@ -19,7 +19,6 @@ from heldout.audit.audit_file import (
     ControlEntry,
     CorpusEntry,
     EndpointEntry,
-    Keys,
     ModelEntry,
     Search,
 )
@@ -29,9 +28,10 @@ from heldout.detect import detectors
 from heldout.errors import InputError
 from heldout.model.asking import parse_variants
 from heldout.model.opening import ONNX, onnx_folder
+from heldout.synth import ModelEndpoint, SynthSettings
 
 # Which mapping stands where, so that a wrong key is compared with the right ones.
-_SCHEMA: dict[tuple[str, ...], type[Keys]] = {
+_SCHEMA: dict[tuple[str, ...], type[BaseModel]] = {
     (): AuditFile,
     ("benchmarks",): BenchmarkEntry,
     ("corpora",): CorpusEntry,
@@ -41,6 +41,8 @@ _SCHEMA: dict[tuple[str, ...], type[Keys]] = {
     ("controls",): ControlEntry,
     ("search",): Search,
     ("budget",): Budget,
+    ("synth",): SynthSettings,
+    **{("synth", role): ModelEndpoint for role in ("generator", "verifier", "shortcut", "traces")},
 }
 _CLOSE = 60.0  # how alike two words must be (of 100) to be worth proposing
 
@@ -174,6 +176,7 @@ class _Names:
         for key, names in (
             ("benchmarks", benchmarks), ("models", models), ("corpora", corpora),
             ("controls", [one.name for one in file.controls]),
+            ("synth", [one.name for one in file.synth]),
         ):  # fmt: skip
             for place, name in enumerate(names):
                 if name in names[:place]:
@@ -198,7 +201,8 @@ class _Names:
             yield from self._known(("detectors", place), name, list(detectors()))
         yield from _gates(file.fail_on, self.lines)
         if not file.corpora and not file.models:
-            yield 1, "there is nothing to compare the benchmarks with: add corpora, models or both"
+            told = "there is nothing to compare the benchmarks with: add corpora, models or both"
+            yield 1, f"{told}; for fresh items alone use heldout synth" if file.synth else told
         if file.controls and file.search.encoder is None:
             told = "controls calibrate a near search: give search.encoder, for example pixels"
             yield self._at(("controls",), told)

@@ -21,6 +21,7 @@ from heldout.audit.nearness_family import share_nearness
 from heldout.audit.plan import Plan, make_plan, refuse_over_budget
 from heldout.audit.read_audit import Audit
 from heldout.audit.recording import inputs_of, record
+from heldout.audit.synthesis import FreshItems, fresh_steps, open_fresh_items, synthesize
 from heldout.audit.twin_sets import note_twins
 from heldout.corpus import corpus_fingerprint
 from heldout.cure.leak_labels import keep_leak_labels
@@ -53,6 +54,7 @@ class Audited:
     overall: Overall
     runs: dict[str, Path]
     verdict: Path
+    datasets: dict[str, Path] = field(default_factory=dict)  # run folders of fresh items
     made: list[str] = field(default_factory=list)
     kept: list[str] = field(default_factory=list)
 
@@ -60,26 +62,34 @@ class Audited:
         return {
             **self.overall.as_json(),
             "runs": {name: str(path) for name, path in self.runs.items()},
+            "datasets": {name: str(path) for name, path in self.datasets.items()},
             "stages": {"made": self.made, "kept": self.kept},
         }
 
 
 def run_audit(audit: Audit, *, tell: Tell = lambda _: None, quiet: bool = False) -> Audited:
     cases = open_cases(audit)
-    plan = make_plan(cases, audit.file)
+    fresh = open_fresh_items(audit, cases)
+    plan = make_plan(cases, audit.file, fresh_steps(fresh))
     refuse_over_budget(plan)
     audit.output.mkdir(parents=True, exist_ok=True)
     busy = f"{audit.output} is being written by another audit; wait for it"
     with exclusive(audit.output / ".audit.lock", busy=busy):
         refuse_changed(audit, cases)
-        return _Journey(audit, cases, plan, tell, quiet).run()
+        return _Journey(audit, cases, fresh, plan, tell, quiet).run()
 
 
 class _Journey:
     def __init__(
-        self, audit: Audit, cases: list[Case], plan: Plan, tell: Tell, quiet: bool
+        self,
+        audit: Audit,
+        cases: list[Case],
+        fresh: list[FreshItems],
+        plan: Plan,
+        tell: Tell,
+        quiet: bool,
     ) -> None:
-        self.audit, self.file, self.cases = audit, audit.file, cases
+        self.audit, self.file, self.cases, self.fresh = audit, audit.file, cases, fresh
         self.plan, self.tell, self.quiet = plan, tell, quiet
         self.ledger = Ledger(audit.output)
         self.made: list[str] = []
@@ -92,7 +102,7 @@ class _Journey:
             + (2 if case.recordings else 0) + 1
             for case in cases
         ]  # fmt: skip
-        self.total = sum(per_case)
+        self.total = sum(per_case) + len(fresh)
 
     def run(self) -> Audited:
         runs = {}
@@ -135,9 +145,13 @@ class _Journey:
         write_json(self.audit.output / "plan.json", self.plan.as_json())
         write_json(target, overall.as_json())
         write_audit_report(self.audit.output)
+        # Last: whatever becomes of an endpoint, the verdict is there.
+        datasets = {one.settings.name: self._synthesize(one) for one in self.fresh}
+        if datasets:
+            write_audit_report(self.audit.output)
         return Audited(
             self.plan, overall, {name: run.path for name, run in runs.items()}, target,
-            self.made, self.kept,
+            datasets, self.made, self.kept,
         )  # fmt: skip
 
     def _stage(
@@ -305,6 +319,20 @@ class _Journey:
 
         outputs = [run.path / CORRECTED, run.path / "report.html", run.path / "claims.json"]
         self._stage(f"{case.name}/report", inputs, outputs, work)
+
+    def _synthesize(self, entry: FreshItems) -> Path:
+        def work() -> dict[str, Any]:
+            search = self.file.search
+            made = synthesize(
+                entry.settings, out=entry.folder, engine=search.engine, workers=search.workers,
+                quiet=self.quiet, benchmarks=entry.benchmarks,
+            )  # fmt: skip
+            return {**made.funnel.as_json(), "again": made.undecided > 0}
+
+        key = f"{entry.settings.name}/synth"
+        with self.audit.at("synth", entry.number):
+            self._stage(key, entry.inputs, [entry.folder / "report.html"], work)
+        return entry.folder
 
 
 def _evidence(run: Run) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from heldout.audit.init_file import write_init
 from heldout.audit.plan import make_plan
 from heldout.audit.read_audit import read_audit
 from heldout.audit.run_audit import run_audit
+from heldout.audit.synthesis import fresh_steps, open_fresh_items
 from heldout.cli.audit_show import show_plan, show_verdict
 from heldout.cli.options import Json
 from heldout.cli.show import complain, console, plain, print_json
@@ -70,7 +71,8 @@ def audit_command(
     audit = read_audit(file)
     gates = gates or [parse_gate(text) for text in audit.file.fail_on]
     if plan:
-        made_plan = make_plan(open_cases(audit), audit.file)
+        cases = open_cases(audit)
+        made_plan = make_plan(cases, audit.file, fresh_steps(open_fresh_items(audit, cases)))
         if as_json:
             print_json({"audit": str(audit.path), **made_plan.as_json()})
         else:

@@ -106,6 +106,9 @@ def show_verdict(done: Audited) -> None:
     for name, path in done.runs.items():
         told = plain(f"report of {name}: {path / 'report.html'}")
         out.print(told, soft_wrap=True, markup=False)
+    for name, path in done.datasets.items():
+        told = plain(f"fresh items {name}: {path / 'report.html'}")
+        out.print(told, soft_wrap=True, markup=False)
 
 
 def _untested(cell: CellVerdict) -> dict[str, str]:

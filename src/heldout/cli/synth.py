@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from heldout.cli.options import EngineName, Json, Quiet, Workers
-from heldout.cli.show import console, plain, print_json
+from heldout.cli.show import complain, console, plain, print_json
 from heldout.errors import InputError
 
 ASK, CHOOSE, JUDGE, CLEAN = (
@@ -291,12 +291,8 @@ def synth_command(
     values = {key: value for key, value in values.items() if value is not None}
     if image_encoder == "none":
         values["image_encoder"] = None
-    if not against and not stages:
-        from heldout.synth import SynthStage
-
-        values["stages"] = tuple(stage for stage in SynthStage if stage != SynthStage.DECONTAMINATE)
-        if not quiet:
-            typer.echo("no --against: the items are compared with no benchmark", err=True)
+    if not against and not stages and not quiet:
+        typer.echo("no --against: the items are compared with no benchmark", err=True)
     try:
         made: Synthesis = synthesize(
             out=out, engine=engine, workers=workers, quiet=quiet or as_json, plan=plan, **values
@@ -304,8 +300,12 @@ def synth_command(
     except ValidationError as error:
         raise InputError(_sentence(error)) from error
     if as_json:
-        return print_json(made.as_json())
-    return _show(made, out, plan)
+        print_json(made.as_json())
+    else:
+        _show(made, out, plan)
+    if not plan and not made.funnel.steps[-1].left:
+        complain("no item is left: the funnel says where they were dropped, and why")
+        raise typer.Exit(1)
 
 
 def _prices(text: str | None) -> dict[str, float]:

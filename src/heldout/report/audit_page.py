@@ -48,6 +48,7 @@ def write_audit_report(output: Path) -> Path:
             ],
             leak_labels=[one["labels"] for one in verdict["corrected"].values() if "labels" in one],
             family=verdict["family"],
+            datasets=_datasets(output),
             audit=_audit_file(output, folders),
             scripts=[],
         )
@@ -80,6 +81,22 @@ def _folders(output: Path) -> dict[str, str]:
         if named:
             found[named["name"]] = path.parent.name
     return found
+
+
+def _datasets(output: Path) -> list[dict[str, Any]]:
+    """Fresh items that this audit made, with a way to their pages."""
+    plan = output / "plan.json"
+    steps = json.loads(plan.read_text())["steps"] if plan.exists() else []
+    planned = [step["benchmark"] for step in steps if step["stage"] == "synth"]
+    found: dict[str, dict[str, Any]] = {}
+    for path in sorted(output.glob("*/manifest.json")):
+        name = json.loads(path.read_text()).get("synth", {}).get("settings", {}).get("name")
+        page, funnel = path.with_name("report.html"), path.parent / "synth" / "funnel.json"
+        if name in planned and page.exists() and funnel.exists():
+            step = json.loads(funnel.read_text())["steps"][-1]
+            link = f"{quote(path.parent.name)}/report.html"
+            found[name] = {"name": name, "link": link, "left": step["left"], "stage": step["name"]}
+    return [found[name] for name in planned if name in found]
 
 
 def _audit_file(output: Path, folders: dict[str, str]) -> str:

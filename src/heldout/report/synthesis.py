@@ -22,10 +22,10 @@ from heldout.store import Run
 from heldout.synth import SynthStage, read_funnel
 from heldout.synth.ledger import finished, folder, read_dropped, read_rows
 from heldout.synth.publish import DATASET
-from heldout.synth.rubric import CRITERIA, Category
+from heldout.synth.rubric import BY_KEY, CRITERIA, Category
 
 STEPS = {
-    "ingest": "figures read",
+    "ingest": "figures that can be used",
     "select": "figures selected",
     "generate": "items written",
     "verify: gradable": "graded by the verifier",
@@ -84,6 +84,12 @@ class SynthesisFacts:
     figures: list[Figure]
 
     @property
+    def single(self) -> dict[str, str]:
+        """What is the same for all items, by its title."""
+        counted = {title: self.statistics.get(key, {}) for key, title in _COUNTED.items()}
+        return {title: next(iter(found)) for title, found in counted.items() if len(found) == 1}
+
+    @property
     def published(self) -> int:
         return int(self.statistics.get("items", 0))
 
@@ -91,9 +97,11 @@ class SynthesisFacts:
 def read_facts(run: Run) -> SynthesisFacts:
     known = run.manifest().get("synth", {})
     settings = known.get("settings", {})
-    steps = [
-        Step(STEPS[step.name], step.left, list(step.reasons.items()))
-        for step in read_funnel(run).steps
+    funnel = read_funnel(run).steps
+    steps = [Step("figures found", funnel[0].entered, ())] if funnel else []
+    steps += [
+        Step(STEPS[step.name], step.left, [(_worded(why), n) for why, n in step.reasons.items()])
+        for step in funnel
     ]
     criteria = list(_criteria(run))
     statistics = _json(run, f"{DATASET}/statistics.json") or {}
@@ -119,6 +127,11 @@ def read_facts(run: Run) -> SynthesisFacts:
     )
 
 
+def _worded(reason: str) -> str:
+    """An essential by its title."""
+    return BY_KEY[reason].title.lower() if reason in BY_KEY else reason
+
+
 def _json(run: Run, name: str) -> Any:
     path = folder(run) / name
     return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
@@ -132,13 +145,6 @@ def _reasons(run: Run) -> Iterator[dict[str, Any]]:
         for one in read_dropped(run, stage):
             counts[one.reason] += 1
             example.setdefault(one.reason, (one.id, one.detail))
-        if stage is SynthStage.VERIFY and finished(run, stage):
-            for row in read_rows(run, stage):
-                if not row["accepted"]:
-                    counts[row["reason"]] += 1
-                    key = row["reason"].removeprefix("essential: ")
-                    notes = [line["note"] for line in row["rubric"] if line["criterion"] == key]
-                    example.setdefault(row["reason"], (row["id"], "".join(notes)))
         for reason, count in counts.most_common():
             yield {
                 "stage": str(stage), "reason": reason, "count": count, "id": example[reason][0],
@@ -221,7 +227,7 @@ def _figures(
         )
         yield Figure("funnel", funnel_chart(steps, title="From figures to items"), told)
     for key, title in _COUNTED.items():
-        if counts := statistics.get(key):
+        if len(counts := statistics.get(key, {})) > 1:  # one bar says nothing
             drawn = bar_chart(counts, title=f"{title} of the published items")
             yield Figure(key.replace("_", "-"), drawn, "")
     if criteria:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import base64
 import io
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from heldout.image import FileOnDisk, ImageError, ImageRef, to_rgb
 from heldout.store import Run
 from heldout.synth import LETTERS, Draft, PaperFigure, SynthStage
-from heldout.synth.ledger import finished, read_rows
-from heldout.synth.rubric import BY_KEY, Category
+from heldout.synth.ledger import finished, read_dropped, read_rows
 
 PUBLISHED, REJECTED = 6, 12
 _SIDE, _IMAGES, _CAPTION = 220, 3, 400
@@ -69,27 +68,12 @@ def _first_published(run: Run) -> list[str]:
 
 
 def _turned_away(run: Run) -> Iterator[tuple[str, str, str]]:
-    for row in read_rows(run, SynthStage.VERIFY):
-        if not row["accepted"]:
-            key = row["reason"].removeprefix("essential: ")
-            notes = [line["note"] for line in row["rubric"] if line["criterion"] == key]
-            if row["reason"].startswith("score"):
-                notes = [
-                    f"{line['criterion']}: {line['note'] or 'not met'}" for line in _losses(row)
-                ]
-            yield row["id"], row["reason"], "; ".join(note for note in notes if note)
+    for one in read_dropped(run, SynthStage.VERIFY):
+        yield one.id, one.reason, one.detail
     if finished(run, SynthStage.DECONTAMINATE):
         for row in read_rows(run, SynthStage.DECONTAMINATE):
             if row["removed"]:
                 yield row["id"], f"{row['relation']} ({row['benchmark']})", row["detail"]
-
-
-def _losses(row: Mapping[str, object]) -> list[Mapping[str, str]]:
-    lines: list[Mapping[str, str]] = row["rubric"]  # type: ignore[assignment]
-    return [
-        line for line in lines
-        if bool(line["met"]) is (BY_KEY[line["criterion"]].category is Category.PENALTY)
-    ]  # fmt: skip
 
 
 def _sample(run: Run, draft: Draft, figure: PaperFigure, why: str, detail: str) -> Sample:

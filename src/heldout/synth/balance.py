@@ -1,11 +1,14 @@
-"""Balance: letters in equal shares, and an order in which every prefix is as mixed as the whole allows."""
+"""Balance: letters in equal shares, and an order in which every prefix is as mixed as the whole."""
 
 from __future__ import annotations
 
 import random
 import re
 from collections import Counter, defaultdict
+from collections.abc import Mapping
 from typing import Any
+
+import numpy as np
 
 from heldout.synth.context import StageContext, StageWork
 from heldout.synth.draft import LETTERS, Draft, PaperFigure
@@ -15,22 +18,31 @@ from heldout.synth.settings import SynthStage
 from heldout.synth.verify import draft_batches
 
 STAGE = "balance"
+RULES = "heldout-balance/2"  # raise with any change of what is balanced, and how
+MIXED = ("answer", "archetype", "modality", "anatomy")  # shares that every prefix keeps
+_NEVER = np.iinfo(np.int64).min
 _NUMBER = re.compile(r"[-+]?\d+(?:\.\d+)?")
+
+Ordered = tuple[tuple[str, ...], str]  # options, and the letter of the right one
 
 
 def _balance(context: StageContext, writer: StageWriter) -> None:
     kept = {row["id"]: row["flagged"] for row in read_rows(context.run, SynthStage.SHORTCUT)}
     rng = random.Random(f"{context.settings.seed}/balance")
     letters: Counter[str] = Counter()
+    numbers: dict[str, Ordered] = {}
     rows: list[dict[str, Any]] = []
-    for batch in draft_batches(context):  # the letters that cannot be chosen come first
+    for batch in draft_batches(context):  # those with the least choice of letters come first
         for draft, _ in batch:
-            if draft.id in kept and (fixed := ascending(draft)) is not None:
-                letters[fixed[1]] += 1
+            if draft.id in kept and (ascending := ascending_options(draft)) is not None:
+                numbers[draft.id] = chosen = rarer_direction(ascending, letters)
+                letters[chosen[1]] += 1
     for batch in draft_batches(context):
         for draft, figure in batch:
             if draft.id in kept:
-                rows.append(_row(draft, figure, letters, rng))
+                ordered = numbers.get(draft.id) or reordered(draft, letters, rng)
+                letters[ordered[1]] += draft.id not in numbers
+                rows.append(_row(draft, figure, ordered))
     for rank, row in enumerate(mixed(rows, rng, kept)):
         writer.keep({**row, "rank": rank})
 
@@ -40,16 +52,12 @@ BALANCE = StageWork(
     _balance,
     ("seed",),
     (SynthStage.SELECT, SynthStage.GENERATE, SynthStage.SHORTCUT),
+    (RULES,),
 )
 
 
-def _row(
-    draft: Draft, figure: PaperFigure, letters: Counter[str], rng: random.Random
-) -> dict[str, Any]:
-    fixed = ascending(draft)
-    options, answer = fixed if fixed is not None else reordered(draft, letters, rng)
-    if fixed is None:
-        letters[answer] += 1
+def _row(draft: Draft, figure: PaperFigure, ordered: Ordered) -> dict[str, Any]:
+    options, answer = ordered
     return {
         "id": draft.id,
         "options": list(options),
@@ -60,20 +68,32 @@ def _row(
     }
 
 
-def ascending(draft: Draft) -> tuple[tuple[str, ...], str] | None:
-    """Options that are numbers in ascending order, as a reader expects them, and the letter that the
-    right one has there; None for other options."""
-    values = [_NUMBER.findall(option) for option in draft.options]
-    if not all(len(found) == 1 for found in values):
+def numbers_of(options: tuple[str, ...]) -> list[float] | None:
+    """The number in every option; None where an option has none, or several."""
+    found = [_NUMBER.findall(option) for option in options]
+    return [float(one[0]) for one in found] if all(len(one) == 1 for one in found) else None
+
+
+def ascending_options(draft: Draft) -> Ordered | None:
+    """Options that are numbers in ascending order, and the letter that the right one has there; None for
+    other options."""
+    values = numbers_of(draft.options)
+    if values is None:
         return None
     right = LETTERS.index(draft.answer)
-    order = sorted(range(len(values)), key=lambda place: float(values[place][0]))
+    order = sorted(range(len(values)), key=values.__getitem__)
     return tuple(draft.options[place] for place in order), LETTERS[order.index(right)]
 
 
-def reordered(
-    draft: Draft, letters: Counter[str], rng: random.Random
-) -> tuple[tuple[str, ...], str]:
+def rarer_direction(ascending: Ordered, letters: Counter[str]) -> Ordered:
+    """Numbers stand in order, as a reader expects them: descending where that puts the right one under
+    the rarer letter. Small counts would make many an A otherwise."""
+    options, letter = ascending
+    opposite = LETTERS[len(options) - 1 - LETTERS.index(letter)]
+    return (options[::-1], opposite) if letters[opposite] < letters[letter] else ascending
+
+
+def reordered(draft: Draft, letters: Counter[str], rng: random.Random) -> Ordered:
     """The options in a new order, with the right one under the letter that was rarest so far."""
     right = draft.options[LETTERS.index(draft.answer)]
     fewest = min(letters[letter] for letter in LETTERS)
@@ -87,22 +107,42 @@ def reordered(
 
 
 def mixed(
-    rows: list[dict[str, Any]], rng: random.Random, flagged: dict[str, bool]
+    rows: list[dict[str, Any]], rng: random.Random, flagged: Mapping[str, bool]
 ) -> list[dict[str, Any]]:
-    """Items without a shortcut first; among those, buckets of modality and kind of question take
-    turns, so that a subset of any size is the start of every larger one and mixed like it."""
-    ordered: list[dict[str, Any]] = []
-    for has_shortcut in (False, True):
-        buckets: dict[tuple[str, str], list[dict[str, Any]]] = defaultdict(list)
-        for row in rows:
-            if flagged[row["id"]] is has_shortcut:
-                buckets[row["modality"], row["archetype"]].append(row)
-        for bucket in buckets.values():
-            rng.shuffle(bucket)
-        places = [
-            ((number + 0.5) / len(bucket), key, row)
-            for key, bucket in sorted(buckets.items())
-            for number, row in enumerate(bucket)
+    """Items without a shortcut first, so that a subset has them last; both parts evenly mixed."""
+    parts = ([row for row in rows if flagged[row["id"]] is shortcut] for shortcut in (False, True))
+    return [row for part in parts for row in evenly(part, rng)]
+
+
+def evenly(rows: list[dict[str, Any]], rng: random.Random) -> list[dict[str, Any]]:
+    """An order in which letters, kinds of question, modalities and anatomy have in every prefix the shares
+    that they have in all: next comes an item whose labels are furthest behind theirs, ties by chance.
+    A subset of any size is the start of every larger one."""
+    if not rows:
+        return []
+    buckets: dict[tuple[str, ...], list[dict[str, Any]]] = defaultdict(list)
+    for row in rows:
+        buckets[tuple(row[name] for name in MIXED)].append(row)
+    keys = sorted(buckets)
+    rng.shuffle(keys)
+    for key in keys:
+        rng.shuffle(buckets[key])
+    numbered: dict[object, int] = {}  # each label by its kind, and each bucket
+    held = np.asarray(
+        [
+            [numbered.setdefault(one, len(numbered)) for one in (*enumerate(key), key)]
+            for key in keys
         ]
-        ordered += [row for _, _, row in sorted(places, key=lambda place: place[:2])]
+    )
+    sizes = np.asarray([len(buckets[key]) for key in keys], np.int64)
+    totals = np.zeros(len(numbered), np.int64)
+    np.add.at(totals, held, sizes[:, None])
+    behind = np.zeros(len(numbered), np.int64)  # in parts of an item: whole numbers, exact anywhere
+    ordered = []
+    for _ in rows:
+        behind += totals
+        place = int(np.argmax(np.where(sizes > 0, behind[held].sum(axis=1), _NEVER)))
+        behind[held[place]] -= len(rows)
+        sizes[place] -= 1
+        ordered.append(buckets[keys[place]].pop())
     return ordered

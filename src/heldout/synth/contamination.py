@@ -6,18 +6,20 @@ interval by image: questions about one image are near or far together.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+import contextlib
+import itertools
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
-from PIL import Image
 
 from heldout.benchmark import Benchmark
 from heldout.image import ImageError, ImageRef
-from heldout.overlap.encoders import Encoder, open_encoder
+from heldout.overlap.embeddings import benchmark_pictures, whole_pictures
 from heldout.overlap.fingerprints.phash import phash
 from heldout.overlap.judged import read_matches
 from heldout.overlap.judged_texts import read_text_matches
@@ -26,7 +28,7 @@ from heldout.overlap.text.normalise import mask
 from heldout.stats import cluster_rate_interval
 from heldout.store import Run
 from heldout.synth.context import StageContext
-from heldout.synth.corpus_of_items import balanced_items
+from heldout.synth.corpus_of_items import NAME, BalancedItem, balanced_items
 from heldout.synth.prompts import figure_images
 
 TEXT_THRESHOLD, NEAREST = 0.88, 5
@@ -34,7 +36,7 @@ HAMMING = (4, 8, 16)
 IMAGE_THRESHOLDS = (0.85, 0.88, 0.90)
 _BINS = tuple(round(0.05 * step, 2) for step in range(21))
 _BLOCK = 2_048
-_IMAGES = 64
+_MOST_PAIRS = 100  # of one image: a stock view may resemble thousands
 
 Floats = NDArray[np.float32]
 
@@ -109,20 +111,25 @@ def _summary(values: Any) -> dict[str, float] | None:
 
 
 def contamination_report(
-    context: StageContext, benchmark: Benchmark, encoder: str | None, removed: Collection[str]
+    context: StageContext,
+    benchmark: Benchmark,
+    searched: Run,
+    encoder: str | None,
+    removed: Collection[str],
 ) -> dict[str, Any]:
-    """Texts and images of the items that are left against one benchmark. All images of an item
-    count, in their native resolution."""
-    texts: dict[str, str] = {}
-    images: dict[str, ImageRef] = {}
-    for item in balanced_items(context.run):
-        if item.draft.id not in removed:
-            texts[item.draft.id] = _query(item.draft.question, item.draft.options)
-            images |= {ref.name: ref for ref in figure_images(item.figure, context.run.path)}
-    report: dict[str, Any] = {"benchmark": benchmark.name, "items": len(texts)}
+    """Texts and images of the items that are left against one benchmark. All images of an item count, in
+    their native resolution. ``searched``: the ``overlap`` run, whose embeddings are used again; of the
+    items, memory holds one part at a time."""
+
+    def left() -> Iterator[BalancedItem]:
+        return (item for item in balanced_items(context.run) if item.draft.id not in removed)
+
+    report: dict[str, Any] = {"benchmark": benchmark.name, "items": sum(1 for _ in left())}
     skipped = {"skipped": "no text encoder: pip install 'heldout[text]'"}
-    report["text"] = _texts(benchmark, texts, encoder) if encoder else skipped
-    return report | _images(benchmark, images, context.settings.image_encoder)
+    report["text"] = _texts(benchmark, left(), encoder) if encoder else skipped
+    report["hashes"] = _hashes(benchmark, left(), context.run.path)
+    embedded = _embeddings(searched, removed)
+    return report | ({"embeddings": embedded} if embedded is not None else {})
 
 
 def found_by_method(searched: Run) -> list[dict[str, Any]]:
@@ -142,26 +149,53 @@ def found_by_method(searched: Run) -> list[dict[str, Any]]:
     return rows
 
 
-def _texts(benchmark: Benchmark, texts: Mapping[str, str], encoder: str) -> dict[str, Any]:
-    queries = [example for example in benchmark if (example.question or "").strip()]
-    if not queries or not texts:
-        return {"skipped": "no texts to compare"}
+class Nearest:
+    """The nearest items of every query, as parts of the items come along."""
+
+    def __init__(self, queries: Floats, top: int, threshold: float) -> None:
+        self._queries, self._top, self._threshold = queries, top, threshold
+        self.nearest = np.full(len(queries), -1.0)
+        self._pairs: list[list[tuple[float, str]]] = [[] for _ in range(len(queries))]
+
+    def compare(self, names: Sequence[str], rows: Floats) -> None:
+        for start in range(0, len(self._queries), _BLOCK):
+            block = self._queries[start : start + _BLOCK] @ rows.T
+            best = block.max(axis=1)
+            end = start + len(block)
+            self.nearest[start:end] = np.maximum(self.nearest[start:end], best)
+            for query in np.flatnonzero(best > self._threshold):
+                near = np.flatnonzero(block[query] > self._threshold)
+                found = self._pairs[start + query]
+                found += [(float(block[query, at]), names[at]) for at in near]
+                found.sort(key=lambda pair: (-pair[0], pair[1]))
+                del found[self._top :]
+
+    def pairs(self, queries: Sequence[str]) -> NearPairs:
+        """``queries``: their names; the same name is one cluster."""
+        pairs = [
+            (query, name, similarity)
+            for query, found in zip(queries, self._pairs, strict=True)
+            for similarity, name in found
+        ]
+        return NearPairs(pairs, self.nearest.tolist(), queries)
+
+
+def _texts(benchmark: Benchmark, items: Iterator[BalancedItem], encoder: str) -> dict[str, Any]:
+    asked = [example for example in benchmark if (example.question or "").strip()]
     model = open_text_encoder(encoder)
-    rows = model.embed([mask(text.lower()) for text in texts.values()])
-    names = list(texts)
-    pairs: list[tuple[str, str, float]] = []
-    nearest: list[float] = []
-    for start in range(0, len(queries), _BLOCK):
-        block = queries[start : start + _BLOCK]
-        asked = [mask(_query(one.question or "", one.options).lower()) for one in block]
-        for example, row in zip(block, model.embed(asked) @ rows.T, strict=True):
-            top = np.argsort(-row, kind="stable")[:NEAREST]
-            nearest.append(float(row[top[0]]))
-            pairs += [
-                (example.id, names[at], float(row[at])) for at in top if row[at] > TEXT_THRESHOLD
-            ]
-    clusters = [example.images[0].name if example.images else example.id for example in queries]
-    statistics = near_statistics(NearPairs(pairs, nearest, clusters), (TEXT_THRESHOLD,))
+    words = [mask(_query(one.question or "", one.options).lower()) for one in asked]
+    found = Nearest(model.embed(words), NEAREST, TEXT_THRESHOLD) if asked else None
+    compared = 0
+    while found is not None and (batch := list(itertools.islice(items, _BLOCK))):
+        drafts = [item.draft for item in batch]
+        rows = model.embed([mask(_query(one.question, one.options).lower()) for one in drafts])
+        found.compare([one.id for one in drafts], rows)
+        compared += len(drafts)
+    if found is None or not compared:
+        return {"skipped": "no texts to compare"}
+    near = found.pairs([example.id for example in asked])
+    clusters = [example.images[0].name if example.images else example.id for example in asked]
+    statistics = near_statistics(NearPairs(near.pairs, near.nearest, clusters), (TEXT_THRESHOLD,))
     return {"encoder": model.identity, "threshold": TEXT_THRESHOLD, "top": NEAREST, **statistics}
 
 
@@ -170,71 +204,48 @@ def _query(question: str, options: Sequence[str]) -> str:
     return f"{question} {shown}".strip()
 
 
-def _images(
-    benchmark: Benchmark, images: Mapping[str, ImageRef], encoder: str | None
-) -> dict[str, Any]:
-    model = open_encoder(encoder) if encoder is not None else None
-    ours = _looked_at(images.values(), model)
-    theirs = _looked_at((image for one in benchmark for image in one.images), model)
-    if not ours.names or not theirs.names:
-        return {"hashes": {"skipped": "no images to compare"}}
-    distances = [int(np.bitwise_count(ours.hashes ^ code).min()) for code in theirs.hashes]
-    report: dict[str, Any] = {"hashes": hamming_statistics(distances, theirs.names)}
-    if model is not None:
-        report["embeddings"] = {"encoder": model.identity, **_embedded(theirs, ours)}
-    return report
+def _hashes(benchmark: Benchmark, items: Iterable[BalancedItem], run: Path) -> dict[str, Any]:
+    theirs = dict(_hashed(image for one in benchmark for image in one.images))
+    nearest = np.full(len(theirs), 65, np.int64)
+    codes = np.asarray(list(theirs.values()), np.uint64)
+    for _, own in _hashed(ref for item in items for ref in figure_images(item.figure, run)):
+        nearest = np.minimum(nearest, np.bitwise_count(codes ^ np.uint64(own)).astype(np.int64))
+    if not len(nearest) or nearest[0] > 64:
+        return {"skipped": "no images to compare"}
+    return hamming_statistics(nearest.tolist(), list(theirs))
 
 
-@dataclass(frozen=True)
-class _Looked:
-    """Distinct images: hashes, and unit vectors where an encoder is given."""
-
-    names: list[str]
-    hashes: NDArray[np.uint64]
-    vectors: Floats
-
-
-def _looked_at(refs: Iterable[ImageRef], model: Encoder | None) -> _Looked:
-    """Every distinct image is opened once; those that cannot be decoded are left out."""
-    names: list[str] = []
-    hashes: list[int] = []
-    parts: list[Floats] = []
-    waiting: list[Image.Image] = []
+def _hashed(refs: Iterable[ImageRef]) -> Iterator[tuple[str, int]]:
+    """Every distinct image once, by its name; those that cannot be decoded are left out."""
     seen: set[str] = set()
-
-    def encode() -> None:
-        if model is not None and waiting:
-            parts.append(model.encode(waiting))
-        waiting.clear()
-
     for ref in refs:
-        if ref.name in seen:
-            continue
-        seen.add(ref.name)
-        try:
-            image = ref.open()
-        except ImageError:
-            continue
-        names.append(ref.name)
-        hashes.append(phash(image))
-        if model is not None:
-            waiting.append(image)
-            if len(waiting) >= _IMAGES:
-                encode()
-    encode()
-    vectors = np.concatenate(parts) if parts else np.zeros((0, 0), np.float32)
-    return _Looked(names, np.asarray(hashes, np.uint64), vectors)
+        if ref.name not in seen:
+            seen.add(ref.name)
+            with contextlib.suppress(ImageError):
+                yield ref.name, phash(ref.open())
 
 
-def _embedded(theirs: _Looked, ours: _Looked) -> dict[str, Any]:
-    pairs: list[tuple[str, str, float]] = []
-    nearest: list[float] = []
-    for start in range(0, len(theirs.names), _BLOCK):
-        block = theirs.vectors[start : start + _BLOCK] @ ours.vectors.T
-        for query, row in zip(theirs.names[start : start + _BLOCK], block, strict=True):
-            nearest.append(float(row.max()))
-            pairs += [
-                (query, ours.names[at], float(row[at]))
-                for at in np.flatnonzero(row > IMAGE_THRESHOLDS[1])
-            ]
-    return near_statistics(NearPairs(pairs, nearest, theirs.names), IMAGE_THRESHOLDS)
+def _embeddings(searched: Run, removed: Collection[str]) -> dict[str, Any] | None:
+    """By the rows that the search saved, of whole pictures; None where it embedded none."""
+    if not (searched.path / "queries").is_dir():
+        return None
+    theirs = benchmark_pictures(searched)
+    ours = whole_pictures(searched, NAME, theirs.identity)
+    found = Nearest(theirs.rows.astype(np.float32), _MOST_PAIRS, IMAGE_THRESHOLDS[1])
+    start = compared = 0
+    for rows in ours.rows:
+        names = ours.ids[start : start + len(rows)]
+        start += len(rows)
+        kept = [
+            at
+            for at, name in enumerate(names)
+            if name not in removed and name.rpartition("#")[0] not in removed
+        ]
+        if kept:
+            matrix = np.asarray(rows[kept], np.float32)
+            found.compare([names[at] for at in kept], matrix)
+            compared += len(kept)
+    if not compared or not theirs.pictures:
+        return None
+    statistics = near_statistics(found.pairs(theirs.pictures), IMAGE_THRESHOLDS)
+    return {"encoder": theirs.identity, **statistics}

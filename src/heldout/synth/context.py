@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
+from heldout.benchmark import Benchmark
 from heldout.engine import Engine
 from heldout.errors import InputError
 from heldout.store import Run
@@ -28,10 +30,13 @@ _HOW = {
 
 @dataclass(frozen=True)
 class StageContext:
+    """``benchmarks``: those of ``settings.against`` that the caller has opened, by their names there."""
+
     run: Run
     settings: SynthSettings
     engine: Engine
     quiet: bool = False
+    benchmarks: Mapping[str, Benchmark] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -47,7 +52,7 @@ class StageWork:
     depends: Sequence[str]
     reads: Sequence[SynthStage] = ()
     versions: Sequence[str] = ()
-    outside: Callable[[SynthSettings], object] | None = None
+    outside: Callable[[StageContext], object] | None = None
 
     def key(self, context: StageContext) -> str:
         """A digest of settings and input: an equal key means an equal result."""
@@ -58,16 +63,41 @@ class StageWork:
         if self.versions:
             chosen["versions"] = list(self.versions)
         if self.outside is not None:
-            chosen["outside"] = self.outside(context.settings)
+            chosen["outside"] = self.outside(context)
         return stage_key(chosen, *(table_path(context.run, stage) for stage in self.reads))
 
 
-def require(setting: object, name: str, stage: SynthStage) -> None:
-    """Refuse a stage whose model is not given, before anything is paid for."""
-    if setting is None:
-        raise InputError(
-            f"the stage '{stage}' needs the setting {name}; give it, or leave the stage out"
-        )
+def require_settings(settings: SynthSettings) -> None:
+    """Refuse a stage whose model, key or benchmark is not given, before anything is paid for."""
+    rendered = settings.source == "scenes"
+    needed = (
+        (SynthStage.GENERATE, "generator", settings.generator is not None or rendered),
+        (SynthStage.VERIFY, "verifier", settings.verifier is not None or rendered),
+        (SynthStage.DECONTAMINATE, "against", bool(settings.against)),
+    )
+    for stage, name, given in needed:
+        if stage in settings.stages_to_run and not given:
+            raise InputError(
+                f"the stage '{stage}' needs the setting {name}: give it, or leave the stage out"
+            )
+    for stage, model in (
+        (SynthStage.GENERATE, settings.generator),
+        (SynthStage.VERIFY, settings.verifier),
+        (SynthStage.SHORTCUT, settings.shortcut),
+        (SynthStage.PUBLISH, settings.traces),
+    ):
+        if model is not None and stage in settings.stages_to_run:
+            read_key(model.key_env)
+
+
+def read_key(variable: str | None) -> str | None:
+    """The API key that an environment variable holds."""
+    if variable is None:
+        return None
+    value = os.environ.get(variable, "").strip()
+    if not value:
+        raise InputError(f"key_env {variable}: this environment variable is not set")
+    return value
 
 
 def files_digest(path: Path) -> str:

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import hashlib
+import itertools
 import json
+import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from heldout.corpus import Corpus, open_corpus
-from heldout.store import Run
-from heldout.store.atomic import replacing
+from heldout.corpus import CorpusItem, Shard
+from heldout.image import FileOnDisk, ImageRef
+from heldout.store import Dropped, Run
+from heldout.store.atomic import write_atomic
 from heldout.synth.draft import LETTERS, Draft, PaperFigure
-from heldout.synth.ledger import folder, read_rows
+from heldout.synth.ledger import BATCH, read_rows
 from heldout.synth.settings import SynthStage
 
 NAME = "synthesized items"
@@ -58,24 +63,62 @@ def balanced_items(run: Run) -> Iterator[BalancedItem]:
         )
 
 
-def write_corpus(run: Run) -> Corpus:
-    """``synth/items.jsonl``: one line per item, images by their path in the run folder."""
-    path = folder(run) / "items.jsonl"
-    with replacing(path) as temporary, temporary.open("w", encoding="utf-8") as file:
-        for item in balanced_items(run):
-            draft = item.draft
-            line = {
-                "id": draft.id,
-                "images": [_relative(image.path) for image in item.figure.images],
-                "question": draft.question,
-                "options": list(draft.options),
-                "answer": draft.options[LETTERS.index(draft.answer)],
-                "article": item.figure.article,
-            }
-            file.write(json.dumps(line, ensure_ascii=False) + "\n")
-    return open_corpus(str(path), name=NAME)
+@dataclass(slots=True)
+class ItemCorpus:
+    """The items of a run as a corpus: one shard per file of ``synth/items``. Items have their own ids; the
+    second and further images of an item add ``#1``, ``#2``, …"""
+
+    run: str
+    name: str = NAME
+    source: str = "synth/items"
+    reader: str = "synthesized items"
+
+    def shards(self) -> Iterator[Shard]:
+        for index, path in enumerate(sorted((Path(self.run) / self.source).glob("*.jsonl"))):
+            with path.open("rb") as file:
+                key = hashlib.file_digest(file, "sha256").hexdigest()
+            yield Shard(index, path.name, key, path.name)
+
+    def count_shards(self) -> int | None:
+        return sum(1 for _ in (Path(self.run) / self.source).glob("*.jsonl"))
+
+    def read(self, shard: Shard) -> Iterator[CorpusItem | Dropped]:
+        with (Path(self.run) / self.source / shard.payload).open(encoding="utf-8") as lines:
+            for line in lines:
+                told = json.loads(line)
+                question, answer = told["question"], told["answer"]
+                for number, path in enumerate(told["images"]):
+                    yield CorpusItem(
+                        id=told["id"] + (f"#{number}" if number else ""),
+                        image=ImageRef(Path(path).stem, FileOnDisk(str(Path(self.run) / path))),
+                        text=f"{question}\n{answer}",
+                        question=question,
+                        answer=answer,
+                        metadata={"article": told["article"], "options": told["options"]},
+                    )
 
 
-def _relative(path: str) -> str:
-    """From ``synth/``, where the table lies."""
-    return str(Path(path).relative_to("synth"))
+def write_corpus(run: Run) -> ItemCorpus:
+    """``synth/items``: one line per item, a few hundred lines a file, images by their path in the run."""
+    corpus = ItemCorpus(str(run.path))
+    target, items = run.path / corpus.source, balanced_items(run)
+    shutil.rmtree(target, ignore_errors=True)
+    for number in itertools.count():
+        batch = list(itertools.islice(items, BATCH))
+        if not batch:
+            break
+        lines = "".join(json.dumps(_line(item), ensure_ascii=False) + "\n" for item in batch)
+        write_atomic(target / f"{number:05d}.jsonl", lines)
+    return corpus
+
+
+def _line(item: BalancedItem) -> dict[str, Any]:
+    draft = item.draft
+    return {
+        "id": draft.id,
+        "images": [image.path for image in item.figure.images],
+        "question": draft.question,
+        "options": list(draft.options),
+        "answer": draft.options[LETTERS.index(draft.answer)],
+        "article": item.figure.article,
+    }

@@ -8,6 +8,7 @@ other images are kept.
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import re
 from collections import Counter
@@ -48,30 +49,28 @@ _WORDED = {
     "paraphrase candidate": "reworded question and answer",
 }
 _TELLING_WORDS, _TELLING_BITS = 12, 2 * SHORT_BITS
+_SPLITS = {"test", "train", "val", "valid", "validation", "dev", "data", "benchmark", "questions"}
 _FURTHER = 4  # times as many neighbours, where all that were looked at are copies
 _ARTICLE = re.compile(r"\bPMC\d{4,}\b|\b10\.\d{4,9}/[^\s\"'<>]+", re.IGNORECASE)
 
 
 def _decontaminate(context: StageContext, writer: StageWriter) -> None:
     settings, run = context.settings, context.run
-    if not settings.against:
-        raise InputError(
-            "the stage 'decontaminate' needs the setting against: name the benchmarks that the "
-            "dataset must not "
-            "overlap, or leave the stage out"
-        )
-    corpus = write_corpus(run)
     articles = {item.draft.id: item.figure.article for item in balanced_items(run)}
+    if not articles:  # nothing was accepted: nothing to search
+        run.write_json("synth/contamination.json", {"schema_version": 1, "benchmarks": []})
+        return
+    corpus = write_corpus(run)
     removed: dict[str, tuple[str, str, str]] = {}  # item → benchmark, relation, detail
-    benchmarks = [read_benchmark(spec) for spec in settings.against]
+    benchmarks = open_benchmarks(context)
     for benchmark in benchmarks:
         for item, relation, detail in _overlaps(context, benchmark, corpus, articles):
             removed.setdefault(item, (benchmark.name, relation, detail))
     reports = []
     for benchmark in benchmarks:
         encoder = text_encoder(settings.text_encoder)
-        report = contamination_report(context, benchmark, encoder, removed)
-        searched = Run.open(overlap_folder(run, benchmark.name))
+        searched = Run.open(overlap_folder(run, benchmark))
+        report = contamination_report(context, benchmark, searched, encoder, removed)
         gone = Counter(why for name, why, _ in removed.values() if name == benchmark.name)
         reports.append({**report, "removed": dict(gone), "found": found_by_method(searched)})
     run.write_json("synth/contamination.json", {"schema_version": 1, "benchmarks": reports})
@@ -88,8 +87,36 @@ DECONTAMINATE = StageWork(
     _decontaminate,
     ("against", "image_encoder", "text_encoder", "seed"),
     (SynthStage.SELECT, SynthStage.GENERATE, SynthStage.BALANCE),
-    outside=lambda settings: [files_digest(parse_source(spec).path) for spec in settings.against],
+    outside=lambda context: [_revision(spec, context) for spec in context.settings.against],
 )
+
+
+def _revision(spec: str, context: StageContext) -> str:
+    opened = context.benchmarks.get(spec)
+    return files_digest(parse_source(spec).path) if opened is None else opened.fingerprint
+
+
+def open_benchmarks(context: StageContext) -> list[Benchmark]:
+    """Those of ``against``, each under a name of its own: two files may both be called test.jsonl."""
+    opened: list[Benchmark] = []
+    for spec in dict.fromkeys(context.settings.against):
+        benchmark = context.benchmarks.get(spec)
+        if benchmark is None:
+            benchmark = _named(read_benchmark(spec), spec)
+        if any(one.name == benchmark.name for one in opened):
+            name = f"{benchmark.name} ({spec})"
+            benchmark = dataclasses.replace(benchmark, name=name)
+        opened.append(benchmark)
+    return opened
+
+
+def _named(benchmark: Benchmark, spec: str) -> Benchmark:
+    """A file that is called after its split is named with its folder: "test" tells nobody anything."""
+    path = parse_source(spec).path
+    if path.is_file() and path.stem.lower() in _SPLITS and path.absolute().parent.name:
+        folder_and_name = f"{path.absolute().parent.name}/{benchmark.name}"
+        return dataclasses.replace(benchmark, name=folder_and_name)
+    return benchmark
 
 
 def text_encoder(name: str | None) -> str | None:
@@ -101,9 +128,10 @@ def text_encoder(name: str | None) -> str | None:
     return TEXT_ENCODER if importlib.util.find_spec(TEXT_ENCODER) else None
 
 
-def overlap_folder(run: Run, benchmark: str, number: int = 0) -> Path:
-    """The ``overlap`` run against one benchmark; further rounds have numbers."""
-    name = re.sub(r"[^\w.-]+", "-", benchmark)
+def overlap_folder(run: Run, benchmark: Benchmark, number: int = 0) -> Path:
+    """The ``overlap`` run against one revision of a benchmark; further rounds have numbers."""
+    safe = re.sub(r"[^\w.-]+", "-", benchmark.name)[:80]
+    name = f"{safe}-{benchmark.fingerprint[:12]}"
     return folder(run) / "overlap" / (f"{name}-{number}" if number else name)
 
 
@@ -117,7 +145,8 @@ def _overlaps(
         for identifier, leaked in leaks_of(searched).items():
             for leak in leaked.leaks:
                 if (relation := removal(leak)) is not None:
-                    detail = f"{relation} of {identifier} by {leak.row['method']}"
+                    method = str(leak.row["method"]).partition(" |")[0]  # without its settings
+                    detail = f"{relation} of {identifier} by {method}"
                     found.append((-leak.grade, str(leak.row["corpus_id"]), relation, detail))
         found += _worded(searched, telling)
     for _, corpus_id, relation, detail in sorted(found):
@@ -137,7 +166,7 @@ def _searches(
     encoder = settings.image_encoder if can_register() else None
     shared = folder(context.run) / "overlap" / "embeddings"
     for number in itertools.count():
-        path = overlap_folder(context.run, benchmark.name, number)
+        path = overlap_folder(context.run, benchmark, number)
         searched = Run.create(path, seed=settings.seed)
         near = NearSearch(encoder, nearest, shared) if encoder is not None else None
         with searched.writing():
@@ -209,10 +238,9 @@ def _item(corpus_id: str, articles: Mapping[str, Any]) -> str:
     """The item that a corpus id names; one of several images adds its number to the id."""
     if corpus_id in articles:
         return corpus_id
-    for separator in ("#", "/"):
-        head = corpus_id.rpartition(separator)[0]
-        if head in articles:
-            return head
+    head = corpus_id.rpartition("#")[0]
+    if head in articles:
+        return head
     raise InputError(f"overlap named the item {corpus_id}, which is not among the items")
 
 

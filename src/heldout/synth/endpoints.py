@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Mapping
 from types import TracebackType
 from typing import Any
 
-from heldout.errors import InputError
 from heldout.model.asking.journal import Journal
 from heldout.model.asking.prompts import Replied, ask_prompts
 from heldout.model.endpoint import Connection, Pace, TokenPace
 from heldout.model.endpoint.chat import ChatEndpoint
 from heldout.model.reply import Prompt, Reply
-from heldout.synth.context import StageContext
+from heldout.synth.context import StageContext, read_key
 from heldout.synth.ledger import folder
 from heldout.synth.settings import ModelEndpoint
 
@@ -33,7 +31,7 @@ class StageModel:
         depends: Mapping[str, str],
     ) -> None:
         self._context, self._role, self._settings, self._stage = context, role, settings, stage
-        self.asker = open_endpoint(settings, context.settings.seed)
+        self.asker = open_endpoint(settings, context.settings.seed, role)
         self.identity: Mapping[str, str] = {**self.asker.identity, **depends}
         self._journal = Journal(folder(context.run) / "replies" / f"{role}.jsonl")
         self._spent: Counter[str] = Counter()
@@ -89,13 +87,16 @@ class StageModel:
         self._answered[reply.model or self.asker.model] += 1
 
 
-def open_endpoint(settings: ModelEndpoint, seed: int) -> ChatEndpoint:
-    """Ask the server what it serves; an unreachable one is an error before anything is written."""
+def open_endpoint(settings: ModelEndpoint, seed: int, role: str = "") -> ChatEndpoint:
+    """Ask the server what it serves; an unreachable one is an error before anything is written.
+    ``role``: whose settings a complaint names."""
     connection = Connection(
         settings.url,
-        api_key=_key(settings.key_env),
+        api_key=read_key(settings.key_env),
         timeout=settings.timeout,
         pace=Pace(settings.requests_per_second),
+        role=f"{role}-" if role else "",
+        key_option=f"{role}.key_env" if role else "key_env",
     )
     return ChatEndpoint.open(
         connection,
@@ -105,12 +106,3 @@ def open_endpoint(settings: ModelEndpoint, seed: int) -> ChatEndpoint:
         seed=seed,
         tokens=TokenPace(settings.tokens_per_minute),
     )
-
-
-def _key(variable: str | None) -> str | None:
-    if variable is None:
-        return None
-    value = os.environ.get(variable, "").strip()
-    if not value:
-        raise InputError(f"key_env {variable}: this environment variable is not set")
-    return value

@@ -8,7 +8,7 @@ finds what it asks for, and looks at the scene behind the picture; it never sees
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -129,12 +129,42 @@ def scene_draft(name: str, scene: Scene, rng: np.random.Generator) -> Draft | No
     ]
     if not known:
         return None
+    # Kind and answer are drawn before the question: most counts are one, and who guesses "1" would be
+    # right. Large counts are drawn more often, because few scenes have them.
+    known = _drawn(known, lambda one: one[0].content_type, rng)
+    known = _drawn(known, lambda one: one[1], rng)
     probe, answer = known[int(rng.integers(len(known)))]
-    wrong = [choice for choice in probe.choices if choice != answer]
-    drawn = [wrong[place] for place in rng.permutation(len(wrong))[: len(LETTERS) - 1]]
+    drawn = _distractors(answer, probe.choices, rng)
     place = int(rng.integers(len(LETTERS)))
     options = (*drawn[:place], answer, *drawn[place:])
     return Draft(name, name, probe.text, options, LETTERS[place], generator=VERIFIER)
+
+
+def _drawn(
+    known: list[tuple[Probe, str]],
+    label: Callable[[tuple[Probe, str]], str],
+    rng: np.random.Generator,
+) -> list[tuple[Probe, str]]:
+    """Those with one of the labels; words are as likely, numbers by their size."""
+    labels = sorted({label(one) for one in known})
+    weights = np.asarray([float(one) if one.isdigit() else 1.0 for one in labels])
+    chosen = labels[int(rng.choice(len(labels), p=weights / weights.sum()))]
+    return [one for one in known if label(one) == chosen]
+
+
+def _distractors(
+    answer: str, choices: tuple[str, ...], rng: np.random.Generator
+) -> tuple[str, ...]:
+    """Four wrong choices. Numbers will be shown in order: how many of them are smaller is drawn first, as
+    far as the choices allow, so that the right one is not always the smallest."""
+    wrong = [choices[place] for place in rng.permutation(len(choices)) if choices[place] != answer]
+    needed = len(LETTERS) - 1
+    if not answer.isdigit():
+        return tuple(wrong[:needed])
+    smaller = [choice for choice in wrong if int(choice) < int(answer)]
+    larger = [choice for choice in wrong if int(choice) > int(answer)]
+    below = int(rng.integers(max(0, needed - len(larger)), min(needed, len(smaller)) + 1))
+    return (*smaller[:below], *larger[: needed - below])
 
 
 def scene_verdicts(context: StageContext) -> Iterator[dict[str, Any]]:

@@ -8,18 +8,20 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from heldout.errors import counted
 from heldout.model.endpoint.chat import FAILED
 from heldout.model.reply import Reply
 from heldout.store import Dropped
-from heldout.synth.context import StageContext, StageWork, require
+from heldout.synth.context import StageContext, StageWork
 from heldout.synth.draft import LETTERS, Draft, PaperFigure
 from heldout.synth.endpoints import StageModel
 from heldout.synth.json_reply import UnreadableError, read_object
 from heldout.synth.ledger import BATCH, StageWriter, read_rows
-from heldout.synth.prompts import GENERATE_TEMPLATE, generate_prompt
+from heldout.synth.prompts import GENERATE_TEMPLATE, PLACEHOLDER, generate_prompt
 from heldout.synth.settings import SynthStage
 
 STAGE = "generate"
+REPEATED = "form repeated"
 
 
 def _generate(context: StageContext, writer: StageWriter) -> None:
@@ -31,7 +33,6 @@ def _generate(context: StageContext, writer: StageWriter) -> None:
         for draft in scene_drafts(settings, context.run.path, figures):
             writer.keep(draft.as_row())
         return
-    require(settings.generator, "generator", SynthStage.GENERATE)
     assert settings.generator is not None
     depends = {"template": GENERATE_TEMPLATE, "conditioning": str(settings.conditioning)}
     with StageModel(context, "generator", settings.generator, STAGE, depends) as model:
@@ -80,7 +81,8 @@ def _drafts(
                 problems[name] = error
     for name in waiting:
         if name not in made:
-            detail = f"{problems[name]} ({settings.attempts} attempts)"
+            tries = counted(settings.attempts, "attempt", "attempts")
+            detail = f"{problems[name]} ({tries})"
             made[name] = Dropped(STAGE, name, problems[name].reason, detail)
         yield made[name]
 
@@ -98,6 +100,8 @@ def read_draft(reply: Reply, figure: PaperFigure, identity: str) -> Draft:
     answer = str(value.get("answer", "")).strip()
     if answer not in tuple(LETTERS):
         raise UnreadableError("answer is no letter", f"{answer:.60}")
+    if {value["question"].strip(), *(one.strip() for one in options.values())} == {PLACEHOLDER}:
+        raise UnreadableError(REPEATED, "it is the form that the prompt shows, filled by nobody")
     extra = sorted(set(value) - {"question", "options", "answer"})
     facts = {"repaired": "yes"} if repaired else {}
     facts |= {"extra_keys": ", ".join(extra)[:200]} if extra else {}

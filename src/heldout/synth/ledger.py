@@ -131,6 +131,14 @@ def dropped_path(run: Run, stage: SynthStage) -> Path:
     return folder(run) / f"{stage}.dropped.parquet"
 
 
+def sweep(run: Run) -> None:
+    """Remove what a killed process had begun to write; only while nobody else writes here."""
+    images = (folder(run) / "images").glob("*")
+    for place in (run.path, run.path / "tables", folder(run), *images):
+        for path in place.glob(".*.tmp"):
+            path.unlink(missing_ok=True)
+
+
 class StageWriter:
     """Rows and drops of one stage; flat in memory. ``again``: how many of them a failing endpoint left
     undecided, so that the same command asks for them again."""
@@ -206,6 +214,13 @@ def finished(run: Run, stage: SynthStage, key: str | None = None) -> bool:
         return False
     known = pq.read_metadata(path).metadata or {}
     return key is None or (known.get(_KEY, b"").decode() == key and _AGAIN not in known)
+
+
+def asked_again(run: Run, stage: SynthStage) -> int:
+    """How many items of a stage wait for an endpoint that failed."""
+    path = table_path(run, stage)
+    known = (pq.read_metadata(path).metadata or {}) if path.exists() else {}
+    return int(known.get(_AGAIN, b"0"))
 
 
 def read_rows(run: Run, stage: SynthStage) -> Iterator[dict[str, Any]]:

@@ -30,7 +30,7 @@ _POINTING = re.compile(
     re.IGNORECASE,
 )
 _PLACEHOLDER = re.compile(
-    r"(?:none|n/?a|null|nil|nothing|other|unknown|option [a-e]|[a-e]|[-–—.?]*)", re.I
+    r"(?:none|n/?a|null|nil|nothing|other|unknown|option [a-e]|[a-e]|[-–—.?…]*)", re.I
 )
 _NUMBER = re.compile(r"[-+]?\d+(?:[.,]\d+)*")
 _SENTENCE = re.compile(r"[.!?]+(?=\s+[A-Z(\"“]|\s*$)")

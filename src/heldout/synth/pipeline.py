@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 import html
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
+from heldout.benchmark import Benchmark
 from heldout.engine import open_engine
 from heldout.store import Run
-from heldout.synth.context import StageContext, StageWork
+from heldout.synth.context import StageContext, StageWork, require_settings
 from heldout.synth.funnel import Funnel, read_funnel
-from heldout.synth.ledger import finished, folder, table_path, write_all_dropped, writing
+from heldout.synth.ledger import (
+    asked_again,
+    finished,
+    folder,
+    sweep,
+    table_path,
+    write_all_dropped,
+    writing,
+)
 from heldout.synth.plan import StageCost, costs_as_json, plan_costs, spent_costs
 from heldout.synth.publish import DATASET, published_rows
 from heldout.synth.settings import SynthSettings, SynthStage
@@ -59,6 +69,11 @@ class Synthesis:
         return pl.read_parquet(path) if path.exists() else pl.DataFrame()
 
     @property
+    def undecided(self) -> int:
+        """Items that a failing endpoint left undecided: the same call asks for them again."""
+        return sum(asked_again(self.run, stage) for stage in SynthStage)
+
+    @property
     def figures(self) -> pl.DataFrame:
         return self.frame(SynthStage.SELECT)
 
@@ -96,6 +111,7 @@ def synth(
     workers: int | None = None,
     quiet: bool = False,
     plan: bool = False,
+    benchmarks: Mapping[str, Benchmark] | None = None,
     **values: Any,
 ) -> Synthesis:
     """Make verified, decontaminated items from figures of open literature.
@@ -107,20 +123,25 @@ def synth(
         workers: Processes to use; default: one per core.
         quiet: Show no progress.
         plan: Read and select figures only, and estimate requests, tokens, price and time of the rest.
+        benchmarks: Opened benchmarks by names in ``against``; other names there are read as sources.
         **values: Fields of ``SynthSettings``.
 
     Returns:
         The run, the funnel, and the tables of all stages as data frames.
     """
     chosen = settings if settings is not None else SynthSettings(**values)
+    if not plan:
+        require_settings(chosen)
     run = Run.create(out, seed=chosen.seed)
     costs: list[StageCost] = []
     with run.writing(), open_engine(engine, workers=workers) as where:
+        sweep(run)
         run.update("synth", {"settings": chosen.model_dump(mode="json")})
-        context = StageContext(run, chosen, where, quiet)
+        context = StageContext(run, chosen, where, quiet, benchmarks or {})
+        _open_benchmarks_once(context)
         try:
             for work in stage_works():
-                if work.stage in chosen.stages and (not plan or work.stage in _FREE):
+                if work.stage in chosen.stages_to_run and (not plan or work.stage in _FREE):
                     _run_stage(work, context)
             if plan:
                 costs = plan_costs(context)
@@ -129,6 +150,15 @@ def synth(
             funnel = read_funnel(run)
             run.write_json("synth/funnel.json", funnel.as_json())
     return Synthesis(run, funnel, tuple(costs))
+
+
+def _open_benchmarks_once(context: StageContext) -> None:
+    """A benchmark that cannot be read is said before anything is paid for, not after."""
+    stage = SynthStage.DECONTAMINATE
+    if stage in context.settings.stages_to_run and not finished(context.run, stage):
+        from heldout.synth.decontaminate import open_benchmarks
+
+        open_benchmarks(context)
 
 
 def _run_stage(work: StageWork, context: StageContext) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 from heldout.model.reply import Prompt
@@ -40,20 +42,58 @@ class StageCost:
     hours: float
 
 
+@dataclass(frozen=True)
+class SourceCosts:
+    """What a source that nobody has read yet would cost. ``figures``: how many could be selected;
+    ``whole``: whether all of the source was looked at."""
+
+    figures: int
+    images: int
+    whole: bool
+    costs: tuple[StageCost, ...]
+
+
 def plan_costs(context: StageContext) -> list[StageCost]:
     """Costs of the stages that ask models, for the figures that were selected. An estimate: replies
     of usual length, the published run's acceptance, no retries; replies that are in the run folder
     already cost nothing."""
-    settings = context.settings
+    return _stage_costs(
+        context.settings, map(PaperFigure.of_row, read_rows(context.run, SynthStage.SELECT))
+    )
+
+
+def source_costs(settings: SynthSettings, most: int) -> SourceCosts:
+    """Costs by a first look at the source, of which no more than ``most`` figures are read; writes
+    nothing and asks nobody."""
+    from heldout.synth.from_scenes import FIGURES
+    from heldout.synth.ingest import SCENES, read_figures, refusal
+    from heldout.synth.select import bucket_of, figure_labels
+
+    if settings.source == SCENES:
+        count = settings.limit or FIGURES
+        return SourceCosts(count, count, True, ())
+    limit = most if settings.limit is None else min(most, settings.limit)
+    usable = (
+        figure
+        for figure in read_figures(settings, Path())
+        if isinstance(figure, PaperFigure)
+        and refusal(figure, settings) is None
+        and bucket_of(*figure_labels(figure), settings) is not None
+    )
+    figures = list(itertools.islice(usable, limit))
+    whole = next(usable, None) is None or limit == settings.limit
+    images = sum(len(figure.images) for figure in figures)
+    return SourceCosts(len(figures), images, whole, tuple(_stage_costs(settings, figures)))
+
+
+def _stage_costs(settings: SynthSettings, selected: Iterable[PaperFigure]) -> list[StageCost]:
     generate = verify = figures = 0
-    for figure in map(PaperFigure.of_row, read_rows(context.run, SynthStage.SELECT)):
+    for figure in selected:
         figures += 1
-        generate += _tokens(
-            generate_prompt(figure, context.run.path, settings.conditioning), figure
-        )
+        generate += _tokens(generate_prompt(figure, Path(), settings.conditioning), figure)
         generate -= 0 if settings.conditioning != "caption" else _image_tokens(figure)
         draft = Draft("x", figure.id, "x" * 150, ("x" * 30,) * len(LETTERS), "A")
-        verify += _tokens(verify_prompt(draft, figure, context.run.path), figure)
+        verify += _tokens(verify_prompt(draft, figure, Path()), figure)
     accepted = math.ceil(figures * _ACCEPTED)
     return list(
         _costs(settings, (
@@ -68,7 +108,7 @@ def _costs(
     settings: SynthSettings, work: tuple[tuple[SynthStage, ModelEndpoint | None, int, int], ...]
 ) -> Iterator[StageCost]:
     for stage, endpoint, requests, prompt_tokens in work:
-        if endpoint is None or stage not in settings.stages:
+        if endpoint is None or stage not in settings.stages_to_run:
             continue
         replies = requests * _REPLIES[stage]
         price = (prompt_tokens * endpoint.price_in + replies * endpoint.price_out) / 1e6

@@ -20,6 +20,7 @@ from heldout.synth.settings import Conditioning
 # Part of every reply's identity. Raise them with any change of what is read.
 GENERATE_TEMPLATE = "heldout-generate/2"
 VERIFY_TEMPLATE = "heldout-rubric-verify/2"
+PLACEHOLDER = "…"  # in the forms that models are shown
 _MOST_CAPTION, _MOST_REFERENCES = 6_000, 8_000  # characters that are shown
 
 # "[[END", "<|im_end|>", "<image>", "</s>", "[INST]", "<<SYS>>", "<end_of_turn>"; not "p<0.05"
@@ -151,7 +152,7 @@ def generate_prompt(
 
 def verify_prompt(draft: Draft, figure: PaperFigure, run: Path, problem: str = "") -> Prompt:
     form = {
-        criterion.key: {"met": True, "note": "…"}
+        criterion.key: {"met": True, "note": PLACEHOLDER}
         for category in Category
         for criterion in of_category(category)
     }

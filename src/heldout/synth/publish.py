@@ -10,29 +10,32 @@ import json
 import os
 import shutil
 import statistics
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, TextIO
+from tempfile import TemporaryDirectory
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from heldout.errors import InputError
 from heldout.store import Run, write_json
+from heldout.synth.blind_rules import BlindItem, blind_rules
 from heldout.synth.context import StageContext, StageWork
-from heldout.synth.corpus_of_items import BalancedItem, balanced_items
+from heldout.synth.corpus_of_items import BalancedItem
 from heldout.synth.draft import LETTERS
 from heldout.synth.funnel import read_funnel
 from heldout.synth.ledger import StageWriter, finished, folder, read_dropped, read_rows
-from heldout.synth.rubric import Category, of_category
+from heldout.synth.ranked_items import JudgedItem, by_rank
 from heldout.synth.settings import SynthStage
 from heldout.synth.traces import read_traces
+from heldout.synth.trainer_lines import LINES, image_paths, write_lines
 
 STAGE = "publish"
 DATASET = "dataset"
+FORMAT = "heldout-dataset/2"  # raise with any change of what is written
 _SHARD = 1_000  # rows a file: hub viewers and streaming like files of a few hundred MB at most
 _BATCH = 64
 _IN_ORDER = ("answer_label", "images_per_item")  # others by frequency
@@ -62,20 +65,14 @@ _FEATURES = {
 }  # fmt: skip
 # The `datasets` library reads this and decodes the images by itself.
 _HUB = {b"huggingface": json.dumps({"info": {"features": _FEATURES}}).encode()}
-INSTRUCTION = (
-    "Think about the question step by step inside <think> and </think>. Then give the letter of "
-    "the right option "
-    "inside <answer> and </answer>."
-)
 
 
 def _publish(context: StageContext, writer: StageWriter) -> None:
     run, target = context.run, folder(context.run) / DATASET
     ranks = _ranks(run)
-    if not ranks:
-        raise InputError(
-            "no item is left to publish: look at synth/funnel.json for where they were dropped"
-        )
+    if not ranks:  # the funnel says where they were dropped; an older dataset would belie it
+        shutil.rmtree(target, ignore_errors=True)
+        return
     building = target.with_name(f".{DATASET}.building")
     shutil.rmtree(building, ignore_errors=True)
     (building / "data").mkdir(parents=True)
@@ -106,6 +103,7 @@ PUBLISH = StageWork(
         SynthStage.BALANCE,
         SynthStage.DECONTAMINATE,
     ),
+    (FORMAT,),
 )
 
 
@@ -113,28 +111,9 @@ def _write_filter_log(run: Run, path: Path) -> None:
     """One line for everything that did not reach the dataset: stage, id, reason, detail."""
     with path.open("w", encoding="utf-8") as file:
         for stage in SynthStage:
-            lines = [asdict(one) for one in read_dropped(run, stage)]
-            if stage is SynthStage.VERIFY:
-                lines += _rejections(run)
-            for line in lines:
+            for line in map(asdict, read_dropped(run, stage)):
                 kept = {name: line[name] for name in ("stage", "id", "reason", "detail")}
                 file.write(json.dumps(kept, ensure_ascii=False) + "\n")
-
-
-def _rejections(run: Run) -> Iterator[dict[str, str]]:
-    penalties = {one.key for one in of_category(Category.PENALTY)}
-    for row in read_rows(run, SynthStage.VERIFY):
-        if not row["accepted"]:
-            faults = [
-                line for line in row["rubric"] if line["met"] is (line["criterion"] in penalties)
-            ]
-            notes = "; ".join(f"{line['criterion']}: {line['note']}" for line in faults)
-            yield {
-                "stage": str(SynthStage.VERIFY),
-                "id": row["id"],
-                "reason": row["reason"],
-                "detail": notes,
-            }
 
 
 def _ranks(run: Run) -> dict[str, int]:
@@ -150,80 +129,86 @@ def _ranks(run: Run) -> dict[str, int]:
 
 
 def _write(context: StageContext, target: Path, ranks: Mapping[str, int]) -> dict[str, Any]:
-    """All files, one pass over the items for each shard of rows: memory holds one batch of images."""
+    """All files; in memory there are a thousand items without their images, and one batch with them."""
     run, settings = context.run, context.settings
-    verdicts = {row["id"]: row for row in read_rows(run, SynthStage.VERIFY) if row["id"] in ranks}
     traces = read_traces(context, ranks)
-    places: dict[int, BalancedItem] = {
-        ranks[item.draft.id]: item for item in balanced_items(run) if item.draft.id in ranks
-    }
-    counts: dict[str, Counter[str]] = {
-        name: Counter()
-        for name in (
-            "question_type",
-            "modality",
-            "anatomy",
-            "answer_label",
-            "licence",
-            "images_per_item",
-        )
-    }
-    words: list[int] = []
-    shards = -(-len(places) // _SHARD)
+    counted = _Counted()
+    shards = -(-len(ranks) // _SHARD)
     with ExitStack() as stack:
+        scratch = Path(stack.enter_context(TemporaryDirectory(dir=target)))
         texts = {
-            name: stack.enter_context((target / name).open("w", encoding="utf-8"))
-            for name in _LINES
+            name: stack.enter_context((target / name).open("w", encoding="utf-8")) for name in LINES
         }
-        for shard in range(shards):
+        for shard, judged in enumerate(by_rank(run, ranks, scratch, _SHARD)):
             path = target / "data" / f"train-{shard:05d}-of-{shards:05d}.parquet"
             with pq.ParquetWriter(path, SCHEMA.with_metadata(_HUB), compression="zstd") as file:
-                last = min((shard + 1) * _SHARD, len(places))
-                for start in range(shard * _SHARD, last, _BATCH):
+                for start in range(0, len(judged), _BATCH):
                     rows = []
-                    for rank in range(start, min(start + _BATCH, last)):
-                        item = places[rank]
-                        row = _row(context, item, rank, verdicts[item.draft.id], traces)
+                    for place, one in enumerate(judged[start : start + _BATCH], start):
+                        row = _row(context, one, shard * _SHARD + place, traces)
                         rows.append(row)
-                        _count(counts, item)
-                        words.append(len(item.draft.question.split()))
-                        _link_images(run, item, target)
-                        _write_lines(texts, item, row, settings.name)
+                        counted.add(one.item)
+                        _link_images(run, one.item, target)
+                        write_lines(texts, one.item, row, settings.name)
                     file.write_table(pa.Table.from_pylist(rows, schema=SCHEMA))
-    sizes = [size for size in settings.subsets if size < len(places)]
+    sizes = [size for size in settings.subsets if size < len(ranks)]
     return {
         "schema_version": 1,
         "name": settings.name,
-        "items": len(places),
-        "images": len({image.sha256 for item in places.values() for image in item.figure.images}),
-        "articles": len({item.figure.article for item in places.values()}),
-        "subsets": [*sizes, len(places)],
-        "words_per_question": {"median": statistics.median(words), "max": max(words)},
-        "shortcut_flags": sum(item.flagged for item in places.values()),
+        "items": len(ranks),
+        "subsets": [*sizes, len(ranks)],
         "traces": len(traces),
-        **{
-            name: dict(sorted(found.items()) if name in _IN_ORDER else found.most_common())
-            for name, found in counts.items()
-        },
+        **counted.as_json(),
     }
 
 
-def _count(counts: Mapping[str, Counter[str]], item: BalancedItem) -> None:
-    counts["question_type"][item.archetype] += 1
-    counts["modality"][item.modality] += 1
-    counts["anatomy"][item.anatomy] += 1
-    counts["answer_label"][item.draft.answer] += 1
-    counts["licence"][item.figure.licence] += 1
-    counts["images_per_item"][str(len(item.figure.images))] += 1
+class _Counted:
+    """What the statistics count, item by item."""
+
+    def __init__(self) -> None:
+        self.words: Counter[int] = Counter()
+        self.images: set[str] = set()
+        self.articles: set[str] = set()
+        self.flagged = 0
+        self.blind: list[BlindItem] = []
+        self.labels: dict[str, Counter[str]] = defaultdict(Counter)
+
+    def add(self, item: BalancedItem) -> None:
+        draft, figure = item.draft, item.figure
+        self.words[len(draft.question.split())] += 1
+        self.images |= {image.sha256 for image in figure.images}
+        self.articles.add(figure.article)
+        self.flagged += item.flagged
+        self.blind.append(BlindItem(draft.question, draft.options, draft.answer, figure.article))
+        for name, value in (
+            ("question_type", item.archetype),
+            ("modality", item.modality),
+            ("anatomy", item.anatomy),
+            ("answer_label", draft.answer),
+            ("licence", figure.licence),
+            ("images_per_item", str(len(figure.images))),
+        ):
+            self.labels[name][value] += 1
+
+    def as_json(self) -> dict[str, Any]:
+        words = list(self.words.elements())
+        return {
+            "images": len(self.images),
+            "articles": len(self.articles),
+            "words_per_question": {"median": statistics.median(words), "max": max(words)},
+            "shortcut_flags": self.flagged,
+            "blind_rules": blind_rules(self.blind),
+            **{
+                name: dict(sorted(found.items()) if name in _IN_ORDER else found.most_common())
+                for name, found in self.labels.items()
+            },
+        }
 
 
 def _row(
-    context: StageContext,
-    item: BalancedItem,
-    rank: int,
-    verdict: Mapping[str, Any],
-    traces: Mapping[str, str],
+    context: StageContext, judged: JudgedItem, rank: int, traces: Mapping[str, str]
 ) -> dict[str, Any]:
+    item, verdict = judged.item, judged.verdict
     draft, figure = item.draft, item.figure
     images = [
         {"bytes": (context.run.path / image.path).read_bytes(), "path": Path(image.path).name}
@@ -266,81 +251,14 @@ def _row(
     }
 
 
-def asked(item: BalancedItem) -> str:
-    shown = "\n".join(
-        f"{letter}. {option}" for letter, option in zip(LETTERS, item.draft.options, strict=True)
-    )
-    return f"{item.draft.question}\n{shown}\n\n{INSTRUCTION}"
-
-
-def _paths(item: BalancedItem) -> list[str]:
-    """From the dataset's folder."""
-    return [f"images/{Path(image.path).name}" for image in item.figure.images]
-
-
 def _link_images(run: Run, item: BalancedItem, target: Path) -> None:
     """The original files beside the JSON Lines; on one disk they take no room of their own."""
-    for image, name in zip(item.figure.images, _paths(item), strict=True):
+    for image, name in zip(item.figure.images, image_paths(item), strict=True):
         if not (target / name).exists():
             try:
                 os.link(run.path / image.path, target / name)
             except OSError:
                 shutil.copyfile(run.path / image.path, target / name)
-
-
-def _trl(item: BalancedItem, row: Mapping[str, Any], name: str) -> dict[str, Any]:
-    images = [{"type": "image"} for _ in item.figure.images]
-    line: dict[str, Any] = {
-        "prompt": [{"role": "user", "content": [*images, {"type": "text", "text": asked(item)}]}],
-        "images": _paths(item),
-        "solution": f"{row['answer_label']}. {row['answer']}",
-    }
-    if row["reasoning"]:
-        reply = f"<think>{row['reasoning']}</think><answer>{row['answer_label']}</answer>"
-        line["completion"] = [{"role": "assistant", "content": [{"type": "text", "text": reply}]}]
-    return line
-
-
-def _verl(item: BalancedItem, row: Mapping[str, Any], name: str) -> dict[str, Any]:
-    marks = "<image>" * len(item.figure.images)
-    return {
-        "data_source": name,
-        "prompt": [{"role": "user", "content": f"{marks}{asked(item)}"}],
-        "images": [{"image": path} for path in _paths(item)],
-        "ability": "visual question answering",
-        "reward_model": {"style": "rule", "ground_truth": row["answer_label"]},
-        "extra_info": {"index": row["dataset_index"], "answer": row["answer"]},
-    }
-
-
-def _llava(item: BalancedItem, row: Mapping[str, Any], name: str) -> dict[str, Any]:
-    paths = _paths(item)
-    marks = "<image>\n" * len(paths)
-    reply = f"<answer>{row['answer_label']}</answer>"
-    if row["reasoning"]:
-        reply = f"<think>{row['reasoning']}</think>{reply}"
-    return {
-        "id": item.draft.id,
-        "image": paths[0] if len(paths) == 1 else paths,
-        "conversations": [
-            {"from": "human", "value": f"{marks}{asked(item)}"},
-            {"from": "gpt", "value": reply},
-        ],
-    }
-
-
-_LINES: Mapping[str, Callable[[BalancedItem, Mapping[str, Any], str], dict[str, Any]]] = {
-    "trl.jsonl": _trl,
-    "verl.jsonl": _verl,
-    "llava.jsonl": _llava,
-}
-
-
-def _write_lines(
-    files: Mapping[str, TextIO], item: BalancedItem, row: Mapping[str, Any], name: str
-) -> None:
-    for file, make in _LINES.items():
-        files[file].write(json.dumps(make(item, row, name), ensure_ascii=False) + "\n")
 
 
 def published_rows(run: Run) -> Iterator[dict[str, Any]]:

@@ -18,7 +18,7 @@ _ARCHETYPES: Mapping[str, str] = {
     "grading": r"\bgrade\b|\bstage\b|severity|\bscore\b|classification",
     "diagnosis": r"diagnos|most likely (?:cause|explanation|condition|disease)|which (?:disease"
     r"|condition|disorder)",
-    "modality": r"modality|imaging (?:technique|method)|\bsequence\b|which stain"
+    "modality": r"modality|imaging (?:technique|method)|\bsequence\b|which stain\b"
     r"|staining (?:method|technique)|"
     r"type of (?:image|imaging|microscop)|\btechnique\b",
     "localisation": r"\bwhere\b|which (?:\w+ )?(?:structure|region|lobe|organ|area|segment|side"
@@ -81,6 +81,8 @@ def modality_of(figure: PaperFigure) -> str:
 
 def anatomy_of(draft: Draft, figure: PaperFigure) -> str:
     """By the question and its right option, else by the caption, else by the figure's label."""
+    if figure.primary == "rendered":  # a drawn heart is no heart
+        return OTHER
     right = draft.options[LETTERS.index(draft.answer)]
     for text in (f"{draft.question} {right}", figure.caption):
         name = _first("anatomy", text)

@@ -41,7 +41,11 @@ def _select(context: StageContext, writer: StageWriter) -> None:
     if not buckets and not others:
         dropped = Counter(one.reason for one in read_dropped(context.run, SynthStage.INGEST))
         why = ", ".join(f"{reason} {count:,}" for reason, count in dropped.most_common(5))
-        raise InputError(f"no figure is left to select from; ingest dropped all: {why}")
+        hint = "; any_licence keeps them, and what is made may not be passed on"
+        raise InputError(
+            f"no figure is left to select from; ingest dropped all: {why}"
+            + (hint if "licence" in dropped else "")
+        )
     if not buckets:
         seen = ", ".join(f"{label} {count:,}" for label, count in others.most_common(8))
         raise InputError(

@@ -8,6 +8,9 @@ from typing import Annotated, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from heldout.errors import InputError
+from heldout.model.endpoint import checked_address
+
 
 class SynthStage(StrEnum):
     """The stages in the order in which an item goes through them."""
@@ -69,6 +72,17 @@ class ModelEndpoint(_Settings):
     price_out: Annotated[float, Field(ge=0)] = 0.0
     """Price of a million reply tokens, for the plan."""
 
+    @model_validator(mode="after")
+    def _holds_no_secret(self) -> Self:
+        """Settings are written into the run. Of the whole entry: complaints do not repeat a value."""
+        try:
+            checked_address(self.url, "key_env")
+        except InputError as error:
+            raise ValueError(str(error)) from None
+        if self.key_env is not None and not self.key_env.isidentifier():
+            raise ValueError("key_env takes the name of an environment variable that holds the key")
+        return self
+
 
 class SynthSettings(_Settings):
     """Settings of ``heldout synth``."""
@@ -84,8 +98,9 @@ class SynthSettings(_Settings):
     """Answers without the image, with the options alone and with the question alone."""
     against: tuple[str, ...] = ()
     """Benchmarks that the dataset must not overlap."""
-    stages: tuple[SynthStage, ...] = tuple(SynthStage)
-    """Stages to run, in order; earlier ones must have been run in this folder."""
+    stages: tuple[SynthStage, ...] = ()
+    """Stages to run, in order; earlier ones must have been run in this folder. Default: all; without
+    against all but decontaminate."""
     limit: Annotated[int, Field(ge=1)] | None = None
     """Select at most this many figures."""
     seed: int = 42
@@ -136,6 +151,12 @@ class SynthSettings(_Settings):
     """Encoder for reworded texts; default: the best one installed."""
     traces: ModelEndpoint | None = None
     """Writes a reasoning trace per item; kept only where it can be parsed and its answer is right."""
+
+    @property
+    def stages_to_run(self) -> tuple[SynthStage, ...]:
+        """Those asked for, or all that these settings allow."""
+        cleaned = SynthStage.DECONTAMINATE
+        return self.stages or tuple(one for one in SynthStage if one != cleaned or self.against)
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:

@@ -7,21 +7,21 @@ both stand in the table.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from heldout.errors import InputError
+from heldout.errors import InputError, counted
 from heldout.model.endpoint.chat import FAILED
 from heldout.model.reply import Reply
 from heldout.store import Dropped
-from heldout.synth.context import StageContext, StageWork, require
+from heldout.synth.context import StageContext, StageWork
 from heldout.synth.draft import Draft, PaperFigure
 from heldout.synth.endpoints import StageModel
-from heldout.synth.generate import answered_by, problem_of, short_identity
+from heldout.synth.generate import REPEATED, answered_by, problem_of, short_identity
 from heldout.synth.json_reply import UnreadableError, read_object
 from heldout.synth.ledger import BATCH, StageWriter, read_rows
 from heldout.synth.mechanical import CodeCheck, check_by_code
-from heldout.synth.prompts import VERIFY_TEMPLATE, verify_prompt
+from heldout.synth.prompts import PLACEHOLDER, VERIFY_TEMPLATE, verify_prompt
 from heldout.synth.rubric import BY_KEY, CRITERIA, RUBRIC, Category, Criterion, Judged
 from heldout.synth.settings import Normalisation, SynthSettings, SynthStage
 
@@ -37,16 +37,22 @@ def _verify(context: StageContext, writer: StageWriter) -> None:
         from heldout.synth.from_scenes import scene_verdicts
 
         for row in scene_verdicts(context):
-            writer.keep(row)
+            write_verdict(writer, row)
         return
-    require(settings.verifier, "verifier", SynthStage.VERIFY)
     assert settings.verifier is not None
     depends = {"template": VERIFY_TEMPLATE, "rubric": RUBRIC}
     with StageModel(context, "verifier", settings.verifier, STAGE, depends) as model:
         _refuse_same_model(context, model.identity["model"])
         for drafts in draft_batches(context):
-            for row in _verdicts(context, model, drafts):
-                writer.keep(row, again=row["reason"] == f"{UNGRADABLE}{FAILED}")
+            for row, problem in _verdicts(context, model, drafts):
+                write_verdict(writer, row, problem)
+
+
+def write_verdict(writer: StageWriter, row: dict[str, Any], problem: str = "") -> None:
+    """Every verdict is kept; a rejected item is also among what was dropped."""
+    writer.keep(row, again=row["reason"] == f"{UNGRADABLE}{FAILED}")
+    if not row["accepted"]:
+        writer.drop(Dropped(STAGE, row["id"], row["reason"], problem or faults_told(row["rubric"])))
 
 
 VERIFY = StageWork(
@@ -90,7 +96,8 @@ def _refuse_same_model(context: StageContext, verifier: str) -> None:
 
 def _verdicts(
     context: StageContext, model: StageModel, drafts: list[tuple[Draft, PaperFigure]]
-) -> Iterator[dict[str, Any]]:
+) -> Iterator[tuple[dict[str, Any], str]]:
+    """Rows of the stage's table, each with what kept an item from being graded."""
     settings, run = context.settings, context.run.path
     opinions: dict[str, Mapping[str, tuple[bool, str]]] = {}
     names: dict[str, str] = {}
@@ -115,13 +122,30 @@ def _verdicts(
             except UnreadableError as error:
                 problems[name] = error
     for draft, figure in drafts:
+        code = check_by_code(draft, figure)
         if draft.id in opinions:
-            yield verdict_row(
-                draft, check_by_code(draft, figure), opinions[draft.id], settings, names[draft.id]
-            )
+            row = verdict_row(draft, code, opinions[draft.id], settings, names[draft.id])
+            yield row, ""
         else:
-            reason = lost[draft.id].reason if draft.id in lost else problems[draft.id].reason
-            yield ungradable_row(draft, reason, names.get(draft.id, short_identity(model.identity)))
+            identity = names.get(draft.id, short_identity(model.identity))
+            if (why := lost.get(draft.id)) is not None:
+                yield ungradable_row(draft, why.reason, identity), why.detail + _seen(code)
+                continue
+            problem = problems[draft.id]
+            asked = 1 if problem.reason == INSUFFICIENT else settings.attempts
+            tries = counted(asked, "attempt", "attempts")
+            told = f"{problem} ({tries}){_seen(code)}"
+            yield ungradable_row(draft, problem.reason, identity), told
+
+
+def _seen(code: Mapping[str, CodeCheck]) -> str:
+    """What code sees without any verdict: an item that nobody graded may be faulty all the same."""
+    faults = [
+        f"{key}: {check.note or 'not met'}"
+        for key, check in code.items()
+        if check.met is (BY_KEY[key].category is Category.PENALTY)
+    ]
+    return f"; by code: {'; '.join(faults)}" if faults else ""
 
 
 def read_opinion(reply: Reply) -> dict[str, tuple[bool, str]]:
@@ -142,6 +166,9 @@ def read_opinion(reply: Reply) -> dict[str, tuple[bool, str]]:
             raise UnreadableError("criteria unreadable", f"{key}: expected met to be true or false")
         note = str(line.get("note", "")) if isinstance(line, dict) else ""
         opinion[key] = (met, " ".join(note.split())[:200])
+    if {note for _, note in opinion.values()} == {PLACEHOLDER}:
+        # Small models do this; every essential would be met.
+        raise UnreadableError(REPEATED, "it is the form that the prompt shows, filled by nobody")
     return opinion
 
 
@@ -182,6 +209,17 @@ def verdict_row(
         "rubric": lines,
         "verifier": identity,
     }
+
+
+def faults_told(rubric: Sequence[Mapping[str, Any]]) -> str:
+    """Every criterion that is not met and every penalty that applies, with the notes on them."""
+    told = []
+    for line in rubric:
+        penalty = BY_KEY[line["criterion"]].category is Category.PENALTY
+        if line["met"] is penalty:
+            note = line["note"] or ("applies" if penalty else "not met")
+            told.append(f"{line['criterion']}: {note}")
+    return "; ".join(told)
 
 
 def counts(criterion: Criterion, code: bool | None, said: bool) -> bool:

@@ -124,7 +124,7 @@ class Step(NamedTuple):
 def funnel_chart(steps: Sequence[Step], *, title: str) -> Markup:
     """One bar per step, as long as what it let through; beside it what it did not, and why."""
     left = 24 + _LETTER * max([len(_short(step.name)) for step in steps] + [4])
-    room, high = 300.0, 46.0
+    room, high = 300.0, 52.0
     width = left + room + 390
     largest = max([1, *(step.left for step in steps)])
     marks = [text(12, 20, title, size=14, weight=600)]
@@ -132,13 +132,13 @@ def funnel_chart(steps: Sequence[Step], *, title: str) -> Markup:
         y = 36 + high * place
         if place:
             marks.append(line(12, y - 4, width - 12, y - 4, stroke=LINE))
-        marks.append(text(left - 10, y + 21, _short(step.name), anchor="end"))
+        marks.append(text(left - 10, y + 24, _short(step.name), anchor="end"))
         reach = room * step.left / largest
-        marks.append(rectangle(left, y + 4, room, 26, fill=LINE, opacity=0.35, round=3))
+        marks.append(rectangle(left, y + 7, room, 26, fill=LINE, opacity=0.35, round=3))
         marks.append(
-            rectangle(left, y + 4, reach, 26, fill=SERIES[0], round=3, tip=f"{step.name}: {step.left:,}")
+            rectangle(left, y + 7, reach, 26, fill=SERIES[0], round=3, tip=f"{step.name}: {step.left:,}")
         )  # fmt: skip
-        marks.append(text(left + reach + 8, y + 22, f"{step.left:,}", size=13, weight=600))
+        marks.append(text(left + reach + 8, y + 25, f"{step.left:,}", size=13, weight=600))
         marks += _losses(step, left + room + 76, y + 13)
     return figure(title, width, 44 + high * len(steps), marks)
 
@@ -151,7 +151,9 @@ def _losses(step: Step, x: float, y: float) -> list[str]:
     words = ", ".join(f"{_short(reason)} {count:,}" for reason, count in first)
     words += f", {len(rest)} more" if rest else ""
     marks = [text(x, y, f"− {total:,}", fill=ALARM, weight=600)]
-    for number, part in enumerate(_wrapped(words, 54)[:2]):
+    lines = _wrapped(words, 54)
+    lines = lines if len(lines) <= 2 else [lines[0], f"{lines[1]} …"]
+    for number, part in enumerate(lines):
         marks.append(text(x, y + 14 * (number + 1), part, fill=SOFT, size=11))
     return marks
 

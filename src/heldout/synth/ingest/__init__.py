@@ -31,14 +31,16 @@ def _ingest(context: StageContext, writer: StageWriter) -> None:
     settings = context.settings
     seen: Counter[str] = Counter()
     unread: Counter[str] = Counter()
+    first = ""
     with progress("reading figures", None, "figures", disabled=context.quiet) as step:
         for figure in read_figures(settings, context.run.path):
             step()
             if isinstance(figure, Dropped):
                 writer.drop(figure)
                 unread[figure.reason] += 1
+                first = first or f"; the first: {figure.id}: {figure.detail}"
                 continue
-            reason = _refused(figure, settings)
+            reason = refusal(figure, settings)
             seen[figure.id] += 1
             if reason is None and seen[figure.id] > 1:
                 reason = ("duplicate figure", f"{figure.source}: {figure.id} was read before")
@@ -50,7 +52,7 @@ def _ingest(context: StageContext, writer: StageWriter) -> None:
         why = ", ".join(f"{reason} {count:,}" for reason, count in unread.most_common(5))
         raise InputError(
             f"no figure with image and caption in {settings.source}"
-            + (f" ({why})" if why else "")
+            + (f" ({why}{first})" if why else "")
             + ": expected JATS XML (.xml, .nxml) with images beside it, PMC packages (.tar.gz), "
             "Biomedica shards (.tar), or images with captions.jsonl"
         )
@@ -60,7 +62,7 @@ INGEST = StageWork(
     SynthStage.INGEST,
     _ingest,
     ("source", "shortest_side", "most_images", "any_licence", "plant", "limit", "seed"),
-    outside=lambda settings: files_digest(Path(settings.source)),
+    outside=lambda context: files_digest(Path(context.settings.source)),
 )
 
 
@@ -115,7 +117,8 @@ def _figures_of(path: Path, settings: SynthSettings) -> Iterator[PaperFigure | D
         )
 
 
-def _refused(figure: PaperFigure, settings: SynthSettings) -> tuple[str, str] | None:
+def refusal(figure: PaperFigure, settings: SynthSettings) -> tuple[str, str] | None:
+    """Reason and detail of a figure that is not used, or None."""
     if len(figure.images) > settings.most_images:
         return "too many images", f"{len(figure.images)}, at most {settings.most_images}"
     if settings.any_licence:

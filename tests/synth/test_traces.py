@@ -1,0 +1,61 @@
+"""Reasoning traces: kept where they can be parsed and their answer is right, and nowhere else."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from item_serving import ItemServer
+from made_items import figure, five, item, write_run
+
+from heldout.model.reply import CUT, STOPPED, Reply
+from heldout.synth import synth
+from heldout.synth.traces import read_trace
+
+
+@pytest.mark.parametrize(
+    ("text", "trace"),
+    [
+        ("<think>It is\n  dense.</think> <answer>B</answer>", "It is dense."),
+        ("<think>It is dense.</think><answer>(B) liver</answer>\n", "It is dense."),
+        ("<think>It is dense.</think><answer>C</answer>", None),  # wrong
+        ("<think>It is dense.</think>B", None),
+        ("It is dense. <answer>B</answer>", None),
+        ("<think>One <think>two</think><answer>B</answer>", None),
+        ("<think>No.</think><answer>B</answer> Or rather <answer>C</answer>", None),
+        ("Sure! <think>It is dense.</think><answer>B</answer>", None),
+        ("<think></think><answer>B</answer>", None),
+    ],
+)
+def test_a_trace_is_the_whole_reply_and_leads_to_the_right_answer(
+    text: str, trace: str | None
+) -> None:
+    assert read_trace(Reply("x", text, STOPPED), "B") == trace
+    assert read_trace(Reply("x", text, CUT), "B") is None
+
+
+def test_traces_are_published_with_their_items(
+    tmp_path: Path, picture: Callable[..., bytes], item_server: ItemServer
+) -> None:
+    """The server's letters are right by chance: some items have a trace, and the counts agree."""
+    items = []
+    for number in range(16):
+        one = figure(tmp_path, f"PMC{number}/f", [picture(number, (40, 30))])
+        options = five("cyst", "stone", "clot", "node", "scar")
+        items.append((item(one.id, f"What does scan {number} show?", options), one))
+    write_run(tmp_path, items)
+    made = synth(
+        source="made", stages=("balance", "publish"), out=tmp_path, quiet=True,
+        traces={"url": item_server.url("plain", "thinker")},
+    )  # fmt: skip
+    traced = made.items.filter(made.items["reasoning"] != "")
+    assert 0 < len(traced) < 16
+    assert set(traced["reasoning"]) == {"It is plain to see."}
+    known = json.loads((tmp_path / "synth/dataset/statistics.json").read_text())
+    assert known["traces"] == len(traced)
+    with (tmp_path / "synth/dataset/trl.jsonl").open() as lines:
+        completed = ["completion" in json.loads(line) for line in lines]
+    assert completed == [row["reasoning"] != "" for row in made.items.to_dicts()]
+    assert {cost.stage: cost.requests for cost in made.spent} == {"traces": 16}
