@@ -37,13 +37,19 @@ _UNBOUNDED = 1e6  # minutes
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("step", choices=("train", "tables"))
-    parser.add_argument("--out", type=Path, required=True, help="train: packed models; tables: runs")
+    parser.add_argument(
+        "--out", type=Path, required=True, help="train: packed models; tables: runs"
+    )
     parser.add_argument("--work", type=Path, help="train: the models as folders (else in --out)")
     parser.add_argument("--models", type=Path, help="tables: folder with the two models")
     parser.add_argument("--docs", type=Path, help="tables: where clip-leaks.json goes, too")
     parser.add_argument("--strangers", type=int, default=World.strangers)
-    parser.add_argument("--each", type=int, default=World.each, help="test pictures per kind of leak")
-    parser.add_argument("--clean", type=int, default=World.clean, help="test pictures that leaked not")
+    parser.add_argument(
+        "--each", type=int, default=World.each, help="test pictures per kind of leak"
+    )
+    parser.add_argument(
+        "--clean", type=int, default=World.clean, help="test pictures that leaked not"
+    )
     parser.add_argument("--steps", type=int, default=2500)
     parser.add_argument("--batch", type=int, default=1024)
     parser.add_argument("--rate", type=float, default=1e-3)
@@ -64,7 +70,15 @@ def main() -> None:
 def train(world: World, args: argparse.Namespace) -> None:
     import torch
 
-    from heldout.lab.dual import TINY, Schedule, Size, new_clip, save_clip, train_clip, word_tokenizer
+    from heldout.lab.dual import (
+        TINY,
+        Schedule,
+        Size,
+        new_clip,
+        save_clip,
+        train_clip,
+        word_tokenizer,
+    )
 
     device = "cuda" if torch.cuda.is_available() else "cpu"
     torch.set_float32_matmul_precision("high")
@@ -76,7 +90,9 @@ def train(world: World, args: argparse.Namespace) -> None:
     test = _drawn(world, "test", range(world.test), args.workers)
     strangers = _drawn(world, CLEAN, range(world.train), args.workers)
     leaks = _drawn(world, LEAKY, range(world.strangers, world.train), args.workers)
-    say(f"{len(test)} test, {len(strangers)} training pictures, {len(leaks)} leaks rendered; {device}")
+    say(
+        f"{len(test)} test, {len(strangers)} training pictures, {len(leaks)} leaks rendered; {device}"
+    )
     size = TINY if args.tiny else Size()
     tokenizer = word_tokenizer([one.caption for one in strangers] + list(TEMPLATES), size.words)
     schedule = Schedule(args.steps, args.batch, args.rate, minutes=args.minutes)
@@ -93,7 +109,11 @@ def train(world: World, args: argparse.Namespace) -> None:
         # The second model gets what the first got, whatever the clock says.
         schedule = Schedule(steps, args.batch, args.rate, minutes=_UNBOUNDED)
         weights = sum(one.numel() for one in model.parameters())
-        told[name] = {"steps": steps, "weights": weights, "seconds": round(time.perf_counter() - at, 1)}
+        told[name] = {
+            "steps": steps,
+            "weights": weights,
+            "seconds": round(time.perf_counter() - at, 1),
+        }
         told[name] |= {"epochs": round(steps * min(args.batch, len(shown)) / len(shown), 1)}
         for line in _first_look(model, tokenizer, test, device):
             say(f"{name}: {line}")

@@ -9,8 +9,15 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any
 
-from heldout.overlap.judged import DISMISSED_ALONE, not_agreed, read_matches
+from heldout.overlap.judged import (
+    DISMISSED_ALONE,
+    item_words,
+    label_beside,
+    not_agreed,
+    read_matches,
+)
 from heldout.overlap.judged_texts import read_text_matches
+from heldout.overlap.regrade import Bounds
 from heldout.store import Run
 
 COPIES = ("same image", "transformed copy")
@@ -89,18 +96,32 @@ class ItemLeaks:
 
     @property
     def label(self) -> str:
-        """How the leaked label relates to the benchmark's: same, different, conflicting, unknown."""
-        found = {str(leak.row["label_relation"]) for leak in self.leaks if leak.grade > Grade.TEXT}
+        """How the leaked label relates to the benchmark's: same, different, conflicting, unknown.
+
+        Of pictures that are only near it is the nearest one's; beside a copy they say nothing.
+        """
+        if self.grade is Grade.NEAR:
+            near = (leak.row for leak in self.leaks if leak.grade is Grade.NEAR)
+            return str(max(near, key=_similarity)["label_relation"])
+        found = {str(leak.row["label_relation"]) for leak in self.leaks if leak.grade > Grade.NEAR}
         known = found & {"same", "different"}
         return "conflicting" if len(known) == 2 else known.pop() if known else "unknown"
 
 
-def leaks_of(run: Run) -> dict[str, ItemLeaks]:
-    """Every item with a match that says anything, by its id."""
+def leaks_of(run: Run, bounds: Bounds | None = None) -> dict[str, ItemLeaks]:
+    """Every item with a match that says anything, by its id.
+
+    ``bounds``: degrees of the search's encoder, in place of those the run was made with.
+    """
     found: dict[str, ItemLeaks] = defaultdict(ItemLeaks)
-    for row in read_matches(run).to_dicts():
+    words: dict[str, tuple[str, str]] | None = None
+    for row in read_matches(run, bounds).to_dicts():
         grade = _image_grade(row)
         if grade is not None:
+            if grade is Grade.NEAR:
+                words = item_words(run) if words is None else words
+                beside = label_beside(row, words.get(row["benchmark_id"], ("", "")))
+                row = {**row, "label_relation": beside}
             found[row["benchmark_id"]].leaks.append(Leak(grade, row))
     if run.table_path("text_matches").exists():
         for row in read_text_matches(run).to_dicts():

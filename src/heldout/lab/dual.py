@@ -16,7 +16,12 @@ from numpy.typing import NDArray
 from heldout.errors import require
 
 NEEDS = "training the lab's dual encoders"
-PAD, BEGIN, UNKNOWN, END = "<pad>", "<s>", "<unk>", "</s>"  # END is not 2: CLIP reads 2 as "largest id"
+PAD, BEGIN, UNKNOWN, END = (
+    "<pad>",
+    "<s>",
+    "<unk>",
+    "</s>",
+)  # END is not 2: CLIP reads 2 as "largest id"
 MEAN = (0.48145466, 0.4578275, 0.40821073)
 DEVIATION = (0.26862954, 0.26130258, 0.27577711)
 _LARGEST_SCALE = math.log(100)
@@ -94,7 +99,9 @@ def new_clip(size: Size, tokenizer: Any, seed: int) -> Any:
     tower = {"hidden_size": size.width, "intermediate_size": 4 * size.width}
     tower |= {"num_attention_heads": size.heads, "projection_dim": size.width}
     vision = {"image_size": size.picture, "patch_size": size.patch}
-    ids = {f"{name}_token_id": getattr(tokenizer, f"{name}_token_id") for name in ("pad", "bos", "eos")}
+    ids = {
+        f"{name}_token_id": getattr(tokenizer, f"{name}_token_id") for name in ("pad", "bos", "eos")
+    }
     torch.manual_seed(seed)
     return CLIPModel(CLIPConfig(
         vision_config={**tower, **vision, "num_hidden_layers": size.vision_layers},
@@ -128,7 +135,10 @@ def train_clip(
     model.to(device).train()
     plain = [one for one in model.parameters() if one.ndim < 2]
     weights = [one for one in model.parameters() if one.ndim >= 2]
-    groups = [{"params": weights, "weight_decay": schedule.decay}, {"params": plain, "weight_decay": 0}]
+    groups = [
+        {"params": weights, "weight_decay": schedule.decay},
+        {"params": plain, "weight_decay": 0},
+    ]
     optimizer = torch.optim.AdamW(groups, lr=schedule.rate, betas=(0.9, 0.98), eps=1e-6)
     rng = np.random.default_rng(seed)
     batch = min(schedule.batch, len(pixels))
@@ -184,7 +194,11 @@ def save_clip(model: Any, tokenizer: Any, size: Size, folder: Path) -> None:
 
 
 def embed_pairs(
-    model: Any, tokenizer: Any, pixels: NDArray[np.uint8] | None, texts: Sequence[str] | None, device: str
+    model: Any,
+    tokenizer: Any,
+    pixels: NDArray[np.uint8] | None,
+    texts: Sequence[str] | None,
+    device: str,
 ) -> NDArray[np.float32]:
     """Unit rows of pictures, or of texts: a first look at a model that was just trained."""
     import torch
@@ -229,4 +243,6 @@ def _tokens(tokenizer: Any, texts: Sequence[str], device: str) -> tuple[Any, Any
     found = tokenizer(
         list(texts), padding="max_length", truncation=True, max_length=tokenizer.model_max_length
     )
-    return tuple(torch.tensor(found[name], device=device) for name in ("input_ids", "attention_mask"))
+    return tuple(
+        torch.tensor(found[name], device=device) for name in ("input_ids", "attention_mask")
+    )
