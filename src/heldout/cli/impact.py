@@ -203,7 +203,7 @@ def _show(impact: Impact, study: Study) -> None:
     table.add_column("clusters", justify="right")
     for measure in measures:
         table.add_column(measure, justify="right", no_wrap=True)
-        if len(measures) == 1:
+        if measure == measures[0]:
             table.add_column("gain", justify="right", no_wrap=True)
     rows = [line for line in impact.lines if line.measure == measures[0]]
     for place, first in enumerate(rows):
@@ -211,7 +211,7 @@ def _show(impact: Impact, study: Study) -> None:
         for measure in measures:
             line = [line for line in impact.lines if line.measure == measure][place]
             cells.append(_value(line))
-            if len(measures) == 1:
+            if measure == measures[0]:
                 cells.append(_gain(line))
         name = f"  {first.subset}" if first.subset.endswith(" label") else first.subset
         style = "bold" if first.subset == "leaked" else ""

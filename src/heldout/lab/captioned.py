@@ -67,9 +67,9 @@ class Captioned:
 class World:
     """How many pictures: ``each`` of the test's per arm leaked, ``clean`` did not."""
 
-    strangers: int = 30_000
-    each: int = 400
-    clean: int = 1_200
+    strangers: int = 20_000
+    each: int = 300
+    clean: int = 800
     seed: int = 0
 
     @property

@@ -23,11 +23,15 @@ from heldout.errors import InputError
 from heldout.evaluate.encoders import (
     EncoderEvaluation,
     EncoderSettings,
+    EncoderTask,
     encoder_name,
     evaluate_encoder,
 )
 from heldout.overlap.regrade import Bounds
 from heldout.store import Run, write_table
+
+# What the published study draws queries for; classification is measured on all items.
+RETRIEVAL = (EncoderTask.IMAGE_TO_TEXT, EncoderTask.TEXT_TO_IMAGE)
 
 
 def study_encoders(
@@ -78,7 +82,8 @@ def study_encoders(
                 against = None if control is None else control.get(task.metric)
                 if control is not None and against is None:
                     raise InputError(f"the baseline cannot be measured by {task.metric}")
-                add_impact(study, known, task, against, settings.queries)
+                drawn = settings.queries if task.metric in RETRIEVAL else None
+                add_impact(study, known, task, against, drawn)
     adjust_impacts(study.impacts)
     return study
 
