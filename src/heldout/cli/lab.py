@@ -13,7 +13,15 @@ from typing import Annotated
 import typer
 
 from heldout.benchmark import read_benchmark
-from heldout.cli import lab_confound, lab_leaks, lab_onnx, lab_power, lab_published, lab_train
+from heldout.cli import (
+    lab_confound,
+    lab_degrees,
+    lab_leaks,
+    lab_onnx,
+    lab_power,
+    lab_published,
+    lab_train,
+)
 from heldout.cli.options import EngineName, Images, Json, Quiet, Workers
 from heldout.cli.show import console, print_json
 from heldout.corpus import open_corpus
@@ -41,6 +49,7 @@ EXAMPLE = (
 
 app = typer.Typer(help="Experiments on copies we planted ourselves.", no_args_is_help=True)
 app.command("confound", epilog=lab_confound.EXAMPLE)(lab_confound.confound_command)
+app.command("degrees", epilog=lab_degrees.EXAMPLE)(lab_degrees.degrees_command)
 app.command("train", epilog=lab_train.EXAMPLE)(lab_train.train_command)
 app.command("onnx", epilog=lab_onnx.EXAMPLE)(lab_onnx.onnx_command)
 app.command("power", epilog=lab_power.EXAMPLE)(lab_power.power_command)
