@@ -2,8 +2,8 @@
 
 *Soft* begins above every pair of different pictures, *hard* above (nearly) every picture that is near
 another of its own collection: slices of one study, frames of one film. What light copies reach is measured
-beside both: a bound that few of them reach finds little. Nothing carries over to another encoder or another kind
-of picture.
+beside both: a bound that few of them reach finds little. Nothing carries over to another encoder or
+another kind of picture.
 """
 
 from __future__ import annotations

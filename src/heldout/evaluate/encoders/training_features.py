@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Any
@@ -23,6 +23,9 @@ from heldout.overlap.encoders import Encoder
 from heldout.store import Dropped, Run
 
 _FOLDERS = "folder"  # the reader of loose pictures
+_COLUMNS = ("id", "caption", "question", "answer")
+_LABEL_WORDS = 4  # longer texts are captions
+_Row = tuple[str, str | None, str | None, str | None]  # id, text, question, answer
 
 
 @dataclass
@@ -33,12 +36,32 @@ class TrainingFeatures:
 
 
 @dataclass
-class _Labelled:
-    """Matrices with the label of each row; None where it has none."""
+class _Described:
+    """Matrices, and for each of their rows what may be its class; None where nothing is."""
 
     matrices: list[NDArray[Any]] = field(default_factory=list)
-    labels: list[list[str | None]] = field(default_factory=list)
+    answers: list[list[str | None]] = field(default_factory=list)
+    texts: list[list[str | None]] = field(default_factory=list)
+    folders: list[list[str | None]] = field(default_factory=list)
     failed: Mapping[str, str] = field(default_factory=dict)
+
+    def labels(self) -> list[list[str | None]]:
+        """Answers; where the corpus has none, short texts that repeat, then the folders of pictures."""
+        if any(map(any, self.answers)):
+            return self.answers
+        texts = [text for part in self.texts for text in part if text]
+        brief = all(len(text.split()) <= _LABEL_WORDS for text in texts)
+        if texts and brief and len(set(texts)) <= len(texts) / 2:
+            return self.texts
+        return self.folders
+
+    def add(self, matrix: NDArray[Any], rows: Iterable[_Row], folders: bool) -> None:
+        listed = list(rows)
+        self.matrices.append(matrix)
+        self.answers.append([_label(question, answer) for _, _, question, answer in listed])
+        self.texts.append([_label(question, text) for _, text, question, _ in listed])
+        named = (PurePosixPath(name).parent.name or None for name, *_ in listed)
+        self.folders.append(list(named) if folders else [None] * len(listed))
 
 
 def training_features(
@@ -56,19 +79,20 @@ def training_features(
         if isinstance(corpus, EmbeddingCorpus) and encoder is None
         else _embedded(corpus, settings, encoder, run, engine, quiet)
     )
-    seen = Counter(label for labels in found.labels for label in labels)
+    labels = found.labels()
+    seen = Counter(label for part in labels for label in part)
     without = seen.pop(None, 0)
     if not seen:
         raise InputError(
             f"train {corpus.source}: none of its {without:,} pictures has a label. Expected a column "
-            f"label or answer, without a question"
+            f"label or answer without a question, or class folders"
         )
     classes = sorted(str(label) for label in seen)
     places: dict[str | None, int] = {label: place for place, label in enumerate(classes)}
     rows = [
         (matrix, row, places[label])
-        for matrix, labels in enumerate(found.labels)
-        for row, label in enumerate(labels)
+        for matrix, part in enumerate(labels)
+        for row, label in enumerate(part)
         if label is not None
     ]
     table = np.array(rows, np.int64)
@@ -86,41 +110,32 @@ def _embedded(
     run: Run,
     engine: Engine,
     quiet: bool,
-) -> _Labelled:
+) -> _Described:
     assert encoder is not None
     rows = embed_corpus(
         corpus, settings.encoder, encoder, run, engine, place=settings.embeddings, quiet=quiet
     )
-    found = _Labelled(failed=rows.failed)
+    found = _Described(failed=rows.failed)
     for saved in rows.saved.values():
         matrix = saved.rows()
         pictures = len(saved.described(len(matrix)).ids)  # whole pictures come first, then parts
-        found.matrices.append(matrix[:pictures])
-        if saved.metadata is None:
-            found.labels.append([None] * pictures)
-            continue
-        table = pq.read_table(saved.metadata, columns=["id", "question", "answer"])
-        ids, *words = (table.column(name).to_pylist()[:pictures] for name in table.column_names)
-        labels = [_label(*pair) for pair in zip(*words, strict=True)]
-        if corpus.reader == _FOLDERS and not any(labels):
-            labels = [_class_folder(one) for one in ids]
-        found.labels.append(labels)
+        told: Iterable[_Row] = [("", None, None, None)] * pictures
+        if saved.metadata is not None:
+            table = pq.read_table(saved.metadata, columns=list(_COLUMNS))
+            told = zip(
+                *(table.column(name).to_pylist()[:pictures] for name in _COLUMNS), strict=True
+            )
+        found.add(matrix[:pictures], told, corpus.reader == _FOLDERS)
     return found
 
 
-def _saved(corpus: EmbeddingCorpus) -> _Labelled:
-    found = _Labelled()
+def _saved(corpus: EmbeddingCorpus) -> _Described:
+    found = _Described()
     for shard in corpus.shards():
-        matrix = corpus.embeddings(shard)
-        items = [one for one in corpus.read(shard) if not isinstance(one, Dropped)]
-        found.matrices.append(matrix)
-        found.labels.append([_label(one.question, one.answer) for one in items])
+        items = (one for one in corpus.read(shard) if not isinstance(one, Dropped))
+        told = ((one.id, one.text, one.question, one.answer) for one in items)
+        found.add(corpus.embeddings(shard), told, folders=False)
     return found
-
-
-def _class_folder(name: str) -> str | None:
-    """``n01440764/x.jpg``: a folder of pictures that nobody labelled otherwise is their class."""
-    return PurePosixPath(name).parent.name or None
 
 
 def _label(question: str | None, answer: str | None) -> str | None:

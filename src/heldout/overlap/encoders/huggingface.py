@@ -101,13 +101,18 @@ class TransformersEncoder(Encoder):
     def _tokenizer(self) -> Any:
         from transformers import AutoTokenizer
 
+        why: Exception | str = "it knows no word"
         try:
-            return AutoTokenizer.from_pretrained(self._name)
+            found = AutoTokenizer.from_pretrained(self._name)
+            # Without files some versions make one that takes every text for the same unknown token.
+            if len(set(found.get_vocab()) - set(found.all_special_tokens)) > 1:
+                return found
         except Exception as error:  # whatever a tokenizer's files make their library raise
-            raise InputError(
-                f"--encoder transformers:{self._name}: its tokenizer cannot be opened ({error}). A "
-                f"checkpoint that reads texts needs its tokenizer files beside its weights"
-            ) from error
+            why = error
+        raise InputError(
+            f"--encoder transformers:{self._name}: its tokenizer cannot be opened ({why}). A checkpoint "
+            f"that reads texts needs its tokenizer files beside its weights"
+        )
 
     @functools.cached_property
     def _reading(self) -> dict[str, Any]:
