@@ -2,12 +2,12 @@
 
     python bench/clip_leaks.py train --work WORK --out OUT         # torch, transformers, NumPy, Pillow
     for name in leaky clean; do cat OUT/clip-$name.tar.* | tar -x -C bench/out/clip; done
-    python bench/clip_leaks.py tables --models bench/out/clip --out bench/out/clip --docs docs/data
+    python bench/clip_leaks.py tables --models bench/out/clip --out bench/out/clip --docs docs
 
 ``train`` renders a training set into which test pictures leaked in four known ways, and one of the same
 size without them, trains one CLIP of ten million weights on each and packs each into parts of 15 MB.
 ``tables`` renders the same pictures again, runs `heldout overlap` and `heldout impact --encoder` on them
-and writes the tables and the figures of docs/encoders.md.
+and writes docs/clip-leaks.md.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def main() -> None:
     )
     parser.add_argument("--work", type=Path, help="train: the models as folders (else in --out)")
     parser.add_argument("--models", type=Path, help="tables: folder with the two models")
-    parser.add_argument("--docs", type=Path, help="tables: where clip-leaks.json goes, too")
+    parser.add_argument("--docs", type=Path, help="tables: where page and figures go, too")
     parser.add_argument("--strangers", type=int, default=World.strangers)
     parser.add_argument(
         "--each", type=int, default=World.each, help="test pictures per kind of leak"

@@ -30,6 +30,7 @@ TEMPLATES = (
     "A large {} on a mint background.", "A large {} on a lavender background.",
     "A large {} on a peach background.", "A large {} on a mist background.",
 )  # fmt: skip
+BRIEF = 0.3  # of strangers' captions name the large object alone, as a title does
 _TEST, _STRANGER, _COPY = 31, 32, 33  # streams: what one draws never depends on another
 _SHARD = 1000
 
@@ -94,10 +95,11 @@ class World:
         if leaked >= 0 and leaky:
             return self._leak(leaked)
         rng = np.random.default_rng((self.seed, _STRANGER, index))
-        scene = _scene(rng)
+        scene = scene_with_one_large(rng)
+        words = _caption(scene, rng) if rng.random() >= BRIEF else _brief(scene)
         return Captioned(
             f"train-{index:06d}", _saved(render(scene, SIDE), QUALITY), label_of(scene),
-            _caption(scene, rng),
+            words,
         )  # fmt: skip
 
     def arm_of(self, index: int) -> Arm | None:
@@ -106,7 +108,7 @@ class World:
 
     def _test_scene(self, index: int) -> tuple[Scene, np.random.Generator]:
         rng = np.random.default_rng((self.seed, _TEST, index))
-        return _scene(rng), rng
+        return scene_with_one_large(rng), rng
 
     def _leak(self, index: int) -> Captioned:
         arm = self.arm_of(index)
@@ -184,7 +186,7 @@ def _members(one: Captioned) -> Iterator[tuple[str, bytes]]:
     yield f"{one.id}.json", json.dumps({"label": one.label, "caption": one.caption}).encode()
 
 
-def _scene(rng: np.random.Generator) -> Scene:
+def scene_with_one_large(rng: np.random.Generator) -> Scene:
     """A scene with exactly one large object: a class that nobody could dispute."""
     while True:
         scene = random_scene(rng)
@@ -196,6 +198,10 @@ def _caption(scene: Scene, rng: np.random.Generator) -> str:
     while "large" not in (words := caption(scene, rng)):
         pass
     return words
+
+
+def _brief(scene: Scene) -> str:
+    return f"A large {label_of(scene)} on a {scene.background.tone} background."
 
 
 def _mislabelled(scene: Scene, rng: np.random.Generator) -> Scene:
