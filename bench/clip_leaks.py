@@ -50,9 +50,9 @@ def main() -> None:
     parser.add_argument(
         "--clean", type=int, default=World.clean, help="test pictures that leaked not"
     )
-    parser.add_argument("--steps", type=int, default=2500)
+    parser.add_argument("--steps", type=int, default=1500)
     parser.add_argument("--batch", type=int, default=1024)
-    parser.add_argument("--rate", type=float, default=1e-3)
+    parser.add_argument("--rate", type=float, default=4e-4)
     parser.add_argument("--minutes", type=float, default=2.2, help="train: at most, for each model")
     parser.add_argument("--tiny", action="store_true", help="train: a small model, to try it out")
     parser.add_argument("--workers", type=int, default=os.cpu_count())

@@ -3,8 +3,8 @@
     python bench/clip_leaks.py tables --models DIR --out DIR --docs docs
 
 The search is by the clean model, which saw no test picture, at degrees measured for it on other scenes.
-What was planted is compared with what the search found. ``--docs`` gets data/clip-leaks.json and clip-leaks.md,
-written from it and nothing else: ``page(json.load(…))`` writes it again.
+What was planted is compared with what the search found. ``--docs`` gets data/clip-leaks.json and
+clip-leaks.md, which is written from it and nothing else.
 """
 
 from __future__ import annotations
@@ -38,27 +38,27 @@ SHOWN = ("original", "non-leaked", "leaked", "same label", "different label", "r
 PAGE = """# A small CLIP with known leaks
 
 Written by `python bench/clip_leaks.py tables` from `docs/data/clip-leaks.json`. The published impact tables
-(seed 001) on an encoder whose training set is known: rendered scenes with captions; a class is the colour and
-shape of a scene's one large object. Of the {test:,} test pictures {each:,} each stand in the training set
+(seed 001) on an encoder whose training set is known: rendered scenes with captions; a class is the colour
+and shape of a scene's one large object. Of the {test:,} test pictures {each:,} each stand in the training set
 
 * as they are, or re-saved, under their own label and caption (*hard, same label*),
 * as they are under another label, which their caption names (*hard, different label*),
-* as a second view, the same objects moved a little on other paper, under their own label (*soft, same label*),
+* as a second view, the same objects moved a little on other paper (*soft, same label*),
 * as a second view under another label (*soft, different label*);
 
-{clean:,} do not. `leaky` was trained on {train:,} pictures with these leaks, `clean` on as many without them,
-both from the same weights and in the same order: {weights:.1f} million weights, {steps:,} steps of {batch:,}
-pairs ({epochs:.0f} epochs), {seconds:.0f} s each on {device}.
+{clean:,} do not. `leaky` was trained on {train:,} pictures with these leaks, `clean` on as many without
+them, both from the same weights and in the same order: {weights:.1f} million weights, {steps:,} steps of
+{batch:,} pairs ({epochs:.0f} epochs), {seconds:.0f} s each on {device}.
 
 ```console
 $ python bench/clip_leaks.py train --work WORK --out OUT
 $ python bench/clip_leaks.py tables --models WORK --out DIR --docs docs
 ```
 
-`tables` runs `heldout overlap` with the clean model as encoder, at the degrees at the end of this page, then
-`heldout impact --encoder` on both models and on their difference item by item. Values are per cent, brackets
-95 % intervals by image; *gain* is the subset less the whole test set; random subsets are as large as the
-leaked one (mean ± standard deviation of ten draws).
+`tables` runs `heldout overlap` with the clean model as encoder, at the degrees at the end of this page,
+then `heldout impact --encoder` on both models and on their difference item by item. Values are per cent,
+brackets 95 % intervals by image; *gain* is the subset less the whole test set; random subsets are as large
+as the leaked one (mean ± standard deviation of ten draws).
 """
 DEGREES = """## Degrees of the clean model
 

@@ -68,7 +68,7 @@ class Captioned:
 class World:
     """How many pictures: ``each`` of the test's per arm leaked, ``clean`` did not."""
 
-    strangers: int = 20_000
+    strangers: int = 8_000
     each: int = 300
     clean: int = 800
     seed: int = 0

@@ -48,9 +48,9 @@ TINY = Size(width=64, heads=2, vision_layers=2, text_layers=1)
 class Schedule:
     """``minutes`` bound the steps: what a machine cannot do in them is left out, and the rest anneals."""
 
-    steps: int = 2500
+    steps: int = 1500
     batch: int = 1024
-    rate: float = 1e-3
+    rate: float = 4e-4
     warm: int = 100
     decay: float = 0.1
     minutes: float = 3.0
