@@ -18,6 +18,7 @@ from heldout.overlap.judged import (
 )
 from heldout.overlap.judged_texts import read_text_matches
 from heldout.overlap.regrade import Bounds
+from heldout.overlap.verify import NO_PICTURE
 from heldout.store import Run
 
 COPIES = ("same image", "transformed copy")
@@ -111,12 +112,15 @@ class ItemLeaks:
 def leaks_of(run: Run, bounds: Bounds | None = None) -> dict[str, ItemLeaks]:
     """Every item with a match that says anything, by its id.
 
-    ``bounds``: degrees of the search's encoder, in place of those the run was made with.
+    ``bounds``: degrees of the search's encoder, in place of those the run was made with. They also grade
+    pairs that nobody can verify because the corpus holds embeddings alone, as the published study does.
     """
     found: dict[str, ItemLeaks] = defaultdict(ItemLeaks)
     words: dict[str, tuple[str, str]] | None = None
     for row in read_matches(run, bounds).to_dicts():
         grade = _image_grade(row)
+        if grade is Grade.UNDECIDED and bounds is not None and _without_picture(row):
+            grade = Grade.NEAR if row["degree"] in ("hard", "soft") else None
         if grade is not None:
             if grade is Grade.NEAR:
                 words = item_words(run) if words is None else words
@@ -158,6 +162,11 @@ def _image_grade(row: Mapping[str, Any]) -> Grade | None:
     if row["relation"] == UNDECIDED or _not_agreed(row) == DISMISSED_ALONE:
         return Grade.UNDECIDED
     return Grade.NEAR if row["degree"] in ("hard", "soft") else None
+
+
+def _without_picture(row: Mapping[str, Any]) -> bool:
+    evidence = evidence_of(row)
+    return evidence.get("unverified") == NO_PICTURE and "people" not in evidence
 
 
 def _not_agreed(row: Mapping[str, Any]) -> str:

@@ -227,6 +227,35 @@ def test_bounds_grade_their_own_encoder_alone() -> None:
     assert found == ["hard", "soft", "none", "hard", "none"]
 
 
+def test_a_corpus_of_embeddings_is_graded_by_similarity_where_degrees_are_set(
+    tmp_path: Path,
+) -> None:
+    from heldout.overlap.verify import NO_PICTURE
+    from heldout.store import make_table
+
+    run = Run.create(tmp_path / "run", command=["test"])
+    run.update("stages", {"overlap:laion": {"encoder": "clip", "corpus": "laion"}})
+    rows = [
+        {"benchmark_id": f"i{n}", "position": n, "cluster": f"i{n}", "question": None, "options": [],
+         "answer": "red", "image_names": [], "image_digests": ["x"], "metadata": "{}"}
+        for n in range(4)
+    ]  # fmt: skip
+    run.write_table("items", make_table("items", rows))
+    evidence = {"unverified": NO_PICTURE, "corpus_answer": "Red", "corpus_question": ""}
+    matches = [
+        {"benchmark_id": f"i{n}", "image_index": 0, "corpus": "laion", "corpus_id": str(n),
+         "method": "clip", "similarity": similarity, "degree": "none", "relation": "undecided", "transform": "",
+         "modality": "none", "label_relation": "unknown", "evidence": json.dumps(evidence)}
+        for n, similarity in enumerate((0.99, 0.96, 0.9))
+    ]  # fmt: skip
+    run.write_table("matches", make_table("matches", matches))
+    assert {one.grade.name for one in leaks_of(run).values()} == {"UNDECIDED"}
+    found = leaks_of(run, parse_bounds("published"))
+    degrees = {name: item.gravest.row["degree"] for name, item in found.items()}
+    assert degrees == {"i0": "hard", "i1": "soft"}
+    assert {item.label for item in found.values()} == {"same"}
+
+
 def test_planted_effects_come_out_of_saved_rows(tmp_path: Path) -> None:
     """Rows made so that leaked pictures find their caption, others by chance: the interval says so."""
     import pyarrow as pa
