@@ -244,8 +244,8 @@ def test_a_corpus_of_embeddings_is_graded_by_similarity_where_degrees_are_set(
     evidence = {"unverified": NO_PICTURE, "corpus_answer": "Red", "corpus_question": ""}
     matches = [
         {"benchmark_id": f"i{n}", "image_index": 0, "corpus": "laion", "corpus_id": str(n),
-         "method": "clip", "similarity": similarity, "degree": "none", "relation": "undecided", "transform": "",
-         "modality": "none", "label_relation": "unknown", "evidence": json.dumps(evidence)}
+         "method": "clip", "similarity": similarity, "degree": "none", "relation": "undecided",
+         "transform": "", "modality": "none", "label_relation": "unknown", "evidence": json.dumps(evidence)}
         for n, similarity in enumerate((0.99, 0.96, 0.9))
     ]  # fmt: skip
     run.write_table("matches", make_table("matches", matches))
