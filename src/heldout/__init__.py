@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from heldout.benchmark.check import check
     from heldout.corpus import Corpus, CorpusItem, open_corpus
     from heldout.detect import Finding
+    from heldout.detect.impact import study_encoders, study_impact
     from heldout.engine import open_engine
+    from heldout.evaluate.encoders import EncoderSettings, evaluate_encoder
     from heldout.store import Run
     from heldout.verdict import Claim
 
@@ -26,6 +28,7 @@ _HOMES = {
     "Claim": "heldout.verdict",
     "Corpus": "heldout.corpus",
     "CorpusItem": "heldout.corpus",
+    "EncoderSettings": "heldout.evaluate.encoders",
     "Example": "heldout.benchmark",
     "Finding": "heldout.detect",
     "Run": "heldout.store",
@@ -34,9 +37,12 @@ _HOMES = {
     "run_audit": "heldout.audit",
     "check": "heldout.benchmark.check",
     "conclude": "heldout.audit",
+    "evaluate_encoder": "heldout.evaluate.encoders",
     "open_corpus": "heldout.corpus",
     "open_engine": "heldout.engine",
     "read_benchmark": "heldout.benchmark",
+    "study_encoders": "heldout.detect.impact",
+    "study_impact": "heldout.detect.impact",
     "synthesize": "heldout.audit",
 }
 
@@ -45,17 +51,21 @@ __all__ = [
     "Claim",
     "Corpus",
     "CorpusItem",
+    "EncoderSettings",
     "Example",
     "Finding",
     "Run",
     "audit_overlap",
     "check",
     "conclude",
+    "evaluate_encoder",
     "open_corpus",
     "open_engine",
     "read_audit",
     "read_benchmark",
     "run_audit",
+    "study_encoders",
+    "study_impact",
     "synth",
     "synthesize",
 ]
