@@ -248,12 +248,14 @@ def test_a_corpus_of_embeddings_is_graded_by_similarity_where_degrees_are_set(
          "transform": "", "modality": "none", "label_relation": "unknown", "evidence": json.dumps(evidence)}
         for n, similarity in enumerate((0.99, 0.96, 0.9))
     ]  # fmt: skip
+    # A pair with pictures that registration could not decide stays undecided, whatever its similarity.
+    matches.append({**matches[0], "benchmark_id": "i3", "evidence": "{}"})
     run.write_table("matches", make_table("matches", matches))
     assert {one.grade.name for one in leaks_of(run).values()} == {"UNDECIDED"}
     found = leaks_of(run, parse_bounds("published"))
-    degrees = {name: item.gravest.row["degree"] for name, item in found.items()}
-    assert degrees == {"i0": "hard", "i1": "soft"}
-    assert {item.label for item in found.values()} == {"same"}
+    degrees = {name: (item.grade.name, item.gravest.row["degree"]) for name, item in found.items()}
+    assert degrees == {"i0": ("NEAR", "hard"), "i1": ("NEAR", "soft"), "i3": ("UNDECIDED", "hard")}
+    assert {found[name].label for name in ("i0", "i1")} == {"same"}
 
 
 def test_planted_effects_come_out_of_saved_rows(tmp_path: Path) -> None:

@@ -30,6 +30,8 @@ def test_a_rank_counts_wrong_candidates_that_are_as_near() -> None:
     assert best_ranks(queries, candidates, right).tolist() == [3, 1]
     # A tie is lost: candidate 3 is candidate 0.
     assert best_ranks(queries[:1], candidates, [np.array([0])]).tolist() == [2]
+    # Unless both are right.
+    assert best_ranks(queries[:1], candidates, [np.array([0, 3])]).tolist() == [1]
 
 
 def test_ranks_do_not_depend_on_how_many_are_compared_at_a_time(monkeypatch) -> None:
