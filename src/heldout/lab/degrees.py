@@ -120,7 +120,9 @@ def measure_degrees(
     close = np.concatenate(list(near.values()))
     light = np.concatenate(list(copies.values()))
     soft = _above(float(every.max()))
-    hard = max(_above(float(np.quantile(close, NEAR))), min(1.0, soft + 1 / _STEP))
+    hard = min(1.0, max(_above(float(np.quantile(close, NEAR))), soft + 1 / _STEP))
+    # Where even different pictures reach 1, no bound parts anything, and the table shows it.
+    soft = min(soft, round(hard - 1 / _STEP, 3))
 
     def row(degree: str, bound: float) -> DegreeRow:
         shares = (_share(values >= bound) for values in (light, close, every))
