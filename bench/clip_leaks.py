@@ -23,8 +23,10 @@ from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from PIL import Image
 
 from heldout.lab.captioned import ARMS, SIDE, TEMPLATES, Captioned, World, classes
@@ -72,6 +74,7 @@ def train(world: World, args: argparse.Namespace) -> None:
 
     from heldout.lab.dual import (
         TINY,
+        Pairs,
         Schedule,
         Size,
         new_clip,
@@ -86,7 +89,7 @@ def train(world: World, args: argparse.Namespace) -> None:
     for folder in (args.out, work):
         folder.mkdir(parents=True, exist_ok=True)
     began = time.perf_counter()
-    say = functools.partial(_say, began)
+    say = functools.partial(_say, began, "")
     test = _drawn(world, "test", range(world.test), args.workers)
     strangers = _drawn(world, CLEAN, range(world.train), args.workers)
     leaks = _drawn(world, LEAKY, range(world.strangers, world.train), args.workers)
@@ -96,15 +99,15 @@ def train(world: World, args: argparse.Namespace) -> None:
     size = TINY if args.tiny else Size()
     tokenizer = word_tokenizer([one.caption for one in strangers] + list(TEMPLATES), size.words)
     schedule = Schedule(args.steps, args.batch, args.rate, minutes=args.minutes)
-    told: dict[str, object] = {"world": vars(world), "device": _device(device), "batch": args.batch}
+    told: dict[str, Any] = {"world": vars(world), "device": _device(device), "batch": args.batch}
     for name, shown in ((LEAKY, strangers[: world.strangers] + leaks), (CLEAN, strangers)):
         model = new_clip(size, tokenizer, world.seed)
         log = work / f"loss-{name}.jsonl"
-        pairs = _pairs(shown)
+        pairs = Pairs(_pixels(shown), [one.caption for one in shown])
         at = time.perf_counter()
         steps = train_clip(
             model, tokenizer, pairs, schedule, device=device, seed=world.seed, log=log,
-            say=lambda text, name=name: say(f"{name}: {text}"),
+            say=functools.partial(_say, began, f"{name}: "),
         )  # fmt: skip
         # The second model gets what the first got, whatever the clock says.
         schedule = Schedule(steps, args.batch, args.rate, minutes=_UNBOUNDED)
@@ -113,8 +116,8 @@ def train(world: World, args: argparse.Namespace) -> None:
             "steps": steps,
             "weights": weights,
             "seconds": round(time.perf_counter() - at, 1),
+            "epochs": round(steps * min(args.batch, len(shown)) / len(shown), 1),
         }
-        told[name] |= {"epochs": round(steps * min(args.batch, len(shown)) / len(shown), 1)}
         for line in _first_look(model, tokenizer, test, device):
             say(f"{name}: {line}")
         save_clip(model, tokenizer, size, work / name)
@@ -124,8 +127,8 @@ def train(world: World, args: argparse.Namespace) -> None:
     say("done")
 
 
-def _say(began: float, text: str) -> None:
-    print(f"{time.perf_counter() - began:6.1f} s  {text}", flush=True)
+def _say(began: float, whose: str, text: str) -> None:
+    print(f"{time.perf_counter() - began:6.1f} s  {whose}{text}", flush=True)
 
 
 def _device(device: str) -> str:
@@ -146,20 +149,14 @@ def _draw(world: World, kind: str, index: int) -> Captioned:
     return world.train_picture(index, leaky=kind == LEAKY)
 
 
-def _pixels(shown: Sequence[Captioned]) -> np.ndarray:
+def _pixels(shown: Sequence[Captioned]) -> NDArray[np.uint8]:
     found = np.empty((len(shown), SIDE, SIDE, 3), np.uint8)
     for place, one in enumerate(shown):
         found[place] = np.asarray(Image.open(io.BytesIO(one.data)))
     return found
 
 
-def _pairs(shown: Sequence[Captioned]):
-    from heldout.lab.dual import Pairs
-
-    return Pairs(_pixels(shown), [one.caption for one in shown])
-
-
-def _first_look(model, tokenizer, test: Sequence[Captioned], device: str) -> list[str]:
+def _first_look(model: Any, tokenizer: Any, test: Sequence[Captioned], device: str) -> list[str]:
     """Zero-shot accuracy and image-to-text R@1 by arm: whether it is worth while to go on."""
     from heldout.lab.dual import embed_pairs
 

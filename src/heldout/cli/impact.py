@@ -135,6 +135,7 @@ def impact_command(
         encoder, tasks, label, caption, templates, class_names, class_embeddings, train, embeddings,
         queries, seed,
     )  # fmt: skip
+    benchmark: Benchmark | None
     if encoder:
         options.refuse(predictions, bench=bench, metric=metric, mapping=mapping)
         benchmark = read_benchmark(predictions[0])

@@ -45,9 +45,10 @@ class Features:
             own = np.flatnonzero(self.rows[:, 0] == number)
             for start in range(0, len(own), _ROWS):
                 some = own[start : start + _ROWS]
-                features = np.asarray(matrix[self.rows[some, 1]], np.float32)
+                features = np.array(matrix[self.rows[some, 1]], np.float32)  # a copy: it is scaled
                 length = np.linalg.norm(features, axis=1, keepdims=True)
-                yield features / np.where(length > 0, length, 1), self.classes[some]
+                features /= np.where(length > 0, length, np.float32(1))
+                yield features, self.classes[some]
 
 
 @dataclass(frozen=True)

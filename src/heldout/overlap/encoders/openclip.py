@@ -57,7 +57,7 @@ class OpenClipEncoder(Encoder):
         return result
 
     @functools.cached_property
-    def text_identity(self) -> str:  # type: ignore[override]
+    def text_identity(self) -> str:
         return (
             f"{self.identity} | texts {_digest(self._model)[:8]} {type(self._tokenizer).__name__}"
         )
