@@ -89,6 +89,37 @@ def test_a_run_keeps_rows_and_a_second_call_encodes_nothing(
     assert evaluate_encoder(benchmark, settings(clip), run, quiet=True).items.equals(first.items)
 
 
+def test_a_call_that_broke_off_goes_on_where_it_was(
+    clip: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    benchmark = read_benchmark(str(write_pictures(tmp_path / "b", rows())))
+    run = Run.create(tmp_path / "run", command=["test"])
+    monkeypatch.setattr("heldout.overlap.embeddings.evaluation_rows._PICTURES", 4)
+    kind = type(open_encoder(clip))
+    encode, seen = kind.encode, []
+
+    def breaking(self: Any, images: Any) -> Any:
+        if len(seen) == 2:
+            raise OSError("the machine went away")
+        seen.append(len(images))
+        return encode(self, images)
+
+    monkeypatch.setattr(kind, "encode", breaking)
+    with pytest.raises(InputError, match="the machine went away"):
+        evaluate_encoder(benchmark, settings(clip), run, quiet=True)
+    seen.clear()
+
+    def counting(self: Any, images: Any) -> Any:
+        seen.append(len(images))
+        return encode(self, images)
+
+    monkeypatch.setattr(kind, "encode", counting)
+    found = evaluate_encoder(benchmark, settings(clip), run, quiet=True)
+    assert sum(seen) == 18 - 8  # two pieces were kept
+    plain = evaluate_encoder(benchmark, settings(clip), quiet=True)
+    assert found.items.equals(plain.items)
+
+
 def test_a_probe_learns_the_labels_of_its_training_set(clip: str, tmp_path: Path) -> None:
     pytest.importorskip("cv2")
     train = write_pictures(
