@@ -103,7 +103,8 @@ def train(world: World, args: argparse.Namespace) -> None:
     for name, shown in ((LEAKY, strangers[: world.strangers] + leaks), (CLEAN, strangers)):
         model = new_clip(size, tokenizer, world.seed)
         log = work / f"loss-{name}.jsonl"
-        pairs = Pairs(_pixels(shown), [one.caption for one in shown])
+        captions, titles = ([getattr(o, n) for o in shown] for n in ("caption", "title"))
+        pairs = Pairs(_pixels(shown), captions, titles)
         at = time.perf_counter()
         steps = train_clip(
             model, tokenizer, pairs, schedule, device=device, seed=world.seed, log=log,

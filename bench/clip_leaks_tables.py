@@ -39,7 +39,8 @@ PAGE = """# A small CLIP with known leaks
 
 Written by `python bench/clip_leaks.py tables` from `docs/data/clip-leaks.json`. The published impact tables
 (seed 001) on an encoder whose training set is known: rendered scenes with captions; a class is the colour
-and shape of a scene's one large object. Of the {test:,} test pictures {each:,} each are in the training set
+and shape of a scene's one large object, which captions name among others and titles alone. Of the
+{test:,} test pictures {each:,} each are in the training set
 
 * as they are, or re-saved, under their own label and caption (*hard, same label*),
 * as they are under another label, which their caption names (*hard, different label*),

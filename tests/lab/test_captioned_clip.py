@@ -29,6 +29,7 @@ def test_leaks_are_what_their_arm_says() -> None:
             "checkered ", ""
         )
         assert leak.label in classes()
+        assert leak.label in leak.title
         apart = np.abs(_pixels(leak.data) - _pixels(test.data)).mean()
         assert apart < 4 if arm.degree == "hard" else apart > 4
         seen[arm.name] += 1
@@ -67,10 +68,9 @@ def test_training_learns_and_what_is_saved_is_an_encoder(tmp_path: Path) -> None
     from heldout.overlap.encoders import open_encoder
 
     shown = [WORLD.test_picture(n) for n in range(8)]
-    pairs = Pairs(
-        np.stack([_pixels(one.data) for one in shown]).astype(np.uint8), [o.caption for o in shown]
-    )
-    tokenizer = tokenizer_of(pairs.captions, TINY.words)
+    pixels = np.stack([_pixels(one.data) for one in shown]).astype(np.uint8)
+    pairs = Pairs(pixels, [one.caption for one in shown], [one.title for one in shown])
+    tokenizer = tokenizer_of([*pairs.captions, *pairs.titles], TINY.words)
     model = new_clip(TINY, tokenizer, 0)
     log = tmp_path / "loss.jsonl"
     steps = train_clip(

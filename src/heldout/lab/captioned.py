@@ -30,7 +30,6 @@ TEMPLATES = (
     "A large {} on a mint background.", "A large {} on a lavender background.",
     "A large {} on a peach background.", "A large {} on a mist background.",
 )  # fmt: skip
-BRIEF = 0.3  # of strangers' captions name the large object alone, as a title does
 _TEST, _STRANGER, _COPY = 31, 32, 33  # streams: what one draws never depends on another
 _SHARD = 1000
 
@@ -60,6 +59,7 @@ class Captioned:
     data: bytes
     label: str
     caption: str
+    title: str  # names the large object alone, as the name of a file may
     arm: str = ""  # of a leak, or of the test picture that leaked
     of: str = ""  # of a leak: the test picture
 
@@ -86,7 +86,7 @@ class World:
         arm = self.arm_of(index)
         return Captioned(
             f"test-{index:05d}", _saved(render(scene, SIDE), QUALITY), label_of(scene),
-            _caption(scene, rng), arm.name if arm else "",
+            _caption(scene, rng), _title(scene), arm.name if arm else "",
         )  # fmt: skip
 
     def train_picture(self, index: int, *, leaky: bool = True) -> Captioned:
@@ -96,10 +96,9 @@ class World:
             return self._leak(leaked)
         rng = np.random.default_rng((self.seed, _STRANGER, index))
         scene = scene_with_one_large(rng)
-        words = _caption(scene, rng) if rng.random() >= BRIEF else _brief(scene)
         return Captioned(
             f"train-{index:06d}", _saved(render(scene, SIDE), QUALITY), label_of(scene),
-            words,
+            _caption(scene, rng), _title(scene),
         )  # fmt: skip
 
     def arm_of(self, index: int) -> Arm | None:
@@ -127,7 +126,8 @@ class World:
         whole = arm.degree == "hard" and arm.label == "same"
         words = original.caption if whole else _caption(told, rng)
         return Captioned(
-            f"train-{self.strangers + index:06d}", data, label_of(told), words, arm.name, original.id
+            f"train-{self.strangers + index:06d}", data, label_of(told), words, _title(told), arm.name,
+            original.id,
         )  # fmt: skip
 
 
@@ -200,7 +200,7 @@ def _caption(scene: Scene, rng: np.random.Generator) -> str:
     return words
 
 
-def _brief(scene: Scene) -> str:
+def _title(scene: Scene) -> str:
     return f"A large {label_of(scene)} on a {scene.background.tone} background."
 
 

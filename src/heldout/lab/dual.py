@@ -54,6 +54,7 @@ class Schedule:
     warm: int = 100
     decay: float = 0.1
     minutes: float = 3.0
+    titled: float = 0.3  # of the pairs of a step show the title in place of the caption
 
     def at(self, step: int, steps: int) -> float:
         up = min(1.0, (step + 1) / max(1, min(self.warm, steps // 5)))
@@ -62,10 +63,11 @@ class Schedule:
 
 @dataclass(frozen=True)
 class Pairs:
-    """Pictures (n, side, side, 3) with one sentence each."""
+    """Pictures (n, side, side, 3) with a caption and a title each."""
 
     pixels: NDArray[np.uint8]
     captions: Sequence[str]
+    titles: Sequence[str]
 
 
 def word_tokenizer(captions: Sequence[str], length: int) -> Any:
@@ -126,11 +128,12 @@ def train_clip(
 ) -> int:
     """Train in place; how many steps it were. ``log`` gets a line of JSON every 25 steps.
 
-    Each epoch shows every pair once in an order drawn from ``seed``; a picture is never changed.
+    Each epoch shows every picture once in an order drawn from ``seed``, unchanged, with its caption or its
+    title.
     """
     import torch
 
-    ids, mask = _tokens(tokenizer, pairs.captions, device)
+    ids, mask = _tokens(tokenizer, [*pairs.captions, *pairs.titles], device)
     pixels = torch.from_numpy(pairs.pixels).to(device)
     model.to(device).train()
     plain = [one for one in model.parameters() if one.ndim < 2]
@@ -151,7 +154,10 @@ def train_clip(
             chosen, order = torch.from_numpy(order[:batch]).to(device), order[batch:]
             for group in optimizer.param_groups:
                 group["lr"] = schedule.at(step, steps)
-            loss = _loss(model, pixels[chosen], ids[chosen], mask[chosen], device)
+            told = chosen + len(pixels) * torch.from_numpy(rng.random(batch) < schedule.titled).to(
+                device
+            )
+            loss = _loss(model, pixels[chosen], ids[told], mask[told], device)
             optimizer.zero_grad(set_to_none=True)
             loss.backward()
             torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
