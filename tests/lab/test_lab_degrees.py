@@ -56,6 +56,21 @@ def test_bounds_part_copies_near_and_different_pictures(
     assert "hard, published" in done.stdout
 
 
+def test_collections_of_one_name_are_kept_apart(collections: list[str], tmp_path: Path) -> None:
+    """SLAKE's folder of pictures and VQA-RAD's are both called images."""
+    for name, source in zip(("a", "b"), collections, strict=True):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "images").symlink_to(source)
+    sources = [str(tmp_path / name / "images") for name in ("a", "b")]
+    found = measure_degrees("pixels", sources, queries=2, quiet=True)
+    assert [one.name for one in found.others] == [
+        "a/images, nearest in itself",
+        "b/images, nearest in itself",
+        "a/images and b/images, nearest",
+    ]
+    assert found.degrees[0].near.n == 24
+
+
 def test_an_encoder_that_cannot_tell_says_so(collections: list[str]) -> None:
     found = measure_degrees("pixels", collections, queries=4, pictures=6, quiet=True)
     blurred = found.model_copy(

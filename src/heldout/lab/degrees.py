@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -103,7 +104,11 @@ def measure_degrees(
     if len(sources) < 2:
         raise InputError("degrees need two collections that share no source: give a second one")
     opened = open_encoder(encoder)
-    found = [_sampled(collect(open_corpus(one)), pictures, seed) for one in sources]
+    names = _names(sources)
+    found = [
+        _sampled(collect(open_corpus(one)), name, pictures, seed)
+        for one, name in zip(sources, names, strict=True)
+    ]
     for one in found:
         if len(one) < 2:
             raise InputError(f"{one.name} has {len(one)} usable pictures; degrees need two or more")
@@ -173,9 +178,18 @@ def degrees_page(measured: Sequence[MeasuredDegrees]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _sampled(collection: Collection, pictures: int | None, seed: int) -> Collection:
+def _names(sources: Sequence[str]) -> list[str]:
+    """The end of each path; with the folder above it where two end alike, else the whole."""
+    for parts in (1, 2):
+        names = ["/".join(Path(one).parts[-parts:]) for one in sources]
+        if len(set(names)) == len(names):
+            return names
+    return [f"{number}: {one}" for number, one in enumerate(sources, 1)]
+
+
+def _sampled(collection: Collection, name: str, pictures: int | None, seed: int) -> Collection:
     chosen = collection.sample(pictures, seed)
-    return Collection(collection.name, tuple(collection.items[one] for one in chosen))
+    return Collection(name, tuple(collection.items[one] for one in chosen))
 
 
 def _rows(collection: Collection, encoder: Encoder, step: Callable[..., None]) -> Floats:
