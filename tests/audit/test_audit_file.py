@@ -57,6 +57,8 @@ def test_a_good_file_is_read_and_its_folder_found(tmp_path: Path) -> None:
         (GOOD.replace("scores: tested", "score: tested"), 7, "did you mean 'scores'?"),
         (GOOD.replace("[clean]", "[claen]"), 9, "did you mean 'clean'?"),
         (GOOD + "search: {encodr: pixels}\n", 10, "did you mean 'encoder'?"),
+        (GOOD + "search: {encoder: pixels, degrees: hard=2}\n", 10, "expected two similarities"),
+        (GOOD + "search: {degrees: published}\n", 10, "give search.encoder"),
         (GOOD + "budget: {items: 0}\n", 10, "greater than or equal to 1"),
         (GOOD + "budget: {items: ten}\n", 10, "valid integer"),
         (GOOD + "detectors: [order-tend]\n", 10, "did you mean 'order-trend'?"),

@@ -121,6 +121,7 @@ class Search(Keys):
     exact: StrictBool = False
     encoder: Text | None = None
     nearest: Count = NEAREST
+    degrees: Text | None = None
     second_encoders: list[Text] = Field(default_factory=list)
     alpha: Annotated[float, Field(gt=0, lt=1)] = ALPHA
     text: StrictBool = True

@@ -28,6 +28,7 @@ from heldout.detect import detectors
 from heldout.errors import InputError
 from heldout.model.asking import parse_variants
 from heldout.model.opening import ONNX, onnx_folder
+from heldout.overlap.regrade import parse_bounds
 from heldout.synth import ModelEndpoint, SynthSettings
 
 # Which mapping stands where, so that a wrong key is compared with the right ones.
@@ -209,6 +210,14 @@ class _Names:
         if file.search.exact and file.search.encoder is not None:
             told = "exact looks for nothing an encoder finds: leave out one of the two"
             yield self._at(("search", "exact"), told)
+        if file.search.degrees is not None:
+            if file.search.encoder is None:
+                told = "degrees grade the neighbours of an encoder: give search.encoder"
+                yield self._at(("search", "degrees"), told)
+            try:
+                parse_bounds(file.search.degrees)
+            except InputError as error:
+                yield self._at(("search", "degrees"), str(error))
         if file.search.text_encoder is not None and not file.search.text:
             yield self._at(("search", "text_encoder"), "it is of a text search: set text to true")
 

@@ -30,6 +30,7 @@ from heldout.engine import Engine, open_engine
 from heldout.errors import require
 from heldout.overlap import NearSearch
 from heldout.overlap.calibration.measure import CalibrationPlan
+from heldout.overlap.regrade import parse_bounds
 from heldout.overlap.text import TextSearch
 from heldout.overlap.verify import can_register
 from heldout.report import write_audit_report
@@ -192,7 +193,8 @@ class _Journey:
             if search.encoder is not None:
                 require("cv2", "vision", "telling copies from look-alikes")
                 shared = Path(self.audit.located(search.embeddings)) if search.embeddings else None
-                near = NearSearch(search.encoder, search.nearest, shared)
+                bounds = parse_bounds(search.degrees) if search.degrees is not None else None
+                near = NearSearch(search.encoder, search.nearest, shared, bounds)
             plan = CalibrationPlan(
                 alpha=search.alpha, null=null, controls=controls,
                 encoders=tuple(one for one in search.second_encoders if one != search.encoder),

@@ -11,7 +11,21 @@ from rich.table import Table
 from rich.text import Text
 
 from heldout.benchmark import Benchmark, read_benchmark
-from heldout.cli.options import Json, parse_map
+from heldout.cli.impact_encoders import (
+    Caption,
+    ClassEmbeddings,
+    ClassNames,
+    Degrees,
+    Embeddings,
+    EncoderNames,
+    EncoderOptions,
+    Label,
+    Queries,
+    Tasks,
+    Templates,
+    Train,
+)
+from heldout.cli.options import EngineName, Json, Quiet, Workers, parse_map
 from heldout.cli.show import console, plain, print_json
 from heldout.cure.leak_labels import LeakLabels, read_leak_labels
 from heldout.detect.impact import (
@@ -21,23 +35,29 @@ from heldout.detect.impact import (
     Line,
     Owed,
     Study,
+    keep_items,
     keep_study,
     study_impact,
 )
+from heldout.detect.impact.impact import DRAWS
 from heldout.errors import InputError
+from heldout.overlap.regrade import parse_bounds
 from heldout.stats import Interval
 from heldout.store import Run
 
-EXAMPLE = "Example: heldout impact predictions.csv --run runs/slake"
+EXAMPLE = (
+    "Example: heldout impact predictions.csv --run runs/slake, or heldout impact --encoder "
+    "transformers:openai/clip-vit-base-patch32 pictures/test.jsonl --run runs/pictures"
+)
 
 
 def impact_command(
     predictions: Annotated[
-        list[Path],
+        list[str],
         typer.Argument(
             metavar="PREDICTIONS...",
             help="CSV, TSV, xlsx, JSON, JSONL or Parquet: id and prediction, correct, score, rank or "
-            "loglik; several models in a column 'model' or in several files.",
+            "loglik; several models in a column 'model' or in several files. With --encoder: BENCH.",
         ),
     ],
     run: Annotated[
@@ -61,11 +81,12 @@ def impact_command(
         typer.Option("--metric", metavar="METRIC", help="accuracy, retrieval or loglik."),
     ] = None,
     baseline: Annotated[
-        Path | None,
+        str | None,
         typer.Option(
             "--baseline",
             metavar="PREDICTIONS",
-            help="A model that cannot have seen the benchmark: differences to it are shown.",
+            help="A model that cannot have seen the benchmark: differences to it are shown. With "
+            "--encoder: another encoder.",
         ),
     ] = None,
     mapping: Annotated[
@@ -80,27 +101,66 @@ def impact_command(
             help="Where to write all figures (else RUN/impact-PREDICTIONS.json).",
         ),
     ] = None,
+    degrees: Degrees = None,
+    queries: Queries = None,
+    encoder: EncoderNames = [],  # noqa: B006
+    tasks: Tasks = None,
+    label: Label = None,
+    caption: Caption = None,
+    templates: Templates = None,
+    class_names: ClassNames = None,
+    class_embeddings: ClassEmbeddings = None,
+    train: Train = None,
+    embeddings: Embeddings = None,
+    engine: EngineName = "local",
+    workers: Workers = 1,
     seed: Annotated[int, typer.Option("--seed", help="Seed of every random draw.")] = 0,
+    quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
-    """Score leaked, non-leaked and size-matched random items apart, with intervals by cluster."""
+    """Score leaked, non-leaked and size-matched random items apart, with intervals by cluster.
+
+    With --encoder the scores are made here: zero-shot classification, a linear probe (--train) and
+    image-text retrieval of a dual encoder on BENCH.
+    """
     if run is None and leaks is None:
         raise InputError("what leaked? Give --run RUN of heldout overlap, or --leaks FILE")
     if bench is not None and (run is not None or leaks is None):
         raise InputError("--bench goes with --leaks and without --run: a run knows its benchmark")
     opened = Run.open(run) if run is not None else None
-    benchmark = read_benchmark(bench) if bench is not None else None
-    study = study_impact(
-        opened,
-        predictions,
-        metric=metric,
-        mapping=parse_map(mapping),
-        baseline=baseline,
-        labels=_labels(leaks, opened, benchmark) if leaks is not None else None,
-        benchmark=benchmark,
-        seed=seed,
-    )
+    bounds = parse_bounds(degrees) if degrees is not None else None
+    if bounds is not None and (opened is None or leaks is not None):
+        raise InputError("--degrees grades what a run's search found near: give --run, not --leaks")
+    options = EncoderOptions(
+        encoder, tasks, label, caption, templates, class_names, class_embeddings, train, embeddings,
+        queries, seed,
+    )  # fmt: skip
+    benchmark: Benchmark | None
+    if encoder:
+        options.refuse(predictions, bench=bench, metric=metric, mapping=mapping)
+        benchmark = read_benchmark(predictions[0])
+        study = options.study(
+            opened, benchmark, baseline, bounds,
+            _labels(leaks, opened, benchmark) if leaks is not None else None,
+            engine, workers, quiet=quiet or as_json,
+        )  # fmt: skip
+    else:
+        options.refuse_alone()
+        benchmark = read_benchmark(bench) if bench is not None else None
+        study = study_impact(
+            opened,
+            [Path(one) for one in predictions],
+            metric=metric,
+            mapping=parse_map(mapping),
+            baseline=Path(baseline) if baseline is not None else None,
+            labels=_labels(leaks, opened, benchmark) if leaks is not None else None,
+            benchmark=benchmark,
+            bounds=bounds,
+            queries=queries,
+            seed=seed,
+        )
     kept = keep_study(opened, study, out)
+    items = keep_items(study, kept) if kept is not None and study.evaluations else None
     if as_json:
         print_json(study.as_json())
         return
@@ -109,12 +169,19 @@ def impact_command(
         if opened is None and benchmark is None and not study.labels.clusters:
             told = "no benchmark (--bench) and no column 'cluster': every item counts as a cluster"
             console().print(Text(told, "yellow"), soft_wrap=True)
+    for found in study.evaluations:
+        for task, why in found.skipped.items():
+            console().print(
+                Text(plain(f"{found.name}: no {task}: {why}"), "yellow"), soft_wrap=True
+            )
     for impact in study.impacts:
         _show(impact, study)
     told = (
         f"all figures: {plain(str(kept))}" if kept is not None else "--out FILE keeps all figures"
     )
     console().print(told, soft_wrap=True, markup=False)
+    if items is not None:
+        console().print(f"every item: {plain(str(items))}", soft_wrap=True, markup=False)
 
 
 def _labels(spec: str, run: Run | None, benchmark: Benchmark | None) -> LeakLabels:
@@ -137,7 +204,7 @@ def _show(impact: Impact, study: Study) -> None:
     table.add_column("clusters", justify="right")
     for measure in measures:
         table.add_column(measure, justify="right", no_wrap=True)
-        if len(measures) == 1:
+        if measure == measures[0]:
             table.add_column("gain", justify="right", no_wrap=True)
     rows = [line for line in impact.lines if line.measure == measures[0]]
     for place, first in enumerate(rows):
@@ -145,7 +212,7 @@ def _show(impact: Impact, study: Study) -> None:
         for measure in measures:
             line = [line for line in impact.lines if line.measure == measure][place]
             cells.append(_value(line))
-            if len(measures) == 1:
+            if measure == measures[0]:
                 cells.append(_gain(line))
         name = f"  {first.subset}" if first.subset.endswith(" label") else first.subset
         style = "bold" if first.subset == "leaked" else ""
@@ -157,6 +224,7 @@ def _show(impact: Impact, study: Study) -> None:
             *map(Text, cells),
         )
     out.print(table)
+    _show_draws(impact, measures)
     family = sum(owed.p is not None for one in study.impacts for owed in one.owed)
     for owed in impact.owed:
         style = "" if owed.interval is None else "bold"
@@ -168,6 +236,28 @@ def _show(impact: Impact, study: Study) -> None:
         told = ", ".join(f"{reason} {count:,}" for reason, count in sorted(left.items()))
         out.print(Text(f"left out: {told}", "yellow"))
     out.print()
+
+
+def _show_draws(impact: Impact, measures: list[str]) -> None:
+    """The published form: equally many random items of every subset, ten times."""
+    if not impact.draws:
+        return
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
+    table.add_column(f"mean of {DRAWS} draws")
+    table.add_column("leakage")
+    for header in ("items", *measures):
+        table.add_column(header, justify="right", no_wrap=True)
+    rows = [line for line in impact.draws if line.measure == measures[0]]
+    for place, first in enumerate(rows):
+        cells = []
+        for measure in measures:
+            line = [line for line in impact.draws if line.measure == measure][place]
+            assert line.value is not None
+            spread = "" if line.sd is None else f" ± {_number(line.sd, measure)}"
+            cells.append(f"{_number(line.value, measure)}{spread}")
+        name = f"  {first.subset}" if first.subset.endswith(" label") else first.subset
+        table.add_row(name, first.leakage or "-", f"{first.items:,}", *cells)
+    console().print(table)
 
 
 _KINDS = {
@@ -228,7 +318,7 @@ def _interval(interval: Interval | None, measure: str, *, signed: bool = False) 
 
 def _number(value: float, measure: str, *, signed: bool = False) -> str:
     """Rates in per cent, as published; log-likelihoods and scores as they are."""
-    rate = measure == "accuracy" or measure.startswith("R@")
+    rate = measure == "accuracy" or measure.startswith(("R@", "top-"))
     shown = 100 * value if rate else value
     digits = 1 if rate else 3
     return f"{shown:+.{digits}f}" if signed else f"{shown:.{digits}f}"

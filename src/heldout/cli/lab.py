@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -12,7 +13,15 @@ from typing import Annotated
 import typer
 
 from heldout.benchmark import read_benchmark
-from heldout.cli import lab_confound, lab_leaks, lab_onnx, lab_power, lab_published, lab_train
+from heldout.cli import (
+    lab_confound,
+    lab_degrees,
+    lab_leaks,
+    lab_onnx,
+    lab_power,
+    lab_published,
+    lab_train,
+)
 from heldout.cli.options import EngineName, Images, Json, Quiet, Workers
 from heldout.cli.show import console, print_json
 from heldout.corpus import open_corpus
@@ -27,9 +36,11 @@ from heldout.lab import (
     write_studies,
 )
 from heldout.lab.robustness import keep_robustness, refuse_another_encoder
+from heldout.overlap.calibration import degrees_of
 from heldout.overlap.encoders import Encoder, open_encoder
 from heldout.overlap.neighbours import NEAREST
 from heldout.overlap.parts import parts
+from heldout.overlap.regrade import Bounds, parse_bounds
 from heldout.store import Run
 
 EXAMPLE = (
@@ -38,6 +49,7 @@ EXAMPLE = (
 
 app = typer.Typer(help="Experiments on copies we planted ourselves.", no_args_is_help=True)
 app.command("confound", epilog=lab_confound.EXAMPLE)(lab_confound.confound_command)
+app.command("degrees", epilog=lab_degrees.EXAMPLE)(lab_degrees.degrees_command)
 app.command("train", epilog=lab_train.EXAMPLE)(lab_train.train_command)
 app.command("onnx", epilog=lab_onnx.EXAMPLE)(lab_onnx.onnx_command)
 app.command("power", epilog=lab_power.EXAMPLE)(lab_power.power_command)
@@ -88,6 +100,15 @@ def transforms_command(
         str | None,
         typer.Option("--group", metavar="COLUMN", help="… that agree in this column (a modality)."),
     ] = None,
+    degrees: Annotated[
+        str | None,
+        typer.Option(
+            "--degrees",
+            metavar="hard=H,soft=S",
+            help="Also measure rates at these similarities; 'published' is hard=.98,soft=.95 (default: "
+            "the degrees measured for each encoder).",
+        ),
+    ] = None,
     run: Annotated[
         Path | None,
         typer.Option(
@@ -113,6 +134,7 @@ def transforms_command(
         from heldout.overlap.registration import cheap_features, register
 
         judge = judge_by_registration(register, prepare=cheap_features)
+    bounds = parse_bounds(degrees) if degrees is not None else None
     plan = Plan(
         transforms=only or tuple(TRANSFORMS),
         queries=queries,
@@ -129,7 +151,7 @@ def transforms_command(
             study_transforms(
                 collection,
                 opened,
-                plan,
+                replace(plan, degrees=_degrees(opened, bounds)),
                 views=opened.encode_views,
                 parts=parts,
                 judge=judge,
@@ -149,6 +171,12 @@ def transforms_command(
     console().print(f"page: {paths[0]}", soft_wrap=True)
     if shown_by is not None:
         console().print(f"heldout report {shown_by.path} shows it now", soft_wrap=True)
+
+
+def _degrees(encoder: Encoder, bounds: Bounds | None) -> dict[str, float] | None:
+    """The degrees to measure: those asked for, or those of the table."""
+    found = bounds or degrees_of(encoder.identity)
+    return None if found is None else {"hard": found.hard, "soft": found.soft}
 
 
 def _opened(names: list[str], shown_by: Run | None) -> Iterator[Encoder]:

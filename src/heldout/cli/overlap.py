@@ -55,6 +55,7 @@ from heldout.engine import open_engine
 from heldout.errors import InputError, require
 from heldout.overlap import NearSearch
 from heldout.overlap.neighbours import NEAREST
+from heldout.overlap.regrade import parse_bounds
 from heldout.overlap.text import ModelJudge
 from heldout.overlap.verify import NO_OPENCV, can_register
 from heldout.store import Run
@@ -88,6 +89,15 @@ def overlap_command(
     nearest: Annotated[
         int, typer.Option("--nearest", min=1, help="Neighbours of each picture to verify.")
     ] = NEAREST,
+    degrees: Annotated[
+        str | None,
+        typer.Option(
+            "--degrees",
+            metavar="hard=H,soft=S",
+            help="Similarities from which on the encoder's neighbours are hard or soft (default: those "
+            "measured for it); 'published' is hard=.98,soft=.95.",
+        ),
+    ] = None,
     text: Text = False,
     text_encoder: TextEncoder = None,
     judge: JudgeUrl = None,
@@ -133,6 +143,11 @@ def overlap_command(
     """
     if embeddings is not None and encoder is None:
         raise InputError("--embeddings keeps what an --encoder makes: name one, or leave it out")
+    if degrees is not None and encoder is None:
+        raise InputError(
+            "--degrees grades the neighbours of an --encoder: name one, or leave it out"
+        )
+    bounds = parse_bounds(degrees) if degrees is not None else None
     if exact and encoder is not None:
         raise InputError("--exact looks for nothing an --encoder finds: leave out one of the two")
     judging = JudgeOptions(
@@ -155,7 +170,7 @@ def overlap_command(
     near = None
     if encoder is not None:
         require("cv2", "vision", "telling copies from look-alikes")
-        near = NearSearch(encoder, nearest, embeddings)
+        near = NearSearch(encoder, nearest, embeddings, bounds)
     elif not exact and not can_register():
         complain(f"pairs that look alike will be listed, not verified: {NO_OPENCV}")
     with open_engine(engine, workers) as chosen:

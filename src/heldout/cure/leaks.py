@@ -9,8 +9,16 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any
 
-from heldout.overlap.judged import DISMISSED_ALONE, not_agreed, read_matches
+from heldout.overlap.judged import (
+    DISMISSED_ALONE,
+    item_words,
+    label_beside,
+    not_agreed,
+    read_matches,
+)
 from heldout.overlap.judged_texts import read_text_matches
+from heldout.overlap.regrade import Bounds
+from heldout.overlap.verify import NO_PICTURE
 from heldout.store import Run
 
 COPIES = ("same image", "transformed copy")
@@ -89,18 +97,35 @@ class ItemLeaks:
 
     @property
     def label(self) -> str:
-        """How the leaked label relates to the benchmark's: same, different, conflicting, unknown."""
-        found = {str(leak.row["label_relation"]) for leak in self.leaks if leak.grade > Grade.TEXT}
+        """How the leaked label relates to the benchmark's: same, different, conflicting, unknown.
+
+        Of pictures that are only near it is the nearest one's; beside a copy they say nothing.
+        """
+        if self.grade is Grade.NEAR:
+            near = (leak.row for leak in self.leaks if leak.grade is Grade.NEAR)
+            return str(max(near, key=_similarity)["label_relation"])
+        found = {str(leak.row["label_relation"]) for leak in self.leaks if leak.grade > Grade.NEAR}
         known = found & {"same", "different"}
         return "conflicting" if len(known) == 2 else known.pop() if known else "unknown"
 
 
-def leaks_of(run: Run) -> dict[str, ItemLeaks]:
-    """Every item with a match that says anything, by its id."""
+def leaks_of(run: Run, bounds: Bounds | None = None) -> dict[str, ItemLeaks]:
+    """Every item with a match that says anything, by its id.
+
+    ``bounds``: degrees of the search's encoder, in place of those the run was made with. They also grade
+    pairs that nobody can verify because the corpus holds embeddings alone, as the published study does.
+    """
     found: dict[str, ItemLeaks] = defaultdict(ItemLeaks)
-    for row in read_matches(run).to_dicts():
+    words: dict[str, tuple[str, str]] | None = None
+    for row in read_matches(run, bounds).to_dicts():
         grade = _image_grade(row)
+        if grade is Grade.UNDECIDED and bounds is not None and _without_picture(row):
+            grade = Grade.NEAR if row["degree"] in ("hard", "soft") else None
         if grade is not None:
+            if grade is Grade.NEAR:
+                words = item_words(run) if words is None else words
+                beside = label_beside(row, words.get(row["benchmark_id"], ("", "")))
+                row = {**row, "label_relation": beside}
             found[row["benchmark_id"]].leaks.append(Leak(grade, row))
     if run.table_path("text_matches").exists():
         for row in read_text_matches(run).to_dicts():
@@ -137,6 +162,11 @@ def _image_grade(row: Mapping[str, Any]) -> Grade | None:
     if row["relation"] == UNDECIDED or _not_agreed(row) == DISMISSED_ALONE:
         return Grade.UNDECIDED
     return Grade.NEAR if row["degree"] in ("hard", "soft") else None
+
+
+def _without_picture(row: Mapping[str, Any]) -> bool:
+    evidence = evidence_of(row)
+    return evidence.get("unverified") == NO_PICTURE and "people" not in evidence
 
 
 def _not_agreed(row: Mapping[str, Any]) -> str:

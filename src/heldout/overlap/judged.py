@@ -18,6 +18,7 @@ import polars as pl
 from heldout.benchmark.normal import normal
 from heldout.corpus import CorpusItem
 from heldout.overlap.modality import relate_text
+from heldout.overlap.regrade import Bounds, regraded, searched_with
 from heldout.store import Run
 from heldout.store.judgements import MATCH, Judgement, current
 
@@ -65,10 +66,15 @@ def judged_matches(
     return pl.DataFrame(rows, schema=matches.schema)
 
 
-def read_matches(run: Run) -> pl.DataFrame:
-    """The table matches of ``run`` as its people judged it, so far as they did."""
+def read_matches(run: Run, bounds: Bounds | None = None) -> pl.DataFrame:
+    """The table matches of ``run`` as its people judged it, so far as they did.
+
+    ``bounds``: degrees of the search's own encoder, in place of those it was run with.
+    """
     matches = pl.from_arrow(run.read_table("matches"))
     assert isinstance(matches, pl.DataFrame)
+    if bounds is not None:
+        matches = regraded(matches, bounds, searched_with(run))
     judgements = current(run.path, MATCH).values()
     if not judgements:
         return matches
@@ -147,6 +153,25 @@ def _judged(
     if relation == "unrelated":
         changed["degree"] = "none"  # a likeness that people looked at and dismissed
     return {**row, **changed}
+
+
+def label_beside(row: Mapping[str, Any], words: tuple[str, str]) -> str:
+    """How the label beside a picture that is no proven copy relates to the item's own question and answer.
+
+    The published study splits its near-identical pictures by it, too.
+    """
+    try:
+        evidence = json.loads(row["evidence"] or "{}")
+    except ValueError:
+        return "unknown"
+    return relate_text(*words, _corpus_item(row, evidence)).label_relation
+
+
+def item_words(run: Run) -> dict[str, tuple[str, str]]:
+    """Question and answer of every item, normalised."""
+    items = pl.from_arrow(run.read_table("items"))
+    assert isinstance(items, pl.DataFrame)
+    return _words(items)
 
 
 def _corpus_item(row: Mapping[str, Any], evidence: Mapping[str, Any]) -> CorpusItem:

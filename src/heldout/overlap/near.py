@@ -14,6 +14,7 @@ from heldout.engine import Engine, progress
 from heldout.overlap.embeddings import embed_benchmark, embed_corpus
 from heldout.overlap.encoders import Encoder, open_encoder
 from heldout.overlap.neighbours import NEAREST, NeighbourIndex, NeighbourTask, neighbours_in
+from heldout.overlap.regrade import Bounds
 from heldout.store import Dropped, Run, Stage
 
 
@@ -22,11 +23,13 @@ class NearSearch:
     """How to look beyond exact copies: with which encoder, and how many neighbours of a picture.
 
     ``embeddings`` is a folder that several runs share; without one they lie in the run folder.
+    ``bounds`` are the encoder's hard and soft degree; without them those that were measured for it.
     """
 
     encoder: str = "pixels"
     nearest: int = NEAREST
     embeddings: Path | None = None
+    bounds: Bounds | None = None
 
 
 @dataclass

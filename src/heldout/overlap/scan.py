@@ -43,6 +43,7 @@ from heldout.overlap.exact import (
 )
 from heldout.overlap.hashes import RADII, HashIndex, build_hash_index
 from heldout.overlap.near import NearSearch, NearSearcher
+from heldout.overlap.regrade import regrade
 from heldout.overlap.salvage import PairSalvage, ShardSalvage, joined_results, lost_result
 from heldout.overlap.thumbnails import thumbnail
 from heldout.overlap.verify import NO_OPENCV, NO_PICTURE, can_register, verify_shard
@@ -125,6 +126,7 @@ def scan(
     run.write_table("items", items_table(benchmark))
     _collect(run, benchmark, stages, [*benchmark.dropped, *unusable], scanned)
     run.update("stages", {f"{STAGE}:{one.corpus}": vars(one) for one in scanned}, replace=True)
+    regrade(run, near.bounds if near is not None else None)
     return scanned
 
 

@@ -59,12 +59,16 @@ class Impact:
     items: int
     lines: list[Line] = field(default_factory=list)
     owed: list[Owed] = field(default_factory=list)
+    draws: list[Line] = field(
+        default_factory=list
+    )  # means of equally many random items of each subset
 
     def as_json(self) -> dict[str, Any]:
         return {
             **{name: getattr(self, name) for name in ("model", "metric", "items")},
             "lines": [_plain(line) for line in self.lines],
             "owed": [_plain(owed) for owed in self.owed],
+            **({"draws": [_plain(line) for line in self.draws]} if self.draws else {}),
         }
 
 
@@ -76,11 +80,13 @@ def measure_impact(
     found: Sequence[Block],
     *,
     difference: bool = False,
+    queries: int | None = None,
     seed: int = 0,
 ) -> Impact:
     """``values`` by measure, aligned with ``clusters`` and the masks of ``found``.
 
     ``difference``: they are differences to a baseline, which are no rates even where all are 0 or 1.
+    ``queries``: also draw so many items from every subset, ten times, as the published retrieval does.
     """
     result = Impact(model, metric, len(clusters))
     everything = np.ones(len(clusters), dtype=bool)
@@ -88,6 +94,8 @@ def measure_impact(
         is_rate = not difference and bool(np.isin(numbers, (0.0, 1.0)).all())
         whole = _Measured(measure, numbers, clusters, seed, is_rate)
         result.lines.append(whole.line("original", "", everything))
+        if queries is not None:
+            result.draws += whole.drawn(queries, found)
         for place, block in enumerate(found):
             kind = block.leakage
             result.lines.append(whole.line("non-leaked", kind, block.clean))
@@ -150,6 +158,33 @@ class _Measured:
             "random", leakage, self.measure, items, groups, mean, None,
             mean - float(self.values.mean()), None, float(means.std(ddof=1)),
         )  # fmt: skip
+
+    def drawn(self, queries: int, found: Sequence[Block]) -> list[Line]:
+        """Mean and standard deviation over ten draws of ``queries`` items from each subset.
+
+        Where a subset has no more items than a draw, every draw is the subset: its mean has no spread.
+        """
+        # Drawn from the whole benchmark they are the published random control.
+        subsets = [("random", "", np.ones(len(self.values), dtype=bool))]
+        for block in found:
+            subsets += [
+                ("non-leaked", block.leakage, block.clean),
+                ("leaked", block.leakage, block.leaked),
+            ]
+            subsets += [(part.name, block.leakage, part.mask) for part in block.labels]
+        lines = []
+        for place, (name, leakage, mask) in enumerate(subsets):
+            own = np.flatnonzero(mask)
+            if not len(own):
+                continue
+            rng = np.random.default_rng([self.seed, 1, place])
+            picks = [rng.choice(own, min(queries, len(own)), replace=False) for _ in range(DRAWS)]
+            means = np.array([self.values[chosen].mean() for chosen in picks])
+            spread = float(means.std(ddof=1)) if len(own) > queries else None
+            clusters = _count(self.clusters, mask)
+            count, mean = min(queries, len(own)), float(means.mean())
+            lines.append(Line(name, leakage, self.measure, count, clusters, mean, sd=spread))
+        return lines
 
 
 def _plain(record: Line | Owed) -> dict[str, Any]:

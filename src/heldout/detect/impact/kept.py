@@ -50,7 +50,8 @@ def kept_studies(run: Run) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def _free_name(run: Run, study: Study) -> str:
-    stems = [Path(name).stem for name in study.call["predictions"]]
+    stems = [Path(name).stem for name in study.call.get("predictions", ())]
+    stems += study.call.get("encoders", ())
     if study.call["baseline"] is not None:
         stems += ["less", Path(study.call["baseline"]).stem]
     # A file's name may hold anything; this one is typed in a shell.

@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
 
 from heldout.benchmark import Benchmark
 from heldout.cure.leak_labels import LeakLabels
 from heldout.cure.leaks import ItemLeaks, leaks_of
 from heldout.detect.impact.findings import adjust_impacts, impact_findings
-from heldout.detect.impact.impact import Impact, measure_impact
+from heldout.detect.impact.impact import Impact, Line, Owed, measure_impact
 from heldout.detect.impact.predictions import (
     NO_PREDICTION,
     Predictions,
@@ -22,7 +23,9 @@ from heldout.detect.impact.predictions import (
 )
 from heldout.detect.impact.subsets import Block, blocks, label_blocks
 from heldout.errors import InputError
+from heldout.evaluate.encoders import EncoderEvaluation
 from heldout.model.asking.own_grades import OwnGrades, recorded_remarks
+from heldout.overlap.regrade import Bounds
 from heldout.overlap.scan import items_table
 from heldout.store import Dropped, Run
 
@@ -41,6 +44,30 @@ class Study:
     read_from: dict[str, str] = field(default_factory=dict)
     own_grades: dict[str, OwnGrades] = field(default_factory=dict)
     empty: dict[str, list[str]] = field(default_factory=dict)
+    evaluations: list[EncoderEvaluation] = field(default_factory=list)  # where encoders were run
+
+    @property
+    def lines(self) -> pl.DataFrame:
+        """One row per model, subset, kind of leakage and measure."""
+        rows = [
+            {"model": impact.model, **_flat(line)}
+            for impact in self.impacts
+            for line in impact.lines
+        ]
+        return pl.DataFrame(rows, infer_schema_length=None)
+
+    @property
+    def differences(self) -> pl.DataFrame:
+        """One row per model, kind of leakage and measure: with these leaks less without."""
+        rows = [
+            {"model": impact.model, **_flat(owed)}
+            for impact in self.impacts
+            for owed in impact.owed
+        ]
+        return pl.DataFrame(rows, infer_schema_length=None)
+
+    def _repr_html_(self) -> str:
+        return self.lines._repr_html_()
 
     def remarks(self, model: str) -> list[str]:
         """What is to be known of a model's file, as sentences."""
@@ -66,6 +93,7 @@ class Study:
             "own_grades": {model: own.as_json() for model, own in self.own_grades.items()},
             "empty_predictions": self.empty,
             "remarks": {one.model: self.remarks(one.model) for one in self.impacts},
+            **({"encoders": [_about(one) for one in self.evaluations]} if self.evaluations else {}),
             "dropped": {
                 model: [{"id": d.id, "reason": d.reason, "detail": d.detail} for d in dropped]
                 for model, dropped in self.dropped.items()
@@ -73,8 +101,27 @@ class Study:
         }  # fmt: skip
 
 
+def _flat(record: Line | Owed) -> dict[str, Any]:
+    """A record with its intervals as two columns each."""
+    found: dict[str, Any] = {}
+    for name, value in vars(record).items():
+        if name in ("interval", "gain_interval"):
+            found[name.replace("interval", "low")] = None if value is None else value.low
+            found[name.replace("interval", "high")] = None if value is None else value.high
+        else:
+            found[name] = value
+    return found
+
+
+def _about(found: EncoderEvaluation) -> dict[str, Any]:
+    return {
+        "name": found.name, "identity": found.encoder, "skipped": found.skipped,
+        "tasks": {one.task.value: one.details for one in found.tasks},
+    }  # fmt: skip
+
+
 @dataclass(frozen=True)
-class _Known:
+class KnownItems:
     """What is known of the items: who they are, and which leaked by a scan or by labels."""
 
     benchmark: Benchmark
@@ -109,14 +156,17 @@ def study_impact(
     baseline: Path | None = None,
     labels: LeakLabels | None = None,
     benchmark: Benchmark | None = None,
+    bounds: Bounds | None = None,
+    queries: int | None = None,
     seed: int = 0,
 ) -> Study:
     """One impact per model; with ``baseline``, of the difference to a model that cannot have seen it.
 
     What leaked is what the run's scan found, or what ``labels`` say. With labels there need not be a run:
     items and their answers are those of ``benchmark``, or what labels and predictions say of them.
+    ``bounds``: degrees of the run's encoder. ``queries``: also draw so many items of each subset.
     """
-    known = _known(run, labels, benchmark)
+    known = known_items(run, labels, benchmark, bounds)
     control = _control(baseline, known.benchmark, metric, mapping)
     study = Study(known.benchmark.name, seed, labels=labels)
     study.call = {
@@ -125,7 +175,8 @@ def study_impact(
         "metric": metric,
         "map": dict(sorted((mapping or {}).items())),
         "seed": seed,
-    } | ({"leaks": labels.source, "leaks_sha256": labels.sha256} if labels is not None else {})
+        **asked_besides(labels, bounds, queries),
+    }
     for path in files:
         for model in read_predictions(path, known.benchmark, metric=metric, mapping=mapping):
             if model.model in study.dropped:
@@ -133,42 +184,73 @@ def study_impact(
                     f"two files hold predictions of '{model.model}': rename one, or name the models "
                     f"in a column 'model'"
                 )
-            if control is not None:
-                _subtract(model, control)
-            rows = _taking_part(known, model)
-            identifiers = [row["benchmark_id"] for row in rows]
-            values = {
-                name: np.array([measured[one] for one in identifiers])
-                for name, measured in model.measures.items()
-            }
-            clusters = [row["cluster"] for row in rows]
-            study.impacts.append(measure_impact(
-                model.model, model.metric, values, clusters, known.blocks(identifiers),
-                difference=control is not None, seed=seed,
-            ))  # fmt: skip
-            study.dropped[model.model] = model.dropped
-            study.read_from[model.model] = model.read_from
-            if model.own_grades is not None:
-                study.own_grades[model.model] = model.own_grades
-            if model.empty:
-                study.empty[model.model] = model.empty
+            add_impact(study, known, model, control, queries)
     adjust_impacts(study.impacts)
     return study
 
 
-def _known(run: Run | None, labels: LeakLabels | None, benchmark: Benchmark | None) -> _Known:
+def asked_besides(
+    labels: LeakLabels | None, bounds: Bounds | None, queries: int | None
+) -> dict[str, Any]:
+    """What of a call is kept only where it was asked for: older files lack these keys."""
+    found: dict[str, Any] = {}
+    if labels is not None:
+        found |= {"leaks": labels.source, "leaks_sha256": labels.sha256}
+    if bounds is not None:
+        found["degrees"] = str(bounds)
+    if queries is not None:
+        found["queries"] = queries
+    return found
+
+
+def add_impact(
+    study: Study,
+    known: KnownItems,
+    model: Predictions,
+    control: Predictions | None,
+    queries: int | None,
+) -> None:
+    """The impact on one model's measures, less those of ``control`` on the same items."""
+    if control is not None:
+        subtract(model, control)
+    rows = _taking_part(known, model)
+    identifiers = [row["benchmark_id"] for row in rows]
+    values = {
+        name: np.array([measured[one] for one in identifiers])
+        for name, measured in model.measures.items()
+    }
+    clusters = [row["cluster"] for row in rows]
+    study.impacts.append(measure_impact(
+        model.model, model.metric, values, clusters, known.blocks(identifiers),
+        difference=control is not None, queries=queries, seed=study.seed,
+    ))  # fmt: skip
+    study.dropped[model.model] = model.dropped
+    study.read_from[model.model] = model.read_from
+    if model.own_grades is not None:
+        study.own_grades[model.model] = model.own_grades
+    if model.empty:
+        study.empty[model.model] = model.empty
+
+
+def known_items(
+    run: Run | None,
+    labels: LeakLabels | None,
+    benchmark: Benchmark | None,
+    bounds: Bounds | None = None,
+) -> KnownItems:
+    """Items and what leaked of them, by a run's scan or by labels made elsewhere."""
     if run is not None:
         about = run.manifest()["inputs"].get("benchmark")
         scanned = run.table_path("matches").exists()
         if about is None or not (scanned or labels is not None):
             raise InputError(f"{run.path} has no finished scan: run heldout overlap into it first")
         table = run.read_table("items").to_pylist()
-        leaks = leaks_of(run) if labels is None else {}
-        return _Known(items_as_benchmark(about["name"], table), table, leaks, labels)
+        leaks = leaks_of(run, bounds) if labels is None else {}
+        return KnownItems(items_as_benchmark(about["name"], table), table, leaks, labels)
     if labels is None:
         raise InputError("what leaked? Give a run folder of heldout overlap, or leak labels")
     if benchmark is not None:
-        return _Known(benchmark, items_table(benchmark).to_pylist(), {}, labels)
+        return KnownItems(benchmark, items_table(benchmark).to_pylist(), {}, labels)
     table = [
         {
             "benchmark_id": one, "cluster": labels.clusters.get(one, one), "question": None,
@@ -176,10 +258,10 @@ def _known(run: Run | None, labels: LeakLabels | None, benchmark: Benchmark | No
         }
         for one in labels.kinds
     ]  # fmt: skip
-    return _Known(items_as_benchmark(Path(labels.source).name, table), table, {}, labels)
+    return KnownItems(items_as_benchmark(Path(labels.source).name, table), table, {}, labels)
 
 
-def _taking_part(known: _Known, model: Predictions) -> list[Mapping[str, Any]]:
+def _taking_part(known: KnownItems, model: Predictions) -> list[Mapping[str, Any]]:
     """Items with a prediction, of which it is known whether they leaked."""
     measured = next(iter(model.measures.values()))
     refused = {drop.id for drop in model.dropped}
@@ -212,7 +294,7 @@ def _control(
     return found[0]
 
 
-def _subtract(model: Predictions, control: Predictions) -> None:
+def subtract(model: Predictions, control: Predictions) -> None:
     """Measures less the baseline's on the same item; what the baseline lacks is dropped."""
     if set(model.measures) != set(control.measures):
         raise InputError(

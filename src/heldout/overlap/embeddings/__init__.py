@@ -8,6 +8,7 @@ from heldout.overlap.embeddings.benchmark_rows import (
     pictures_of,
 )
 from heldout.overlap.embeddings.corpus_rows import EmbeddedCorpus, embed_corpus
+from heldout.overlap.embeddings.evaluation_rows import text_rows, upright_rows
 from heldout.overlap.embeddings.whole_pictures import CorpusEmbeddings, whole_pictures
 
 __all__ = [
@@ -19,5 +20,7 @@ __all__ = [
     "embed_benchmark",
     "embed_corpus",
     "pictures_of",
+    "text_rows",
+    "upright_rows",
     "whole_pictures",
 ]

@@ -19,6 +19,7 @@ from heldout.overlap.encoders.views import views
 from heldout.overlap.parts import trimmed
 
 Floats = NDArray[np.float32]
+TEXTS = 256  # texts of one forward
 
 
 class Encoder(ABC):
@@ -53,6 +54,35 @@ class Encoder(ABC):
         """(n, dimension) unit rows, one per picture."""
         prepared = [self.prepare(image) for image in images]
         return self.embed(np.stack(prepared) if prepared else np.zeros((0, 1), np.float32))
+
+    @property
+    def text_identity(self) -> str:
+        """What texts are read with: the encoder and its tokenizer. InputError without a text tower."""
+        raise InputError(
+            f"{self.identity} reads no texts: zero-shot classification and retrieval need a dual "
+            f"encoder with a text tower (CLIP, SigLIP: transformers:NAME, open_clip:MODEL/TAG)"
+        )
+
+    def _forward_texts(self, texts: Sequence[str]) -> Floats:
+        """Texts to (n, dimension) vectors of any length; dual encoders override it."""
+        raise NotImplementedError
+
+    def encode_texts(self, texts: Sequence[str]) -> Floats:
+        """(n, dimension) unit rows in the space of the pictures. InputError without a text tower."""
+        whose = self.text_identity
+        rows = [np.zeros((0, self.dimension), np.float32)]
+        for start in range(0, len(texts), TEXTS):
+            some = list(texts[start : start + TEXTS])
+            made = np.asarray(self._forward_texts(some), dtype=np.float32)
+            if made.shape != (len(some), self.dimension):
+                raise InputError(
+                    f"{whose} gave an array of shape {made.shape} for {len(some)} texts; expected "
+                    f"({len(some)}, {self.dimension}), vectors as long as those of pictures"
+                )
+            if not np.isfinite(made).all():
+                raise InputError(f"{whose} gave a vector of a text that is not a number")
+            rows.append(unit(made))
+        return np.concatenate(rows)
 
     def encode_views(self, image: Image.Image) -> tuple[list[str], Floats]:
         """Names and unit rows of a query picture as its copies may look, as many for every picture.

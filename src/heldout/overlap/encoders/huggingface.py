@@ -1,13 +1,16 @@
 """``transformers:NAME``: the vision tower of CLIP, SigLIP, DINOv2, ResNet and their relatives.
 
 Pre-processing is the model's own, by its Pillow classes: they need no torchvision, and are the ones
-whose results the published numbers come from.
+whose results the published numbers come from. CLIP, SigLIP and their relatives have a text tower, too;
+its tokenizer is opened when the first text is read.
 """
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +23,9 @@ from heldout.overlap.encoders.encoder import Encoder, Floats
 from heldout.overlap.encoders.weights import digest_files
 
 _WEIGHTS = ("*.safetensors", "*.bin")
+# Trained on texts filled up to one length, without a mask: a shorter one is another text to them.
+_FILLED_UP = ("siglip", "siglip2")
+_UNBOUNDED = 1 << 20  # tokens; a tokenizer that knows no limit says 1e30
 
 
 class TransformersEncoder(Encoder):
@@ -36,6 +42,7 @@ class TransformersEncoder(Encoder):
             model: Any = AutoModel.from_pretrained(name, dtype=torch.float32)
         except (OSError, ValueError) as error:
             raise InputError(f"--encoder transformers:{name}: {error}") from error
+        self._name = name
         self._model = model.eval().to(self._device)
         settings = json.dumps(self._processor.to_dict(), sort_keys=True, default=str)
         kind = type(self._processor).__name__.removesuffix("Pil")
@@ -62,6 +69,61 @@ class TransformersEncoder(Encoder):
         rows = found if isinstance(found, torch.Tensor) else _pooled(found)
         result: Floats = rows.flatten(1).float().cpu().numpy()
         return result
+
+    @property
+    def text_identity(self) -> str:
+        if not hasattr(self._model, "get_text_features"):
+            return super().text_identity
+        tokenizer = self._tokenizer
+        told = json.dumps(
+            [sorted(tokenizer.get_vocab().items()), tokenizer.special_tokens_map, self._reading],
+            sort_keys=True, default=str,
+        )  # fmt: skip
+        return f"{self.identity} | texts {hashlib.sha256(told.encode()).hexdigest()[:8]}"
+
+    def _forward_texts(self, texts: Sequence[str]) -> Floats:
+        import torch
+
+        tokens = self._tokenizer(list(texts), return_tensors="pt", **self._reading)
+        if self._model.config.model_type in _FILLED_UP:
+            tokens = {"input_ids": tokens["input_ids"]}
+        else:
+            tokens = {name: tokens[name] for name in ("input_ids", "attention_mask")}
+        with torch.inference_mode():
+            found = self._model.get_text_features(
+                **{name: value.to(self._device) for name, value in tokens.items()}
+            )
+        rows = found if isinstance(found, torch.Tensor) else _pooled(found)
+        result: Floats = rows.flatten(1).float().cpu().numpy()
+        return result
+
+    @functools.cached_property
+    def _tokenizer(self) -> Any:
+        from transformers import AutoTokenizer
+
+        why: Exception | str = "it knows no word"
+        try:
+            found = AutoTokenizer.from_pretrained(self._name)
+            # Without files some versions make one that takes every text for the same unknown token.
+            if len(set(found.get_vocab()) - set(found.all_special_tokens)) > 1:
+                return found
+        except Exception as error:  # whatever a tokenizer's files make their library raise
+            why = error
+        raise InputError(
+            f"--encoder transformers:{self._name}: its tokenizer cannot be opened ({why}). A checkpoint "
+            f"that reads texts needs its tokenizer files beside its weights"
+        )
+
+    @functools.cached_property
+    def _reading(self) -> dict[str, Any]:
+        """How texts become tokens: cut at what the tower holds, and filled up as it was trained."""
+        config = self._model.config
+        most = getattr(
+            getattr(config, "text_config", config), "max_position_embeddings", _UNBOUNDED
+        )
+        length = min(int(most), int(min(self._tokenizer.model_max_length, _UNBOUNDED)))
+        filled = "max_length" if config.model_type in _FILLED_UP else "longest"
+        return {"padding": filled, "truncation": True, "max_length": length}
 
 
 def _processor(name: str) -> Any:

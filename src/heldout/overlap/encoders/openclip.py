@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -35,9 +37,10 @@ class OpenClipEncoder(Encoder):
             )
         except (RuntimeError, OSError, ValueError) as error:
             raise InputError(f"--encoder open_clip:{argument}: {error}") from error
+        self._name = name
         self._model: Any = model.eval()
         self._transform: Any = transform
-        self.identity = f"open_clip:{argument}@{_digest(model)} | {_words(transform)}"
+        self.identity = f"open_clip:{argument}@{_digest(model.visual)} | {_words(transform)}"
         grey = Image.new("RGB", (64, 64), (128, 128, 128))
         self.dimension = int(self._forward(self.prepare(grey)[None]).shape[1])
 
@@ -53,11 +56,36 @@ class OpenClipEncoder(Encoder):
         result: Floats = rows.float().cpu().numpy()
         return result
 
+    @functools.cached_property
+    def text_identity(self) -> str:
+        return (
+            f"{self.identity} | texts {_digest(self._model)[:8]} {type(self._tokenizer).__name__}"
+        )
+
+    def _forward_texts(self, texts: Sequence[str]) -> Floats:
+        import torch
+
+        with torch.inference_mode():
+            rows = self._model.encode_text(self._tokenizer(list(texts)).to(self._device))
+        result: Floats = rows.float().cpu().numpy()
+        return result
+
+    @functools.cached_property
+    def _tokenizer(self) -> Any:
+        import open_clip
+
+        try:
+            return open_clip.get_tokenizer(self._name)
+        except Exception as error:  # whatever a tokenizer's files make their library raise
+            raise InputError(
+                f"--encoder open_clip:{self._name}: its tokenizer cannot be opened ({error})"
+            ) from error
+
 
 def _digest(model: Any) -> str:
     """Tags are re-released; the weights are what they are."""
     hasher = hashlib.sha256()
-    for key, value in sorted(model.visual.state_dict().items()):
+    for key, value in sorted(model.state_dict().items()):
         hasher.update(key.encode())
         hasher.update(value.detach().float().cpu().contiguous().numpy().tobytes())
     return hasher.hexdigest()[:16]

@@ -1,0 +1,268 @@
+"""The second half of clip_leaks.py: `heldout overlap` and `heldout impact --encoder` on the trained models.
+
+    python bench/clip_leaks.py tables --models DIR --out DIR --docs docs
+
+The search is by the clean model, which saw no test picture, at degrees measured for it on other scenes.
+What was planted is compared with what the search found. ``--docs`` gets data/clip-leaks.json and
+clip-leaks.md, which is written from it and nothing else.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from heldout.cure.leaks import leaks_of
+from heldout.detect.impact.subsets import leakage
+from heldout.lab.captioned import SIDE, World, scene_with_one_large, write_test, write_train
+from heldout.lab.degrees import MeasuredDegrees, degrees_page, measure_degrees
+from heldout.overlap.regrade import Bounds
+from heldout.scenes import render
+from heldout.scenes.world import rearranged
+from heldout.store import Run
+
+TASKS = {
+    "zero-shot": "Zero-shot classification, top-1",
+    "probe": "Linear probe, top-1",
+    "image-to-text": "Image-to-text retrieval, R@1",
+    "text-to-image": "Text-to-image retrieval, R@1",
+}
+SHOWN = ("original", "non-leaked", "leaked", "same label", "different label", "random")
+PAGE = """# A small CLIP with known leaks
+
+Written by `python bench/clip_leaks.py tables` from `docs/data/clip-leaks.json`. The published impact tables
+(seed 001) on an encoder whose training set is known: rendered scenes with captions; a class is the colour
+and shape of a scene's one large object, which captions name among others and titles alone. Of the
+{test:,} test pictures {each:,} each are in the training set
+
+* as they are, or re-saved, under their own label and caption (*hard, same label*),
+* as they are under another label, which their caption names (*hard, different label*),
+* as a second view, the same objects moved a little on other paper (*soft, same label*),
+* as a second view under another label (*soft, different label*);
+
+{clean:,} do not. `leaky` was trained on {train:,} pictures with these leaks, `clean` on as many without
+them, both from the same weights and in the same order: {weights:.1f} million weights, {steps:,} steps of
+{batch:,} pairs ({epochs:.0f} epochs), {seconds:.0f} s each on {device}.
+
+```console
+$ python bench/clip_leaks.py train --work WORK --out OUT
+$ python bench/clip_leaks.py tables --models WORK --out DIR --docs docs
+```
+
+`tables` runs `heldout overlap` with the clean model as encoder, at the degrees at the end of this page,
+then `heldout impact --encoder` on both models and on their difference item by item. Values are per cent,
+brackets 95 % intervals by image; *gain* is the subset less the whole test set; random subsets are as large
+as the leaked one (mean ± standard deviation of ten draws).
+"""
+DEGREES = """## Degrees of the clean model
+
+300 scenes, and 300 others with a second view of each, by `heldout lab degrees`."""
+_OTHER = 1  # seed of the scenes that degrees are measured on, beside the world's own
+
+
+def tables(world: World, models: Path, out: Path, docs: Path | None) -> None:
+    test, train = out / "data" / "test", out / "data" / "train"
+    if not (test / "test.jsonl").exists():
+        write_test(test, world)
+    if not train.with_name("train.truth.jsonl").exists():
+        write_train(train, world)
+    leaky, clean = (f"transformers:{models / name}" for name in ("leaky", "clean"))
+    degrees = _degrees(clean, world, out)
+    bounds = Bounds(degrees.hard, degrees.soft)
+    run = out / "run"
+    _heldout(
+        "overlap", str(test / "test.jsonl"), "--against", f"train={train}", "--encoder", clean,
+        "--nearest", "2", "--degrees", str(bounds), "--workers", "1", "--out", str(run),
+    )  # fmt: skip
+    told: dict[str, Any] = {
+        "world": vars(world),
+        "training": json.loads((models / "training.json").read_text()),
+        "degrees": degrees.model_dump(mode="json"),
+        "found": _found(Run.open(run), train.with_name("train.truth.jsonl")),
+        "impacts": {},
+    }
+    asked = [
+        str(test / "test.jsonl"), "--run", str(run), "--templates", str(test / "templates.txt"),
+        "--train", f"train={train}", "--json",
+    ]  # fmt: skip
+    calls = {
+        "leaky": ["--encoder", leaky],
+        "clean": ["--encoder", clean],
+        "leaky less clean": ["--encoder", leaky, "--baseline", clean],
+    }
+    for name, call in calls.items():
+        said = json.loads(_heldout("impact", *call, *asked, quiet=True))
+        told["impacts"][name] = said["impacts"]
+        told.setdefault("encoders", {})[name] = said["encoders"]
+    (out / "clip-leaks.json").write_text(json.dumps(told, indent=1) + "\n")
+    if docs is not None:
+        (docs / "data").mkdir(parents=True, exist_ok=True)
+        (docs / "data" / "clip-leaks.json").write_text(json.dumps(told) + "\n")
+        (docs / "clip-leaks.md").write_text(page(told))
+    print(page(told))
+
+
+def _degrees(encoder: str, world: World, out: Path) -> MeasuredDegrees:
+    """Of the clean model, on scenes that are in neither set: 300, and 300 others with their near views."""
+    kept = out / "degrees.json"
+    if not kept.exists():
+        for part, name in enumerate(("apart", "near")):
+            folder = out / "data" / "degrees" / name
+            folder.mkdir(parents=True, exist_ok=True)
+            for number in range(300):
+                rng = np.random.default_rng((world.seed, _OTHER, part, number))
+                scene = scene_with_one_large(rng)
+                render(scene, SIDE).save(folder / f"{number:03d}.png")
+                if name == "near":
+                    render(rearranged(scene, rng), SIDE).save(folder / f"{number:03d}-near.png")
+        sources = [str(out / "data" / "degrees" / name) for name in ("apart", "near")]
+        found = measure_degrees(encoder, sources, queries=200)
+        kept.write_text(found.model_dump_json(indent=1) + "\n")
+    return MeasuredDegrees.model_validate_json(kept.read_text())
+
+
+def _found(run: Run, truth: Path) -> list[dict[str, Any]]:
+    """What was planted by what the search calls it."""
+    planted = {row["benchmark_id"]: row["name"] for row in map(json.loads, truth.open())}
+    leaks = leaks_of(run)
+    counts: Counter[tuple[str, str, str]] = Counter()
+    for item in run.read_table("items").column("benchmark_id").to_pylist():
+        kind = leakage(leaks[item]) if item in leaks else ""
+        counts[planted.get(item, "not leaked"), kind, leaks[item].label if kind else ""] += 1
+    return [
+        {"planted": planted, "found": kind, "label": label, "pictures": count}
+        for (planted, kind, label), count in sorted(counts.items())
+    ]
+
+
+def _heldout(*arguments: str, quiet: bool = False) -> str:
+    print("$ heldout " + " ".join(arguments), file=sys.stderr, flush=True)
+    done = subprocess.run(
+        [sys.executable, "-m", "heldout", *arguments], stdout=subprocess.PIPE, text=True, check=True
+    )
+    if not quiet:
+        print(done.stdout, file=sys.stderr)
+    return done.stdout
+
+
+def page(told: Mapping[str, Any]) -> str:
+    """docs/clip-leaks.md, from the figures alone."""
+    world, training = told["world"], told["training"]
+    leaky = training["leaky"]
+    text = PAGE.format(
+        test=_test(world), train=_train(world), each=world["each"], clean=world["clean"],
+        weights=leaky["weights"] / 1e6, steps=leaky["steps"], batch=training["batch"],
+        epochs=leaky["epochs"], seconds=leaky["seconds"], device=training["device"],
+    )  # fmt: skip
+    lines = [text, *_planted(told["found"])]
+    for task, title in TASKS.items():
+        lines += ["", f"## {title}", "", *_task(told["impacts"], task)]
+    lines += ["", "## 200 queries, ten draws, as published", "", *_draws(told["impacts"])]
+    lines += ["", DEGREES, "", degrees_page([MeasuredDegrees.model_validate(told["degrees"])])]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _test(world: Mapping[str, int]) -> int:
+    return 4 * world["each"] + world["clean"]
+
+
+def _train(world: Mapping[str, int]) -> int:
+    return 4 * world["each"] + world["strangers"]
+
+
+def _planted(found: list[dict[str, Any]]) -> Iterator[str]:
+    yield "| planted | pictures | found as |"
+    yield "|---|--:|---|"
+    for name in dict.fromkeys(row["planted"] for row in found):
+        mine = [row for row in found if row["planted"] == name]
+        told = ", ".join(
+            f"{row['pictures']:,} {row['found'] or 'nothing'}"
+            + (f" ({row['label']} label)" if row["found"] else "")
+            for row in mine
+        )
+        yield f"| {name} | {sum(row['pictures'] for row in mine):,} | {told} |"
+
+
+def _task(impacts: Mapping[str, Any], task: str) -> Iterator[str]:
+    names = list(impacts)
+    yield "| subset | leakage | images | " + " | ".join(f"{name} | gain" for name in names) + " |"
+    yield "|---|---|--:|" + "--:|--:|" * len(names)
+    found = [_lines(impacts[name], task) for name in names]
+    for key, first in found[0].items():
+        subset, kind = key
+        if subset in SHOWN:
+            cells = [cell for lines in found for cell in _cells(lines[key])]
+            shown = f"↳ {subset}" if subset.endswith(" label") else subset
+            yield f"| {shown} | {kind or '–'} | {first['items']:,} | {' | '.join(cells)} |"
+    yield ""
+    for name in names:
+        for owed in _one(impacts[name], task)["owed"]:
+            if owed["measure"] == _measure(task) and owed["interval"] is not None:
+                low, high = (100 * owed["interval"][end] for end in ("low", "high"))
+                yield (
+                    f"* {name}: all less non-leaked ({owed['leakage']}) {100 * owed['value']:+.1f} "
+                    f"[{low:+.1f}, {high:+.1f}], p {_p(owed['p_adjusted'])} (Holm)."
+                )
+
+
+def _draws(impacts: Mapping[str, Any]) -> Iterator[str]:
+    yield "| task | model | subset | leakage | R@1 | R@5 | R@10 |"
+    yield "|---|---|---|---|--:|--:|--:|"
+    for task in ("image-to-text", "text-to-image"):
+        for name in ("leaky", "clean"):
+            rows: dict[tuple[str, str], list[str]] = {}
+            for line in _one(impacts[name], task)["draws"]:
+                spread = "" if line["sd"] is None else f" ± {100 * line['sd']:.1f}"
+                cell = f"{100 * line['value']:.1f}{spread}"
+                rows.setdefault((line["subset"], line["leakage"]), []).append(cell)
+            for (subset, kind), cells in rows.items():
+                if subset in SHOWN:
+                    yield f"| {task} | {name} | {subset} | {kind or '–'} | {' | '.join(cells)} |"
+
+
+def _measure(task: str) -> str:
+    return "top-1" if task in ("zero-shot", "probe") else "R@1"
+
+
+def _one(impacts: list[dict[str, Any]], task: str) -> dict[str, Any]:
+    return next(one for one in impacts if one["metric"] == task)
+
+
+def _lines(impacts: list[dict[str, Any]], task: str) -> dict[tuple[str, str], dict[str, Any]]:
+    return {
+        (line["subset"], line["leakage"]): line
+        for line in _one(impacts, task)["lines"]
+        if line["measure"] == _measure(task)
+    }
+
+
+def _cells(line: Mapping[str, Any]) -> Iterator[str]:
+    if line["value"] is None:
+        yield from ("–", "–")
+        return
+    value = f"{100 * line['value']:.1f}"
+    around = line["interval"]
+    if line["sd"] is not None:
+        yield f"{value} ± {100 * line['sd']:.1f}"
+    elif around is None:
+        yield value
+    else:
+        yield f"{value} [{100 * around['low']:.1f}, {100 * around['high']:.1f}]"
+    if line["gain"] is None:
+        yield "–"
+    elif line["gain_interval"] is None:
+        yield f"{100 * line['gain']:+.1f}"
+    else:
+        low, high = (100 * line["gain_interval"][end] for end in ("low", "high"))
+        yield f"{100 * line['gain']:+.1f} [{low:+.1f}, {high:+.1f}]"
+
+
+def _p(value: float | None) -> str:
+    return "–" if value is None else "< .001" if value < 0.001 else f"{value:.3f}".lstrip("0")

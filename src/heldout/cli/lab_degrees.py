@@ -1,0 +1,61 @@
+"""heldout lab degrees: which similarities are hard and soft for an encoder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from heldout.cli.options import Json, Quiet
+from heldout.cli.show import console, print_json
+from heldout.lab.degrees import degrees_page, measure_degrees
+from heldout.store import write_json
+
+EXAMPLE = "Example: heldout lab degrees data/slake/images data/vqa_rad/images --encoder pixels"
+
+
+def degrees_command(
+    sources: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="A B...",
+            help="Collections of one kind of picture; the first shares no source with the others.",
+        ),
+    ],
+    encoder: Annotated[
+        list[str], typer.Option("--encoder", metavar="E", help="Repeatable; default: pixels.")
+    ] = ["pixels"],  # noqa: B006 - typer copies defaults
+    queries: Annotated[
+        int, typer.Option("--queries", min=1, help="Pictures to make light copies of.")
+    ] = 200,
+    pictures: Annotated[
+        int | None, typer.Option("--pictures", min=2, help="Most of a collection; default: all.")
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", metavar="FILE", help="Where to write all figures (JSON)."),
+    ] = None,
+    seed: Annotated[int, typer.Option("--seed", help="Seed of every random draw.")] = 0,
+    quiet: Quiet = False,
+    as_json: Json = False,
+) -> None:
+    """Measure what light copies, near pictures and different pictures reach, and which degrees part them.
+
+    The result is given to overlap, impact and lab transforms as --degrees hard=H,soft=S.
+    """
+    found = [
+        measure_degrees(
+            one, sources, queries=queries, pictures=pictures, seed=seed, quiet=quiet or as_json
+        )
+        for one in encoder
+    ]
+    content = [one.model_dump(mode="json") for one in found]
+    if out is not None:
+        write_json(out, content)
+    if as_json:
+        print_json(content)
+        return
+    console().print(degrees_page(found), markup=False, soft_wrap=True)
+    for one in found:
+        console().print(f"--degrees hard={one.hard:g},soft={one.soft:g}", markup=False)

@@ -1,0 +1,104 @@
+"""evaluate_encoder: every task of a dual encoder on a benchmark, item by item."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from heldout.benchmark import Benchmark
+from heldout.engine import Engine
+from heldout.engine.local import LocalEngine
+from heldout.errors import InputError
+from heldout.evaluate.encoders.encoded_rows import EncodedRows, encoded_rows
+from heldout.evaluate.encoders.items import AskedItems, asked_items
+from heldout.evaluate.encoders.result import EncoderEvaluation
+from heldout.evaluate.encoders.settings import EncoderSettings, EncoderTask
+from heldout.evaluate.encoders.tasks import probe_task, retrieval_task, zero_shot_task
+from heldout.store import Run
+
+ZERO_SHOT, PROBE, IMAGE_TO_TEXT, TEXT_TO_IMAGE = EncoderTask
+
+
+def evaluate_encoder(
+    benchmark: Benchmark,
+    settings: EncoderSettings,
+    run: Run | None = None,
+    engine: Engine | None = None,
+    *,
+    quiet: bool = False,
+) -> EncoderEvaluation:
+    """Zero-shot classification, a linear probe and retrieval both ways, as far as they can be done.
+
+    Args:
+        benchmark: Pictures with classes, captions, or both.
+        settings: Encoder, tasks and how they are done.
+        run: Run folder that keeps what was embedded; a killed call goes on there. A probe needs one.
+        engine: Where the encoder runs; default: this process.
+        quiet: Show no progress.
+    """
+    asked = asked_items(benchmark, settings)
+    rows = encoded_rows(benchmark, asked, settings, run, engine or LocalEngine(1), quiet=quiet)
+    tasks, skipped = _possible(settings, asked, rows)
+    found = EncoderEvaluation(
+        rows.identity,
+        encoder_name(settings.encoder),
+        benchmark.name,
+        [],
+        list(asked.dropped),
+        skipped,
+    )
+    for task in tasks:
+        if task is ZERO_SHOT:
+            found.tasks.append(zero_shot_task(asked, settings, rows))
+        elif task is PROBE:
+            found.tasks.append(probe_task(asked, settings, rows))
+        else:
+            found.tasks.append(retrieval_task(asked, rows, task))
+    return found
+
+
+def encoder_name(spec: str) -> str:
+    """What people call an encoder: a folder by its own name, a model by the one it was given."""
+    kind, _, name = spec.partition(":")
+    return Path(name).resolve().name if name and Path(name).is_dir() else name or kind
+
+
+def _possible(
+    settings: EncoderSettings, asked: AskedItems, rows: EncodedRows
+) -> tuple[list[EncoderTask], dict[str, str]]:
+    """Tasks to do, and those that nobody asked for by name with the reason why not."""
+    problems: dict[EncoderTask, str] = {}
+    labelled = asked.label_column is not None and any(one.label for one in asked.items)
+    if not labelled:
+        why = "items have no class: name its column as label"
+        problems |= {ZERO_SHOT: why, PROBE: why}
+    if settings.train is None:
+        problems[PROBE] = "no training set: name its corpus as train"
+    spoken = asked.caption_column is not None and any(one.captions for one in asked.items)
+    if rows.saved is not None:
+        if settings.class_embeddings is None:
+            problems[ZERO_SHOT] = (
+                "saved rows need saved class prompts: name them as class_embeddings"
+            )
+        if not rows.saved.texts:
+            problems |= dict.fromkeys(
+                (IMAGE_TO_TEXT, TEXT_TO_IMAGE), "the folder has no text_emb/*.npy"
+            )
+    else:
+        if not spoken:
+            why = "items have no caption: name its column as caption"
+            problems |= dict.fromkeys((IMAGE_TO_TEXT, TEXT_TO_IMAGE), why)
+        try:
+            assert rows.encoder is not None
+            _ = rows.encoder.text_identity
+        except InputError as error:
+            problems |= dict.fromkeys((ZERO_SHOT, IMAGE_TO_TEXT, TEXT_TO_IMAGE), str(error))
+    wanted = settings.tasks or tuple(EncoderTask)
+    if settings.tasks is not None:
+        for task in wanted:
+            if task in problems:
+                raise InputError(f"task {task}: {problems[task]}")
+    possible = [task for task in wanted if task not in problems]
+    if not possible:
+        told = "; ".join(f"{task}: {why}" for task, why in problems.items())
+        raise InputError(f"no task can be done ({told})")
+    return possible, {task.value: problems[task] for task in wanted if task in problems}

@@ -1,0 +1,182 @@
+"""Image and text embeddings that somebody saved, in LAION's layout, joined with a benchmark.
+
+``img_emb/img_emb_0.npy`` and ``text_emb/text_emb_0.npy`` have a row for every row of
+``metadata/metadata_0.parquet``. A row belongs to the item whose id stands in one of its columns (id, key,
+image_path, …) or whose picture has the file name that stands there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from heldout.benchmark import Benchmark
+from heldout.corpus.embeddings import LaionEmbeddings
+from heldout.corpus.parquet_rows import FAILURES
+from heldout.errors import InputError
+from heldout.evaluate.encoders.items import Asked
+from heldout.evaluate.encoders.zero_shot import averaged_rows
+from heldout.overlap.encoders.encoder import unit
+from heldout.overlap.encoders.saved import open_matrix, read_identity
+
+_KEYS = ("id", "key", "image_id", "image_path", "image", "filename", "file_name", "url")
+_LABELS = ("label", "class", "name", "caption", "text")
+_CAPTIONS = ("caption", "text", "title")
+_TEXT_PLACES = ("text_emb", "text_embeddings", "")
+Floats = NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class SavedPairs:
+    """Rows by item: ``pictures`` always, ``texts`` and ``captions`` where the folder has text rows."""
+
+    identity: str
+    pictures: dict[str, Floats]
+    texts: dict[str, Floats]
+    captions: dict[str, str]
+
+
+@dataclass(frozen=True)
+class _Shard:
+    images: NDArray[Any] | None
+    texts: NDArray[Any] | None
+    columns: Mapping[str, list[Any]]
+    rows: int
+
+
+def read_saved_pairs(folder: Path, benchmark: Benchmark, items: list[Asked]) -> SavedPairs:
+    """The rows of ``items``; InputError where none can be found. Repeated rows of an item: the first."""
+    named = _names(benchmark, items)
+    found = SavedPairs(_identity(folder), {}, {}, {})
+    seen = 0
+    for shard in _shards(folder):
+        keys = [name for name in _KEYS if name in shard.columns]
+        words = next((name for name in _CAPTIONS if name in shard.columns), None)
+        for row in range(shard.rows):
+            seen += 1
+            item = next(
+                (one for key in keys if (one := _item(shard.columns[key][row], named))), None
+            )
+            if item is None or item in found.pictures or shard.images is None:
+                continue
+            found.pictures[item] = unit(np.asarray(shard.images[row], np.float32))
+            if shard.texts is not None:
+                found.texts[item] = unit(np.asarray(shard.texts[row], np.float32))
+                said = shard.columns[words][row] if words else None
+                # Rows without their words are told apart by whose they are.
+                found.captions[item] = str(said) if said else f"text of {item}"
+    if not found.pictures:
+        raise InputError(
+            f"{folder}: none of its {seen:,} rows names an item of {benchmark.name}. Expected a metadata "
+            f"column {', '.join(_KEYS)} with the item's id or its picture's file name"
+        )
+    return found
+
+
+def read_class_rows(folder: Path) -> tuple[list[str], Floats]:
+    """Classes and their rows: the mean of the text rows that have the same label."""
+    rows: list[Floats] = []
+    labels: list[str] = []
+    for shard in _shards(folder, images=False):
+        column = next((name for name in _LABELS if name in shard.columns), None)
+        if column is None or shard.texts is None:
+            raise InputError(
+                f"class_embeddings {folder}: expected text embeddings (text_emb/*.npy) and a metadata "
+                f"column label; its metadata has: {', '.join(shard.columns) or 'no column'}"
+            )
+        rows.append(np.asarray(shard.texts, np.float32))
+        labels += [str(one) for one in shard.columns[column]]
+    return averaged_rows(np.concatenate(rows), labels)
+
+
+def _identity(folder: Path) -> str:
+    said = read_identity(folder)
+    return said.identity if said is not None else f"saved:{folder.name}"
+
+
+def _shards(folder: Path, *, images: bool = True) -> Iterator[_Shard]:
+    if not folder.is_dir():
+        raise InputError(f"saved:{folder}: there is no such folder")
+    texts = _text_matrices(folder)
+    if images:
+        corpus = LaionEmbeddings(str(folder), folder.name, str(folder))
+        pairs = [(corpus.embeddings(one), *one.payload) for one in corpus.shards()]
+    else:
+        places = (folder / "metadata", folder)
+        pairs = [(None, path, _metadata(number, places)) for number, path in texts.items()]
+    if not pairs:
+        raise InputError(
+            f"saved:{folder}: expected img_emb/*.npy with metadata/*.parquet; found none"
+        )
+    for matrix, path, log in pairs:
+        if log is None:
+            raise InputError(
+                f"{path}: no metadata file stands beside it, so nobody knows whose rows it has"
+            )
+        rows, columns = _columns(Path(log))
+        spoken = texts.get(_number(Path(path)))
+        words = None if spoken is None else open_matrix(spoken)
+        for one, whose in ((matrix, path), (words, spoken)):
+            if one is not None and len(one) != rows:
+                raise InputError(
+                    f"{whose} has {len(one):,} rows but {log} has {rows:,}: they do not belong together"
+                )
+        yield _Shard(matrix, words, columns, rows)
+
+
+def _text_matrices(folder: Path) -> dict[str, Path]:
+    for place in _TEXT_PLACES:
+        found = sorted((folder / place).glob("text_emb*.npy"))
+        if found:
+            return {_number(path): path for path in found}
+    return {}
+
+
+def _metadata(number: str, places: tuple[Path, ...]) -> str | None:
+    names = [f"metadata_{number}.parquet", "metadata.parquet"]
+    return next((str(p / name) for p in places for name in names if (p / name).is_file()), None)
+
+
+def _number(path: Path) -> str:
+    digits = path.stem.rpartition("_")[2]
+    return digits if digits.isdigit() else ""
+
+
+def _columns(path: Path) -> tuple[int, dict[str, list[Any]]]:
+    """How many rows, and what the columns that matter say."""
+    wanted = {*_KEYS, *_LABELS, *_CAPTIONS}
+    try:
+        names = [name for name in pq.read_schema(path).names if name.lower() in wanted]
+        table = pq.read_table(path, columns=names)
+    except FAILURES as error:
+        raise InputError(f"{path}: not a readable Parquet file ({error})") from error
+    rows = int(pq.read_metadata(path).num_rows)
+    return rows, {name.lower(): table.column(name).to_pylist() for name in names}
+
+
+def _names(benchmark: Benchmark, items: list[Asked]) -> dict[str, str]:
+    """What a row may call an item: its id, or its picture's name where no other item shows it."""
+    wanted = {item.id for item in items}
+    found: dict[str, str] = {}
+    shared: set[str] = set()
+    for example in benchmark:
+        if example.id in wanted:
+            for name in {example.images[0].name, PurePosixPath(example.images[0].name).name}:
+                if found.setdefault(name, example.id) != example.id:
+                    shared.add(name)
+    return {name: item for name, item in found.items() if name not in shared} | {
+        one: one for one in wanted
+    }
+
+
+def _item(value: Any, named: Mapping[str, str]) -> str | None:
+    if value is None:
+        return None
+    text = str(value)
+    return named.get(text) or named.get(PurePosixPath(text).name)

@@ -1,0 +1,174 @@
+"""The four tasks: items and rows in, measures by item out."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from heldout.corpus import Corpus, EmbeddingCorpus, open_corpus
+from heldout.errors import InputError
+from heldout.evaluate.encoders.encoded_rows import EncodedRows
+from heldout.evaluate.encoders.items import STAGE, Asked, AskedItems, read_class_names
+from heldout.evaluate.encoders.probe import fit_probe
+from heldout.evaluate.encoders.result import TaskResult
+from heldout.evaluate.encoders.retrieval import Pairing
+from heldout.evaluate.encoders.saved_rows import read_class_rows
+from heldout.evaluate.encoders.settings import EncoderSettings, EncoderTask
+from heldout.evaluate.encoders.templates import prompts, read_templates
+from heldout.evaluate.encoders.training_features import training_features
+from heldout.evaluate.encoders.zero_shot import CUTS, class_rows, zero_shot
+from heldout.store import Dropped
+
+
+def zero_shot_task(asked: AskedItems, settings: EncoderSettings, rows: EncodedRows) -> TaskResult:
+    details: dict[str, Any] = {}
+    if rows.saved is not None:
+        assert settings.class_embeddings is not None
+        names, classes = read_class_rows(settings.class_embeddings)
+    else:
+        templates = read_templates(settings.templates)
+        called = _classes(asked, settings)
+        names = list(called)
+        texts = [prompts(form, called[name]) for name in names for form in templates]
+        distinct = list(dict.fromkeys(texts))
+        place = {text: number for number, text in enumerate(distinct)}
+        made = rows.texts(distinct, "class prompts")
+        classes = class_rows(made[[place[text] for text in texts]], len(templates))
+        details["templates"] = len(templates)
+    if len(names) < 2:
+        raise InputError(f"task zero-shot: expected two classes or more, found {len(names)}")
+    items, dropped = _labelled(asked, names, "class not among the candidates")
+    places = {name: number for number, name in enumerate(names)}
+    hits = zero_shot(rows.of(items), classes, [places[one.label or ""] for one in items])
+    return _result(EncoderTask.ZERO_SHOT, items, hits, {**details, "classes": len(names)}, dropped)
+
+
+def _classes(asked: AskedItems, settings: EncoderSettings) -> dict[str, str]:
+    if settings.class_names is not None:
+        return read_class_names(settings.class_names)
+    labels = sorted({one.label for one in asked.items if one.label})
+    return {label: label.replace("_", " ") for label in labels}
+
+
+def probe_task(asked: AskedItems, settings: EncoderSettings, rows: EncodedRows) -> TaskResult:
+    if rows.run is None:
+        raise InputError("task probe: training features are kept in a run folder; give one")
+    corpus = _corpus(settings)
+    if rows.encoder is None and not isinstance(corpus, EmbeddingCorpus):
+        raise InputError(
+            f"train {settings.train}: a probe on saved rows needs saved training rows (img_emb/*.npy "
+            f"with a label column); this is {corpus.reader}"
+        )
+    found = training_features(
+        corpus, settings, rows.encoder, rows.run, rows.engine, quiet=rows.quiet
+    )
+    if found.features.dimension != rows.pictures.shape[1]:
+        raise InputError(
+            f"train {settings.train}: its rows have {found.features.dimension} numbers, the "
+            f"benchmark's {rows.pictures.shape[1]}: they are of different encoders"
+        )
+    items, dropped = _labelled(asked, found.classes, "class not in the training set")
+    probe = fit_probe(
+        found.features, len(found.classes), settings.strengths, iterations=settings.iterations,
+        seed=settings.seed,
+    )  # fmt: skip
+    scores = probe.scores(rows.of(items))
+    places = {name: number for number, name in enumerate(found.classes)}
+    right = np.array([places[one.label or ""] for one in items])
+    own = scores[np.arange(len(items)), right]
+    ranks = (scores >= own[:, None]).sum(axis=1)  # itself among them; a tie is lost
+    hits = {
+        f"top-{cut}": (ranks <= cut).astype(float).tolist()
+        for cut in CUTS
+        if len(found.classes) > cut
+    }
+    details = {
+        "classes": len(found.classes), "training pictures": len(found.features),
+        "strength": probe.strength, "converged": probe.converged,
+        "validation": {f"{one:g}": round(value, 5) for one, value in probe.validation.items()},
+    }  # fmt: skip
+    return _result(EncoderTask.PROBE, items, hits, details, [*found.dropped, *dropped])
+
+
+def _corpus(settings: EncoderSettings) -> Corpus:
+    assert settings.train is not None
+    name, equals, source = settings.train.partition("=")
+    named = bool(equals) and name.replace("-", "").replace("_", "").replace(".", "").isalnum()
+    if named and not Path(settings.train).exists():
+        return open_corpus(source, name=name)
+    return open_corpus(settings.train)
+
+
+def retrieval_task(asked: AskedItems, rows: EncodedRows, task: EncoderTask) -> TaskResult:
+    dropped: list[Dropped] = []
+    saved = rows.saved
+    items = []
+    captions: list[tuple[str, ...]] = []
+    for one in asked.items:
+        own = one.captions if saved is None else tuple(filter(None, [saved.captions.get(one.id)]))
+        if own:
+            items.append(one)
+            captions.append(own)
+        else:
+            dropped.append(Dropped(STAGE, one.id, "no caption", f"it takes no part in {task}"))
+    pairing = Pairing.of([rows.place[one.picture] for one in items], captions, len(rows.pictures))
+    if len(pairing.texts) < 2:
+        raise InputError(f"task {task}: expected two captions or more, found {len(pairing.texts)}")
+    if saved is None:
+        texts = rows.texts(pairing.texts, "captions")
+    else:
+        first = {
+            own[0]: saved.texts[one.id]
+            for one, own in reversed(list(zip(items, captions, strict=True)))
+        }
+        texts = np.stack([first[text] for text in pairing.texts])
+    details = {
+        "captions": len(pairing.texts),
+        "pictures": sum(len(one) > 0 for one in pairing.captions_of),
+    }
+    measures: dict[str, dict[str, float]] = defaultdict(dict)
+    if task is EncoderTask.IMAGE_TO_TEXT:
+        for name, by_picture in pairing.image_to_text(rows.pictures, texts).items():
+            for one in items:
+                measures[name][one.id] = by_picture[rows.place[one.picture]]
+    else:
+        place = {text: number for number, text in enumerate(pairing.texts)}
+        for name, by_text in pairing.text_to_image(rows.pictures, texts).items():
+            for one, own in zip(items, captions, strict=True):
+                # Of an item with several captions each is a query; the item has their mean.
+                measures[name][one.id] = float(np.mean([by_text[place[text]] for text in own]))
+    return TaskResult(task, dict(measures), details, dropped)
+
+
+def _labelled(
+    asked: AskedItems, names: Sequence[str], otherwise: str
+) -> tuple[list[Asked], list[Dropped]]:
+    known = set(names)
+    items = [one for one in asked.items if one.label in known]
+    dropped = [
+        Dropped(STAGE, one.id, otherwise, f"'{one.label}'")
+        if one.label
+        else Dropped(STAGE, one.id, "no label", f"column {asked.label_column} is empty")
+        for one in asked.items
+        if one.label not in known
+    ]
+    if not items:
+        first = next((one.label for one in asked.items if one.label), None)
+        raise InputError(
+            f"no item has a class among the {len(names):,} candidates: the first item's is '{first}', the "
+            f"first candidate is '{names[0]}'"
+        )
+    return items, dropped
+
+
+def _result(
+    task: EncoderTask, items: Sequence[Asked], hits: dict[str, list[float]], details: dict[str, Any],
+    dropped: list[Dropped],
+) -> TaskResult:  # fmt: skip
+    ids = [one.id for one in items]
+    measures = {name: dict(zip(ids, values, strict=True)) for name, values in hits.items()}
+    return TaskResult(task, measures, details, dropped)
