@@ -71,6 +71,7 @@ def fit_probe(
     if len(features) < 2 or len(np.unique(features.classes)) < 2:
         raise InputError("a probe needs training pictures of two classes or more")
     validation: dict[float, float] = {}
+    tried: dict[float, NDArray[np.float64]] = {}
     chosen, start = strengths[0], None
     if len(strengths) > 1:
         if len(features) < _SMALLEST:
@@ -84,9 +85,10 @@ def fit_probe(
             # The solution at the strength before is a good start: neighbours are alike.
             start, _ = _solve(rest, classes, strength, min(iterations, _ROUGH), start)
             validation[strength] = _accuracy(held_out, start, classes)
+            tried[strength] = start
         # Of equals the most regularised.
         chosen = max(sorted(strengths), key=lambda one: (validation[one], -one))
-        start = None
+        start = tried[chosen]
     solution, converged = _solve(features, classes, chosen, iterations, start)
     weights = solution.reshape(features.dimension + 1, classes)
     return Probe(weights[:-1], weights[-1], chosen, converged, validation)
