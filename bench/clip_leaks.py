@@ -7,7 +7,7 @@
 ``train`` renders a training set into which test pictures leaked in four known ways, and one of the same
 size without them, trains one CLIP of ten million weights on each and packs each into parts of 15 MB.
 ``tables`` renders the same pictures again, runs `heldout overlap` and `heldout impact --encoder` on them
-and writes docs/clip-leaks.md.
+and writes docs/clip-leaks.md; ``page`` writes it again from what they left.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _UNBOUNDED = 1e6  # minutes
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("step", choices=("train", "tables"))
+    parser.add_argument("step", choices=("train", "tables", "page"))
     parser.add_argument(
         "--out", type=Path, required=True, help="train: packed models; tables: runs"
     )
@@ -77,11 +77,15 @@ def main() -> None:
     if args.step == "train":
         train(world, args)
     else:
-        from clip_leaks_tables import tables  # the product, which the training machine has not
+        # The product, which the training machine has not.
+        from clip_leaks_tables import tables, write_page
 
         # Strangers are numbered from 0, so fewer of them are the first of the same ones.
         searched = replace(world, strangers=args.searched or world.strangers)
         models = args.models or args.out
+        if args.step == "page":
+            write_page(searched, models, args.out, args.docs, near=args.near)
+            return
         tables(searched, models, args.out, args.docs, near=args.near, probe=args.probe)
 
 

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from heldout.cure.leaks import leaks_of
+from heldout.detect.impact import kept_studies
 from heldout.detect.impact.subsets import leakage
 from heldout.lab.captioned import SIDE, World, scene_with_one_large, write_test, write_train
 from heldout.lab.degrees import MeasuredDegrees, degrees_page, measure_degrees
@@ -59,10 +60,21 @@ $ python bench/clip_leaks.py tables --models WORK --out DIR --docs docs --search
 --encoder` on both models and on their difference item by item, by what the search found and by what was
 planted (`--leaks`). Search and probe read {searched:,} pictures of the training set, all leaks among them.
 Values are per cent, brackets 95 % intervals by image; *gain* is the subset less the whole test set; random
-subsets are as large as the leaked one (mean ± standard deviation of ten draws). Prompts ("A large red star
-on a mint background.") name one object and no caption names fewer than two, which is why zero-shot accuracy
-is low.
+subsets are as large as the leaked one (mean ± standard deviation of ten draws).
 """
+NOTES = {
+    "zero-shot": (
+        "",
+        "Prompts (“A large red star on a mint background.”) name one object and no caption of the training",
+        "set names fewer than two, which is why accuracy is low.",
+    ),
+    "probe": (
+        "",
+        "The probe is fitted to the training set with the leaks in it, for either model: it has seen the",
+        "leaked labels whatever its encoder has. The clean model is no control here; the difference to it",
+        "says how well features can be told apart, not what a leak did to them.",
+    ),
+}
 BY_HASH = " by digests, hashes and registration, which is not meant to find the second views"
 DEGREES = """## Degrees of the clean model
 
@@ -87,35 +99,57 @@ def tables(
         "overlap", str(test / "test.jsonl"), "--against", f"train={train}", *search,
         "--workers", "1", "--out", str(run),
     )  # fmt: skip
-    told: dict[str, Any] = {
-        "world": vars(world),
-        "training": json.loads((models / "training.json").read_text()),
-        "degrees": degrees.model_dump(mode="json"),
-        "near": near,
-        "found": _found(Run.open(run), truth),
-    }
+    planted = _labels(test / "test.jsonl", truth, out / "planted.jsonl")
     asked = [
         str(test / "test.jsonl"), "--run", str(run), "--templates", str(test / "templates.txt"),
         *(["--train", f"train={train}"] if probe else []), "--json",
     ]  # fmt: skip
-    planted = _labels(test / "test.jsonl", truth, out / "planted.jsonl")
-    calls = {
-        "leaky": ["--encoder", leaky],
-        "clean": ["--encoder", clean],
-        "leaky less clean": ["--encoder", leaky, "--baseline", clean],
+    calls = [
+        ["--encoder", leaky], ["--encoder", clean], ["--encoder", leaky, "--baseline", clean],
+    ]  # fmt: skip
+    for more in ([], ["--leaks", str(planted)]):
+        for call in calls:
+            _heldout("impact", *call, *asked, *more, quiet=True)
+    write_page(world, models, out, docs, near=near)
+
+
+def write_page(world: World, models: Path, out: Path, docs: Path | None, *, near: bool) -> None:
+    """The page from what the calls left in the run folder."""
+    run = Run.open(out / "run")
+    told: dict[str, Any] = {
+        "world": vars(world),
+        "training": json.loads((models / "training.json").read_text()),
+        "degrees": json.loads((out / "degrees.json").read_text()),
+        "near": near,
+        "found": _found(run, out / "data" / "train.truth.jsonl"),
+        "impacts": {},
+        "planted": {},
     }
-    for kind, more in (("impacts", []), ("planted", ["--leaks", str(planted)])):
-        told[kind] = {}
-        for name, call in calls.items():
-            said = json.loads(_heldout("impact", *call, *asked, *more, quiet=True))
-            told[kind][name] = said["impacts"]
-            told.setdefault("encoders", {})[name] = said["encoders"]
+    for _, study in kept_studies(run):
+        kind = "planted" if study["labels"] is not None else "impacts"
+        name = study["call"]["encoders"][0]
+        if study["call"]["baseline"] is not None:
+            name = f"{name} less {study['call']['baseline']}"
+        told[kind][name] = study["impacts"]
+        told.setdefault("encoders", {})[name] = study["encoders"]
+    for kind in ("impacts", "planted"):
+        order = [name for name in ("leaky", "clean", "leaky less clean") if name in told[kind]]
+        told[kind] = {name: told[kind][name] for name in order}
     (out / "clip-leaks.json").write_text(json.dumps(told, indent=1) + "\n")
     if docs is not None:
         (docs / "data").mkdir(parents=True, exist_ok=True)
-        (docs / "data" / "clip-leaks.json").write_text(json.dumps(told) + "\n")
+        (docs / "data" / "clip-leaks.json").write_text(json.dumps(_rounded(told)) + "\n")
         (docs / "clip-leaks.md").write_text(page(told))
     print(page(told))
+
+
+def _rounded(value: Any) -> Any:
+    """Five digits are more than the page shows."""
+    if isinstance(value, float):
+        return round(value, 5)
+    if isinstance(value, dict):
+        return {key: _rounded(one) for key, one in value.items()}
+    return [_rounded(one) for one in value] if isinstance(value, list) else value
 
 
 def _degrees(encoder: str, world: World, out: Path) -> MeasuredDegrees:
@@ -182,21 +216,28 @@ def page(told: Mapping[str, Any]) -> str:
         searched=_train(searched),
         search=" with the clean model as encoder at the degrees below" if told["near"] else BY_HASH,
     )  # fmt: skip
-    lines = [text, *_planted(told["found"])]
+    lines = [text, *_summary(told["impacts"]), "", *_planted(told["found"])]
     for task, title in TASKS.items():
         if any(one["metric"] == task for one in told["impacts"]["leaky"]):
-            lines += [
-                "",
-                f"## {title}",
-                "",
-                "By what the search found:",
-                "",
-                *_task(told["impacts"], task),
-            ]
+            lines += ["", f"## {title}", *NOTES.get(task, ())]
+            lines += ["", "By what the search found:", "", *_task(told["impacts"], task)]
             lines += ["", "By what was planted:", "", *_task(told["planted"], task)]
     lines += ["", "## 200 queries, ten draws, as published", "", *_draws(told["impacts"])]
     lines += ["", DEGREES, "", degrees_page([MeasuredDegrees.model_validate(told["degrees"])])]
     return "\n".join(lines).rstrip() + "\n"
+
+
+def _summary(impacts: Mapping[str, Any]) -> Iterator[str]:
+    """Copies with the same label, with another, and controls, at a glance."""
+    wanted = ("non-leaked", "same label", "different label", "random")
+    yield "| task | model | not leaked | leaked, same label | leaked, different label | random, as large |"
+    yield "|---|---|--:|--:|--:|--:|"
+    for task, title in TASKS.items():
+        for name in ("leaky", "clean"):
+            if any(one["metric"] == task for one in impacts[name]):
+                lines = _lines(impacts[name], task)
+                cells = [next(_cells(lines[subset, "copy"])) for subset in wanted]
+                yield f"| {title} | {name} | {' | '.join(cells)} |"
 
 
 def _test(world: Mapping[str, int]) -> int:
