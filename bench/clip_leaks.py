@@ -21,6 +21,7 @@ import tarfile
 import time
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -52,10 +53,18 @@ def main() -> None:
     parser.add_argument(
         "--clean", type=int, default=World.clean, help="test pictures that leaked not"
     )
-    parser.add_argument("--steps", type=int, default=1500)
+    parser.add_argument("--steps", type=int, default=2500)
     parser.add_argument("--batch", type=int, default=1024)
     parser.add_argument("--rate", type=float, default=4e-4)
     parser.add_argument("--minutes", type=float, default=2.2, help="train: at most, for each model")
+    parser.add_argument(
+        "--titled", type=float, default=0.0, help="train: share of pairs that show a title"
+    )
+    parser.add_argument(
+        "--searched",
+        type=int,
+        help="tables: search and probe among so many strangers (default: all)",
+    )
     parser.add_argument("--tiny", action="store_true", help="train: a small model, to try it out")
     parser.add_argument("--workers", type=int, default=os.cpu_count())
     parser.add_argument("--seed", type=int, default=0)
@@ -66,7 +75,9 @@ def main() -> None:
     else:
         from clip_leaks_tables import tables  # the product, which the training machine has not
 
-        tables(world, args.models or args.out, args.out, args.docs)
+        # Strangers are numbered from 0, so fewer of them are the first of the same ones.
+        searched = replace(world, strangers=args.searched or world.strangers)
+        tables(searched, args.models or args.out, args.out, args.docs)
 
 
 def train(world: World, args: argparse.Namespace) -> None:
@@ -98,7 +109,7 @@ def train(world: World, args: argparse.Namespace) -> None:
     )
     size = TINY if args.tiny else Size()
     tokenizer = word_tokenizer([one.caption for one in strangers] + list(TEMPLATES), size.words)
-    schedule = Schedule(args.steps, args.batch, args.rate, minutes=args.minutes)
+    schedule = Schedule(args.steps, args.batch, args.rate, minutes=args.minutes, titled=args.titled)
     told: dict[str, Any] = {"world": vars(world), "device": _device(device), "batch": args.batch}
     for name, shown in ((LEAKY, strangers[: world.strangers] + leaks), (CLEAN, strangers)):
         model = new_clip(size, tokenizer, world.seed)
@@ -111,7 +122,7 @@ def train(world: World, args: argparse.Namespace) -> None:
             say=functools.partial(_say, began, f"{name}: "),
         )  # fmt: skip
         # The second model gets what the first got, whatever the clock says.
-        schedule = Schedule(steps, args.batch, args.rate, minutes=_UNBOUNDED)
+        schedule = replace(schedule, steps=steps, minutes=_UNBOUNDED)
         weights = sum(one.numel() for one in model.parameters())
         told[name] = {
             "steps": steps,

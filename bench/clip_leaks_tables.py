@@ -39,8 +39,7 @@ PAGE = """# A small CLIP with known leaks
 
 Written by `python bench/clip_leaks.py tables` from `docs/data/clip-leaks.json`. The published impact tables
 (seed 001) on an encoder whose training set is known: rendered scenes with captions; a class is the colour
-and shape of a scene's one large object, which captions name among others and titles alone. Of the
-{test:,} test pictures {each:,} each are in the training set
+and shape of a scene's one large object. Of the {test:,} test pictures {each:,} each are in the training set
 
 * as they are, or re-saved, under their own label and caption (*hard, same label*),
 * as they are under another label, which their caption names (*hard, different label*),
@@ -53,13 +52,15 @@ them, both from the same weights and in the same order: {weights:.1f} million we
 
 ```console
 $ python bench/clip_leaks.py train --work WORK --out OUT
-$ python bench/clip_leaks.py tables --models WORK --out DIR --docs docs
+$ python bench/clip_leaks.py tables --models WORK --out DIR --docs docs --searched 10000
 ```
 
 `tables` runs `heldout overlap` with the clean model as encoder, at the degrees at the end of this page,
-then `heldout impact --encoder` on both models and on their difference item by item. Values are per cent,
-brackets 95 % intervals by image; *gain* is the subset less the whole test set; random subsets are as large
-as the leaked one (mean ± standard deviation of ten draws).
+then `heldout impact --encoder` on both models and on their difference item by item; search and probe read
+{searched:,} pictures of the training set, all leaks among them. Values are per cent, brackets 95 %
+intervals by image; *gain* is the subset less the whole test set; random subsets are as large as the leaked
+one (mean ± standard deviation of ten draws). Prompts ("A large red star on a mint background.") name one
+object and no caption names fewer than two, which is why zero-shot accuracy is low.
 """
 DEGREES = """## Degrees of the clean model
 
@@ -154,12 +155,14 @@ def _heldout(*arguments: str, quiet: bool = False) -> str:
 
 def page(told: Mapping[str, Any]) -> str:
     """docs/clip-leaks.md, from the figures alone."""
-    world, training = told["world"], told["training"]
+    searched, training = told["world"], told["training"]
+    world = training["world"]
     leaky = training["leaky"]
     text = PAGE.format(
         test=_test(world), train=_train(world), each=world["each"], clean=world["clean"],
         weights=leaky["weights"] / 1e6, steps=leaky["steps"], batch=training["batch"],
         epochs=leaky["epochs"], seconds=leaky["seconds"], device=training["device"],
+        searched=_train(searched),
     )  # fmt: skip
     lines = [text, *_planted(told["found"])]
     for task, title in TASKS.items():

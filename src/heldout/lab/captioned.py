@@ -68,9 +68,9 @@ class Captioned:
 class World:
     """How many pictures: ``each`` of the test's per arm leaked, ``clean`` did not."""
 
-    strangers: int = 8_000
-    each: int = 300
-    clean: int = 800
+    strangers: int = 30_000
+    each: int = 400
+    clean: int = 1_200
     seed: int = 0
 
     @property

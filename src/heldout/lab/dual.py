@@ -48,13 +48,13 @@ TINY = Size(width=64, heads=2, vision_layers=2, text_layers=1)
 class Schedule:
     """``minutes`` bound the steps: what a machine cannot do in them is left out, and the rest anneals."""
 
-    steps: int = 1500
+    steps: int = 2500
     batch: int = 1024
     rate: float = 4e-4
     warm: int = 100
     decay: float = 0.1
     minutes: float = 3.0
-    titled: float = 0.3  # of the pairs of a step show the title in place of the caption
+    titled: float = 0.0  # share of the pairs of a step that show the title in place of the caption
 
     def at(self, step: int, steps: int) -> float:
         up = min(1.0, (step + 1) / max(1, min(self.warm, steps // 5)))
@@ -154,9 +154,10 @@ def train_clip(
             chosen, order = torch.from_numpy(order[:batch]).to(device), order[batch:]
             for group in optimizer.param_groups:
                 group["lr"] = schedule.at(step, steps)
-            told = chosen + len(pixels) * torch.from_numpy(rng.random(batch) < schedule.titled).to(
-                device
-            )
+            told = chosen
+            if schedule.titled:
+                brief = torch.from_numpy(rng.random(batch) < schedule.titled).to(device)
+                told = chosen + len(pixels) * brief
             loss = _loss(model, pixels[chosen], ids[told], mask[told], device)
             optimizer.zero_grad(set_to_none=True)
             loss.backward()
