@@ -61,7 +61,7 @@ class Sizes:
 
 SIZES = {
     "full": Sizes(
-        "medium", 2400, 800, 200, 30_000, 500, 8, 512,
+        "medium", 2400, 1000, 200, 30_000, 500, 8, 512,
         ("--learning-rate", "5e-4", "--epochs", "8", "--batch", "16", "--micro-batch", "16"),
         ("--learning-rate", "1e-4", "--epochs", "1", "--batch", "48", "--mini-batch", "24", "--group", "8",
          "--reply-tokens", "32", "--micro-batch", "192", "--reply-batch", "384"),
