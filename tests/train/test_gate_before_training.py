@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
+import heldout
 from heldout.engine import open_engine
 from heldout.errors import InputError
 from heldout.store import Run
@@ -162,3 +163,36 @@ def test_comparisons_are_taken_over_only_where_they_are_of_the_same_rows(
     assert (len(kept.items), record.passed) == (12, True)
     with pytest.raises(InputError, match="there are no comparisons"):
         take_comparisons(run, tmp_path)
+
+
+def test_a_suite_stands_for_all_its_benchmarks(
+    tmp_path: Path, leaking: Path, bench: Path, make_rows: Callable[..., Path]
+) -> None:
+    other = make_rows(4, seed=8, name="other.jsonl")
+    suite = bench.parent / "suite.yaml"
+    suite.write_text(
+        f"name: two\nbenchmarks:\n  - {{name: First, source: {bench.name}}}\n"
+        f"  - {{name: Second, source: {other}}}\n"
+    )
+    values = {
+        "data": str(leaking), "model": "unused", "recipe": "grpo", "against": (str(suite),), "to": "verl",
+        "workers": 1, "quiet": True, "batch": 4, "mini_batch": 2,
+    }  # fmt: skip
+    with pytest.raises(GateError, match="2 training rows hold items of First"):
+        heldout.train(out=tmp_path / "run", **values)
+    made = heldout.train(out=tmp_path / "run", remove_leaks=True, **values)
+    assert [(one["benchmark"], one["items"], one["leaked"]) for one in made.gate.benchmarks] == [
+        ("First", 6, 2), ("Second", 4, 0),
+    ]  # fmt: skip
+    assert (made.rows, made.gate.removed) == (8, 2)
+    suite.write_text("name: two\nbenchmarks:\n  - {name: First, source: ./gone.jsonl}\n")
+    with pytest.raises(InputError, match=r"suite two, benchmark First.*in a suite file of your own"):
+        heldout.train(out=tmp_path / "gone", **values)
+
+
+def test_names_are_suites_where_no_benchmark_has_them() -> None:
+    from heldout.audit.training import _is_suite
+
+    assert [_is_suite(name) for name in ("medvlsynther", "mmstar", "rows.jsonl", "mine.yml")] == [
+        True, False, False, True,
+    ]  # fmt: skip
