@@ -191,6 +191,8 @@ def test_no_two_labels_of_an_axis_are_the_same(
     low: float, high: float, expected: list[str] | None
 ) -> None:
     axes = Axes(Scale(0.0, 1.0), Scale(low, high))
-    marks = [re.sub("<[^>]+>", "", mark) for mark in axes.frame("t", "x", "y") if 'anchor="end"' in mark]
+    marks = [
+        re.sub("<[^>]+>", "", mark) for mark in axes.frame("t", "x", "y") if 'anchor="end"' in mark
+    ]
     assert len(marks) == len(set(marks)) == len(axes.y_scale.ticks())
     assert expected is None or marks == expected

@@ -152,9 +152,7 @@ def _from(folder: Path | None, text: str) -> str:
     return str(folder / text) if (folder / location).exists() or location.startswith(".") else text
 
 
-def _check_images(
-    suite: Suite, entry: SuiteBenchmark, benchmark: Benchmark, where: _Place
-) -> None:
+def _check_images(suite: Suite, entry: SuiteBenchmark, benchmark: Benchmark, where: _Place) -> None:
     lost = [ref for ref, found in benchmark.digests.items() if isinstance(found, ImageError)]
     if benchmark.images and len(lost) == len(benchmark.images):
         why = benchmark.digests[lost[0]]
