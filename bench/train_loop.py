@@ -667,7 +667,32 @@ def tables(loop: Loop) -> None:
             f"| {row['first']} less {row['second']} | {row['items']} | {row['n']} | {told} | "
             f"{row['p']:.2g} |"
         )
+    lines += ["", *_rewards_table(steps)]
     (target / "train-loop.md").write_text("\n".join(lines) + "\n")
+
+
+def _rewards_table(steps: dict[str, list[dict[str, Any]]]) -> list[str]:
+    """How GRPO began and how it ended: means over batches, sampled at temperature 1."""
+    lines = [
+        "| arm, batches | reward | well-formed | right of these | groups without a signal | entropy | KL |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for name, rows in steps.items():
+        batches = [row for row in rows if row["reward"] is not None]
+        for part in (slice(1), slice(1, 6), slice(20, 25), slice(-5, None)):
+            if not (taken := batches[part]):
+                continue
+            mean = {
+                column: float(np.mean([row[column] for row in taken]))
+                for column in ("reward", "format_rate", "constant_groups", "entropy", "kl")
+            }
+            places = [batches.index(row) + 1 for row in (taken[0], taken[-1])]
+            lines.append(
+                f"| {name}, {places[0]}–{places[1]} | {mean['reward']:.1%} | {mean['format_rate']:.1%} | "
+                f"{mean['reward'] / mean['format_rate']:.1%} | {mean['constant_groups']:.1%} | "
+                f"{mean['entropy']:.3f} | {mean['kl']:.3f} |"
+            )
+    return lines
 
 
 def pack(loop: Loop) -> None:
