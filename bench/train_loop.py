@@ -521,6 +521,7 @@ def write_comparison(loop: Loop) -> None:
     for place, one in enumerate(right):
         for other in list(right)[:place]:
             for subset, ids in (
+                ("all", sorted(right[one])),
                 ("fresh", sorted(set(right[one]) - leaked)),
                 ("smuggled", sorted(leaked)),
             ):
