@@ -576,8 +576,8 @@ def convict(loop: Loop) -> None:
         )  # fmt: skip
         (loop.work / f"impact-{name}.txt").write_text(done.stdout + done.stderr)
         say(done.stdout + done.stderr)
-    _audit(loop, "audit", "local: {model}, dtype: float32, record: [scores]")
     _audit(loop, "audit-as-trained", "scores: {{scenes-test: scores/{name}.jsonl}}")
+    _audit(loop, "audit", "local: {model}, dtype: float32, record: [scores]")
 
 
 def _leaked_by_gate(loop: Loop) -> None:
@@ -593,8 +593,9 @@ def _leaked_by_gate(loop: Loop) -> None:
 
 
 def _audit(loop: Loop, name: str, how: str) -> None:
-    """Who has seen the items that were smuggled? The others are what nobody can have seen. The second audit
-    scores the answers as the models were trained to think them, after the options."""
+    """Who has seen the items that were smuggled? The others are what nobody can have seen. The first audit
+    scores the answers as the models were trained to think them, after the options; the second as
+    `heldout score` asks, without options. The reference of ratios is not a baseline, too: it has none."""
     present = [one for one in ("smuggled", "rl", "sft-rl", "sft", "base") if one in loop.names]
     models = "\n".join(
         f"  - {{name: {one}, {how.format(name=one, model=loop.model(one).relative_to(loop.work))}}}"
@@ -605,10 +606,10 @@ benchmarks:
   - {{name: scenes-test, source: data/test-marked.jsonl, leaks: "leaked.jsonl#unlisted=clean"}}
 models:
 {models}
-baselines: [sft, base]
+baselines: [sft]
 clean_references:
   items: {{training: fresh}}
-  model: sft
+  model: base
 budget: {{order_tokens: 500000}}
 seed: 0
 output: {name}
@@ -643,6 +644,8 @@ def tables(loop: Loop) -> None:
         ("loss", "SFT: loss on the reply", "loss", False, ("sft", "smuggled")),
         ("reward", "GRPO: reward", "mean reward of a batch's replies", True, ("rl", "sft-rl")),
         ("format_rate", "GRPO: well-formed replies", "share of replies", True, ("rl", "sft-rl")),
+        ("constant_groups", "GRPO: prompts without a learning signal", "share of prompts", True,
+         ("rl", "sft-rl")),
         ("kl", "GRPO: KL to the start", "nats per token", False, ("rl", "sft-rl")),
         ("reply_tokens", "GRPO: length of replies", "tokens", False, ("rl", "sft-rl")),
     ):  # fmt: skip
