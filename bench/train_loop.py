@@ -25,7 +25,7 @@ import subprocess
 import sys
 import tarfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -671,30 +671,48 @@ def tables(loop: Loop) -> None:
             f"| {row['first']} less {row['second']} | {row['items']} | {row['n']} | {told} | "
             f"{row['p']:.2g} |"
         )
-    lines += ["", *_rewards_table(steps)]
+    lines += ["", *_rewards_table(steps, _different_replies(loop, steps))]
     (target / "train-loop.md").write_text("\n".join(lines) + "\n")
 
 
-def _rewards_table(steps: dict[str, list[dict[str, Any]]]) -> list[str]:
+def _different_replies(loop: Loop, steps: Iterable[str]) -> dict[str, dict[int, int]]:
+    """By arm and update: different texts among the replies that were kept, those to one prompt."""
+    import pyarrow.parquet as pq
+
+    found: dict[str, dict[int, int]] = {}
+    for name in steps:
+        path = loop.work / name / "tables" / "replies.parquet"
+        texts: dict[int, set[str]] = {}
+        for row in pq.read_table(path).to_pylist() if path.exists() else ():
+            texts.setdefault(row["step"], set()).add(row["reply"])
+        found[name] = {step: len(written) for step, written in texts.items()}
+    return found
+
+
+def _rewards_table(
+    steps: dict[str, list[dict[str, Any]]], different: dict[str, dict[int, int]]
+) -> list[str]:
     """How GRPO began and how it ended: means over batches, sampled at temperature 1."""
     lines = [
-        "| arm, batches | reward | well-formed | right of these | groups without a signal | entropy | KL |",
-        "|---|---|---|---|---|---|---|",
+        "| arm, batches | reward | well-formed | right of these | groups without a signal | "
+        "different replies to one prompt | entropy | KL |",
+        "|---|---|---|---|---|---|---|---|",
     ]
     for name, rows in steps.items():
         batches = [row for row in rows if row["reward"] is not None]
-        for part in (slice(1), slice(1, 6), slice(20, 25), slice(-5, None)):
+        for part in (slice(5), slice(5, 10), slice(20, 25), slice(-5, None)):
             if not (taken := batches[part]):
                 continue
             mean = {
                 column: float(np.mean([row[column] for row in taken]))
                 for column in ("reward", "format_rate", "constant_groups", "entropy", "kl")
             }
+            texts = float(np.mean([different[name][row["step"]] for row in taken]))
             places = [batches.index(row) + 1 for row in (taken[0], taken[-1])]
             lines.append(
                 f"| {name}, {places[0]}–{places[1]} | {mean['reward']:.1%} | {mean['format_rate']:.1%} | "
                 f"{mean['reward'] / mean['format_rate']:.1%} | {mean['constant_groups']:.1%} | "
-                f"{mean['entropy']:.3f} | {mean['kl']:.3f} |"
+                f"{texts:.1f} | {mean['entropy']:.3f} | {mean['kl']:.3f} |"
             )
     return lines
 
