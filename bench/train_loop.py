@@ -25,7 +25,7 @@ import subprocess
 import sys
 import tarfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -576,8 +576,8 @@ def convict(loop: Loop) -> None:
         )  # fmt: skip
         (loop.work / f"impact-{name}.txt").write_text(done.stdout + done.stderr)
         say(done.stdout + done.stderr)
-    _audit(loop, "audit", "local: {model}, dtype: float32, record: [scores]")
     _audit(loop, "audit-as-trained", "scores: {{scenes-test: scores/{name}.jsonl}}")
+    _audit(loop, "audit", "local: {model}, dtype: float32, record: [scores]")
 
 
 def _leaked_by_gate(loop: Loop) -> None:
@@ -593,8 +593,9 @@ def _leaked_by_gate(loop: Loop) -> None:
 
 
 def _audit(loop: Loop, name: str, how: str) -> None:
-    """Who has seen the items that were smuggled? The others are what nobody can have seen. The second audit
-    scores the answers as the models were trained to think them, after the options."""
+    """Who has seen the items that were smuggled? The others are what nobody can have seen. The first audit
+    scores the answers as the models were trained to think them, after the options; the second as
+    `heldout score` asks, without options. The reference of ratios is not a baseline, too: it has none."""
     present = [one for one in ("smuggled", "rl", "sft-rl", "sft", "base") if one in loop.names]
     models = "\n".join(
         f"  - {{name: {one}, {how.format(name=one, model=loop.model(one).relative_to(loop.work))}}}"
@@ -605,10 +606,10 @@ benchmarks:
   - {{name: scenes-test, source: data/test-marked.jsonl, leaks: "leaked.jsonl#unlisted=clean"}}
 models:
 {models}
-baselines: [sft, base]
+baselines: [sft]
 clean_references:
   items: {{training: fresh}}
-  model: sft
+  model: base
 budget: {{order_tokens: 500000}}
 seed: 0
 output: {name}
@@ -643,6 +644,8 @@ def tables(loop: Loop) -> None:
         ("loss", "SFT: loss on the reply", "loss", False, ("sft", "smuggled")),
         ("reward", "GRPO: reward", "mean reward of a batch's replies", True, ("rl", "sft-rl")),
         ("format_rate", "GRPO: well-formed replies", "share of replies", True, ("rl", "sft-rl")),
+        ("constant_groups", "GRPO: prompts without a learning signal", "share of prompts", True,
+         ("rl", "sft-rl")),
         ("kl", "GRPO: KL to the start", "nats per token", False, ("rl", "sft-rl")),
         ("reply_tokens", "GRPO: length of replies", "tokens", False, ("rl", "sft-rl")),
     ):  # fmt: skip
@@ -668,30 +671,48 @@ def tables(loop: Loop) -> None:
             f"| {row['first']} less {row['second']} | {row['items']} | {row['n']} | {told} | "
             f"{row['p']:.2g} |"
         )
-    lines += ["", *_rewards_table(steps)]
+    lines += ["", *_rewards_table(steps, _different_replies(loop, steps))]
     (target / "train-loop.md").write_text("\n".join(lines) + "\n")
 
 
-def _rewards_table(steps: dict[str, list[dict[str, Any]]]) -> list[str]:
+def _different_replies(loop: Loop, steps: Iterable[str]) -> dict[str, dict[int, int]]:
+    """By arm and update: different texts among the replies that were kept, those to one prompt."""
+    import pyarrow.parquet as pq
+
+    found: dict[str, dict[int, int]] = {}
+    for name in steps:
+        path = loop.work / name / "tables" / "replies.parquet"
+        texts: dict[int, set[str]] = {}
+        for row in pq.read_table(path).to_pylist() if path.exists() else ():
+            texts.setdefault(row["step"], set()).add(row["reply"])
+        found[name] = {step: len(written) for step, written in texts.items()}
+    return found
+
+
+def _rewards_table(
+    steps: dict[str, list[dict[str, Any]]], different: dict[str, dict[int, int]]
+) -> list[str]:
     """How GRPO began and how it ended: means over batches, sampled at temperature 1."""
     lines = [
-        "| arm, batches | reward | well-formed | right of these | groups without a signal | entropy | KL |",
-        "|---|---|---|---|---|---|---|",
+        "| arm, batches | reward | well-formed | right of these | groups without a signal | "
+        "different replies to one prompt | entropy | KL |",
+        "|---|---|---|---|---|---|---|---|",
     ]
     for name, rows in steps.items():
         batches = [row for row in rows if row["reward"] is not None]
-        for part in (slice(1), slice(1, 6), slice(20, 25), slice(-5, None)):
+        for part in (slice(5), slice(5, 10), slice(20, 25), slice(-5, None)):
             if not (taken := batches[part]):
                 continue
             mean = {
                 column: float(np.mean([row[column] for row in taken]))
                 for column in ("reward", "format_rate", "constant_groups", "entropy", "kl")
             }
+            texts = float(np.mean([different[name][row["step"]] for row in taken]))
             places = [batches.index(row) + 1 for row in (taken[0], taken[-1])]
             lines.append(
                 f"| {name}, {places[0]}–{places[1]} | {mean['reward']:.1%} | {mean['format_rate']:.1%} | "
                 f"{mean['reward'] / mean['format_rate']:.1%} | {mean['constant_groups']:.1%} | "
-                f"{mean['entropy']:.3f} | {mean['kl']:.3f} |"
+                f"{texts:.1f} | {mean['entropy']:.3f} | {mean['kl']:.3f} |"
             )
     return lines
 
