@@ -65,6 +65,10 @@ def main() -> None:
         type=int,
         help="tables: search and probe among so many strangers (default: all)",
     )
+    parser.add_argument(
+        "--near", action="store_true", help="tables: search with the clean model, too"
+    )
+    parser.add_argument("--probe", action="store_true", help="tables: also train linear probes")
     parser.add_argument("--tiny", action="store_true", help="train: a small model, to try it out")
     parser.add_argument("--workers", type=int, default=os.cpu_count())
     parser.add_argument("--seed", type=int, default=0)
@@ -77,7 +81,8 @@ def main() -> None:
 
         # Strangers are numbered from 0, so fewer of them are the first of the same ones.
         searched = replace(world, strangers=args.searched or world.strangers)
-        tables(searched, args.models or args.out, args.out, args.docs)
+        models = args.models or args.out
+        tables(searched, models, args.out, args.docs, near=args.near, probe=args.probe)
 
 
 def train(world: World, args: argparse.Namespace) -> None:
