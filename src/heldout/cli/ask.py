@@ -262,6 +262,12 @@ def _tell(made: list[Asking], out: Path, prices: tuple[float, float] | None, as_
         return print_json({"run": str(out), "models": models})
     for one in made:
         _show(one, _cost(one, prices))
+    if any(one.unread.many for one in made):
+        told = f"look at the replies before anything else: {out}/tables/answers.parquet"
+        console().print(Text(f"\n{plain(told)}", "yellow"), soft_wrap=True)
+        why = "what detectors find in replies that nobody could read says nothing about the model"
+        console().print(Text(f"then: heldout detect {out}; {why}"), soft_wrap=True)
+        return None
     console().print(f"\nnext: heldout detect {out}", soft_wrap=True)
     return None
 
