@@ -219,7 +219,8 @@ def summarise_model(benchmark: Benchmark, run: Run, model: str) -> Summary:
 
 def _unread(rows: Iterable[Mapping[str, Any]]) -> Unread:
     return unread_of(
-        Reading(row["benchmark_id"], row["reply"], row["outcome"], len(row["options"])) for row in rows
+        Reading(row["benchmark_id"], row["reply"], row["outcome"], len(row["options"]))
+        for row in rows
     )
 
 

@@ -57,7 +57,7 @@ ALIASES: dict[str, tuple[str, ...]] = {
     "position": ("doc_id",),  # where lmms-eval says the item stands in its dataset
 }  # fmt: skip
 #: Other words for a field, where people name columns themselves.
-_SYNONYMS = {"reply": "prediction", "gold": "answer"}
+SYNONYMS = {"reply": "prediction", "gold": "answer"}
 #: Where id → prediction stands in a JSON object that holds other things, too.
 _MAPPINGS = ("outputs", "predictions", "answers", "results")
 _POSITION = "doc_id"
@@ -70,7 +70,7 @@ class Columns:
     def __init__(self, present: Sequence[str], mapping: Mapping[str, str] | None = None) -> None:
         self._named: dict[str, str] = {}
         for field, column in (mapping or {}).items():
-            known = _SYNONYMS.get(field, field)
+            known = SYNONYMS.get(field, field)
             if known not in ALIASES:
                 raise InputError(
                     f"map {field}={column}: there is no field '{field}'; the fields are "

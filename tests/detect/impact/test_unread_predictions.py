@@ -41,9 +41,13 @@ def test_places_from_zero_are_said_with_what_to_do(run: Run, tmp_path: Path) -> 
 
 def test_other_words_get_no_advice_about_places(run: Run, tmp_path: Path) -> None:
     said = ["A", "who knows", "7", "D", "A", "B", "C", "D"]
-    path = write(tmp_path / "m.jsonl", [{"id": str(n), "prediction": s} for n, s in enumerate(said)])
+    path = write(
+        tmp_path / "m.jsonl", [{"id": str(n), "prediction": s} for n, s in enumerate(said)]
+    )
     sentence = told(run, path)
-    assert "2 of 8 predictions could not be read as an answer and count as not right: 1, 2" in sentence
+    assert (
+        "2 of 8 predictions could not be read as an answer and count as not right: 1, 2" in sentence
+    )
     assert "write 0 as A" not in sentence
 
 
@@ -70,3 +74,18 @@ def test_null_and_empty_cells_count_alike_and_missing_rows_are_left_out(
         assert (whole.items, whole.value) == (7, 5 / 7)
         assert study.empty == {"m": ["2", "3"]}
         assert [(drop.id, drop.reason) for drop in study.dropped["m"]] == [("7", "no prediction")]
+
+
+def test_below_eight_clusters_a_rate_has_an_interval_and_a_difference_has_none(
+    run: Run, tmp_path: Path
+) -> None:
+    said = ["A", "B", "A", "D", "A", "C", "C"]  # seven items, each a cluster
+    path = write(
+        tmp_path / "m.jsonl", [{"id": str(n), "prediction": s} for n, s in enumerate(said)]
+    )
+    impact = study_impact(run, [path]).impacts[0]
+    whole = line(impact, "original", "")
+    assert whole.clusters == 7 and whole.interval is not None
+    assert whole.interval.low < whole.value < whole.interval.high  # type: ignore[operator]
+    assert line(impact, "leaked", "copy").gain_interval is None
+    assert [owed.interval for owed in impact.owed] == [None]
