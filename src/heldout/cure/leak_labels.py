@@ -92,10 +92,9 @@ class LeakLabels:
         """Why these labels alone compare nothing; empty where they name both sides."""
         if not self.clean:
             file = self.source.partition("#")[0]
-            return (
-                f"no item is labelled clean: nothing can be compared; did you mean "
-                f"{Path(file).name}#unlisted=clean?"
-            )
+            told = "no item is labelled clean: nothing can be compared"
+            meant = f"; did you mean {Path(file).name}#unlisted=clean?" if self.unlabelled else ""
+            return told + meant
         return "" if self.leaked else "no item is labelled leaked: nothing can be compared"
 
     @property

@@ -92,6 +92,8 @@ def test_a_list_of_leaked_items_alone(tmp_path: Path) -> None:
     told = f"no item is labelled clean: nothing can be compared; did you mean {path.name}#unlisted=clean?"
     assert alone.summary()["remark"] == told
     assert told[1:] in alone.sentence
+    whole = read_leak_labels(str(path), IDS[:10])  # nothing is unlisted
+    assert whole.one_class == "no item is labelled clean: nothing can be compared"
     found = read_leak_labels(f"{path}#unlisted=clean", IDS)
     assert len(found.clean) == 20 and not found.unlabelled
     assert found.one_class == ""
