@@ -110,12 +110,11 @@ def open_fresh_items(audit: Audit, cases: Sequence[Case]) -> list[FreshItems]:
         with audit.at("synth", number):
             require_settings(settings)
         with audit.at("synth", number, "seed"):
-            known = (
-                Run.open(folder).manifest()["seed"] if (folder / MANIFEST).exists() else entry.seed
-            )
-            if known != entry.seed:
+            before = folder / MANIFEST
+            seed = Run.open(folder).manifest()["seed"] if before.exists() else entry.seed
+            if seed != entry.seed:
                 raise InputError(
-                    f"{folder} was made with seed {known}: give the entry another name, or this seed"
+                    f"{folder} was made with seed {seed}: give the entry another name, or this seed"
                 )
         found.append(FreshItems(number, settings, folder, opened))
     return found
