@@ -131,10 +131,10 @@ def read_examples(
             used.add(file.reader.name)
         if splits is not None:
             splits.add(file.split)
+        yield from examples
         if taken_for is not None and isinstance(file.reader, DelimitedReader):
             told = file.reader.taken_for(file.path)
             taken_for += [f"{file.path.name}: {told}"] if told else []
-        yield from examples
 
 
 def examples_by_file(
