@@ -26,6 +26,7 @@ class Benchmark:
     reader: str = ""
     dropped: tuple[Dropped, ...] = ()
     repeated_ids: tuple[str, ...] = ()  # items whose id occurred before, as they are called now
+    taken_for: tuple[str, ...] = ()  # files that name no columns: what each was taken for
     settings: Mapping[str, Any] = field(
         default_factory=dict
     )  # what read_benchmark was told besides
