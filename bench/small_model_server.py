@@ -16,6 +16,7 @@ asked.
 from __future__ import annotations
 
 import argparse
+import importlib
 import importlib.util
 import json
 import threading
@@ -38,8 +39,7 @@ def packaged_weights(package: str) -> Path:
 
 
 def load(path: Path, threads: int) -> Any:
-    import xllamacpp
-
+    xllamacpp = importlib.import_module("xllamacpp")  # of the server's environment, not of ours
     params = xllamacpp.CommonParams()
     params.model.path = str(path)
     params.n_ctx, params.n_parallel, params.verbosity = CONTEXT, 1, 0

@@ -20,9 +20,11 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import heldout
-from heldout.synth import LETTERS, Synthesis
+from heldout.synth import LETTERS, Draft, PaperFigure, Synthesis
+from heldout.synth.mechanical import check_by_code
 from heldout.synth.rubric import CRITERIA, Category
 
 SERVER = Path(__file__).with_name("small_model_server.py")
@@ -94,22 +96,33 @@ def _funnel(made: Synthesis) -> str:
 
 
 def _criteria(made: Synthesis) -> str:
-    """How many graded items have a fault, by whose word."""
+    """How many items have a fault by code, graded or not, and how many graded ones by the verifier."""
     code: Counter[str] = Counter()
     verifier: Counter[str] = Counter()
-    graded = 0
-    for row in made.verdicts.to_dicts():
-        graded += bool(row["rubric"])
+    figures = {row["id"]: PaperFigure.of_row(row) for row in made.figures.to_dicts()}
+    drafts = [Draft.of_row(_with_pairs(row)) for row in made.drafts.to_dicts()]
+    for draft in drafts:
+        for key, check in check_by_code(draft, figures[draft.figure]).items():
+            code[key] += check.met is (_category(key) is Category.PENALTY)
+    graded = [row for row in made.verdicts.to_dicts() if row["rubric"]]
+    for row in graded:
         for line in row["rubric"]:
             fault = _category(line["criterion"]) is Category.PENALTY
-            code[line["criterion"]] += line["code"] is fault
             verifier[line["criterion"]] += line["verifier"] is fault
     lines = [
-        f"| criterion | fault by code, of {graded} | fault by the verifier |",
+        f"| criterion | fault by code, of {len(drafts)} | fault by the verifier, of {len(graded)} |",
         "|---|---:|---:|",
     ]
-    lines += [f"| {one.title} | {code[one.key]} | {verifier[one.key]} |" for one in CRITERIA]
+    lines += [
+        f"| {one.title} | {code[one.key] if one.by_code else '–'} | {verifier[one.key]} |"
+        for one in CRITERIA
+    ]
     return "\n".join(lines)
+
+
+def _with_pairs(row: dict[str, Any]) -> dict[str, Any]:
+    """A map's entries as Polars gives them, as the pairs that a draft is read from."""
+    return {**row, "extra": [(one["key"], one["value"]) for one in row["extra"]]}
 
 
 def _category(key: str) -> Category:

@@ -25,7 +25,7 @@ import subprocess
 import sys
 import tarfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -61,7 +61,7 @@ class Sizes:
 
 SIZES = {
     "full": Sizes(
-        "medium", 2400, 800, 200, 30_000, 500, 8, 512,
+        "medium", 2400, 1000, 200, 30_000, 500, 8, 512,
         ("--learning-rate", "5e-4", "--epochs", "8", "--batch", "16", "--micro-batch", "16"),
         ("--learning-rate", "1e-4", "--epochs", "1", "--batch", "48", "--mini-batch", "24", "--group", "8",
          "--reply-tokens", "32", "--micro-batch", "192", "--reply-batch", "384"),
@@ -80,7 +80,6 @@ ARMS = (
     ("rl", "base", "grpo", "rows"),
     ("sft-rl", "sft", "grpo", "rows"),
 )
-NAMES = ("base", *(arm[0] for arm in ARMS))
 
 
 @dataclass(frozen=True)
@@ -89,6 +88,11 @@ class Loop:
     device: str
     sizes: Sizes
     out: Path
+    arms: tuple[str, ...]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return "base", *self.arms
 
     def model(self, name: str) -> Path:
         return self.work / "base" if name == "base" else self.work / name / "model"
@@ -107,8 +111,13 @@ def main() -> None:
     parser.add_argument(
         "--out", type=Path, default=None, help="pack: where the files to bring back go"
     )
+    parser.add_argument(
+        "--arms", nargs="+", choices=[arm[0] for arm in ARMS], default=[arm[0] for arm in ARMS],
+        help="what is trained, evaluated and shown beside the base",
+    )  # fmt: skip
     args = parser.parse_args()
-    loop = Loop(args.work, args.device, SIZES[args.size], args.out or args.work / "out")
+    sizes, out = SIZES[args.size], args.out or args.work / "out"
+    loop = Loop(args.work, args.device, sizes, out, tuple(args.arms))
     loop.work.mkdir(parents=True, exist_ok=True)
     chosen = steps if args.step == "all" else [one for one in steps if one.__name__ == args.step]
     for step in chosen:
@@ -353,8 +362,9 @@ def train(loop: Loop) -> None:
     """Arms that start from the base run side by side: models this small leave the GPU waiting."""
     if not (loop.work / "gate.json").exists():
         _gates(loop)
-    first = [arm for arm in ARMS if arm[1] == "base"]
-    for wave in (first, [arm for arm in ARMS if arm not in first]):
+    chosen = [arm for arm in ARMS if arm[0] in loop.arms]
+    first = [arm for arm in chosen if arm[1] == "base"]
+    for wave in (first, [arm for arm in chosen if arm not in first]):
         running = []
         for name, start, recipe, rows in wave:
             if not (loop.model(name) / "README.md").exists():
@@ -406,7 +416,7 @@ def _command(loop: Loop, name: str, start: str, recipe: str, rows: str, *more: s
 
 
 def evaluate(loop: Loop) -> None:
-    for name in NAMES:
+    for name in loop.names:
         path = loop.work / "replies" / f"{name}.jsonl"
         if not path.exists() and loop.model(name).is_dir():
             path.parent.mkdir(exist_ok=True)
@@ -502,7 +512,7 @@ def write_comparison(loop: Loop) -> None:
     right: dict[str, dict[str, float]] = {}
     table: dict[str, Any] = {"models": {}, "pairs": []}
     leaked = _smuggled_ids(loop)
-    for name in NAMES:
+    for name in loop.names:
         path = loop.work / "replies" / f"{name}.jsonl"
         if path.exists():
             rows = [*map(json.loads, path.read_text().splitlines())]
@@ -511,6 +521,7 @@ def write_comparison(loop: Loop) -> None:
     for place, one in enumerate(right):
         for other in list(right)[:place]:
             for subset, ids in (
+                ("all", sorted(right[one])),
                 ("fresh", sorted(set(right[one]) - leaked)),
                 ("smuggled", sorted(leaked)),
             ):
@@ -552,42 +563,54 @@ def _accuracy(rows: list[dict[str, Any]], leaked: set[str]) -> dict[str, Any]:
 
 def convict(loop: Loop) -> None:
     """The product's own verdict on the model that saw a tenth of the test set, and on one that did not."""
-    gate = next((loop.work / "smuggled" / "gate" / "overlap").iterdir())
-    for name in ("smuggled", "sft-rl"):
-        if name != "smuggled" and not (loop.work / "replies" / f"{name}.jsonl").exists():
+    _leaked_by_gate(loop)
+    for name in ("smuggled", "rl", "sft-rl"):
+        if name not in loop.arms:
             continue
         done = subprocess.run(
             [sys.executable, "-m", "heldout", "impact", str(loop.work / "replies" / f"{name}.jsonl"),
-             "--run", str(gate), "--baseline", str(loop.work / "replies" / "sft.jsonl"),
+             "--leaks", f"{loop.work / 'leaked.jsonl'}#unlisted=clean", "--bench",
+             str(loop.rows("test")), "--baseline", str(loop.work / "replies" / "sft.jsonl"),
              "--map", "correct=correct", "--out", str(loop.work / f"impact-{name}.json")],
             capture_output=True, text=True, check=False,
         )  # fmt: skip
         (loop.work / f"impact-{name}.txt").write_text(done.stdout + done.stderr)
         say(done.stdout + done.stderr)
-    _audit(loop, "audit", "local: {model}, dtype: float32, record: [scores]")
     _audit(loop, "audit-as-trained", "scores: {{scenes-test: scores/{name}.jsonl}}")
+    _audit(loop, "audit", "local: {model}, dtype: float32, record: [scores]")
+
+
+def _leaked_by_gate(loop: Loop) -> None:
+    """Items of the test set that the gate found in the smuggled training set."""
+    import pyarrow.parquet as pq
+
+    rows = pq.read_table(loop.work / "smuggled" / "gate" / "training_rows.parquet").to_pylist()
+    found = sorted({row["benchmark_id"] for row in rows})
+    _write(loop.work / "leaked.jsonl", [{"id": one, "leaked": True} for one in found])
+    say(
+        f"the gate found {len(found)} items, {len(_smuggled_ids(loop) & set(found))} of them smuggled"
+    )
 
 
 def _audit(loop: Loop, name: str, how: str) -> None:
-    """Who has seen the items that were smuggled? The others are what nobody can have seen. The second audit
-    scores the answers as the models were trained to think them, after the options."""
-    present = [one for one in ("smuggled", "sft-rl", "sft", "base") if loop.model(one).is_dir()]
+    """Who has seen the items that were smuggled? The others are what nobody can have seen. The first audit
+    scores the answers as the models were trained to think them, after the options; the second as
+    `heldout score` asks, without options. The reference of ratios is not a baseline, too: it has none."""
+    present = [one for one in ("smuggled", "rl", "sft-rl", "sft", "base") if one in loop.names]
     models = "\n".join(
         f"  - {{name: {one}, {how.format(name=one, model=loop.model(one).relative_to(loop.work))}}}"
         for one in present
     )
     (loop.work / f"{name}.yaml").write_text(f"""\
 benchmarks:
-  - {{name: scenes-test, source: data/test-marked.jsonl}}
-corpora:
-  - {{name: training-set, source: data/smuggled.jsonl}}
+  - {{name: scenes-test, source: data/test-marked.jsonl, leaks: "leaked.jsonl#unlisted=clean"}}
 models:
 {models}
-baselines: [sft, base]
+baselines: [sft]
 clean_references:
   items: {{training: fresh}}
-  model: sft
-search: {{text: true}}
+  model: base
+budget: {{order_tokens: 500000}}
 seed: 0
 output: {name}
 """)
@@ -614,13 +637,15 @@ def tables(loop: Loop) -> None:
     target.mkdir(exist_ok=True)
     steps = {
         name: pq.read_table(path).to_pylist()
-        for name, *_ in ARMS
+        for name in loop.arms
         if (path := loop.work / name / "tables" / "steps.parquet").exists()
     }
     for column, title, label, percent, arms in (
         ("loss", "SFT: loss on the reply", "loss", False, ("sft", "smuggled")),
         ("reward", "GRPO: reward", "mean reward of a batch's replies", True, ("rl", "sft-rl")),
         ("format_rate", "GRPO: well-formed replies", "share of replies", True, ("rl", "sft-rl")),
+        ("constant_groups", "GRPO: prompts without a learning signal", "share of prompts", True,
+         ("rl", "sft-rl")),
         ("kl", "GRPO: KL to the start", "nats per token", False, ("rl", "sft-rl")),
         ("reply_tokens", "GRPO: length of replies", "tokens", False, ("rl", "sft-rl")),
     ):  # fmt: skip
@@ -646,7 +671,50 @@ def tables(loop: Loop) -> None:
             f"| {row['first']} less {row['second']} | {row['items']} | {row['n']} | {told} | "
             f"{row['p']:.2g} |"
         )
+    lines += ["", *_rewards_table(steps, _different_replies(loop, steps))]
     (target / "train-loop.md").write_text("\n".join(lines) + "\n")
+
+
+def _different_replies(loop: Loop, steps: Iterable[str]) -> dict[str, dict[int, int]]:
+    """By arm and update: different texts among the replies that were kept, those to one prompt."""
+    import pyarrow.parquet as pq
+
+    found: dict[str, dict[int, int]] = {}
+    for name in steps:
+        path = loop.work / name / "tables" / "replies.parquet"
+        texts: dict[int, set[str]] = {}
+        for row in pq.read_table(path).to_pylist() if path.exists() else ():
+            texts.setdefault(row["step"], set()).add(row["reply"])
+        found[name] = {step: len(written) for step, written in texts.items()}
+    return found
+
+
+def _rewards_table(
+    steps: dict[str, list[dict[str, Any]]], different: dict[str, dict[int, int]]
+) -> list[str]:
+    """How GRPO began and how it ended: means over batches, sampled at temperature 1."""
+    lines = [
+        "| arm, batches | reward | well-formed | right of these | groups without a signal | "
+        "different replies to one prompt | entropy | KL |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for name, rows in steps.items():
+        batches = [row for row in rows if row["reward"] is not None]
+        for part in (slice(5), slice(5, 10), slice(20, 25), slice(-5, None)):
+            if not (taken := batches[part]):
+                continue
+            mean = {
+                column: float(np.mean([row[column] for row in taken]))
+                for column in ("reward", "format_rate", "constant_groups", "entropy", "kl")
+            }
+            texts = float(np.mean([different[name][row["step"]] for row in taken]))
+            places = [batches.index(row) + 1 for row in (taken[0], taken[-1])]
+            lines.append(
+                f"| {name}, {places[0]}–{places[1]} | {mean['reward']:.1%} | {mean['format_rate']:.1%} | "
+                f"{mean['reward'] / mean['format_rate']:.1%} | {mean['constant_groups']:.1%} | "
+                f"{texts:.1f} | {mean['entropy']:.3f} | {mean['kl']:.3f} |"
+            )
+    return lines
 
 
 def pack(loop: Loop) -> None:
@@ -663,7 +731,7 @@ def pack(loop: Loop) -> None:
             for path in sorted(loop.work.glob(pattern)):
                 if path.is_file():
                     file.add(path, str(path.relative_to(loop.work)))
-    for name in NAMES:
+    for name in loop.names:
         if (loop.model(name) / "config.json").exists():
             buffer = io.BytesIO()
             with tarfile.open(fileobj=buffer, mode="w:gz") as file:

@@ -20,6 +20,8 @@ from heldout.image import FileOnDisk, image_error
         (OSError(errno.EFBIG, "File too large"), "ulimit -f"),
         (OSError("43 requested and 0 written"), "disk is full"),
         (RuntimeError("can't start new thread"), "ulimit -u"),
+        (ImportError("libx.so: failed to map segment from shared object"), "memory ran out"),
+        (ImportError("libx.so: cannot allocate memory"), "memory ran out"),
         (Exception("No space left on device (os error 28)"), "disk is full"),
     ],
 )
@@ -39,6 +41,7 @@ def test_an_exhausted_machine_is_blamed(error: Exception, word: str) -> None:
         OSError(errno.EIO, "Input/output error"),  # one bad sector is one lost file
         ValueError("row 3 says 'No space left on device'"),  # a quotation
         InputError("Too many open files"),
+        ImportError("No module named 'x'"),
         MemoryError(),
     ],
 )

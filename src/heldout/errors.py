@@ -45,6 +45,9 @@ _SAID = {
     "File too large": _EXHAUSTED[errno.EFBIG],
     "Too many open files": _EXHAUSTED[errno.EMFILE],
     "Cannot allocate memory": _EXHAUSTED[errno.ENOMEM],
+    "cannot allocate memory": _EXHAUSTED[errno.ENOMEM],
+    # The loader of shared libraries, under a limit on address space (ulimit -v).
+    "failed to map segment": _EXHAUSTED[errno.ENOMEM],
     "can't start new thread": _THREADS,
     "Failed to launch worker thread": _THREADS,
     "requested and": _EXHAUSTED[errno.ENOSPC],  # NumPy: "43 requested and 0 written"
@@ -63,6 +66,8 @@ def machine_trouble(error: BaseException) -> str | None:
     if isinstance(error, HeldoutError | ValueError | LookupError | SyntaxError):
         return None
     text = str(error)
+    if isinstance(error, ImportError):  # packages wrap what the loader said in advice of their own
+        text = "\n".join(str(one) for one in (error, error.__cause__, error.__context__) if one)
     return next((trouble for said, trouble in _SAID.items() if said in text), None)
 
 

@@ -111,7 +111,7 @@ def test_labels_of_other_items_are_refused_before_any_work(folder: Path) -> None
 def test_a_proven_copy_stays_leaked_whatever_a_label_says(audit_folder: Path) -> None:
     """The corpus holds the pictures of q0 to q19; labels call q0 clean and q39 leaked."""
     write(audit_folder / "labels.jsonl", [
-        {"id": "q0", "leaked": False}, {"id": "q39", "leaked": True}
+        {"id": "q0", "leaked": False}, {"id": "q1", "leaked": True}, {"id": "q39", "leaked": True}
     ])  # fmt: skip
     text = (audit_folder / "audit.yaml").read_text()
     named = text.replace(
@@ -124,3 +124,13 @@ def test_a_proven_copy_stays_leaked_whatever_a_label_says(audit_folder: Path) ->
     lines = {one["subset"]: one for one in kept["models"][0]["lines"]}
     assert lines["leaked"]["leakage"] == "proven or labelled"
     assert lines["leaked"]["items"] == 21 and lines["non-leaked"]["items"] == 19
+    told = kept["labels"]
+    assert (told["confirmed"], told["contradicted"]) == (1, ["q0"])
+    sentence = (
+        "eak labels were made elsewhere; the search confirmed 1 of 2 labels that say leaked; 1 item "
+        "labelled clean is a proven copy and counts as leaked: q0"
+    )
+    for page in ("out/report.html", "out/leaky/report.html"):
+        text = (audit_folder / page).read_text()
+        assert sentence in text
+        assert "not verified" not in text

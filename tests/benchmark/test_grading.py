@@ -396,3 +396,15 @@ def test_hostile_replies_are_read_in_no_time() -> None:
                   "<think>" * 10**4, "not " * 10**5 + "A", "1," * 10**5, "\\boxed{" * 10**4):  # fmt: skip
         assert grade(reply, "B", ORGANS).outcome == "unparsed"
         assert grade(reply, "42").outcome in ("unparsed", "wrong")
+
+
+@pytest.mark.parametrize(
+    ("reply", "gold", "outcome"),
+    [
+        ("4", "$x=4$", "right"), ("x = 4", "4", "right"), ("The answer is $x=4$.", "4", "right"),
+        ("$x = \\frac{1}{2}$", "0.5", "right"), ("y=4", "x=4", "wrong"), ("x=5", "4", "wrong"),
+        ("50%", "0.5", "wrong"), ("0.5", "50\\%", "wrong"),
+    ],
+)  # fmt: skip
+def test_latex_with_a_variable_on_the_left(reply: str, gold: str, outcome: str) -> None:
+    assert grade(reply, gold).outcome == outcome

@@ -36,8 +36,27 @@ def pid(_: int) -> int:
     return os.getpid()
 
 
-def thread_limit(_: int) -> str | None:
-    return os.environ.get("OMP_NUM_THREADS")
+def threads(_: int) -> dict[str, int]:
+    """Threads that each library would use here, and those of this process once each has worked."""
+    import cv2
+    import numpy as np
+    import polars as pl
+    import psutil
+    import pyarrow as pa
+    import torch
+
+    from heldout.engine import usable_cores
+
+    image = np.random.default_rng(0).integers(0, 255, (1500, 1500), np.uint8)
+    cv2.GaussianBlur(image, (31, 31), 5)
+    cv2.SIFT_create().detect(image[:300, :300], None)
+    pl.DataFrame({"a": range(10_000)}).sort("a", descending=True)
+    np.ones((600, 600)) @ np.ones((600, 600))
+    torch.ones(600, 600) @ torch.ones(600, 600)
+    return {
+        "opencv": cv2.getNumThreads(), "polars": pl.thread_pool_size(), "torch": torch.get_num_threads(),
+        "arrow": pa.cpu_count(), "heldout": usable_cores(), "running": psutil.Process().num_threads(),
+    }  # fmt: skip
 
 
 def unpicklable_value(_: int) -> Any:

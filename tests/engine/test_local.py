@@ -17,6 +17,7 @@ import psutil
 import pytest
 
 from heldout.engine import LocalEngine
+from heldout.engine.cores import CORES, THREAD_VARIABLES
 from heldout.errors import InputError
 
 
@@ -81,11 +82,37 @@ def test_closing_the_engine_ends_workers_that_are_busy() -> None:
     assert not multiprocessing.active_children()
 
 
-def test_workers_share_the_cores(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-    with LocalEngine(1000) as engine:
-        assert [o.value for o in engine.map(engine_tasks.thread_limit, [0])] == ["1"]
-    assert "OMP_NUM_THREADS" not in os.environ
+def _threads(workers: int) -> dict[str, int]:
+    with LocalEngine(workers) as engine:
+        (outcome,) = engine.map(engine_tasks.threads, [0])
+    assert outcome.error is None
+    assert outcome.value is not None
+    return dict(outcome.value)
+
+
+def test_every_library_in_a_worker_keeps_to_its_share_of_the_cores(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in THREAD_VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+    counted = _threads(1000)
+    started = counted.pop("running")
+    assert set(counted.values()) == {1}, counted
+    assert started <= 14  # 8 or 9; libraries start some that only wait, whatever their share
+    assert not [name for name in THREAD_VARIABLES if name in os.environ]
+
+
+def test_the_number_of_threads_that_the_user_sets_is_left_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("OPENCV_FOR_THREADS_NUM", "23")
+    monkeypatch.setenv("POLARS_MAX_THREADS", "3")
+    monkeypatch.setenv(CORES, "1")
+    counted = _threads(2)
+    assert (counted["opencv"], counted["polars"], counted["heldout"]) == (23, 3, 1)
+    assert counted["running"] > 23  # what a worker on a machine with 23 cores would start
+    assert os.environ[CORES] == "1"
+    assert LocalEngine().workers == 1
 
 
 def test_workers_ignore_interrupts_and_leave_standard_output_alone(

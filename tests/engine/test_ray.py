@@ -67,3 +67,13 @@ def test_a_function_the_nodes_cannot_load_is_refused(ray_connection: RayCluster)
     finally:
         ray.cloudpickle.register_pickle_by_value(engine_tasks)
     assert "No module named 'engine_tasks'" in str(caught.value)
+
+
+def test_every_library_on_a_node_keeps_to_the_one_core_of_its_task(
+    ray_connection: RayCluster,
+) -> None:
+    with RayEngine(ray_connection.address) as engine:
+        (outcome,) = engine.map(engine_tasks.threads, [0])
+    assert outcome.value is not None, outcome.error
+    outcome.value.pop("running")  # Ray starts threads of its own
+    assert set(outcome.value.values()) == {1}, outcome.value

@@ -179,3 +179,13 @@ def test_columns_are_those_of_every_file_of_predictions(tmp_path: Path) -> None:
     assert table.column("sum_logprob").to_pylist() == [-1.5] * 3
     with pytest.raises(InputError, match="no column 'worse'"):
         read_recorded(_jsonl(tmp_path, named), ITEMS, mapping={"sum_logprob": "worse"})
+
+
+def test_a_file_without_a_column_of_models_names_the_model(tmp_path: Path) -> None:
+    rows = [{name: value for name, value in _row(one).items() if name != "model"} for one in ITEMS]
+    path = _jsonl(tmp_path, rows)
+    assert read_recorded(path, ITEMS).models == (path.stem,)
+    assert read_recorded(path, ITEMS, model="mine").models == ("mine",)
+    path.write_text('{"id": "a", "prediction": "B"}\n')
+    with pytest.raises(InputError, match="neither 'logprobs' nor 'sum_logprob' is there"):
+        read_recorded(path, ITEMS)

@@ -178,3 +178,21 @@ def test_scales_put_values_where_they_belong() -> None:
     assert Scale(0.0, 0.3).ticks() == pytest.approx([0, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3])
     assert Scale(0.001, 0.1, log=True).ticks() == pytest.approx([0.001, 0.003, 0.01, 0.03, 0.1])
     assert Scale(1e-8, 1.0, log=True).ticks()[-1] == 1.0
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "expected"),
+    [
+        (0.0, 3e-6, ["0", "5·10⁻⁷", "10⁻⁶", "1.5·10⁻⁶", "2·10⁻⁶", "2.5·10⁻⁶", "3·10⁻⁶"]),
+        (1.0, 1.00003, None), (2e6, 2.3e6, None), (0.0, 1.0, ["0", "0.2", "0.4", "0.6", "0.8", "1"]),
+    ],
+)  # fmt: skip
+def test_no_two_labels_of_an_axis_are_the_same(
+    low: float, high: float, expected: list[str] | None
+) -> None:
+    axes = Axes(Scale(0.0, 1.0), Scale(low, high))
+    marks = [
+        re.sub("<[^>]+>", "", mark) for mark in axes.frame("t", "x", "y") if 'anchor="end"' in mark
+    ]
+    assert len(marks) == len(set(marks)) == len(axes.y_scale.ticks())
+    assert expected is None or marks == expected

@@ -175,3 +175,12 @@ def test_a_deeply_nested_body_is_refused(port: int, run: Path) -> None:
     said = b'{"verdict": "unsure", "note": ' + b"[" * 50_000
     assert post(port, [said], f"Content-Length: {len(said)}")[0] in (400, 422)
     assert list(history(run)) == []
+
+
+def test_a_body_that_is_nested_too_deeply_gets_a_sentence(port: int) -> None:
+    nested = b"[" * 30_000
+    status, body = post(port, [nested], f"Content-Length: {len(nested)}")
+    assert status == 422, body
+    assert "nested too deeply" in json.loads(body)["told"]
+    status, body = post(port, [SAID], f"Content-Length: {len(SAID)}")
+    assert status == 200, body

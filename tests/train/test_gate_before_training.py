@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from colour_rows import write_rows
 from PIL import Image
 
+import heldout
 from heldout.engine import open_engine
 from heldout.errors import InputError
 from heldout.store import Run
@@ -18,25 +21,27 @@ from heldout.train.training_set import TrainingSet, read_training_set
 
 
 def through_gate(
-    out: Path, data: Path, *against: Path, **values: object
+    out: Path, data: Path, *against: Path, compared: Path | None = None, **values: object
 ) -> tuple[TrainingSet, GateRecord]:
     settings = TrainSettings(
         data=str(data), model="unused", against=tuple(map(str, against)), **values
     )
     run = Run.create(out, seed=settings.seed)
+    if compared is not None:
+        take_comparisons(run, compared)
     with open_engine("local", workers=1) as engine:
         return guard(settings, read_training_set(str(data)), run, engine, quiet=True)
 
 
-@pytest.fixture
-def bench(make_rows: Callable[..., Path]) -> Path:
-    return make_rows(6, seed=7, name="test.jsonl")
+@pytest.fixture(scope="module")
+def bench(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_rows(tmp_path_factory.mktemp("bench"), 6, seed=7, name="test.jsonl")
 
 
-@pytest.fixture
-def leaking(make_rows: Callable[..., Path], bench: Path) -> Path:
+@pytest.fixture(scope="module")
+def leaking(tmp_path_factory: pytest.TempPathFactory, bench: Path) -> Path:
     """Eight rows of their own, and copies of two benchmark items: saved anew, under other names."""
-    path = make_rows(8, seed=3)
+    path = write_rows(tmp_path_factory.mktemp("leaking"), 8, seed=3)
     lines = path.read_text().splitlines()
     for number in (1, 4):
         item = json.loads(bench.read_text().splitlines()[number])
@@ -48,6 +53,17 @@ def leaking(make_rows: Callable[..., Path], bench: Path) -> Path:
         )
     path.write_text("\n".join(lines) + "\n")
     return path
+
+
+@pytest.fixture(scope="module")
+def refused(
+    tmp_path_factory: pytest.TempPathFactory, leaking: Path, bench: Path
+) -> tuple[Path, GateError]:
+    """The run of the leaking set, and why it ended; its comparisons serve other runs."""
+    out = tmp_path_factory.mktemp("refused") / "run"
+    with pytest.raises(GateError) as raised:
+        through_gate(out, leaking, bench)
+    return out, raised.value
 
 
 def test_a_set_that_was_compared_with_nothing_is_refused(tmp_path: Path, rows: Path) -> None:
@@ -69,31 +85,39 @@ def test_a_clean_set_passes_with_all_its_rows(tmp_path: Path, rows: Path, bench:
     assert record.passed
     assert record.verdict == "No training row was found to hold an item of test."
     # A reason that nobody needed changes nothing.
-    assert through_gate(tmp_path / "again", rows, bench, open_gate="why not")[1].forced == ""
+    assert through_gate(tmp_path / "run", rows, bench, open_gate="why not")[1].forced == ""
 
 
-def test_a_leaking_set_is_refused_and_says_what_to_do(
-    tmp_path: Path, leaking: Path, bench: Path
-) -> None:
-    with pytest.raises(GateError, match="2 training rows hold items of test.*remove_leaks"):
-        through_gate(tmp_path / "run", leaking, bench)
-    removed = (tmp_path / "run/gate/remove_ids.txt").read_text().split()
+def test_a_leaking_set_is_refused_and_says_what_to_do(refused: tuple[Path, GateError]) -> None:
+    run, error = refused
+    assert re.search("2 training rows hold items of test.*remove_leaks", str(error))
+    removed = (run / "gate/remove_ids.txt").read_text().split()
     assert removed == ["smuggled-1", "smuggled-4"]
 
 
-def test_leaks_are_removed_with_their_reasons(tmp_path: Path, leaking: Path, bench: Path) -> None:
-    kept, record = through_gate(tmp_path / "run", leaking, bench, remove_leaks=True)
+def test_leaks_are_removed_with_their_reasons(
+    tmp_path: Path, leaking: Path, bench: Path, refused: tuple[Path, GateError]
+) -> None:
+    """With the comparisons of another run, which are of the same rows."""
+    kept, record = through_gate(
+        tmp_path / "run", leaking, bench, compared=refused[0], remove_leaks=True
+    )
     assert [item.id for item in kept.items] == [f"row-3-{number}" for number in range(8)]
     assert (record.leaking, record.removed, record.forced) == (2, 2, "")
     told = {one.id: one for one in kept.dropped}
     assert told["smuggled-4"].reason == "removed by the gate"
     assert "image, question and answer leaked: test row-7-4" in told["smuggled-4"].detail
+    (compared,) = (tmp_path / "run/gate/overlap").iterdir()
+    (stage,) = Run.open(compared).manifest()["stages"].values()
+    assert stage["reused"] == stage["shards"] == 1
 
 
 def test_a_gate_opened_by_hand_keeps_the_rows_and_says_so(
-    tmp_path: Path, leaking: Path, bench: Path
+    tmp_path: Path, leaking: Path, bench: Path, refused: tuple[Path, GateError]
 ) -> None:
-    kept, record = through_gate(tmp_path / "run", leaking, bench, open_gate="an experiment")
+    kept, record = through_gate(
+        tmp_path / "run", leaking, bench, compared=refused[0], open_gate="an experiment"
+    )
     assert len(kept.items) == 10
     assert record.forced == "an experiment"
     assert record.verdict.startswith("CONTAMINATED: trained on 2 rows that hold items of test.")
@@ -108,11 +132,14 @@ def test_words_leak_without_their_picture(
     long = "Which of the four colours fills most of the picture that was taken on the second visit?"
     told = [json.loads(line) for line in bench.read_text().splitlines()]
     told[2]["question"] = long
+    bench = bench.with_name("asked.jsonl")
     bench.write_text("".join(json.dumps(one) + "\n" for one in told))
     stolen = {key: told[2][key] for key in ("question", "options", "answer")}
     with path.open("a") as file:
         file.write(json.dumps({"id": "words", **stolen}) + "\n")
-    kept, record = through_gate(tmp_path / "run", path, bench, remove_leaks=True)
+    kept, record = through_gate(
+        tmp_path / "run", path, bench, remove_leaks=True, image_encoder=None
+    )
     assert record.removed == 1
     assert "words" not in {item.id for item in kept.items}
 
@@ -139,26 +166,50 @@ def test_a_picture_that_nobody_can_read_is_not_trained_on(
 ) -> None:
     path = make_rows(8, seed=5)
     (path.parent / "images/5-2.png").write_bytes(b"not a picture")
-    kept, _ = through_gate(tmp_path / "run", path, bench)
+    kept, _ = through_gate(tmp_path / "run", path, bench, image_encoder=None)
     assert "row-5-2" not in {item.id for item in kept.items}
     assert any(one.id == "row-5-2" for one in kept.dropped)
 
 
-def test_comparisons_are_taken_over_only_where_they_are_of_the_same_rows(
-    tmp_path: Path, leaking: Path, bench: Path, rows: Path
+def test_comparisons_of_other_rows_are_not_taken_over(
+    tmp_path: Path, bench: Path, rows: Path, refused: tuple[Path, GateError]
 ) -> None:
-    with pytest.raises(GateError):
-        through_gate(tmp_path / "first", leaking, bench)
-    run = Run.create(tmp_path / "second", seed=42)
-    take_comparisons(run, tmp_path / "first")
-    kept, record = through_gate(tmp_path / "second", leaking, bench, remove_leaks=True)
-    assert (len(kept.items), record.removed) == (8, 2)
-    (compared,) = (tmp_path / "second/gate/overlap").iterdir()
-    (stage,) = Run.open(compared).manifest()["stages"].values()
-    assert stage["reused"] == stage["shards"] == 1
-    other = Run.create(tmp_path / "third", seed=42)
-    take_comparisons(other, tmp_path / "first")
-    kept, record = through_gate(tmp_path / "third", rows, bench)
+    kept, record = through_gate(tmp_path / "run", rows, bench, compared=refused[0])
     assert (len(kept.items), record.passed) == (12, True)
     with pytest.raises(InputError, match="there are no comparisons"):
-        take_comparisons(run, tmp_path)
+        take_comparisons(Run.open(tmp_path / "run"), tmp_path)
+
+
+def test_a_suite_stands_for_all_its_benchmarks(
+    tmp_path: Path, leaking: Path, bench: Path, make_rows: Callable[..., Path]
+) -> None:
+    other = make_rows(4, seed=8, name="other.jsonl")
+    suite = bench.parent / "suite.yaml"
+    suite.write_text(
+        f"name: two\nbenchmarks:\n  - {{name: First, source: {bench.name}}}\n"
+        f"  - {{name: Second, source: {other}}}\n"
+    )
+    values = {
+        "data": str(leaking), "model": "unused", "recipe": "grpo", "against": (str(suite),), "to": "verl",
+        "workers": 1, "quiet": True, "batch": 4, "mini_batch": 2, "image_encoder": None,
+    }  # fmt: skip
+    with pytest.raises(GateError, match="2 training rows hold items of First"):
+        heldout.train(out=tmp_path / "run", **values)
+    made = heldout.train(out=tmp_path / "run", remove_leaks=True, **values)
+    assert [(one["benchmark"], one["items"], one["leaked"]) for one in made.gate.benchmarks] == [
+        ("First", 6, 2), ("Second", 4, 0),
+    ]  # fmt: skip
+    assert (made.rows, made.gate.removed) == (8, 2)
+    suite.write_text("name: two\nbenchmarks:\n  - {name: First, source: ./gone.jsonl}\n")
+    with pytest.raises(
+        InputError, match=r"suite two, benchmark First.*in a suite file of your own"
+    ):
+        heldout.train(out=tmp_path / "gone", **values)
+
+
+def test_names_are_suites_where_no_benchmark_has_them() -> None:
+    from heldout.audit.training import _is_suite
+
+    assert [_is_suite(name) for name in ("medvlsynther", "mmstar", "rows.jsonl", "mine.yml")] == [
+        True, False, False, True,
+    ]  # fmt: skip

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from heldout.model.asking.rows import answer_row, replace_left_out, replace_vari
 from heldout.model.asking.stage import ask_questions
 from heldout.model.asking.summary import Summary, summarise
 from heldout.model.asking.template import template_name
+from heldout.model.asking.unread import Reading, Unread, unread_of
 from heldout.model.item_scores import by_picture
 from heldout.model.tables import claim_model, stage_folder
 from heldout.overlap.scan import prepare_run
@@ -54,16 +55,20 @@ class Asking:
     #: of a recorded file: its own grades beside ours, and items whose prediction is empty
     own_grades: OwnGrades | None = None
     empty: Sequence[str] = ()
+    unread: Unread = field(default_factory=Unread)
 
     def remarks(self) -> list[str]:
-        """What is to be known of a recorded file, as sentences."""
-        return recorded_remarks(self.own_grades, self.empty)
+        """What is to be known of a recorded file, or of replies that say nothing, as sentences."""
+        return [
+            *self.unread.remarks(tell_empty=not self.empty),
+            *recorded_remarks(self.own_grades, self.empty),
+        ]
 
     def as_json(self) -> dict[str, Any]:
         own = self.own_grades.as_json() if self.own_grades is not None else None
         return {
             **vars(self), "summary": self.summary.as_json(), "own_grades": own,
-            "empty": list(self.empty),
+            "empty": list(self.empty), "unread": asdict(self.unread), "remarks": self.remarks(),
         }  # fmt: skip
 
 
@@ -155,11 +160,14 @@ def ask_benchmark(
             f"{run.path / 'tables' / 'dropped.parquet'}"
         )
     fresh = answered.fresh
+    unread = _unread(rows)
+    known = run.manifest()["models"][model]
+    run.update("models", {model: {**known, "remarks": unread.remarks()}})
     return Asking(
         model, summarise_model(benchmark, run, model), len(fresh),
         len(answered.replies) - len(fresh), _reasons(dropped),
         sum(reply.prompt_tokens or 0 for reply in fresh),
-        sum(reply.reply_tokens or 0 for reply in fresh),
+        sum(reply.reply_tokens or 0 for reply in fresh), unread=unread,
     )  # fmt: skip
 
 
@@ -186,7 +194,8 @@ def import_answers(
         replace_variants(run, name, rows)
         replace_left_out(run, name, {row["variant"] for row in rows}, answers.dropped)
         own = own_grades_of(answers, rows)
-        remarks = recorded_remarks(own, answers.empty)
+        unread = _unread(rows)
+        remarks = [*unread.remarks(tell_empty=False), *recorded_remarks(own, answers.empty)]
         known = run.manifest()["models"][name]
         run.update("models", {name: {
             **known, "remarks": remarks, "own_grades": own.as_json() if own is not None else None,
@@ -195,6 +204,7 @@ def import_answers(
         summary = summarise_model(benchmark, run, name)
         made.append(Asking(
             name, summary, 0, len(rows), _reasons(answers.dropped), own_grades=own, empty=answers.empty,
+            unread=unread,
         ))  # fmt: skip
     return made
 
@@ -205,6 +215,13 @@ def summarise_model(benchmark: Benchmark, run: Run, model: str) -> Summary:
     rows = frame.filter(pl.col("model") == model).to_dicts()
     clusters = dict(zip((one.id for one in benchmark), benchmark.clusters, strict=True))
     return summarise(rows, clusters)
+
+
+def _unread(rows: Iterable[Mapping[str, Any]]) -> Unread:
+    return unread_of(
+        Reading(row["benchmark_id"], row["reply"], row["outcome"], len(row["options"]))
+        for row in rows
+    )
 
 
 def _reasons(dropped: Iterable[Dropped]) -> dict[str, int]:

@@ -110,12 +110,10 @@ def open_fresh_items(audit: Audit, cases: Sequence[Case]) -> list[FreshItems]:
         with audit.at("synth", number):
             require_settings(settings)
         with audit.at("synth", number, "seed"):
-            known = (
-                Run.open(folder).manifest()["seed"] if (folder / MANIFEST).exists() else entry.seed
-            )
-            if known != entry.seed:
+            made = Run.open(folder).manifest()["seed"] if (folder / MANIFEST).exists() else None
+            if made not in (None, entry.seed):
                 raise InputError(
-                    f"{folder} was made with seed {known}: give the entry another name, or this seed"
+                    f"{folder} was made with seed {made}: give the entry another name, or this seed"
                 )
         found.append(FreshItems(number, settings, folder, opened))
     return found

@@ -5,6 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from heldout.benchmark import Benchmark, read_benchmark
+from heldout.benchmark.presets import find_preset
+from heldout.evaluate import builtin_suites, suite_benchmarks
 from heldout.report import write_training_report
 from heldout.train import TrainResult, TrainSettings, train
 
@@ -38,10 +41,28 @@ def train_model(
     Returns:
         The run, the trained checkpoint, what the gate said, and the tables as data frames.
     """
+    chosen = settings if settings is not None else TrainSettings(**values)
     made = train(
-        settings, out=out, engine=engine, workers=workers, quiet=quiet, to=to, gate_from=gate_from, **values
+        chosen, out=out, engine=engine, workers=workers, quiet=quiet, to=to, gate_from=gate_from,
+        benchmarks=_benchmarks(chosen.against, quiet=quiet),
     )  # fmt: skip
     if made.model is not None:
         with made.run.writing():
             write_training_report(made.run)
     return made
+
+
+def _benchmarks(against: tuple[str, ...], *, quiet: bool) -> list[Benchmark]:
+    """What ``against`` names: benchmarks, and all benchmarks of every suite."""
+    found: list[Benchmark] = []
+    for name in against:
+        found += suite_benchmarks(name, quiet=quiet) if _is_suite(name) else [read_benchmark(name)]
+    return found
+
+
+def _is_suite(name: str) -> bool:
+    """A YAML file, or the name of a suite that comes with heldout. A path that exists comes first, and
+    so does a benchmark of the same name: a suite of one benchmark holds what it does."""
+    if Path(name).suffix in (".yaml", ".yml"):
+        return True
+    return not Path(name).exists() and find_preset(name) is None and name in builtin_suites()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
-import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -13,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from heldout.benchmark.example import Example, canonical_metadata, canonical_text
+from heldout.engine import usable_cores
 from heldout.image import Digests, ImageError, ImageRef, byte_digest, digest_image
 from heldout.store import Dropped
 
@@ -26,6 +26,7 @@ class Benchmark:
     reader: str = ""
     dropped: tuple[Dropped, ...] = ()
     repeated_ids: tuple[str, ...] = ()  # items whose id occurred before, as they are called now
+    taken_for: tuple[str, ...] = ()  # files that name no columns: what each was taken for
     settings: Mapping[str, Any] = field(
         default_factory=dict
     )  # what read_benchmark was told besides
@@ -60,7 +61,7 @@ class Benchmark:
         found: dict[ImageRef, Digests | ImageError] = {}
         one = functools.partial(_identify, known or {})
         # Threads: decoding and hashing release the interpreter lock.
-        with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+        with ThreadPoolExecutor(usable_cores()) as pool:
             for ref, digests in zip(self.images, pool.map(one, self.images), strict=True):
                 found[ref] = digests
                 step()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -15,10 +16,12 @@ from heldout.benchmark.option_list import take_list
 from heldout.benchmark.option_values import (
     Choices,
     UnreadableOptionsError,
+    labelled_with_gaps,
     parse_literal,
     read_options,
     unlabelled,
 )
+from heldout.benchmark.unlettered import take_unlettered
 from heldout.errors import InputError
 from heldout.image import ImageRef
 
@@ -42,9 +45,12 @@ _NAMES: dict[str, tuple[str, ...]] = {
 _INSTRUCTIONS = ("instruction", "text")  # they may hold the tag of the image
 _IMAGE_TAG = re.compile(r"<image>\s*")
 OPTION_NAMES = frozenset(_NAMES["options"])
+ANSWER_NAMES = frozenset(_NAMES["answer"])
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _NUMBERED_IMAGE = re.compile(r"(?:image|img)[_ -]?(\d+)", re.IGNORECASE)
-_OPTION_COLUMN = re.compile(r"(?:option[_ -]?|choice[_ -]?)?([a-j])", re.IGNORECASE)
+_OPTION_COLUMN = re.compile(r"(?:option[_ -]?|choice[_ -]?|op)?([a-j])", re.IGNORECASE)
+_NUMBERED_OPTION = re.compile(r"(opt|option|choice)[_ -]?(\d|10)", re.IGNORECASE)
+KEY_NAMES = ("answerkey", "answer_key", "gt", "cop")  # ARC, evaluation scripts, MedMCQA
 _QUOTED_LIST = re.compile(r"\[\s*['\"].*['\"]\s*\]", re.DOTALL)
 _LABELLED = re.compile(r"\(?([A-Za-z]|\d{1,2})\)?\s*[.:)]\s*(\S.*)", re.DOTALL)
 
@@ -59,6 +65,9 @@ class FieldMap:
     columns: Mapping[str, tuple[str, ...]]
     #: "letter", "text", "index", "index from 1", or "auto" until rows were seen
     answer_is: str = "auto"
+    gaps: bool = (
+        False  # options such as "A. CT", "B. MRI", "D. US", where keys show that D is the third
+    )
 
     @classmethod
     def infer(
@@ -73,7 +82,13 @@ class FieldMap:
         columns: dict[str, tuple[str, ...]] = {}
         for field, value in (overrides or {}).items():
             columns[field] = _override(field, value, present, where)
-        lowered = {column.lower(): column for column in reversed(present)}
+        by_place = {
+            column
+            for field, value in (overrides or {}).items()
+            for column, name in zip(columns[field], value.split("+"), strict=True)
+            if column != name.strip()
+        }  # a column that was named by its place is not what it was taken for
+        lowered = {column.lower(): column for column in reversed(present) if column not in by_place}
         for field in FIELDS:
             if field in columns:
                 continue
@@ -83,13 +98,14 @@ class FieldMap:
                 numbered.sort(key=lambda c: int(_digits(c)))
                 columns[field] = tuple(numbered) if numbered else tuple(named[:1])
             elif field == "options" and not named:
-                columns[field] = _option_columns(present)
+                columns[field] = _option_columns(list(lowered.values())[::-1])
             else:
                 columns[field] = tuple(named[:1])
         for field, others in _by_other_names(columns, lowered).items():
             if field not in (overrides or {}):
                 columns[field] = others
         mapped = cls(columns, answer_is)
+        mapped = replace(mapped, gaps=any(mapped._needs_gaps(row) for row in rows))
         return (
             replace(mapped, answer_is=mapped._answer_style(rows)) if answer_is == "auto" else mapped
         )
@@ -106,6 +122,8 @@ class FieldMap:
         # Of several accepted answers (captions) or phrasings the first one counts; none is lost.
         listed = (*self.columns.get("answer", ()), *self.columns.get("question", ()))
         used -= {column for column in listed if _several(_accepted(row.get(column)))}
+        # What no answer can be (Infinity) is none, and stays visible.
+        used -= {column for column in listed if _infinite(row.get(column))}
         # A cluster column is also data: keep it visible in the metadata.
         used -= set(self.columns.get("cluster", ()))
         try:
@@ -169,16 +187,35 @@ class FieldMap:
         columns = self.columns.get("options", ())
         if len(columns) > 1:  # one column per option: A, B, C, D; unused ones are empty
             choices = unlabelled([_text(row.get(column)) for column in columns])
+            numbers = [m[2] for c in columns if (m := _NUMBERED_OPTION.fullmatch(c))]
+            if not choices.labels and len(numbers) == len(columns):
+                choices = Choices(choices.texts, tuple(numbers[: len(choices.texts)]))
         else:
             choices = read_options(row.get(columns[0]) if columns else None)
+        if self.gaps:
+            choices = labelled_with_gaps(choices) or choices
         question = _text(self._first(row, "question"))
         if question is None:
             return None, choices
         answer = _text(self._first(row, "answer"))
         asked, listed = take_list(question, choices.texts, answer)
+        if not choices and listed is None:
+            asked, listed = take_unlettered(asked, answer)
         if not choices and listed is not None:
             choices = Choices(listed.options, listed.labels)
         return asked, choices
+
+    def _needs_gaps(self, row: Mapping[str, Any]) -> bool:
+        """Whether the key is a letter that only the options' own letters know: "D" of three."""
+        text = _text(self._first(row, "answer"))
+        choices = self._choices(row) if text else Choices()
+        named = labelled_with_gaps(choices)
+        return (
+            text is not None
+            and named is not None
+            and _position(text, choices, "letter") is None
+            and _position(text, named, "letter") is not None
+        )
 
     def _answer(self, row: Mapping[str, Any], choices: Choices) -> tuple[str | None, int | None]:
         value = self._first(row, "answer")
@@ -232,7 +269,8 @@ def _by_other_names(
     found: dict[str, tuple[str, ...]] = {}
     question, answer = columns["question"], columns["answer"]
     if not answer:
-        names = ("output", "ans", "a") if question or "text" in lowered else ("ans",)
+        own = ("output", "ans", "a") if question or "text" in lowered else ("ans",)
+        names = (*own, *KEY_NAMES)
         named = [lowered[name] for name in names if name in lowered]
         answer = tuple(name for name in named if name not in columns["options"])[:1]
         found["answer"] = answer
@@ -264,7 +302,7 @@ def _position(text: str, choices: Choices, style: str) -> int | None:
 def _override(field: str, value: str, present: Sequence[str], where: str) -> tuple[str, ...]:
     if field not in FIELDS:
         raise InputError(f"--map {field}={value}: the fields are {', '.join(FIELDS)}")
-    columns = tuple(part.strip() for part in value.split("+"))
+    columns = tuple(_by_place(part.strip(), present) for part in value.split("+"))
     for column in columns:
         if column not in present:
             near = difflib.get_close_matches(column, present, n=1)
@@ -276,6 +314,14 @@ def _override(field: str, value: str, present: Sequence[str], where: str) -> tup
     return columns
 
 
+def _by_place(column: str, present: Sequence[str]) -> str:
+    """The column called so, or the one at the place: "column 3", whatever it is called."""
+    place = re.fullmatch(r"column (\d{1,4})", column)
+    if column in present or place is None or not 0 < int(place[1]) <= len(present):
+        return column
+    return present[int(place[1]) - 1]
+
+
 def _option_columns(present: Sequence[str]) -> tuple[str, ...]:
     """Columns A, B, C, … (or option_a, …) that form an unbroken run from A, at least two."""
     letters = {m[1].upper(): c for c in present if (m := _OPTION_COLUMN.fullmatch(c))}
@@ -284,7 +330,19 @@ def _option_columns(present: Sequence[str]) -> tuple[str, ...]:
         if letter not in letters:
             break
         run.append(letters[letter])
-    return tuple(run) if len(run) >= 2 else ()
+    if len(run) >= 2:
+        return tuple(run)
+    for stem in ("option", "opt", "choice"):  # option1, option2, …
+        numbered = {
+            int(m[2]): c
+            for c in present
+            if (m := _NUMBERED_OPTION.fullmatch(c)) and m[1].lower() == stem
+        }
+        first = 0 if 0 in numbered else 1
+        run = [numbered[k] for k in range(first, first + len(numbered)) if k in numbered]
+        if len(run) >= 2 and len(run) == len(numbered):
+            return tuple(run)
+    return ()
 
 
 def _digits(column: str) -> str:
@@ -333,9 +391,15 @@ def _named(value: Any) -> Any:
     return value
 
 
+def _infinite(value: Any) -> bool:
+    return isinstance(value, float) and math.isinf(value)
+
+
 def _text(value: Any) -> str | None:
     if isinstance(value, list | tuple):
         value = value[0] if value else None
+    if _infinite(value):
+        return None
     return canonical_value(value)
 
 

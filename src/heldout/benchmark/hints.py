@@ -63,6 +63,7 @@ _CLOSING = re.compile(
 _CHINESE = re.compile(r"请.{0,40}(?:选项|选择|字母|单词|短语|是或否|回答|答案|词语).{0,20}")
 _LABEL = re.compile(r"\s*(?:question|q|问题)\s*[:：]\s*", re.IGNORECASE)
 _HINT = re.compile(r"\s*(?:hint|instruction|提示)\s*[:：]\s*(?P<text>[^\n]*)\n", re.IGNORECASE)
+_CONTEXT = re.compile(r"(\s*context\s*[:：][^\n]*\n\s*)question\s*[:：]\s*(?=\S)", re.IGNORECASE)
 _MOST = 8  # hints at either end
 _LONGEST = 400  # characters; an instruction is short
 
@@ -130,7 +131,7 @@ def without_leading(text: str) -> str:
             stripped = stripped[label.end() :]
         else:
             break
-    return stripped
+    return _CONTEXT.sub(r"\1", stripped, count=1) if _CONTEXT.match(stripped) else stripped
 
 
 def _all_hints(line: str) -> bool:

@@ -31,6 +31,7 @@ _FOLD = str.maketrans(
 )
 _NOUN = (
     r"(?:options?|choices?|answers|candidates|alternatives|answer (?:options|choices)|"
+    r"opciones|opções|opzioni|optionen|antwortmöglichkeiten|alternativas|choix|"
     r"选项|备选答案|候选答案|可选项)"
 )
 _LEADING = (
@@ -38,7 +39,7 @@ _LEADING = (
     r"candidate|given|your|two|three|four|five|select|choose|pick|from|one|of|with)\s+){0,8}"
 )
 # A clause of its own, or a bare capitalised word in the middle of a line.
-_HEADING = re.compile(
+HEADING = _HEADING = re.compile(
     rf"(?:(?:^|(?<=\n)|(?<=[.?!;:)])[ \t]*(?<![a-z]))(?i:{_LEADING}{_NOUN}(?:\s+(?:are|list|below))*)"
     rf"|(?<=[\s,])(?:Answer |Possible )?(?:Options?|Choices?|OPTIONS?|CHOICES?|Answers))"
     rf"\s*(?:\*\*)?:(?:\*\*)?\s*"
@@ -62,6 +63,7 @@ _LABEL = (
 )
 _BULLET = re.compile(r"(?:^|\n)[ \t]*[-*•·][ \t]+$")
 _NEXT_BULLET = re.compile(r"\n[ \t]*[-*•·][ \t]+$")
+_LITERAL_BREAK = re.compile(r"\\n(?![a-z])")  # not \nu, \neq
 _EDGE = " \t\n,;|/"
 _NAMED = "option "  # before the style of "Option A:"
 _GAP = 3  # letters: "A: x, B: y, D: z" lacks one, "(A) 3 tesla (T)" lacks none
@@ -109,6 +111,10 @@ def take_list(
         listed = _agreeing(asked, given)
         asked = _without_repeats(listed) if listed else asked
         return (asked if asked.strip() != question.strip() else question), listed
+    if _LITERAL_BREAK.search(question):  # a line break that was escaped once too often
+        asked, listed = take_list(_LITERAL_BREAK.sub("\n", question), given, answer)
+        if listed is not None:
+            return asked, listed
     for text in dict.fromkeys((body, question)):  # "Choose one option." may be all that is asked
         listed = find_list(text)
         if listed is not None and listed.stem and _fits(answer, listed):
@@ -120,7 +126,7 @@ def take_list(
 def _markers(names: Sequence[str]) -> tuple[str, ...]:
     """Patterns of one kind of mark, in order: "A." "(A)" "A)" "A:" before a word."""
     return tuple(
-        rf"(?:(?<=^)|(?<=[\s'\"\[{{,;]))[(\[（]?{re.escape(name)}[\"']?[.):：、）\]]\s*(?=\S)"
+        rf"(?:(?<=^)|(?<=[\s'\"\[{{,;>]))[(\[（<]?{re.escape(name)}[\"']?[.):：、）\]>]\s*(?=\S)"
         for name in names
     )
 
@@ -252,13 +258,19 @@ def _run(first: _Mark, marks: Sequence[_Mark], folded: str) -> list[_Mark]:
     for separators in _SEPARATED:
         run = [first]
         later: str | None = None
-        for mark in alike:
+        for place, mark in enumerate(alike):
             if mark.before not in separators and mark.before != "line":
                 continue
             if ord(mark.letter) == ord(run[-1].letter) + 1:
-                if folded[run[-1].end : mark.start].strip(_EDGE):
+                between = folded[run[-1].end : mark.start]
+                if between.strip(_EDGE):
                     run.append(mark)
                     later = None
+                elif between.strip(" \t"):
+                    later = mark.letter  # "A: a man, B: , C: a dog": an option is empty
+            elif _begins_again(run, alike[place:], separators):
+                later = mark.letter
+                break
             elif mark.letter == run[-1].letter and len(run) > 1:
                 if not folded[run[-1].end : mark.start].strip():
                     run[-1] = mark  # "(B) candida (C) (C) none"
@@ -267,6 +279,14 @@ def _run(first: _Mark, marks: Sequence[_Mark], folded: str) -> list[_Mark]:
         if later is None and len(run) > len(best):
             best = run
     return best
+
+
+def _begins_again(run: Sequence[_Mark], later: Sequence[_Mark], separators: set[str]) -> bool:
+    """ "A: CT, B: MRI, A: US, B: PET": a second list behind the first, set apart as its options are."""
+    signs = separators & {",", ";", "|", "/"}
+    letters = [mark.letter for mark in later if mark.before in signs]
+    first = run[0].letter
+    return len(run) > 1 and later[0].before in signs and letters[:2] == [first, chr(ord(first) + 1)]
 
 
 def _listed(

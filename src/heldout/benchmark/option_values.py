@@ -6,6 +6,7 @@ Nothing is evaluated: text is read as JSON or as a Python literal, within limits
 from __future__ import annotations
 
 import ast
+import itertools
 import json
 import re
 from collections.abc import Mapping, Sequence
@@ -92,6 +93,24 @@ def unlabelled(options: Sequence[str | None]) -> Choices:
     return Choices(tuple(texts))
 
 
+def labelled_with_gaps(choices: Choices) -> Choices | None:
+    """'A. CT', 'B. MRI', 'D. US' under their letters; None where they are not written so.
+
+    'A. baumannii', 'E. coli' are written so too: only keys can tell.
+    """
+    found = [_LABEL.fullmatch(text) for text in choices.texts]
+    whole = [match for match in found if match is not None and _is_text(match)]
+    letters = [match[1] for match in whole]
+    alike = len({match[2] for match in whole}) == 1 and len(set(map(str.isupper, letters))) == 1
+    rises = all(one < other for one, other in itertools.pairwise(letters))
+    named = len(whole) == len(found) > 1 and alike and rises and letters[0] in "Aa"
+    if choices.labels or not named:
+        return None
+    return Choices(
+        tuple(match[3].strip() for match in whole), tuple(letter.upper() for letter in letters)
+    )
+
+
 def _is_text(match: re.Match[str]) -> bool:
     """'1.5' is a number, and the second letter of 'B.C.' no option."""
     rest = match[3].strip()
@@ -103,6 +122,12 @@ def _is_text(match: re.Match[str]) -> bool:
 def _from_text(text: str) -> Choices:
     if not text or text.lower() in ("nan", "none", "null"):
         return Choices()
+    if text[0] == text[-1] == '"' and text[1:2] in "[{":  # encoded twice
+        try:
+            inner = json.loads(text) if len(text) <= LONGEST else text
+        except ValueError:
+            inner = text
+        return _from_text(inner.strip()) if inner != text else Choices()
     if text[0] not in "[{(" or re.match(r"[(\[]\s*[A-Za-z0-9]\s*[)\]]", text):
         listed = find_list(text, whole=True)
         return Choices(listed.options, listed.labels) if listed is not None else Choices()
@@ -162,7 +187,8 @@ def _from_mapping(value: Mapping[Any, Any]) -> Choices:
     if all(name.isdecimal() and name.isascii() for name in names.values()):
         keys.sort(key=lambda key: int(names[key]))
     elif all(
-        re.fullmatch(r"(?:option|choice)?[ _-]?[A-Za-z]", name, re.I) for name in names.values()
+        re.fullmatch(r"(?:(?:option|choice)?[ _-]?|op)[A-Za-z]", name, re.I)
+        for name in names.values()
     ):
         names = {key: name[-1].upper() for key, name in names.items()}
         keys.sort(key=lambda key: names[key])

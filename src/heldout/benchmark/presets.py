@@ -31,6 +31,9 @@ class Preset:
     about: str = ""
     archive: str = ""  # where its pictures are, where they are not in the tables
     strata: tuple[str, ...] = ()  # columns by which published results are broken down
+    choices: bool = (
+        True  # whether its items may have options; those of captions and labels have none
+    )
     limit: str = ""  # what the hub's copy cannot do, and what can
 
     def limits(self, columns: Collection[str], pictures_missing: bool) -> list[str]:
@@ -77,6 +80,8 @@ class Preset:
             problem = "options to choose from" + (
                 ", with letters as answers" if self.answer_is == "letter" else ""
             )
+        if problem is None and not self.choices and any(fields.options(row) for row in rows):
+            problem = "captions or labels, and no options to choose from"
         if problem is not None:
             raise InputError(
                 f"{where} does not look like {self.name} ({self.about}): the preset expects "
@@ -235,6 +240,7 @@ PRESETS: tuple[Preset, ...] = (
         "lmms-lab/COCO-Caption2017",
         "val",
         mapping={"id": "question_id", **_QUESTION},
+        choices=False,
         about="COCO captions 2017 (Lin et al. 2014)",
     ),
     Preset(
@@ -242,6 +248,7 @@ PRESETS: tuple[Preset, ...] = (
         "lmms-lab/flickr30k",
         "test",
         mapping={"id": "img_id", "image": "image", "answer": "caption"},
+        choices=False,
         about="Flickr30k (Young et al. 2014)",
     ),
     Preset(
@@ -250,6 +257,7 @@ PRESETS: tuple[Preset, ...] = (
         "validation",
         mapping={"image": "image", "answer": "label"},
         answer_is="text",
+        choices=False,
         about="ImageNet-1k (Russakovsky et al. 2015)",
     ),
     Preset(
@@ -258,6 +266,7 @@ PRESETS: tuple[Preset, ...] = (
         "train",
         mapping={"id": "image_id", "image": "image", "answer": "answer"},
         explode=joined_labels,
+        choices=False,
         about="Open Images (Kuznetsova et al. 2020), human-verified labels",
     ),
     Preset(
@@ -270,6 +279,7 @@ PRESETS: tuple[Preset, ...] = (
             "question": "question",
             "answer": "caption_str",
         },
+        choices=False,
         about="TextCaps (Sidorov et al. 2020)",
         limit="the test split is released without captions; #split=val has them",
     ),
@@ -278,6 +288,7 @@ PRESETS: tuple[Preset, ...] = (
         "pixparse/cc3m-wds",
         "validation",
         mapping={"id": "__key__", "image": "jpg", "answer": "txt"},
+        choices=False,
         about="Conceptual Captions, also GCC or CC3M (Sharma et al. 2018)",
         limit="google-research-datasets/conceptual_captions lists addresses without pictures; "
         "pixparse/cc3m-wds has those that could still be downloaded",

@@ -19,6 +19,7 @@ from heldout.benchmark.natural import is_group, natural_bench, natural_twins
 from heldout.benchmark.option_values import UnreadableOptionsError
 from heldout.benchmark.presets import Preset, find_preset
 from heldout.benchmark.readers import Row
+from heldout.benchmark.readers.delimited import DelimitedReader
 from heldout.benchmark.source import ALIASES, Source, parse_source, split_of
 from heldout.errors import InputError
 from heldout.store import OUT_OF_MEMORY, Dropped
@@ -41,6 +42,7 @@ def read_benchmark(
     dropped: list[Dropped] = []
     readers: set[str] = set()
     splits: set[str | None] = set()
+    taken_for: list[str] = []
     for item in read_examples(
         chosen,
         preset=preset,
@@ -49,6 +51,7 @@ def read_benchmark(
         reader=reader,
         used=readers,
         splits=splits,
+        taken_for=taken_for,
     ):
         (examples if isinstance(item, Example) else dropped).append(item)  # type: ignore[arg-type]
     if not examples:
@@ -66,6 +69,7 @@ def read_benchmark(
         source=str(chosen),
         reader=", ".join(sorted(readers)),
         dropped=tuple(dropped),
+        taken_for=tuple(taken_for),
         settings=_settings(preset, mapping, images, reader),
     )
 
@@ -95,10 +99,12 @@ def read_examples(
     reader: str | None = None,
     used: set[str] | None = None,
     splits: set[str | None] | None = None,
+    taken_for: list[str] | None = None,
 ) -> Iterator[Example | Dropped]:
     """Examples of ``source`` one at a time; this is what a corpus reader streams too.
 
-    ``used`` and ``splits`` are filled with the readers, and the splits that files are by their names.
+    ``used`` and ``splits`` are filled with the readers, and the splits that files are by their names;
+    ``taken_for`` with what the columns of files without names were taken for.
     """
     settings = find_preset(preset or source.location, by_name=preset is not None)
     wanted = settings.selected(source) if settings is not None else source
@@ -126,6 +132,9 @@ def read_examples(
         if splits is not None:
             splits.add(file.split)
         yield from examples
+        if taken_for is not None and isinstance(file.reader, DelimitedReader):
+            told = file.reader.taken_for(file.path)
+            taken_for += [f"{file.path.name}: {told}"] if told else []
 
 
 def examples_by_file(

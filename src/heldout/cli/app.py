@@ -20,26 +20,60 @@ from heldout.errors import HeldoutError, MachineError, machine_trouble
 
 VERBS = (
     Verb("check", "Lint a benchmark: most false alarms of contamination start there."),
-    Verb("overlap", "Find every image of a benchmark in corpora; every copy is verified."),
-    Verb("audit", "Audit benchmarks against corpora and models from one file: one verdict."),
+    Verb(
+        "overlap",
+        "Find every image of a benchmark in corpora; every copy is verified.",
+        resumes=True,
+    ),
+    Verb(
+        "audit",
+        "Audit benchmarks against corpora and models from one file: one verdict.",
+        resumes=True,
+    ),
     Verb("report", "Rebuild findings, claims and report.html from the tables of a run."),
     Verb("review", "Adjudicate matches, rate items and twins on a local page."),
     Verb("compare", "What changed between two audits of one benchmark."),
     Verb("export", "A run as a dataset card, a database entry, an evaluation record, BibTeX."),
     Verb("matrix", "How much of each benchmark is in each corpus, in one table."),
     Verb("sanitize", "Write a clean split in the format of the input."),
-    Verb("gate", "Which training rows to remove so that none of these benchmarks leaks."),
+    Verb(
+        "gate",
+        "Which training rows to remove so that none of these benchmarks leaks.",
+        resumes=True,
+    ),
     Verb("impact", "Score leaked, non-leaked and size-matched random items apart."),
-    Verb("score", "Score every answer of a benchmark with one model."),
-    Verb("ask", "Ask a model every item, as released and in variants; grade strictly."),
-    Verb("evaluate", "Evaluate models on suites of benchmarks; compare them, paired by item."),
-    Verb("twin", "Make perturbed twins: the same questions, new pictures, new right answers."),
-    Verb("synth", "Make fresh items from open literature: verified, decontaminated, published."),
-    Verb("train", "Train a model on rows compared with the benchmarks it will be evaluated on."),
+    Verb("score", "Score every answer of a benchmark with one model.", resumes=True),
+    Verb(
+        "ask", "Ask a model every item, as released and in variants; grade strictly.", resumes=True
+    ),
+    Verb(
+        "evaluate",
+        "Evaluate models on suites of benchmarks; compare them, paired by item.",
+        resumes=True,
+    ),
+    Verb(
+        "twin",
+        "Make perturbed twins: the same questions, new pictures, new right answers.",
+        resumes=True,
+    ),
+    Verb(
+        "synth",
+        "Make fresh items from open literature: verified, decontaminated, published.",
+        resumes=True,
+    ),
+    Verb(
+        "train",
+        "Train a model on rows compared with the benchmarks it will be evaluated on.",
+        resumes=True,
+    ),
     Verb("detect", "Has a model seen this benchmark? Every detector, under control."),
-    Verb("lab", "Experiments on copies we planted ourselves."),
+    Verb("lab", "Experiments on copies we planted ourselves.", resumes=True),
     Verb("model", "Look at a model before scoring with it."),
-    Verb("demo", "Render a benchmark and a leaky corpus, audit it, and show the report."),
+    Verb(
+        "demo",
+        "Render a benchmark and a leaky corpus, audit it, and show the report.",
+        resumes=True,
+    ),
 )
 
 
@@ -93,12 +127,15 @@ def main() -> None:
         finally:
             sys.stdout.flush()  # where it cannot be written, that is an error like any other
     except HeldoutError as error:
-        kept = f". {KEPT}" if isinstance(error, MachineError) else ""
-        _end(f"{error}{kept}", error.exit_code)
+        told = _and_again(str(error)) if isinstance(error, MachineError) else str(error)
+        _end(told, error.exit_code)
     except SystemExit as ended:
         # Typer turns an interrupt into this exit and says nothing.
         if ended.code == INTERRUPTED:
-            complain("interrupted; what was finished is kept, run the same command to go on")
+            more = (
+                "; what was finished is kept, run the same command to go on" if _resumes() else ""
+            )
+            complain(f"interrupted{more}")
         if type(sys.stdout).__name__ == "PacifyFlushWrapper":  # a broken pipe, which Typer calls 1
             _end("", BROKEN_PIPE)
         raise
@@ -123,16 +160,27 @@ def _sentence(error: Exception) -> str:
     """What is said of an error that nobody expected."""
     trouble = machine_trouble(error)
     if trouble is not None:
-        return f"{trouble}. {KEPT}"
+        return _and_again(trouble)
     if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":  # torch's
         said = f" ({error})" if str(error) else ""
-        return f"memory ran out{said}: close other programs, or use fewer --workers. {KEPT}"
+        fewer = ", or use fewer --workers" if _resumes() else ""
+        return _and_again(f"memory ran out{said}: close other programs{fewer}")
     if isinstance(error, OSError):
-        return f"the system refused: {error}. {KEPT}"
-    return (
+        return _and_again(f"the system refused: {error}")
+    return _and_again(
         f"this is a bug in heldout ({type(error).__name__}: {error}). Please report it "
-        f"with {_write_traceback(error)}. {KEPT}"
+        f"with {_write_traceback(error)}"
     )
+
+
+def _resumes() -> bool:
+    """Whether the verb that was called keeps what it finished; others start from the beginning."""
+    called = next((word for word in sys.argv[1:] if not word.startswith("-")), "")
+    return any(verb.resumes for verb in VERBS if verb.name == called)
+
+
+def _and_again(told: str) -> str:
+    return f"{told}. {KEPT}" if _resumes() else told
 
 
 def _write_traceback(error: Exception) -> str:

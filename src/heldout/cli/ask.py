@@ -21,6 +21,7 @@ from heldout.audit.asking import (
 from heldout.benchmark import read_benchmark
 from heldout.cli.options import (
     ApiKeyEnv,
+    Attempts,
     BatchTokens,
     Bench,
     CalledAs,
@@ -48,6 +49,7 @@ from heldout.cli.options import (
     key_from,
     local_settings,
     parse_map,
+    parse_map_beside,
     per_second,
     short_name,
 )
@@ -132,6 +134,7 @@ def ask_command(
     api_key_env: ApiKeyEnv = None,
     rate: Rate = None,
     timeout: Timeout = 120.0,
+    attempts: Attempts = None,
     concurrency: Concurrency = 4,
     token_field: Annotated[
         str,
@@ -171,11 +174,15 @@ def ask_command(
     prices = _prices(price)
     chosen = parse_variants(variants) if variants is not None and recorded is None else None
     benchmark = read_benchmark(
-        bench, preset=preset, mapping=parse_map(mapping), images=images, reader=reader
+        bench,
+        preset=preset,
+        mapping=parse_map_beside(mapping, recorded),
+        images=images,
+        reader=reader,
     )
     connection = None
     if endpoint is not None:
-        connection = connect(endpoint, api_key_env, timeout=timeout, rate=rate)
+        connection = connect(endpoint, api_key_env, timeout=timeout, rate=rate, attempts=attempts)
     identify(benchmark, quiet=quiet)
     if recorded is not None:
         run = Run.create(out, seed=seed)
@@ -262,6 +269,12 @@ def _tell(made: list[Asking], out: Path, prices: tuple[float, float] | None, as_
         return print_json({"run": str(out), "models": models})
     for one in made:
         _show(one, _cost(one, prices))
+    if any(one.unread.many for one in made):
+        told = f"look at the replies before anything else: {out}/tables/answers.parquet"
+        console().print(Text(f"\n{plain(told)}", "yellow"), soft_wrap=True)
+        why = "what detectors find in replies that nobody could read says nothing about the model"
+        console().print(Text(f"then: heldout detect {out}; {why}"), soft_wrap=True)
+        return None
     console().print(f"\nnext: heldout detect {out}", soft_wrap=True)
     return None
 

@@ -164,11 +164,15 @@ def _show_scores(done: Audited) -> None:
         for measure in dict.fromkeys(model["metric"] for model in one.corrected["models"]):
             models = [model for model in one.corrected["models"] if model["metric"] == measure]
             leaked = any(_by_subset(model)["leaked"]["items"] for model in models)
-            kind = "labelled" if "labels" in one.corrected else "proven"
+            labels = one.corrected.get("labels")
+            kind = "proven"
+            if labels is not None:
+                kind = "proven or labelled" if "confirmed" in labels else "labelled"
             told = f"with and without {kind} leaks" if leaked else f"(no {kind} leak to take out)"
             out.print(Text(plain(f"\n{one.benchmark}: {measure} {told}"), "bold"))
-            if "labels" in one.corrected:
-                out.print(Text(plain(one.corrected["labels"]["note"]), "yellow"))
+            if labels is not None:
+                told = "; ".join(filter(None, (labels["note"], labels.get("remark"))))
+                out.print(Text(plain(told), "yellow"), soft_wrap=True)
             out.print(_scores(models, measure, rankings.get(measure), leaked, seen))
             if leaked and any(model["model"] in seen for model in models):
                 out.print(Text("not clean: the model has seen the benchmark itself", "dim"))

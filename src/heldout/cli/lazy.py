@@ -19,6 +19,7 @@ class Verb:
     summary: str  # one line, in the list of verbs
     module: str = ""  # in heldout.cli; the name itself where nothing is said
     function: str = ""
+    resumes: bool = False  # whether the same command goes on where it was ended
 
     def load(self) -> Any:
         module = importlib.import_module(f"heldout.cli.{self.module or self.name}")

@@ -9,9 +9,12 @@ from typing import Annotated, Any
 
 import typer
 
+from heldout.benchmark.fields import FIELDS
 from heldout.errors import InputError
 from heldout.model.endpoint import Connection, Pace
+from heldout.model.endpoint.pace import Backoff
 from heldout.model.opening import onnx_folder
+from heldout.model.prediction_files import ALIASES, SYNONYMS
 from heldout.store import Run
 
 Map = Annotated[
@@ -104,6 +107,16 @@ Timeout = Annotated[
         help="Seconds for one attempt at a request, from connecting to the last byte of the answer.",
     ),
 ]
+Attempts = Annotated[
+    int | None,
+    typer.Option(
+        "--attempts",
+        metavar="N",
+        min=1,
+        max=100,
+        help="At a request that fails or is told to wait, before the server counts as gone; 6.",
+    ),
+]
 Concurrency = Annotated[
     int, typer.Option("--concurrency", min=1, max=256, help="Requests at a time.")
 ]
@@ -120,11 +133,30 @@ def local_settings(
 
 
 def connect(
-    url: str, api_key_env: str | None, *, timeout: float = 120.0, rate: str | None = None
+    url: str,
+    api_key_env: str | None,
+    *,
+    timeout: float = 120.0,
+    rate: str | None = None,
+    attempts: int | None = None,
 ) -> Connection:
     return Connection(
-        url, api_key=key_from(api_key_env), timeout=timeout, pace=Pace(per_second(rate))
-    )
+        url, api_key=key_from(api_key_env), timeout=timeout, pace=Pace(per_second(rate)),
+        backoff=Backoff() if attempts is None else Backoff(attempts),
+    )  # fmt: skip
+
+
+def parse_map_beside(entries: list[str], recorded: Path | None) -> dict[str, str]:
+    """--map where there is also --map-recorded: a field that only recorded files have says so."""
+    mapping = parse_map(entries)
+    for field, column in mapping.items():
+        if field not in FIELDS and field in (*ALIASES, *SYNONYMS):
+            where = "the --recorded file" if recorded is not None else "a --recorded file"
+            raise InputError(
+                f"--map {field}={column}: --map names columns of the benchmark; columns of {where} are "
+                f"named by --map-recorded {field}={column}"
+            )
+    return mapping
 
 
 def check_out(out: Path, seed: int) -> None:

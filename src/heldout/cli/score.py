@@ -12,6 +12,7 @@ from heldout.audit.scoring import Scoring, ScoringPlan, import_scores, score_ben
 from heldout.benchmark import Benchmark, read_benchmark
 from heldout.cli.options import (
     ApiKeyEnv,
+    Attempts,
     BatchTokens,
     Bench,
     CalledAs,
@@ -38,6 +39,7 @@ from heldout.cli.options import (
     connect,
     local_settings,
     parse_map,
+    parse_map_beside,
     short_name,
 )
 from heldout.cli.show import complain, console, identify, plain, print_json
@@ -97,6 +99,7 @@ def score_command(
     api_key_env: ApiKeyEnv = None,
     rate: Rate = None,
     timeout: Timeout = 120.0,
+    attempts: Attempts = None,
     concurrency: Concurrency = 4,
     parity: Annotated[
         str | None,
@@ -146,11 +149,15 @@ def score_command(
     if recorded is not None and plan != ScoringPlan(context=context, seed=seed):
         raise InputError("--recorded takes what the file holds: it has no options, order or limit")
     benchmark = read_benchmark(
-        bench, preset=preset, mapping=parse_map(mapping), images=images, reader=reader
+        bench,
+        preset=preset,
+        mapping=parse_map_beside(mapping, recorded),
+        images=images,
+        reader=reader,
     )
     connection = None
     if endpoint is not None:
-        connection = connect(endpoint, api_key_env, timeout=timeout, rate=rate)
+        connection = connect(endpoint, api_key_env, timeout=timeout, rate=rate, attempts=attempts)
     identify(benchmark, quiet=quiet)
     if recorded is not None:
         run = Run.create(out, seed=seed)

@@ -72,6 +72,13 @@ def print_prompts(prompts: list[dict[str, str]]) -> None:
         out.print(f"[cyan]key:[/] {escape(plain(prompt['answer']))}", soft_wrap=True)
 
 
+def _split(facts: dict[str, Any]) -> str:
+    if facts["split"]:
+        return f"split {escape(plain(str(facts['split'])))}"
+    counts = ", ".join(f"{escape(plain(key))} {n:,}" for key, n in facts["splits"].items())
+    return f"all splits ({counts})" if counts else "no split named"
+
+
 def print_check(report: CheckReport) -> None:
     out = console()
     facts = report.facts
@@ -82,7 +89,7 @@ def print_check(report: CheckReport) -> None:
         f"{facts['items']:,} items on {facts['images']:,} images "
         f"({per['mean']} per image, at most {per['max']})"
         + (f" in {facts['clusters']:,} clusters" if facts["cluster_key"] != "image" else "")
-        + f", read as {report.reader}, revision {report.fingerprint[:12]}"
+        + f", {_split(facts)}, read as {report.reader}, revision {report.fingerprint[:12]}"
     )
     told = {
         "answer types": facts["answer_types"],

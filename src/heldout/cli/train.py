@@ -77,7 +77,8 @@ def train_command(
         _option(
             "--against",
             GATE,
-            "Benchmark that the model will be evaluated on; may be given several times.",
+            "Benchmark, or suite of `heldout evaluate`, that the model will be evaluated on; may be given "
+            "several times.",
             metavar="BENCH",
         ),
     ] = [],  # noqa: B006

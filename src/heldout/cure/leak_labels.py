@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from heldout.benchmark.example import canonical_text
-from heldout.errors import InputError
+from heldout.errors import InputError, counted
 from heldout.model.prediction_files import as_truth, open_predictions
 from heldout.store import Run
 
@@ -35,6 +35,8 @@ _NO = (
 _OPEN = ("undecided", "unknown", "unsure", "unclear", "maybe", "?")
 _MOST_KINDS = 20
 _SHOWN = 3
+_JUDGED = ("note", "remark")
+_MOST_NAMED = 10  # of items that the search contradicts
 
 
 @dataclass(frozen=True)
@@ -59,14 +61,41 @@ class LeakLabels:
     def undecided(self) -> frozenset[str]:
         return frozenset(i for i, kind in self.kinds.items() if kind == UNDECIDED)
 
-    def summary(self) -> dict[str, Any]:
-        """Where they come from and how many there are, for manifests and reports."""
-        return {
+    def summary(self, proven: frozenset[str] | None = None) -> dict[str, Any]:
+        """Where they come from and how many there are, for manifests and reports. ``proven``: what a search
+        of heldout's own proved; None where nothing was searched."""
+        about = {
             "source": self.source, "sha256": self.sha256, "leaked": len(self.leaked),
             "clean": len(self.clean), "undecided": len(self.undecided),
             "unlabelled": len(self.unlabelled), "first_unlabelled": list(self.unlabelled[:_SHOWN]),
-            "note": NOT_VERIFIED,
         }  # fmt: skip
+        if proven is None:
+            return {**about, "note": NOT_VERIFIED, "remark": self.one_class}
+        confirmed = sorted(self.leaked & proven)
+        contradicted = sorted(self.clean & proven)
+        note = f"leak labels were made elsewhere; the search confirmed {len(confirmed):,} of "
+        note += counted(len(self.leaked), "label that says leaked", "labels that say leaked")
+        if contradicted:
+            note += (
+                f"; {counted(len(contradicted), 'item', 'items')} labelled clean "
+                f"{'is a proven copy' if len(contradicted) == 1 else 'are proven copies'} and "
+                f"{'counts' if len(contradicted) == 1 else 'count'} as leaked: "
+                f"{_named(contradicted, _MOST_NAMED)}"
+            )
+        return {
+            **about, "note": note, "remark": "", "confirmed": len(confirmed),
+            "contradicted": contradicted,
+        }  # fmt: skip
+
+    @property
+    def one_class(self) -> str:
+        """Why these labels alone compare nothing; empty where they name both sides."""
+        if not self.clean:
+            file = self.source.partition("#")[0]
+            told = "no item is labelled clean: nothing can be compared"
+            meant = f"; did you mean {Path(file).name}#unlisted=clean?" if self.unlabelled else ""
+            return told + meant
+        return "" if self.leaked else "no item is labelled leaked: nothing can be compared"
 
     @property
     def sentence(self) -> str:
@@ -78,7 +107,9 @@ class LeakLabels:
                 f", {len(self.unlabelled):,} without a label and left out "
                 f"({_named(self.unlabelled)})"
             )
-        return f"{NOT_VERIFIED} ({Path(self.source).name}, sha256 {self.sha256[:12]}): {told}"
+        return f"{NOT_VERIFIED} ({Path(self.source).name}, sha256 {self.sha256[:12]}): {told}" + (
+            f". {self.one_class[0].upper()}{self.one_class[1:]}" if self.one_class else ""
+        )
 
 
 def read_leak_labels(spec: str, items: Sequence[str] = ()) -> LeakLabels:
@@ -138,7 +169,9 @@ def keep_leak_labels(run: Run, labels: LeakLabels | None) -> None:
         "schema_version": 1, "source": labels.source, "sha256": labels.sha256, "kinds": labels.kinds,
         "unlabelled": list(labels.unlabelled),
     })  # fmt: skip
-    run.update("inputs", {"leaks": labels.summary()})
+    # Whether a search confirms them is told beside the scores: it is not known when they come in.
+    about = {name: value for name, value in labels.summary().items() if name not in _JUDGED}
+    run.update("inputs", {"leaks": about})
 
 
 def kept_leak_labels(run: Run) -> LeakLabels | None:
@@ -164,6 +197,11 @@ def _settings(spec: str) -> tuple[Path, dict[str, str]]:
 def _kind(leaked: Any, kind: Any, where: str) -> str | None:
     """The label of one row; None where it has none. A kind says how what leaked leaked."""
     told, how = _label(leaked, where), _label(kind, where)
+    if (told, how) in ((LEAKED, CLEAN), (CLEAN, LEAKED)):
+        raise InputError(
+            f"{where}: leaked is {leaked!r:.40} and its kind is {kind!r:.40}, which contradict each other; "
+            f"expected the name of a kind for what leaked, and none for what did not"
+        )
     if told is None:
         return how
     return how if told == LEAKED and how else told
@@ -207,5 +245,5 @@ def _check(path: Path, kinds: Mapping[str, str], items: Collection[str]) -> None
         )
 
 
-def _named(ids: Sequence[str]) -> str:
-    return ", ".join(ids[:_SHOWN]) + (" …" if len(ids) > _SHOWN else "")
+def _named(ids: Sequence[str], most: int = _SHOWN) -> str:
+    return ", ".join(ids[:most]) + (" …" if len(ids) > most else "")

@@ -1,5 +1,6 @@
 """Where work runs: this process, this machine's cores, a Ray cluster."""
 
+from heldout.engine.cores import usable_cores
 from heldout.engine.engine import Engine, Outcome
 from heldout.engine.local import LocalEngine
 from heldout.engine.open import open_engine
@@ -17,4 +18,5 @@ __all__ = [
     "map_salvaged",
     "open_engine",
     "progress",
+    "usable_cores",
 ]

@@ -90,6 +90,10 @@ class Progress:
             for name, number in extra.items():
                 self._extra[name] = self._extra.get(name, 0) + number
 
+    def noted(self) -> bool:
+        """Whether there is something to say besides counts."""
+        return self._note is not None and bool(self._note())
+
     def describe(self) -> str:
         """Count, rate and time left: "12/100 shards · 49,152 items · 1,024 items/s · 1:28 left"."""
         with self._lock:
@@ -142,6 +146,10 @@ def _show(
         console.file.write(f"{work.title}: {work.describe()}\n")
         console.file.flush()
         if finished.wait(every):
+            # The first line may be of a moment when nothing was known: what was found says the last.
+            if work.noted():
+                console.file.write(f"{work.title}: {work.describe()}\n")
+                console.file.flush()
             return
 
 

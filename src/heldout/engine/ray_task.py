@@ -6,6 +6,7 @@ import pickle
 from collections.abc import Callable
 from typing import Any
 
+from heldout.engine.cores import THREAD_VARIABLES
 from heldout.engine.engine import describe_error
 
 # Kinds of replies: a pickle of the value, a text and where it was raised (BROKEN when the function
@@ -26,8 +27,16 @@ def make_runner(version: str) -> Callable[[str, bytes, bytes], Reply]:
     version of it, could then only fail with an import error from Ray.
     """
 
+    variables = THREAD_VARIABLES
+
     def run(name: str, function: bytes, task: bytes) -> Reply:
+        import os
         import platform
+
+        # A task has one core. Ray says so to OpenMP; other libraries would start threads for all of
+        # the node's cores in every worker. They read this when they are imported, below.
+        for variable in variables:
+            os.environ.setdefault(variable, "1")
 
         try:
             import heldout

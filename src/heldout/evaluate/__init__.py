@@ -8,6 +8,7 @@ from typing import Any
 
 import heldout
 from heldout.evaluate.compare import PairedComparison, PairedDifference, compare_models, rank_models
+from heldout.evaluate.opening import suite_benchmarks
 from heldout.evaluate.pipeline import evaluate
 from heldout.evaluate.result import Evaluation, read_evaluation
 from heldout.evaluate.runs import compare_runs
@@ -33,6 +34,7 @@ __all__ = [
     "rank_models",
     "read_evaluation",
     "read_suite",
+    "suite_benchmarks",
 ]
 
 

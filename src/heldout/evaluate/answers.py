@@ -16,6 +16,7 @@ from heldout.model.asking.prompts import ask_prompts
 from heldout.model.asking.question import STAGE, Question, original
 from heldout.model.asking.recorded import RecordedAnswers
 from heldout.model.asking.rows import answer_row, replace_left_out, replace_variants
+from heldout.model.asking.unread import Reading, unread_of
 from heldout.model.item_scores import by_picture
 from heldout.model.reply import Asker, Prompt
 from heldout.model.tables import claim_model, stage_folder
@@ -116,7 +117,14 @@ def keep_recorded(
         raise InputError(f"{opened.name}: no answer of {model} is to an item as released ({why})")
     _keep(run, model, rows, dropped)
     kept = RecordedAnswers(pairs, [], answers.graded_by, answers.own_grades, answers.empty)
-    remarks = recorded_remarks(own_grades_of(kept, rows), answers.empty)
+    unread = unread_of(
+        Reading(row["benchmark_id"], row["reply"], row["outcome"], len(row["options"]))
+        for row in rows
+    )
+    remarks = [
+        *unread.remarks(tell_empty=False),
+        *recorded_remarks(own_grades_of(kept, rows), answers.empty),
+    ]
     return CellAnswers(model, opened.name, len(rows), 0, _reasons(dropped), tuple(remarks))
 
 

@@ -15,7 +15,7 @@ from heldout.errors import InputError
 from heldout.evaluate.closed import closed_as_choices, only_choices
 from heldout.evaluate.prompts import SuitePrompt
 from heldout.evaluate.settings import EvaluateSettings
-from heldout.evaluate.suite import Suite, SuiteBenchmark
+from heldout.evaluate.suite import Suite, SuiteBenchmark, read_suite
 from heldout.image import ImageError
 
 EVERY = "*"  # a source for every benchmark of the suite that has none of its own
@@ -52,6 +52,34 @@ def open_benchmarks(
     ]  # fmt: skip
 
 
+def suite_benchmarks(text: str, *, quiet: bool = False) -> list[Benchmark]:
+    """The benchmarks of a suite, by its name or its file, reduced to the questions that count."""
+    suite, folder = read_suite(text)
+    opened = []
+    for entry in suite.benchmarks:
+        where = _Place(
+            _from(folder, entry.source), _from(folder, entry.images) if entry.images else None, entry.preset
+        )  # fmt: skip
+        _, benchmark = _read(entry, suite, where)
+        title = f"reading the images of {entry.name}"
+        with progress(title, len(benchmark.images), "images", disabled=quiet) as step:
+            benchmark.identify(step)
+        _check_images(suite, entry, benchmark, where)
+        opened.append(benchmark)
+    return opened
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Where a benchmark of a suite is read from; and what a user does who has it elsewhere."""
+
+    source: str
+    images: str | None
+    preset: str | None
+    data_advice: str = ". Say where it is in a suite file of your own (source)"
+    images_advice: str = "say where they are in a suite file of your own (images)"
+
+
 def _open(
     entry: SuiteBenchmark, suite: Suite, folder: Path | None, sources: Mapping[str, str],
     settings: EvaluateSettings, *, quiet: bool,
@@ -60,35 +88,47 @@ def _open(
     source = _from(folder, entry.source) if own is None else _selected(own, entry)
     pictures = {name.lower(): path for name, path in settings.images.items()}
     images = pictures.get(entry.name.lower(), _from(folder, entry.images) if entry.images else None)
-    if images is not None and not Path(images).is_dir():
-        raise InputError(
-            f"suite {suite.name}, benchmark {entry.name}: the image folder {images} does not exist; "
-            f"download the images there, or name their folder: --images {entry.name}=DIR"
-        )
-    try:
-        read = read_benchmark(
-            source, preset=_preset(entry, own), mapping=entry.map or None, images=images, name=entry.name
-        )  # fmt: skip
-    except InputError as error:
-        hint = "" if own is not None else f". Say where it is: --source {entry.name}=PATH"
-        raise InputError(f"suite {suite.name}, benchmark {entry.name}: {error}{hint}") from error
-    kept = {"all": lambda one: one, "choice": only_choices, "closed": closed_as_choices}
-    benchmark = kept[entry.questions](read)
-    if not benchmark.examples:
-        raise InputError(
-            f"suite {suite.name}, benchmark {entry.name}: none of the {len(read):,} items of {source} is a "
-            f"{entry.questions} question"
-        )
+    where = _Place(
+        source, images, _preset(entry, own),
+        data_advice="" if own is not None else f". Say where it is: --source {entry.name}=PATH",
+        images_advice=f"name their folder: --images {entry.name}=DIR",
+    )  # fmt: skip
+    read, benchmark = _read(entry, suite, where)
     title = f"reading the images of {entry.name}"
     with progress(title, len(benchmark.images), "images", disabled=quiet) as step:
         benchmark.identify(step)
     if settings.models or settings.endpoints:  # answers that are there need no pictures
-        _check_images(suite, entry, benchmark, source)
+        _check_images(suite, entry, benchmark, where)
     scorers = settings.scorers if settings.scorers is not None else entry.scorers
     return OpenedBenchmark(
         entry, benchmark, SuitePrompt(entry.prompt or suite.prompt),
         suite.scorers if scorers is None else scorers, tuple(_remarks(entry, read, benchmark)),
     )  # fmt: skip
+
+
+def _read(entry: SuiteBenchmark, suite: Suite, where: _Place) -> tuple[Benchmark, Benchmark]:
+    """A benchmark as it is, and reduced to the questions that count."""
+    if where.images is not None and not Path(where.images).is_dir():
+        raise InputError(
+            f"suite {suite.name}, benchmark {entry.name}: the image folder {where.images} does not exist; "
+            f"download the images there, or {where.images_advice}"
+        )
+    try:
+        read = read_benchmark(
+            where.source, preset=where.preset, mapping=entry.map or None, images=where.images,
+            name=entry.name,
+        )  # fmt: skip
+    except InputError as error:
+        said = f"suite {suite.name}, benchmark {entry.name}: {error}{where.data_advice}"
+        raise InputError(said) from error
+    kept = {"all": lambda one: one, "choice": only_choices, "closed": closed_as_choices}
+    benchmark = kept[entry.questions](read)
+    if not benchmark.examples:
+        raise InputError(
+            f"suite {suite.name}, benchmark {entry.name}: none of the {len(read):,} items of "
+            f"{where.source} is a {entry.questions} question"
+        )
+    return read, benchmark
 
 
 def _preset(entry: SuiteBenchmark, own: str | None) -> str | None:
@@ -112,15 +152,15 @@ def _from(folder: Path | None, text: str) -> str:
     return str(folder / text) if (folder / location).exists() or location.startswith(".") else text
 
 
-def _check_images(suite: Suite, entry: SuiteBenchmark, benchmark: Benchmark, source: str) -> None:
+def _check_images(suite: Suite, entry: SuiteBenchmark, benchmark: Benchmark, where: _Place) -> None:
     lost = [ref for ref, found in benchmark.digests.items() if isinstance(found, ImageError)]
     if benchmark.images and len(lost) == len(benchmark.images):
         why = benchmark.digests[lost[0]]
         assert isinstance(why, ImageError)
         raise InputError(
             f"suite {suite.name}, benchmark {entry.name}: none of its {len(lost):,} images can be read "
-            f"from {source}; the first, {lost[0].name:.80}: {why.reason}. Name their folder: --images "
-            f"{entry.name}=DIR"
+            f"from {where.source}; the first, {lost[0].name:.80}: {why.reason}. "
+            f"{where.images_advice[:1].upper()}{where.images_advice[1:]}"
         )
 
 

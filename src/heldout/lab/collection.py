@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import os
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ import numpy as np
 from heldout.benchmark import Benchmark
 from heldout.benchmark.example import canonical_metadata
 from heldout.corpus import Corpus
+from heldout.engine import usable_cores
 from heldout.errors import InputError
 from heldout.image import ImageError, ImageRef, pixel_digest, to_rgb
 from heldout.image.digest import is_blank
@@ -95,7 +95,7 @@ def collect(
     seen: dict[str, str] = {}
     items: list[Item] = []
     kept: set[str] = set()
-    with ThreadPoolExecutor(os.cpu_count() or 1) as pool:  # decoding releases the interpreter lock
+    with ThreadPoolExecutor(usable_cores()) as pool:  # decoding releases the interpreter lock
         digests = pool.map(_digest, (one.image for one in listed))
         for index, (one, found) in enumerate(zip(listed, digests, strict=True)):
             name = one.name

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from heldout.engine import usable_cores
 from heldout.lab.forms import DESCRIBE, Asked, Piece, Rows, document, gap, instructed, plain
 from heldout.lab.worlds import TRAINING, WORLDS, World, show
 
@@ -68,7 +69,7 @@ def paint(
         for start in range(0, count, CHUNK)
     ]  # fmt: skip
     missing = [job for job in jobs if not Path(job[-1]).exists()]
-    workers = workers or os.cpu_count() or 1
+    workers = workers or usable_cores()
     if workers == 1 or len(missing) <= 1:
         for job in missing:
             _paint_chunk(job)

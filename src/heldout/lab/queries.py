@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import os
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -15,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from heldout.engine import progress
+from heldout.engine import progress, usable_cores
 from heldout.errors import InputError
 from heldout.image import to_rgb
 from heldout.lab.collection import Collection, Item
@@ -263,7 +262,7 @@ def _embedded(encoder: Encoder, prepared: Sequence[Any]) -> NDArray[np.float32]:
 
 def _ahead(make: Callable[[Task], Made], tasks: Sequence[Task]) -> Iterator[Made]:
     """make(task) in order, a few tasks ahead in threads: never all pictures in memory at once."""
-    workers = os.cpu_count() or 1
+    workers = usable_cores()
     with ThreadPoolExecutor(workers) as pool:
         pending: deque[Future[Made]] = deque()
         try:

@@ -161,9 +161,11 @@ def _row(
         "task": about.get("task"),
         "draw": max(_whole(sample.get("epoch"), 1) - 1, 0),
         "question": _question(sample.get("input"), texts),
-        "prediction": _completion(sample.get("output"), texts),
         **_usage(sample.get("output")),
     }
+    # A sample that ended in an error has none, which is not the same as an empty one.
+    if (said := _completion(sample.get("output"), texts)) is not None:
+        values["prediction"] = said
     if isinstance(sample.get("choices"), list):
         values["options"] = [_attached(one, texts) for one in sample["choices"]]
     target = sample.get("target")

@@ -57,7 +57,7 @@ ALIASES: dict[str, tuple[str, ...]] = {
     "position": ("doc_id",),  # where lmms-eval says the item stands in its dataset
 }  # fmt: skip
 #: Other words for a field, where people name columns themselves.
-_SYNONYMS = {"reply": "prediction", "gold": "answer"}
+SYNONYMS = {"reply": "prediction", "gold": "answer"}
 #: Where id → prediction stands in a JSON object that holds other things, too.
 _MAPPINGS = ("outputs", "predictions", "answers", "results")
 _POSITION = "doc_id"
@@ -70,7 +70,7 @@ class Columns:
     def __init__(self, present: Sequence[str], mapping: Mapping[str, str] | None = None) -> None:
         self._named: dict[str, str] = {}
         for field, column in (mapping or {}).items():
-            known = _SYNONYMS.get(field, field)
+            known = SYNONYMS.get(field, field)
             if known not in ALIASES:
                 raise InputError(
                     f"map {field}={column}: there is no field '{field}'; the fields are "
@@ -105,6 +105,12 @@ class Columns:
         if column in values or field in self._named or field in self._chosen:
             return values.get(column)
         return next((values[one] for one in self._candidates(field) if one in values), None)
+
+    def holds(self, values: Mapping[str, Any], field: str) -> bool:
+        """Whether a row has a cell for the field, be it an empty one."""
+        if field in self._named or field in self._chosen:
+            return self.of(field) in values
+        return any(one in values for one in self._candidates(field))
 
     def _candidates(self, field: str) -> list[str]:
         return [self._lowered[name] for name in ALIASES[field] if name in self._lowered]
@@ -276,7 +282,9 @@ def _batch_output(values: Mapping[str, Any]) -> dict[str, Any]:
     response = values["response"]
     body = response.get("body") if isinstance(response, dict) else None
     body = body if isinstance(body, dict) else {}
-    made = {"id": values["custom_id"], "prediction": _said(body)}
+    made: dict[str, Any] = {"id": values["custom_id"]}
+    if (said := _said(body)) is not None:
+        made["prediction"] = said
     told = body.get("usage")
     usage: dict[str, Any] = told if isinstance(told, dict) else {}
     for field in ("prompt_tokens", "reply_tokens"):

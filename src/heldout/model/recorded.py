@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from heldout.errors import InputError
+from heldout.model.prediction_files import ALIASES
 from heldout.model.recorded_rows import check_row, read_rows
 from heldout.model.tables import forget_detections, owner
 from heldout.store import Dropped, Run, dropped_table, make_table
@@ -57,8 +58,9 @@ def read_recorded(
 ) -> Recorded:
     """``items`` are the benchmark's ids in released order, ``fingerprint`` its revision.
 
-    ``model`` names the model of a file that has no such column. With ``allow_missing`` items without
-    a score are listed as dropped, otherwise they are an error. ``mapping`` names columns, by field.
+    ``model`` names the model of a file that has no such column; else it is called after the file. With
+    ``allow_missing`` items without a score are listed as dropped, otherwise they are an error.
+    ``mapping`` names columns, by field.
     """
     source = Path(path)
     order = {identifier: place for place, identifier in enumerate(items)}
@@ -67,8 +69,11 @@ def read_recorded(
     unknown: list[str] = []
     instruments: dict[str, dict[str, str]] = {}
     for number, raw, present in read_rows(source, mapping):
+        default = model or _after(source, present, mapping)
+        if not model and instruments.keys() - {source.stem}:
+            default = None  # other rows name one
         row = check_row(
-            raw, f"{source}, row {number}", model=model, fingerprint=fingerprint, present=present
+            raw, f"{source}, row {number}", model=default, fingerprint=fingerprint, present=present
         )
         key = (row["model"], row["benchmark_id"])
         _same_instrument(raw, instruments.setdefault(row["model"], {}), f"{source}, row {number}")
@@ -121,6 +126,13 @@ def save_scores(run: Run, recorded: Recorded, *, identity: Mapping[str, Any] | N
     told = {"source": recorded.source, **(identity or {})}
     run.update("models", {name: {**recorded.instruments[name], **told} for name in recorded.models})
     forget_detections(run)
+
+
+def _after(source: Path, present: Sequence[str], mapping: Mapping[str, str] | None) -> str | None:
+    """The model's name where no column holds one; an empty cell in such a column is a gap, not a name."""
+    if "model" in (mapping or {}) or any(str(one).lower() in ALIASES["model"] for one in present):
+        return None
+    return source.stem
 
 
 def _same_instrument(raw: Mapping[str, Any], known: dict[str, str], where: str) -> None:

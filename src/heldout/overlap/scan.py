@@ -146,6 +146,17 @@ def stage_settings(benchmark: Benchmark, corpus: Corpus) -> dict[str, Any]:
     }
 
 
+def scanned_before(result: Scanned) -> str:
+    """What of a corpus an earlier run has done, for the line of progress."""
+    if not result.reused:
+        return ""
+    if result.reused < result.shards:
+        return f"{result.reused:,} of them scanned before"
+    if result.shards == 1:
+        return "the only shard was scanned before"
+    return f"all {result.shards:,} shards were scanned before"
+
+
 def _scan_corpus(
     index: ExactIndex,
     hashes: HashIndex | None,
@@ -156,7 +167,8 @@ def _scan_corpus(
 ) -> Scanned:
     result = Scanned(corpus.name, corpus.source, corpus.reader, corpus_fingerprint(corpus))
     title = f"scanning {corpus.name}"
-    with progress(title, corpus.count_shards(), "shards", disabled=quiet) as step:
+    before = functools.partial(scanned_before, result)
+    with progress(title, corpus.count_shards(), "shards", disabled=quiet, note=before) as step:
 
         def to_do() -> Iterator[Shard]:
             for shard in corpus.shards():

@@ -140,8 +140,10 @@ def _sentence(
         return 0.0, {"model": where, "points": "", "told": told, "sure": ""}
     points = 100 * (full["value"] - clean["value"])
     told = f"{percent(full['value'])} on all items, {percent(clean['value'])} on the clean ones"
-    if LABELLED in leaked.get("leakage", ""):
+    if leaked.get("leakage") == LABELLED:
         told += " (leaked by labels made elsewhere, not verified)"
+    elif LABELLED in leaked.get("leakage", ""):
+        told += " (leaked by the search or by labels made elsewhere)"
     return points, {
         "model": where, "points": signed(points) + " points", "told": told, "sure": _sure(model),
     }  # fmt: skip

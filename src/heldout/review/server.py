@@ -26,6 +26,7 @@ def make_app(*desks: Desk, token: str, port: int) -> Asgi:
     from fastapi import Body, Depends, FastAPI, HTTPException
     from fastapi.exceptions import RequestValidationError
     from fastapi.responses import JSONResponse, Response
+    from starlette.exceptions import HTTPException as AnyHTTPException
 
     by_kind = {desk.kind: desk for desk in desks}
 
@@ -48,6 +49,14 @@ def make_app(*desks: Desk, token: str, port: int) -> Asgi:
         """Without the input, which FastAPI would repeat: it need not be a text that can be sent."""
         problems = [f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors()]
         return JSONResponse({"told": _sendable("; ".join(problems))}, 422)
+
+    @app.exception_handler(AnyHTTPException)
+    async def refused(request: Any, error: AnyHTTPException) -> Response:
+        """FastAPI calls a body that its parser gives up on (nested too deeply) a bad request."""
+        if error.status_code == 400:
+            told = "the request is not JSON that can be read: it may be nested too deeply"
+            return JSONResponse({"told": told}, 422)
+        return JSONResponse({"detail": error.detail}, error.status_code)
 
     def static(name: str) -> Response:
         kind = _TYPES[name.rpartition(".")[2]]

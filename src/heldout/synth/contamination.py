@@ -166,7 +166,7 @@ class Nearest:
             for query in np.flatnonzero(best > self._threshold):
                 near = np.flatnonzero(block[query] > self._threshold)
                 found = self._pairs[start + query]
-                found += [(float(block[query, at]), names[at]) for at in near]
+                found += [(float(block[query, at]), names[at]) for at in near.tolist()]
                 found.sort(key=lambda pair: (-pair[0], pair[1]))
                 del found[self._top :]
 

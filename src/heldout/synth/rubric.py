@@ -53,7 +53,7 @@ CRITERIA: tuple[Criterion, ...] = (
               by_code=True),
     Criterion("single-answer", "Single correct option", _E, 5,
               "Exactly one option is right by the images and the text, and it is the one given "
-              "as the answer."),
+              "as the answer.", by_code=True),
     Criterion("option-type", "Option type consistency", _E, 5,
               "All options are of one kind: all diagnoses, all structures, all measurements with "
               "a unit, and so on. None is an empty placeholder.", by_code=True),

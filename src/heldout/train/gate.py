@@ -123,9 +123,13 @@ def take_comparisons(run: Run, other: str | Path) -> None:
 
 
 def guard(
-    settings: TrainSettings, data: TrainingSet, run: Run, engine: Engine, *, quiet: bool
-) -> tuple[TrainingSet, GateRecord]:
-    """The rows that may be trained on, and what the gate said. Raises GateError where it stays shut."""
+    settings: TrainSettings, data: TrainingSet, run: Run, engine: Engine, *, quiet: bool,
+    benchmarks: Sequence[Benchmark] | None = None,
+) -> tuple[TrainingSet, GateRecord]:  # fmt: skip
+    """The rows that may be trained on, and what the gate said. Raises GateError where it stays shut.
+
+    ``benchmarks`` are those that ``settings.against`` names, where somebody has read them already.
+    """
     if not settings.against:
         if not settings.open_gate:
             raise GateError(
@@ -134,10 +138,9 @@ def guard(
                 f"without a comparison; the reason is written on the model's card"
             )
         return data, GateRecord((), 0, 0, 0, passed=False, forced=settings.open_gate)
-    runs = [
-        _compare(settings, read_benchmark(one), data, run, engine, quiet)
-        for one in settings.against
-    ]
+    if benchmarks is None:
+        benchmarks = [read_benchmark(one) for one in settings.against]
+    runs = [_compare(settings, one, data, run, engine, quiet) for one in benchmarks]
     gate = write_gate(runs, run.path / FOLDER, strict=settings.strict)
     leaking = _leaking_rows(gate)
     unread = _unread_rows(runs, data)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from heldout.benchmark import Benchmark
 from heldout.engine import open_engine
 from heldout.errors import InputError
 from heldout.store import Run, dropped_table
@@ -94,6 +95,7 @@ def train(
     quiet: bool = False,
     to: str = "",
     gate_from: str | Path | None = None,
+    benchmarks: Sequence[Benchmark] | None = None,
     **values: Any,
 ) -> TrainResult:
     """Train a vision–language model on rows that were compared with its evaluation benchmarks.
@@ -107,6 +109,7 @@ def train(
         to: ``verl`` writes a configuration and data for verl in place of training here.
         gate_from: Run folder of a training whose comparisons with benchmarks are taken over where they
             are of the same rows and benchmarks.
+        benchmarks: What ``against`` names, already read; default: each is read as a benchmark.
         **values: Fields of ``TrainSettings``.
 
     Returns:
@@ -127,7 +130,7 @@ def train(
         if gate_from is not None:
             take_comparisons(run, gate_from)
         with open_engine(engine, workers=workers) as where:
-            rows, gate = guard(chosen, data, run, where, quiet=quiet)
+            rows, gate = guard(chosen, data, run, where, quiet=quiet, benchmarks=benchmarks)
         run.update(
             "train", {"gate": gate.as_json(), "rows": len(rows.items), "read": len(data.items)}
         )

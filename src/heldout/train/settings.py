@@ -66,7 +66,8 @@ class TrainSettings(BaseModel):
 
     # the gate
     against: tuple[str, ...] = ()
-    """Benchmarks that the model will be evaluated on; the training set is compared with each."""
+    """Benchmarks that the model will be evaluated on, or suites of them (``heldout evaluate``); the
+    training set is compared with each benchmark."""
     remove_leaks: bool = False
     """Remove the rows that hold items of a benchmark, and train on the rest."""
     open_gate: str = ""

@@ -47,9 +47,10 @@ class Corrected:
     models: list[Impact] = field(default_factory=list)
     rankings: list[Ranking] = field(default_factory=list)
     labels: LeakLabels | None = None  # made elsewhere
+    searched: frozenset[str] | None = None  # what a search proved; None where there was none
 
     def as_json(self) -> dict[str, Any]:
-        told = {} if self.labels is None else {"labels": self.labels.summary()}
+        told = {} if self.labels is None else {"labels": self.labels.summary(self.searched)}
         return {
             "schema_version": 1,
             **told,
@@ -77,7 +78,8 @@ def correct_scores(run: Run, models: Sequence[str], *, seed: int = 0) -> Correct
     name = LEAKED
     if labels is not None:
         name = f"{LEAKED} or {LABELLED}" if run.table_path("matches").exists() else LABELLED
-    made = Corrected(labels=labels)
+    searched = _proven(run) if run.table_path("matches").exists() else None
+    made = Corrected(labels=labels, searched=searched)
     for measure, by_model in _measures(run, models).items():
         for model, values in by_model.items():
             chosen = [(one, cluster) for one, cluster in known if one in values]
@@ -134,7 +136,7 @@ def _ranking(
 def _leaks(run: Run, labels: LeakLabels | None) -> tuple[frozenset[str], frozenset[str]]:
     """What leaked, and of what nobody knows. A label does not clear what a scan proved."""
     found = standings(run)
-    proven = frozenset(one.benchmark_id for one in found if one.rung in PROVEN)
+    proven = _proven(run)
     near = frozenset(one.benchmark_id for one in found if one.rung in _OPEN)
     if labels is not None:
         proven |= labels.leaked
@@ -142,6 +144,10 @@ def _leaks(run: Run, labels: LeakLabels | None) -> tuple[frozenset[str], frozens
         if not run.table_path("matches").exists():
             near |= frozenset(labels.unlabelled)
     return proven, near - proven
+
+
+def _proven(run: Run) -> frozenset[str]:
+    return frozenset(one.benchmark_id for one in standings(run) if one.rung in PROVEN)
 
 
 def _measures(run: Run, models: Sequence[str]) -> dict[str, dict[str, dict[str, float]]]:

@@ -142,7 +142,7 @@ def hits_that_chance_gives(
     enough = [
         (alpha, hits, flagged / items, hits * items / flagged)
         for alpha, hits, flagged in counts
-        if flagged
+        if flagged and hits  # no hit needs none: such a row says nothing
     ]
     if not enough or any(needed > text_hits for *_, needed in enough):
         return []

@@ -151,7 +151,15 @@ def _lines(model: Mapping[str, Any]) -> dict[str, Any]:
 
 def _trust(corrected: Mapping[str, Any]) -> str:
     """Who says what is clean, where it was not heldout alone."""
-    return " (by labels made elsewhere, not verified)" if "labels" in corrected else ""
+    labels = corrected.get("labels")
+    if labels is None:
+        return ""
+    if "confirmed" not in labels:
+        return " (by labels made elsewhere, not verified)"
+    return (
+        f" (by the search and by labels made elsewhere, {labels['confirmed']:,} of "
+        f"{labels['leaked']:,} confirmed)"
+    )
 
 
 def _interval(line: Mapping[str, Any]) -> str:

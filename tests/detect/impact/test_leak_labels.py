@@ -87,9 +87,16 @@ def test_what_has_no_label_is_left_out_and_said(tmp_path: Path) -> None:
 
 def test_a_list_of_leaked_items_alone(tmp_path: Path) -> None:
     path = labels(tmp_path, "csv", dict.fromkeys(IDS[:10], True))
-    assert not read_leak_labels(str(path), IDS).clean
+    alone = read_leak_labels(str(path), IDS)
+    assert not alone.clean
+    told = f"no item is labelled clean: nothing can be compared; did you mean {path.name}#unlisted=clean?"
+    assert alone.summary()["remark"] == told
+    assert told[1:] in alone.sentence
+    whole = read_leak_labels(str(path), IDS[:10])  # nothing is unlisted
+    assert whole.one_class == "no item is labelled clean: nothing can be compared"
     found = read_leak_labels(f"{path}#unlisted=clean", IDS)
     assert len(found.clean) == 20 and not found.unlabelled
+    assert found.one_class == ""
 
 
 @pytest.mark.parametrize(
@@ -103,6 +110,8 @@ def test_a_list_of_leaked_items_alone(tmp_path: Path) -> None:
         ("id,leaked\n,1\n", "the column 'id' is empty"),
         ("id,leaked\n0,\n", "holds no label"),
         ("id,leaked\n0,1,2\n", "too many fields"),
+        ("id,leaked,kind\n0,true,none\n", "contradict each other"),
+        ("id,leaked,kind\n0,false,leaked\n", "contradict each other"),
         ("id,leaked\n" + "".join(f"{n},kind {n}\n" for n in range(25)), "25 kinds of leak"),
     ],
 )

@@ -175,12 +175,13 @@ def test_a_table_of_ones_own(benchmark: Benchmark, tmp_path: Path) -> None:
     found = read_answers(path, benchmark)
     assert outcomes(found["b"]) == {"original/0/0": "wrong"}
     assert outcomes(found["a"]) == {
-        "original/0/0": "right", "original/0/1": "unparsed", "shuffle-1/0/3": "wrong",
+        "original/0/0": "right", "original/0/1": "unparsed", "original/0/2": "unparsed",
+        "shuffle-1/0/3": "wrong",
         "no-image/0/4": "right", "twin/0/5": "right", "slot/0/5": "right",
         "twin-c/0/5": "right",
     }  # fmt: skip
     assert Counter((drop.id, drop.reason) for drop in found["a"].dropped) == {
-        ("2", "no recorded answer"): 1, ("3", "other options"): 1, ("4", "another answer"): 1,
+        ("3", "other options"): 1, ("4", "another answer"): 1,
         ("5", "no gold"): 1, ("nobody", "unknown item"): 1, ("mine.jsonl line 14", "not JSON"): 1,
     }  # fmt: skip
 
@@ -286,3 +287,41 @@ def test_another_programs_answers_to_twins_come_in_beside_the_originals(
     assert dict(right_in) == {"original": 6, "twin": 0}
     done = CliRunner().invoke(app, [*ask, str(path), "--variants", "original,twin=x.tsv"])
     assert isinstance(done.exception, InputError) and "--variants twin" in str(done.exception)
+
+
+def test_a_position_that_no_question_confirms_says_how_to_take_it(
+    benchmark: Benchmark, tmp_path: Path
+) -> None:
+    path = tmp_path / "samples.jsonl"
+    path.write_text("".join(
+        json.dumps({"doc_id": n, "doc": {}, "resps": [["A"]]}) + "\n" for n in range(6)
+    ))  # fmt: skip
+    with pytest.raises(InputError, match="no question confirms .* --map-recorded id=doc_id"):
+        read_answers(path, benchmark, model="m")
+    found = read_answers(path, benchmark, model="m", mapping={"id": "doc_id"})["m"]
+    assert len(found.pairs) == 6
+
+
+def test_a_field_of_recorded_files_is_not_one_of_the_benchmark(tmp_path: Path) -> None:
+    bench, said = tmp_path / "test.jsonl", tmp_path / "said.jsonl"
+    bench.write_text('{"id": "0", "question": "Which?", "answer": "yes"}\n')
+    said.write_text('{"id": "0", "alt": "yes"}\n')
+    for verb in ("ask", "score"):
+        done = CliRunner().invoke(app, [
+            verb, str(bench), "--recorded", str(said), "--out", str(tmp_path / "run"),
+            "--map", "prediction=alt",
+        ])  # fmt: skip
+        assert isinstance(done.exception, InputError)
+        assert "--map-recorded prediction=alt" in str(done.exception)
+    assert not (tmp_path / "run").exists()
+
+
+def test_an_item_without_a_key_has_no_answer(tmp_path: Path) -> None:
+    from heldout.model.asking.question import original
+    from heldout.store import Dropped
+
+    left = original(Example("1", (), "Which?", ORGANS, None, None))
+    assert isinstance(left, Dropped)
+    assert left.reason == "no answer" and "None" not in left.detail
+    other = original(Example("1", (), "Which?", ORGANS, "kidney", None))
+    assert isinstance(other, Dropped) and other.reason == "answer not among the options"

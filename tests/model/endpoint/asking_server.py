@@ -4,8 +4,8 @@
 
 ANSWERS.json has the text of the right option by question. The first part of the path chooses how:
 /plain/v1, /faulty/v1 (each question meets a fault of its own), /mortal-N/v1 (gone after N answers),
-/locked/v1 (wants a key). Of a judge's prompt the second text counts: what ANSWERS.json has for it is the
-whole reply. It prints its port.
+/locked/v1 (wants a key), /mute/v1 (every reply is empty). Of a judge's prompt the second text counts:
+what ANSWERS.json has for it is the whole reply. It prints its port.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class Handler(BaseHTTPRequestHandler):
         if fault == "slow":
             time.sleep(SLOW)
             return self._hang_up()
-        message, finish = self._message(text, fault)
+        message, finish = self._message(text, "empty" if how == "mute" else fault)
         told = _logprobs(message["content"] or "") if body.get("logprobs") else None
         answer = json.dumps({
             "choices": [{"index": 0, "message": message, "finish_reason": finish, "logprobs": told}],

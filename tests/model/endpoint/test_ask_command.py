@@ -269,3 +269,30 @@ def test_bad_input_gets_a_sentence(
     given = [part.format(url=server.url(), twin=twin) for part in arguments]
     assert expected in sentence(bench, "--out", tmp_path / "run", *given)
     assert "--recorded" in given or not (tmp_path / "run").exists()
+
+
+def test_a_server_that_says_nothing_is_told_and_not_sent_on_to_detectors(
+    bench: Path, server: Scripted, tmp_path: Path
+) -> None:
+    plain, mute = (
+        (bench, "--endpoint", f"{server.url(how)}", "--limit", 6, "--variants", "original",
+         "--out", tmp_path / how, "--quiet")
+        for how in ("plain", "mute")
+    )  # fmt: skip
+    assert ask(*plain)["remarks"] == []
+    made = ask(*mute)
+    assert made["remarks"] == ["6 of 6 replies are empty"]
+    known = Run.open(tmp_path / "mute").manifest()["models"]
+    assert next(iter(known.values()))["remarks"] == made["remarks"]
+    shown = CliRunner().invoke(app, ["ask", *map(str, mute)]).output
+    assert "6 of 6 replies are empty" in shown
+    assert "look at the replies before anything else" in shown
+    assert "next: heldout detect" not in shown
+
+
+def test_attempts_are_what_the_command_says(bench: Path, server: Scripted, tmp_path: Path) -> None:
+    told = sentence(
+        bench, "--endpoint", server.url("mortal-0"), "--limit", 1, "--out", tmp_path / "run",
+        "--attempts", 1, "--concurrency", 1, "--quiet",
+    )  # fmt: skip
+    assert "did not answer in 1 attempt (" in told

@@ -155,7 +155,22 @@ def _options(benchmark: Benchmark) -> Iterator[Problem]:
             outside,
             len(choice),
         )
-    repeated = [e.id for e in choice if len({normal(o) for o in e.options}) < len(e.options)]
+    empty = [e.id for e in choice if not all(option.strip() for option in e.options)]
+    if empty:
+        yield problem(
+            "empty-option",
+            "error",
+            f"{len(empty):,} of {len(choice):,} multiple-choice items offer an empty option between others",
+            "fill it or take it out and correct the key: these items are not asked",
+            empty,
+            len(choice),
+        )
+    repeated = [
+        e.id
+        for e in choice
+        if len({normal(o) for o in e.options if o.strip()})
+        < sum(bool(o.strip()) for o in e.options)
+    ]
     if repeated:
         yield problem(
             "repeated-option",

@@ -32,6 +32,8 @@ def benchmark_facts(benchmark: Benchmark) -> dict[str, Any]:
         "scripts": dict(scripts(benchmark).most_common()),
         "languages": _column(benchmark, ALIASES["lang"]),
         "answer_types": _column(benchmark, ("answer_type",)),
+        "split": benchmark.split,
+        "splits": _column(benchmark, ALIASES["split"]),
         "dropped": len(benchmark.dropped),
     }
 

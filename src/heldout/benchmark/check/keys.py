@@ -8,16 +8,89 @@ from collections.abc import Iterator
 from heldout.benchmark.benchmark import Benchmark
 from heldout.benchmark.check.problem import Problem, problem
 from heldout.benchmark.example import Example
+from heldout.benchmark.fields import ANSWER_NAMES, KEY_NAMES
 from heldout.benchmark.normal import normal
 
 _LETTER = re.compile(r"\(?([A-Za-z])\)?[.:]?")
+_FEW_LETTERS = re.compile(r"\(?[A-Fa-f]\)?[.:]?")
+_LIKE_AN_OPTION = re.compile(
+    r"(?:opt|option|choice|cand|candidate|alternative|alt|distractor|answer|ans|resp)s?[ _-]?"
+    r"(?:[a-j]|\d{1,2}|one|two|three|four)",
+    re.IGNORECASE,
+)
 _MOST = 0.8  # of the keys that make a column one of letters, or one of texts
 
 
 def key_rules(benchmark: Benchmark) -> Iterator[Problem]:
     keyed = [e for e in benchmark if e.options and e.key and e.answer_index is not None]
+    yield from _without_options(benchmark)
+    yield from _several(benchmark)
     yield from _mixed(keyed)
     yield from _ambiguous(keyed)
+
+
+def _without_options(benchmark: Benchmark) -> Iterator[Problem]:
+    """Letters, or small numbers beside columns that look like options, and nothing to choose from."""
+    answered = [e for e in benchmark if (e.key or e.answer or "").strip()]
+    if not answered or any(example.options for example in benchmark):
+        return
+    keys = {e.id: str(e.key or e.answer).strip() for e in answered}
+    letters = [e for e in answered if _FEW_LETTERS.fullmatch(keys[e.id])]
+    numbers = [e for e in answered if keys[e.id].isdecimal() and len(keys[e.id]) == 1]
+    columns = {key for e in answered for key in e.metadata if _LIKE_AN_OPTION.fullmatch(key)}
+    found = letters
+    if len(columns) > 1 and len(numbers) > len(letters):
+        found = numbers
+    # A question may ask for a letter in the picture; several letters in every item are keys.
+    if len(found) < _MOST * len(answered) or (found is letters and len(answered) < 2):
+        return
+    seen = f"; columns that look like options: {', '.join(sorted(columns)[:8])}" if columns else ""
+    yield problem(
+        "keys-without-options",
+        "error",
+        f"{len(found):,} of {len(answered):,} answers are "
+        f"{'letters' if found is letters else 'positions'}, such as '{keys[found[0].id]}', but no item has "
+        f"options{seen}",
+        "name the columns of the options: --map options=A+B+C+D; read as open questions, these items "
+        "ask for a letter that nobody can see",
+        [e.id for e in found],
+        len(benchmark),
+    )
+
+
+def _several(benchmark: Benchmark) -> Iterator[Problem]:
+    """A list of keys that are different options: one of them is read, and the others are lost."""
+    named = str(benchmark.settings.get("mapping", {}).get("answer", "")).lower()
+    affected = []
+    for example in benchmark:
+        if not example.options:
+            continue
+        for column, value in example.metadata.items():
+            if column.lower() not in ANSWER_NAMES | set(KEY_NAMES) | {named}:
+                continue
+            keys = value if isinstance(value, list | tuple) else []
+            places = {
+                place
+                for key in map(str, keys)
+                for place in [_text_place(example, key), _letter_place(example, key)]
+                if place is not None
+            }
+            if len(keys) > 1 and len(places) > 1:
+                listed = ", ".join(map(str, keys))
+                affected.append(
+                    f"{example.id}: {listed:.60}; read as {_name(example.answer_index)}"
+                )
+    if affected:
+        yield problem(
+            "several-keys",
+            "error",
+            f"{len(affected):,} multiple-choice items have several keys, of which the first alone is read: "
+            f"a reply that names another of them is graded as wrong",
+            "give each item one key, or write the combinations as options of their own; leave these "
+            "items out otherwise",
+            affected,
+            len(benchmark),
+        )
 
 
 def _mixed(keyed: list[Example]) -> Iterator[Problem]:
@@ -75,16 +148,16 @@ def _ambiguous(keyed: list[Example]) -> Iterator[Problem]:
         )
 
 
-def _letter_place(example: Example) -> int | None:
-    match = _LETTER.fullmatch((example.key or "").strip())
+def _letter_place(example: Example, key: str | None = None) -> int | None:
+    match = _LETTER.fullmatch((key or example.key or "").strip())
     place = ord(match[1].upper()) - ord("A") if match else -1
     return place if 0 <= place < len(example.options) else None
 
 
-def _text_place(example: Example) -> int | None:
+def _text_place(example: Example, key: str | None = None) -> int | None:
     """Which option has the key as its text."""
     texts = [normal(option) for option in example.options]
-    key = normal(example.key)
+    key = normal(key or example.key)
     return texts.index(key) if key in texts else None
 
 

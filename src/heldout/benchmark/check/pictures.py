@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 
@@ -27,10 +28,12 @@ _REASONS = {
         "write whole paths into the rows, or name the folder that is meant with --images DIR",
     ),
 }
+_REFERENCE = re.compile(r"<(?:image|img)[ _-]?(\d{1,2})>", re.IGNORECASE)
 _INLINE = (ArrowCell, EncodedText, ParquetCell, TextField)
 
 
 def picture_rules(benchmark: Benchmark) -> Iterator[Problem]:
+    yield from _referred(benchmark)
     n = len(benchmark.images)
     if n == 0:
         without = [example.id for example in benchmark]
@@ -66,6 +69,26 @@ def picture_rules(benchmark: Benchmark) -> Iterator[Problem]:
             "images",
         )
     yield from _copies(benchmark, n)
+
+
+def _referred(benchmark: Benchmark) -> Iterator[Problem]:
+    """Texts that speak of "<image 2>" where an item has one picture."""
+    affected = []
+    for example in benchmark:
+        texts = " ".join([example.question or "", *example.options])
+        highest = max((int(found[1]) for found in _REFERENCE.finditer(texts)), default=0)
+        if highest > max(1, len(example.images)):
+            affected.append(f"{example.id}: <image {highest}> of {len(example.images)}")
+    if affected:
+        yield problem(
+            "missing-picture",
+            "error",
+            f"{len(affected):,} of {len(benchmark):,} items speak of a picture that they do not have",
+            "name all columns of pictures (--map image=image_1+image_2) or leave these items out: the "
+            "question cannot be answered without them",
+            affected,
+            len(benchmark),
+        )
 
 
 def _unreadable(benchmark: Benchmark, n: int) -> Iterator[Problem]:

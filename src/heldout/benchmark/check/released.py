@@ -9,8 +9,10 @@ from heldout.benchmark.benchmark import Benchmark
 from heldout.benchmark.check.problem import Problem, problem
 from heldout.benchmark.example import RELEASED, Example, canonical_value
 from heldout.benchmark.fields import OPTION_NAMES
-from heldout.benchmark.option_list import list_left, take_list
+from heldout.benchmark.normal import normal
+from heldout.benchmark.option_list import OptionList, list_left, take_list
 from heldout.benchmark.presets import find_preset
+from heldout.benchmark.unlettered import find_unlettered
 from heldout.errors import counted
 from heldout.image import ImageError
 
@@ -23,6 +25,7 @@ def released_rules(benchmark: Benchmark) -> Iterator[Problem]:
     yield from _unread_options(benchmark)
     yield from _positions(benchmark)
     yield from _limits(benchmark)
+    yield from _taken_for(benchmark)
 
 
 def _positions(benchmark: Benchmark) -> Iterator[Problem]:
@@ -50,28 +53,50 @@ def _positions(benchmark: Benchmark) -> Iterator[Problem]:
 def _lists_left(benchmark: Benchmark) -> Iterator[Problem]:
     """Option lists that reading did not take out: they contradict the options once those move."""
     against: list[str] = []
+    unfit: list[str] = []
     unread: list[str] = []
     for example in benchmark:
         listed = list_left(example.question or "", example.answer, example.options)
+        if listed is None and not example.options and example.answer:
+            listed = find_unlettered(example.question or "")
         if listed is not None and not _taken_out(example):
-            (against if example.options else unread).append(example.id)
-    if not against and not unread:
+            found = against if example.options else unread if _points(example, listed) else unfit
+            found.append(example.id)
+    if not against and not unfit and not unread:
         return
+    n = len(against) + len(unfit) + len(unread)
     parts = []
     if against:
         parts.append(f"{len(against):,} differ from the item's options")
+    if unfit:
+        parts.append(f"{len(unfit):,} do not fit the item's answer")
     if unread:
-        parts.append(f"{len(unread):,} do not fit the item's answer")
+        parts.append(
+            f"{len(unread):,} fit the item's answer but are written, or stand, where reading them would be "
+            f"a guess"
+        )
     yield problem(
         "option-list-in-question",
         "error",
-        f"{counted(len(against) + len(unread), 'question holds', 'questions hold')} an option list that "
-        f"was not taken out: " + ", ".join(parts),
-        "correct the options, the list or the key: shown beside reordered options, the list "
-        "contradicts them, and a score of the answer reads it in the question",
-        [*against, *unread],
+        f"{counted(n, 'question holds', 'questions hold')} an option list that was not taken out: "
+        + ", ".join(parts),
+        "correct the options, the list or the key, or write the list into a column of options: shown "
+        "beside reordered options, the list contradicts them, and a score of the answer reads it in the "
+        "question",
+        [*against, *unfit, *unread],
         len(benchmark),
     )
+
+
+def _points(example: Example, listed: OptionList) -> bool:
+    """Whether the answer is one of the list's entries, or the letter or number of one."""
+    key = (example.answer or "").strip()
+    if normal(key) in map(normal, listed.options):
+        return True
+    bare = key.strip("().: ")
+    if bare.isdecimal() and len(bare) < 3:
+        return 0 < int(bare) <= len(listed.options)
+    return len(bare) == 1 and 0 <= ord(bare.upper()) - ord("A") < len(listed.options)
 
 
 def _taken_out(example: Example) -> bool:
@@ -109,6 +134,22 @@ def _unread_options(benchmark: Benchmark) -> Iterator[Problem]:
             "expected a list, a mapping by letter, either as JSON or Python text, or 'A. …' by lines",
             unread,
             len(benchmark),
+        )
+
+
+def _taken_for(benchmark: Benchmark) -> Iterator[Problem]:
+    if benchmark.taken_for:
+        named = benchmark.settings.get("mapping", {})
+        yield problem(
+            "columns-without-names",
+            "note",
+            "no line names the columns; taken for, by what they hold: "
+            + "; ".join(benchmark.taken_for[:3])
+            + (f"; and --map {', '.join(f'{k}={v}' for k, v in named.items())}" if named else ""),
+            "where that is wrong, name them by their places: --map 'question=column 3'",
+            list(benchmark.taken_for),
+            len(benchmark.taken_for),
+            "files",
         )
 
 

@@ -95,7 +95,10 @@ def split_rules(benchmark: Benchmark, other: Benchmark, overlap: SplitOverlap) -
             "error",
             f"{overlap.questions_repeated:,} of {overlap.questions:,} questions are asked of the same "
             f"picture in {other.name}, {overlap.questions_repeated_with_answer:,} with the same answer",
-            "remove them: the answer itself is in the other split",
+            "remove them: the answer itself is in the other split"
+            if overlap.questions_repeated_with_answer
+            else "settle which answer is right: the same question about the same picture has another one "
+            "in the other split",
             [],
             overlap.questions,
         ).model_copy(update={"count": overlap.questions_repeated})

@@ -19,6 +19,7 @@ _FRAMED_NUMBER = re.compile(
     r"(?:there (?:is|are)|it is|i (?:can )?(?:see|count))\s+(?:only |exactly )?(\S+)(?:\s+[\w-]+){0,3}",
     re.I,
 )
+_VARIABLE = re.compile(r"\$?[A-Za-zα-ωΑ-Ω](?:_?\d)?\s*=\s*([^=<>≤≥]+?)\$?")
 _SEVERAL = re.compile(r"\b(?:or|either)\b", re.IGNORECASE)
 _LONGEST = 8  # words a phrase may have over the gold's: a longer reply is prose that no rule reads
 
@@ -30,6 +31,7 @@ def read_open(text: str, gold: str, tolerance: float, *, alone: bool = False) ->
     if stated is not None:
         text, rule = stated, "the answer is"
     phrase = bare(text).strip()
+    phrase, gold = _one_side(phrase, gold)
     if same(gold) in _POLES:
         return _polar(phrase, same(gold), rule)
     if same(phrase) == same(gold):
@@ -47,6 +49,14 @@ def read_open(text: str, gold: str, tolerance: float, *, alone: bool = False) ->
     if not alone and len(phrase.split()) > len(gold.split()) + _LONGEST:
         return Grade("unparsed", "", "prose")
     return Grade("wrong", phrase, rule)
+
+
+def _one_side(phrase: str, gold: str) -> tuple[str, str]:
+    """ "x = 4" says what "4" does, where only one of the two names the variable."""
+    ours, theirs = _VARIABLE.fullmatch(phrase), _VARIABLE.fullmatch(bare(gold))
+    if (ours is None) == (theirs is None):
+        return phrase, gold
+    return (ours[1], gold) if ours is not None else (phrase, theirs[1] if theirs else gold)
 
 
 def _parts(text: str) -> frozenset[str]:

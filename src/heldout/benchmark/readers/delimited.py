@@ -18,6 +18,7 @@ from heldout.benchmark.readers.headerless import (
     column_names,
     has_names,
     is_image_name,
+    taken_for,
 )
 from heldout.benchmark.readers.records import MAX_RECORD, Record, records
 from heldout.errors import InputError
@@ -42,6 +43,11 @@ class DelimitedReader:
         first = start.split(b"\n", 1)[0]
         return b"\0" not in first and len(_names(first, _delimiter(start))) >= 2
 
+    def taken_for(self, path: Path) -> str | None:
+        """What the columns were taken for, of a file that does not name them."""
+        table = Table.open(path)
+        return taken_for(table.columns) if table.guessed else None
+
     def rows(self, path: Path) -> Iterator[Row | Dropped]:
         table = Table.open(path)
         images = ImageFields(path, table.columns, table.delimiter, table.references)
@@ -63,6 +69,7 @@ class Table:
     delimiter: str
     columns: list[str]
     header: bool = True  # whether the first record names the columns
+    guessed: bool = False  # whether their names were read off what they hold
 
     @classmethod
     def open(cls, path: Path) -> Table:
@@ -83,7 +90,7 @@ class Table:
         if has_names(names) and not positions:
             return cls(path, delimiter, _unique(names))
         table = cls(path, delimiter, names, header=positions)
-        return replace(table, columns=table._guessed())
+        return replace(table, columns=table._guessed(), guessed=True)
 
     def _guessed(self) -> list[str]:
         """Names for the columns of a file that names none, by what its first records hold."""

@@ -12,6 +12,7 @@ from heldout.image.kinds import IMAGE_ENDINGS
 _MOST = 0.8  # of the cells of a column
 _URL = re.compile(r"https?://\S+", re.IGNORECASE)
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
+_LETTER = re.compile(r"[A-Ja-j]")
 _LONG = 60  # characters; names of columns are shorter
 
 
@@ -45,6 +46,8 @@ def column_names(
 ) -> list[str]:
     """Names for the columns of ``rows``: image, id, question, answer, and 'column 4' for the others.
 
+    A last column of single letters is the key of the columns between it and the question: options.
+
     Of columns of words the one with question marks is the question, else the first of several; the
     next one is the answer. A single column of words without question marks holds captions: answers.
     """
@@ -61,19 +64,61 @@ def column_names(
                 return k
         return None
 
-    take("image", lambda column: _most(column, shows_image))
+    # A number may be the name of a file; where another column writes an ending, that one means it.
+    if take("image", lambda column: _most(column, is_image_name)) is None:
+        take("image", lambda column: _most(column, shows_image))
+    keyed = _keyed(cells, free)
+    if keyed:
+        free = [k for k in free if k < keyed[0]]
+        names[keyed[-1]] = "answer"
+        for letter, k in zip("ABCDEFGHIJ", keyed, strict=False):
+            if k != keyed[-1]:
+                names[k] = f"option {letter}"
     if len(free) > 1:
         take("id", lambda column: _distinct(column) and _most(column, _is_token))
     asked = take("question", lambda column: _most(column, lambda cell: cell.endswith("?"), 0.5))
-    if asked is None and len(free) > 1:
+    if asked is None and (len(free) > 1 or keyed):
         asked = take("question", lambda column: True)
     free[:] = [k for k in free if asked is None or k > asked] + [
         k for k in free if asked is not None and k < asked
     ]
-    take("answer", lambda column: True)
+    if not keyed:
+        take("answer", lambda column: True)
     if "image" not in names:  # names of pictures without an ending, which may lie elsewhere
         take("image", lambda column: _most(column, _is_token))
     return names
+
+
+def _keyed(cells: Sequence[Sequence[str]], free: Sequence[int]) -> list[int]:
+    """The columns of the options and behind them that of the key; none where nothing shows them."""
+    if len(free) < 4 or not cells[free[-1]]:
+        return []
+    key = free[-1]
+    if not all(_LETTER.fullmatch(cell) for cell in cells[key]):
+        return []
+    asked = next(
+        (k for k in free if _most(cells[k], lambda cell: cell.endswith("?"), 0.5)),
+        next((k for k in free if not _most(cells[k], _is_token)), key),
+    )
+    options = [k for k in free if asked < k < key]
+    last = max(ord(cell.upper()) - ord("A") for cell in cells[key])
+    told_apart = all(
+        len(set(filled)) == len(filled)
+        for row in zip(*(cells[k] for k in options), strict=False)
+        if (filled := [cell.casefold() for cell in row if cell])
+    )
+    # One letter in every row is a mark of the file rather than a key.
+    varied = len(cells[key]) < 3 or len({cell.upper() for cell in cells[key]}) > 1
+    fits = 2 <= len(options) <= 10 and last < len(options)
+    return [*options, key] if fits and told_apart and varied else []
+
+
+def taken_for(names: Sequence[str]) -> str:
+    """What each column was taken for, in one line."""
+    return ", ".join(
+        f"column {k}: {'metadata' if name.startswith('column ') else name}"
+        for k, name in enumerate(names, 1)
+    )
 
 
 def _most(column: Sequence[str], fits: Callable[[str], bool], share: float = _MOST) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO, TextIO
@@ -33,6 +34,7 @@ _CHUNK = 1 << 20
 _SEPARATORS = re.compile(r"[ \t\r\n,]*")
 _OUTSIDE = re.compile(r'[\[\]{}",]')
 _INSIDE = re.compile(r'["\\]')
+_DIGITS = f"a whole number has more than {sys.get_int_max_str_digits():,} digits; write it as text"
 _NESTED = ("nested too deeply", f"more than {MAX_DEPTH} levels")
 
 
@@ -110,8 +112,8 @@ def json_line(line: bytes, path: Path, number: int) -> Row | Dropped | None:
         return _nested(where)
     except json.JSONDecodeError as error:
         return Dropped("read", where, "not JSON", f"{error}: {line[:80]!r}")
-    except ValueError as error:
-        return Dropped("read", where, "number too long", f"{error}: {line[:80]!r}")
+    except ValueError:
+        return Dropped("read", where, "number too long", f"{_DIGITS}: {line[:80]!r}")
     if too_deep(value):
         return _nested(where)
     if not isinstance(value, dict):
@@ -180,8 +182,8 @@ def stream_array(path: Path) -> Iterator[Any]:
                         continue
                 except json.JSONDecodeError:
                     pass  # incomplete so far, or broken: more text will tell
-                except ValueError as error:
-                    problem = ("number too long", str(error))
+                except ValueError:
+                    problem = ("number too long", _DIGITS)
                 except RecursionError:
                     problem = _NESTED
             if problem is None:
@@ -267,8 +269,12 @@ def load_object(path: Path) -> dict[str, Any]:
             f"{path} cannot be read: lists and objects lie in each other {_NESTED[1]} deep; "
             f"remove or flatten what is nested so deeply"
         ) from error
-    except ValueError as error:
+    except json.JSONDecodeError as error:
         raise InputError(f"{path} is not JSON that can be read: {error}") from error
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path} is not JSON that can be read: {error}") from error
+    except ValueError as error:
+        raise InputError(f"{path} cannot be read: {_DIGITS}") from error
     if not isinstance(value, dict):
         raise InputError(f"{path}: expected a JSON object, found {type(value).__name__}")
     return value

@@ -17,6 +17,7 @@ from heldout.errors import InputError
 from heldout.model.asking.own_grades import OwnGrades, compare_grades
 from heldout.model.asking.recorded import RecordedAnswers, read_answers
 from heldout.model.asking.rows import graded
+from heldout.model.asking.unread import Reading, Unread, unread_of
 from heldout.model.prediction_files import Columns, as_truth, open_predictions
 from heldout.store import Dropped
 
@@ -44,6 +45,7 @@ class Predictions:
     read_from: str = ""
     own_grades: OwnGrades | None = None
     empty: list[str] = field(default_factory=list)
+    unread: Unread = field(default_factory=Unread)
 
 
 def items_as_benchmark(name: str, table: Sequence[Mapping[str, Any]]) -> Benchmark:
@@ -159,12 +161,15 @@ def _graded(model: str, path: Path, columns: Columns, answers: RecordedAnswers) 
     made = Predictions(model, "accuracy", read_from=str(columns.of("prediction")))
     right: dict[str, list[bool]] = defaultdict(list)
     own = []
+    readings = []
     others: dict[str, str] = {}
     for question, reply in answers.pairs:
         if question.variant != _ORIGINAL:
             others.setdefault(question.benchmark_id, question.variant)
             continue
-        hit = graded(question, reply).outcome == "right"
+        outcome = graded(question, reply).outcome
+        readings.append(Reading(question.benchmark_id, reply.text, outcome, len(question.options)))
+        hit = outcome == "right"
         right[question.benchmark_id].append(hit)
         if question.id in answers.own_grades:
             own.append((question.benchmark_id, hit, answers.own_grades[question.id]))
@@ -187,6 +192,7 @@ def _graded(model: str, path: Path, columns: Columns, answers: RecordedAnswers) 
     ]
     made.own_grades = compare_grades(answers.graded_by, own) if answers.graded_by else None
     made.empty = [one for one in dict.fromkeys(answers.empty) if one in right]
+    made.unread = unread_of(readings)
     return made
 
 

@@ -25,6 +25,7 @@ from heldout.detect.impact.subsets import Block, blocks, label_blocks
 from heldout.errors import InputError
 from heldout.evaluate.encoders import EncoderEvaluation
 from heldout.model.asking.own_grades import OwnGrades, recorded_remarks
+from heldout.model.asking.unread import Unread
 from heldout.overlap.regrade import Bounds
 from heldout.overlap.scan import items_table
 from heldout.store import Dropped, Run
@@ -44,6 +45,7 @@ class Study:
     read_from: dict[str, str] = field(default_factory=dict)
     own_grades: dict[str, OwnGrades] = field(default_factory=dict)
     empty: dict[str, list[str]] = field(default_factory=dict)
+    unread: dict[str, Unread] = field(default_factory=dict)  # where an answer was not understood
     evaluations: list[EncoderEvaluation] = field(default_factory=list)  # where encoders were run
 
     @property
@@ -71,7 +73,9 @@ class Study:
 
     def remarks(self, model: str) -> list[str]:
         """What is to be known of a model's file, as sentences."""
-        return recorded_remarks(self.own_grades.get(model), self.empty.get(model, ()))
+        told = recorded_remarks(self.own_grades.get(model), self.empty.get(model, ()))
+        unread = self.unread.get(model)
+        return told if unread is None else [unread.unparsed_sentence(), *told]
 
     def as_json(self) -> dict[str, Any]:
         findings = [
@@ -92,6 +96,9 @@ class Study:
             "read_from": self.read_from,
             "own_grades": {model: own.as_json() for model, own in self.own_grades.items()},
             "empty_predictions": self.empty,
+            "unparsed_predictions": {
+                model: list(one.unparsed) for model, one in self.unread.items()
+            },
             "remarks": {one.model: self.remarks(one.model) for one in self.impacts},
             **({"encoders": [_about(one) for one in self.evaluations]} if self.evaluations else {}),
             "dropped": {
@@ -230,6 +237,8 @@ def add_impact(
         study.own_grades[model.model] = model.own_grades
     if model.empty:
         study.empty[model.model] = model.empty
+    if model.unread.unparsed:
+        study.unread[model.model] = model.unread
 
 
 def known_items(

@@ -41,13 +41,19 @@ def original(example: Example) -> Question | Dropped:
     if not example.options:
         answer = (example.answer or "").strip()
         if not answer:
-            return dropped(example, "original", "no answer", example.origin)
+            return dropped(
+                example, "original", "no answer", example.origin or "the item has no key"
+            )
         return Question(example.id, "original", text, example.images, gold=answer, kind="open")
     empty = [letter(k) for k, option in enumerate(example.options) if not option.strip()]
     if empty:  # a letter without a text: nobody can choose it, and the chances of the others change
         told = f"{', '.join(empty)} of {len(example.options)}"
         return dropped(example, "original", "empty option", told)
     if example.answer_index is None:
+        if not (example.answer or "").strip():
+            return dropped(
+                example, "original", "no answer", example.origin or "the item has no key"
+            )
         return dropped(
             example, "original", "answer not among the options", f"{example.answer!r:.80}"
         )

@@ -158,6 +158,12 @@ class _Items:
             asked = {same(example.question or ""), same(released or "")}
             if row.question is not None and same(row.question) in asked:
                 return example
+        if row.id is None and row.position is not None and row.question is None:
+            detail = (
+                f"{row.where}: no question confirms that the item there is meant; where doc_id is the "
+                f"item's id, --map-recorded id=doc_id takes it (of impact: --map id=doc_id)"
+            )
+            return Dropped(STAGE, f"position {row.position}", "unknown item", detail)
         named = row.id if row.id is not None else f"position {row.position}"
         return Dropped(STAGE, named, "unknown item", f"{row.where}: the benchmark has no such item")
 

@@ -73,8 +73,11 @@ def _flat(path: Path, row: Row, columns: Columns, own: str | None) -> RecordedRo
         name: canonical_text(columns.cell(values, name))
         for name in ("id", "model", "variant", "answer", "question")
     }
+    reply = as_text(columns.cell(values, "prediction"))
+    if reply is None and columns.holds(values, "prediction"):
+        reply = ""  # null in JSON, an empty cell elsewhere: asked, and nothing was said
     return RecordedRow(
-        where, texts["id"], as_text(columns.cell(values, "prediction")), texts["model"],
+        where, texts["id"], reply, texts["model"],
         texts["variant"], int(draw), _options(values, columns.cell(values, "options")),
         texts["answer"], texts["question"], int(place) if place.isdecimal() else None,
         own_grade(values.get(own)) if own is not None else None,

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from heldout.engine import usable_cores
 from heldout.errors import InputError
 from heldout.model.onnx.card import DECODER, PROJECTOR, VISION, Card
 
@@ -89,7 +90,7 @@ def _threads() -> int:
     told = os.environ.get("OMP_NUM_THREADS", "")
     if told.isdigit() and int(told) > 0:
         return int(told)
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return usable_cores()
 
 
 def _check_inputs(file: Path, session: Any, wanted: Mapping[str, tuple[int, ...]]) -> None:

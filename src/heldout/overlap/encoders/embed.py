@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from heldout.corpus import Corpus, CorpusItem, Shard, read_items
-from heldout.engine.cores import usable_cores
+from heldout.engine import usable_cores
 from heldout.image import (
     ImageError,
     ImageRef,

@@ -57,15 +57,13 @@ class Axes:
     def frame(self, title: str, x_label: str, y_label: str) -> list[str]:
         floor, ceiling = self.height - self.bottom, self.top
         marks = [text(12, 20, title, size=14, weight=600)]
-        for value in self.x_scale.ticks():
+        for value, words in _labelled(self.x_scale.ticks(), "x" in self.percent):
             at = self.x(value)
             marks.append(line(at, ceiling, at, floor))
-            words = _words(value, "x" in self.percent)
             marks.append(text(at, floor + 17, words, anchor="middle", fill=SOFT))
-        for value in self.y_scale.ticks():
+        for value, words in _labelled(self.y_scale.ticks(), "y" in self.percent):
             at = self.y(value)
             marks.append(line(self.left, at, self.width - self.right, at))
-            words = _words(value, "y" in self.percent)
             marks.append(text(self.left - 8, at + 4, words, anchor="end", fill=SOFT))
         marks.append(line(self.left, floor, self.width - self.right, floor, stroke=SOFT))
         middle = (self.left + self.width - self.right) / 2
@@ -100,13 +98,24 @@ def _decades(low: float, high: float) -> list[float]:
     )
 
 
-def _words(value: float, percent: bool) -> str:
+def _labelled(ticks: Sequence[float], percent: bool) -> list[tuple[float, str]]:
+    """Ticks with their labels, in as few digits as keep them apart."""
+    for further in range(12):
+        labels = [_words(value, percent, further) for value in ticks]
+        if len(set(labels)) == len(labels):
+            break
+    return list(zip(ticks, labels, strict=True))
+
+
+def _words(value: float, percent: bool, further: int = 0) -> str:
     shown = 100 * value if percent else value
-    words = f"{shown:.4g}" if shown == 0 or 1e-4 <= abs(shown) < 1e6 else _power(shown)
+    plain = shown == 0 or 1e-4 <= abs(shown) < 1e6
+    words = f"{shown:.{4 + further}g}" if plain else _power(shown, further)
     return words + (" %" if percent else "")
 
 
-def _power(value: float) -> str:
-    mantissa, _, exponent = f"{value:.0e}".partition("e")
+def _power(value: float, further: int) -> str:
+    mantissa, _, exponent = f"{value:.{further}e}".partition("e")
+    mantissa = mantissa.rstrip("0").rstrip(".") if "." in mantissa else mantissa
     raised = str(int(exponent)).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
     return f"10{raised}" if mantissa == "1" else f"{mantissa}·10{raised}"
