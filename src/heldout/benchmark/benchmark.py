@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from heldout.benchmark.example import Example, canonical_metadata, canonical_text
-from heldout.engine import usable_cores
 from heldout.image import Digests, ImageError, ImageRef, byte_digest, digest_image
 from heldout.store import Dropped
 
@@ -58,6 +57,8 @@ class Benchmark:
         """
         if "digests" in self.__dict__:
             return self.digests
+        from heldout.engine import usable_cores  # loads rich, which scoring machines may lack
+
         found: dict[ImageRef, Digests | ImageError] = {}
         one = functools.partial(_identify, known or {})
         # Threads: decoding and hashing release the interpreter lock.
