@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from heldout.audit.gates import parse_gate, shut
-from heldout.audit.read_audit import read_audit
+from heldout.audit.reader import read_audit
 from heldout.detect import Cell
 from heldout.errors import InputError
 from heldout.stats import Interval

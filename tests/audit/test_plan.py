@@ -15,8 +15,8 @@ from heldout.audit.cases import open_cases
 from heldout.audit.init_file import look_around
 from heldout.audit.nearness_family import share_nearness
 from heldout.audit.plan import corpus_size, make_plan
-from heldout.audit.read_audit import read_audit
-from heldout.audit.run_audit import run_audit
+from heldout.audit.reader import read_audit
+from heldout.audit.runner import run_audit
 from heldout.cli.app import app
 from heldout.errors import InputError
 from heldout.stats.multiplicity import benjamini_yekutieli
