@@ -49,7 +49,7 @@ def picture() -> Callable[..., bytes]:
 
 @pytest.fixture(scope="session")
 def near_data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """``bench`` with 8 pictures, ``corpus`` with 50 tars of 2; every fifth holds a disguised copy."""
+    """``bench`` with 8 pictures, ``corpus`` with 25 tars of 2; every fifth holds a disguised copy."""
     folder = tmp_path_factory.mktemp("near")
     rng = np.random.default_rng(0)
 
@@ -68,7 +68,7 @@ def near_data(tmp_path_factory: pytest.TempPathFactory) -> Path:
         image.save(folder / f"bench/{number}.png")
         rows.append({"id": number, "image": f"{number}.png", "question": "?", "answer": "a"})
     (folder / "bench/test.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    for shard in range(50):
+    for shard in range(25):
         with tarfile.open(folder / f"corpus/{shard:05d}.tar", "w") as tar:
             for index in range(2):
                 image = texture()
