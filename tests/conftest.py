@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from PIL import Image, ImageOps
 
+from heldout.model.endpoint import pace
 from skips import SkipSummary
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -31,6 +32,12 @@ def shared_data() -> Path:
     if not data.is_dir():
         pytest.skip(f"real data is not at {data} (set HELDOUT_SHARED)")
     return data
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An endpoint that fails is given up on within the second."""
+    monkeypatch.setattr(pace.Backoff.__init__, "__defaults__", (3, 0.01, 0.05))
 
 
 @pytest.fixture
