@@ -96,6 +96,7 @@ class Handler(BaseHTTPRequestHandler):
         content, finish = reply(text, fault, how)
         answer = json.dumps({
             "model": self._model(count),
+            "system_fingerprint": "fp-2" if self._model(count).endswith("-2") else "fp-1",
             "choices": [{"index": 0, "message": {"role": "assistant", "content": content},
                          "finish_reason": finish}],
             "usage": {"prompt_tokens": 200 + 300 * len(images), "completion_tokens": 80},

@@ -394,9 +394,32 @@ def test_a_server_that_dies_ends_the_stage_and_keeps_what_it_answered(
 def test_a_model_that_changes_half_way_is_recorded_per_item(
     captioned: Path, item_server: ItemServer, tmp_path: Path
 ) -> None:
-    made = make(captioned, item_server, tmp_path / "a", "changing-9", shortcut=None)
-    assert manifest(made)["generator"]["answered_as"] == {"writer": 9, "writer-2": 7}
-    assert sorted(Counter(made.drafts["generator"]).values()) == [7, 9]
+    values: dict[str, Any] = {"shortcut": None, "stages": tuple(MADE[:4])}
+    made = make(captioned, item_server, tmp_path / "a", "changing-9", **values)
+    models = made.models
+    columns = ["stage", "role", "model", "fingerprint", "replies"]
+    assert models.select(columns).rows() == [
+        ("generate", "generator", "writer", "fp-1", 9),
+        ("generate", "generator", "writer-2", "fp-2", 7),
+        ("verify", "verifier", "referee", "fp-1", 16),
+    ]
+    assert "" < models["first"][0] <= models["last"][0] <= models["last"][1]
+    generated = dict(models.filter(role="generator").select("digest", "replies").rows())
+    assert Counter(made.drafts["generator"]) == generated
+    # A second call asks nobody, and the table is still there.
+    assert make(captioned, item_server, tmp_path / "a", "changing-9", **values).models.equals(
+        models
+    )
+    # The model that took over must not verify its own items, under whichever name it was asked for.
+    verifier = {"url": item_server.url("plain", "writer-2")}
+    with pytest.raises(InputError, match="writer-2"):
+        make(captioned, item_server, tmp_path / "a", "changing-9", **values, verifier=verifier)
+    verifier = {"url": item_server.url("changing-4", "referee")}
+    generator = {"url": item_server.url("plain", "referee-2")}
+    with pytest.raises(InputError, match="same model, referee-2"):
+        make(
+            captioned, item_server, tmp_path / "b", **values, generator=generator, verifier=verifier
+        )
 
 
 def test_a_run_that_goes_on_with_another_model_mixes_no_replies(
@@ -407,7 +430,9 @@ def test_a_run_that_goes_on_with_another_model_mixes_no_replies(
     generator = {"url": item_server.url("plain", "successor")}
     made = make(captioned, item_server, tmp_path / "a", generator=generator)
     assert len(set(made.drafts["generator"])) == 1
-    assert manifest(made)["generator"]["answered_as"] == {"successor": 16}
+    assert made.models.filter(role="generator").select("model", "replies").rows() == [
+        ("successor", 16)
+    ]
 
 
 def test_a_model_does_not_verify_itself_unless_that_is_asked_for(

@@ -13,9 +13,8 @@ from heldout.engine import Engine
 from heldout.errors import InputError
 from heldout.store import Run
 from heldout.synth.ledger import StageWriter, stage_key, table_path
-from heldout.synth.settings import ModelEndpoint, SynthSettings, SynthStage
+from heldout.synth.settings import MODEL_ROLES, ModelEndpoint, SynthSettings, SynthStage
 
-MODELS = {"generator", "verifier", "shortcut", "traces"}
 # How a model is asked, not what: a run may go on with other values.
 _HOW = {
     "key_env",
@@ -57,7 +56,7 @@ class StageWork:
     def key(self, context: StageContext) -> str:
         """A digest of settings and input: an equal key means an equal result."""
         chosen = context.settings.model_dump(mode="json", include=set(self.depends))
-        for name in MODELS & chosen.keys():
+        for name in chosen.keys() & set(MODEL_ROLES):
             model: ModelEndpoint | None = getattr(context.settings, name)
             chosen[name] = None if model is None else model.model_dump(mode="json", exclude=_HOW)
         if self.versions:

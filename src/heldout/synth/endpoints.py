@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections import Counter
 from collections.abc import Mapping
 from types import TracebackType
@@ -19,8 +21,9 @@ from heldout.synth.settings import ModelEndpoint
 
 class StageModel:
     """Use as a context manager: however the stage ends, the manifest has under ``role`` who was asked, what
-    the server takes, who answered by its own word, and what the replies cost in all, whenever they were
-    paid for. ``depends``: what a reply depends on besides model and prompt, such as a template's name."""
+    the server takes, who answered by its own word (``answered_by``), and what the replies cost in all,
+    whenever they were paid for. ``depends``: what a reply depends on besides model and prompt, such as a
+    template's name."""
 
     def __init__(
         self,
@@ -35,7 +38,7 @@ class StageModel:
         self.identity: Mapping[str, str] = {**self.asker.identity, **depends}
         self._journal = Journal(folder(context.run) / "replies" / f"{role}.jsonl")
         self._spent: Counter[str] = Counter()
-        self._answered: Counter[str] = Counter()
+        self._answered: dict[tuple[str, str], dict[str, Any]] = {}
 
     def __enter__(self) -> StageModel:
         return self
@@ -52,7 +55,7 @@ class StageModel:
         entry = {
             **self.identity,
             "decoding": dict(decoding),
-            "answered_as": dict(self._answered.most_common()),
+            "answered_by": sorted(self._answered.values(), key=lambda one: -one["replies"]),
             "spent": self.spent,
         }
         self._context.run.update("synth", {self._role: entry})
@@ -84,7 +87,38 @@ class StageModel:
         self._spent["prompt_tokens"] += reply.prompt_tokens or 0
         self._spent["reply_tokens"] += reply.reply_tokens or 0
         self._spent["uncounted"] += reply.prompt_tokens is None or reply.reply_tokens is None
-        self._answered[reply.model or self.asker.model] += 1
+        name = reply.model or self.asker.model
+        found = self._answered.setdefault(
+            (name, reply.fingerprint),
+            {
+                "model": name,
+                "fingerprint": reply.fingerprint,
+                "digest": answered_by(self.identity, reply),
+                "replies": 0,
+                "first": reply.received,
+                "last": reply.received,
+            },
+        )
+        found["replies"] += 1
+        found["first"] = min(found["first"], reply.received)
+        found["last"] = max(found["last"], reply.received)
+
+    @property
+    def names(self) -> set[str]:
+        """What the model is called: by who asks it, and in its replies so far."""
+        return {self.asker.model, *(name for name, _ in self._answered)}
+
+
+def answered_by(identity: Mapping[str, str], reply: Reply) -> str:
+    """Model, template and settings in one short digest; with the name and fingerprint that the server
+    answers under, where it gives others."""
+    other = {"answered_as": reply.model} if reply.model not in ("", identity["model"]) else {}
+    other |= {"fingerprint": reply.fingerprint} if reply.fingerprint else {}
+    return short_identity({**identity, **other})
+
+
+def short_identity(identity: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def open_endpoint(settings: ModelEndpoint, seed: int, role: str = "") -> ChatEndpoint:

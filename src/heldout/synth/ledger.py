@@ -15,13 +15,14 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from heldout.errors import InputError
 from heldout.store import Dropped, Run, make_table
 from heldout.store.atomic import replacing
-from heldout.synth.settings import SynthStage
+from heldout.synth.settings import MODEL_ROLES, SynthStage
 
 BATCH = 256
 _KEY, _AGAIN = b"heldout.synth", b"heldout.synth.again"
@@ -71,6 +72,11 @@ _LINE = pa.struct(
         ("note", pa.string()),
     ]
 )
+_ANSWERING = {
+    **dict.fromkeys(("stage", "role", "model", "fingerprint", "digest"), pl.String),
+    "replies": pl.Int64,
+    **dict.fromkeys(("first", "last"), pl.String),
+}
 SCHEMAS: dict[SynthStage, pa.Schema] = {
     SynthStage.INGEST: pa.schema(_FIGURE),
     SynthStage.SELECT: pa.schema(_FIGURE),
@@ -241,6 +247,19 @@ def read_dropped(run: Run, stage: SynthStage) -> list[Dropped]:
     if not path.exists():
         return []
     return [Dropped(**row) for row in pq.read_table(path).to_pylist()]
+
+
+def answering_models(run: Run) -> pl.DataFrame:
+    """Which models answered, by what their servers say: one row per stage, role, name and fingerprint,
+    with the number of replies and when the first and the last came. ``digest`` is what the tables of
+    drafts and verdicts name a model by."""
+    known = run.manifest().get("synth", {})
+    rows = [
+        {"stage": known[role]["spent"]["stage"], "role": role, **answered}
+        for role in MODEL_ROLES
+        for answered in known.get(role, {}).get("answered_by", ())
+    ]
+    return pl.DataFrame(rows, schema=_ANSWERING, orient="row")
 
 
 def write_all_dropped(run: Run) -> None:

@@ -16,6 +16,7 @@ from heldout.store import Run
 from heldout.synth.context import StageContext, StageWork, require_settings
 from heldout.synth.funnel import Funnel, read_funnel
 from heldout.synth.ledger import (
+    answering_models,
     asked_again,
     finished,
     folder,
@@ -56,6 +57,7 @@ class Synthesis:
     def as_json(self) -> dict[str, Any]:
         told = {"run": str(self.run.path), **self.funnel.as_json()}
         told["spent"] = costs_as_json(self.spent)
+        told["models"] = self.models.to_dicts()
         return {**told, "costs": costs_as_json(list(self.costs))} if self.costs else told
 
     @property
@@ -67,6 +69,11 @@ class Synthesis:
         """The table of one stage; empty where the stage has not been run."""
         path = table_path(self.run, SynthStage(stage))
         return pl.read_parquet(path) if path.exists() else pl.DataFrame()
+
+    @property
+    def models(self) -> pl.DataFrame:
+        """Which models answered, by what their servers say, with the number of replies."""
+        return answering_models(self.run)
 
     @property
     def undecided(self) -> int:

@@ -16,7 +16,7 @@ from heldout.synth.context import StageContext
 from heldout.synth.draft import LETTERS, Draft, PaperFigure
 from heldout.synth.ledger import read_rows
 from heldout.synth.prompts import generate_prompt, verify_prompt
-from heldout.synth.settings import ModelEndpoint, SynthSettings, SynthStage
+from heldout.synth.settings import MODEL_ROLES, ModelEndpoint, SynthSettings, SynthStage
 
 CHARACTERS_PER_TOKEN = 4.0
 PIXELS_PER_TOKEN = (
@@ -140,7 +140,7 @@ def spent_costs(run: Run) -> list[StageCost]:
             role if role == "traces" else spent["stage"], spent["requests"], spent["prompt_tokens"],
             spent["reply_tokens"], spent["price"], 0.0,
         )
-        for role in ("generator", "verifier", "shortcut", "traces")
+        for role in MODEL_ROLES
         if (spent := known.get(role, {}).get("spent")) is not None
     ]  # fmt: skip
 

@@ -25,6 +25,10 @@ class SynthStage(StrEnum):
     PUBLISH = "publish"
 
 
+# Settings that are models, in the order in which they are asked.
+MODEL_ROLES = ("generator", "verifier", "shortcut", "traces")
+
+
 class Conditioning(StrEnum):
     """What the generator sees of a figure: Table 2 of the MedVLSynther paper compares them."""
 
