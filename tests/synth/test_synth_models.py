@@ -125,7 +125,11 @@ def test_what_was_spent_is_what_the_server_counted(
     assert spent["generate"].price == pytest.approx((16 * 500 + 2 * 16 * 80) / 1e6)
     planned = make(captioned, item_server, tmp_path / "p", generator=generator, plan=True)
     assert planned.costs[0].requests == spent["generate"].requests
-    assert planned.spent == []
+    assert planned.spent == [] and planned.costs[0].done == 0
+    left = make(captioned, item_server, tmp_path / "a", generator=generator, plan=True)
+    assert [(cost.requests, cost.price) for cost in left.costs] == [(0, 0)] * 3
+    assert [cost.done for cost in left.costs[:2]] == [16, 16]
+    assert left.costs[2].done >= spent["shortcut"].requests  # equal prompts are asked once
     # A second call asks nobody, and still knows.
     assert make(captioned, item_server, tmp_path / "a", generator=generator).spent == made.spent
 
@@ -361,7 +365,8 @@ def test_more_images_than_a_server_takes_cost_their_items_alone(
     lost = made.dropped.filter(pl.col("stage") == "generate")
     assert len(made.drafts) == 4 and len(lost) == 2
     assert all("At most 1 image(s)" in detail for detail in lost["detail"])
-    assert item_server.counts()["posted"]["one-eyed"] <= 4 + 2 * 3
+    # As it is sent, without each of the two optional fields, and without both.
+    assert item_server.counts()["posted"]["one-eyed"] <= 4 + 2 * 4
 
 
 def test_items_that_a_server_failed_on_are_asked_for_by_the_next_call(
@@ -378,6 +383,23 @@ def test_items_that_a_server_failed_on_are_asked_for_by_the_next_call(
     assert tables(again) == tables(make(captioned, item_server, tmp_path / "b", shortcut=None))
 
 
+@pytest.mark.parametrize("how", ["failing-99999", "resetting"])
+def test_prompts_that_always_fail_cost_their_items_alone(
+    captioned: Path, item_server: ItemServer, tmp_path: Path, how: str
+) -> None:
+    """Also where nothing else is left to ask: the second call only has prompts that fail."""
+    values: dict[str, Any] = {"shortcut": None, "stages": tuple(MADE[:4])}
+    made = make(captioned, item_server, tmp_path / "a", how, **values)
+    lost = made.dropped.filter(pl.col("reason") == "the endpoint failed")
+    assert len(lost) == made.undecided == 6
+    assert len(made.drafts) == len(made.verdicts) == 10
+    posted = item_server.counts()["posted"][how]
+    again = make(captioned, item_server, tmp_path / "a", how, **values)
+    assert tables(again) == tables(made)
+    # Three attempts at each, and a few requests that ask whether the server is alive.
+    assert 6 * 3 < item_server.counts()["posted"][how] - posted <= 6 * 3 + 6
+
+
 def test_a_server_that_dies_ends_the_stage_and_keeps_what_it_answered(
     captioned: Path, item_server: ItemServer, tmp_path: Path
 ) -> None:
@@ -386,6 +408,8 @@ def test_a_server_that_dies_ends_the_stage_and_keeps_what_it_answered(
     answered = item_server.counts()["answered"]
     assert 0 < answered <= 7
     assert not (tmp_path / "a" / "synth" / "generate.parquet").exists()
+    planned = make(captioned, item_server, tmp_path / "a", plan=True).costs
+    assert (planned[0].done, planned[0].requests) == (answered, 16 - answered)
     alive = make(captioned, item_server, tmp_path / "a")  # another address, the same model
     assert item_server.counts()["most"] == 1
     assert len(alive.drafts) == 16

@@ -15,7 +15,7 @@ from heldout.model.endpoint import Connection, Pace, TokenPace
 from heldout.model.endpoint.chat import ChatEndpoint
 from heldout.model.reply import Prompt, Reply
 from heldout.synth.context import StageContext, read_key
-from heldout.synth.ledger import folder
+from heldout.synth.ledger import journal_path
 from heldout.synth.settings import ModelEndpoint
 
 
@@ -36,11 +36,14 @@ class StageModel:
         self._context, self._role, self._settings, self._stage = context, role, settings, stage
         self.asker = open_endpoint(settings, context.settings.seed, role)
         self.identity: Mapping[str, str] = {**self.asker.identity, **depends}
-        self._journal = Journal(folder(context.run) / "replies" / f"{role}.jsonl")
+        self._journal = Journal(journal_path(context.run, role))
         self._spent: Counter[str] = Counter()
         self._answered: dict[tuple[str, str], dict[str, Any]] = {}
 
     def __enter__(self) -> StageModel:
+        # At once: a plan after a kill has to know whose replies the journal holds.
+        known = {**self._known(), **self.identity, "asked_as": dict(self.asker.identity)}
+        self._context.run.update("synth", {self._role: known})
         return self
 
     def __exit__(
@@ -49,16 +52,23 @@ class StageModel:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        known = self._context.run.manifest().get("synth", {}).get(self._role, {})
-        same = all(known.get(name) == value for name, value in self.identity.items())
-        decoding = self.asker.decoding or (known.get("decoding", {}) if same else {})
-        entry = {
+        decoding = self.asker.decoding or self._known().get("decoding", {})
+        entry: dict[str, Any] = {
             **self.identity,
+            "asked_as": dict(self.asker.identity),
             "decoding": dict(decoding),
-            "answered_by": sorted(self._answered.values(), key=lambda one: -one["replies"]),
+            "answered_by": sorted(
+                self._answered.values(), key=lambda one: int(one["replies"]), reverse=True
+            ),
             "spent": self.spent,
         }
         self._context.run.update("synth", {self._role: entry})
+
+    def _known(self) -> dict[str, Any]:
+        """What the manifest has about this model; empty where it is about another."""
+        known: dict[str, Any] = self._context.run.manifest().get("synth", {}).get(self._role, {})
+        same = all(known.get(name) == value for name, value in self.identity.items())
+        return known if same else {}
 
     @property
     def spent(self) -> dict[str, Any]:
@@ -126,11 +136,12 @@ def open_endpoint(settings: ModelEndpoint, seed: int, role: str = "") -> ChatEnd
     ``role``: whose settings a complaint names."""
     connection = Connection(
         settings.url,
-        api_key=read_key(settings.key_env),
+        api_key=read_key(settings.key_env, role),
         timeout=settings.timeout,
         pace=Pace(settings.requests_per_second),
         role=f"{role}-" if role else "",
         key_option=f"{role}.key_env" if role else "key_env",
+        timeout_option=f"{role}.timeout" if role else "timeout",
     )
     return ChatEndpoint.open(
         connection,

@@ -3,10 +3,20 @@ Python."""
 
 from __future__ import annotations
 
+import difflib
+import os
+from collections.abc import Mapping
 from enum import StrEnum
-from typing import Annotated, Self
+from typing import Annotated, Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
 from heldout.errors import InputError
 from heldout.model.endpoint import checked_address
@@ -25,8 +35,15 @@ class SynthStage(StrEnum):
     PUBLISH = "publish"
 
 
-# Settings that are models, in the order in which they are asked.
+SCENES = "scenes"  # a source that is rendered, not read
+# Settings that are models, in the order in which they are asked, and the stages that ask them.
 MODEL_ROLES = ("generator", "verifier", "shortcut", "traces")
+ASKING_STAGES = (
+    SynthStage.GENERATE,
+    SynthStage.VERIFY,
+    SynthStage.SHORTCUT,
+    SynthStage.PUBLISH,
+)
 
 
 class Conditioning(StrEnum):
@@ -53,7 +70,7 @@ class _Settings(BaseModel):
 
 
 class ModelEndpoint(_Settings):
-    """A model behind an OpenAI-compatible server."""
+    """A model behind an OpenAI-compatible server; an address alone is one, too."""
 
     url: str
     """Address of the server, up to and including /v1."""
@@ -75,6 +92,11 @@ class ModelEndpoint(_Settings):
     """Price of a million prompt tokens, for the plan."""
     price_out: Annotated[float, Field(ge=0)] = 0.0
     """Price of a million reply tokens, for the plan."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _address_alone(cls, value: Any) -> Any:
+        return {"url": value} if isinstance(value, str) else value
 
     @model_validator(mode="after")
     def _holds_no_secret(self) -> Self:
@@ -156,6 +178,24 @@ class SynthSettings(_Settings):
     traces: ModelEndpoint | None = None
     """Writes a reasoning trace per item; kept only where it can be parsed and its answer is right."""
 
+    @field_validator("source", mode="before")
+    @classmethod
+    def _path_as_text(cls, value: Any) -> Any:
+        return _text(value)
+
+    @field_validator("stages", mode="before")
+    @classmethod
+    def _between_commas(cls, value: Any) -> Any:
+        return tuple(part.strip() for part in value.split(",")) if isinstance(value, str) else value
+
+    @field_validator("labels", "against", mode="before")
+    @classmethod
+    def _several(cls, value: Any) -> Any:
+        """A single text is a list of one: its letters are never meant."""
+        if isinstance(value, str | os.PathLike):
+            return (_text(value),)
+        return tuple(map(_text, value)) if isinstance(value, list | tuple) else value
+
     @property
     def stages_to_run(self) -> tuple[SynthStage, ...]:
         """Those asked for, or all that these settings allow."""
@@ -168,6 +208,35 @@ class SynthSettings(_Settings):
             raise ValueError("image_shares: expected shares of 0 or more that add up to 1")
         if self.plant and self.source != "scenes":
             raise ValueError("plant: faults are planted into the source 'scenes' only")
-        if list(self.stages) != sorted(self.stages, key=list(SynthStage).index):
-            raise ValueError(f"stages: expected the order {', '.join(SynthStage)}")
+        if list(self.stages) != sorted(set(self.stages), key=list(SynthStage).index):
+            raise ValueError(f"stages: expected each once, in the order {', '.join(SynthStage)}")
         return self
+
+
+def _text(value: Any) -> Any:
+    return os.fspath(value) if isinstance(value, os.PathLike) else value
+
+
+def read_settings(values: Mapping[str, Any]) -> SynthSettings:
+    """The settings of a call. What is wrong with one is a sentence that begins with its name, or with
+    ``generator.url`` for a setting of a model, and does not repeat what may be a secret."""
+    try:
+        return SynthSettings(**values)
+    except ValidationError as error:
+        raise InputError(_sentence(error.errors()[0])) from None
+
+
+def _sentence(problem: Mapping[str, Any]) -> str:
+    place = [str(part) for part in problem["loc"] if not isinstance(part, int)]
+    model = len(place) > 1 or place[:1] in [[role] for role in MODEL_ROLES]
+    if problem["type"] == "extra_forbidden":
+        names = list((ModelEndpoint if model else SynthSettings).model_fields)
+        close = difflib.get_close_matches(place[-1], names, 1)
+        hint = f"did you mean {close[0]}?" if close else f"there are {', '.join(names)}"
+        return f"{'.'.join(place)}: there is no such setting; {hint}"
+    if problem["type"] == "missing":
+        return f"{'.'.join(place)}: this setting is needed"
+    told = problem["msg"].removeprefix("Value error, ").replace("Input should be", "expected")
+    plain = isinstance(problem["input"], str | int | float) and not model
+    got = f"; got {problem['input']!r:.60}" if plain else ""
+    return f"{'.'.join(place)}: {told}{got}" if place else told

@@ -26,13 +26,17 @@ class EndpointError(InputError):
     """The endpoint is gone, or refuses us altogether: no request can be answered."""
 
 
-class TimedOutError(EndpointError):
-    """The last of all attempts took too long: the server may be gone, or this one request too much.
-    ``told``: how far it came, for whoever goes on with the next request."""
+class UnansweredError(EndpointError):
+    """No answer in all attempts: the server may be gone, or this one request too much for it. ``told``:
+    how far it came, for whoever goes on with the next request."""
 
     def __init__(self, message: str, told: str) -> None:
         super().__init__(message)
         self.told = told
+
+
+class TimedOutError(UnansweredError):
+    """The last of all attempts took too long."""
 
 
 class RefusedError(Exception):
@@ -122,7 +126,8 @@ class Connection:
         if error.final:
             return EndpointError(f"{self.url}{path}: {problem}")
         if not error.slow:
-            return EndpointError(self._gave_up(path, problem))
+            told = f"{problem} in {self._often}"
+            return UnansweredError(self._gave_up(path, problem), told)
         why = f"Does it need more time ({self.timeout_option})?"
         told = f"{problem} in {self._often}; {self.timeout_option} gives it more time"
         return TimedOutError(self._gave_up(path, problem, why), told)
