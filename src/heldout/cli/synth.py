@@ -303,7 +303,8 @@ def synth_command(
                 out=out, engine=engine, workers=workers, quiet=quiet or as_json, plan=plan, **values
             )
     except InputError as error:
-        raise type(error)(_with_options(str(error))) from error
+        error.args = (_with_options(str(error)),)
+        raise
     if as_json:
         print_json(made.as_json())
     else:
@@ -392,14 +393,14 @@ def _show(made: Any, out: Path, plan: bool) -> None:
     screen.print(table)
     if plan:
         for cost in made.costs:
-            done = f"{cost.done:,} requests done; left: " if cost.done else ""
-            told = f"{cost.stage}: {done}about {_cost(cost)}, {_duration(cost.hours)}"
-            screen.print(told, soft_wrap=True)
+            left = f"about {_cost(cost)}, {_duration(cost.hours)}" if cost.requests else "none"
+            done = f"{counted(cost.done, 'request', 'requests')} done; left: " if cost.done else ""
+            screen.print(f"{cost.stage}: {done}{left}", soft_wrap=True)
         if made.costs:
             screen.print(Text(made.assumptions, "dim"), soft_wrap=True)
         return
     for spent in made.spent:
-        screen.print(f"{spent.stage}: {_cost(spent)}", soft_wrap=True)
+        screen.print(f"spent on {spent.stage}: {_cost(spent)}", soft_wrap=True)
     for role, models in made.models.group_by("role", maintain_order=True):
         if len(models) > 1:
             names = ", ".join(
@@ -420,7 +421,7 @@ def _show(made: Any, out: Path, plan: bool) -> None:
 
 def _cost(cost: Any) -> str:
     price = f", price {cost.price:,.2f}" if cost.price else ""
-    tokens = f"{cost.prompt_tokens:,} + {cost.reply_tokens:,} tokens"
+    tokens = f"{cost.prompt_tokens:,} prompt and {cost.reply_tokens:,} reply tokens"
     return f"{counted(cost.requests, 'request', 'requests')}, {tokens}{price}"
 
 

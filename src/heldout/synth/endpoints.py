@@ -139,7 +139,7 @@ def open_endpoint(settings: ModelEndpoint, seed: int, role: str = "") -> ChatEnd
         api_key=read_key(settings.key_env, role),
         timeout=settings.timeout,
         pace=Pace(settings.requests_per_second),
-        role=f"{role}-" if role else "",
+        role=f"{role}." if role else "",
         key_option=f"{role}.key_env" if role else "key_env",
         timeout_option=f"{role}.timeout" if role else "timeout",
     )

@@ -74,14 +74,16 @@ def plan_costs(context: StageContext) -> list[StageCost]:
 
 
 def plan_assumptions(costs: Sequence[StageCost]) -> str:
-    """What the estimate takes for granted, as a sentence."""
-    replies = ", ".join(
-        f"{cost.stage} {_REPLIES[cost.stage]} tokens, {cost.concurrency} at a time"
-        for cost in costs
-    )
+    """What the estimate takes for granted, as a sentence; empty where nothing is asked."""
+    if not costs:
+        return ""
+    replies = ", ".join(f"{_REPLIES[cost.stage]} ({cost.stage})" for cost in costs)
+    at_a_time = ", ".join(f"{cost.concurrency} ({cost.stage})" for cost in costs)
+    if len({cost.concurrency for cost in costs}) == 1:
+        at_a_time = str(costs[0].concurrency)
     return (
-        f"assumed: {SECONDS_PER_REQUEST:g} s a request; replies: {replies}; {_ACCEPTED:.0%} of items "
-        f"accepted; no reply has to be asked for twice"
+        f"assumed: {SECONDS_PER_REQUEST:g} s a request, {at_a_time} at a time; tokens of a reply: "
+        f"{replies}; {100 * _ACCEPTED:.0f} % of items accepted; no second attempts"
     )
 
 

@@ -52,8 +52,8 @@ class RefusedError(Exception):
 class Connection:
     """``url`` up to and including ``/v1``; safe to use from several threads. ``timeout``: seconds for one
     attempt, from the first packet to the last byte of the answer. ``role``: what a command calls its
-    options after, "judge-" for --judge-model, ``key_option``: what takes the name of the variable that
-    holds the key, and ``timeout_option``; complaints name them.
+    options after, "judge-" for --judge-model, or "judge." for the setting judge.model; ``key_option``:
+    what takes the name of the variable that holds the key, and ``timeout_option``; complaints name them.
 
     Every text that leaves here has gone through ``redact``: callers that join pieces of an answer into a
     new text pass that through it again.
@@ -78,6 +78,11 @@ class Connection:
                 f"ASCII alone"
             )
         object.__setattr__(self, "_secret", Secret(self.api_key))
+
+    @property
+    def model_option(self) -> str:
+        """What takes the name of the model."""
+        return f"{'' if self.role.endswith('.') else '--'}{self.role}model"
 
     def get(self, path: str) -> Any:
         return self._asked(path, None)
