@@ -143,10 +143,11 @@ class SynthSettings(_Settings):
     most_images: Annotated[int, Field(ge=1)] = 6
     """Most images of one caption."""
     any_licence: bool = False
-    """Keep figures whose licence forbids redistribution, or is unknown."""
+    """Keep figures that could not be published: of a forbidding or unknown licence, of another owner, or
+    without the attribution that their licence asks for."""
     labels: tuple[str, ...] = ()
-    """Primary or secondary labels to keep; default: clinical imaging with its subtypes, and light
-    microscopy."""
+    """Primary or secondary labels to keep; default: clinical imaging with its subtypes, light
+    microscopy, and microscopy of no stated kind."""
     quota: Annotated[int, Field(ge=1)] | None = None
     """Most figures per label; default: equal shares of the limit."""
     image_shares: tuple[float, ...] = (0.90, 0.02, 0.02, 0.02, 0.02, 0.02)
