@@ -1,4 +1,5 @@
-"""Balance: letters in equal shares, and an order in which every prefix is as mixed as the whole."""
+"""Balance: every item once, letters in equal shares, and an order in which every prefix is as mixed as the
+whole."""
 
 from __future__ import annotations
 
@@ -10,15 +11,16 @@ from typing import Any
 
 import numpy as np
 
+from heldout.store import Dropped
 from heldout.synth.context import StageContext, StageWork
-from heldout.synth.draft import LETTERS, Draft, PaperFigure
+from heldout.synth.draft import LETTERS, Draft, PaperFigure, content_digest
 from heldout.synth.ledger import StageWriter, read_rows
 from heldout.synth.question_labels import anatomy_of, archetype_of, modality_of
 from heldout.synth.settings import SynthStage
 from heldout.synth.verify import draft_batches
 
 STAGE = "balance"
-RULES = "heldout-balance/2"  # raise with any change of what is balanced, and how
+RULES = "heldout-balance/3"  # raise with any change of what is balanced, and how
 MIXED = ("answer", "archetype", "modality", "anatomy")  # shares that every prefix keeps
 _NEVER = np.iinfo(np.int64).min
 _NUMBER = re.compile(r"[-+]?\d+(?:\.\d+)?")
@@ -28,6 +30,9 @@ Ordered = tuple[tuple[str, ...], str]  # options, and the letter of the right on
 
 def _balance(context: StageContext, writer: StageWriter) -> None:
     kept = {row["id"]: row["flagged"] for row in read_rows(context.run, SynthStage.SHORTCUT)}
+    for name, first in _repeated(context, kept):
+        del kept[name]
+        writer.drop(Dropped(STAGE, name, "duplicate item", f"the same item as {first}"))
     rng = random.Random(f"{context.settings.seed}/balance")
     letters: Counter[str] = Counter()
     numbers: dict[str, Ordered] = {}
@@ -54,6 +59,19 @@ BALANCE = StageWork(
     (SynthStage.SELECT, SynthStage.GENERATE, SynthStage.SHORTCUT),
     (RULES,),
 )
+
+
+def _repeated(context: StageContext, kept: Mapping[str, bool]) -> list[tuple[str, str]]:
+    """Items that ask what an earlier one asks, in whatever order of letters, with that one."""
+    first: dict[str, str] = {}
+    repeated = []
+    for batch in draft_batches(context):
+        for draft, figure in batch:
+            if draft.id in kept:
+                known = first.setdefault(content_digest(draft, figure), draft.id)
+                if known != draft.id:
+                    repeated.append((draft.id, known))
+    return repeated
 
 
 def _row(draft: Draft, figure: PaperFigure, ordered: Ordered) -> dict[str, Any]:
