@@ -82,8 +82,10 @@ def test_two_runs_make_the_same_tables_and_a_second_call_pays_nothing(
     assert paid["most"] == 1  # no prompt was asked twice
     assert len(first.items) > 0
     steps = {step.name: step for step in first.funnel.steps}
-    assert steps["verify: essentials"].reasons["self-contained"] > 0  # "According to the caption"
-    assert steps["verify: score"].reasons["below the threshold"] > 0  # weak distractors
+    assert (
+        steps["verify: essentials"].reasons["essential: self-contained"] > 0
+    )  # "According to the caption"
+    assert steps["verify: score"].reasons["score below the threshold"] > 0  # weak distractors
     # Every rejection is among what was dropped, with its reason and what was wrong.
     rejected = first.verdicts.filter(~pl.col("accepted"))
     dropped = first.dropped.filter(pl.col("stage") == "verify")
@@ -140,8 +142,8 @@ def test_real_articles_become_a_published_dataset(
     articles = shared_data / "pmc_articles"
     if not articles.is_dir():
         pytest.skip(f"no articles at {articles}")
-    first = make(articles, item_server, tmp_path / "a", limit=8, shortcut=None)
-    assert 2 < len(first.items) <= 8
+    first = make(articles, item_server, tmp_path / "a", limit=12, shortcut=None)
+    assert 2 < len(first.items) <= 12
     assert set(first.items["licence"]) <= {"CC BY 4.0", "CC BY", "CC0", "CC BY 3.0"}
     # A benchmark that shows one of these figures, smaller and as JPEG.
     known = json.loads(first.items["provenance"][1])["figure"]
@@ -153,7 +155,7 @@ def test_real_articles_become_a_published_dataset(
     row = {"id": "b", "image": "copy.jpg", "question": "What is shown here?", "answer": "cells"}
     (tmp_path / "bench.jsonl").write_text(json.dumps(row) + "\n")
     against = (str(tmp_path / "bench.jsonl"),)
-    values: dict[str, Any] = {"limit": 8, "shortcut": None, "stages": (), "against": against}
+    values: dict[str, Any] = {"limit": 12, "shortcut": None, "stages": (), "against": against}
     made = make(articles, item_server, tmp_path / "b", **values)
     removed = made.frame("decontaminate").filter(pl.col("removed"))
     assert known in removed["id"].to_list() and len(removed) <= 2
