@@ -94,6 +94,7 @@ def test_a_folder_holds_the_items_of_one_source(
     told = refusal(*command(other, item_server, run)[1:])
     assert str(captioned) in told and str(other) in told
     assert "scenes" in refusal("--from", "scenes", "--out", run)
+    assert "does not exist" in refusal(*command(tmp_path / "typo", item_server, run)[1:])
     # The same files elsewhere, or more files there, are the same source.
     moved = captioned.rename(tmp_path / "moved")
     made = heldout.synth(source=moved, labels="all", stages="ingest", out=run, quiet=True)
@@ -110,6 +111,7 @@ def test_a_folder_holds_the_items_of_one_source(
         ({"limit": 0}, "limit:", ""),
         ({"limits": 3}, "did you mean limit", ""),
         ({"labels": 3}, "labels:", ""),
+        ({"generator": {"link": "x"}}, "generator.link:", ""),
         ({"stages": "verify,generate"}, "stages:", ("--stages", "verify,generate")),
         ({"stages": ("made-up",)}, "stages:", ("--stages", "made-up")),
         ({"conditioning": "all"}, "conditioning:", ("--conditioning", "all")),
@@ -122,7 +124,7 @@ def test_a_folder_holds_the_items_of_one_source(
         ),
         (
             {"generator": {"url": "http://x/v1", "key_env": "sk-1 2"}},
-            "generator:",
+            "generator.key_env",
             ("--generator", "http://x/v1", "--generator-key-env", "sk-1 2"),
         ),
         (
@@ -153,6 +155,8 @@ def test_a_single_text_is_a_list_of_one() -> None:
     )
     assert (made.source, made.labels, made.against) == ("a", ("all",), ("b",))
     assert made.stages == (SynthStage.INGEST,)
+    with pytest.raises(InputError, match="limit"):
+        heldout.synth(made, limit=3, out="never")
     assert read_settings({"source": "a", "stages": "ingest, select"}).stages[1] is SynthStage.SELECT
 
 

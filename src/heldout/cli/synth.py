@@ -168,7 +168,7 @@ def synth_command(
         bool,
         typer.Option(
             "--plan",
-            help="Read and select figures, print requests, tokens, price and time, and stop.",
+            help="Read and select figures, print requests done and left, tokens, price, time, and stop.",
         ),
     ] = False,
     limit: Annotated[
@@ -272,6 +272,8 @@ def synth_command(
 
     if (source is None) == (rendered is None):
         raise InputError("give a SOURCE to read, or --from scenes to render one")
+    if rendered not in (None, "scenes"):
+        raise InputError(f"--from {rendered}: expected scenes")
     shared = {
         "concurrency": concurrency,
         "timeout": timeout,
@@ -296,7 +298,7 @@ def synth_command(
     if image_encoder == "none":
         values["image_encoder"] = None
     if not against and not stages and not quiet:
-        typer.echo("no --against: the items are compared with no benchmark", err=True)
+        typer.echo("no --against: the items are not compared with any benchmark", err=True)
     try:
         with _ended_by_term():
             made: Synthesis = synthesize(
@@ -310,7 +312,7 @@ def synth_command(
     else:
         _show(made, out, plan)
     if not plan and not made.funnel.steps[-1].left:
-        complain("no item is left: the funnel says where they were dropped, and why")
+        complain("no item is left; the table shows where items were dropped, and why")
         raise typer.Exit(1)
 
 

@@ -98,7 +98,7 @@ def read_draft(reply: Reply, figure: PaperFigure, identity: str) -> Draft:
     if answer not in tuple(LETTERS):
         raise UnreadableError("answer is no letter", f"{answer:.60}")
     if {value["question"].strip(), *(one.strip() for one in options.values())} == {PLACEHOLDER}:
-        raise UnreadableError(REPEATED, "it is the form that the prompt shows, filled by nobody")
+        raise UnreadableError(REPEATED, "the reply is the empty form that the prompt shows")
     extra = sorted(set(value) - {"question", "options", "answer"})
     facts = {"repaired": "yes"} if repaired else {}
     facts |= {"extra_keys": ", ".join(extra)[:200]} if extra else {}

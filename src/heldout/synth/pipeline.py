@@ -166,6 +166,10 @@ def synth(
     Returns:
         The run, the funnel, and the tables of all stages as data frames.
     """
+    if settings is not None and values:
+        raise InputError(
+            f"settings are given, and {', '.join(values)} besides: give one of the two"
+        )
     chosen = settings if settings is not None else read_settings(values)
     if not plan:
         require_settings(chosen)
@@ -214,6 +218,8 @@ def check_source(run: Run, source: str) -> None:
     if known is None or not finished(run, SynthStage.INGEST):
         return
     if not set(known.items()) & set(_source(source).items()):
+        if source != SCENES and not Path(source).exists():
+            raise InputError(f"{source} does not exist: expected a file, a folder, or 'scenes'")
         raise InputError(
             f"{run.path} holds items made from {known['path']}, not from {source}: use another folder, or "
             f"remove this one to start over"

@@ -224,7 +224,21 @@ def read_settings(values: Mapping[str, Any]) -> SynthSettings:
     try:
         return SynthSettings(**values)
     except ValidationError as error:
-        raise InputError(_sentence(error.errors()[0])) from None
+        # A name that does not exist explains why another is missing.
+        first = min(error.errors(), key=lambda one: one["type"] != "extra_forbidden")
+        raise InputError(_sentence(first)) from None
+
+
+_WORDS = {
+    "Input should be a valid number, unable to parse string as a number": "expected a number",
+    "Input should be a valid integer, unable to parse string as an integer": "expected a whole number",
+    "Input should be a valid tuple": "expected a list",
+    "Input should be a valid string": "expected a text",
+    "Input should be greater than or equal to": "expected a number not below",
+    "Input should be less than or equal to": "expected a number not above",
+    "Input should be greater": "expected a number greater",
+    "Input should be": "expected",
+}
 
 
 def _sentence(problem: Mapping[str, Any]) -> str:
@@ -237,7 +251,12 @@ def _sentence(problem: Mapping[str, Any]) -> str:
         return f"{'.'.join(place)}: there is no such setting; {hint}"
     if problem["type"] == "missing":
         return f"{'.'.join(place)}: this setting is needed"
-    told = problem["msg"].removeprefix("Value error, ").replace("Input should be", "expected")
+    told = problem["msg"].removeprefix("Value error, ")
+    for pydantic, ours in _WORDS.items():
+        told = told.replace(pydantic, ours)
+    if model and "key_env" in told:
+        told = told.replace("key_env", f"{place[0]}.key_env")
+        return told if told.startswith(place[0]) else f"{place[0]}: {told}"
     plain = isinstance(problem["input"], str | int | float) and not model
     got = f"; got {problem['input']!r:.60}" if plain else ""
     return f"{'.'.join(place)}: {told}{got}" if place else told

@@ -173,7 +173,7 @@ def read_opinion(reply: Reply) -> dict[str, tuple[bool, str]]:
         opinion[key] = (met, " ".join(note.split())[:200])
     if {note for _, note in opinion.values()} == {PLACEHOLDER}:
         # Small models do this; every essential would be met.
-        raise UnreadableError(REPEATED, "it is the form that the prompt shows, filled by nobody")
+        raise UnreadableError(REPEATED, "the reply is the empty form that the prompt shows")
     return opinion
 
 
