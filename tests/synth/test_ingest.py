@@ -394,8 +394,9 @@ def test_a_figure_that_comes_twice_is_kept_once(tmp_path: Path, picture: Picture
     package = {"PMC1/x.nxml": article(fig("f1", words) + fig("f2", words)),
                "PMC1/f1.png": first, "PMC1/f2.png": other}  # fmt: skip
     tar(source / "a.tar.gz", package)
-    # Another id, the same bytes; and one picture saved again, with the caption in other blanks.
-    renamed = {**package, "PMC1/x.nxml": article(fig("f1", words), number="7654321")}
+    # Another id and caption, the same bytes; and one picture saved again, with the caption in other blanks.
+    other_words = "<p>An axial section.</p>"
+    renamed = {**package, "PMC1/x.nxml": article(fig("f1", other_words), number="7654321")}
     tar(source / "b.tar.gz", renamed)
     shared = {"article_accession_id": "PMC9", "article_license": "CC BY", "caption": "A  chest ct."}
     small = _encoded(smooth.resize((80, 60)), "JPEG")

@@ -18,7 +18,9 @@ from typer.testing import CliRunner
 
 from heldout.benchmark import read_benchmark
 from heldout.cli.app import app
-from heldout.synth import LETTERS, Synthesis, synth
+from heldout.store import Dropped
+from heldout.synth import LETTERS, Synthesis, SynthStage, synth
+from heldout.synth.ledger import writing
 from heldout.train.prompts import asked
 from heldout.train.reward import compute_score, grade
 from heldout.train.training_set import read_training_set
@@ -132,7 +134,7 @@ def test_lines_for_trl_verl_and_llava(dataset: Path) -> None:
         assert row["question"] in content[-1]["text"] and row["answer"] in content[-1]["text"]
         # What the prompt asks for is the solution, and is worth the reward.
         (item,) = [one for one in trained if one.question == row["question"]]
-        assert content[-1]["text"] == asked(item)
+        assert content[-1]["text"] == asked(item) and line["solution"] == row["answer_label"]
         right = f"<think>x</think><answer>{line['solution']}</answer>"
         assert grade(right, item.solution).reward == 1.0
         assert all(_exists(dataset, name) for name in line["images"])
@@ -176,9 +178,16 @@ def test_the_filter_log_names_every_rejection(
     good = item("PMC1/f", "Which organ is it?", ORGANS)
     bad = item("PMC2/f", "According to the caption, which organ is it?", ORGANS)
     figures = [figure(path, name, [picture(1, (40, 30))]) for name in ("PMC1/f", "PMC2/f")]
-    write_run(path, [(good, figures[0]), (bad, figures[1])])
-    synth(source="made", stages=("balance", "publish"), out=path, quiet=True)
-    (line,) = _lines(path / "synth/dataset/filter_log.jsonl")
+    run = write_run(path, [(good, figures[0]), (bad, figures[1])])
+    source = tmp_path / "articles"
+    with writing(run, SynthStage.INGEST, "made") as table:
+        table.drop(
+            Dropped("ingest", f"{source}/x.xml", "unreadable XML", f"{source}/x.xml: line 1")
+        )
+    synth(source=str(source), stages=("balance", "publish"), out=path, quiet=True)
+    unread, line = _lines(path / "synth/dataset/filter_log.jsonl")
+    # Where the source lies on this machine is nobody's business.
+    assert (unread["id"], unread["detail"]) == ("articles/x.xml", "articles/x.xml: line 1")
     assert (line["stage"], line["id"]) == ("verify", "PMC2/f")
     assert line["reason"] == "essential: self-contained" and "points to" in line["detail"]
 

@@ -30,16 +30,20 @@ Ordered = tuple[tuple[str, ...], str]  # options, and the letter of the right on
 
 def _balance(context: StageContext, writer: StageWriter) -> None:
     kept = {row["id"]: row["flagged"] for row in read_rows(context.run, SynthStage.SHORTCUT)}
-    for name, first in _repeated(context, kept):
-        del kept[name]
-        writer.drop(Dropped(STAGE, name, "duplicate item", f"the same item as {first}"))
     rng = random.Random(f"{context.settings.seed}/balance")
     letters: Counter[str] = Counter()
     numbers: dict[str, Ordered] = {}
     rows: list[dict[str, Any]] = []
+    first: dict[str, str] = {}  # by content the item that has it
     for batch in draft_batches(context):  # those with the least choice of letters come first
-        for draft, _ in batch:
-            if draft.id in kept and (ascending := ascending_options(draft)) is not None:
+        for draft, figure in batch:
+            if draft.id not in kept:
+                continue
+            known = first.setdefault(content_digest(draft, figure), draft.id)
+            if known != draft.id:
+                del kept[draft.id]
+                writer.drop(Dropped(STAGE, draft.id, "duplicate item", f"the same item as {known}"))
+            elif (ascending := ascending_options(draft)) is not None:
                 numbers[draft.id] = chosen = rarer_direction(ascending, letters)
                 letters[chosen[1]] += 1
     for batch in draft_batches(context):
@@ -59,19 +63,6 @@ BALANCE = StageWork(
     (SynthStage.SELECT, SynthStage.GENERATE, SynthStage.SHORTCUT),
     (RULES,),
 )
-
-
-def _repeated(context: StageContext, kept: Mapping[str, bool]) -> list[tuple[str, str]]:
-    """Items that ask what an earlier one asks, in whatever order of letters, with that one."""
-    first: dict[str, str] = {}
-    repeated = []
-    for batch in draft_batches(context):
-        for draft, figure in batch:
-            if draft.id in kept:
-                known = first.setdefault(content_digest(draft, figure), draft.id)
-                if known != draft.id:
-                    repeated.append((draft.id, known))
-    return repeated
 
 
 def _row(draft: Draft, figure: PaperFigure, ordered: Ordered) -> dict[str, Any]:

@@ -133,12 +133,12 @@ def contamination_report(
     benchmark: Benchmark,
     searched: Run,
     encoder: str | None,
+    articles: Mapping[str, str],
     removed: Collection[str],
 ) -> dict[str, Any]:
     """Texts and images of the items against one benchmark. All images of an item count, in their native
-    resolution. ``searched``: the ``overlap`` run, whose embeddings are used again; of the items, memory
-    holds one part at a time."""
-    articles = {item.draft.id: item.figure.article for item in balanced_items(context.run)}
+    resolution. ``searched``: the ``overlap`` run, whose embeddings are used again; ``articles``: of all
+    items, before the removal. Of the items, memory holds one part at a time."""
     report: dict[str, Any] = {
         "benchmark": benchmark.name,
         "items_before_removal": len(articles),

@@ -71,7 +71,7 @@ def _decontaminate(context: StageContext, writer: StageWriter) -> None:
     for benchmark in benchmarks:
         encoder = text_encoder(settings.text_encoder)
         searched = Run.open(overlap_folder(run, benchmark))
-        report = contamination_report(context, benchmark, searched, encoder, removed)
+        report = contamination_report(context, benchmark, searched, encoder, articles, removed)
         gone = Counter(why for name, why, _ in removed.values() if name == benchmark.name)
         reports.append({**report, "removed": dict(gone), "found": found_by_method(searched)})
     run.write_json("synth/contamination.json", {"schema_version": 2, "benchmarks": reports})
