@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
 import json
 import os
@@ -12,6 +13,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -540,6 +542,20 @@ def test_the_same_tables_on_ray(captioned: Path, item_server: ItemServer, tmp_pa
     here = make(captioned, item_server, tmp_path / "a", **values)
     there = make(captioned, item_server, tmp_path / "b", **values, engine="ray", workers=1)
     assert tables(here) == tables(there)
+
+
+def test_whoever_leaves_does_not_wait_for_further_attempts(item_server: ItemServer) -> None:
+    settings = ModelEndpoint(url=item_server.url("failing-99999"), concurrency=2)
+    endpoint = synth_endpoints.open_endpoint(settings, seed=1)
+    patient = dataclasses.replace(endpoint.connection, backoff=Backoff(first_seconds=60))
+    endpoint = dataclasses.replace(endpoint, connection=patient)
+    captions = [f"[[BEGIN CAPTION a]]\n{n}\n[[END CAPTION a]]" for n in (3, 0, 5, 6)]  # 0 fails
+    prompts = [Prompt(Request(text, (Text(text),))) for text in captions]
+    began = time.monotonic()
+    answers = endpoint.ask(prompts, lambda reply: None)
+    assert isinstance(next(answers), Reply)
+    answers.close()
+    assert time.monotonic() - began < 20  # another attempt would come after half a minute
 
 
 def test_a_token_budget_counts_what_the_server_counted(item_server: ItemServer) -> None:

@@ -93,6 +93,7 @@ class ChatEndpoint:
         self, prompts: Iterable[Prompt], keep: Callable[[Reply], None]
     ) -> Generator[Reply | Dropped, None, None]:
         self._gone = False
+        self.connection.stopped.clear()
 
         def one(prompt: Prompt) -> Reply | Dropped:
             given = self._ask(prompt)
@@ -100,7 +101,7 @@ class ChatEndpoint:
                 keep(given)  # here, in its own thread: an interrupt must not lose what was paid for
             return given
 
-        yield from in_parallel(one, prompts, self.concurrency)
+        yield from in_parallel(one, prompts, self.concurrency, self.connection.stopped.set)
 
     def _ask(self, prompt: Prompt) -> Reply | Dropped:
         request = prompt.request

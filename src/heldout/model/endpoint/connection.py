@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import re
-import time
+import threading
 import urllib.parse
 from dataclasses import dataclass, field
 from typing import Any
@@ -54,6 +54,7 @@ class Connection:
     attempt, from the first packet to the last byte of the answer. ``role``: what a command calls its
     options after, "judge-" for --judge-model, or "judge." for the setting judge.model; ``key_option``:
     what takes the name of the variable that holds the key, and ``timeout_option``; complaints name them.
+    While ``stopped`` is set, no request is made a second time.
 
     Every text that leaves here has gone through ``redact``: callers that join pieces of an answer into a
     new text pass that through it again.
@@ -67,6 +68,7 @@ class Connection:
     role: str = ""
     key_option: str = "--api-key-env"
     timeout_option: str = "--timeout"
+    stopped: threading.Event = field(default_factory=threading.Event, repr=False, compare=False)
     _client: Client = field(default_factory=Client, repr=False, compare=False)
     _secret: Secret = field(init=False, repr=False, compare=False)
 
@@ -122,8 +124,9 @@ class Connection:
                 if answer.status not in _AGAIN:
                     break
                 retry_after = answer.headers.get("Retry-After")
-            if attempt + 1 < self.backoff.attempts:
-                time.sleep(self.backoff.seconds(attempt, retry_after))
+            last = attempt + 1 == self.backoff.attempts
+            if last or self.stopped.wait(self.backoff.seconds(attempt, retry_after)):
+                break
         raise failure
 
     def _unanswered(self, path: str, error: TransportError) -> EndpointError:
