@@ -26,6 +26,8 @@ from heldout.synth import Synthesis
 from heldout.synth.planting import read_planted
 from heldout.synth.recall import NOTHING, STAGES
 
+AGREEMENT = ("neither", "code_alone", "verifier_alone", "both")
+
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Synthesis:
@@ -84,8 +86,10 @@ def test_facts_agree_with_the_tables(made: Synthesis) -> None:
     for one in facts.criteria:
         assert one.graded == 40 and one.interval is not None
         assert one.interval[0] <= one.met <= one.interval[1]
-        assert one.strict + one.lenient <= one.by_code <= 40
-    assert sum(one.strict for one in facts.criteria) > 0  # the verifier does not count words
+        seen = one.seen_by
+        assert seen is None or sum(seen[k] for k in AGREEMENT) == one.graded
+    # The verifier does not count words.
+    assert sum(one.seen_by["code_alone"] for one in facts.criteria if one.seen_by) > 0
     assert sum(facts.letters["as written"].values()) == 40
     (report,) = facts.contamination
     assert report["items_before_removal"] == made.frame("balance").height

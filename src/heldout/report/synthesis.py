@@ -20,7 +20,14 @@ from heldout.report.figures import (
 from heldout.report.model_figures import Figure
 from heldout.store import Run
 from heldout.synth import SynthStage, read_funnel
-from heldout.synth.ledger import answering_models, finished, folder, read_dropped, read_rows
+from heldout.synth.ledger import (
+    answering_models,
+    code_and_verifier,
+    finished,
+    folder,
+    read_dropped,
+    read_rows,
+)
 from heldout.synth.publish import DATASET, PROVENANCE, STATISTICS
 from heldout.synth.rates import cluster_rate
 from heldout.synth.recall import PlantedRecall, planted_recall
@@ -56,9 +63,8 @@ def is_synthesis(run: Run) -> bool:
 
 @dataclass(frozen=True)
 class CriterionRate:
-    """How one criterion fared. ``interval``: over articles, None where all items are of one. ``strict``:
-    code sees a fault that the verifier does not; ``lenient``: the verifier sees one where code says that
-    there is none."""
+    """How one criterion fared. ``interval``: over articles, None where all items are of one. ``seen_by``:
+    items in which neither, code alone, the verifier alone or both see a fault, where code can check it."""
 
     title: str
     category: str
@@ -66,9 +72,7 @@ class CriterionRate:
     graded: int
     met: float
     interval: list[float] | None
-    by_code: int  # items on which code has an opinion
-    strict: int
-    lenient: int
+    seen_by: dict[str, int] | None
 
 
 @dataclass(frozen=True)
@@ -212,27 +216,24 @@ def _criteria(run: Run) -> Iterator[CriterionRate]:
         return
     articles = {row["id"]: row["article"] for row in read_rows(run, SynthStage.SELECT)}
     figures = {row["id"]: row["figure"] for row in read_rows(run, SynthStage.GENERATE)}
-    lines: dict[str, list[tuple[bool | None, bool, bool]]] = defaultdict(list)
+    lines: dict[str, list[bool]] = defaultdict(list)
+    seen_by = {row["criterion"]: row for row in code_and_verifier(run).to_dicts()}
     clusters: list[str] = []
     for row in read_rows(run, SynthStage.VERIFY):
         if row["rubric"]:
             clusters.append(articles.get(figures.get(row["id"], ""), row["id"]))
         for line in row["rubric"]:
-            lines[line["criterion"]].append((line["code"], line["verifier"], line["met"]))
+            lines[line["criterion"]].append(line["met"])
     for criterion in CRITERIA:
         found = lines[criterion.key]
         if not found:
             continue
         penalty = criterion.category is Category.PENALTY
-        fine = [float(met is not penalty) for _, _, met in found]
+        fine = [float(met is not penalty) for met in found]
         interval = cluster_rate(fine, clusters)["interval"]
-        # A fault: a criterion that is not met, or a penalty that applies.
-        said = [(code, verifier) for code, verifier, _ in found if code is not None]
-        strict = sum(code is penalty and verifier is not penalty for code, verifier in said)
-        lenient = sum(code is not penalty and verifier is penalty for code, verifier in said)
         yield CriterionRate(
             criterion.title, str(criterion.category), criterion.weight, len(found),
-            sum(fine) / len(fine), interval, len(said), strict, lenient,
+            sum(fine) / len(fine), interval, seen_by.get(criterion.key),
         )  # fmt: skip
 
 
