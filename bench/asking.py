@@ -25,8 +25,7 @@ from heldout.image import ImageRef, InlineBytes
 from heldout.model.asking import expand, parse_variants, write
 from heldout.model.local import LocalModel
 from heldout.model.local.load import Loaded, load
-from heldout.model.reply import Prompt, Reply
-from heldout.model.request import Text
+from heldout.model.request import Prompt, Reply, Text
 
 WORDS = ["liver", "heart", "left lung", "right lung", "spleen", "kidney", "colon", "stomach"]
 CHAT = (

@@ -16,7 +16,7 @@ from heldout.detect import Finding, ScoreTables, Settings, detectors
 from heldout.lab.conformance import target_finding
 from heldout.lab.planted_answers import ASKED, planted_answers
 from heldout.lab.published_twins import allowed_answers, extremes, least_z, published_rows
-from heldout.stats.size import binomial_band
+from heldout.stats.intervals import binomial_band
 from heldout.verdict import examine
 
 ALPHA = 0.05

@@ -22,7 +22,7 @@ from heldout.lab import TRANSFORMS, Collection, collect
 from heldout.overlap.calibration import flag_p, null_similarities, threshold
 from heldout.overlap.calibration.measure import COPY
 from heldout.overlap.calibration.nearest import Rows, nearest_in
-from heldout.overlap.calibration.related import mean_group, related_pictures
+from heldout.overlap.calibration.null import mean_group, related_pictures
 from heldout.overlap.encoders import Encoder, open_encoder
 from heldout.stats import binomial_interval
 

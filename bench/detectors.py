@@ -23,7 +23,7 @@ from heldout.benchmark import read_benchmark
 from heldout.detect import ScoreTables, Settings, detectors
 from heldout.lab.conformance import Calibration, null_calibration, power
 from heldout.overlap.scan import items_table
-from heldout.stats.trend import trend_test
+from heldout.stats.grouping import trend_test
 from heldout.store import make_table
 from heldout.verdict import examine
 from heldout.verdict.controls import overlap_inflation, trend_within_fields

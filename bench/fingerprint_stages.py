@@ -30,9 +30,9 @@ from heldout.image import (
 )
 from heldout.overlap.fingerprints import fingerprint, fixed_point, hash_bytes, pdq_coefficients
 from heldout.overlap.fingerprints.fingerprint import is_flat
-from heldout.overlap.fingerprints.grey import grey_of_colours
+from heldout.overlap.fingerprints.lanczos import grey_of_colours
+from heldout.overlap.fingerprints.pdq import pdq_samples
 from heldout.overlap.fingerprints.phash import SIDE, phash_of, takes_sums
-from heldout.overlap.fingerprints.samples import pdq_samples
 
 Stage = tuple[str, Callable[[], object]]
 OURS, PEER = "fingerprint", "imagehash.phash"

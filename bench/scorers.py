@@ -23,8 +23,7 @@ from heldout.evaluate.published import study_published
 from heldout.evaluate.scorers import SCORERS, llava_choice
 from heldout.model.asking.question import Question
 from heldout.model.prediction_files import open_predictions
-from heldout.stats.paired import cluster_sums
-from heldout.stats.paired_bounds import paired_bounds
+from heldout.stats.paired import cluster_sums, paired_bounds
 
 ROOT = Path(__file__).resolve().parents[1]
 UNKNOWN = tuple(f"[option {number}: not in the file]" for number in range(1, 6))

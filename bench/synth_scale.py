@@ -31,9 +31,8 @@ import numpy as np
 from PIL import Image
 
 from heldout.engine import open_engine
-from heldout.model.asking.journal import Journal
-from heldout.model.asking.prompts import prompt_key
-from heldout.model.reply import Reply
+from heldout.model.asking.prompts import Journal, prompt_key
+from heldout.model.request import Reply
 from heldout.store import Run
 from heldout.synth import (
     LETTERS,

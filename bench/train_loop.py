@@ -262,7 +262,7 @@ def base(loop: Loop) -> None:
 
 
 def _tokenizer(loop: Loop) -> tuple[Any, str]:
-    from heldout.lab.vocabulary import learn_tokenizer
+    from heldout.lab.sheet import learn_tokenizer
 
     texts = list(_texts(300))
     tokenizer = learn_tokenizer([*texts, *("<think>", "</think><answer>", "</answer>")] * 2)
@@ -453,7 +453,7 @@ def _scored(loop: Loop, name: str, rows: str) -> list[dict[str, Any]]:
     """Log-probability of the answer's own words where the model would think them."""
     import torch
 
-    from heldout.model.local.moments import moments
+    from heldout.model.local.passes import moments
 
     model, processor = _opened(loop, name)
     encode = processor.tokenizer.encode

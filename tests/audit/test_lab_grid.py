@@ -17,8 +17,7 @@ from heldout.audit.lab_grid import train_grid  # noqa: E402
 from heldout.cli.app import app  # noqa: E402
 from heldout.detect import ScoreTables  # noqa: E402
 from heldout.lab.grid import standing_recipe  # noqa: E402
-from heldout.lab.power_cost import forward_tokens  # noqa: E402
-from heldout.lab.power_models import read_grid  # noqa: E402
+from heldout.lab.power_models import forward_tokens, read_grid  # noqa: E402
 from heldout.lab.sheet import Sheet  # noqa: E402
 from heldout.lab.vlm import TOY  # noqa: E402
 from heldout.store import Run  # noqa: E402

@@ -11,9 +11,8 @@ import pytest
 
 from heldout.benchmark import read_benchmark
 from heldout.benchmark.readers import find_reader
-from heldout.benchmark.readers.coco import CocoReader
 from heldout.benchmark.readers.image_folder import ImageFolderReader
-from heldout.benchmark.readers.llava import LlavaReader
+from heldout.benchmark.readers.llava import CocoReader, LlavaReader
 from heldout.errors import InputError
 from heldout.store import Dropped
 

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from heldout.corpus import Corpus, CorpusItem, open_corpus
-from heldout.corpus.unique import unique_ids
+from heldout.corpus.corpus import unique_ids
 from heldout.errors import InputError
 from heldout.store import Dropped, Run
 

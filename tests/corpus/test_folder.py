@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from heldout.corpus import CorpusItem, corpus_fingerprint, listing, open_corpus
+from heldout.corpus.corpus import LARGEST, SMALLEST, shard_work
 from heldout.corpus.folder import FolderCorpus
-from heldout.corpus.sizes import LARGEST, SMALLEST, shard_work
 from heldout.store import Dropped
 
 

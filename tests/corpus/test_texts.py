@@ -16,8 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from heldout.corpus import Corpus, CorpusItem, open_corpus
-from heldout.corpus.pages import PAGE
-from heldout.corpus.texts import TextCorpus
+from heldout.corpus.texts import PAGE, TextCorpus
 from heldout.errors import InputError
 from heldout.store import Dropped
 

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from heldout.corpus import CorpusItem, open_corpus
-from heldout.corpus.file_set import FileSet
+from heldout.corpus.listing import FileSet
 from heldout.corpus.zip_corpus import ZipCorpus
 from heldout.corpus.zip_directory import zip_entries, zip_spans
 from heldout.image import ImageError

@@ -17,7 +17,7 @@ from heldout.lab.conformance import (
     target_finding,
 )
 from heldout.lab.planted_scores import PLANTED, TARGET, planted_scores
-from heldout.stats.size import binomial_band
+from heldout.stats.intervals import binomial_band
 
 NAMES = sorted(detectors())
 SCORED = [name for name in NAMES if detectors()[name].needs == "scores"]

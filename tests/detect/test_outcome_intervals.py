@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from heldout.detect.outcome import around, around_correlation
+from heldout.stats.grouping import trend_test
 from heldout.stats.paired import paired_test
-from heldout.stats.trend import trend_test
 
 
 @pytest.mark.parametrize("value", [-1.0, -0.97, -0.4, 0.0, 0.9, 1.0])

@@ -15,7 +15,7 @@ import pytest
 from engine_cluster import QUICK_TO_NOTICE, STORE_BYTES, RayCluster
 
 from heldout.engine import Engine, LocalEngine, RayEngine
-from heldout.engine.ray_connect import import_ray
+from heldout.engine.ray_engine import import_ray
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -10,7 +10,7 @@ from engine_cluster import RayCluster
 
 import heldout
 from heldout.engine import LocalEngine, RayEngine
-from heldout.engine.ray_connect import import_ray
+from heldout.engine.ray_engine import import_ray
 from heldout.errors import InputError, PrerequisiteError
 
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(120)]

@@ -16,7 +16,7 @@ import pytest
 from engine_cluster import STORE_BYTES, RayCluster, free_port
 
 from heldout.engine import RayEngine
-from heldout.engine.ray_connect import connect, import_ray
+from heldout.engine.ray_engine import connect, import_ray
 from heldout.errors import InputError
 
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(120)]
@@ -85,8 +85,8 @@ def test_a_client_server_that_dies_at_birth_is_asked_again(
             raise ConnectionAbortedError("RuntimeError: Starting Ray client server failed.")
 
     monkeypatch.setattr(ray, "init", init)
-    monkeypatch.setattr("heldout.engine.ray_connect._check_reachable", lambda _: None)
-    monkeypatch.setattr("heldout.engine.ray_connect.time.sleep", lambda _: None)
+    monkeypatch.setattr("heldout.engine.ray_engine._check_reachable", lambda _: None)
+    monkeypatch.setattr("heldout.engine.ray_engine.time.sleep", lambda _: None)
     if connected:
         assert connect("ray://127.0.0.1:10001", None, None)
     else:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from heldout.lab.contamination import Contamination
+from heldout.lab.planting import Contamination
 from heldout.store import Run, make_table
 
 PICTURES, EACH = 24, 3

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from heldout.lab.pool import Lengths, Pool, mixed, paint, questions
-from heldout.lab.vocabulary import learn_tokenizer
+from heldout.lab.sheet import learn_tokenizer
 from heldout.lab.worlds import SCENES, TRAINING
 
 LENGTHS = Lengths(pictured=96, text=128)

@@ -7,8 +7,7 @@ from xml.etree import ElementTree
 import pytest
 
 from heldout.errors import InputError
-from heldout.lab.confound import Confound, study_confound
-from heldout.lab.confound_page import write_confound
+from heldout.lab.confound import Confound, study_confound, write_confound
 
 
 def test_defaults_are_the_published_simulation_number_by_number(shared_data: Path) -> None:

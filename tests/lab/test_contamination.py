@@ -12,9 +12,16 @@ from small_models import tokenizer
 
 from heldout.errors import InputError
 from heldout.lab.arms import demo_arms, demo_bases, demo_reads, standing_arms, standing_bases
-from heldout.lab.contamination import Contamination, arm_from_json, read_arms, write_arms
 from heldout.lab.forms import Asked, Rows
-from heldout.lab.planting import Planted, Released, plant
+from heldout.lab.planting import (
+    Contamination,
+    Planted,
+    Released,
+    arm_from_json,
+    plant,
+    read_arms,
+    write_arms,
+)
 from heldout.scenes.paraphrase import paraphrased
 
 PAGES = [

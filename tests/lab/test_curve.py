@@ -16,7 +16,7 @@ from heldout.lab.curve import (
     placements,
     threshold_of_bin,
 )
-from heldout.lab.rates import rate
+from heldout.lab.result import rate
 
 
 def _curve(positives: np.ndarray, negatives: np.ndarray) -> Curve:

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from heldout.lab.fair_twins import Twin, balanced, draw_twin
+from heldout.lab.releases import Twin, balanced, draw_twin
 from heldout.lab.worlds import RELEASED, SCENES, TWINS
 
 

@@ -12,11 +12,11 @@ from heldout.benchmark import Example
 from heldout.lab.forms import Asked, Piece, Rows, document, gap, instructed, plain
 from heldout.lab.vlm import TOY, new_processor
 from heldout.model.asking.question import Question, original
-from heldout.model.asking.slot import masked
 from heldout.model.asking.template import write
-from heldout.model.local.family import Family
+from heldout.model.asking.variants import masked
+from heldout.model.item_scores import item_text
+from heldout.model.local.load import Family
 from heldout.model.local.writing import Writer
-from heldout.model.order_documents import item_text
 from heldout.model.prompt import question_request
 
 OPEN = Example(id="1", images=(), question="How many stars are there?", options=(), answer="2")

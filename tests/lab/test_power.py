@@ -13,10 +13,18 @@ from heldout.detect import ScoreTables
 from heldout.errors import InputError
 from heldout.lab.power_answers import answers
 from heldout.lab.power_board import standings, with_truth
-from heldout.lab.power_cost import forward_tokens
-from heldout.lab.power_models import OTHER_SEEDS, RAW, SAME_BASE, LabGrid, read_grid
+from heldout.lab.power_models import (
+    MARK,
+    OTHER_SEEDS,
+    RAW,
+    SAME_BASE,
+    LabGrid,
+    fewer_shuffles,
+    forward_tokens,
+    marked,
+    read_grid,
+)
 from heldout.lab.power_run import EQUAL_COST, PowerPlan, affordable_shuffles, run_power
-from heldout.lab.power_tables import MARK, fewer_shuffles, marked
 from heldout.store import Run
 
 NAMES = ("twin-drop", "loss", "blind", "order-joint", "twin-consistency", "tail-enrichment")

@@ -5,10 +5,9 @@ from __future__ import annotations
 import polars as pl
 import pytest
 
-from heldout.lab.power_board import standings
+from heldout.lab.power_board import Share, standings
 from heldout.lab.power_requirements import dose_trend, requirements
 from heldout.lab.power_run import SCHEMA
-from heldout.lab.power_share import Share
 
 
 def _rows(

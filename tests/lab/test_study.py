@@ -33,8 +33,7 @@ from heldout.lab import (
     write_studies,
 )
 from heldout.lab.curve import auc_interval
-from heldout.lab.rates import rate
-from heldout.lab.robustness import keep_robustness, refuse_another_encoder
+from heldout.lab.result import keep_robustness, rate, refuse_another_encoder
 from heldout.overlap.encoders import open_encoder
 from heldout.report.robustness import own_measurement
 from heldout.store import Run

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from heldout.benchmark.example import Example
 from heldout.image import ImageRef, InlineBytes
-from heldout.model.order_documents import (
+from heldout.model.item_scores import (
     ALTERNATIVES,
     BLOCK,
     alternatives,

@@ -16,9 +16,8 @@ from heldout.detect import Finding, adjust, image_nearness
 from heldout.overlap.calibration.calibration import Calibration, calibrations
 from heldout.overlap.calibration.measure import COPY, CalibrationPlan, measure, write_measured
 from heldout.overlap.calibration.nearest import Rows, nearest_in
-from heldout.overlap.calibration.null import ITSELF, null_similarities
+from heldout.overlap.calibration.null import ITSELF, mean_group, null_similarities, related_pictures
 from heldout.overlap.calibration.record import calibration_record
-from heldout.overlap.calibration.related import mean_group, related_pictures
 from heldout.overlap.encoders import open_encoder
 from heldout.store import Run, dropped_table, make_table
 

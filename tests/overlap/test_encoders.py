@@ -21,7 +21,7 @@ from heldout.overlap.encoders import (
     save_shard,
     views,
 )
-from heldout.overlap.encoders.preprocessing import Preprocessing, with_options
+from heldout.overlap.encoders.encoder import Preprocessing, with_options
 
 
 def scene(seed: int, size: tuple[int, int] = (160, 120)) -> Image.Image:

@@ -27,11 +27,9 @@ from heldout.overlap.fingerprints import (
     pdq_poses,
     phash,
 )
-from heldout.overlap.fingerprints.grey import centred
-from heldout.overlap.fingerprints.lanczos import across, reduce_grey, weights
+from heldout.overlap.fingerprints.lanczos import across, centred, reduce_grey, weights
+from heldout.overlap.fingerprints.pdq import reduce_rows, thinning
 from heldout.overlap.fingerprints.phash import agrees_with_pillow
-from heldout.overlap.fingerprints.smoothing import thinning
-from heldout.overlap.fingerprints.stripes import reduce_rows
 
 
 def distance(left: bytes, right: bytes) -> int:

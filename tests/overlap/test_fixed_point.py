@@ -9,9 +9,8 @@ from PIL import Image
 from heldout.image import decode
 from heldout.overlap.fingerprints import fingerprint, fixed_point, pdq, screen
 from heldout.overlap.fingerprints.fixed_point import MIDDLE, is_compiled, row_sums, windows_of
-from heldout.overlap.fingerprints.lanczos import _whole_windows, reduce_compiled
-from heldout.overlap.fingerprints.remembered import LONGEST
-from heldout.overlap.fingerprints.smoothing import whole_smoothing
+from heldout.overlap.fingerprints.lanczos import LONGEST, _whole_windows, reduce_compiled
+from heldout.overlap.fingerprints.pdq import whole_smoothing
 
 pytestmark = pytest.mark.skipif(not is_compiled(), reason="built without a C compiler")
 
@@ -51,7 +50,7 @@ def test_a_fingerprint_does_not_tell_whether_anything_was_compiled(shared_data, 
     data = [path.read_bytes() for path in files]
     found = [(fingerprint(one), screen(one)) for one in data]
     monkeypatch.setattr(fixed_point, "_compiled", lambda: None)
-    monkeypatch.setattr("heldout.image.luminance.compiled", lambda: None)
+    monkeypatch.setattr("heldout.image.buffer.compiled", lambda: None)
     for one, pair in zip(data, found, strict=True):
         assert (fingerprint(one), screen(one)) == pair
     assert any(decode(one).mode == "RGB" for one in data)

@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 from PIL import Image, ImageFilter, ImageOps
 
-from heldout.overlap.registration.features import cheap_features, pose_array
-from heldout.overlap.registration.geometry import POSES, geometry
+from heldout.overlap.registration.features import cheap_features, panel_boxes, pose_array
+from heldout.overlap.registration.frame import POSES, geometry
 from heldout.overlap.registration.hypotheses import frame_warp, from_frames, from_local_features
-from heldout.overlap.registration.panels import panel_boxes
 
 pytestmark = pytest.mark.skipif(
     find_spec("cv2") is None, reason="registration needs the extra 'vision'"

@@ -16,7 +16,7 @@ from hostile_corpus import PER_SHARD, HostileCorpus
 from heldout.audit import audit_overlap
 from heldout.benchmark import Benchmark, Example
 from heldout.engine import Engine, LocalEngine, RayEngine
-from heldout.engine.ray_connect import import_ray
+from heldout.engine.ray_engine import import_ray
 from heldout.image import ImageRef, InlineBytes
 from heldout.overlap import NearSearch
 from heldout.overlap.text import TextSearch

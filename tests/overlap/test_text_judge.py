@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from text_corpus import bench, corpus, matches, scan_all
 
-from heldout.model.reply import CUT, REFUSED, Prompt, Reply
+from heldout.model.request import CUT, REFUSED, Prompt, Reply
 from heldout.overlap.text import Opinion, Opinions, TextPair, TextSearch, cross_check
-from heldout.overlap.text.judge_prompt import judge_prompt, read_opinion
+from heldout.overlap.text.judge import judge_prompt, read_opinion
 
 QUESTION = "Does the chest radiograph of this patient show evidence of an enlarged heart?"
 REWORDED = "Is there evidence of an enlarged heart on this chest radiograph of the patient?"

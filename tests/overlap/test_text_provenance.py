@@ -10,7 +10,7 @@ from text_corpus import bench, corpus, ids, matches, scan_all
 from heldout.image import ImageRef
 from heldout.image.location import Nowhere
 from heldout.overlap.text import build_text_index
-from heldout.overlap.text.provenance import Source, file_source, sources_in
+from heldout.overlap.text.fields import Source, file_source, sources_in
 
 
 @pytest.mark.parametrize(

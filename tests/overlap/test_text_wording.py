@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from heldout.overlap.text.wording import EDITED, OTHER, RENUMBERED, SAME, compare_wording
+from heldout.overlap.text.edits import EDITED, OTHER, RENUMBERED, SAME, compare_wording
 
 
 @pytest.mark.parametrize(

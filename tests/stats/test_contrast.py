@@ -5,8 +5,8 @@ import pytest
 from scipy import stats
 
 from heldout.stats.contrast import cluster_contrast, cluster_mean
-from heldout.stats.groups import area, group_test
-from heldout.stats.ties import tie_runs
+from heldout.stats.dealt import area, group_test
+from heldout.stats.grouping import tie_runs
 
 
 def _cell(

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from heldout.stats.intervals import binomial_band
 from heldout.stats.jonckheere import jonckheere_blocks, jonckheere_terpstra
-from heldout.stats.size import binomial_band
 
 
 def test_the_statistic_of_independent_samples_is_the_count_of_pairs() -> None:

@@ -8,10 +8,17 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from heldout.stats.paired import BY_CLUSTER, McNEMAR, mcnemar, paired_table, paired_test
-from heldout.stats.paired_power import mcnemar_power, pairs_needed
+from heldout.stats.intervals import binomial_band
+from heldout.stats.paired import (
+    BY_CLUSTER,
+    McNEMAR,
+    mcnemar,
+    mcnemar_power,
+    paired_table,
+    paired_test,
+    pairs_needed,
+)
 from heldout.stats.placed import placed_test
-from heldout.stats.size import binomial_band
 
 
 @pytest.mark.parametrize(("first", "second"), [(0, 0), (3, 3), (1, 9), (80, 0), (12, 31)])

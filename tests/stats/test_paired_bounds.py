@@ -6,8 +6,7 @@ import itertools
 
 import pytest
 
-from heldout.stats.paired import mcnemar
-from heldout.stats.paired_bounds import paired_bounds
+from heldout.stats.paired import mcnemar, paired_bounds
 
 
 def test_bounds_hold_every_table_there_can_be() -> None:

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from heldout.stats.grouping import aligned_ranks, trend_test
 from heldout.stats.permutation import ENOUGH, flip_test, shuffle_test, staged
-from heldout.stats.trend import aligned_ranks, trend_test
 
 
 def _band(rounds: int, level: float = 0.05) -> tuple[float, float]:

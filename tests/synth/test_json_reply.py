@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from test_fence import figure
 
-from heldout.model.reply import CUT, REFUSED, STOPPED, Reply
+from heldout.model.request import CUT, REFUSED, STOPPED, Reply
 from heldout.synth.generate import read_draft
 from heldout.synth.json_reply import UnreadableError
 

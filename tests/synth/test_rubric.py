@@ -7,7 +7,7 @@ import json
 import pytest
 from appendix_h import cases
 
-from heldout.model.reply import Reply
+from heldout.model.request import Reply
 from heldout.synth import Draft, Normalisation, PaperFigure, SynthSettings
 from heldout.synth.json_reply import UnreadableError
 from heldout.synth.mechanical import check_by_code

@@ -28,8 +28,7 @@ from PIL import Image
 from heldout.errors import InputError
 from heldout.model.endpoint import Backoff, Connection
 from heldout.model.endpoint.message import data_url
-from heldout.model.reply import Prompt, Reply
-from heldout.model.request import Request, Text
+from heldout.model.request import Prompt, Reply, Request, Text
 from heldout.scenes import write_benchmark
 from heldout.synth import ModelEndpoint, Synthesis, SynthStage, synth
 from heldout.synth import endpoints as synth_endpoints

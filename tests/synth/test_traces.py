@@ -10,7 +10,7 @@ import pytest
 from item_serving import ItemServer
 from made_items import figure, five, item, write_run
 
-from heldout.model.reply import CUT, STOPPED, Reply
+from heldout.model.request import CUT, STOPPED, Reply
 from heldout.synth import synth
 from heldout.synth.traces import read_trace
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from heldout.image import ImageRef, InlineBytes
-from heldout.model.reply import CUT, REFUSED, Reply
-from heldout.model.request import Text
+from heldout.model.request import CUT, REFUSED, Reply, Text
 from heldout.store import Dropped
 from heldout.twin.describe import read_caption
 from heldout.twin.prompts import describe_prompt, verify_prompt

@@ -14,7 +14,7 @@ from heldout.corpus import open_corpus
 from heldout.detect import joined_leakage, leaks, text_overlap
 from heldout.overlap.scan import items_table
 from heldout.overlap.text import METHODS, TextSearch, build_text_index, scan_text_shard
-from heldout.overlap.text.frequency import settle_degrees
+from heldout.overlap.text.normalise import settle_degrees
 from heldout.store import SCHEMAS
 from heldout.verdict import Claim, text_claim
 

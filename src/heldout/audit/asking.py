@@ -14,16 +14,14 @@ from heldout.audit.twin_sets import note_twins
 from heldout.benchmark import Benchmark, read_benchmark
 from heldout.errors import InputError, counted
 from heldout.model.asking import Asker, Variant, expand, parse_variants
-from heldout.model.asking.digests import picture_digest
-from heldout.model.asking.journal import Journal
 from heldout.model.asking.own_grades import OwnGrades, own_grades_of, recorded_remarks
 from heldout.model.asking.paraphrase import write_paraphrases
+from heldout.model.asking.prompts import Journal
+from heldout.model.asking.question import picture_digest
 from heldout.model.asking.recorded import read_answers
-from heldout.model.asking.rows import answer_row, replace_left_out, replace_variants
-from heldout.model.asking.stage import ask_questions
-from heldout.model.asking.summary import Summary, summarise
+from heldout.model.asking.stage import answer_row, ask_questions, replace_left_out, replace_variants
+from heldout.model.asking.summary import Reading, Summary, Unread, summarise, unread_of
 from heldout.model.asking.template import template_name
-from heldout.model.asking.unread import Reading, Unread, unread_of
 from heldout.model.item_scores import by_picture
 from heldout.model.tables import claim_model, stage_folder
 from heldout.overlap.scan import prepare_run

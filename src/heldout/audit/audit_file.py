@@ -18,7 +18,7 @@ from pydantic import (
 from heldout.errors import InputError
 from heldout.model.endpoint import checked_address
 from heldout.overlap.calibration.measure import ALPHA
-from heldout.overlap.neighbours import NEAREST
+from heldout.overlap.near import NEAREST
 from heldout.stats.permutation import PERMUTATIONS
 from heldout.synth import SynthSettings
 

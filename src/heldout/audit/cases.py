@@ -18,7 +18,7 @@ from heldout.errors import InputError
 from heldout.model import read_recorded
 from heldout.model.asking import Variant, expand, parse_variants
 from heldout.model.asking.recorded import read_answers
-from heldout.overlap.calibration.references import ControlSet
+from heldout.overlap.calibration.nearest import ControlSet
 
 
 @dataclass(frozen=True)

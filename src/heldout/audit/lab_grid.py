@@ -16,12 +16,11 @@ from heldout.errors import InputError, require
 from heldout.lab.arms import standing_arms, standing_bases
 from heldout.lab.grid import Grid, Prepared, Recipe, load_reading, reads_of
 from heldout.lab.pool import Lengths, mixed, questions
-from heldout.lab.real import real_pool, words
-from heldout.lab.releases import told, write_release
+from heldout.lab.releases import real_pool, told, words, write_release
 from heldout.lab.replay import Replay
+from heldout.lab.sheet import learn_tokenizer
 from heldout.lab.training import clock
 from heldout.lab.vlm import Size, new_model, new_processor, save_model
-from heldout.lab.vocabulary import learn_tokenizer
 from heldout.lab.worlds import TRAINING, WORLDS
 from heldout.model.prompt import TEMPLATE
 from heldout.store import Run

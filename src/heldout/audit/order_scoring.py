@@ -12,7 +12,7 @@ from heldout.detect.order_joint import CANONICAL
 from heldout.detect.order_neighbour import RELEASED
 from heldout.detect.order_plan import JointPlan, plan_joint
 from heldout.errors import InputError
-from heldout.model.order_documents import (
+from heldout.model.item_scores import (
     DOCUMENT,
     alternatives,
     joint_request,

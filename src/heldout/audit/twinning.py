@@ -13,7 +13,7 @@ from heldout.benchmark.writers import Opened
 from heldout.engine import progress
 from heldout.errors import InputError
 from heldout.model.asking.prompts import Replied
-from heldout.model.reply import Asker
+from heldout.model.request import Asker
 from heldout.overlap.scan import prepare_run
 from heldout.store import Run
 from heldout.twin.describe import LONGEST_CAPTION, describe

@@ -6,6 +6,7 @@ import ast
 import json
 import math
 import re
+import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -71,3 +72,29 @@ def _without_none(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_without_none(part) for part in value]
     return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+# Text compared as people read it: case, spacing and closing punctuation make no difference.
+
+
+_SAME = str.maketrans(
+    {"−": "-", "‐": "-", "‑": "-", "–": "-", "’": "'", "‘": "'", "“": '"', "”": '"'}
+)
+_CLOSING = " .?!。？！"
+
+
+def normal(text: str | None) -> str:
+    """Two texts with the same ``normal`` are one. Compatibility folding is for full-width letters
+
+    alone: NFKC of everything would make 10² into 102.
+    """
+    if not text:
+        return ""
+    composed = unicodedata.normalize("NFC", text).translate(_SAME)
+    if not composed.isascii():
+        composed = "".join(
+            unicodedata.normalize("NFKC", c) if unicodedata.east_asian_width(c) in "FH" else c
+            for c in composed
+        )
+    folded = " ".join(composed.casefold().split())
+    return folded.rstrip(_CLOSING) or folded  # "?" stays a question mark

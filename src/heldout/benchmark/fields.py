@@ -9,9 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from heldout.benchmark.example import RELEASED, Example, canonical_value
+from heldout.benchmark.example import RELEASED, Example, canonical_value, normal
 from heldout.benchmark.image_finder import ImageFinder
-from heldout.benchmark.normal import normal
 from heldout.benchmark.option_list import take_list
 from heldout.benchmark.option_values import (
     Choices,

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from heldout.image import EncodedText, FileOnDisk, ImageRef, InlineBytes, Nowhere
-from heldout.image.kinds import IMAGE_ENDINGS
 from heldout.image.location import split_list
+from heldout.image.problem import IMAGE_ENDINGS
 
 _FOLDERS = (
     "images", "imgs", "image", "img", "Images", "figures", "data", "train_images", "val_images",

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from heldout.benchmark.normal import normal
+from heldout.benchmark.example import normal
 from heldout.benchmark.readers import Row
 from heldout.errors import InputError
 from heldout.store import Dropped
@@ -84,3 +84,25 @@ def _item(row: Row, image: int, question: int) -> dict[str, Any]:
         "question": asked,
         "answer": row.values.get(f"Image_{image}_Question_{question}"),
     }
+
+
+# Rows that hold their answer in another shape.
+
+
+def joined_labels(rows: Iterator[Row | Dropped]) -> Iterator[Row | Dropped]:
+    """Open Images: the labels people confirmed, as one answer."""
+    for row in rows:
+        labels = row.values.get("labels") if isinstance(row, Row) else None
+        if isinstance(row, Row) and isinstance(labels, list):
+            names = [label for label in map(_confirmed, labels) if label]
+            yield Row(row.number, {**row.values, "answer": ", ".join(names) or None})
+        else:
+            yield row
+
+
+def _confirmed(label: Any) -> str | None:
+    if isinstance(label, dict):
+        confidence = label.get("confidence")
+        denied = isinstance(confidence, int | float) and confidence <= 0
+        return None if denied else str(label.get("label") or "") or None
+    return str(label) if label else None

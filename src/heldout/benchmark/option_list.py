@@ -14,8 +14,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from heldout.benchmark.example import normal
 from heldout.benchmark.hints import without_leading, without_trailing
-from heldout.benchmark.normal import normal
 
 LONGEST = 20_000  # characters of a question that are looked at
 _MOST = 8  # headings and first letters that are tried, from the end; and lists in one question

@@ -7,9 +7,8 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from heldout.benchmark.explode import joined_labels
 from heldout.benchmark.fields import FieldMap
-from heldout.benchmark.natural import natural_bench
+from heldout.benchmark.natural import joined_labels, natural_bench
 from heldout.benchmark.readers import Row
 from heldout.benchmark.source import ALIASES, Source
 from heldout.errors import InputError

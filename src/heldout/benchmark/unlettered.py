@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import re
 
+from heldout.benchmark.example import normal
 from heldout.benchmark.hints import without_trailing
-from heldout.benchmark.normal import normal
 from heldout.benchmark.option_list import HEADING, LONGEST, OptionList
 from heldout.benchmark.option_values import UnreadableOptionsError, parse_literal
 

@@ -96,7 +96,7 @@ app = typer.Typer(
 
 
 def _compiled() -> str:
-    from heldout.image.luminance import compiled
+    from heldout.image.buffer import compiled
     from heldout.overlap.fingerprints.fixed_point import is_compiled
 
     parts = {"luminance of JPEGs": compiled() is not None, "sums of hashes": is_compiled()}

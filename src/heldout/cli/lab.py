@@ -35,10 +35,10 @@ from heldout.lab import (
     study_transforms,
     write_studies,
 )
-from heldout.lab.robustness import keep_robustness, refuse_another_encoder
+from heldout.lab.result import keep_robustness, refuse_another_encoder
 from heldout.overlap.calibration import degrees_of
 from heldout.overlap.encoders import Encoder, open_encoder
-from heldout.overlap.neighbours import NEAREST
+from heldout.overlap.near import NEAREST
 from heldout.overlap.parts import parts
 from heldout.overlap.regrade import Bounds, parse_bounds
 from heldout.store import Run

@@ -11,8 +11,15 @@ import typer
 
 from heldout.cli.options import Json
 from heldout.cli.show import console, print_json
-from heldout.lab.confound import GAINS, SEED, Confound, study_confound
-from heldout.lab.confound_page import confound_json, confound_page, write_confound
+from heldout.lab.confound import (
+    GAINS,
+    SEED,
+    Confound,
+    confound_json,
+    confound_page,
+    study_confound,
+    write_confound,
+)
 
 EXAMPLE = "Example: heldout lab confound --out runs/confound"
 

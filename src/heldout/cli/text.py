@@ -12,7 +12,7 @@ from heldout.errors import InputError
 from heldout.model.endpoint import Connection, Pace
 from heldout.model.endpoint.chat import ChatEndpoint
 from heldout.overlap.text import TextSearch
-from heldout.overlap.text.model_judge import MAX_TOKENS
+from heldout.overlap.text.judge import MAX_TOKENS
 
 Text = Annotated[
     bool,

@@ -1,7 +1,13 @@
 """What a benchmark may have leaked into: streams of items in shards."""
 
-from heldout.corpus.corpus import Corpus, CorpusItem, EmbeddingCorpus, Shard, read_items
-from heldout.corpus.fingerprint import corpus_fingerprint
+from heldout.corpus.corpus import (
+    Corpus,
+    CorpusItem,
+    EmbeddingCorpus,
+    Shard,
+    corpus_fingerprint,
+    read_items,
+)
 from heldout.corpus.open import CorpusReader, Request, corpus_readers, open_corpus
 
 __all__ = [

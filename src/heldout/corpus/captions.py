@@ -17,12 +17,10 @@ from typing import Any
 from heldout.benchmark.readers import Row, find_reader
 from heldout.corpus.columns import Words, find_columns
 from heldout.corpus.listing import digest, file_key
-from heldout.corpus.parquet_corpus import read_columns
-from heldout.corpus.parquet_rows import FAILURES, open_parquet, rows
+from heldout.corpus.parquet_corpus import FAILURES, open_parquet, read_columns, rows
 from heldout.errors import InputError
 from heldout.store import Dropped
-from heldout.store.atomic import replacing
-from heldout.store.lock import exclusive
+from heldout.store.lock import exclusive, replacing
 
 ENDINGS = (".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".parquet")
 

@@ -7,9 +7,11 @@ order and the ids of their items depend on the data alone, never on how many wor
 
 from __future__ import annotations
 
+import hashlib
 import itertools
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from array import array
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -84,3 +86,86 @@ class EmbeddingCorpus(Corpus, Protocol):
     def embeddings(self, shard: Shard) -> NDArray[np.generic]:
         """One row per item of the shard, memory-mapped, as stored."""
         ...
+
+
+# What identifies a corpus: the ids and keys of its shards, in order.
+
+
+def corpus_fingerprint(corpus: Corpus) -> str:
+    """Changes when a file is added, removed, renamed or modified; reads no data."""
+    hasher = hashlib.sha256(f"heldout-corpus-1\n{corpus.reader}\n".encode())
+    for shard in corpus.shards():
+        hasher.update(f"{shard.id}\0{shard.key}\n".encode())
+    return hasher.hexdigest()
+
+
+# How large shards are: by the work in them, small at first, so that a small corpus has several.
+#
+# What a shard holds must depend on the data alone, and the number of files is not known before all are
+# listed. So the first shards are small, and later ones grow up to a size that is worth the writing of a
+# shard: three hundred pictures keep several workers busy, and a million do not make a million shards.
+
+
+SMALLEST, LARGEST = 2 << 20, 64 << 20  # work in a shard, about bytes
+FILE_WORK = 16 << 10  # opening and comparing a picture, in bytes read and decoded
+STEP = 8  # shards of one size, before the next are twice as large
+
+
+def shard_work(index: int) -> int:
+    """How much work shard ``index`` of a corpus may hold."""
+    return min(SMALLEST << min(index // STEP, 16), LARGEST)
+
+
+# Ids that occur once: of several items with one id, the later ones become ``id#2``, ``id#3``, …
+#
+# Within a shard, which one worker reads in order: who reads it again finds the same names. A shard may
+# hold millions of items, so what was seen is a table of 64-bit digests, about 16 bytes an item.
+
+
+def unique_ids(items: Iterable[CorpusItem | Dropped]) -> Iterator[CorpusItem | Dropped]:
+    """``items`` as they come, no two of them called the same."""
+    seen = _Seen()
+    last: dict[int, int] = {}  # the number given last, for the few ids that repeat
+    for item in items:
+        if isinstance(item, Dropped) or seen.add(key := _key(item.id)):
+            yield item
+            continue
+        number = last.get(key, 1) + 1
+        while not seen.add(_key(f"{item.id}#{number}")):  # somebody is called that already
+            number += 1
+        last[key] = number
+        yield replace(item, id=f"{item.id}#{number}")
+
+
+def _key(text: str) -> int:
+    raw = text.encode("utf-8", "surrogatepass")
+    return int.from_bytes(hashlib.blake2b(raw, digest_size=8).digest(), "big") or 1
+
+
+class _Seen:
+    """A set of numbers above 0 that costs their bytes: open addressing in one flat array."""
+
+    def __init__(self) -> None:
+        self.slots = array("Q", bytes(8 * 1024))
+        self.count = 0
+
+    def add(self, key: int) -> bool:
+        """True if ``key`` is new."""
+        if self.count * 3 > len(self.slots) * 2:
+            old, self.slots = self.slots, array("Q", bytes(16 * len(self.slots)))
+            for held in old:
+                if held:
+                    self.slots[self._slot(held)] = held
+        slot = self._slot(key)
+        if self.slots[slot]:
+            return False
+        self.slots[slot] = key
+        self.count += 1
+        return True
+
+    def _slot(self, key: int) -> int:
+        mask = len(self.slots) - 1
+        slot = key & mask
+        while self.slots[slot] not in (0, key):
+            slot = (slot + 1) & mask
+        return slot

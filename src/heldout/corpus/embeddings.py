@@ -18,10 +18,9 @@ from numpy.typing import NDArray
 from heldout.corpus.columns import find_columns
 from heldout.corpus.corpus import CorpusItem, Shard
 from heldout.corpus.listing import digest, file_key
-from heldout.corpus.parquet_corpus import read_columns
-from heldout.corpus.parquet_rows import FAILURES, open_parquet, rows
+from heldout.corpus.parquet_corpus import FAILURES, open_parquet, read_columns, rows
 from heldout.errors import InputError
-from heldout.image.kinds import readable
+from heldout.image.problem import readable
 from heldout.store import Dropped
 
 _NUMBER = re.compile(r"(\d+)$")

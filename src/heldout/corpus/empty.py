@@ -7,7 +7,7 @@ from pathlib import Path
 from heldout.benchmark.readers import find_reader
 from heldout.benchmark.readers.json_rows import json_line
 from heldout.corpus.lines import FAILURES, Span, lines
-from heldout.corpus.text_files import is_lines
+from heldout.corpus.texts import is_lines
 from heldout.errors import InputError
 from heldout.store import Dropped
 

@@ -13,12 +13,11 @@ from typing import Any, Literal
 
 from heldout.benchmark.readers.json_rows import too_deep
 from heldout.corpus.columns import Words, decode_words, find_columns
-from heldout.corpus.corpus import CorpusItem, Shard
+from heldout.corpus.corpus import FILE_WORK, CorpusItem, Shard, shard_work
 from heldout.corpus.listing import HIDDEN, RUN_FOLDER, UNREADABLE, Entry, walk
-from heldout.corpus.sizes import FILE_WORK, shard_work
 from heldout.errors import blame_the_machine
 from heldout.image import FileOnDisk, ImageRef
-from heldout.image.kinds import (
+from heldout.image.problem import (
     HEAD,
     IMAGE_ENDINGS,
     ending,

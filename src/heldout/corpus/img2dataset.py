@@ -16,9 +16,9 @@ from heldout.corpus.corpus import CorpusItem, Shard
 from heldout.corpus.downloads import STATUS, not_downloaded
 from heldout.corpus.folder import FolderCorpus
 from heldout.corpus.listing import file_key
-from heldout.corpus.parquet_rows import FAILURES, open_parquet, rows
+from heldout.corpus.parquet_corpus import FAILURES, open_parquet, rows
 from heldout.corpus.webdataset import WebDatasetCorpus
-from heldout.image.kinds import readable
+from heldout.image.problem import readable
 from heldout.store import Dropped
 
 _LOGGED = (STATUS, "error_message", "url", "key")

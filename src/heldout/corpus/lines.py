@@ -15,7 +15,7 @@ from typing import BinaryIO, cast
 import pyarrow as pa
 
 from heldout.benchmark.readers.json_rows import bounded_lines
-from heldout.corpus.sizes import shard_work
+from heldout.corpus.corpus import shard_work
 from heldout.corpus.tar_stream import open_tar
 
 #: what reading a damaged or cut compressed file raises

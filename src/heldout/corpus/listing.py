@@ -6,9 +6,11 @@ too large to sort in memory is sorted in runs that lie in a temporary file and a
 
 from __future__ import annotations
 
+import glob
 import hashlib
 import heapq
 import os
+import re
 import stat
 import tempfile
 from collections.abc import Iterator
@@ -16,7 +18,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
+from heldout.benchmark.source import split_of
+from heldout.corpus.corpus import Corpus, CorpusItem, Shard
 from heldout.errors import blame_the_machine
+from heldout.image.problem import IMAGE_ENDINGS, ending, readable
+from heldout.store import Dropped
 
 RUN = 20_000  # names sorted in memory at once
 _CHUNK = 1 << 14  # read per run while merging
@@ -154,3 +160,130 @@ def _read_run(handle: int, start: int, end: int) -> Iterator[str]:
         *whole, rest = (rest + chunk).split(b"\0")
         for name in whole:
             yield os.fsdecode(name)
+
+
+# The data files of a corpus: one file, a folder of them, or a pattern like ``{000..099}.tar``.
+
+
+_RANGE = re.compile(r"\{(\d+)\.\.(\d+)\}")
+_CHOICE = re.compile(r"\{([^{}]*,[^{}]*)\}")
+
+
+def is_pattern(location: str) -> bool:
+    return not Path(location).exists() and bool(
+        _RANGE.search(location) or _CHOICE.search(location) or glob.has_magic(location)
+    )
+
+
+@dataclass(slots=True)
+class FileSet:
+    """``endings`` say which files of a folder belong; all files of a pattern do."""
+
+    location: str
+    endings: tuple[str, ...]
+    split: str | None = None  # keep only files whose path speaks of this split
+
+    def files(self) -> Iterator[tuple[str, Path]]:
+        """(name relative to the root, path) in stable order; a range may name a missing file."""
+        root = Path(self.location)
+        if is_pattern(self.location):
+            for text in expand(self.location):
+                for path in self._matches(text):
+                    name = path.relative_to(self.root()).as_posix()
+                    if self._belongs(name):
+                        yield name, path
+        elif root.is_dir():
+            for entry in walk(root):
+                path = root / entry.name
+                if entry.kind == LINK and not path.is_file():
+                    continue
+                if (
+                    entry.kind in (FILE, LINK)
+                    and entry.name.lower().endswith(self.endings)
+                    and not path.name.startswith(".")
+                    and self._belongs(entry.name)
+                ):
+                    yield entry.name, path
+        else:
+            yield root.name, root
+
+    def root(self) -> Path:
+        """The folder that file names are relative to, and below which images are looked for."""
+        path = Path(self.location)
+        if is_pattern(self.location):
+            fixed = re.split(r"[{*?\[]", self.location, maxsplit=1)[0]
+            return Path(fixed + "x").parent
+        return path if path.is_dir() else path.parent
+
+    def _matches(self, text: str) -> list[Path]:
+        if not glob.has_magic(text):
+            return [Path(text)]
+        root = self.root()
+        return sorted(root.glob(str(Path(text).relative_to(root))))
+
+    def _belongs(self, name: str) -> bool:
+        if self.split is None:
+            return True
+        return any(split_of(part) == self.split for part in Path(name).with_suffix("").parts)
+
+
+def expand(pattern: str) -> Iterator[str]:
+    """Bash's braces: ``{00..12}`` counts with leading zeros, ``{a,b}`` chooses."""
+    if match := _RANGE.search(pattern):
+        width = len(match[1]) if match[1].startswith("0") or len(match[1]) == len(match[2]) else 0
+        options: Iterator[str] = (
+            str(number).zfill(width) for number in range(int(match[1]), int(match[2]) + 1)
+        )
+    elif match := _CHOICE.search(pattern):
+        options = iter(match[1].split(","))
+    else:
+        yield pattern
+        return
+    for option in options:
+        yield from expand(pattern[: match.start()] + option + pattern[match.end() :])
+
+
+# Images that lie loose beside the archives of a corpus: not read, but never forgotten.
+
+
+@dataclass(slots=True)
+class WithLooseImages:
+    """``inner`` as it is, and with its first shard a word about the images it does not read."""
+
+    inner: Corpus
+    loose: int
+    example: str
+    name: str
+    source: str
+    reader: str
+
+    def shards(self) -> Iterator[Shard]:
+        return self.inner.shards()
+
+    def count_shards(self) -> int | None:
+        return self.inner.count_shards()
+
+    def read(self, shard: Shard) -> Iterator[CorpusItem | Dropped]:
+        yield from self.inner.read(shard)
+        if shard.index == 0:
+            detail = (
+                f"{self.loose:,} image files lie beside the archives and are not read; "
+                f"move them into a folder of their own and scan it with another --against"
+            )
+            yield Dropped(
+                "corpus", self.example, "loose image beside archives", detail, scope="many"
+            )
+
+
+def with_loose_images(corpus: Corpus, folder: Path) -> Corpus:
+    """``corpus``, wrapped if ``folder`` holds image files that it does not read."""
+    if not folder.is_dir():
+        return corpus
+    loose = (entry.name for entry in walk(folder) if ending(entry.name) in IMAGE_ENDINGS)
+    example = next(loose, None)
+    if example is None:
+        return corpus
+    count = 1 + sum(1 for _ in loose)
+    return WithLooseImages(
+        corpus, count, readable(example), corpus.name, corpus.source, corpus.reader
+    )

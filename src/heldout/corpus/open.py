@@ -18,19 +18,16 @@ from heldout.corpus.captions import caption_files
 from heldout.corpus.corpus import Corpus
 from heldout.corpus.embeddings import LaionEmbeddings, matrices
 from heldout.corpus.empty import refuse_without_lines, refuse_without_rows
-from heldout.corpus.file_set import FileSet, is_pattern
 from heldout.corpus.folder import FolderCorpus
 from heldout.corpus.img2dataset import Img2DatasetCorpus, is_img2dataset
-from heldout.corpus.listing import is_run_folder
-from heldout.corpus.loose_images import with_loose_images
+from heldout.corpus.listing import FileSet, is_pattern, is_run_folder, with_loose_images
 from heldout.corpus.parquet_corpus import ParquetCorpus
 from heldout.corpus.table import TableCorpus
-from heldout.corpus.text_sniff import first_columns, holds_text
-from heldout.corpus.texts import TextCorpus
+from heldout.corpus.texts import TextCorpus, first_columns, holds_text
 from heldout.corpus.webdataset import WebDatasetCorpus
 from heldout.corpus.zip_corpus import ZipCorpus
 from heldout.errors import InputError
-from heldout.image.kinds import IMAGE_ENDINGS
+from heldout.image.problem import IMAGE_ENDINGS
 
 _LOOK = 2000  # entries of a folder that are looked at to tell what it is
 

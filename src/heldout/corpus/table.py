@@ -10,11 +10,10 @@ from typing import Any
 
 from heldout.benchmark import Example, Source, read_examples
 from heldout.benchmark.locate import locate
-from heldout.corpus.corpus import CorpusItem, Shard
+from heldout.corpus.corpus import CorpusItem, Shard, unique_ids
 from heldout.corpus.listing import digest, file_key
-from heldout.corpus.unique import unique_ids
 from heldout.errors import InputError
-from heldout.image.kinds import readable
+from heldout.image.problem import readable
 from heldout.store import Dropped
 
 

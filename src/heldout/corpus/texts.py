@@ -2,26 +2,249 @@
 
 from __future__ import annotations
 
+import codecs
+import io
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
+from heldout.benchmark import Source
+from heldout.benchmark.fields import FieldMap
 from heldout.benchmark.image_finder import ImageFinder
+from heldout.benchmark.readers import Row, find_reader
 from heldout.benchmark.readers.json_rows import json_line
+from heldout.benchmark.source import split_of
 from heldout.corpus.columns import Words, find_columns
-from heldout.corpus.corpus import CorpusItem, Shard
-from heldout.corpus.file_set import FileSet, is_pattern
-from heldout.corpus.lines import FAILURES, Span, lines, spans
-from heldout.corpus.listing import digest, file_key
-from heldout.corpus.pages import NotText, pages
+from heldout.corpus.corpus import CorpusItem, Shard, shard_work, unique_ids
+from heldout.corpus.lines import COMPRESSED, FAILURES, Span, is_compressed, lines, open_text, spans
+from heldout.corpus.listing import (
+    FILE,
+    HIDDEN,
+    LINK,
+    RUN_FOLDER,
+    UNREADABLE,
+    Entry,
+    FileSet,
+    digest,
+    file_key,
+    is_pattern,
+    is_run_folder,
+    walk,
+)
 from heldout.corpus.row_items import lost_row, row_items
-from heldout.corpus.sizes import shard_work
-from heldout.corpus.text_files import TextFile, is_lines, text_files
-from heldout.corpus.unique import unique_ids
-from heldout.errors import blame_the_machine
-from heldout.image.kinds import readable
+from heldout.errors import HeldoutError, blame_the_machine
+from heldout.image.problem import (
+    HEAD,
+    IMAGE_ENDINGS,
+    SIDECAR_ENDINGS,
+    ending,
+    is_sidecar,
+    looks_like_image,
+    readable,
+)
 from heldout.store import Dropped
+
+# The files of a corpus of words: which of a folder are read, and what is said about the others.
+
+
+LINES = (".jsonl", ".ndjson")
+PAGES = (".txt", ".text", ".md", ".rst", ".html", ".htm", ".xml", ".nxml")
+# Tables and documents that lie beside images are sidecars; among texts they would be unread words.
+_NOTES = SIDECAR_ENDINGS - {".json", ".csv", ".tsv", *LINES, *PAGES}
+
+
+class TextFile(NamedTuple):
+    """``name`` is relative to the corpus; ``problem`` says why the file is not read."""
+
+    name: str
+    path: Path
+    problem: Dropped | None = None
+
+
+def text_files(location: str) -> Iterator[TextFile]:
+    """Files in stable order: those to read, and those that cannot be."""
+    root = Path(location)
+    if is_pattern(location) or not root.is_dir():
+        for name, path in FileSet(location, ()).files():
+            yield TextFile(name, path)
+        return
+    for entry in walk(root):
+        if is_text(entry.name) or not _is_note(entry):
+            yield TextFile(entry.name, root / entry.name, _problem(entry, root / entry.name))
+
+
+def is_lines(name: str) -> bool:
+    """True for JSON Lines by name; Dolma and C4 call theirs ``.json.gz``."""
+    end, packed = _ending(name)
+    return end in LINES or (packed and end == ".json")
+
+
+def is_text(name: str) -> bool:
+    return is_lines(name) or _ending(name)[0] in PAGES
+
+
+def _ending(name: str) -> tuple[str, bool]:
+    """What a file holds by its name, and whether it is compressed."""
+    end = ending(name)
+    return (ending(name[: -len(end)]), True) if end in COMPRESSED else (end, False)
+
+
+def _is_note(entry: Entry) -> bool:
+    if entry.kind not in (FILE, LINK):
+        return False
+    return ending(entry.name) in _NOTES or (is_sidecar(entry.name) and not ending(entry.name))
+
+
+def _problem(entry: Entry, path: Path) -> Dropped | None:
+    name = readable(entry.name)
+    if entry.kind == RUN_FOLDER:
+        detail = "written by heldout; it is not part of the corpus"
+        return Dropped("corpus", name, "run folder", detail, scope="words")
+    if entry.kind == HIDDEN:
+        return Dropped("corpus", name, "hidden folder", "not walked", scope="many")
+    if entry.kind == UNREADABLE:
+        return Dropped("corpus", name, "unreadable folder", "no permission?", scope="many")
+    if entry.kind == LINK and path.is_dir():
+        detail = "its files are read where they are"
+        return Dropped("corpus", name, "link to a folder", detail, scope="words")
+    if not path.is_file():  # a pipe would wait for ever, a broken link holds nothing
+        return Dropped("corpus", name, "not a regular file", "expected a text file")
+    if not is_text(entry.name):
+        detail = f"ending '{ending(entry.name)}'; expected JSON Lines or plain text"
+        return Dropped("corpus", name, "not a text file", detail)
+    return None
+
+
+# Does a path hold words and no images? Tables of questions about images are for other readers.
+
+
+_LOOK = 2000  # entries of a folder that are looked at
+_FOLDERS = 20
+_OPENED = 50  # files that are opened
+_ROWS = 50
+
+
+def holds_text(source: Source) -> bool:
+    """True for JSON Lines without images, plain text, and folders of nothing else."""
+    if source.selection:  # rows are selected from tables
+        return False
+    path = source.path
+    if is_pattern(source.location):
+        first = next(FileSet(source.location, ()).files(), None)
+        return first is not None and is_text(first[0])
+    if path.is_file():
+        return is_text(path.name) and not _is_table(path)
+    if not path.is_dir() or find_reader(path) is not None:
+        return False
+    files = sorted(_some_files(path))
+    texts = [file for file in files if is_text(file.name)]
+    if not texts or any(ending(file.name) in IMAGE_ENDINGS for file in files):
+        return False
+    unknown = (file for file in files if not is_sidecar(file.name) and not is_text(file.name))
+    if any(_looks_like_image(file) for file in itertools.islice(unknown, _OPENED)):
+        return False
+    if any(_is_table(file) for file in files[:_OPENED]):
+        return False
+    # "train" beside "test" is a choice that only the user can make.
+    return len({split_of(file.stem) for file in texts if is_lines(file.name)} - {None}) < 2
+
+
+def first_columns(path: Path) -> dict[str, tuple[str, ...]]:
+    """What a benchmark reader finds in the first rows of a file: columns by field, if they say anything."""
+    try:
+        reader = find_reader(path)
+        if reader is None or reader.name == "image-folder":  # a corpus lists folders in flat memory
+            return {}
+        rows = itertools.islice(reader.rows(path), _ROWS)
+        first = [row.values for row in rows if isinstance(row, Row)]
+        columns = FieldMap.infer(first).columns if first else {}
+        return {
+            field: said
+            for field, names in columns.items()
+            if (said := tuple(name for name in names if any(row.get(name) for row in first)))
+        }
+    except (HeldoutError, OSError, ValueError):
+        return {}
+
+
+def _is_table(path: Path) -> bool:
+    """True for a table that is not JSON Lines, and for JSON Lines about images."""
+    if is_lines(path.name) and is_compressed(path):  # nobody else unpacks it
+        return False
+    columns = first_columns(path)
+    return bool(columns.get("image") or (columns.get("question") and not is_lines(path.name)))
+
+
+def _some_files(folder: Path) -> Iterator[Path]:
+    """Some files of a folder and of the folders in it."""
+    entries = list(itertools.islice(folder.iterdir(), _LOOK))
+    inner = sorted(path for path in entries if path.is_dir() and not is_run_folder(str(path)))
+    below = (itertools.islice(path.iterdir(), _LOOK) for path in inner[:_FOLDERS])
+    for path in itertools.chain(entries, *below):
+        if not path.name.startswith(".") and path.is_file():
+            yield path
+
+
+def _looks_like_image(path: Path) -> bool:
+    try:
+        with path.open("rb") as file:
+            return looks_like_image(file.read(HEAD))
+    except OSError:
+        return False
+
+
+# Plain text files as items: a file is a page, and a book is many, cut where its lines end.
+
+
+PAGE = 1 << 18  # characters; a longer file is several pages
+_PAGE_LOOK = 1 << 16  # bytes that tell the encoding
+_MARKS = ("\n\n", "\n", " ")  # where a page may end, best first
+
+
+class NotText(Exception):  # noqa: N818 - what a file is rather than a fault of ours
+    """The file holds something else than words."""
+
+
+def pages(path: Path) -> Iterator[str]:
+    """The words of a text file in pieces of at most PAGE characters, none of them blank."""
+    with open_text(path) as file:
+        buffered = io.BufferedReader(cast(io.RawIOBase, file), _PAGE_LOOK)
+        text = io.TextIOWrapper(buffered, _encoding(buffered.peek()), errors="replace")
+        held = ""
+        while more := text.read(PAGE - len(held)):
+            held += more
+            if len(held) < PAGE:
+                continue
+            cut = _end(held)
+            if page := held[:cut].strip():
+                yield page
+            held = held[cut:]
+        if page := held.strip():
+            yield page
+
+
+def _end(held: str) -> int:
+    """Where the page ends: after a paragraph, else a line, else a word, in its second half."""
+    for mark in _MARKS:
+        found = held.rfind(mark, len(held) // 2)
+        if found >= 0:
+            return found + len(mark)
+    return len(held)
+
+
+def _encoding(start: bytes) -> str:
+    if start.startswith((b"\xff\xfe", b"\xfe\xff")):
+        return "utf-16"
+    if b"\0" in start[:4096]:
+        raise NotText(f"zero bytes among the first: {start[:16]!r}")
+    try:
+        codecs.getincrementaldecoder("utf-8-sig")().decode(start)  # may end inside a character
+    except UnicodeDecodeError:
+        return "cp1252"
+    return "utf-8-sig"
+
 
 SHARD_BYTES = 16 << 20  # of short documents, about a minute of searching on one core
 FILES_PER_SHARD = 4096

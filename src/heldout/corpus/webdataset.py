@@ -15,15 +15,13 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from heldout.corpus.columns import Words, decode_words, find_columns
-from heldout.corpus.corpus import CorpusItem, Shard
-from heldout.corpus.file_set import FileSet
+from heldout.corpus.corpus import CorpusItem, Shard, unique_ids
 from heldout.corpus.folder import MAX_TEXT, read_metadata
-from heldout.corpus.listing import file_key
+from heldout.corpus.listing import FileSet, file_key
 from heldout.corpus.tar_stream import FILE, FOLDER, TarCut, TarEntry, open_tar, tar_entries
-from heldout.corpus.unique import unique_ids
 from heldout.errors import blame_the_machine
 from heldout.image import MAX_BYTES, ImageRef, InlineBytes, TarMember
-from heldout.image.kinds import (
+from heldout.image.problem import (
     HEAD,
     IMAGE_ENDINGS,
     TEXT_ENDINGS,

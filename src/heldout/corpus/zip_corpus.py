@@ -15,10 +15,8 @@ from typing import Any, BinaryIO
 
 from heldout.corpus.captions import Captions
 from heldout.corpus.columns import Words
-from heldout.corpus.corpus import CorpusItem, Shard
-from heldout.corpus.file_set import FileSet
-from heldout.corpus.listing import digest, file_key
-from heldout.corpus.unique import unique_ids
+from heldout.corpus.corpus import CorpusItem, Shard, unique_ids
+from heldout.corpus.listing import FileSet, digest, file_key
 from heldout.corpus.zip_directory import (
     DEFLATED,
     STORED,
@@ -32,7 +30,7 @@ from heldout.corpus.zip_directory import (
 )
 from heldout.errors import blame_the_machine
 from heldout.image import MAX_BYTES, ImageRef
-from heldout.image.kinds import (
+from heldout.image.problem import (
     HEAD,
     IMAGE_ENDINGS,
     ending,

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from heldout.corpus.sizes import FILE_WORK, shard_work
+from heldout.corpus.corpus import FILE_WORK, shard_work
 from heldout.errors import HeldoutError, blame_the_machine
 from heldout.image import MAX_BYTES, ImageError
 

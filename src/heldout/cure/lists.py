@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from heldout.cure.policy import Decision
 from heldout.store import Dropped
-from heldout.store.atomic import replacing
+from heldout.store.lock import replacing
 from heldout.store.schema import write_table
 
 _DECIDED = [

@@ -2,13 +2,261 @@
 
 from __future__ import annotations
 
+import contextlib
+import logging
+import math
+import os
+import pickle
+import socket
+import time
+import uuid
 from collections.abc import Callable, Generator, Iterable
-from typing import Self
+from dataclasses import dataclass
+from typing import Any, Generic, Self
+from urllib.parse import urlsplit
 
-from heldout.engine.engine import TRIES, Outcome, Result, Task, until_exhausted
-from heldout.engine.ray_connect import connect, import_ray
-from heldout.engine.ray_map import RayMap
-from heldout.errors import InputError
+import heldout
+from heldout.engine.engine import (
+    TRIES,
+    Outcome,
+    Result,
+    Task,
+    TaskQueue,
+    describe_error,
+    until_exhausted,
+)
+from heldout.engine.ray_task import BROKEN, ERROR, MISSING, Reply, make_runner
+from heldout.errors import InputError, PrerequisiteError, require
+
+# Joining a Ray cluster, or starting one on this machine, with errors that say what to do.
+
+
+_CONNECT_SECONDS = 5.0
+# A cluster's client server forks a server for every client while its own gRPC threads run, and now
+# and then that child dies at birth ("Starting Ray client server failed"); the next one lives.
+_CLIENT_ATTEMPTS = 4
+_STORE_BYTES = 500_000_000  # of a cluster we start ourselves: tables and file names, not images
+
+
+def import_ray() -> Any:
+    require("ray", "ray", "the Ray engine")
+    # Read when ray is imported: no usage report leaves this machine, and nothing that Ray says
+    # about dying workers goes to standard output, where log_to_driver=False still lets it.
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    os.environ.setdefault("RAY_DEDUP_LOGS_SKIP_REGEX", ".")
+    import ray
+
+    return ray
+
+
+def connect(address: str | None, workers: int | None, object_store_memory: int | None) -> bool:
+    """Connect this process to Ray; False when it already was, so it is not ours to disconnect."""
+    ray = import_ray()
+    if ray.is_initialized():
+        _check_same_cluster(ray, address)
+        return False
+    address = address or os.environ.get("RAY_ADDRESS") or "local"
+    options: dict[str, Any] = {"logging_level": logging.ERROR, "log_to_driver": False}
+    if address == "local":
+        options |= {
+            "num_cpus": workers,
+            "include_dashboard": False,
+            "object_store_memory": object_store_memory or _STORE_BYTES,
+        }
+    elif address != "auto":
+        _check_reachable(address)
+    for attempt in range(1, _CLIENT_ATTEMPTS + 1):
+        try:
+            ray.init(address=address, **options)
+            return True
+        except (ConnectionError, RuntimeError) as error:
+            ray.shutdown()  # half a connection would make the next attempt fail for another reason
+            if attempt == _CLIENT_ATTEMPTS or not _died_at_birth(error):
+                raise _explain(address, error) from error
+            time.sleep(attempt)
+    raise AssertionError("unreachable")
+
+
+def _died_at_birth(error: Exception) -> bool:
+    return isinstance(error, ConnectionAbortedError) and (
+        "Starting Ray client server failed" in str(error) or "Proxy failed to Connect" in str(error)
+    )
+
+
+def _explain(address: str, error: Exception) -> Exception:
+    if "ersion mismatch" in str(error):
+        return PrerequisiteError(
+            f"the Ray cluster at '{address}' runs other versions than this program: {error}"
+        )
+    if isinstance(error, ConnectionError):
+        return InputError(
+            f"no Ray cluster lets this program in at '{address}' ({error}); check that one runs "
+            f"there ('ray start --head') and, if it asks for a token, that RAY_AUTH_MODE and "
+            f"RAY_AUTH_TOKEN are set here as they are there"
+        )
+    return error
+
+
+def _check_same_cluster(ray: Any, address: str | None) -> None:
+    if address in (None, "auto", "local") or ray.util.client.ray.is_connected():
+        return
+    current = ray.get_runtime_context().gcs_address
+    if address != current:
+        raise InputError(
+            f"this process is already connected to Ray at {current}, not at {address}; call "
+            f"ray.shutdown() first, or give no address"
+        )
+
+
+def _check_reachable(address: str) -> None:
+    """Ask the port first: Ray tries for minutes, and may end the process when nobody answers."""
+    parts = urlsplit(address if "://" in address else f"//{address}")
+    try:
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        host, port = None, None
+    if parts.scheme == "ray":
+        port = port or 10001
+    if not host or not port:
+        raise InputError(
+            f"'{address}' is not the address of a Ray cluster; expected host:port, "
+            f"ray://host:port or auto"
+        )
+    try:
+        socket.create_connection((host, port), timeout=_CONNECT_SECONDS).close()
+    except OSError as error:
+        raise InputError(
+            f"no Ray cluster answers at '{address}' ({error.strerror or error}); check that it "
+            f"runs and that this machine may reach it"
+        ) from error
+
+
+# RayMap: one map over a Ray cluster. Ray places and retries tasks; this feeds it and listens.
+
+
+_SUBMISSIONS = 3  # by us, when Ray gave a task up for a reason that is not the task's
+_PER_CORE = 2  # tasks in flight: one runs, one waits on its node
+_RESOURCES_SECONDS = 10.0  # clusters grow and shrink; how often to look
+_WAIT_SECONDS = 1.0
+
+
+@dataclass(slots=True)
+class _Job:
+    index: int
+    task: Any
+    body: bytes
+    submissions: int = 0
+
+
+class RayMap(Generic[Task, Result]):
+    def __init__(
+        self,
+        function: bytes,
+        tasks: Iterable[Task],
+        *,
+        ordered: bool,
+        workers: int | None,
+        tries: int,
+    ) -> None:
+        self._tries = tries  # by Ray, when a worker or a node dies under a task
+        self._ray = import_ray()
+        self._function = function
+        self._name = uuid.uuid4().hex
+        self._tasks = tasks
+        self._ordered = ordered
+        self._workers = workers
+        self._flying: dict[Any, _Job] = {}
+        self._window = 0
+        self._window_known = -math.inf
+
+    def run(self) -> Generator[Outcome[Task, Result], None, None]:
+        function = self._ray.put(self._function)
+        remote = self._ray.remote(make_runner(heldout.__version__)).options(
+            num_cpus=1, max_retries=self._tries - 1, name="heldout"
+        )
+        queue = TaskQueue[Task, Result](
+            self._tasks, ordered=self._ordered, ahead=2 * self._room() + 2
+        )
+
+        def submit(job: _Job) -> None:
+            job.submissions += 1
+            self._flying[remote.remote(self._name, function, job.body)] = job
+
+        try:
+            while True:
+                while len(self._flying) < self._room() and (drawn := queue.draw()) is not None:
+                    try:
+                        submit(_Job(*drawn, self._ray.cloudpickle.dumps(drawn[1])))
+                    except (TypeError, AttributeError, pickle.PicklingError) as error:
+                        text, where = describe_error(error)
+                        yield from queue.release(Outcome(*drawn, error=text, traceback=where))
+                if not self._flying:
+                    return
+                ready, _ = self._ray.wait(list(self._flying), timeout=_WAIT_SECONDS)
+                for reference in ready:
+                    job = self._flying.pop(reference)
+                    outcome = self._fetch(reference, job)
+                    if outcome is None:
+                        submit(job)
+                    else:
+                        yield from queue.release(outcome)
+        finally:
+            self._cancel()
+
+    def _room(self) -> int:
+        """How many tasks may be in flight, for the cluster as it is now."""
+        if time.monotonic() - self._window_known > _RESOURCES_SECONDS:
+            cores = math.ceil(self._ray.cluster_resources().get("CPU", 0))
+            if self._workers is not None:
+                cores = min(cores, self._workers)
+            # A cluster may have no core yet and start nodes only once tasks wait for them.
+            self._window = _PER_CORE * max(1, cores)
+            self._window_known = time.monotonic()
+        return self._window
+
+    def _fetch(self, reference: Any, job: _Job) -> Outcome[Task, Result] | None:
+        """The outcome of a job; None when it was lost with a node and should be sent again."""
+        errors = self._ray.exceptions
+        try:
+            kind, content = self._ray.get(reference)
+            if kind not in (ERROR, BROKEN, MISSING):
+                return Outcome(job.index, job.task, value=pickle.loads(content))
+        except errors.WorkerCrashedError:
+            text = f"the worker died {self._tries} times while running this task"
+            return Outcome(job.index, job.task, error=text)
+        except errors.RayTaskError as error:
+            text, where = describe_error(error)
+            return Outcome(job.index, job.task, error=text, traceback=where)
+        except errors.RayError as error:
+            if job.submissions < _SUBMISSIONS:
+                return None
+            return Outcome(job.index, job.task, error=describe_error(error)[0])
+        except Exception as error:  # a value may pickle and yet not come back
+            text, where = describe_error(error)
+            return Outcome(job.index, job.task, error=text, traceback=where)
+        return self._failure(job, (kind, content))
+
+    def _failure(self, job: _Job, reply: Reply) -> Outcome[Task, Result]:
+        kind, (first, second) = reply
+        if kind == MISSING:
+            raise PrerequisiteError(
+                f"the Ray node {first} has {second}, this program has heldout "
+                f"{heldout.__version__}: install the same version on every node, for example "
+                f"pip install 'heldout[ray]=={heldout.__version__}'"
+            )
+        if kind == BROKEN:
+            raise InputError(
+                f"the function cannot be loaded on a Ray worker ({first}); the module that "
+                f"defines it has to be installed on every node"
+            )
+        return Outcome(job.index, job.task, error=first, traceback=second)
+
+    def _cancel(self) -> None:
+        for reference in self._flying:
+            # The cluster may be what failed; there is then nothing left to cancel.
+            with contextlib.suppress(Exception):
+                self._ray.cancel(reference, force=True)
+        self._flying.clear()
 
 
 class RayEngine:

@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 from heldout.errors import InputError
 from heldout.evaluate.table import MEAN, ItemGrades, combined
 from heldout.stats import Interval, holm
-from heldout.stats.paired import PairedTable, cluster_sums, paired_table, paired_test
-from heldout.stats.paired_power import pairs_needed
+from heldout.stats.paired import PairedTable, cluster_sums, paired_table, paired_test, pairs_needed
 from heldout.stats.permutation import flip_test
 from heldout.stats.ranks import Rank, ranks_of
 

@@ -12,7 +12,7 @@ from heldout.engine import Engine
 from heldout.errors import InputError
 from heldout.model.asking.question import STAGE
 from heldout.model.opening import open_model
-from heldout.model.reply import Asker, Prompt, Reply
+from heldout.model.request import Asker, Prompt, Reply
 from heldout.store import Dropped
 
 CHUNK = 32  # prompts of one task: what a worker that dies loses at most

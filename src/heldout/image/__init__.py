@@ -1,6 +1,6 @@
 """One picture: where its bytes are, how to decode them safely, what identifies it."""
 
-from heldout.image.buffer import grey_plane
+from heldout.image.buffer import grey_jpeg, grey_plane
 from heldout.image.decode import decode, decode_shrunk, native_size, to_rgb
 from heldout.image.digest import (
     PIXEL_DIGEST,
@@ -16,6 +16,7 @@ from heldout.image.location import (
     ArrowCell,
     EncodedText,
     FileOnDisk,
+    ImageRef,
     InlineBytes,
     Location,
     Nowhere,
@@ -23,9 +24,7 @@ from heldout.image.location import (
     TarMember,
     TextField,
 )
-from heldout.image.luminance import grey_jpeg
 from heldout.image.problem import MAX_BYTES, MAX_PIXELS, ImageError, image_error
-from heldout.image.reference import ImageRef
 
 __all__ = [
     "MAX_BYTES",

@@ -9,11 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from heldout.image.buffer import grey_plane
+from heldout.image.buffer import grey_jpeg, grey_plane
 from heldout.image.decode import REDUCED, decode
-from heldout.image.luminance import grey_jpeg
+from heldout.image.location import ImageRef
 from heldout.image.problem import MAX_PIXELS, image_error
-from heldout.image.reference import ImageRef
 
 # An image whose every channel spans at most this many levels, and in which hardly a pixel differs from
 # the others, shows nothing that could identify it. A label map spans few levels and shows a lot.

@@ -17,7 +17,10 @@ from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import unquote_to_bytes
 
+from PIL import Image
+
 from heldout.errors import blame_the_machine
+from heldout.image.decode import decode
 from heldout.image.problem import MAX_BYTES, ImageError
 
 # A base64 image is one field; the csv module's default limit is 128 KiB.
@@ -280,3 +283,27 @@ def arrow_table(path: str) -> Any:
         return pa.ipc.open_stream(source).read_all()
     except pa.ArrowInvalid:
         return pa.ipc.open_file(source).read_all()
+
+
+# ImageRef: a picture that is read only when somebody looks at it.
+
+
+@dataclass(frozen=True, slots=True)
+class ImageRef:
+    """``name`` is what the dataset calls the picture; ``location`` is where its bytes really are."""
+
+    name: str
+    location: Location
+
+    def read(self) -> bytes:
+        """The original bytes, never re-encoded."""
+        return self.location.read()
+
+    def open(self) -> Image.Image:
+        """Native pixels."""
+        return decode(self.read())
+
+    @property
+    def source(self) -> str:
+        """Where a person finds it: a path, ``archive.tar!member``, ``file.tsv row 12``."""
+        return self.location.describe()

@@ -36,3 +36,62 @@ def image_error(error: Exception) -> ImageError:
     if isinstance(error, MemoryError):
         return ImageError(OUT_OF_MEMORY, text or "it needs more memory than there is")
     return ImageError(FAILED, f"{type(error).__name__}: {text}")
+
+
+# What a file or a member is: told by its ending or, where that says nothing, its first bytes.
+
+
+IMAGE_ENDINGS = frozenset({
+    ".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".gif", ".bmp", ".dib", ".webp", ".tif", ".tiff",
+    ".ppm", ".pgm", ".pbm", ".pnm", ".jp2", ".j2k", ".jpx", ".avif", ".ico", ".tga", ".pcx", ".dcm",
+    ".mpo",
+})  # fmt: skip
+TEXT_ENDINGS = frozenset({".txt", ".caption", ".text", ".cap"})
+# Files that lie beside images and are never images themselves.
+SIDECAR_ENDINGS = TEXT_ENDINGS | {
+    ".json", ".jsonl", ".md", ".csv", ".tsv", ".xml", ".nxml", ".yaml", ".yml", ".html", ".log",
+    ".rst", ".license", ".sha256", ".md5", ".bib", ".cff",
+}  # fmt: skip
+_SIDECAR_NAMES = frozenset({
+    "readme", "license", "licence", "copying", "notice", "thumbs.db", "desktop.ini", ".ds_store",
+    ".directory", ".gitattributes", ".gitignore", ".gitkeep",
+})  # fmt: skip
+JPEG = b"\xff\xd8"  # how every file of this format begins
+HEAD = 140  # enough for every signature below; DICOM's stands at byte 128
+
+_SIGNATURES = (
+    b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n", b"GIF8", b"BM", b"II*\0", b"MM\0*", b"\0\0\0\x0cjP  ",
+    b"\xff\x4f\xff\x51",
+)  # fmt: skip
+
+
+def ending(name: str) -> str:
+    """The part from the last dot of the last path component on, in lower case; "" without one."""
+    base = name.rpartition("/")[2]
+    dot = base.rfind(".")
+    return base[dot:].lower() if dot > 0 else ""
+
+
+def is_sidecar(name: str) -> bool:
+    """True for what lies beside images and holds none: captions, a README, a file of the desktop."""
+    return ending(name) in SIDECAR_ENDINGS or name.rpartition("/")[2].lower() in _SIDECAR_NAMES
+
+
+def looks_like_image(head: bytes) -> bool:
+    """True if the first bytes are those of an image format that ``heldout.image`` decodes."""
+    if head.startswith(_SIGNATURES):
+        return True
+    if head[:4] == b"RIFF" and head[8:12] == b"WEBP":
+        return True
+    return head[4:12] in (b"ftypavif", b"ftypavis") or head[128:132] == b"DICM"
+
+
+def unsafe(name: str) -> bool:
+    """True for a member name that would leave the folder it is extracted to."""
+    parts = name.replace("\\", "/").split("/")
+    return not name or "\0" in name or parts[0] == "" or ".." in parts or name[1:2] == ":"
+
+
+def readable(name: str) -> str:
+    """A file name as text that any table can hold: bytes that are not UTF-8 become escapes."""
+    return name.encode("utf-8", "backslashreplace").decode("utf-8")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from heldout.lab.contamination import Arm, Contamination
 from heldout.lab.grid import Base
+from heldout.lab.planting import Arm, Contamination
 
 DOSES = (1, 2, 3, 5, 10)
 DEMO = "demo"  # its benchmarks are demo0, demo1 …, by the seed of the release

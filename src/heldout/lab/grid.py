@@ -11,9 +11,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from heldout.lab.contamination import Arm
 from heldout.lab.forms import Asked, Rows
-from heldout.lab.planting import Planted, Released, plant
+from heldout.lab.planting import Arm, Planted, Released, plant
 from heldout.lab.pool import Lengths, Pool, joined, paint
 from heldout.lab.reading import Reading, read_sheet
 from heldout.lab.sheet import Sheet

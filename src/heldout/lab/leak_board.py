@@ -8,8 +8,7 @@ import polars as pl
 
 from heldout.detect.image_overlap import COPIES
 from heldout.lab.leak_rows import STRANGER
-from heldout.lab.rates import rate
-from heldout.lab.result import Rate, Strict
+from heldout.lab.result import Rate, Strict, rate
 from heldout.overlap.judged import UNDECIDED
 from heldout.scenes import KINDS
 

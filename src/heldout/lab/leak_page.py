@@ -14,7 +14,7 @@ from heldout.lab.result import Rate
 from heldout.report.certainty import FILE as PRECISION
 from heldout.report.certainty import Precision
 from heldout.store import write_atomic, write_json
-from heldout.store.atomic import replacing
+from heldout.store.lock import replacing
 
 PAGE, DATA, BOARD = "leak-recall.md", "leak-recall.parquet", "leak-recall.json"
 ALTERED = "one attribute changed"  # the kind of decoy that comes nearest to a copy

@@ -21,7 +21,7 @@ from heldout.overlap.text import TextSearch
 from heldout.overlap.texts import scan_texts
 from heldout.scenes import FILMS, KINDS, SCENES, write_benchmark, write_corpus
 from heldout.store import Run, write_json
-from heldout.store.atomic import replacing
+from heldout.store.lock import replacing
 
 WORLDS = {world.name: world for world in (SCENES, FILMS)}
 PLAN, ROWS = "plan.json", "rows.parquet"

@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 
 from heldout.lab.cascade import Judged
 from heldout.lab.curve import Curve, auc_interval, bin_of_threshold, bins_of, placements
-from heldout.lab.rates import rate
-from heldout.lab.result import Estimate, Measured, Operating, Rate, Threshold, Verified
+from heldout.lab.result import Estimate, Measured, Operating, Rate, Threshold, Verified, rate
 from heldout.lab.tally import Tally
 
 HALF = 0.495  # of the area: sides are whole pixels

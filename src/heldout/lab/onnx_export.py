@@ -23,12 +23,11 @@ from heldout.errors import InputError, PrerequisiteError, require
 from heldout.image import ImageRef, InlineBytes
 from heldout.lab.onnx_graphs import narrowest, write_graphs
 from heldout.model.local import LocalModel
-from heldout.model.local.family import image_token_id
-from heldout.model.local.load import Loaded, load
+from heldout.model.local.load import Loaded, image_token_id, load
 from heldout.model.onnx import CARD, Card, OnnxModel
 from heldout.model.onnx.card import NEEDED, TEMPLATE, TOKENIZER, Decoder, Preparation, Source
 from heldout.model.onnx.card import file_sha256 as sha256
-from heldout.model.onnx.pictures import prepare
+from heldout.model.onnx.processor import prepare
 from heldout.model.request import Request, Score, Text
 from heldout.store import write_json
 
@@ -329,7 +328,7 @@ def _difference(expected: Mapping[str, Score], found: Mapping[str, Score]) -> fl
 
 def _compare_tokens(name: str, theirs: Any, folder: Path) -> None:
     from heldout.model.onnx.card import read_card
-    from heldout.model.onnx.tokenizer import LightTokenizer
+    from heldout.model.onnx.processor import LightTokenizer
 
     ours = LightTokenizer.open(folder, read_card(folder))
     texts = [*_QUESTIONS, *_ANSWERS, "don 't , he 's .", *map(str, theirs.all_special_tokens)]

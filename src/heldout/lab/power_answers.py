@@ -7,10 +7,9 @@ from statistics import fmean
 
 import polars as pl
 
-from heldout.lab.power_board import Standing, dose_arms
+from heldout.lab.power_board import Share, Standing, dose_arms, fired
 from heldout.lab.power_models import CLEAN, CONTAMINATED, OTHER_SEEDS, RAW, SAME_BASE, WAYS
 from heldout.lab.power_run import EQUAL_COST
-from heldout.lab.power_share import Share, fired
 
 ORDER = ("order-joint", EQUAL_COST, "order-neighbour", "order-trend")
 

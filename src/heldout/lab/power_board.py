@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import polars as pl
@@ -12,9 +14,79 @@ from numpy.typing import NDArray
 from scipy import special
 
 from heldout.detect.registry import detectors
-from heldout.lab.power_models import CLEAN, CONTAMINATED, OUTSIDER, LabGrid
-from heldout.lab.power_share import Share, fired, firing_bases
-from heldout.stats.groups import area
+from heldout.lab.power_models import CLEAN, CONTAMINATED, OTHER_SEEDS, OUTSIDER, RAW, LabGrid
+from heldout.stats import Interval, binomial_interval
+from heldout.stats.dealt import area
+from heldout.verdict import measured
+from heldout.verdict.measured import (
+    BenchmarkRate,
+    Fired,
+    MeasuredRate,
+    MeasuredRates,
+    Provenance,
+)
+
+# How many tests fire, and how sure that rate is when several tests are of one model.
+
+
+LEVEL = 0.05
+
+
+@dataclass(frozen=True)
+class Share:
+    """``hits`` of ``n`` tests on ``models`` models (as many as tests where nothing is said).
+
+    Clopper–Pearson with as many observations as there are models: nine splits of one model, or two
+    benchmarks, are one model.
+    """
+
+    hits: int
+    n: int
+    models: int | None = None
+
+    @property
+    def value(self) -> float:
+        return self.hits / self.n if self.n else float("nan")
+
+    @property
+    def units(self) -> int:
+        return self.n if self.models is None else self.models
+
+    @property
+    def interval(self) -> Interval:
+        share = self.hits / self.n if self.n else 0.0
+        return binomial_interval(share * self.units, self.units)
+
+    @property
+    def off(self) -> bool:
+        """As a false-positive rate: surely above the level at which it was tested."""
+        return self.n > 0 and self.interval.low > LEVEL
+
+    def __str__(self) -> str:
+        if not self.n:
+            return "–"
+        who = "" if self.units == self.n else f" ({self.units} models)"
+        low, high = self.interval.low, self.interval.high
+        return f"{self.hits} of {self.n}{who} [{_two(low)}, {_two(high)}]"
+
+
+def fired(frame: pl.DataFrame) -> Share:
+    """Tests that point to memory, of those that have a p."""
+    tested = frame.filter(pl.col("p").is_not_null())
+    hits = int((tested["direction"] == "seen").sum())
+    return Share(hits, len(tested), tested["model"].n_unique())
+
+
+def firing_bases(frame: pl.DataFrame) -> Share:
+    """Bases of which at least one model fires: arms of a base share almost all of their weights."""
+    tested = frame.filter(pl.col("p").is_not_null())
+    seen = tested.filter(pl.col("direction") == "seen")
+    return Share(seen["base"].n_unique(), tested["base"].n_unique())
+
+
+def _two(value: float) -> str:
+    return f"{value:.2f}".removeprefix("0") if value < 1 else "1"
+
 
 DRAWS = 400
 FEW = 10  # models on a side below which a bootstrap of an area says too much
@@ -281,3 +353,58 @@ def _by_base(part: pl.DataFrame) -> list[tuple[NDArray[np.float64], NDArray[np.f
         )
         for _, one in part.group_by(["base"], maintain_order=True)
     ]
+
+
+# The rates that the verdict reads, counted in the leaderboard's rows: who fires on clean models.
+
+
+RATES = "detector-rates.json"
+#: References of the same base are what only a lab has: a user's baseline is another model.
+_WAYS = {RAW: measured.RAW, OTHER_SEEDS: measured.REFERENCES}
+
+
+def measured_rates(data: Path, command: str, weights: int | None) -> MeasuredRates:
+    """From the published rows, so that whoever has them can count again."""
+    rows = pl.read_parquet(data)
+    made = []
+    tested = rows.filter(pl.col("p").is_not_null() & pl.col("role").is_in([CLEAN, CONTAMINATED]))
+    for name in detectors():
+        for way, told in _WAYS.items():
+            frame = tested.filter((pl.col("detector") == name) & (pl.col("way") == way))
+            if frame.is_empty():
+                continue
+            clean, bad = (_counted(frame, role) for role in (CLEAN, CONTAMINATED))
+            places = {
+                str(place): _on_one(part)
+                for (place,), part in frame.group_by(["benchmark"], maintain_order=True)
+            }
+            off = any(one.off for one in (clean, *(place.clean for place in places.values())))
+            made.append(
+                MeasuredRate(
+                    detector=name,
+                    way=told,
+                    clean=clean,
+                    contaminated=bad,
+                    benchmarks=places,
+                    off=off,
+                )
+            )
+    provenance = Provenance(
+        command=command,
+        data_sha256=hashlib.sha256(data.read_bytes()).hexdigest(),
+        weights=weights,
+        models=models_by_role(rows),
+    )
+    return MeasuredRates(provenance=provenance, rates=made)
+
+
+def _on_one(frame: pl.DataFrame) -> BenchmarkRate:
+    clean, bad = (_counted(frame, role) for role in (CLEAN, CONTAMINATED))
+    return BenchmarkRate(clean=clean, contaminated=bad)
+
+
+def _counted(frame: pl.DataFrame, role: str) -> Fired:
+    """One model may be clean on two benchmarks, or count once per split: tests are not models."""
+    mine = frame.filter(pl.col("role") == role)
+    share = fired(mine)
+    return Fired.of(share.hits, share.n, share.units)

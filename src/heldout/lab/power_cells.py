@@ -14,12 +14,14 @@ from heldout.detect.registry import Detector
 from heldout.lab.power_models import (
     CLEAN,
     CONTAMINATED,
+    MARK,
     OTHER_SEEDS,
     RAW,
     LabGrid,
     LabModel,
+    marked,
+    narrowed,
 )
-from heldout.lab.power_tables import MARK, marked, narrowed
 from heldout.verdict.controls.baseline import against_baseline
 
 Row = dict[str, Any]

@@ -9,10 +9,9 @@ import polars as pl
 
 from heldout.detect.behaviour import multimodal_leakage
 from heldout.detect.registry import Detector, detectors
-from heldout.lab.power_board import Place, Standing, dose_arms
+from heldout.lab.power_board import Place, Share, Standing, dose_arms, fired
 from heldout.lab.power_models import CLEAN, CONTAMINATED, OTHER_SEEDS, RAW
 from heldout.lab.power_run import EQUAL_COST
-from heldout.lab.power_share import Share, fired
 from heldout.stats.jonckheere import Jonckheere, jonckheere_blocks
 
 MODES = ("full", "language", "lora")

@@ -15,11 +15,16 @@ from heldout.detect import ScoreTables, Settings
 from heldout.detect.registry import Detector, detectors
 from heldout.errors import InputError
 from heldout.lab.power_cells import Cells, Row
-from heldout.lab.power_cost import forward_tokens, recorded_tokens
-from heldout.lab.power_models import RAW, WAYS, LabGrid
-from heldout.lab.power_tables import fewer_shuffles
+from heldout.lab.power_models import (
+    RAW,
+    WAYS,
+    LabGrid,
+    fewer_shuffles,
+    forward_tokens,
+    recorded_tokens,
+)
 from heldout.store import Run, write_json
-from heldout.store.atomic import replacing
+from heldout.store.lock import replacing
 
 EQUAL_COST = "order-joint at equal cost"
 SCHEMA = pl.Schema({

@@ -17,16 +17,13 @@ from PIL import Image
 
 from heldout.image import ImageRef, byte_digest, to_rgb
 from heldout.image.decode import decode
-from heldout.lab.power_cost import RECORDED
+from heldout.lab.power_models import RECORDED
 from heldout.lab.reading import Reading
-from heldout.lab.sheet import MOST_NEW_TOKENS, Ragged, Sheet, letter_tokens
-from heldout.lab.vocabulary import IMAGE
-from heldout.model.local.family import Family
-from heldout.model.local.layout import Layout
-from heldout.model.local.rows import Row
+from heldout.lab.sheet import IMAGE, MOST_NEW_TOKENS, Ragged, Sheet, letter_tokens
+from heldout.model.local.layout import Layout, Row
+from heldout.model.local.load import Family
 from heldout.model.local.writing import UnwritableError, Writer
-from heldout.model.reply import CUT, STOPPED, Prompt, Reply
-from heldout.model.request import Request, Score, Text
+from heldout.model.request import CUT, STOPPED, Prompt, Reply, Request, Score, Text
 from heldout.store import Dropped
 
 

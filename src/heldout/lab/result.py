@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Literal
 
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
 from pydantic import BaseModel, ConfigDict, Field
+
+from heldout.errors import InputError
+from heldout.report.robustness import FILE, Recall, Robustness, RobustnessFile, Share
+from heldout.stats import Interval, binomial_interval
+from heldout.store import Run, write_json
 
 SCHEMA_VERSION = 2
 
@@ -124,3 +133,95 @@ class Study(Strict):
 
     def measured(self, name: str) -> Measured:
         return next(entry for entry in [*self.pools, *self.transforms] if entry.name == name)
+
+
+# Rates of a study with intervals: queries are the units, pairs of one query rise and fall together.
+
+
+_DRAWS = 1000
+
+
+def rate(hits: ArrayLike, sizes: ArrayLike, clusters: Sequence[str]) -> Rate:
+    """``hits`` of ``sizes`` in every unit; units of one cluster are one observation.
+
+    Exact (Clopper–Pearson) where every unit is one trial and its own cluster. Else a percentile
+    bootstrap over clusters; where all clusters agree there is nothing to vary and the exact
+    interval over clusters is given.
+    """
+    counts, trials = np.asarray(hits, np.int64), np.asarray(sizes, np.int64)
+    used = trials > 0
+    counts, trials = counts[used], trials[used]
+    _, members = np.unique(
+        np.asarray(clusters, dtype=object)[used].astype(str), return_inverse=True
+    )
+    sums = np.bincount(members, weights=counts).astype(np.float64)
+    totals = np.bincount(members, weights=trials).astype(np.float64)
+    successes, n = int(counts.sum()), int(trials.sum())
+    if n == len(sums):
+        interval = binomial_interval(successes, n)
+    elif successes in (0, n):
+        interval = binomial_interval(len(sums) if successes else 0, len(sums))
+        interval = interval._replace(method="clopper-pearson over clusters")
+    else:
+        interval = _bootstrap(sums, totals)
+    return Rate(hits=successes, n=n, value=successes / n if n else None, **interval._asdict())
+
+
+def _bootstrap(
+    sums: NDArray[np.float64], totals: NDArray[np.float64], level: float = 0.95
+) -> Interval:
+    count = len(sums)
+    rng = np.random.default_rng(0)  # fixed: the same counts give the same interval
+    even = np.full(count, 1.0 / count)
+    rates = []
+    for _ in range(_DRAWS):
+        weights = rng.multinomial(count, even)
+        rates.append((weights @ sums) / (weights @ totals))
+    low, high = np.quantile(rates, [(1.0 - level) / 2.0, (1.0 + level) / 2.0])
+    return Interval(float(low), float(high), level, "cluster bootstrap")
+
+
+# A study of transforms as a report shows it: counts per transform, without curves and pairs.
+
+
+def robustness(studies: Sequence[Study], command: str) -> RobustnessFile:
+    return RobustnessFile(studies=[_of(study, command) for study in studies])
+
+
+def keep_robustness(studies: Sequence[Study], folder: Path, command: str) -> Path:
+    """In the folder of the study, or in a run folder, whose report shows it then."""
+    path = folder / FILE
+    write_json(path, robustness(studies, command).model_dump(mode="json", exclude_none=True))
+    return path
+
+
+def refuse_another_encoder(run: Run, encoder: str) -> None:
+    """Before hours of measuring: a report shows only what fits its own search."""
+    used = sorted({one["encoder"] for one in run.manifest()["stages"].values() if one["encoder"]})
+    if encoder not in used:
+        told = ", ".join(f"'{one}'" for one in used) or "none"
+        raise InputError(
+            f"--run {run.path}: its report would not show this, because the run was searched with another "
+            f"encoder (it has {told}; this is '{encoder}'). Give --encoder as in heldout overlap"
+        )
+
+
+def _of(study: Study, command: str) -> Robustness:
+    return Robustness(
+        command=command, collection=study.collection, side=study.side, encoder=study.encoder,
+        judge=study.judge, shortlist=study.shortlist, queries=study.queries, pictures=study.pictures,
+        transforms=[_recall(one) for one in study.transforms],
+    )  # fmt: skip
+
+
+def _recall(one: Measured) -> Recall:
+    judged = one.verified
+    return Recall(
+        name=one.name, description=one.description, shortlisted=_share(one.recall_at_k),
+        found=_share(judged.found) if judged else None,
+        undecided=_share(judged.undecided) if judged else None,
+    )  # fmt: skip
+
+
+def _share(rate: Rate) -> Share:
+    return Share(hits=rate.hits, n=rate.n, low=round(rate.low, 6), high=round(rate.high, 6))

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from heldout.benchmark import Benchmark
-from heldout.benchmark.normal import normal
+from heldout.benchmark.example import normal
 from heldout.corpus import Corpus, CorpusItem, Shard, read_items
 from heldout.image import (
     Digests,
@@ -26,7 +26,7 @@ from heldout.image import (
     image_error,
     native_size,
 )
-from heldout.image.kinds import JPEG
+from heldout.image.problem import JPEG
 from heldout.overlap.fingerprints import Fingerprint, fingerprint, screen
 from heldout.overlap.hashes import HashedShard, HashIndex, Waiting
 from heldout.overlap.modality import TextRelation, relate_text

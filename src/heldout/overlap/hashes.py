@@ -30,7 +30,7 @@ from heldout.overlap.fingerprints import (
     pdq_poses,
     phash,
 )
-from heldout.overlap.fingerprints.grey import grey_pixels
+from heldout.overlap.fingerprints.lanczos import grey_pixels
 from heldout.overlap.fingerprints.phash import SIDE
 from heldout.overlap.join.hamming import HammingIndex
 

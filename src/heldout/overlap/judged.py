@@ -15,7 +15,7 @@ from typing import Any
 
 import polars as pl
 
-from heldout.benchmark.normal import normal
+from heldout.benchmark.example import normal
 from heldout.corpus import CorpusItem
 from heldout.overlap.modality import relate_text
 from heldout.overlap.regrade import Bounds, regraded, searched_with

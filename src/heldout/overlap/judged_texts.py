@@ -14,13 +14,13 @@ from typing import Any
 
 import polars as pl
 
-from heldout.benchmark.normal import normal
+from heldout.benchmark.example import normal
 from heldout.overlap.judged import UNDECIDED, most_say, read_matches
-from heldout.overlap.text.frequency import settle_degrees
+from heldout.overlap.text.edits import OTHER
+from heldout.overlap.text.normalise import settle_degrees
 from heldout.overlap.text.pictures import settle_pictures
 from heldout.overlap.text.relation import SAME_CAPTION, SAME_ITEM, SAME_QUESTION, degree_of
 from heldout.overlap.text.rows import SHOWN
-from heldout.overlap.text.wording import OTHER
 from heldout.store import Run
 from heldout.store.judgements import TEXT, Judgement, current
 

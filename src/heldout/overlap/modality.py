@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from heldout.benchmark.normal import normal
+from heldout.benchmark.example import normal
 from heldout.corpus import CorpusItem
 
 IMAGE_ONLY = "image only"

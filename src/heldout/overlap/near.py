@@ -8,14 +8,137 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from heldout.benchmark import Benchmark
 from heldout.corpus import Corpus
 from heldout.engine import Engine, progress
-from heldout.overlap.embeddings import embed_benchmark, embed_corpus
+from heldout.overlap.embeddings import Queries, embed_benchmark, embed_corpus
 from heldout.overlap.encoders import Encoder, open_encoder
-from heldout.overlap.neighbours import NEAREST, NeighbourIndex, NeighbourTask, neighbours_in
+from heldout.overlap.encoders.saved import Described, SavedShard
+from heldout.overlap.join import Hits, JoinIndex
+from heldout.overlap.join.hits import select
 from heldout.overlap.regrade import Bounds
-from heldout.store import Dropped, Run, Stage
+from heldout.store import Dropped, Run, ShardResult, Stage, dropped_table, make_table
+
+# Near neighbours: the benchmark's pictures, in many views, against every saved row of a shard.
+#
+# Embedding neighbours are candidates, never findings: ``verify`` decides which of them are copies.
+
+
+NEAREST = 5  # pictures of the corpus that are looked at for each of ours, however far they are
+_ROWS = 1 << 16  # copied at a time, where only some rows of a matrix take part
+
+
+class NeighbourIndex:
+    """The queries of a near search. Small and picklable."""
+
+    def __init__(self, queries: Queries, nearest: int) -> None:
+        self.queries, self.nearest = queries, nearest
+        # One more than asked for: an exact copy is found already and must not take a place.
+        self.join = JoinIndex(queries.rows, k=nearest + 1)
+        self.names, self.numbers = np.unique(np.array(queries.pictures, str), return_inverse=True)
+
+
+@dataclass(frozen=True)
+class NeighbourTask:
+    """One shard's saved rows, or where the worker does not see this disk, what they say."""
+
+    index: int
+    saved: SavedShard
+    by_value: tuple[NDArray[Any], Described] | None = None
+
+    def load(self) -> tuple[NDArray[Any], Described]:
+        if self.by_value is not None:
+            return self.by_value
+        rows = self.saved.rows()
+        return rows, self.saved.described(len(rows))
+
+
+def neighbours_in(index: NeighbourIndex, task: NeighbourTask) -> ShardResult:
+    """The nearest pictures of one shard to every picture, as a table of candidates."""
+    rows, about = task.load()
+    first = _first_items(about)
+    leads = first[about.items] == about.items
+    whole, cut = (np.flatnonzero(leads & kind) for kind in (about.parts == 0, about.parts > 0))
+    found = [_scan(index.join, rows, whole)]
+    if len(cut):
+        # As many rows as the nearest pictures may have parts, so that none of them is crowded out.
+        most = int(np.bincount(about.items[cut]).max())
+        found.append(_scan(JoinIndex(index.queries.rows, k=(index.nearest + 1) * most), rows, cut))
+    unusable = [about.ids[about.items[row]] for hits in found for row in hits.unusable]
+    shown_by: dict[int, list[int]] = {}
+    for item, lead in enumerate(first.tolist()):
+        shown_by.setdefault(lead, []).append(item)
+    candidates = [
+        {**best, "corpus_id": about.ids[item], "digest": about.digests[item], "shard": task.index}
+        for lead, best in _best_pairs(index, about, found)
+        for item in shown_by[lead]
+    ]
+    return ShardResult(
+        tables={
+            "candidates": make_table("candidates", candidates),
+            "dropped": dropped_table(
+                Dropped("overlap", one, "unusable embedding", "not a unit vector: not compared")
+                for one in unusable
+            ),
+        },
+        counts={"embedded": len(about.ids)},
+    )
+
+
+def _first_items(about: Described) -> NDArray[np.int64]:
+    """Per item, the first item that shows the same picture: only that one is compared."""
+    seen: dict[str, int] = {}
+    first = [
+        seen.setdefault(digest or f"item {item}", item) for item, digest in enumerate(about.digests)
+    ]
+    return np.array(first, np.int64)
+
+
+def _scan(join: JoinIndex, rows: NDArray[Any], kept: NDArray[np.intp]) -> Hits:
+    if len(kept) == len(rows):
+        return join.scan(rows)
+    found = Hits.empty()
+    for start in range(0, len(kept), _ROWS):
+        some = kept[start : start + _ROWS]
+        hits = join.scan(rows[some], 0, join.floor_of(found))
+        moved = Hits(hits.query, some[hits.position], hits.similarity, some[hits.unusable])
+        found = select((found, moved), join.k, None)
+    return found
+
+
+def _best_pairs(
+    index: NeighbourIndex, about: Described, found: list[Hits]
+) -> Iterator[tuple[int, dict[str, Any]]]:
+    """(item, candidate): of all views of a picture and all parts of an item, the two most alike.
+
+    Per picture the ``nearest`` items, exact copies of it aside.
+    """
+    query = np.concatenate([hits.query for hits in found])
+    item = about.items[np.concatenate([hits.position for hits in found])]
+    similarity = np.concatenate([hits.similarity for hits in found])
+    picture = index.numbers[query]
+    order = np.lexsort((query, -similarity, item, picture))
+    pairs = np.stack([picture[order], item[order]])
+    best = order[np.r_[True, (np.diff(pairs) != 0).any(axis=0)]] if len(order) else order
+    taken: dict[int, int] = {}
+    for place in best[np.lexsort((item[best], -similarity[best], picture[best]))]:
+        number, owner = int(picture[place]), int(item[place])
+        name = str(index.names[number])
+        if about.digests[owner] == name or taken.get(number, 0) >= index.nearest:
+            continue
+        taken[number] = taken.get(number, 0) + 1
+        yield (
+            owner,
+            {
+                "picture": name,
+                "method": index.queries.identity,
+                "similarity": float(similarity[place]),
+                "view": index.queries.views[int(query[place])],
+            },
+        )
 
 
 @dataclass(frozen=True)

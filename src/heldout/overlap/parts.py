@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from heldout.overlap.registration.panels import Box, panel_boxes
+from heldout.overlap.registration.features import Box, panel_boxes
 
 _SIDE = 768  # pixels gutters and margins are looked for in
 _LEVELS = 14  # grey levels within which a margin is one colour: JPEG makes noise of a flat border

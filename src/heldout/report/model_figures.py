@@ -14,8 +14,8 @@ from heldout.detect.cohort import cohort_delta, cohort_scores
 from heldout.detect.order_joint import joint_shards, shard_gains
 from heldout.detect.tables import strata
 from heldout.report.figures import Slope, Strip, heat_map, null_strips, slope_chart, tail_chart
+from heldout.stats.grouping import aligned_ranks, block_means
 from heldout.stats.permutation import product_design
-from heldout.stats.trend import aligned_ranks, block_means
 from heldout.store import Run
 
 DRAWN = 4_000  # shuffles behind a grey strip: enough to see its shape

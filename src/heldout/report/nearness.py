@@ -10,8 +10,7 @@ import numpy as np
 import polars as pl
 from markupsafe import Markup
 
-from heldout.overlap.calibration.calibration import Calibration
-from heldout.overlap.calibration.spread import quantiles_of
+from heldout.overlap.calibration.calibration import Calibration, quantiles_of
 from heldout.report.figures import Series, distance_histogram, flag_fraction_chart
 
 HUBS = 12

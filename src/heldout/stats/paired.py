@@ -131,3 +131,95 @@ def _spread(
     plain = float(((values - values.mean()) ** 2).sum())
     exact = float(((sums - values.mean() * sizes) ** 2).sum())
     return error, interval, max(1.0, exact / plain) if plain > 0 else 1.0
+
+
+# Two accuracies on the same items without the items: between which limits the paired test lies.
+
+
+class PairedBounds(NamedTuple):
+    """``least`` and ``most``: items that one of the two alone got right. ``p_least`` and ``p_most``:
+    McNemar's exact p at either end; ``clear_below``: with fewer such items the difference would be
+    significant."""
+
+    least: int
+    most: int
+    p_least: float
+    p_most: float
+    clear_below: int
+
+
+def paired_bounds(
+    n: int, first: int, second: int, differ: int, *, alpha: float = 0.05
+) -> PairedBounds:
+    """``first`` and ``second``: right answers of ``n``; ``differ``: items on which the choices differ.
+
+    Where one alone is right, the choices differ. Where the choices differ and neither is right, both are
+    wrong, of which there are (wrong + wrong - discordant) / 2.
+    """
+    if not (0 <= first <= n and 0 <= second <= n and abs(first - second) <= differ <= n):
+        raise ValueError(
+            "expected counts of right answers of n items that differ on enough of them"
+        )
+    wrong = (n - first) + (n - second)
+    gap = abs(first - second)
+    # Discordant pairs come in steps of two: each pair of errors that coincide takes two away.
+    least = max(gap, 2 * differ - wrong)
+    least += (least - gap) % 2
+    most = min(differ, wrong, first + second)
+    most -= (most - gap) % 2
+    clear = gap
+    while clear <= most and _p(gap, clear) <= alpha:
+        clear += 2
+    return PairedBounds(least, most, _p(gap, least), _p(gap, most), clear)
+
+
+def _p(gap: int, discordant: int) -> float:
+    return mcnemar((discordant + gap) // 2, (discordant - gap) // 2).exact
+
+
+# How many pairs are needed to see a difference of two paired proportions.
+
+
+def pairs_needed(
+    difference: float,
+    discordant: float,
+    *,
+    alpha: float = 0.05,
+    power: float = 0.8,
+    design_effect: float = 1.0,
+) -> int:
+    """Pairs for McNemar's test, two-sided (Connor 1987).
+
+    ``discordant`` is the share of pairs in which one arm alone is right; it is never smaller than the
+    difference. ``design_effect`` is what clusters cost.
+    """
+    drop = abs(difference)
+    if not 0.0 < drop <= 1.0:
+        raise ValueError("a difference of proportions to be seen lies above 0 and at most at 1")
+    share = min(1.0, max(discordant, drop))
+    level, reach = (float(special.ndtri(one)) for one in (1.0 - alpha / 2, power))
+    root = level * np.sqrt(share) + reach * np.sqrt(share - drop**2)
+    return int(np.ceil((root / drop) ** 2 * max(1.0, design_effect)))
+
+
+def mcnemar_power(pairs: int, first: float, second: float, *, alpha: float = 0.05) -> float:
+    """Exact power of the exact test, for the shares in which one arm alone is right."""
+    share = first + second
+    if share <= 0.0 or pairs <= 0:
+        return 0.0
+    totals = np.arange(pairs + 1)
+    often = _binomial(totals, pairs, share)
+    # The largest smaller count that rejects, for every number of discordant pairs.
+    total = 0.0
+    for discordant in totals[often > 1e-12]:
+        counts = np.arange(discordant + 1)
+        fewer = np.minimum(counts, discordant - counts)
+        rejects = 2.0 * special.bdtr(fewer, discordant, 0.5) <= alpha
+        chance = _binomial(counts, int(discordant), first / share)
+        total += float(often[discordant] * chance[rejects].sum())
+    return total
+
+
+def _binomial(k: np.ndarray, n: int, p: float) -> np.ndarray:
+    logs = special.gammaln(n + 1) - special.gammaln(k + 1) - special.gammaln(n - k + 1)
+    return np.asarray(np.exp(logs + special.xlogy(k, p) + special.xlog1py(n - k, -p)))

@@ -1,6 +1,5 @@
 """Run folders: everything a claim rests on, written so that a kill loses nothing."""
 
-from heldout.store.atomic import write_atomic, write_json
 from heldout.store.dropped import (
     FAILED,
     MAY_PASS,
@@ -9,6 +8,7 @@ from heldout.store.dropped import (
     Dropped,
     dropped_table,
 )
+from heldout.store.lock import write_atomic, write_json
 from heldout.store.run import Run
 from heldout.store.schema import SCHEMAS, empty_table, make_table, read_table, write_table
 from heldout.store.stage import ShardResult, Stage

@@ -16,8 +16,7 @@ from typing import Any
 import pyarrow as pa
 
 from heldout.errors import InputError, blame_the_machine
-from heldout.store.atomic import write_json
-from heldout.store.lock import exclusive
+from heldout.store.lock import exclusive, write_json
 from heldout.store.schema import read_table, write_table
 from heldout.store.stage import Stage
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from heldout.errors import InputError
-from heldout.store.atomic import replacing
+from heldout.store.lock import replacing
 
 # Raise a table's version when a column is renamed, removed or changes meaning.
 VERSIONS = {

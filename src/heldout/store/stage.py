@@ -19,7 +19,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from heldout.store.atomic import replacing
+from heldout.store.lock import replacing
 from heldout.store.schema import SCHEMAS
 
 _COUNTS = "counts.json"

@@ -26,12 +26,10 @@ from heldout.errors import InputError
 from heldout.overlap import NearSearch, scan
 from heldout.overlap.judged import read_matches
 from heldout.overlap.judged_texts import read_text_matches
-from heldout.overlap.neighbours import NEAREST
+from heldout.overlap.near import NEAREST
 from heldout.overlap.text import TextSearch
 from heldout.overlap.text.encoders import DEFAULT as TEXT_ENCODER
-from heldout.overlap.text.frequency import common_questions
-from heldout.overlap.text.normalise import loose
-from heldout.overlap.text.rarity import SHORT_BITS, Rarity
+from heldout.overlap.text.normalise import SHORT_BITS, Rarity, common_questions, loose
 from heldout.overlap.texts import scan_texts
 from heldout.overlap.verify import can_register
 from heldout.store import Dropped, Run

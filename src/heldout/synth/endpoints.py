@@ -9,11 +9,10 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import Any
 
-from heldout.model.asking.journal import Journal
-from heldout.model.asking.prompts import Replied, ask_prompts
+from heldout.model.asking.prompts import Journal, Replied, ask_prompts
 from heldout.model.endpoint import Connection, Pace, TokenPace
 from heldout.model.endpoint.chat import ChatEndpoint
-from heldout.model.reply import Prompt, Reply
+from heldout.model.request import Prompt, Reply
 from heldout.synth.context import StageContext, read_key
 from heldout.synth.ledger import journal_path
 from heldout.synth.settings import ModelEndpoint

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from heldout.errors import counted
 from heldout.model.endpoint.chat import FAILED
-from heldout.model.reply import Reply
+from heldout.model.request import Reply
 from heldout.store import Dropped
 from heldout.synth.context import StageContext, StageWork
 from heldout.synth.draft import LETTERS, Draft, PaperFigure

@@ -8,7 +8,7 @@ from typing import Any
 
 from heldout.benchmark.grading import grade
 from heldout.benchmark.grading.clean import CutError, without_thoughts
-from heldout.model.reply import CUT, REFUSED, Reply
+from heldout.model.request import CUT, REFUSED, Reply
 
 MOST_CHARACTERS = 200_000
 _FENCED = re.compile(r"```(?:json)?\s*(.*?)```", re.DOTALL | re.IGNORECASE)

@@ -9,10 +9,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from heldout.model.asking.journal import Journal
-from heldout.model.asking.prompts import prompt_key
-from heldout.model.reply import Prompt
-from heldout.model.request import Text
+from heldout.model.asking.prompts import Journal, prompt_key
+from heldout.model.request import Prompt, Text
 from heldout.store import Run
 from heldout.synth.context import StageContext
 from heldout.synth.draft import LETTERS, Draft, PaperFigure

@@ -16,7 +16,7 @@ from PIL import Image
 from heldout.scenes import Scene, SceneObject, vary
 from heldout.scenes.publishing import compound
 from heldout.scenes.world import COLOURS, SHAPES
-from heldout.store.atomic import write_atomic
+from heldout.store.lock import write_atomic
 from heldout.synth.draft import LETTERS, Draft
 
 Rng = np.random.Generator

@@ -10,11 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from heldout.benchmark.example import normal
 from heldout.benchmark.grading import grade
-from heldout.benchmark.normal import normal
 from heldout.model.endpoint.chat import FAILED
-from heldout.model.reply import Prompt
-from heldout.model.request import Request, Text
+from heldout.model.request import Prompt, Request, Text
 from heldout.store import Dropped
 from heldout.synth.context import StageContext, StageWork
 from heldout.synth.draft import LETTERS, Draft

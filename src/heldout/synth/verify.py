@@ -12,7 +12,7 @@ from typing import Any
 
 from heldout.errors import InputError, counted
 from heldout.model.endpoint.chat import FAILED
-from heldout.model.reply import Reply
+from heldout.model.request import Reply
 from heldout.store import Dropped
 from heldout.synth.context import StageContext, StageWork
 from heldout.synth.draft import Draft, PaperFigure

@@ -14,7 +14,7 @@ import yaml  # type: ignore[import-untyped]
 
 from heldout.errors import InputError
 from heldout.store import write_atomic
-from heldout.store.atomic import replacing
+from heldout.store.lock import replacing
 from heldout.train import reward
 from heldout.train.prompts import asked
 from heldout.train.settings import Recipe, TrainSettings

@@ -8,9 +8,8 @@ from typing import Any
 
 from heldout.benchmark import Benchmark
 from heldout.image import Digests, ImageRef
-from heldout.model.asking.journal import Journal
-from heldout.model.asking.prompts import Replied, ask_prompts
-from heldout.model.reply import CUT, REFUSED, Asker, Reply
+from heldout.model.asking.prompts import Journal, Replied, ask_prompts
+from heldout.model.request import CUT, REFUSED, Asker, Reply
 from heldout.store import Dropped, Run
 from heldout.twin.ledger import DESCRIBE, RESAMPLE, read_stage, write_stage
 from heldout.twin.names import digest

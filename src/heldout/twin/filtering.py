@@ -9,7 +9,7 @@ from typing import Any
 from heldout.benchmark import Benchmark
 from heldout.errors import InputError
 from heldout.model.asking.prompts import Replied
-from heldout.model.reply import Asker
+from heldout.model.request import Asker
 from heldout.store import Dropped, Run, write_atomic, write_json
 from heldout.twin.agreement import Agreement, agreement
 from heldout.twin.ledger import FILTER, RENDER, finished, folder, read_stage, write_stage

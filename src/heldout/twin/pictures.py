@@ -9,7 +9,7 @@ from PIL import Image
 
 from heldout.image import ImageError, decode, to_rgb
 from heldout.store import Run
-from heldout.store.atomic import replacing
+from heldout.store.lock import replacing
 from heldout.twin.ledger import folder
 
 

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 from heldout.benchmark.grading import letter
 from heldout.image import ImageRef
-from heldout.model.reply import Prompt
-from heldout.model.request import Request, Text
+from heldout.model.request import Prompt, Request, Text
 
 # Part of every caption's and every verdict's identity. Raise it with any change of what is read.
 DESCRIBE_TEMPLATE = "heldout-describe/1"

@@ -9,8 +9,8 @@ from typing import Any
 from heldout.benchmark import Benchmark, Example
 from heldout.benchmark.grading.clean import same
 from heldout.image import ImageError
-from heldout.model.asking.orders import BOUND, item_random
 from heldout.model.asking.question import MOST_OPTIONS
+from heldout.model.asking.variants import BOUND, item_random
 from heldout.store import Dropped
 
 STAGE = "twin resample"

@@ -8,9 +8,8 @@ from typing import Any, NamedTuple
 
 from heldout.benchmark.grading.clean import CutError, without_thoughts
 from heldout.image import FileOnDisk, ImageError, ImageRef, byte_digest
-from heldout.model.asking.journal import Journal
-from heldout.model.asking.prompts import Replied, ask_prompts
-from heldout.model.reply import CUT, REFUSED, Asker, Reply
+from heldout.model.asking.prompts import Journal, Replied, ask_prompts
+from heldout.model.request import CUT, REFUSED, Asker, Reply
 from heldout.store import Run
 from heldout.twin.people import KEEP, REJECT
 from heldout.twin.prompts import verify_prompt

@@ -15,11 +15,9 @@ from typing import Any
 import pytest
 
 from heldout.model.asking import Question
-from heldout.model.asking.journal import Journal
-from heldout.model.asking.prompts import prompt_key
+from heldout.model.asking.prompts import Journal, prompt_key
 from heldout.model.asking.stage import ask_questions
-from heldout.model.reply import Prompt, Reply
-from heldout.model.request import Request, Text
+from heldout.model.request import Prompt, Reply, Request, Text
 from heldout.store import Dropped, make_table
 
 QUESTIONS = [

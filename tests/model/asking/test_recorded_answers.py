@@ -19,7 +19,7 @@ from heldout.benchmark import Benchmark, Example
 from heldout.cli.app import app
 from heldout.errors import InputError
 from heldout.model.asking.recorded import RecordedAnswers, read_answers
-from heldout.model.asking.rows import graded
+from heldout.model.asking.stage import graded
 from heldout.model.spreadsheet import spreadsheet_rows
 
 ORGANS = ("liver", "heart", "left lung", "spleen")

@@ -13,8 +13,8 @@ from heldout.benchmark import Benchmark, read_benchmark
 from heldout.detect import detectors
 from heldout.errors import InputError
 from heldout.model.endpoint import Connection, Endpoint, EndpointError, Pace, probe
-from heldout.model.endpoint.enables import enables
-from heldout.model.order_documents import joint_request
+from heldout.model.endpoint.capabilities import enables
+from heldout.model.item_scores import joint_request
 from heldout.model.prompt import question_request
 from heldout.model.request import Request, Score
 from heldout.store import Dropped

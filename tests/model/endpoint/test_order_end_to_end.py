@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from heldout.benchmark import read_benchmark
 from heldout.cli.app import app
-from heldout.model.order_documents import item_text
+from heldout.model.item_scores import item_text
 
 ITEMS = 40
 

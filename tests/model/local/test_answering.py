@@ -17,8 +17,7 @@ from tiny_models import FAMILIES, save
 from heldout.image import ImageRef, InlineBytes
 from heldout.model.local import LocalModel
 from heldout.model.local.load import Loaded, load
-from heldout.model.reply import CUT, STOPPED, Prompt, Reply
-from heldout.model.request import Request, Text
+from heldout.model.request import CUT, STOPPED, Prompt, Reply, Request, Text
 from heldout.store import Dropped
 
 MOST = 6

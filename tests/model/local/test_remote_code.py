@@ -34,8 +34,7 @@ from heldout.image import ImageRef, InlineBytes
 from heldout.model.local import LocalModel
 from heldout.model.local.internvl_chat import TiledImages
 from heldout.model.local.load import Loaded, load
-from heldout.model.reply import Prompt, Reply
-from heldout.model.request import Request, Text
+from heldout.model.request import Prompt, Reply, Request, Text
 from heldout.store import Dropped, Run
 
 MOST = 6

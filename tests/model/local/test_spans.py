@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from heldout.model.local.spans import scored_tokens
+from heldout.model.local.layout import scored_tokens
 
 
 @pytest.mark.parametrize(

@@ -38,7 +38,7 @@ from heldout.model.onnx.card import (
     Preparation,
     file_sha256,
 )
-from heldout.model.onnx.pictures import prepare
+from heldout.model.onnx.processor import prepare
 from heldout.model.opening import open_model
 from heldout.model.request import Score
 

@@ -23,11 +23,10 @@ from exported import by_torch, make, pictures, requests
 
 from heldout.cli.app import app
 from heldout.errors import InputError
-from heldout.model.local.moments import moments as torch_moments
+from heldout.model.local.passes import moments as torch_moments
 from heldout.model.onnx import OnnxModel
-from heldout.model.onnx.moments import moments
-from heldout.model.reply import Prompt, Reply
-from heldout.model.request import Request, Score, Text
+from heldout.model.onnx.graphs import moments
+from heldout.model.request import Prompt, Reply, Request, Score, Text
 from heldout.store import Dropped
 
 CLOSE = 1e-4
@@ -101,7 +100,7 @@ def test_replies_are_those_of_the_torch_backend(
 
 
 def test_a_prompt_of_one_token_is_answered_like_a_longer_one(folders: tuple[Path, Path]) -> None:
-    from heldout.model.local.rows import Features, Row
+    from heldout.model.local.layout import Features, Row
 
     passes = OnnxModel.load(folders[1], device="cpu")._forward
     ids = (5, 6, 7)

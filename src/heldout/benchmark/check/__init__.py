@@ -7,14 +7,20 @@ from collections.abc import Iterator
 from heldout.benchmark.benchmark import Benchmark
 from heldout.benchmark.check.choices import choice_rules
 from heldout.benchmark.check.content import label_rules, text_rules
-from heldout.benchmark.check.facts import benchmark_facts
 from heldout.benchmark.check.keys import key_rules
-from heldout.benchmark.check.order import order_facts, order_rules
 from heldout.benchmark.check.pictures import picture_rules
-from heldout.benchmark.check.problem import CheckReport, OrderFact, Problem, SplitOverlap, problem
+from heldout.benchmark.check.problem import (
+    CheckReport,
+    OrderFact,
+    Problem,
+    SplitOverlap,
+    benchmark_facts,
+    order_facts,
+    order_rules,
+    problem,
+)
 from heldout.benchmark.check.released import released_rules
-from heldout.benchmark.check.splits import split_overlap, split_rules
-from heldout.benchmark.check.twins import twin_rules
+from heldout.benchmark.check.splits import split_overlap, split_rules, twin_rules
 
 __all__ = ["CheckReport", "OrderFact", "Problem", "SplitOverlap", "check"]
 

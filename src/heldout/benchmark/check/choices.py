@@ -12,7 +12,7 @@ import numpy as np
 
 from heldout.benchmark.benchmark import Benchmark
 from heldout.benchmark.check.problem import Problem, problem
-from heldout.benchmark.normal import normal
+from heldout.benchmark.example import normal
 from heldout.stats import cluster_mean_test, cluster_rate_interval
 
 _ALPHA = 0.01  # several rules run on every benchmark; at .05 each, one in three would cry wolf

@@ -8,8 +8,7 @@ from collections.abc import Callable, Iterator
 
 from heldout.benchmark.benchmark import Benchmark
 from heldout.benchmark.check.problem import Problem, problem
-from heldout.benchmark.example import Example, canonical_value
-from heldout.benchmark.normal import normal
+from heldout.benchmark.example import Example, canonical_value, normal
 from heldout.image import Digests
 
 _CONSTANT_FROM = 20  # fewer items may agree by accident

@@ -7,9 +7,8 @@ from collections.abc import Iterator
 
 from heldout.benchmark.benchmark import Benchmark
 from heldout.benchmark.check.problem import Problem, problem
-from heldout.benchmark.example import Example
+from heldout.benchmark.example import Example, normal
 from heldout.benchmark.fields import ANSWER_NAMES, KEY_NAMES
-from heldout.benchmark.normal import normal
 
 _LETTER = re.compile(r"\(?([A-Za-z])\)?[.:]?")
 _FEW_LETTERS = re.compile(r"\(?[A-Fa-f]\)?[.:]?")

@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
+import unicodedata
+from collections import Counter
+from collections.abc import Iterator
 from typing import Any, Literal
 
+import numpy as np
 from pydantic import BaseModel, Field
+
+from heldout.benchmark.benchmark import Benchmark
+from heldout.benchmark.example import canonical_value
+from heldout.benchmark.source import ALIASES
+from heldout.image import Digests
+from heldout.stats import holm, order_grouping, order_trend
 
 Severity = Literal["error", "warning", "note"]
 EXAMPLES_KEPT = 1000  # a JSON reader wants all of them; a table shows three
@@ -85,3 +95,138 @@ def problem(
         unit=unit,
         examples=affected[:EXAMPLES_KEPT],
     )
+
+
+# Facts about a benchmark that are neither good nor bad: sizes, clusters, languages, strata.
+
+
+_SCRIPTS = ("LATIN", "CJK", "HIRAGANA", "KATAKANA", "HANGUL", "CYRILLIC", "ARABIC", "HEBREW",
+            "DEVANAGARI", "GREEK", "THAI")  # fmt: skip
+
+
+def benchmark_facts(benchmark: Benchmark) -> dict[str, Any]:
+    sizes = np.array(list(benchmark.cluster_sizes().values()))
+    readable = [d for d in benchmark.digests.values() if isinstance(d, Digests)]
+    return {
+        "items": len(benchmark),
+        "images": len({d.pixels for d in readable}) + len(benchmark.images) - len(readable),
+        "images_readable": len(readable),
+        "items_per_image": _per_image(benchmark),
+        "clusters": len(sizes),
+        "cluster_key": benchmark.cluster_key,
+        "items_per_cluster": {"mean": round(float(sizes.mean()), 2), "max": int(sizes.max())},
+        "multiple_choice": sum(bool(example.options) for example in benchmark),
+        "scripts": dict(scripts(benchmark).most_common()),
+        "languages": _column(benchmark, ALIASES["lang"]),
+        "answer_types": _column(benchmark, ("answer_type",)),
+        "split": benchmark.split,
+        "splits": _column(benchmark, ALIASES["split"]),
+        "dropped": len(benchmark.dropped),
+    }
+
+
+def _per_image(benchmark: Benchmark) -> dict[str, float]:
+    """How many items show one picture: the cluster structure every interval has to respect."""
+    shown: Counter[str] = Counter()
+    for example in benchmark:
+        pictures = {
+            found.pixels if isinstance(found := benchmark.digests[ref], Digests) else ref.name
+            for ref in example.images
+        }
+        shown.update(pictures)
+    mean = sum(shown.values()) / len(shown) if shown else 0.0
+    return {"mean": round(mean, 2), "max": max(shown.values(), default=0)}
+
+
+def scripts(benchmark: Benchmark) -> Counter[str]:
+    """The writing system of each question: a language model of nothing, but it never guesses."""
+    return Counter(_script(example.question or example.answer or "") for example in benchmark)
+
+
+def _script(text: str) -> str:
+    counts: Counter[str] = Counter()
+    for character in text[:400]:
+        if character.isalpha():
+            name = unicodedata.name(character, "OTHER")
+            counts[next((script for script in _SCRIPTS if name.startswith(script)), "OTHER")] += 1
+    return counts.most_common(1)[0][0].lower() if counts else "none"
+
+
+def _column(benchmark: Benchmark, names: tuple[str, ...]) -> dict[str, int]:
+    for name in names:
+        values = Counter(canonical_value(example.metadata.get(name)) for example in benchmark)
+        values.pop(None, None)
+        if values:
+            return {str(key): count for key, count in values.most_common(12)}
+    return {}
+
+
+# How the release order is structured: this decides which order tests are valid later.
+
+
+_ALPHA = 0.01  # of calling a random order structured, over all properties together
+_WEAK = 0.02  # strengths below this do not matter at any realistic size
+
+
+def order_facts(benchmark: Benchmark) -> list[OrderFact]:
+    """Grouping by cluster and by every category; trends of lengths, cluster by cluster."""
+    cluster = "image" if benchmark.cluster_key == "image" else "cluster"
+    found = [(cluster, "grouping", order_grouping(benchmark.clusters))]
+    for column, values in _categories(benchmark):
+        found.append((column, "grouping", order_grouping(values)))
+    if any(example.answer for example in benchmark):
+        lengths = [len(example.answer or "") for example in benchmark]
+        found.append(("answer length", "trend", order_trend(lengths, benchmark.clusters)))
+        found.append(("answer length", "grouping", order_grouping(lengths)))
+    if any(example.question for example in benchmark):
+        lengths = [len(example.question or "") for example in benchmark]
+        found.append(("question length", "trend", order_trend(lengths, benchmark.clusters)))
+    adjusted = holm([grouping.p for _, _, grouping in found])
+    return [
+        OrderFact(
+            property=name,
+            kind=kind,  # type: ignore[arg-type]
+            strength=round(grouping.strength, 4),
+            z=round(grouping.z, 3),
+            p=grouping.p,
+            p_adjusted=p,
+        )
+        for (name, kind, grouping), p in zip(found, adjusted, strict=True)
+    ]
+
+
+def order_rules(benchmark: Benchmark, facts: list[OrderFact]) -> Iterator[Problem]:
+    strong = [f for f in facts if f.p_adjusted < _ALPHA and abs(f.strength) > _WEAK]
+    if not strong:
+        return
+    strong.sort(key=lambda fact: -abs(fact.strength))
+    told = "; ".join(f"{f.property} ({f.kind}, strength {f.strength:+.2f})" for f in strong)
+    blocks = [f.property for f in strong if f.kind == "grouping"]
+    trends = [f.property for f in strong if f.kind == "trend"]
+    advice = []
+    if blocks:
+        advice.append(
+            f"order tests must permute whole blocks or within blocks of {', '.join(blocks)}"
+        )
+    if trends:
+        advice.append(f"positional tests must be stratified by {', '.join(trends)}")
+    yield problem(
+        "structured-order",
+        "note",
+        f"the release order is not random: {told}",
+        "; ".join(advice) + "; a free permutation would call this structure memorisation",
+        [f.property for f in strong],
+        len(facts),
+        "properties",
+    )
+
+
+def _categories(benchmark: Benchmark) -> Iterator[tuple[str, list[str]]]:
+    """Metadata columns that sort items into a handful of kinds: topic, modality, answer type."""
+    n = len(benchmark)
+    columns = list(dict.fromkeys(key for example in benchmark for key in example.metadata))
+    for column in columns:
+        values = [canonical_value(example.metadata.get(column)) or "" for example in benchmark]
+        kinds = len(set(values))
+        if 2 <= kinds <= max(2, min(60, n // 8)):
+            yield column, values

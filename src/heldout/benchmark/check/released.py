@@ -7,9 +7,8 @@ from collections.abc import Iterator
 
 from heldout.benchmark.benchmark import Benchmark
 from heldout.benchmark.check.problem import Problem, problem
-from heldout.benchmark.example import RELEASED, Example, canonical_value
+from heldout.benchmark.example import RELEASED, Example, canonical_value, normal
 from heldout.benchmark.fields import OPTION_NAMES
-from heldout.benchmark.normal import normal
 from heldout.benchmark.option_list import OptionList, list_left, take_list
 from heldout.benchmark.presets import find_preset
 from heldout.benchmark.unlettered import find_unlettered

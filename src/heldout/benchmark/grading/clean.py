@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+from typing import NamedTuple
 
-from heldout.benchmark.grading.latex import plain_math, same_formula
-from heldout.benchmark.normal import normal
+from heldout.benchmark.example import normal
+from heldout.benchmark.grading.numbers import plain_math, same_formula
 
 _OPEN_THOUGHT = re.compile(r"<think(?:ing)?>", re.IGNORECASE)
 _TAG, _END = "<answer>", "</answer>"
@@ -76,3 +77,17 @@ def same(text: str) -> str:
     notation of formulas aside."""
     folded = normal(bare(text))
     return same_formula(_ARTICLE.sub("", folded))
+
+
+# What became of a reply.
+
+
+OUTCOMES = ("right", "wrong", "unparsed", "refused")
+
+
+class Grade(NamedTuple):
+    """``parsed`` is the letter chosen, or an open answer's text; empty where no rule read one."""
+
+    outcome: str
+    parsed: str
+    rule: str

@@ -5,10 +5,112 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from heldout.benchmark.grading.choice import AMBIGUOUS, letter, read_choice, read_whole
-from heldout.benchmark.grading.clean import CutError, bare, tagged, without_thoughts
-from heldout.benchmark.grading.open_answer import read_open
-from heldout.benchmark.grading.outcome import OUTCOMES, Grade
+from heldout.benchmark.grading.choice import (
+    AMBIGUOUS,
+    leading_pole,
+    letter,
+    read_choice,
+    read_whole,
+)
+from heldout.benchmark.grading.clean import (
+    OUTCOMES,
+    CutError,
+    Grade,
+    bare,
+    same,
+    tagged,
+    without_thoughts,
+)
+from heldout.benchmark.grading.numbers import Quantity, agree, quantity
+
+# Answers that are not chosen from a list: yes or no, a number, or words compared as wholes.
+
+
+_POLES = frozenset({"yes", "no"})
+_STATED = re.compile(
+    r"(?:(?:so|thus|hence|therefore)[,\s]+)?(?:the\s+|my\s+)?(?:final\s+|correct\s+|right\s+|short\s+)?answer"
+    r"\s*(?::|\s+is(?:\s*:)?)\s*(.+)",
+    re.IGNORECASE | re.DOTALL,
+)
+_FRAMED_NUMBER = re.compile(
+    r"(?:there (?:is|are)|it is|i (?:can )?(?:see|count))\s+(?:only |exactly )?(\S+)(?:\s+[\w-]+){0,3}",
+    re.I,
+)
+_VARIABLE = re.compile(r"\$?[A-Za-zα-ωΑ-Ω](?:_?\d)?\s*=\s*([^=<>≤≥]+?)\$?")
+_SEVERAL = re.compile(r"\b(?:or|either)\b", re.IGNORECASE)
+_LONGEST = 8  # words a phrase may have over the gold's: a longer reply is prose that no rule reads
+
+
+def read_open(text: str, gold: str, tolerance: float, *, alone: bool = False) -> Grade:
+    """``alone``: the text was marked as the answer, so that all of it counts."""
+    rule = "exact match"
+    stated = _last_statement(text)
+    if stated is not None:
+        text, rule = stated, "the answer is"
+    phrase = bare(text).strip()
+    phrase, gold = _one_side(phrase, gold)
+    if same(gold) in _POLES:
+        return _polar(phrase, same(gold), rule)
+    if same(phrase) == same(gold):
+        return Grade("right", phrase, rule)
+    wanted_parts = _parts(bare(gold))
+    if wanted_parts == _parts(phrase) and len(wanted_parts) > 1:
+        return Grade("right", phrase, "same parts")
+    wanted = quantity(bare(gold))
+    if wanted is not None:
+        return _number(phrase, wanted, tolerance, rule)
+    if _SEVERAL.search(phrase) and not _SEVERAL.search(gold):
+        parts = [same(part) for part in re.split(r",|\bor\b|\beither\b", phrase)]
+        if same(gold) in parts:
+            return Grade("unparsed", "", AMBIGUOUS)
+    if not alone and len(phrase.split()) > len(gold.split()) + _LONGEST:
+        return Grade("unparsed", "", "prose")
+    return Grade("wrong", phrase, rule)
+
+
+def _one_side(phrase: str, gold: str) -> tuple[str, str]:
+    """ "x = 4" says what "4" does, where only one of the two names the variable."""
+    ours, theirs = _VARIABLE.fullmatch(phrase), _VARIABLE.fullmatch(bare(gold))
+    if (ours is None) == (theirs is None):
+        return phrase, gold
+    return (ours[1], gold) if ours is not None else (phrase, theirs[1] if theirs else gold)
+
+
+def _parts(text: str) -> frozenset[str]:
+    """The parts of a list: "lung, heart" names what "heart and lung" does."""
+    return frozenset(same(part) for part in re.split(r"[,;]|\band\b", text) if same(part))
+
+
+def _last_statement(text: str) -> str | None:
+    """What the last "the answer is" that opens a sentence states, up to the end of its sentence."""
+    found = None
+    for sentence in re.split(r"(?<=[.!?])\s+|\n+", text):
+        match = _STATED.fullmatch(sentence.strip().strip("*").strip())
+        if match is not None:
+            found = match[1]
+    return found
+
+
+def _polar(phrase: str, gold: str, rule: str) -> Grade:
+    first = next((line for line in phrase.splitlines() if line.strip()), "")
+    pole = leading_pole(first, _POLES)
+    if pole == "":
+        return Grade("unparsed", "", AMBIGUOUS)
+    if pole is None:
+        return Grade("unparsed", "", "neither yes nor no")
+    exact = same(phrase) in _POLES
+    return Grade("right" if pole == gold else "wrong", pole, rule if exact else "first word")
+
+
+def _number(phrase: str, wanted: Quantity, tolerance: float, rule: str) -> Grade:
+    framed = _FRAMED_NUMBER.fullmatch(phrase.rstrip("."))
+    given = quantity(phrase) or (quantity(framed[1]) if framed else None)
+    if given is None:
+        short = len(phrase.split()) <= 3 and not re.search(r"\d", phrase)
+        return Grade("wrong", phrase, rule) if short else Grade("unparsed", "", "no number alone")
+    right = agree(given, wanted, tolerance)
+    return Grade("right" if right else "wrong", phrase, "number")
+
 
 __all__ = ["OUTCOMES", "Grade", "grade", "letter"]
 

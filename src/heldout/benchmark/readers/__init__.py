@@ -8,14 +8,12 @@ from pathlib import Path
 
 from heldout.benchmark.readers.arrow import ArrowReader
 from heldout.benchmark.readers.base import Reader, Row
-from heldout.benchmark.readers.coco import CocoReader
 from heldout.benchmark.readers.delimited import DelimitedReader
 from heldout.benchmark.readers.image_folder import ImageFolderReader
 from heldout.benchmark.readers.json_rows import JsonLinesReader, JsonReader
-from heldout.benchmark.readers.llava import LlavaReader
+from heldout.benchmark.readers.llava import CocoReader, LlavaReader
 from heldout.benchmark.readers.parquet import ParquetReader
-from heldout.benchmark.readers.pathvqa import PathVqaReader
-from heldout.benchmark.readers.pipes import PipesReader
+from heldout.benchmark.readers.pipes import PathVqaReader, PipesReader
 from heldout.errors import InputError
 
 __all__ = ["Reader", "Row", "find_reader", "readers"]

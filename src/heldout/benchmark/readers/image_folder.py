@@ -11,7 +11,7 @@ from heldout.benchmark.readers.base import Row
 from heldout.benchmark.readers.pipes import PipesReader
 from heldout.benchmark.source import split_of
 from heldout.image import FileOnDisk, ImageRef
-from heldout.image.kinds import (
+from heldout.image.problem import (
     HEAD,
     IMAGE_ENDINGS,
     ending,

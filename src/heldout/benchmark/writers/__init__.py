@@ -5,17 +5,17 @@ from __future__ import annotations
 import functools
 from importlib import metadata
 
-from heldout.benchmark.writers.arrow import ArrowWriter
-from heldout.benchmark.writers.base import Part, Writer
+from heldout.benchmark.writers.base import Part, Writer, copy_pictures
 from heldout.benchmark.writers.coco import CocoWriter
-from heldout.benchmark.writers.delimited import DelimitedWriter
+from heldout.benchmark.writers.delimited import DelimitedWriter, PipesWriter
 from heldout.benchmark.writers.image_folder import ImageFolderWriter
-from heldout.benchmark.writers.json_rows import JsonLinesWriter, JsonWriter
-from heldout.benchmark.writers.llava import LlavaWriter
-from heldout.benchmark.writers.parquet import ParquetWriter
-from heldout.benchmark.writers.pathvqa import PathVqaWriter
-from heldout.benchmark.writers.pictures import copy_pictures
-from heldout.benchmark.writers.pipes import PipesWriter
+from heldout.benchmark.writers.json_rows import (
+    JsonLinesWriter,
+    JsonWriter,
+    LlavaWriter,
+    PathVqaWriter,
+)
+from heldout.benchmark.writers.parquet import ArrowWriter, ParquetWriter
 from heldout.benchmark.writers.tables import Opened, Reading, Table, open_tables
 from heldout.errors import InputError
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from heldout.benchmark.readers.json_rows import load_object
 from heldout.benchmark.writers.base import Part
-from heldout.benchmark.writers.json_text import (
+from heldout.benchmark.writers.json_rows import (
     Entries,
     elements,
     first_value,

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from heldout.benchmark.readers.delimited import Table, record_fields
+from heldout.benchmark.readers.pipes import Answers
 from heldout.benchmark.readers.records import Record, records
 from heldout.benchmark.writers.base import Part
+from heldout.benchmark.writers.json_rows import load_text, store_text
 from heldout.errors import InputError
 
 
@@ -121,3 +124,31 @@ class _SharedImages:
 def names_a_row(text: str) -> bool:
     short = text.strip()
     return 0 < len(short) <= 64 and short.isascii() and short.isdecimal()
+
+
+# ImageCLEF VQA-Med's text files: chosen lines as they were, and the answers that belong to them.
+
+
+class PipesWriter:
+    name = "vqa-med"
+
+    def units(self, path: Path) -> Mapping[int, int]:
+        return {}
+
+    def write(self, parts: Sequence[Part], target: Path) -> None:
+        kept: list[str] = []
+        given: list[str] = []
+        for part in parts:
+            answers = Answers.beside(part.path)
+            # Lines end where the reader lets them end; bytes that are not UTF-8 survive.
+            lines = re.findall(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+\Z", load_text(part.path))
+            for number, line in enumerate(lines, 1):
+                image = line.removeprefix("\ufeff").split("|")[0]
+                texts = answers.take(image)
+                if number in part.rows:
+                    kept.append(line if line.endswith(("\n", "\r")) else line + "\n")
+                    given += ["|".join([image, *texts]) + "\n"] if texts else []
+        store_text(target, "".join(kept))
+        if given:
+            stem = re.sub(r"questions?", "", target.stem, flags=re.IGNORECASE).rstrip("-_")
+            store_text(target.with_name(f"{stem}-Answers.txt"), "".join(given))

@@ -8,8 +8,7 @@ from pathlib import Path
 
 from heldout.benchmark.readers.base import Row
 from heldout.benchmark.readers.image_folder import ImageFolderReader
-from heldout.benchmark.writers.base import Part
-from heldout.benchmark.writers.pictures import copy_picture
+from heldout.benchmark.writers.base import Part, copy_picture
 from heldout.image import FileOnDisk, ImageRef
 
 

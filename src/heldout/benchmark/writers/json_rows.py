@@ -3,21 +3,146 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from heldout.benchmark.readers.json_rows import bounded_lines
-from heldout.benchmark.readers.text_lines import TextLines, file_encoding
-from heldout.benchmark.writers.base import Part
-from heldout.benchmark.writers.json_text import (
-    Entries,
-    elements,
-    first_value,
-    joined,
-    load_text,
-    members,
-    store_text,
+from heldout.benchmark.readers.base import Row, head
+from heldout.benchmark.readers.json_rows import (
+    JsonLinesReader,
+    bounded_lines,
+    end_of_value,
+    numbered,
+    stream_array,
 )
+from heldout.benchmark.readers.llava import turns
+from heldout.benchmark.readers.pipes import PathVqaReader
+from heldout.benchmark.readers.text_lines import TextLines, file_encoding, text_encoding
+from heldout.benchmark.writers.base import Part
+from heldout.store import Dropped
+
+# JSON as text with spans, so that entries are taken out and the rest stays as it was written.
+
+
+# Integers stay text: Python refuses to read very long ones, and only spans are wanted here.
+_DECODER = json.JSONDecoder(parse_int=str)
+_SPACE = re.compile(r"[ \t\r\n]*")
+_SEPARATORS = re.compile(r"[ \t\r\n,]*")
+_DEFAULT_GAP = ", "
+
+Span = tuple[int, int]
+
+
+def load_text(path: Path) -> str:
+    """The text of a file; bytes that are not UTF-8 survive being written again, UTF-16 becomes UTF-8."""
+    data = path.read_bytes()
+    encoding, mark = text_encoding(data[:4])
+    if encoding == "utf-8":
+        return data.decode("utf-8", "surrogateescape")
+    return data[mark:].decode(encoding, "replace")
+
+
+def store_text(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(text.encode("utf-8", "surrogateescape"))
+
+
+def first_value(text: str) -> int:
+    """Where the document's value begins: after a byte order mark and white space."""
+    start = 1 if text.startswith("\ufeff") else 0
+    return _SPACE.match(text, start).end()  # type: ignore[union-attr]
+
+
+def elements(text: str, start: int) -> Iterator[Span]:
+    """Spans of the elements of the array at ``start``; a cut file ends where it is cut."""
+    position = start + 1
+    while True:
+        position = _SEPARATORS.match(text, position).end()  # type: ignore[union-attr]
+        if position >= len(text) or text[position] == "]":
+            return
+        end: int | None
+        try:
+            _, end = _DECODER.raw_decode(text, position)
+        except (ValueError, RecursionError):
+            end = end_of_value(text, position)  # the reader drops it, and counts it
+            if end is None:
+                return
+        yield position, end
+        position = end
+
+
+@dataclass(frozen=True)
+class Member:
+    key: str
+    start: int  # of the key
+    value: int
+    end: int
+
+
+def members(text: str, start: int) -> Iterator[Member]:
+    """Members of the object at ``start``."""
+    position = start + 1
+    while True:
+        position = _SEPARATORS.match(text, position).end()  # type: ignore[union-attr]
+        if position >= len(text) or text[position] == "}":
+            return
+        try:
+            key, end = _DECODER.raw_decode(text, position)
+            colon = _SPACE.match(text, end).end()  # type: ignore[union-attr]
+            value = _SPACE.match(text, colon + 1).end()  # type: ignore[union-attr]
+            _, end = _DECODER.raw_decode(text, value)
+        except (ValueError, RecursionError):
+            return
+        yield Member(str(key), position, value, end)
+        position = end
+
+
+@dataclass(frozen=True)
+class Entries:
+    """The entries of one container (an array, or an object's members) inside a text."""
+
+    text: str
+    spans: tuple[Span, ...]
+    inside: Span  # from behind the opening bracket to the closing one
+
+    @classmethod
+    def of(cls, text: str, start: int, spans: Sequence[Span]) -> Entries:
+        after = _SPACE.match(text, spans[-1][1] if spans else start + 1).end()  # type: ignore[union-attr]
+        return cls(text, tuple(spans), (start + 1, after))
+
+    @property
+    def closing(self) -> str:
+        """The rest of the file; of one that was cut, just the bracket that is missing."""
+        end = _SEPARATORS.match(self.text, self.inside[1]).end()  # type: ignore[union-attr]
+        if self.text[end : end + 1] in ("]", "}"):
+            return self.text[end:]
+        return "]" if self.text[self.inside[0] - 1] == "[" else "}"
+
+    @property
+    def gap(self) -> str:
+        """What stands between two entries in this file."""
+        if len(self.spans) < 2:
+            return _DEFAULT_GAP
+        return self.text[self.spans[0][1] : self.spans[1][0]]
+
+
+def joined(parts: Sequence[tuple[Entries, Sequence[int]]]) -> str:
+    """The inside of a container: chosen entries (counted from 0) of several, in the first's style."""
+    frame = parts[0][0]
+    begin, end = frame.inside
+    lead = frame.text[begin : frame.spans[0][0]] if frame.spans else ""
+    tail = frame.text[frame.spans[-1][1] : end] if frame.spans else ""
+    pieces: list[str] = []
+    for entries, chosen in parts:
+        for index in chosen:
+            start, stop = entries.spans[index]
+            if pieces:
+                before = entries.spans[index - 1][1] if index else None
+                pieces.append(entries.gap if before is None else entries.text[before:start])
+            pieces.append(entries.text[start:stop])
+    return lead + "".join(pieces) + tail
+
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
@@ -87,3 +212,69 @@ def _list_of_objects(text: str) -> bool:
         return False
     value = json.loads(text, parse_int=str)
     return bool(value) and isinstance(value[0], dict)
+
+
+# LLaVA conversations: kept or removed whole, since later turns lean on earlier ones.
+
+
+class LlavaWriter:
+    name = "llava"
+
+    def units(self, path: Path) -> Mapping[int, int]:
+        items = (
+            numbered(path, stream_array(path)) if _is_array(path) else JsonLinesReader().rows(path)
+        )
+        units: dict[int, int] = {}
+        for item in items:
+            if isinstance(item, Row):
+                for turn in turns(item, ""):
+                    if isinstance(turn, dict):
+                        units[len(units) + 1] = item.number
+        return units
+
+    def write(self, parts: Sequence[Part], target: Path) -> None:
+        chosen = []
+        for part in parts:
+            units = self.units(part.path)
+            chosen.append((part.path, sorted({units[row] for row in part.rows})))
+        if _is_array(parts[0].path):
+            write_entries(chosen, target)
+        else:
+            write_lines([(path, frozenset(numbers)) for path, numbers in chosen], target)
+
+
+def _is_array(path: Path) -> bool:
+    return head(path).lstrip()[:1] == b"["
+
+
+# PathVQA's official files: an image with all its questions is one entry, kept or removed whole.
+
+
+class PathVqaWriter:
+    name = "pathvqa"
+
+    def units(self, path: Path) -> Mapping[int, int]:
+        rows = (row for row in PathVqaReader().rows(path) if isinstance(row, Row))
+        units: dict[int, int] = {}
+        for position, entry in enumerate(stream_array(path), 1):
+            for _ in range(_questions(entry)):
+                units[next(rows).number] = position
+        return units
+
+    def write(self, parts: Sequence[Part], target: Path) -> None:
+        chosen = []
+        for part in parts:
+            units = self.units(part.path)
+            chosen.append((part.path, sorted({units[row] for row in part.rows})))
+        write_entries(chosen, target)
+
+
+def _questions(entry: object) -> int:
+    """How many rows the reader makes of an entry; none of one it drops."""
+    if isinstance(entry, Dropped) or not isinstance(entry, dict) or "img_id" not in entry:
+        return 0
+    try:
+        questions, answers = entry["sentf"]["pvqa"], entry["labelf"]["pvqa"]
+    except (KeyError, TypeError):
+        return 0
+    return len(questions) if len(questions) == len(answers) else 0

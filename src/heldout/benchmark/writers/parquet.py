@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from heldout.benchmark.readers.arrow import data_parts
+from heldout.benchmark.readers.base import head
+from heldout.benchmark.readers.json_rows import load_object
 from heldout.benchmark.writers.base import Part
 from heldout.errors import InputError
+from heldout.image.location import arrow_table
+from heldout.store import write_json
 
 
 class ParquetWriter:
@@ -51,3 +59,75 @@ def _compression(file: pq.ParquetFile) -> str:
         return "snappy"
     used = str(file.metadata.row_group(0).column(0).compression).lower()
     return "none" if used == "uncompressed" else used
+
+
+# Arrow files and save_to_disk folders, so that ``datasets.load_from_disk`` opens the result.
+
+
+_DATA = "data-00000-of-00001.arrow"
+
+
+class ArrowWriter:
+    name = "arrow"
+
+    def units(self, path: Path) -> Mapping[int, int]:
+        return {}
+
+    def write(self, parts: Sequence[Part], target: Path) -> None:
+        first = parts[0].path
+        if not first.is_dir():
+            _write_table(parts, target, random_access=head(first, 8)[:4] == b"ARRO")
+            return
+        count = _write_table(parts, target / _DATA, random_access=False)
+        state = load_object(first / "state.json")
+        state["_data_files"] = [{"filename": _DATA}]
+        state["_fingerprint"] = _fingerprint(parts, str(state.get("_fingerprint")))
+        write_json(target / "state.json", state)
+        info = load_object(first / "dataset_info.json")
+        splits = info.get("splits")
+        if isinstance(splits, dict):  # sizes that no longer hold would be taken for corruption
+            info["splits"] = {
+                name: {**split, "num_examples": count}
+                for name, split in splits.items()
+                if isinstance(split, dict)
+            }
+        write_json(target / "dataset_info.json", info)
+
+
+def _write_table(parts: Sequence[Part], target: Path, *, random_access: bool) -> int:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    schema: Any = None
+    writer: Any = None
+    count = 0
+    with pa.OSFile(str(target), "wb") as sink:
+        for part in parts:
+            for table in _chosen(part):
+                if writer is None:
+                    schema = table.schema
+                    make = pa.ipc.new_file if random_access else pa.ipc.new_stream
+                    writer = make(sink, schema)
+                if not table.schema.equals(schema):
+                    raise InputError(
+                        f"{part.path} has other columns than the split it would join: expected "
+                        f"{', '.join(schema.names)}, found {', '.join(table.schema.names)}"
+                    )
+                writer.write_table(table)
+                count += table.num_rows
+        if writer is not None:
+            writer.close()
+    return count
+
+
+def _chosen(part: Part) -> Iterator[Any]:
+    before = 0
+    for path in data_parts(part.path) if part.path.is_dir() else [part.path]:
+        table = arrow_table(str(path))
+        wanted = [row for row in range(table.num_rows) if before + row + 1 in part.rows]
+        before += table.num_rows
+        yield table.take(pa.array(wanted, pa.int64()))
+
+
+def _fingerprint(parts: Sequence[Part], before: str) -> str:
+    """Of what was and which rows are left: ``datasets`` caches by it."""
+    chosen = [before, *(json.dumps(sorted(part.rows)) for part in parts)]
+    return hashlib.sha256("\n".join(chosen).encode()).hexdigest()[:16]

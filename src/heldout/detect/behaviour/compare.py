@@ -15,8 +15,7 @@ from heldout.detect.settings import Settings
 from heldout.detect.tables import ScoreTables, metadata_column
 from heldout.stats import Interval, binomial_interval, cluster_rate_interval
 from heldout.stats.multiplicity import adjust
-from heldout.stats.paired import PairedTest, mcnemar, paired_table, paired_test
-from heldout.stats.paired_power import pairs_needed
+from heldout.stats.paired import PairedTest, mcnemar, paired_table, paired_test, pairs_needed
 
 DROPS = (0.02, 0.05, 0.1, 0.2)  # for which the number of pairs needed is told
 SMALLEST = 10  # items of a category below which it is only counted

@@ -16,8 +16,8 @@ from heldout.benchmark.readers import Row
 from heldout.errors import InputError
 from heldout.model.asking.own_grades import OwnGrades, compare_grades
 from heldout.model.asking.recorded import RecordedAnswers, read_answers
-from heldout.model.asking.rows import graded
-from heldout.model.asking.unread import Reading, Unread, unread_of
+from heldout.model.asking.stage import graded
+from heldout.model.asking.summary import Reading, Unread, unread_of
 from heldout.model.prediction_files import Columns, as_truth, open_predictions
 from heldout.store import Dropped
 

@@ -25,7 +25,7 @@ from heldout.detect.impact.subsets import Block, blocks, label_blocks
 from heldout.errors import InputError
 from heldout.evaluate.encoders import EncoderEvaluation
 from heldout.model.asking.own_grades import OwnGrades, recorded_remarks
-from heldout.model.asking.unread import Unread
+from heldout.model.asking.summary import Unread
 from heldout.overlap.regrade import Bounds
 from heldout.overlap.scan import items_table
 from heldout.store import Dropped, Run

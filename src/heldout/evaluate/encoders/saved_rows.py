@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from heldout.benchmark import Benchmark
 from heldout.corpus.embeddings import LaionEmbeddings
-from heldout.corpus.parquet_rows import FAILURES
+from heldout.corpus.parquet_corpus import FAILURES
 from heldout.errors import InputError
 from heldout.evaluate.encoders.items import Asked
 from heldout.evaluate.encoders.zero_shot import averaged_rows

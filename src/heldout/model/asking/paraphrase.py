@@ -12,11 +12,9 @@ from dataclasses import dataclass, field
 from heldout.benchmark.example import Example
 from heldout.errors import InputError
 from heldout.image import ImageRef
-from heldout.model.asking.journal import Journal
-from heldout.model.asking.prompts import ask_prompts
+from heldout.model.asking.prompts import Journal, ask_prompts
 from heldout.model.asking.variants import NO_PARAPHRASE, caption_of
-from heldout.model.reply import CUT, REFUSED, Asker, Prompt, Reply
-from heldout.model.request import Request, Text
+from heldout.model.request import CUT, REFUSED, Asker, Prompt, Reply, Request, Text
 from heldout.store import Dropped, Run
 
 STAGE = "paraphrase"

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
+from heldout.benchmark import Benchmark
 from heldout.benchmark.example import Example
 from heldout.benchmark.grading import letter
-from heldout.image import ImageRef
+from heldout.image import Digests, ImageError, ImageRef, byte_digest
 from heldout.store import Dropped
 
 STAGE = "ask"
@@ -68,3 +70,22 @@ def original(example: Example) -> Question | Dropped:
 
 def dropped(example: Example, variant: str, reason: str, detail: str) -> Dropped:
     return Dropped(STAGE, example.id, reason, f"{variant}: {detail}")
+
+
+# What names a picture in the key of a prompt: its content, so that a changed picture is another prompt.
+
+
+def picture_digest(*benchmarks: Benchmark) -> Callable[[ImageRef], str]:
+    """A picture's content; one that cannot be read is known by its name, and never asked."""
+
+    def digest(ref: ImageRef) -> str:
+        for benchmark in benchmarks:
+            found = benchmark.digests.get(ref)
+            if isinstance(found, Digests):
+                return found.bytes
+        try:
+            return byte_digest(ref.read())
+        except ImageError:
+            return f"missing:{ref.name}"
+
+    return digest

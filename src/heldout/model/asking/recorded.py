@@ -14,10 +14,10 @@ from heldout.benchmark.grading import grade, letter
 from heldout.benchmark.grading.choice import read_whole
 from heldout.benchmark.grading.clean import same
 from heldout.errors import InputError
-from heldout.model.asking.orders import reordered
 from heldout.model.asking.question import STAGE, Question, original
 from heldout.model.asking.recorded_rows import RecordedFile, RecordedRow, read_recorded_rows
-from heldout.model.reply import Reply
+from heldout.model.asking.variants import reordered
+from heldout.model.request import Reply
 from heldout.store import Dropped
 
 _CIRCULAR = 1_000_000  # VLMEvalKit numbers the k-th rotation of item i as i + k million

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
+import pyarrow as pa
+
+from heldout.benchmark import Benchmark
+from heldout.benchmark.grading import Grade, grade
 from heldout.errors import InputError
 from heldout.image import ImageRef
-from heldout.model.asking.journal import Journal
-from heldout.model.asking.prompts import ask_prompts
+from heldout.model.asking.prompts import Journal, ask_prompts
 from heldout.model.asking.question import STAGE, Question
 from heldout.model.asking.template import write
-from heldout.model.reply import Asker, Prompt, Reply
-from heldout.store import Dropped
+from heldout.model.asking.variants import expand, parse_variants
+from heldout.model.request import CUT, REFUSED, Asker, Prompt, Reply
+from heldout.model.tables import replace_dropped
+from heldout.store import Dropped, Run, make_table
 
 
 @dataclass
@@ -45,3 +51,100 @@ def ask_questions(
         if (lost := given.lost.get(one.id)) is not None
     ]
     return Answered(given.replies, dropped, given.fresh, given.ended)
+
+
+# Rows of the ``answers`` table: a question, what was said to it, and the grade.
+
+
+TABLE = "answers"
+
+
+def answer_row(
+    question: Question, reply: Reply, model: str, template: str, tolerance: float
+) -> dict[str, Any]:
+    found = graded(question, reply, tolerance)
+    return {
+        "benchmark_id": question.benchmark_id, "model": model, "variant": question.variant,
+        "draw": question.draw, "options": list(question.options), "order": list(question.order),
+        "gold": question.gold, "reply": reply.text, "parsed": found.parsed,
+        "outcome": found.outcome, "rule": found.rule,
+        "choice_logprobs": list(reply.choice_logprobs) or None,
+        "prompt_tokens": reply.prompt_tokens, "reply_tokens": reply.reply_tokens,
+        "template": template,
+    }  # fmt: skip
+
+
+def graded(question: Question, reply: Reply, tolerance: float = 0.0) -> Grade:
+    found = grade(reply.text, question.gold, question.options, tolerance=tolerance)
+    if reply.finish == REFUSED and found.outcome in ("unparsed", "refused"):
+        return Grade("refused", "", "refused by the server")
+    # Words of an open answer that was cut may be half of a right one.
+    unread = found.outcome == "unparsed" or (found.outcome == "wrong" and not question.options)
+    if reply.finish == CUT and unread:
+        return Grade("unparsed", "", "cut off at the limit")
+    return found
+
+
+def replace_variants(run: Run, model: str, rows: Iterable[Mapping[str, Any]]) -> None:
+    """These variants of the model anew; its other variants, and other models, stay."""
+    listed = list(rows)
+    asked = {row["variant"] for row in listed}
+    made = make_table(TABLE, listed)
+    if run.table_path(TABLE).exists():
+        known = run.read_table(TABLE)
+        models, variants = known.column("model").to_pylist(), known.column("variant").to_pylist()
+        stays = [m != model or v not in asked for m, v in zip(models, variants, strict=True)]
+        made = pa.concat_tables([known.filter(pa.array(stays, pa.bool_())), made])
+    run.write_table(TABLE, made)
+
+
+def replace_left_out(
+    run: Run, model: str, asked: Collection[str], dropped: Sequence[Dropped]
+) -> None:
+    """What these variants left out; what the model's other variants did stays. Details name the variant."""
+    start = f"{model}/"
+    known = run.read_table("dropped").to_pylist() if run.table_path("dropped").exists() else []
+    others = [
+        Dropped(STAGE, row["id"].removeprefix(start), row["reason"], row["detail"])
+        for row in known
+        if row["stage"] == STAGE
+        and row["id"].startswith(start)
+        and row["detail"].partition(": ")[0] not in asked
+    ]
+    replace_dropped(run, STAGE, model, [*others, *dropped])
+
+
+# The prompts of a benchmark's first items, for a person to look at before a model does.
+
+
+def shown_prompts(
+    benchmark: Benchmark, count: int, variants: str = "original"
+) -> list[dict[str, str]]:
+    """Prompt and key of the first ``count`` items, word for word as a model is asked; an item that
+    cannot be asked has its reason instead."""
+    examples = benchmark.examples[:count]
+    asked = expand(benchmark, examples, parse_variants(variants))
+    shown = [
+        {
+            "id": question.benchmark_id,
+            "variant": question.variant,
+            "prompt": "".join(
+                f"{_named(part, question.images)}\n" if isinstance(part, ImageRef) else part.text
+                for part in write(question).content
+            ),
+            "answer": question.gold,
+        }
+        for question in asked.questions
+    ]
+    shown += [
+        {"id": lost.id, "variant": variants, "not asked": f"{lost.reason} ({lost.detail})"}
+        for lost in asked.dropped
+    ]
+    order = {example.id: place for place, example in enumerate(examples)}
+    return sorted(shown, key=lambda prompt: order[prompt["id"]])
+
+
+def _named(picture: ImageRef, pictures: Sequence[ImageRef]) -> str:
+    """Pictures of one row may share a name: where there are several, each has its number."""
+    number = f" {list(pictures).index(picture) + 1}" if len(pictures) > 1 else ""
+    return f"[picture{number}: {picture.name}]"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from heldout.benchmark.grading import letter
 from heldout.model.asking.question import Question
-from heldout.model.asking.slot import MASK
+from heldout.model.asking.variants import MASK
 from heldout.model.prompt import placed_with_options
 from heldout.model.request import Request, Text
 

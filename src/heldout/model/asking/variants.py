@@ -3,18 +3,234 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+import hashlib
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+
+import numpy as np
 
 from heldout.benchmark import Benchmark
 from heldout.benchmark.example import Example, canonical_text
+from heldout.benchmark.grading import letter
 from heldout.benchmark.grading.clean import same
-from heldout.model.asking.confused import RightAnswers
-from heldout.model.asking.orders import bound, rotated, shuffled
-from heldout.model.asking.plan import Variant
+from heldout.errors import InputError
 from heldout.model.asking.question import STAGE, Question, dropped, original
-from heldout.model.asking.slot import Rarity, masked
 from heldout.store import Dropped
+
+# Options in another order: rotations (CircularEval) and seeded shuffles in which the right one moves.
+
+
+# An option that speaks of its neighbours, or of their letters, means something else elsewhere.
+BOUND = re.compile(
+    r"\b(?:(?i:(?:all|none|neither|any|both|either|some) of (?:the )?(?:above|below|these|those|options))"
+    r"|(?i:both|either|neither|all of|options?|choices?)\s+\(?[A-H]\)?\b(?=\s*(?:$|,|and|or|nor|&))"
+    r"|\(?[A-H]\)? (?:and|or|&) \(?[A-H]\)?$)"
+)
+
+
+def rotated(question: Question, places: int) -> Question:
+    """The option ``places`` further down stands first."""
+    count = len(question.options)
+    return reordered(
+        question, f"rotation-{places}", tuple((n + places) % count for n in range(count))
+    )
+
+
+def shuffled(question: Question, number: int, seed: int) -> Question:
+    """The ``number``-th shuffle of this item: drawn again until the right option has moved."""
+    random = item_random(seed, f"shuffle-{number}", question.benchmark_id)
+    gold = ord(question.gold) - ord("A")
+    while True:
+        order = tuple(int(place) for place in random.permutation(len(question.options)))
+        if order.index(gold) != gold:
+            return reordered(question, f"shuffle-{number}", order)
+
+
+def reordered(question: Question, variant: str, order: tuple[int, ...]) -> Question:
+    gold = ord(question.gold) - ord("A")
+    return dataclasses.replace(
+        question,
+        variant=variant,
+        options=tuple(question.options[place] for place in order),
+        order=order,
+        gold=letter(order.index(gold)),
+    )
+
+
+def bound(question: Question) -> str | None:
+    """The first option that depends on where the others stand."""
+    return next((option for option in question.options if BOUND.search(option.strip())), None)
+
+
+def item_random(seed: int, *names: str) -> np.random.Generator:
+    """Draws of one item that do not change with the other items of a run."""
+    digest = hashlib.sha256("\0".join((str(seed), *names)).encode()).digest()
+    return np.random.default_rng(int.from_bytes(digest[:16], "big"))
+
+
+# Confused choices: the wrong options are replaced by right answers of other items.
+#
+# A model that knows the item finds it easier; one that remembers right answers meets several of them.
+
+
+class RightAnswers:
+    """Right options of a whole benchmark, to be drawn from for items of other clusters."""
+
+    def __init__(self, questions: Sequence[Question], clusters: Sequence[str]) -> None:
+        self._cluster = {
+            q.benchmark_id: cluster for q, cluster in zip(questions, clusters, strict=True)
+        }
+        self._pool = sorted(
+            {(q.options[ord(q.gold) - ord("A")], self._cluster[q.benchmark_id]) for q in questions}
+        )
+
+    def confuse(self, question: Question, seed: int) -> Question | None:
+        """None where the others' answers are too few to fill this item's options."""
+        gold = ord(question.gold) - ord("A")
+        taken = {same(option) for option in question.options}
+        own = self._cluster[question.benchmark_id]
+        random = item_random(seed, "confused-choices", question.benchmark_id)
+        found: list[str] = []
+        for place in random.permutation(len(self._pool)):
+            text, cluster = self._pool[int(place)]
+            if cluster != own and same(text) not in taken:
+                taken.add(same(text))
+                found.append(text)
+            if len(found) == len(question.options) - 1:
+                break
+        else:
+            return None
+        options = [*found[:gold], question.options[gold], *found[gold:]]
+        order = [place if place == gold else -1 for place in range(len(options))]
+        return dataclasses.replace(
+            question, variant="confused-choices", options=tuple(options), order=tuple(order)
+        )
+
+
+# Slots: one word of the question (or caption) is masked, and the model is asked which word it was.
+#
+# A rewording masks the same word, so that both versions ask for the same thing.
+
+
+MASK = "[MASK]"
+_WORD = re.compile(r"[^\W\d_]+(?:[-'][^\W\d_]+)*")
+_SHORTEST = 4
+# Words that grammar alone would give back.
+_LITTLE = frozenset(
+    word
+    for line in (
+        "what which where when whose whom there their these those this that with from into have does",
+        "been being were will would could should about above below between under over than then them",
+        "they your some such only also both each most more many much very seen shown image picture",
+        "figure following answer question option options according depicted based given",
+    )
+    for word in line.split()
+)
+_UNSPACED = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\u0e00-\u0e7f]")  # no blanks between words
+
+
+def words_of(text: str) -> list[str]:
+    """Words worth guessing, in their order, in lower case."""
+    if _UNSPACED.search(text):
+        return []
+    found = (word.lower() for word in _WORD.findall(text))
+    return list(dict.fromkeys(w for w in found if len(w) >= _SHORTEST and w not in _LITTLE))
+
+
+class Rarity:
+    """In how many texts of a benchmark a word stands: a word of every question tells nothing."""
+
+    def __init__(self, texts: Iterable[str]) -> None:
+        self._counts = Counter(word for text in texts for word in words_of(text))
+
+    def rarest(self, text: str, other: str | None = None) -> str | None:
+        """The rarest word of ``text`` that also stands in ``other``; the longer, the earlier first."""
+        common = words_of(text)
+        if other is not None:
+            shared = set(words_of(other))
+            common = [word for word in common if word in shared]
+        return min(common, key=lambda word: (self._counts[word], -len(word)), default=None)
+
+
+def masked(question: Question, variant: str, text: str, word: str) -> Question:
+    """Every occurrence is masked, or the answer would stand beside its own gap."""
+    pattern = re.compile(rf"(?<![^\W_]){re.escape(word)}(?![^\W_])", re.IGNORECASE)
+    return Question(
+        question.benchmark_id,
+        variant,
+        pattern.sub(MASK, text),
+        question.images,
+        gold=word,
+        kind="slot",
+    )
+
+
+# Which variants to ask: what a person writes, ``original,rotation-all,shuffle-3,twin=OTHER``.
+
+
+PLAIN = ("original", "no-image", "no-question", "confused-choices", "slot")
+KNOWN = (
+    *PLAIN, "rotation-K", "rotation-all", "shuffle-K", "twin=BENCH", "twin-NAME=BENCH",
+    "slot-paraphrase", "slot-paraphrase=COLUMN",
+)  # fmt: skip
+_NUMBERED = re.compile(r"(rotation|shuffle)-(\d{1,3})(?:\.\.(\d{1,3}))?")
+_TWIN = re.compile(r"(twin(?:-[\w.-]+)?)=(.+)")
+
+
+@dataclass(frozen=True)
+class Variant:
+    """``name`` as it stands in the table, but for ``rotation-all``; ``source``: a twin's benchmark, or the
+    column of a paraphrase, empty where a provider writes it."""
+
+    name: str
+    number: int | None = None
+    source: str = ""
+
+
+def parse_variants(text: str) -> list[Variant]:
+    """The original always comes first: every variant is compared with it."""
+    found: list[Variant] = [Variant("original")]
+    for part in _parts(text):
+        found += _one(part)
+    made = list(dict.fromkeys(found))
+    names = [variant.name for variant in made]
+    for name in names:
+        if names.count(name) > 1:
+            raise InputError(f"--variants: {name} is given twice; call one of them {name}-NAME=…")
+    return made
+
+
+def _parts(text: str) -> list[str]:
+    """Split at commas, less those of a twin's own selection: twin=path#split=test,lang=en."""
+    parts: list[str] = []
+    for part in (piece.strip() for piece in text.split(",")):
+        own = "=" in part and not part.startswith(("twin", "slot"))
+        if own and parts and "#" in parts[-1]:
+            parts[-1] += f",{part}"
+        else:
+            parts.append(part)
+    return parts
+
+
+def _one(part: str) -> Sequence[Variant]:
+    numbered, twin = _NUMBERED.fullmatch(part), _TWIN.fullmatch(part)
+    if numbered is not None:
+        first, last = int(numbered[2]), int(numbered[3] or numbered[2])
+        if 1 <= first <= last:
+            return [Variant(f"{numbered[1]}-{n}", n) for n in range(first, last + 1)]
+    elif part in PLAIN or part == "rotation-all":
+        return [Variant(part)]
+    elif twin is not None:
+        return [Variant(twin[1], source=twin[2])]
+    elif part == "slot-paraphrase" or part.startswith("slot-paraphrase="):
+        return [Variant("slot"), Variant("slot-paraphrase", source=part.partition("=")[2])]
+    raise InputError(
+        f"--variants: there is no variant '{part:.60}'; there are {', '.join(KNOWN)} (K counts from 1; "
+        f"shuffle-1..3 are three shuffles)"
+    )
+
 
 NO_PARAPHRASE = "no paraphrase"
 

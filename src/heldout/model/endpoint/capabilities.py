@@ -5,13 +5,12 @@ from __future__ import annotations
 import io
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from PIL import Image
 
 from heldout.errors import InputError
 from heldout.image import ImageRef, InlineBytes
-from heldout.model.endpoint.align import ending, spell
 from heldout.model.endpoint.connection import (
     MODELS,
     Connection,
@@ -19,7 +18,7 @@ from heldout.model.endpoint.connection import (
     RefusedError,
 )
 from heldout.model.endpoint.message import chat_body, completion_body
-from heldout.model.endpoint.read import Told, read_chat, read_completion
+from heldout.model.endpoint.read import Told, ending, read_chat, read_completion, spell
 from heldout.model.request import Request, Text
 
 _QUESTION, _ANSWER = "Is the sky blue?", "yes"
@@ -164,3 +163,51 @@ def as_json(can: Capabilities) -> dict[str, Any]:
         "server": can.server,
         **{name: {"works": one.works, "reason": one.reason} for name, one in abilities.items()},
     }
+
+
+# Which detectors an endpoint's log-probabilities are enough for, and what the others lack.
+
+
+#: need nothing but the answers' log-probabilities; what else they need, in words
+ANSWERS = {
+    "order-trend": "",
+    "loss": "and items that nobody can have seen",
+    "min-k": "and items that nobody can have seen",
+    "zlib": "and items that nobody can have seen",
+    "perplexity-ratio": "and a reference model scored the same way",
+    "tail-enrichment": "and three models scored the same way",
+    "top-k-overlap": "and two models scored the same way",
+}
+DOCUMENTS = ("order-joint", "order-neighbour")
+VOCABULARY = ("min-k++", "max-renyi-k")
+NOTHING = ("blind",)
+
+
+class Enabled(NamedTuple):
+    detector: str
+    enabled: bool
+    reason: str
+
+
+def enables(can: Capabilities) -> list[Enabled]:
+    answers = can.chat.works or can.completions.works
+    if can.chat.works and can.images.works:
+        how = "answers after picture and question"
+    elif can.chat.works:
+        how = f"text-only benchmarks alone: pictures: {can.images.reason}"
+    elif answers:
+        how = "text-only benchmarks alone, as plain documents without the model's chat template"
+    else:
+        how = f"no log-probabilities of answers: {can.chat.reason}"
+    plain = can.completions
+    documents = "text documents, without pictures" if plain.works else f"plain text: {plain.reason}"
+    vocabulary = (
+        "the mean and spread of log p over the whole vocabulary, which no endpoint tells: score the "
+        "model with --model FOLDER"
+    )
+    return [
+        *(Enabled(one, plain.works, documents) for one in DOCUMENTS),
+        *(Enabled(one, answers, f"{how} {more}".strip()) for one, more in ANSWERS.items()),
+        *(Enabled(one, False, f"needs {vocabulary}") for one in VOCABULARY),
+        *(Enabled(one, True, "needs no model") for one in NOTHING),
+    ]

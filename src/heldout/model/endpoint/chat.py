@@ -15,13 +15,12 @@ from heldout.model.endpoint.connection import (
     RefusedError,
     TimedOutError,
     UnansweredError,
+    in_parallel,
 )
 from heldout.model.endpoint.message import data_url
 from heldout.model.endpoint.pace import TokenPace
-from heldout.model.endpoint.parallel import in_parallel
 from heldout.model.endpoint.read_reply import read_reply
-from heldout.model.reply import Prompt, Reply
-from heldout.model.request import Request, Text
+from heldout.model.request import Prompt, Reply, Request, Text
 from heldout.store import Dropped
 
 STAGE = "ask"

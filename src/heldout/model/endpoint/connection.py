@@ -7,13 +7,14 @@ import json
 import re
 import threading
 import urllib.parse
+from collections.abc import Callable, Generator, Iterable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from heldout.errors import InputError, counted
-from heldout.model.endpoint.client import Answer, Client, TransportError, UnusableError
+from heldout.model.endpoint.client import Answer, Client, Secret, TransportError, UnusableError
 from heldout.model.endpoint.pace import Backoff, Pace
-from heldout.model.endpoint.redact import Secret
 
 MODELS = "/models"
 _JSON = "application/json"
@@ -204,3 +205,52 @@ def checked_address(url: str, key_option: str = "--api-key-env") -> str:
         raise InputError(f"{shown}: expected an address like http://localhost:8000/v1")
     path = _ROUTES.sub("", parts.path.rstrip("/"))  # some name a route of the API
     return f"{parts.scheme}://{parts.netloc}{path if path.endswith('/v1') else path + '/v1'}"
+
+
+# Several requests at a time, with as few under way as there are hands to do them.
+
+
+Asked = TypeVar("Asked")
+Given = TypeVar("Given")
+
+
+def in_parallel(
+    ask: Callable[[Asked], Given],
+    requests: Iterable[Asked],
+    concurrency: int,
+    stop: Callable[[], None] = lambda: None,
+) -> Iterator[Given]:
+    """In the order of their arrival; what is answered before the server dies is still given. ``stop`` is
+    called when somebody puts an end to it: requests under way are waited for, and not made once more."""
+    pending: set[Future[Given]] = set()
+    ended: EndpointError | None = None
+    with ThreadPoolExecutor(concurrency) as pool:
+        try:
+            for request in requests:
+                pending.add(pool.submit(ask, request))
+                while len(pending) >= 2 * concurrency and ended is None:
+                    done, pending = wait(pending, return_when=FIRST_COMPLETED)
+                    ended = yield from _given(done)
+                if ended is not None:
+                    break
+            if ended is not None:
+                pending = {one for one in pending if not one.cancel()}
+            last = yield from _given(wait(pending).done)
+        except BaseException:  # an interrupt, or nobody wants the rest
+            stop()
+            raise
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+    if (error := ended or last) is not None:
+        raise error
+
+
+def _given(done: Iterable[Future[Given]]) -> Generator[Given, None, EndpointError | None]:
+    """What the finished ones gave; returns the error that ends everything, if one of them met it."""
+    ended: EndpointError | None = None
+    for one in done:
+        try:
+            yield one.result()
+        except EndpointError as error:
+            ended = error
+    return ended

@@ -9,12 +9,10 @@ from dataclasses import dataclass, field
 
 from heldout.errors import InputError
 from heldout.image import ImageError
-from heldout.model.endpoint.align import bare, ending, spell
 from heldout.model.endpoint.capabilities import Capabilities, probe
-from heldout.model.endpoint.connection import Connection, EndpointError, RefusedError
+from heldout.model.endpoint.connection import Connection, EndpointError, RefusedError, in_parallel
 from heldout.model.endpoint.message import chat_body, completion_body, document
-from heldout.model.endpoint.parallel import in_parallel
-from heldout.model.endpoint.read import Told, read_chat, read_completion
+from heldout.model.endpoint.read import Told, bare, ending, read_chat, read_completion, spell
 from heldout.model.prompt import TEMPLATE
 from heldout.model.request import Request, Score, Text
 from heldout.store import Dropped

@@ -14,8 +14,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from heldout.benchmark import Benchmark
-from heldout.model.endpoint.align import bare_token
 from heldout.model.endpoint.endpoint import Endpoint, read_score
+from heldout.model.endpoint.read import bare_token
 from heldout.model.prompt import question_request
 from heldout.model.request import Request, Score, Scorer
 from heldout.store import Dropped

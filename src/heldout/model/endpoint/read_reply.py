@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from heldout.model.endpoint.connection import RefusedError
-from heldout.model.reply import CUT, REFUSED, STOPPED, Reply
+from heldout.model.request import CUT, REFUSED, STOPPED, Reply
 
 _MOST_TOKENS = 4_000_000
 _LONGEST = 4_000_000  # characters of a reply that are kept

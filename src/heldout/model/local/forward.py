@@ -11,11 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from heldout.model.local.family import Family
-from heldout.model.local.moments import moments
-from heldout.model.local.passes import Made, Prefix
-from heldout.model.local.rows import Features, Row
-from heldout.model.local.tower import one_look
+from heldout.model.local.layout import Features, Row
+from heldout.model.local.load import Family
+from heldout.model.local.passes import Made, Prefix, moments, one_look
 
 
 class Forward:

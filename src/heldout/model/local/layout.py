@@ -8,17 +8,141 @@ processor's own tokens; where they differ, the group is not laid out this way.
 
 from __future__ import annotations
 
+import itertools
 import re
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from PIL import Image
 
-from heldout.model.local.family import Family
-from heldout.model.local.rows import Features, Row
-from heldout.model.local.spans import scored_tokens
+from heldout.image import ImageError, ImageRef, byte_digest, decode, to_rgb
+from heldout.model.local.load import Family
 from heldout.model.local.writing import UnwritableError, Written
+from heldout.model.request import Request
+from heldout.store.dropped import Dropped
+
+# Requests that show the same pictures, found in windows of a stream.
+
+
+STAGE = "score"
+WINDOW = 512
+
+
+@dataclass(frozen=True)
+class Group:
+    requests: tuple[Request, ...]
+
+    def pictures(self) -> list[Image.Image]:
+        return [to_rgb(decode(picture.read())) for picture in self.requests[0].images]
+
+
+def groups(requests: Iterable[Request]) -> Iterator[Group | Dropped]:
+    """Groups by the pictures' own bytes: files that hold the same picture are one."""
+    stream = iter(requests)
+    while window := list(itertools.islice(stream, WINDOW)):
+        found: dict[tuple[str, ...], list[Request]] = {}
+        digests: dict[ImageRef, str] = {}
+        for request in window:
+            try:
+                key = tuple(_digest(picture, digests) for picture in request.images)
+            except ImageError as error:
+                yield Dropped(STAGE, request.id, error.reason, error.detail)
+                continue
+            found.setdefault(key, []).append(request)
+        for members in found.values():
+            yield Group(tuple(members))
+
+
+def _digest(picture: ImageRef, known: dict[ImageRef, str]) -> str:
+    if picture not in known:
+        known[picture] = byte_digest(picture.read())
+    return known[picture]
+
+
+# A request as the numbers a model reads, and the pictures' part that its group shares.
+
+
+@dataclass(frozen=True)
+class Row:
+    """``scored``: places in ``ids`` (or in ``reply``, which an encoder–decoder writes after reading
+    ``ids``) whose tokens are scored. ``instruction`` is the prompt as a Q-Former reads it."""
+
+    ids: tuple[int, ...]
+    scored: tuple[int, ...]
+    tokens: tuple[str, ...]
+    span_ok: bool
+    reply: tuple[int, ...] = ()
+    instruction: tuple[int, ...] = ()
+
+    @property
+    def length(self) -> int:
+        return len(self.ids) + len(self.reply)
+
+    @property
+    def targets(self) -> list[int]:
+        source = self.reply or self.ids
+        return [source[place] for place in self.scored]
+
+
+@dataclass(frozen=True)
+class Features:
+    """The pictures of a group as tensors; ``types`` names the input that marks the places they take,
+    ``marked`` the tokens at those places."""
+
+    tensors: Mapping[str, Any] = field(default_factory=dict)
+    types: str | None = None
+    marked: frozenset[int] = frozenset()
+
+
+# Which tokens are the scored text, by their character offsets.
+
+
+Span = tuple[int, int]
+
+
+def scored_tokens(
+    text: str, offsets: Sequence[Span], spans: Sequence[Span]
+) -> tuple[list[int], bool]:
+    """Places of the tokens that hold scored characters, and whether they hold nothing else but blanks.
+
+    The first token of a sequence is never scored: nothing stands before it to predict it from.
+    """
+    places: list[int] = []
+    clean = True
+    covered = [0] * len(spans)
+    at = 0
+    for place, (start, end) in enumerate(offsets):
+        if start == end:  # a token the tokenizer added stands for no characters
+            continue
+        while at < len(spans) and spans[at][1] <= start:
+            at += 1
+        touched = []
+        look = at
+        while look < len(spans) and spans[look][0] < end:
+            touched.append(look)
+            look += 1
+        if not touched:
+            continue
+        if place == 0:
+            clean = False
+            continue
+        places.append(place)
+        reached = start
+        for number in touched:
+            first, last = spans[number]
+            clean &= not text[reached : max(first, reached)].strip()
+            covered[number] = max(covered[number], min(end, last))
+            reached = max(reached, last)
+        clean &= not text[reached:end].strip()
+    complete = all(
+        not text[reach:last].strip()
+        for reach, (_, last) in zip(covered, spans, strict=True)
+        if reach
+    )
+    return places, clean and complete and all(covered)
+
 
 # Inputs of single tokens, which every row has of its own.
 _PER_TOKEN = {

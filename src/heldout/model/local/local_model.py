@@ -6,11 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from heldout.model.local.answering import Parts
-from heldout.model.local.batches import BATCH_TOKENS
-from heldout.model.local.family import family_of, image_token_id, text_config
 from heldout.model.local.forward import Forward
 from heldout.model.local.layout import Layout
-from heldout.model.local.load import Loaded, load
+from heldout.model.local.load import Loaded, family_of, image_token_id, load, text_config
+from heldout.model.local.passes import BATCH_TOKENS
 from heldout.model.local.running import RunningModel
 from heldout.model.local.writing import Writer
 from heldout.model.prompt import TEMPLATE

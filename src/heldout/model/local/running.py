@@ -9,9 +9,8 @@ from typing import Any, NamedTuple
 
 from heldout.image import ImageError
 from heldout.model.local.answering import LocalAsker, Parts
-from heldout.model.local.batches import Numbered, batches, common_prefix, halving
-from heldout.model.local.groups import STAGE, Group, groups
-from heldout.model.local.rows import Features, Row
+from heldout.model.local.layout import STAGE, Features, Group, Row, groups
+from heldout.model.local.passes import Numbered, batches, common_prefix, halving
 from heldout.model.local.writing import UnwritableError, Written
 from heldout.model.request import Request, Score
 from heldout.store.dropped import Dropped

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from heldout.image import ImageRef
-from heldout.model.local.family import Family
+from heldout.model.local.load import Family
 from heldout.model.request import Request, Text
 
 _BETWEEN = ("heldoutleft", "heldoutright")

@@ -7,16 +7,15 @@ from pathlib import Path
 
 from heldout.errors import InputError, require
 from heldout.model.local.answering import Parts
-from heldout.model.local.batches import BATCH_TOKENS
-from heldout.model.local.family import family_of
 from heldout.model.local.layout import Layout
+from heldout.model.local.load import family_of
+from heldout.model.local.passes import BATCH_TOKENS
 from heldout.model.local.running import RunningModel
 from heldout.model.local.writing import Writer
 from heldout.model.onnx.card import CARD, read_card
 from heldout.model.onnx.graphs import open_graphs
 from heldout.model.onnx.passes import OnnxPasses
-from heldout.model.onnx.processor import LightProcessor
-from heldout.model.onnx.tokenizer import LightTokenizer
+from heldout.model.onnx.processor import LightProcessor, LightTokenizer
 from heldout.model.prompt import TEMPLATE
 
 _DTYPES = ("auto", "float32")

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from heldout.model.local.layout import Features, Row
 from heldout.model.local.passes import Made, Prefix
-from heldout.model.local.rows import Features, Row
 from heldout.model.onnx.card import Card
 from heldout.model.onnx.graphs import (
     FEATURES,
@@ -21,10 +21,10 @@ from heldout.model.onnx.graphs import (
     ROWS,
     SLOTS,
     Graphs,
+    moments,
     past_names,
     present_names,
 )
-from heldout.model.onnx.moments import moments
 
 Floats = NDArray[np.float32]
 Caches = list[Any]  # keys and values, layer by layer

@@ -7,22 +7,41 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from heldout.overlap.calibration.degrees import degrees_of
 from heldout.overlap.calibration.hubs import HubReport, hub_report
 from heldout.overlap.calibration.light_copies import ROLE
-from heldout.overlap.calibration.null import Null, recorded_null
-from heldout.overlap.calibration.references import Domain
-from heldout.overlap.calibration.related import mean_group
-from heldout.overlap.calibration.spread import Quantiles, quantiles_of
+from heldout.overlap.calibration.nearest import Domain
+from heldout.overlap.calibration.null import Null, mean_group, recorded_null
 from heldout.overlap.calibration.sweep import ALPHAS, Control, Sweep, alpha_sweep, negative_control
 from heldout.overlap.calibration.threshold import Threshold, threshold
 from heldout.stats.quantile import RESOLVED, draws_needed
+
+# How near a set of pictures comes to the corpus: its nearest similarities in five numbers.
+
+
+AT = (0.0, 0.05, 0.5, 0.95, 1.0)
+
+
+class Quantiles(NamedTuple):
+    """Nearest cosine similarities; 1 less them are the distances of published tables."""
+
+    min: float
+    p5: float
+    median: float
+    p95: float
+    max: float
+
+
+def quantiles_of(similarities: ArrayLike) -> Quantiles | None:
+    """None where there is no picture."""
+    values = np.asarray(similarities, dtype=np.float64)
+    return Quantiles(*map(float, np.quantile(values, AT))) if len(values) else None
 
 
 @dataclass(frozen=True, eq=False)

@@ -18,16 +18,30 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from heldout import __version__
+from heldout.benchmark import Benchmark
 from heldout.corpus import Corpus, corpus_fingerprint
-from heldout.engine import progress
+from heldout.engine import Engine, progress
 from heldout.errors import InputError
 from heldout.image import ImageRef
 from heldout.overlap.calibration import light_copies
-from heldout.overlap.calibration.nearest import Nearest, Rows, nearest_in
-from heldout.overlap.calibration.null import ITSELF, SAMPLE, null_similarities
-from heldout.overlap.calibration.references import STAGE, ControlSet, embed_reference
-from heldout.overlap.calibration.related import related_pictures
-from heldout.overlap.encoders import Encoder, require_same
+from heldout.overlap.calibration.nearest import (
+    STAGE,
+    ControlSet,
+    Nearest,
+    Rows,
+    embed_reference,
+    nearest_in,
+)
+from heldout.overlap.calibration.null import ITSELF, SAMPLE, null_similarities, related_pictures
+from heldout.overlap.embeddings import (
+    benchmark_pictures,
+    embed_benchmark,
+    embed_corpus,
+    pictures_of,
+    whole_pictures,
+)
+from heldout.overlap.encoders import Encoder, open_encoder, require_same
+from heldout.overlap.near import NearSearch
 from heldout.store import Dropped, Run, ShardResult, Stage, dropped_table, make_table
 
 ALPHA = 0.01
@@ -293,3 +307,50 @@ def _dropped(stages: Sequence[Stage]) -> Iterator[pa.Table]:
     for stage in stages:
         for path in stage.parts("dropped"):
             yield pq.read_table(path)
+
+
+# Calibrate a near search: measure every corpus' null and controls, and write them to the run.
+
+
+def calibrate(
+    benchmark: Benchmark,
+    corpora: Sequence[Corpus],
+    run: Run,
+    engine: Engine,
+    *,
+    near: NearSearch | None,
+    plan: CalibrationPlan,
+    quiet: bool = False,
+) -> None:
+    """After ``scan``. A corpus that cannot be calibrated says why; its scan is kept.
+
+    Without a near search there is nothing to calibrate, and the run says that, too.
+    """
+    measured: list[Measured] = []
+    specs = [] if near is None else list(dict.fromkeys([near.encoder, *plan.encoders]))
+    seed = int(run.manifest()["seed"])
+    for number, spec in enumerate(specs):
+        assert near is not None
+        encoder = open_encoder(spec)
+        if number:  # the search itself embedded both sides with its own encoder
+            embed_benchmark(benchmark, spec, encoder, run, engine, quiet=quiet)
+        for corpus in corpora:
+            if number:
+                embed_corpus(corpus, spec, encoder, run, engine, place=near.embeddings, quiet=quiet)
+            try:
+                found = measure(
+                    run,
+                    corpus.name,
+                    corpus_fingerprint(corpus),
+                    whole_pictures(run, corpus.name, encoder.identity),
+                    benchmark_pictures(run, encoder.identity),
+                    plan,
+                    encoder,
+                    images=pictures_of(benchmark),
+                    seed=seed,
+                    quiet=quiet,
+                )
+            except InputError as error:
+                found = failed(corpus.name, encoder.identity, plan, str(error))
+            measured.append(found)
+    write_measured(run, measured)

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from heldout.overlap.calibration.calibration import Calibration, ControlRun
+from heldout.overlap.calibration.calibration import Calibration, ControlRun, Quantiles, quantiles_of
 from heldout.overlap.calibration.hubs import HubReport
 from heldout.overlap.calibration.null import Null
-from heldout.overlap.calibration.spread import Quantiles, quantiles_of
 from heldout.overlap.calibration.sweep import Control, Rate, SweepPoint
 
 SCHEMA_VERSION = 1

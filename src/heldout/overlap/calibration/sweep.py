@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from heldout.errors import InputError
-from heldout.overlap.calibration.null import Null
-from heldout.overlap.calibration.related import mean_group
+from heldout.overlap.calibration.null import Null, mean_group
 from heldout.overlap.calibration.threshold import Threshold, threshold
 from heldout.stats.intervals import Interval, binomial_interval, cluster_rate_interval
 from heldout.stats.quantile import draws_needed

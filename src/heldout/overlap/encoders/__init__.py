@@ -1,9 +1,8 @@
 """Encoders: a picture in, a unit vector out. Close vectors are candidates, never proof."""
 
 from heldout.overlap.encoders.embed import Embedded, embed_shard
-from heldout.overlap.encoders.encoder import Encoder, require_same
+from heldout.overlap.encoders.encoder import Encoder, Preprocessing, require_same
 from heldout.overlap.encoders.open import open_encoder
-from heldout.overlap.encoders.preprocessing import Preprocessing
 from heldout.overlap.encoders.saved import (
     SavedEmbeddings,
     read_identity,

@@ -20,7 +20,7 @@ from PIL import Image
 from heldout.errors import InputError, require
 from heldout.image import to_rgb
 from heldout.overlap.encoders.encoder import Encoder, Floats
-from heldout.overlap.encoders.weights import digest_files
+from heldout.overlap.encoders.model_files import digest_files
 
 _WEIGHTS = ("*.safetensors", "*.bin")
 # Trained on texts filled up to one length, without a mask: a shorter one is another text to them.

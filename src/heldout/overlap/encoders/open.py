@@ -20,13 +20,13 @@ def _pixels(argument: str) -> Encoder:
 
 
 def _onnx(argument: str) -> Encoder:
-    from heldout.overlap.encoders.onnx_file import OnnxEncoder
+    from heldout.overlap.encoders.model_files import OnnxEncoder
 
     return OnnxEncoder(argument)
 
 
 def _torchscript(argument: str) -> Encoder:
-    from heldout.overlap.encoders.torchscript import TorchScriptEncoder
+    from heldout.overlap.encoders.model_files import TorchScriptEncoder
 
     return TorchScriptEncoder(argument)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,18 +11,21 @@ from PIL import Image
 
 from heldout.image import (
     MAX_PIXELS,
+    ImageError,
+    ImageRef,
     byte_digest,
     decode,
+    decode_shrunk,
     grey_digest,
     grey_jpeg,
     grey_plane,
+    native_size,
     pixel_digest,
 )
 from heldout.image.digest import BLANK_RANGE
-from heldout.overlap.fingerprints.grey import grey_of_colours
-from heldout.overlap.fingerprints.pdq import hash_bytes, pdq_coefficients
+from heldout.overlap.fingerprints.lanczos import grey_of_colours, grey_pixels
+from heldout.overlap.fingerprints.pdq import hash_bytes, pdq_coefficients, pdq_samples
 from heldout.overlap.fingerprints.phash import SIDE, phash_of, takes_sums
-from heldout.overlap.fingerprints.samples import pdq_samples
 from heldout.overlap.scratch import keep_freed_memory
 
 # PDQ's own advice: below this quality a picture has too little texture for its hash to mean much.
@@ -98,4 +101,56 @@ def is_flat(grey: NDArray[np.uint8]) -> bool:
     # A few pixels tell most pictures; only one that looks flat in them is looked at whole.
     return all(
         int(part.max()) - int(part.min()) <= BLANK_RANGE for part in (grey[::16, ::16], grey)
+    )
+
+
+# Fingerprints of many pictures: what one worker of an engine does.
+
+
+def fingerprint_all(
+    refs: Sequence[ImageRef], *, sizes: Container[tuple[int, int]] | None = None
+) -> list[Fingerprint | ImageError]:
+    """One result per picture, in order; a picture that cannot be read gives the reason instead."""
+    found: list[Fingerprint | ImageError] = []
+    for ref in refs:
+        try:
+            found.append(fingerprint(ref.read(), sizes=sizes))
+        except ImageError as error:
+            found.append(error)
+    return found
+
+
+# screen: what a scan asks of every corpus picture first, from a picture decoded small.
+#
+# The weights of PDQ's filter for the native size are folded onto the shrunk picture, so the hashes stay
+# within a few bits of those at full size (``bench/fingerprints.py`` counts them). They say which pictures
+# deserve a ``fingerprint``.
+
+
+# Three samples for each of PDQ's 64 places: with two, some hashes move by a dozen bits.
+LEAST_SIDE = 192
+# The quality of a shrunk picture may be a point or two off.
+QUALITY_SLACK = 3
+
+
+def screen(data: bytes, digest: str | None = None, *, max_pixels: int = MAX_PIXELS) -> Fingerprint:
+    """First look at ``data``, whose digest the caller may know; raises ImageError where ``decode`` does.
+
+    The hashes are near, the pixels are not digested, and ``usable`` is said of all that may be.
+    """
+    width, height = native_size(data, max_pixels=max_pixels)
+    image, shrunk = decode_shrunk(data, LEAST_SIDE, max_pixels=max_pixels)
+    grey = grey_pixels(image)
+    sums = np.empty((SIDE, len(grey)), np.float32) if takes_sums(grey) else None
+    samples = pdq_samples(grey, sums, native=(width, height), shrunk=shrunk)
+    coefficients, quality = pdq_coefficients(samples)
+    return Fingerprint(
+        pdq=hash_bytes(coefficients),
+        phash=phash_of(grey, sums),
+        quality=quality,
+        usable=quality >= QUALITY_FLOOR - QUALITY_SLACK and not is_flat(grey),
+        bytes=byte_digest(data) if digest is None else digest,
+        pixels="",
+        width=width,
+        height=height,
     )

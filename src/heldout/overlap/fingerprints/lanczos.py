@@ -7,13 +7,17 @@ close to a rounding edge that the error could matter are taken again in integers
 
 from __future__ import annotations
 
+import functools
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Concatenate, NamedTuple, ParamSpec, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
+from PIL import Image
 
-from heldout.overlap.fingerprints.bands import Band, Floats, bands_of, product
+from heldout.image import grey_plane, to_rgb
 from heldout.overlap.fingerprints.fixed_point import (
     MIDDLE,
     PRECISION,
@@ -21,7 +25,68 @@ from heldout.overlap.fingerprints.fixed_point import (
     row_sums,
     windows_of,
 )
-from heldout.overlap.fingerprints.remembered import remembered
+from heldout.overlap.scratch import Scratch
+
+# A thin banded matrix as a few dense blocks: products with it cost little more than its band.
+
+
+Floats = NDArray[np.float32]
+
+
+class Band(NamedTuple):
+    """Outputs ``first`` to ``last`` look at samples ``low`` to ``high`` only."""
+
+    first: int
+    last: int
+    low: int
+    high: int
+    weights: NDArray[np.floating]  # (last - first, high - low)
+
+
+def bands_of(matrix: NDArray[np.floating], group: int) -> tuple[Band, ...]:
+    """Blocks of ``group`` neighbouring rows, each cut to the columns it uses."""
+    found = []
+    for first in range(0, len(matrix), group):
+        rows = matrix[first : first + group]
+        used = np.flatnonzero(rows.any(axis=0))
+        low, high = int(used[0]), int(used[-1]) + 1
+        weights = np.ascontiguousarray(rows[:, low:high])
+        found.append(Band(first, first + len(rows), low, high, weights))
+    return tuple(found)
+
+
+def product(
+    bands: tuple[Band, ...], samples: NDArray[np.floating], out: NDArray[np.floating]
+) -> None:
+    """``out = matrix @ samples`` for the matrix that the bands were cut from."""
+    for band in bands:
+        np.matmul(band.weights, samples[band.low : band.high], out=out[band.first : band.last])
+
+
+# Tables that depend on the length of a side: kept for ordinary lengths, made anew for very long ones.
+
+
+LONGEST = 4096  # beyond it a table is large, and little beside the picture it is for
+KEPT = 1024  # of lengths; at the longest some 100 kB each
+
+_Rest = ParamSpec("_Rest")
+_Table = TypeVar("_Table")
+
+
+def remembered(
+    make: Callable[Concatenate[int, _Rest], _Table],
+) -> Callable[Concatenate[int, _Rest], _Table]:
+    """``make`` of a length; what is kept does not grow with the lengths a corpus has."""
+    kept = functools.lru_cache(maxsize=KEPT)(make)
+
+    @functools.wraps(make)
+    def table(length: int, /, *rest: _Rest.args, **named: _Rest.kwargs) -> _Table:
+        if length > LONGEST:
+            return make(length, *rest, **named)
+        return kept(length, *rest, **named)  # type: ignore[arg-type]  # numbers, all of them
+
+    return table
+
 
 _SUPPORT = 3.0
 _GROUP = 8  # neighbouring outputs share most of their inputs: one product for all of them
@@ -172,3 +237,34 @@ def _sinc(place: NDArray[np.float64]) -> NDArray[np.float64]:
     angle = place * math.pi
     at_zero = angle == 0.0
     return np.where(at_zero, 1.0, np.sin(angle) / np.where(at_zero, 1.0, angle))
+
+
+# The grey picture both hashes start from, made once.
+
+
+_scratch = Scratch()
+
+
+def grey_pixels(image: Image.Image) -> NDArray[np.uint8]:
+    """Pillow's "L" of the picture as 8-bit RGB: what ``imagehash`` sees."""
+    plane = grey_plane(image)
+    return grey_of_colours(image) if plane is None else plane
+
+
+def grey_of_colours(image: Image.Image) -> NDArray[np.uint8]:
+    """The same for a picture that is known to have no single plane."""
+    plane = grey_plane(to_rgb(image).convert("L"))
+    assert plane is not None  # its mode is "L"
+    return plane
+
+
+def centred(grey: NDArray[np.uint8]) -> NDArray[np.float32]:
+    """Greys around 0: half the magnitude, so half the rounding error of every sum over them.
+
+    Overwritten by the next call.
+    """
+    # With the highest bit turned over, the byte of v reads as v - 128: cheaper than a subtraction.
+    turned = np.bitwise_xor(grey, 128, out=_scratch.take("turned", grey.shape, np.uint8))
+    floats: NDArray[np.float32] = _scratch.take("floats", grey.shape, np.float32)
+    np.copyto(floats, turned.view(np.int8))
+    return floats

@@ -9,10 +9,16 @@ from numpy.typing import NDArray
 from PIL import Image
 from scipy.fft import dct
 
-from heldout.overlap.fingerprints.bands import Floats
 from heldout.overlap.fingerprints.fixed_point import is_compiled
-from heldout.overlap.fingerprints.grey import centred, grey_pixels
-from heldout.overlap.fingerprints.lanczos import across, reduce_compiled, reduce_grey, weights
+from heldout.overlap.fingerprints.lanczos import (
+    Floats,
+    across,
+    centred,
+    grey_pixels,
+    reduce_compiled,
+    reduce_grey,
+    weights,
+)
 
 SIDE = 32
 HASH_SIDE = 8

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from heldout.errors import require
-from heldout.overlap.registration.agreement import Agreement, compare
+from heldout.overlap.registration.agreement import Agreement, compare, without_marks
 from heldout.overlap.registration.features import Features
 from heldout.overlap.registration.frame import Frame, lay
 from heldout.overlap.registration.hypotheses import (
@@ -18,7 +18,6 @@ from heldout.overlap.registration.hypotheses import (
     from_frames,
     from_local_features,
 )
-from heldout.overlap.registration.marks import without_marks
 
 WITNESSES = 5  # local features that must agree before pixels are compared
 SKETCH = 0.4  # correlation of the frames' detail that makes pixels worth comparing

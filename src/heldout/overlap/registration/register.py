@@ -18,7 +18,7 @@ from heldout.overlap.registration.decide import (
     relation,
 )
 from heldout.overlap.registration.features import Features, cheap_features
-from heldout.overlap.registration.geometry import POSES, geometry
+from heldout.overlap.registration.frame import POSES, geometry
 from heldout.overlap.registration.words import transform_words
 
 Rows = tuple[tuple[float, float, float], ...]

@@ -7,7 +7,7 @@ import numpy as np
 from heldout.overlap.registration.agreement import Agreement
 from heldout.overlap.registration.align import Alignment
 from heldout.overlap.registration.features import Features
-from heldout.overlap.registration.geometry import Geometry, box_in
+from heldout.overlap.registration.frame import Geometry, box_in
 
 WHOLE = 0.965  # share of a picture that counts as all of it
 SAME_SCALE = 0.02

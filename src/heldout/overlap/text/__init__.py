@@ -2,8 +2,7 @@
 
 from heldout.overlap.text.collect import collect_text
 from heldout.overlap.text.index import METHODS, TextIndex, TextSearch, build_text_index
-from heldout.overlap.text.judge import Judge, Opinion, Opinions, TextPair, cross_check
-from heldout.overlap.text.model_judge import ModelJudge
+from heldout.overlap.text.judge import Judge, ModelJudge, Opinion, Opinions, TextPair, cross_check
 from heldout.overlap.text.scan import scan_text_shard
 from heldout.overlap.text.search import TextResult, search_text
 

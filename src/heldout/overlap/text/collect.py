@@ -11,8 +11,8 @@ from pathlib import Path
 import polars as pl
 import pyarrow as pa
 
-from heldout.overlap.text.frequency import settle_degrees
 from heldout.overlap.text.ledger import LISTED
+from heldout.overlap.text.normalise import settle_degrees
 from heldout.store import SCHEMAS, Run, Stage
 
 _GROUP = ("benchmark_id", "corpus", "method")

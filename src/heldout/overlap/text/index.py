@@ -10,15 +10,18 @@ import numpy as np
 from heldout.benchmark import Benchmark
 from heldout.errors import InputError
 from heldout.overlap.join import JoinIndex
-from heldout.overlap.text.batch import WordBatch
+from heldout.overlap.text.batch import HashSet, WordBatch
 from heldout.overlap.text.edits import EditIndex
 from heldout.overlap.text.encoders import open_text_encoder
-from heldout.overlap.text.fields import LONGEST, ItemTexts, item_texts
-from heldout.overlap.text.lookup import HashSet
+from heldout.overlap.text.fields import (
+    LONGEST,
+    ItemTexts,
+    ProvenanceIndex,
+    example_sources,
+    item_texts,
+)
 from heldout.overlap.text.ngrams import NgramIndex
-from heldout.overlap.text.normalise import loose, mask, numbers
-from heldout.overlap.text.provenance import ProvenanceIndex, example_sources
-from heldout.overlap.text.rarity import Rarity
+from heldout.overlap.text.normalise import Rarity, loose, mask, numbers
 from heldout.store import Dropped
 
 METHODS = ("provenance", "exact", "ngram", "edit", "embedding")

@@ -15,9 +15,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from heldout.overlap.text.batch import Hashes, Places, WordBatch
-from heldout.overlap.text.lookup import HashSet
-from heldout.overlap.text.rarity import SHORT_WORDS
+from heldout.overlap.text.batch import Hashes, HashSet, Places, WordBatch
+from heldout.overlap.text.normalise import SHORT_WORDS
 
 RUN = 13
 CONTAINED = 0.5  # of the weight of all runs of a text

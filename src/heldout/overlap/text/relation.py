@@ -7,10 +7,10 @@ from typing import NamedTuple
 
 from rapidfuzz.distance import Levenshtein
 
+from heldout.overlap.text.edits import EDITED, OTHER, RENUMBERED, SAME, compare_wording
 from heldout.overlap.text.fields import Document, ItemTexts
 from heldout.overlap.text.index import Entry
 from heldout.overlap.text.normalise import mask
-from heldout.overlap.text.wording import EDITED, OTHER, RENUMBERED, SAME, compare_wording
 
 SAME_ITEM, SAME_QUESTION, SAME_CAPTION = "same item", "same question", "same caption"
 SAME_OPTIONS, CONTAINED, PARAPHRASE = "same options", "contained", "paraphrase candidate"

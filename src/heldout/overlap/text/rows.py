@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from heldout.overlap.text.fields import Source
 from heldout.overlap.text.index import TextIndex
 from heldout.overlap.text.ledger import LISTED, Ledger, Pair
 from heldout.overlap.text.normalise import PROFILES, profiled
-from heldout.overlap.text.provenance import Source
 from heldout.overlap.text.relation import SAME_SOURCE, relate
 
 _DEGREES = ("none", "soft", "hard")

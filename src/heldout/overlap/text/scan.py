@@ -9,15 +9,14 @@ from rapidfuzz.distance import LCSseq
 from heldout.corpus import Corpus, CorpusItem, Shard, read_items
 from heldout.errors import counted
 from heldout.overlap.text.batch import WordBatch
+from heldout.overlap.text.edits import same_words
 from heldout.overlap.text.embedding import EmbeddingPass
-from heldout.overlap.text.fields import COMPARABLE, LONGEST, Document, document_texts
+from heldout.overlap.text.fields import COMPARABLE, LONGEST, Document, Source, document_texts
 from heldout.overlap.text.index import TextIndex
 from heldout.overlap.text.ledger import Ledger
 from heldout.overlap.text.ngrams import RUN
 from heldout.overlap.text.normalise import loose, mask, same_numbers, strict
-from heldout.overlap.text.provenance import Source
 from heldout.overlap.text.rows import SHOWN, SourceHits, match_rows, query_rows
-from heldout.overlap.text.wording import same_words
 from heldout.store import MAY_PASS, Dropped, ShardResult, dropped_table, make_table
 
 STAGE = "text"

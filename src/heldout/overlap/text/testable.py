@@ -13,9 +13,8 @@ import polars as pl
 from heldout.benchmark import Example
 from heldout.overlap.text.edits import LONGEST, SHORTEST
 from heldout.overlap.text.fields import item_texts
-from heldout.overlap.text.frequency import common_questions
 from heldout.overlap.text.index import Entry, text_entries
-from heldout.overlap.text.normalise import mask
+from heldout.overlap.text.normalise import common_questions, mask
 
 NO_WORDS = "no words"
 GENERIC = "the benchmark asks it several times, numbers aside"

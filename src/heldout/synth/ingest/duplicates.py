@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from heldout.benchmark.normal import normal
+from heldout.benchmark.example import normal
 from heldout.image import ImageError, decode, to_rgb
 from heldout.synth.draft import PaperFigure
 from heldout.synth.ingest.images import read_located

@@ -27,9 +27,9 @@ from heldout.detect.outcome import around
 from heldout.detect.tables import Floats, strata
 from heldout.stats import Interval
 from heldout.stats.contrast import cluster_contrast, cluster_mean
-from heldout.stats.groups import group_test
+from heldout.stats.dealt import group_test
+from heldout.stats.grouping import aligned_ranks, trend_test
 from heldout.stats.permutation import flip_test
-from heldout.stats.trend import aligned_ranks, trend_test
 
 
 class Difference(NamedTuple):
