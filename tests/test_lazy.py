@@ -14,6 +14,9 @@ import heldout
 LAZY = [
     "audit",
     "cure",
+    "evaluate",
+    "synth",
+    "train",
     "detect",
     "lab",
     "model",

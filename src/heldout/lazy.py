@@ -16,9 +16,18 @@ class LazyPackage(ModuleType):
 
     Python binds a submodule to its package when it is loaded; where the package exports that name, the
     binding would hide what the name stands for.
+
+    A package that Python names like a verb can be called: ``heldout.synth(...)`` makes items. The verb also
+    writes a page, which rooms above the package do, so the call goes through the front door.
     """
 
     _exports: frozenset[str] = frozenset()
+    _verb: str | None = None
+
+    def __call__(self, *args: Any, **values: Any) -> Any:
+        if self._verb is None:
+            raise TypeError(f"the package '{self.__name__}' cannot be called")
+        return getattr(importlib.import_module("heldout"), self._verb)(*args, **values)
 
     def __setattr__(self, name: str, value: Any) -> None:
         if not (isinstance(value, ModuleType) and name in self._exports):
@@ -28,7 +37,7 @@ class LazyPackage(ModuleType):
         return sorted({*super().__dir__(), *self._exports})
 
 
-def load_on_first_use(package: str, file: str) -> Callable[[str], Any]:
+def load_on_first_use(package: str, file: str, verb: str | None = None) -> Callable[[str], Any]:
     """The ``__getattr__`` of a package that imports its names under ``if TYPE_CHECKING`` only.
 
     The names stand once, in the form that type checkers and editors read.
@@ -36,6 +45,7 @@ def load_on_first_use(package: str, file: str) -> Callable[[str], Any]:
     Args:
         package: The package's ``__name__``.
         file: The package's ``__file__``.
+        verb: Name in ``heldout`` of the function that a call of the package calls.
     """
     homes = {
         alias.asname or alias.name: (node.module, alias.name)
@@ -48,6 +58,7 @@ def load_on_first_use(package: str, file: str) -> Callable[[str], Any]:
     module = sys.modules[package]
     module.__class__ = LazyPackage
     module._exports = frozenset(homes)  # type: ignore[attr-defined]
+    module._verb = verb  # type: ignore[attr-defined]
 
     def load(name: str) -> Any:
         if name not in homes:

@@ -1,22 +1,20 @@
 """Fresh items from open literature: ingest, select, generate, verify, balance, decontaminate, publish."""
 
-from __future__ import annotations
+from typing import TYPE_CHECKING
 
-import sys
-from types import ModuleType
-from typing import Any
+from heldout.lazy import load_on_first_use
 
-import heldout
-from heldout.synth.draft import LETTERS, Draft, FigureImage, PaperFigure
-from heldout.synth.funnel import Funnel, FunnelStep, read_funnel
-from heldout.synth.pipeline import Synthesis, synth
-from heldout.synth.settings import (
-    Conditioning,
-    ModelEndpoint,
-    Normalisation,
-    SynthSettings,
-    SynthStage,
-)
+if TYPE_CHECKING:
+    from heldout.synth.draft import LETTERS, Draft, FigureImage, PaperFigure
+    from heldout.synth.funnel import Funnel, FunnelStep, read_funnel
+    from heldout.synth.pipeline import Synthesis, synth
+    from heldout.synth.settings import (
+        Conditioning,
+        ModelEndpoint,
+        Normalisation,
+        SynthSettings,
+        SynthStage,
+    )
 
 __all__ = [
     "LETTERS",
@@ -35,17 +33,4 @@ __all__ = [
     "synth",
 ]
 
-
-class _Verb(ModuleType):
-    """This package, which Python names like the verb: ``heldout.synth(...)`` makes items.
-
-    The verb also writes the page and the dataset card, which rooms above this one do; it is reached through
-    the package's front door.
-    """
-
-    def __call__(self, *args: Any, **values: Any) -> Synthesis:
-        made: Synthesis = heldout.synthesize(*args, **values)
-        return made
-
-
-sys.modules[__name__].__class__ = _Verb
+__getattr__ = load_on_first_use(__name__, __file__, verb="synthesize")

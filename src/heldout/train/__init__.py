@@ -1,16 +1,14 @@
 """Training behind the gate: SFT, and reinforcement learning with a verifiable reward."""
 
-from __future__ import annotations
+from typing import TYPE_CHECKING
 
-import sys
-from types import ModuleType
-from typing import Any
+from heldout.lazy import load_on_first_use
 
-import heldout
-from heldout.train.gate import GateError, GateRecord
-from heldout.train.pipeline import TrainResult, train
-from heldout.train.reward import Graded, Solution, grade
-from heldout.train.settings import PRESETS, Precision, Recipe, TrainSettings
+if TYPE_CHECKING:
+    from heldout.train.gate import GateError, GateRecord
+    from heldout.train.pipeline import TrainResult, train
+    from heldout.train.reward import Graded, Solution, grade
+    from heldout.train.settings import PRESETS, Precision, Recipe, TrainSettings
 
 __all__ = [
     "PRESETS",
@@ -26,17 +24,4 @@ __all__ = [
     "train",
 ]
 
-
-class _Verb(ModuleType):
-    """This package, which Python names like the verb: ``heldout.train(...)`` trains a model.
-
-    The verb also writes the page and the model card, which rooms above this one do; it is reached through
-    the package's front door.
-    """
-
-    def __call__(self, *args: Any, **values: Any) -> TrainResult:
-        made: TrainResult = heldout.train_model(*args, **values)
-        return made
-
-
-sys.modules[__name__].__class__ = _Verb
+__getattr__ = load_on_first_use(__name__, __file__, verb="train_model")
