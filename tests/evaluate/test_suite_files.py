@@ -145,7 +145,7 @@ def test_a_benchmark_that_the_suite_does_not_have(suite_file: Path) -> None:
 
 def test_prompts_word_for_word() -> None:
     from heldout.benchmark import Example
-    from heldout.evaluate.prompts import SuitePrompt
+    from heldout.evaluate.suite import SuitePrompt
     from heldout.image import ImageRef, InlineBytes
     from heldout.model.asking.question import Question, original
 
@@ -230,7 +230,7 @@ def test_the_official_prompts_show_the_question_as_released(tmp_path: Path) -> N
 
 def test_a_trained_model_is_evaluated_with_the_prompt_of_its_training() -> None:
     from heldout.benchmark import Example
-    from heldout.evaluate.prompts import SuitePrompt
+    from heldout.evaluate.suite import SuitePrompt
     from heldout.model.asking.question import Question, original
     from heldout.train.prompts import asked
     from heldout.train.reward import Solution

@@ -22,7 +22,7 @@ from heldout.lab.planting import (
     read_arms,
     write_arms,
 )
-from heldout.scenes.paraphrase import paraphrased
+from heldout.scenes.captions import paraphrased
 
 PAGES = [
     Released(

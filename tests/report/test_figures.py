@@ -25,7 +25,7 @@ from heldout.report.figures import (
     roc_chart,
     standalone,
 )
-from heldout.report.figures.axes import Axes, Scale
+from heldout.report.figures.svg import Axes, Scale
 
 HOSTILE = '<script>alert("x")</script> & </svg>'
 

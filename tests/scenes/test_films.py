@@ -12,11 +12,11 @@ from heldout.scenes.films import (
     ZONES,
     Film,
     Lesion,
+    ask_film,
     other_patient,
     random_film,
     vary_film,
 )
-from heldout.scenes.films_questions import ask_film
 from heldout.scenes.films_render import render_film
 
 

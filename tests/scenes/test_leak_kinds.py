@@ -10,8 +10,8 @@ import pytest
 from PIL import Image
 
 from heldout.scenes import FILMS, KINDS, SCENES, Kind, LeakWorld
+from heldout.scenes.captions import paraphrased
 from heldout.scenes.leaks import Sample, Target, encode
-from heldout.scenes.paraphrase import paraphrased
 
 BY_NAME = {kind.name: kind for kind in KINDS}
 DRAWS = 5

@@ -7,8 +7,8 @@ import pytest
 
 from heldout.scenes import random_scene
 from heldout.synth import LETTERS
-from heldout.synth.blind_rules import CHANCE, BlindItem, blind_rules
 from heldout.synth.from_scenes import scene_draft
+from heldout.synth.shortcut import CHANCE, BlindItem, blind_rules
 
 
 def measured(items: list[BlindItem]) -> dict[str, tuple[int, float]]:

@@ -9,7 +9,7 @@ from appendix_h import cases
 
 from heldout.model.request import Reply
 from heldout.synth import Draft, Normalisation, PaperFigure, SynthSettings
-from heldout.synth.json_reply import UnreadableError
+from heldout.synth.generate import UnreadableError
 from heldout.synth.mechanical import check_by_code
 from heldout.synth.rubric import BY_KEY, CRITERIA, Category, Judged, of_category
 from heldout.synth.verify import read_opinion, verdict_row

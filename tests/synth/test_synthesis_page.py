@@ -17,8 +17,7 @@ import heldout
 from heldout.cli.app import app
 from heldout.errors import InputError
 from heldout.report.synthesis import read_facts
-from heldout.report.synthesis_card import hub_licence
-from heldout.report.synthesis_samples import read_samples
+from heldout.report.synthesis_page import hub_licence, read_samples
 from heldout.review.open import item_tables, open_desks
 from heldout.scenes import write_benchmark
 from heldout.store import Run

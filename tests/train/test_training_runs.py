@@ -283,7 +283,7 @@ def test_a_reply_is_read_with_its_special_tokens(
     checkpoint: Path, rows: Path, tmp_path: Path
 ) -> None:
     """Text that decoding would hide is part of the reply: a hidden second turn is no whole reply."""
-    from heldout.train.steps import StepJournal
+    from heldout.train.watching import StepJournal
 
     loaded = load(
         str(checkpoint), revision=None, dtype="float32", device="cpu", trust_remote_code=False

@@ -8,8 +8,7 @@ import pytest
 
 from heldout.engine.progress import Progress
 from heldout.errors import InputError
-from heldout.train.steps import StepJournal
-from heldout.train.watching import Watch
+from heldout.train.watching import StepJournal, Watch
 
 
 def watch(folder: Path, said: list[str]) -> Watch:

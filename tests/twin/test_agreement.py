@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from heldout.twin.agreement import agreement
+from heldout.twin.filtering import agreement
 
 
 def spread(cells: tuple[int, int, int, int]) -> tuple[list[bool], list[bool]]:

@@ -7,9 +7,8 @@ import pytest
 from heldout.image import ImageRef, InlineBytes
 from heldout.model.request import CUT, REFUSED, Reply, Text
 from heldout.store import Dropped
-from heldout.twin.describe import read_caption
 from heldout.twin.prompts import describe_prompt, verify_prompt
-from heldout.twin.verify import read_verdict
+from heldout.twin.verify import read_caption, read_verdict
 
 
 @pytest.mark.parametrize(

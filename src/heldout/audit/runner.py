@@ -13,10 +13,9 @@ import polars as pl
 
 from heldout.audit.access import forget_loaded
 from heldout.audit.cases import Case, open_cases, open_controls
-from heldout.audit.changed import refuse_changed
 from heldout.audit.corrections import CORRECTED, write_corrections
 from heldout.audit.journey import audit_overlap, conclude
-from heldout.audit.ledger import Ledger, file_digest, fingerprint
+from heldout.audit.ledger import Ledger, file_digest, fingerprint, refuse_changed
 from heldout.audit.nearness_family import share_nearness
 from heldout.audit.plan import Plan, make_plan, refuse_over_budget
 from heldout.audit.reader import Audit

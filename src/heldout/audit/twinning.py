@@ -16,10 +16,8 @@ from heldout.model.asking.prompts import Replied
 from heldout.model.request import Asker
 from heldout.overlap.scan import prepare_run
 from heldout.store import Run
-from heldout.twin.describe import LONGEST_CAPTION, describe
 from heldout.twin.drawing import render
-from heldout.twin.edge_maps import edges, faint
-from heldout.twin.edges import HIGH, LOW
+from heldout.twin.edges import HIGH, LOW, edges, faint
 from heldout.twin.edit_renderer import EditRenderer
 from heldout.twin.filtering import choose_policy, earlier_verdicts, filter_twins
 from heldout.twin.ledger import (
@@ -40,6 +38,7 @@ from heldout.twin.prompts import DESCRIBE_TEMPLATE, VERIFY_TEMPLATE
 from heldout.twin.publish import publish
 from heldout.twin.renderer import Renderer
 from heldout.twin.resample import resample
+from heldout.twin.verify import LONGEST_CAPTION, describe
 
 
 @dataclass(frozen=True)

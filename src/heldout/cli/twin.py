@@ -30,11 +30,11 @@ from heldout.errors import InputError, counted
 from heldout.model.endpoint import Connection, Pace
 from heldout.model.endpoint.chat import ChatEndpoint
 from heldout.store import Run
-from heldout.twin.describe import LONGEST_CAPTION
 from heldout.twin.filtering import POLICIES
 from heldout.twin.ledger import DESCRIBE, EDGES, FILTER, PUBLISH, RENDER, RESAMPLE, STAGES
 from heldout.twin.renderer import Renderer
 from heldout.twin.renderers import KINDS, open_renderer
+from heldout.twin.verify import LONGEST_CAPTION
 
 EXAMPLE = (
     "Example: heldout twin data/mmstar.tsv --out runs/twin --renderer flux "

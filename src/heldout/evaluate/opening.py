@@ -13,9 +13,8 @@ from heldout.benchmark.source import Source, parse_source
 from heldout.engine import progress
 from heldout.errors import InputError
 from heldout.evaluate.closed import closed_as_choices, only_choices
-from heldout.evaluate.prompts import SuitePrompt
 from heldout.evaluate.settings import EvaluateSettings
-from heldout.evaluate.suite import Suite, SuiteBenchmark, read_suite
+from heldout.evaluate.suite import Suite, SuiteBenchmark, SuitePrompt, read_suite
 from heldout.image import ImageError
 
 EVERY = "*"  # a source for every benchmark of the suite that has none of its own

@@ -19,7 +19,7 @@ from heldout.image.decode import decode
 from heldout.lab.forms import Asked, Rows, document, instructed, plain
 from heldout.lab.pool import Lengths, Pool
 from heldout.lab.worlds import NATIVE, RELEASED, TWINS, WORLDS, World
-from heldout.scenes.paraphrase import paraphrased
+from heldout.scenes.captions import paraphrased
 
 # A real benchmark's training split as a pool of rows, beside what the worlds give without end.
 

@@ -11,8 +11,7 @@ import numpy as np
 from PIL import Image
 
 from heldout.lab.forms import Asked
-from heldout.scenes.films import ZONES, Film, random_film, vary_film
-from heldout.scenes.films_questions import ask_film
+from heldout.scenes.films import ZONES, Film, ask_film, random_film, vary_film
 from heldout.scenes.films_render import render_film
 from heldout.scenes.probes import RELATIONS, IsRelated, Relation
 from heldout.scenes.questions import as_guessable, ask, name

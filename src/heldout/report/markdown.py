@@ -6,8 +6,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from heldout.report.environment import visible
 from heldout.report.first_screen import is_pair, target
-from heldout.report.visible import visible
 from heldout.verdict import Claim
 
 _MARKS = re.compile(r"([\\`*_\[\]<>|#])")

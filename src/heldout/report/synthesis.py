@@ -29,8 +29,7 @@ from heldout.synth.ledger import (
     read_rows,
 )
 from heldout.synth.publish import DATASET, PROVENANCE, STATISTICS
-from heldout.synth.rates import cluster_rate
-from heldout.synth.recall import PlantedRecall, planted_recall
+from heldout.synth.recall import PlantedRecall, cluster_rate, planted_recall
 from heldout.synth.rubric import BY_KEY, CRITERIA, Category
 from heldout.synth.shortcut import LONGEST
 

@@ -13,10 +13,9 @@ from typing import Any
 from markupsafe import Markup
 
 from heldout.report.commands import commands_shown
-from heldout.report.environment import templates
+from heldout.report.environment import templates, visible
 from heldout.report.figures import StepCurve, for_paper, step_chart
 from heldout.report.model_figures import Figure
-from heldout.report.visible import visible
 from heldout.store import Run, write_atomic
 from heldout.train.gate import FOLDER as GATE
 from heldout.train.running import MODEL

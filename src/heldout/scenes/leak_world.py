@@ -11,8 +11,7 @@ import numpy as np
 from PIL import Image
 
 from heldout.scenes.captions import caption, film_caption
-from heldout.scenes.films import other_patient, random_film, vary_film
-from heldout.scenes.films_questions import ask_film
+from heldout.scenes.films import ask_film, other_patient, random_film, vary_film
 from heldout.scenes.films_render import render_film
 from heldout.scenes.questions import ask
 from heldout.scenes.render import render

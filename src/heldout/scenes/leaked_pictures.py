@@ -8,8 +8,7 @@ import numpy as np
 from PIL import Image, ImageOps
 
 from heldout.scenes.leaks import Make, Sample, Target, encode, lossless, question_and_answer
-from heldout.scenes.publishing import watermark
-from heldout.scenes.recolour import recolour
+from heldout.scenes.publishing import recolour, watermark
 from heldout.scenes.world import pick
 
 Changed = tuple[Image.Image, str]  # the picture, and what was drawn

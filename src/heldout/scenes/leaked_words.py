@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from heldout.scenes.captions import paraphrased
 from heldout.scenes.leaks import Sample, Target, question_and_answer, stranger
-from heldout.scenes.paraphrase import paraphrased
 from heldout.scenes.world import pick
 
 _TRIES = 200

@@ -31,7 +31,7 @@ from heldout.store import Run
 from heldout.synth.context import StageContext
 from heldout.synth.corpus_of_items import NAME, BalancedItem, balanced_items
 from heldout.synth.prompts import figure_images
-from heldout.synth.rates import cluster_rate
+from heldout.synth.recall import cluster_rate
 
 TEXT_THRESHOLD, NEAREST = 0.88, 5
 HAMMING = (4, 8, 16)

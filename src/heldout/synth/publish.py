@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 
 from heldout.store import Run, write_json
 from heldout.synth.balance import RULES as BALANCE_RULES
-from heldout.synth.blind_rules import BlindItem, blind_rules
+from heldout.synth.balance import JudgedItem, by_rank
 from heldout.synth.context import StageContext, StageWork
 from heldout.synth.corpus_of_items import BalancedItem
 from heldout.synth.draft import LETTERS, content_digest
@@ -38,10 +38,9 @@ from heldout.synth.ledger import (
     read_rows,
 )
 from heldout.synth.prompts import GENERATE_TEMPLATE, VERIFY_TEMPLATE
-from heldout.synth.ranked_items import JudgedItem, by_rank
 from heldout.synth.rubric import RUBRIC
 from heldout.synth.settings import MODEL_ROLES, SynthStage
-from heldout.synth.shortcut import LONGEST
+from heldout.synth.shortcut import LONGEST, BlindItem, blind_rules
 from heldout.synth.shortcut import TEMPLATE as PROBES
 from heldout.synth.traces import read_traces
 from heldout.synth.trainer_lines import LINES, image_paths, write_lines

@@ -17,8 +17,7 @@ from heldout.store import Dropped
 from heldout.synth.context import StageContext, StageWork
 from heldout.synth.draft import Draft, PaperFigure
 from heldout.synth.endpoints import StageModel, answered_by, short_identity
-from heldout.synth.generate import REPEATED, problem_of
-from heldout.synth.json_reply import UnreadableError, read_object
+from heldout.synth.generate import REPEATED, UnreadableError, problem_of, read_object
 from heldout.synth.ledger import BATCH, StageWriter, read_rows
 from heldout.synth.mechanical import CodeCheck, check_by_code
 from heldout.synth.prompts import PLACEHOLDER, VERIFY_TEMPLATE, verify_prompt

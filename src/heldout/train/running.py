@@ -17,10 +17,16 @@ from heldout.engine import progress
 from heldout.errors import HeldoutError, InputError, MachineError, blame_the_machine
 from heldout.store import Run
 from heldout.train.settings import Recipe, TrainSettings
-from heldout.train.steps import StepJournal, write_replies, write_steps
 from heldout.train.trainers import CHECKPOINTS, Pace, Training, open_checkpoint
 from heldout.train.training_set import TrainingItem
-from heldout.train.watching import COMPLETE, Watch, watching_callback
+from heldout.train.watching import (
+    COMPLETE,
+    StepJournal,
+    Watch,
+    watching_callback,
+    write_replies,
+    write_steps,
+)
 
 FOLDER = "train"
 MODEL = "model"  # the trained checkpoint, in the run folder

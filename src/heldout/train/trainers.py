@@ -12,9 +12,8 @@ from heldout.model.local.load import Loaded, load
 from heldout.train.prompts import ChatForm
 from heldout.train.rows import rewarded_rows, supervised_rows
 from heldout.train.settings import Precision, Recipe, TrainSettings
-from heldout.train.steps import StepJournal
 from heldout.train.training_set import TrainingItem
-from heldout.train.watching import VerifiableReward
+from heldout.train.watching import StepJournal, VerifiableReward
 
 CHECKPOINTS = "checkpoints"
 _WHY = "heldout train"

@@ -2,19 +2,175 @@
 
 from __future__ import annotations
 
+import base64
+import binascii
+import io
+import re
+import secrets
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from PIL import Image
 
+from heldout.errors import InputError
+from heldout.image import ImageError, decode, to_rgb
 from heldout.model.endpoint import Connection, EndpointError
 from heldout.model.endpoint.connection import RefusedError, TimedOutError
-from heldout.twin.edit_reply import read_picture, read_tokens
-from heldout.twin.edit_request import TEMPLATE, edit_prompt, form
-from heldout.twin.framing import Size, frame
 from heldout.twin.renderer import RenderError, RenderTask
+
+# What an image edit endpoint answered: one picture and what it cost, or the reason why not.
+
+
+MOST_PIXELS = 2**26  # 8192 x 8192: more than any endpoint draws, little enough to unpack
+_NO_PICTURE = "no picture in the answer"
+
+
+def read_picture(answer: Any) -> Image.Image:
+    """The first picture, RGB. Addresses are not fetched: they would lead wherever the server says."""
+    rows = answer.get("data") if isinstance(answer, dict) else None
+    first = rows[0] if isinstance(rows, list) and rows else None
+    if not isinstance(first, dict):
+        raise RenderError(_NO_PICTURE, f"{str(answer)[:120]!r}")
+    text, url = first.get("b64_json"), first.get("url")
+    if not isinstance(text, str) and isinstance(url, str):
+        head, comma, text = url.partition(",")
+        if not (head.startswith("data:image/") and head.endswith(";base64") and comma):
+            raise RenderError(
+                "a picture behind an address",
+                f"{url[:80]!r} is not fetched: b64_json was asked for",
+            )
+    if not isinstance(text, str) or not text:
+        raise RenderError(_NO_PICTURE, f"its fields: {', '.join(map(str, first))[:120]}")
+    try:
+        data = base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise RenderError("not base64", f"{error}: {text[:40]!r}") from error
+    try:
+        return to_rgb(decode(data, max_pixels=MOST_PIXELS))
+    except ImageError as error:
+        raise RenderError(error.reason, error.detail) from error
+
+
+def read_tokens(answer: Any) -> tuple[int, int]:
+    """Tokens read and written, 0 where the endpoint does not say."""
+    usage = answer.get("usage") if isinstance(answer, dict) else None
+    usage = usage if isinstance(usage, dict) else {}
+    read = usage.get("input_tokens", usage.get("prompt_tokens"))
+    written = usage.get("output_tokens", usage.get("completion_tokens"))
+    return _count(read), _count(written)
+
+
+def _count(value: Any) -> int:
+    known = isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= 10**9
+    return value if known else 0
+
+
+# What an image edit endpoint is sent: the words, and a form that holds them and the picture.
+
+
+TEMPLATE = "edit/1"  # changes with the words below: twins of another template are other twins
+_WORDS = """\
+Edit this picture as little as possible, so that another answer to the question below becomes right.
+Question: {question}
+Right answer at present: {old_answer}
+Right answer in the edited picture, and the only right one: {new_answer}
+{caption}Keep the composition, the viewpoint, the style and all that the question is not about. Write \
+neither the question nor an answer into the picture."""
+
+
+def edit_prompt(task: RenderTask) -> str:
+    caption = task.caption.strip()
+    return _WORDS.format(
+        question=task.question.strip(),
+        old_answer=task.old_answer.strip(),
+        new_answer=task.new_answer.strip(),
+        caption=f"The edited picture: {caption}\n" if caption else "",
+    )
+
+
+def form(fields: Mapping[str, str], picture: Image.Image) -> tuple[bytes, str]:
+    """The body of a multipart/form-data request, and its content type."""
+    buffer = io.BytesIO()
+    picture.save(buffer, "PNG")
+    border = secrets.token_hex(16)  # 128 random bits do not turn up in what they divide
+    parts = []
+    for name, value in fields.items():
+        head = f'Content-Disposition: form-data; name="{name}"\r\n\r\n'
+        parts.append(head.encode() + value.encode(errors="replace"))
+    head = (
+        'Content-Disposition: form-data; name="image"; filename="image.png"\r\n'
+        "Content-Type: image/png\r\n\r\n"
+    )
+    parts.append(head.encode() + buffer.getvalue())
+    lines = b"".join(f"--{border}\r\n".encode() + part + b"\r\n" for part in parts)
+    return lines + f"--{border}--\r\n".encode(), f"multipart/form-data; boundary={border}"
+
+
+# Fit a picture into one of the sizes an endpoint draws, and cut its answer back to the original's.
+
+
+Size = tuple[int, int]
+_SHAPE = 0.02  # by how much the answer's width over height may differ from what was sent
+
+
+@dataclass(frozen=True)
+class Framed:
+    """``picture`` is what is sent; ``box`` is where the original lies in it."""
+
+    picture: Image.Image
+    box: tuple[int, int, int, int]
+    size: Size  # of the original
+
+    def unframe(self, answer: Image.Image) -> Image.Image:
+        """The original's part of the answer, at the original's size."""
+        sent = self.picture
+        if abs(answer.width * sent.height / (answer.height * sent.width) - 1) > _SHAPE:
+            raise RenderError(
+                "a picture of another shape",
+                f"{answer.width} x {answer.height} for {sent.width} x {sent.height}",
+            )
+        across, down = answer.width / sent.width, answer.height / sent.height
+        left, top, right, bottom = self.box
+        box = (left * across, top * down, right * across, bottom * down)
+        if answer.size == self.size == sent.size:
+            return answer
+        return answer.resize(self.size, Image.Resampling.LANCZOS, box=box)
+
+
+def frame(picture: Image.Image, sizes: Sequence[Size]) -> Framed:
+    """In the size whose shape wastes least, the rest white; as it is, where there are no sizes."""
+    if not sizes:
+        return Framed(picture, (0, 0, *picture.size), picture.size)
+
+    def scale(size: Size) -> float:
+        return min(size[0] / picture.width, size[1] / picture.height)
+
+    def used(size: Size) -> float:
+        return scale(size) ** 2 * picture.width * picture.height / (size[0] * size[1])
+
+    chosen = max(sizes, key=used)
+    if chosen == picture.size:
+        return Framed(picture, (0, 0, *picture.size), picture.size)
+    factor = scale(chosen)
+    width, height = (max(1, round(side * factor)) for side in picture.size)
+    left, top = (chosen[0] - width) // 2, (chosen[1] - height) // 2
+    canvas = Image.new("RGB", chosen, "white")
+    canvas.paste(picture.resize((width, height), Image.Resampling.LANCZOS), (left, top))
+    return Framed(canvas, (left, top, left + width, top + height), picture.size)
+
+
+def parse_sizes(text: str) -> tuple[Size, ...]:
+    """'1024x1024,1536x1024' as sizes; '' is none."""
+    found = []
+    for part in filter(None, (part.strip() for part in text.split(","))):
+        match = re.fullmatch(r"(\d{2,5})x(\d{2,5})", part)
+        if match is None:
+            raise InputError(f"size '{part}': expected WIDTHxHEIGHT, for example 1024x1024")
+        found.append((int(match[1]), int(match[2])))
+    return tuple(found)
+
 
 EDITS = "/images/edits"
 SIZES: tuple[Size, ...] = ((1024, 1024), (1536, 1024), (1024, 1536))

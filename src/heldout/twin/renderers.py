@@ -59,8 +59,7 @@ def _edit(
 ) -> Renderer:
     """``sizes``: what the endpoint draws, as '1024x1024,1536x1024', or '' to send pictures as they are.
     Any other setting is a field of the form that is sent, such as quality=high."""
-    from heldout.twin.edit_renderer import SIZES, EditRenderer
-    from heldout.twin.framing import parse_sizes
+    from heldout.twin.edit_renderer import SIZES, EditRenderer, parse_sizes
 
     connection = Connection(
         url, api_key=api_key, timeout=timeout, pace=pace or Pace(), role="render-",

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from heldout.benchmark import Benchmark
 from heldout.benchmark.grading.clean import CutError, without_thoughts
-from heldout.image import FileOnDisk, ImageError, ImageRef, byte_digest
+from heldout.image import Digests, FileOnDisk, ImageError, ImageRef, byte_digest
 from heldout.model.asking.prompts import Journal, Replied, ask_prompts
 from heldout.model.request import CUT, REFUSED, Asker, Reply
-from heldout.store import Run
+from heldout.store import Dropped, Run
+from heldout.twin.ledger import DESCRIBE, RESAMPLE, read_stage, write_stage
+from heldout.twin.names import digest
 from heldout.twin.people import KEEP, REJECT
-from heldout.twin.prompts import verify_prompt
+from heldout.twin.prompts import DESCRIBE_TEMPLATE, describe_prompt, verify_prompt
 
 UNREAD = "unread"  # the verifier was asked, and what it said is no verdict
 NOT_ASKED = "not asked"
@@ -80,3 +83,84 @@ def _content(ref: ImageRef) -> str:
         return byte_digest(ref.read())
     except ImageError:  # the backend drops it with the reason
         return f"missing:{ref.name}"
+
+
+# Describe: a dense caption of every picture as it would be if the new answer were right.
+
+
+STAGE = "twin describe"
+LONGEST_CAPTION = 350  # words: what FLUX's text encoder reads, 512 tokens, holds about as many
+# A caption may say "sorry" somewhere; a refusal opens with it.
+_REFUSAL = re.compile(
+    r"\W*(?:i(?:'m| am)(?: very| really| so)? sorry|sorry\b|i apologi[sz]e|as an ai\b|as a language model"
+    r"|i (?:cannot|can't|can not|won't|will not|am unable|am not able)\b|i'm (?:unable|not able)\b"
+    r"|unfortunately, i\b)",
+    re.IGNORECASE,
+)
+
+
+def describe(
+    run: Run,
+    benchmark: Benchmark,
+    describer: Asker | None,
+    *,
+    longest: int = LONGEST_CAPTION,
+    quiet: bool = False,
+) -> Replied:
+    """Without a describer every caption is empty: only a renderer that reads none can go on."""
+    resampled = read_stage(run, RESAMPLE)
+    if describer is None:
+        write_stage(run, DESCRIBE, [{"id": row["id"], "caption": ""} for row in resampled], [])
+        return Replied()
+    pictures = {example.id: example.images[0] for example in benchmark if example.images}
+    prompts = {
+        row["id"]: describe_prompt(
+            row["id"], pictures[row["id"]], row["question"], row["options"], row["old_answer"],
+            row["new_answer"], longest,
+        )
+        for row in resampled
+    }  # fmt: skip
+    journal = Journal(run.path / "stages" / "twin" / "describe.jsonl")
+    answered = ask_prompts(
+        describer, prompts, journal, _digest_of(benchmark), stage=STAGE, title="describing",
+        unit="captions", quiet=quiet,
+    )  # fmt: skip
+    rows: list[Mapping[str, Any]] = []
+    dropped: list[Dropped] = []
+    for row in resampled:
+        name = row["id"]
+        if name in answered.lost:
+            dropped.append(answered.lost[name])
+            continue
+        caption = read_caption(answered.replies[name], longest)
+        if isinstance(caption, Dropped):
+            dropped.append(caption)
+        else:
+            identity = {**describer.identity, "template": DESCRIBE_TEMPLATE}
+            rows.append({"id": name, "caption": caption, "describer": digest(identity)[:16]})
+    write_stage(run, DESCRIBE, rows, dropped)
+    return answered
+
+
+def read_caption(reply: Reply, longest: int) -> str | Dropped:
+    """The caption on one line, or why the reply is none."""
+    text = " ".join(reply.text.split())
+    if reply.finish == REFUSED or _REFUSAL.match(text.replace("’", "'")):
+        return Dropped(STAGE, reply.id, "caption refused", f"{text:.120}")
+    if reply.finish == CUT:
+        return Dropped(STAGE, reply.id, "caption cut off", f"it ends {text[-60:]!r}")
+    if not text:
+        return Dropped(STAGE, reply.id, "empty caption", "the describer said nothing")
+    words = len(text.split())
+    if words > longest:
+        return Dropped(STAGE, reply.id, "caption too long", f"{words:,} words of {longest:,}")
+    return text
+
+
+def _digest_of(benchmark: Benchmark) -> Any:
+    def name(ref: ImageRef) -> str:
+        found = benchmark.digests[ref]
+        assert isinstance(found, Digests)  # resampling let no other through
+        return found.bytes
+
+    return name

@@ -13,7 +13,7 @@ from heldout.evaluate.encoders.items import read_class_names
 from heldout.evaluate.encoders.probe import Features, fit_probe
 from heldout.evaluate.encoders.ranks import best_ranks
 from heldout.evaluate.encoders.retrieval import Pairing
-from heldout.evaluate.encoders.templates import read_templates
+from heldout.evaluate.encoders.settings import read_templates
 from heldout.evaluate.encoders.zero_shot import averaged_rows, class_rows, zero_shot
 
 

@@ -2,8 +2,8 @@
 
 from heldout.evaluate.encoders.evaluation import encoder_name, evaluate_encoder
 from heldout.evaluate.encoders.result import EncoderEvaluation, TaskResult
+from heldout.evaluate.encoders.settings import NAMED as TEMPLATES
 from heldout.evaluate.encoders.settings import EncoderSettings, EncoderTask
-from heldout.evaluate.encoders.templates import NAMED as TEMPLATES
 
 __all__ = [
     "TEMPLATES",

@@ -17,8 +17,7 @@ from heldout.evaluate.encoders.probe import fit_probe
 from heldout.evaluate.encoders.result import TaskResult
 from heldout.evaluate.encoders.retrieval import Pairing
 from heldout.evaluate.encoders.saved_rows import read_class_rows
-from heldout.evaluate.encoders.settings import EncoderSettings, EncoderTask
-from heldout.evaluate.encoders.templates import prompts, read_templates
+from heldout.evaluate.encoders.settings import EncoderSettings, EncoderTask, prompts, read_templates
 from heldout.evaluate.encoders.training_features import training_features
 from heldout.evaluate.encoders.zero_shot import CUTS, class_rows, zero_shot
 from heldout.store import Dropped

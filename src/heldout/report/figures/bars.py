@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 from markupsafe import Markup
 
-from heldout.report.figures.axes import Axes, Scale
 from heldout.report.figures.svg import (
     ALARM,
     CARD,
@@ -15,6 +14,8 @@ from heldout.report.figures.svg import (
     LINE,
     SERIES,
     SOFT,
+    Axes,
+    Scale,
     circle,
     figure,
     line,

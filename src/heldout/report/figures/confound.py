@@ -8,11 +8,14 @@ import numpy as np
 from markupsafe import Markup
 from numpy.typing import ArrayLike
 
-from heldout.report.figures.axes import ABOVE, LEGEND_LINE, Axes, Scale
 from heldout.report.figures.svg import (
+    ABOVE,
     ALARM,
     DASHES,
+    LEGEND_LINE,
     SERIES,
+    Axes,
+    Scale,
     circle,
     figure,
     legend,

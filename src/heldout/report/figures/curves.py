@@ -8,8 +8,21 @@ from typing import NamedTuple
 
 from markupsafe import Markup
 
-from heldout.report.figures.axes import ABOVE, LEGEND_LINE, Axes, Scale
-from heldout.report.figures.svg import DASHES, SERIES, figure, legend, path
+from heldout.report.figures.svg import (
+    ABOVE,
+    DASHES,
+    LEGEND_LINE,
+    SERIES,
+    SOFT,
+    Axes,
+    Scale,
+    circle,
+    figure,
+    legend,
+    line,
+    path,
+    text,
+)
 
 
 class StepCurve(NamedTuple):
@@ -64,3 +77,61 @@ def smoothed(values: Sequence[float]) -> list[float]:
 
 def _faint(colour: str) -> str:
     return f"{colour}55"
+
+
+# Accuracy on originals and on their twins: one line per model; who falls more than the others?
+
+
+class Slope(NamedTuple):
+    """Shares right with their intervals, originals first; ``clean`` cannot have seen the benchmark."""
+
+    name: str
+    values: tuple[float, float]
+    lows: tuple[float, float]
+    highs: tuple[float, float]
+    clean: bool = False
+
+
+def slope_chart(
+    slopes: Sequence[Slope], *, ends: tuple[str, str], title: str = "Originals and twins"
+) -> Markup:
+    low = max(0.0, min(min(one.lows) for one in slopes) - 0.04)
+    high = min(1.0, max(max(one.highs) for one in slopes) + 0.04)
+    axes = Axes(Scale(-0.35, 1.9), Scale(low, max(high, low + 0.05)), height=400, percent=("y",))
+    marks = [
+        mark for mark in axes.frame(title, "", "share right") if "rotate" in mark or "%" in mark
+    ]
+    marks.insert(0, text(12, 20, title, size=14, weight=600))
+    floor = axes.height - axes.bottom
+    for value in axes.y_scale.ticks():
+        marks.insert(1, line(axes.left, axes.y(value), axes.x(1.0), axes.y(value)))
+    for place, name in enumerate(ends):
+        marks.append(line(axes.x(place), axes.top, axes.x(place), floor))
+        marks.append(text(axes.x(place), floor + 20, name, anchor="middle"))
+    taken: list[float] = []
+    for index, one in sorted(enumerate(slopes), key=lambda entry: -entry[1].values[1]):
+        colour = SOFT if one.clean else SERIES[index % len(SERIES)]
+        dash = "3 4" if one.clean else DASHES[index % len(DASHES)]
+        shift = 5.0 * (index - (len(slopes) - 1) / 2)  # whiskers side by side
+        ends_at = [(axes.x(place), axes.y(one.values[place])) for place in (0, 1)]
+        marks.append(path(ends_at, stroke=colour, dash=dash, width=2.4))
+        for place, (x, y) in enumerate(ends_at):
+            whisker = [(x + shift, axes.y(end[place])) for end in (one.lows, one.highs)]
+            marks.append(path(whisker, stroke=colour, width=1.3))
+            tip = (
+                f"{one.name}, {ends[place]}: {one.values[place]:.1%} "
+                f"[{one.lows[place]:.1%}, {one.highs[place]:.1%}]"
+            )
+            marks.append(circle(x, y, 4.2, fill=colour, tip=tip))
+        y = ends_at[1][1] + 4
+        while any(abs(y - other) < 15 for other in taken):  # names must not lie on each other
+            y += 3
+        taken.append(y)
+        change = 100 * (one.values[1] - one.values[0])
+        words = f"{_short(one.name)}{' (clean)' if one.clean else ''} {change:+.1f}"
+        marks.append(text(axes.x(1) + 14, y, words, fill=colour, halo=True))
+    return figure(title, axes.width, axes.height, marks)
+
+
+def _short(name: str, longest: int = 22) -> str:
+    return name if len(name) <= longest else name[: longest - 1] + "…"

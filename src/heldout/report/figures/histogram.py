@@ -6,11 +6,14 @@ import numpy as np
 from markupsafe import Markup
 from numpy.typing import ArrayLike, NDArray
 
-from heldout.report.figures.axes import ABOVE, LEGEND_LINE, Axes, Scale
 from heldout.report.figures.svg import (
+    ABOVE,
     ALARM,
+    LEGEND_LINE,
     SERIES,
     SOFT,
+    Axes,
+    Scale,
     figure,
     legend,
     line,

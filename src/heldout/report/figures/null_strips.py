@@ -9,12 +9,13 @@ import numpy as np
 from markupsafe import Markup
 from numpy.typing import NDArray
 
-from heldout.report.figures.axes import Axes, Scale
 from heldout.report.figures.svg import (
     ALARM,
     INK,
     SERIES,
     SOFT,
+    Axes,
+    Scale,
     circle,
     figure,
     line,

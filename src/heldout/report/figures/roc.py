@@ -7,13 +7,14 @@ from typing import NamedTuple
 
 from markupsafe import Markup
 
-from heldout.report.figures.axes import Axes, Scale
 from heldout.report.figures.svg import (
     CARD,
     DASHES,
     INK,
     SERIES,
     SOFT,
+    Axes,
+    Scale,
     circle,
     figure,
     legend,

@@ -7,12 +7,15 @@ from typing import NamedTuple
 
 from markupsafe import Markup
 
-from heldout.report.figures.axes import ABOVE, LEGEND_LINE, Axes, Scale
 from heldout.report.figures.svg import (
+    ABOVE,
     CARD,
     DASHES,
+    LEGEND_LINE,
     SERIES,
     SOFT,
+    Axes,
+    Scale,
     circle,
     figure,
     legend,

@@ -19,7 +19,7 @@ from heldout.synth.ingest.articles import (
 )
 from heldout.synth.ingest.biomedica import is_biomedica, shard_figures
 from heldout.synth.ingest.captioned import caption_table, sidecar_figures, table_figures
-from heldout.synth.ingest.duplicates import SeenFigures
+from heldout.synth.ingest.images import SeenFigures
 from heldout.synth.ingest.licence import copyright_notice, needs_attribution
 from heldout.synth.ledger import StageWriter
 from heldout.synth.settings import SynthSettings, SynthStage

@@ -13,8 +13,14 @@ from heldout.image.problem import IMAGE_ENDINGS
 from heldout.store import Dropped
 from heldout.synth.draft import FigureImage, PaperFigure
 from heldout.synth.ingest.images import look_at
-from heldout.synth.ingest.jats import Article, ArticleFigure, read_article
-from heldout.synth.ingest.xml import MOST_BYTES, XmlError, parse_xml
+from heldout.synth.ingest.jats import (
+    MOST_BYTES,
+    Article,
+    ArticleFigure,
+    XmlError,
+    parse_xml,
+    read_article,
+)
 
 STAGE = "ingest"
 XML_ENDINGS = (".xml", ".nxml")
