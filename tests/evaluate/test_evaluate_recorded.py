@@ -14,6 +14,8 @@ from made_suite import SIZES, record, rows_of
 
 from heldout.errors import InputError
 from heldout.evaluate import Evaluation, evaluate, read_evaluation
+from heldout.model.asking import recorded_rows
+from heldout.model.prediction_files import open_predictions
 from heldout.store import Run
 
 RIGHT = {"organs": 1 - 9 / 36, "sides": 1 - 6 / 24}  # wrong on every fourth item
@@ -30,9 +32,19 @@ def accuracy(made: Evaluation, model: str) -> dict[str, float]:
     return {one.benchmark: one.value for one in mine if one.benchmark != "mean"}
 
 
-def test_one_file_for_all_benchmarks_by_its_column(suite_file: Path, tmp_path: Path) -> None:
+def test_one_file_for_all_benchmarks_by_its_column_is_read_once(
+    suite_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     file = record(suite_file.parent, tmp_path / "all.jsonl", "m", 4)
+    opened = []
+
+    def counted(path: Path, *rest: Any) -> Any:
+        opened.append(path)
+        return open_predictions(path, *rest)
+
+    monkeypatch.setattr(recorded_rows, "open_predictions", counted)
     assert accuracy(evaluated(suite_file, tmp_path / "run", file), "m") == pytest.approx(RIGHT)
+    assert opened == [file]
 
 
 def test_one_file_for_all_benchmarks_by_ids_alone(suite_file: Path, tmp_path: Path) -> None:
@@ -67,6 +79,15 @@ def test_ids_that_two_benchmarks_share_need_a_name(suite_file: Path, tmp_path: P
         InputError, match="the suite has no benchmark 'third'; it has first, second"
     ):
         evaluated(suite, tmp_path / "run", f"third={file}")
+
+
+def test_a_missing_file_is_found_out_before_a_benchmark_is_read(tmp_path: Path) -> None:
+    """The benchmarks of the suite are on the hub: nothing may be asked of it for a mistyped path."""
+    with pytest.raises(InputError, match=r"nowhere\.jsonl: does not exist"):
+        evaluated(Path("medvlsynther"), tmp_path / "run", tmp_path / "nowhere.jsonl")
+    with pytest.raises(InputError, match="no benchmark 'SLAKES'; it has"):
+        evaluated(Path("medvlsynther"), tmp_path / "run", f"SLAKES={__file__}")
+    assert not (tmp_path / "run").exists()
 
 
 def test_results_of_medvlthinker_with_several_rollouts(suite_file: Path, tmp_path: Path) -> None:

@@ -346,7 +346,7 @@ def test_leaks_on_the_command_line_exit_with_one(
         main()
     assert ended.value.code == 1
     said = capsys.readouterr().err
-    assert "2 training rows hold items of test" in " ".join(said.split())
+    assert "Gate failed: 2" in " ".join(said.split())
     assert "--remove-leaks" in said
     files = ["--recipe", "grpo", "--to", "verl", "--batch", "4", "--mini-batch", "2", "--json"]
     monkeypatch.setattr("sys.argv", [*command, "--remove-leaks", *files])

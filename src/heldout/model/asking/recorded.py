@@ -47,6 +47,7 @@ def read_answers(
     source: Path,
     benchmark: Benchmark,
     *,
+    file: RecordedFile | None = None,
     model: str | None = None,
     mapping: Mapping[str, str] | None = None,
     variant: str | None = None,
@@ -54,10 +55,12 @@ def read_answers(
 ) -> dict[str, RecordedAnswers]:
     """By model: the one the row names, else ``model``, else the file's own name.
 
-    ``variant``: what was shown in rows that do not say so. ``belongs``: which rows are about this
-    benchmark, where a file holds answers to several.
+    ``file``: what ``source`` holds, where somebody has read it already. ``variant``: what was shown in
+    rows that do not say so. ``belongs``: which rows are about this benchmark, where a file holds answers
+    to several.
     """
-    file = read_recorded_rows(source, mapping or {}, {example.id for example in benchmark})
+    if file is None:
+        file = read_recorded_rows(source, mapping or {}, {example.id for example in benchmark})
     if file.rows and file.columns.of("prediction") is None:
         raise InputError(_no_predictions(source, file))
     found: dict[str, RecordedAnswers] = defaultdict(
