@@ -161,7 +161,10 @@ class _Items:
             asked = {same(example.question or ""), same(released or "")}
             if row.question is not None and same(row.question) in asked:
                 return example
-        if row.id is None and row.position is not None and row.question is None:
+            if row.prompt is not None and any(one and one in same(row.prompt) for one in asked):
+                return example
+        told = row.question if row.question is not None else row.prompt
+        if row.id is None and row.position is not None and told is None:
             detail = (
                 f"{row.where}: no question confirms that the item there is meant; where doc_id is the "
                 f"item's id, --map-recorded id=doc_id takes it (of impact: --map id=doc_id)"
