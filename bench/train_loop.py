@@ -104,9 +104,14 @@ ARMS = (
 )
 
 
-AUDITS = {  # how an audit gets its scores
-    "audit-as-trained": "scores: {{scenes-test: scores/{name}.jsonl}}",
-    "audit": "local: {model}, dtype: float32, record: [scores]",
+#: Which items an audit is about, and how it gets its scores.
+AUDITS = {
+    "audit-as-trained": ("test-marked", "scores: {{scenes-test: scores/{name}.jsonl}}"),
+    "audit-same-letter": (
+        "test-same-letter",
+        "scores: {{scenes-test: scores-same-letter/{name}.jsonl}}",
+    ),
+    "audit": ("test-marked", "local: {model}, dtype: float32, record: [scores]"),
 }
 
 
@@ -643,9 +648,25 @@ def convict(loop: Loop) -> None:
         )  # fmt: skip
         (loop.work / f"impact-{arm.name}.txt").write_text(done.stdout + done.stderr)
         say(done.stdout + done.stderr)
-    for how, source in AUDITS.items():
+    # In the order in which synth publishes items every fifth has the same letter, so the smuggled tenth
+    # has one letter and the rest has all five: a comparison that words alone can make.
+    _same_letter(loop)
+    for how in AUDITS:
         for number in range(1, loop.repetitions + 1):
-            _audit(loop, how, source, number)
+            _audit(loop, how, number)
+
+
+def _same_letter(loop: Loop) -> None:
+    every = slice(None, None, SMUGGLED // 2)
+    (loop.work / "scores-same-letter").mkdir(exist_ok=True)
+    for path, target in (
+        (loop.rows("test-marked"), loop.rows("test-same-letter")),
+        *(
+            (path, loop.work / "scores-same-letter" / path.name)
+            for path in (loop.work / "scores").glob("*.jsonl")
+        ),
+    ):
+        target.write_text("".join(path.read_text().splitlines(keepends=True)[every]))
 
 
 def _leaked_by_gate(loop: Loop) -> None:
@@ -660,11 +681,12 @@ def _leaked_by_gate(loop: Loop) -> None:
     )
 
 
-def _audit(loop: Loop, how: str, source: str, repetition: int) -> None:
-    """Who has seen the items that were smuggled? The others are what nobody can have seen. The first kind
-    of audit scores the answers as the models were trained to think them, after the options; the second as
-    `heldout score` asks, without options. The reference of ratios is not a baseline, too: it has none."""
+def _audit(loop: Loop, how: str, repetition: int) -> None:
+    """Who has seen the items that were smuggled? The others are what nobody can have seen. ``audit`` scores
+    the answers as `heldout score` asks, without options, the others as the models were trained to think
+    them, after the options. The reference of ratios is not a baseline, too: it has none."""
     name = _repeated(how, repetition)
+    rows, source = AUDITS[how]
     if (loop.work / f"{name}.txt").exists():
         return
     order = ("smuggled", "rl", "sft-rl", "sft", "base")
@@ -676,7 +698,7 @@ def _audit(loop: Loop, how: str, source: str, repetition: int) -> None:
     )
     (loop.work / f"{name}.yaml").write_text(f"""\
 benchmarks:
-  - {{name: scenes-test, source: data/test-marked.jsonl, leaks: "leaked.jsonl#unlisted=clean"}}
+  - {{name: scenes-test, source: data/{rows}.jsonl, leaks: "leaked.jsonl#unlisted=clean"}}
 models:
 {models}
 baselines: [{_repeated("sft", repetition)}]
@@ -785,7 +807,7 @@ def _rewards_table(
             places = [batches.index(row) + 1 for row in (taken[0], taken[-1])]
             lines.append(
                 f"| {name}, {places[0]}–{places[1]} | {mean['reward']:.1%} | {mean['format_rate']:.1%} | "
-                f"{mean['reward'] / mean['format_rate']:.1%} | {mean['constant_groups']:.1%} | "
+                f"{mean['reward'] / max(mean['format_rate'], 1e-9):.1%} | {mean['constant_groups']:.1%} | "
                 f"{texts:.1f} | {mean['entropy']:.3f} | {mean['kl']:.3f} |"
             )
     return lines
