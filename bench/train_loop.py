@@ -582,7 +582,7 @@ def write_comparison(loop: Loop) -> None:
             rows = [*map(json.loads, path.read_text().splitlines())]
             for row in rows:
                 grades.setdefault(kind, {}).setdefault(row["id"], []).append(row["right"])
-            table["models"][name] = _accuracy(rows, leaked)
+            table["models"][name] = {**_accuracy(rows, leaked), **_thoughts(loop, rows)}
     right = {
         kind: {item: float(np.mean(found)) for item, found in items.items()}
         for kind, items in grades.items()
@@ -608,6 +608,19 @@ def write_comparison(loop: Loop) -> None:
     for row in table["pairs"]:
         say(f"{row['first']} less {row['second']} on {row['items']}: {row['difference']:+.3f} "
             f"[{row['low']:+.3f}, {row['high']:+.3f}], p = {row['p']:.2g}")  # fmt: skip
+
+
+def _thoughts(loop: Loop, rows: list[dict[str, Any]]) -> dict[str, float]:
+    """How often the words that a reply thinks are the right ones, and how often its letter is theirs."""
+    items = {row["id"]: row for row in map(json.loads, loop.rows("test").read_text().splitlines())}
+    right = theirs = 0
+    for row in rows:
+        item = items[row["id"]]
+        words = row["reply"].partition("<think>")[2].partition("</think>")[0].strip()
+        right += words == item["answer"]
+        if words in item["options"]:
+            theirs += row["prediction"] == "ABCDE"[item["options"].index(words)]
+    return {"thought_right": right / len(rows), "letter_of_thought": theirs / len(rows)}
 
 
 def _smuggled_ids(loop: Loop) -> set[str]:
@@ -706,6 +719,7 @@ clean_references:
   items: {{training: fresh}}
   model: base
 budget: {{order_tokens: 500000}}
+permutations: {100_000 if how == "audit-same-letter" else 10_000}  # fewer items, so more of them
 seed: 0
 output: {name}
 """)
@@ -750,15 +764,18 @@ def tables(loop: Loop) -> None:
             (target / f"train-{column.replace('_', '-')}.svg").write_text(standalone(drawn))
     table = json.loads((loop.work / "comparison.json").read_text())
     lines = [
-        "| model | well-formed | right, fresh items | right, smuggled items |",
-        "|---|---|---|---|",
+        "| model | well-formed | words right | letter is that of the words | right, all items | "
+        "right, fresh items | right, smuggled items |",
+        "|---|---|---|---|---|---|---|",
     ]
     for name, row in table["models"].items():
         cells = [
             f"{row[part][0]:.1%} [{row[part][1]:.1%}, {row[part][2]:.1%}]"
-            for part in ("fresh", "smuggled")
+            for part in ("all", "fresh", "smuggled")
         ]
-        lines.append(f"| {name} | {row['well_formed']:.1%} | {' | '.join(cells)} |")
+        shares = [row[part] for part in ("well_formed", "thought_right", "letter_of_thought")]
+        told = " | ".join(f"{share:.1%}" for share in shares)
+        lines.append(f"| {name} | {told} | {' | '.join(cells)} |")
     lines += ["", "| pair | trainings | items | n | difference | p |", "|---|---|---|---|---|---|"]
     for row in table["pairs"]:
         told = f"{100 * row['difference']:+.1f} [{100 * row['low']:+.1f}, {100 * row['high']:+.1f}]"
