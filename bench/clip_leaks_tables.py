@@ -27,6 +27,7 @@ from heldout.lab.degrees import MeasuredDegrees, degrees_page, measure_degrees
 from heldout.overlap.regrade import Bounds
 from heldout.scenes import render
 from heldout.scenes.world import rearranged
+from heldout.stats import binomial_interval
 from heldout.store import Run
 
 TASKS = {
@@ -52,8 +53,10 @@ them, both from the same weights and in the same order: {weights:.1f} million we
 {batch:,} pairs ({epochs:.0f} epochs), {seconds:.0f} s each on {device}.
 
 ```console
-$ python bench/clip_leaks.py train --work WORK --out OUT
-$ python bench/clip_leaks.py tables --models WORK --out DIR --docs docs --searched 2000 --probe
+$ python bench/clip_leaks.py train --work WORK --out OUT --titled {titled} --strangers {strangers} \\
+    --each {each} --clean {clean} --steps {steps} --minutes 3.4
+$ python bench/clip_leaks.py tables --models WORK --out DIR --docs docs --strangers {strangers} \\
+    --each {each} --clean {clean} --searched {more} --probe
 ```
 
 `tables` runs `heldout overlap`{search}, then `heldout impact
@@ -65,8 +68,8 @@ subsets are as large as the leaked one (mean ± standard deviation of ten draws)
 NOTES = {
     "zero-shot": (
         "",
-        "Prompts (“A large red star on a mint background.”) name one object and no caption of the training",
-        "set names fewer than two, which is why accuracy is low.",
+        "Prompts (“A large red star on a mint background.”) name one object, as do the titles that stand",
+        "in for captions in part of the training pairs (`--titled`).",
     ),
     "probe": (
         "",
@@ -213,18 +216,38 @@ def page(told: Mapping[str, Any]) -> str:
         test=_test(world), train=_train(world), each=world["each"], clean=world["clean"],
         weights=leaky["weights"] / 1e6, steps=leaky["steps"], batch=training["batch"],
         epochs=leaky["epochs"], seconds=leaky["seconds"], device=training["device"],
-        searched=_train(searched),
+        searched=_train(searched), strangers=world["strangers"], titled=training.get("titled", 0),
+        more=searched["strangers"],
         search=" with the clean model as encoder at the degrees below" if told["near"] else BY_HASH,
     )  # fmt: skip
     lines = [text, *_summary(told["impacts"]), "", *_planted(told["found"])]
+    lines += ["", "As measured after training, without the product:", "", *_looks(training)]
     for task, title in TASKS.items():
         if any(one["metric"] == task for one in told["impacts"]["leaky"]):
             lines += ["", f"## {title}", *NOTES.get(task, ())]
             lines += ["", "By what the search found:", "", *_task(told["impacts"], task)]
-            lines += ["", "By what was planted:", "", *_task(told["planted"], task)]
+            if told["planted"]:
+                lines += ["", "By what was planted:", "", *_task(told["planted"], task)]
     lines += ["", "## 200 queries, ten draws, as published", "", *_draws(told["impacts"])]
     lines += ["", DEGREES, "", degrees_page([MeasuredDegrees.model_validate(told["degrees"])])]
     return "\n".join(lines).rstrip() + "\n"
+
+
+def _looks(training: Mapping[str, Any]) -> Iterator[str]:
+    """By what was planted, with exact intervals."""
+    yield "| planted | pictures | zero-shot, leaky | zero-shot, clean | R@1, leaky | R@1, clean |"
+    yield "|---|--:|--:|--:|--:|--:|"
+    looks = [
+        {one["arm"]: one for one in training[name]["first_look"]} for name in ("leaky", "clean")
+    ]
+    for arm, first in looks[0].items():
+        cells = []
+        for measure in ("zero-shot", "R@1"):
+            for look in looks:
+                share, count = look[arm][measure], look[arm]["pictures"]
+                around = binomial_interval(round(share * count), count)
+                cells.append(f"{100 * share:.1f} [{100 * around.low:.1f}, {100 * around.high:.1f}]")
+        yield f"| {arm} | {first['pictures']:,} | {' | '.join(cells)} |"
 
 
 def _summary(impacts: Mapping[str, Any]) -> Iterator[str]:

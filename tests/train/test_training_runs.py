@@ -148,7 +148,7 @@ def test_adapters_and_rewards_go_on_after_a_kill_too(
 ) -> None:
     same = {
         "data": str(rows), "model": str(checkpoint), "save_every": 2, **GROUPS, "batch": 2,
-        "max_steps": 3, "lora": 4,
+        "max_steps": 3, "lora": 4, "group": 2,
     }  # fmt: skip
     whole = heldout.train(**same, out=tmp_path / "whole")
     killed(3, **same, out=tmp_path / "run")
