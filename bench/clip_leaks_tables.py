@@ -79,12 +79,14 @@ NOTES = {
         "says how well features can be told apart, not what a leak did to them.",
     ),
 }
-READ = """A copy with its own label is known, a copy with another label is taken for that label, random subsets are
-like the whole; the clean model treats all of them alike. The leaky model is also worse on what did not leak:
-its training set holds {wrong:,} pictures whose words are wrong, and one training of each model does not tell
-that from chance."""
-LEFT_OUT = """The difference of the models item by item and the tables by what was planted are not in this run; the
-same command makes them."""
+READ = """\
+A copy with its own label is known, a copy with another label is taken for that label, random
+subsets are like the whole; the clean model treats all of them alike. The leaky model is also worse
+on what did not leak: its training set holds {wrong:,} pictures whose words are wrong, and one
+training of each model does not tell that from chance."""
+LEFT_OUT = """\
+The difference of the models item by item and the tables by what was planted are not in this run;
+the same command makes them."""
 BY_HASH = " by digests, hashes and registration, which is not meant to find the second views"
 DEGREES = """## Degrees of the clean model
 
