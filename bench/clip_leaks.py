@@ -120,6 +120,7 @@ def train(world: World, args: argparse.Namespace) -> None:
     tokenizer = word_tokenizer([one.caption for one in strangers] + list(TEMPLATES), size.words)
     schedule = Schedule(args.steps, args.batch, args.rate, minutes=args.minutes, titled=args.titled)
     told: dict[str, Any] = {"world": vars(world), "device": _device(device), "batch": args.batch}
+    told["titled"] = args.titled
     for name, shown in ((LEAKY, strangers[: world.strangers] + leaks), (CLEAN, strangers)):
         model = new_clip(size, tokenizer, world.seed)
         log = work / f"loss-{name}.jsonl"
@@ -139,8 +140,12 @@ def train(world: World, args: argparse.Namespace) -> None:
             "seconds": round(time.perf_counter() - at, 1),
             "epochs": round(steps * min(args.batch, len(shown)) / len(shown), 1),
         }
-        for line in _first_look(model, tokenizer, test, device):
-            say(f"{name}: {line}")
+        told[name]["first_look"] = looks = _first_look(model, tokenizer, test, device)
+        for one in looks:
+            say(
+                f"{name}: {one['arm']}: {one['pictures']} pictures, zero-shot {one['zero-shot']:.3f}, "
+                f"R@1 {one['R@1']:.3f}"
+            )
         save_clip(model, tokenizer, size, work / name)
         (work / "training.json").write_text(json.dumps(told, indent=1) + "\n")
         # After each: a machine that is taken back leaves what is finished.
@@ -177,7 +182,9 @@ def _pixels(shown: Sequence[Captioned]) -> NDArray[np.uint8]:
     return found
 
 
-def _first_look(model: Any, tokenizer: Any, test: Sequence[Captioned], device: str) -> list[str]:
+def _first_look(
+    model: Any, tokenizer: Any, test: Sequence[Captioned], device: str
+) -> list[dict[str, Any]]:
     """Zero-shot accuracy and image-to-text R@1 by arm: whether it is worth while to go on."""
     from heldout.lab.dual import embed_pairs
 
@@ -193,10 +200,12 @@ def _first_look(model: Any, tokenizer: Any, test: Sequence[Captioned], device: s
     found = (pictures @ words.T).argmax(axis=1) == np.arange(len(test))
     arms = np.array([one.arm for one in test])
     return [
-        f"{arm or 'not leaked'}: {(arms == arm).sum()} pictures, zero-shot {hit[arms == arm].mean():.3f}, "
-        f"R@1 {found[arms == arm].mean():.3f}"
+        {
+            "arm": arm or "not leaked", "pictures": int((arms == arm).sum()),
+            "zero-shot": float(hit[arms == arm].mean()), "R@1": float(found[arms == arm].mean()),
+        }
         for arm in ("", *(one.name for one in ARMS))
-    ]
+    ]  # fmt: skip
 
 
 def _pack(folder: Path, names: Sequence[str], target: Path) -> None:

@@ -27,6 +27,7 @@ from heldout.lab.degrees import MeasuredDegrees, degrees_page, measure_degrees
 from heldout.overlap.regrade import Bounds
 from heldout.scenes import render
 from heldout.scenes.world import rearranged
+from heldout.stats import binomial_interval
 from heldout.store import Run
 
 TASKS = {
@@ -35,6 +36,7 @@ TASKS = {
     "image-to-text": "Image-to-text retrieval, R@1",
     "text-to-image": "Text-to-image retrieval, R@1",
 }
+LEAKY, CLEAN = "leaky", "clean"
 SHOWN = ("original", "non-leaked", "leaked", "same label", "different label", "random")
 PAGE = """# A small CLIP with known leaks
 
@@ -52,8 +54,10 @@ them, both from the same weights and in the same order: {weights:.1f} million we
 {batch:,} pairs ({epochs:.0f} epochs), {seconds:.0f} s each on {device}.
 
 ```console
-$ python bench/clip_leaks.py train --work WORK --out OUT
-$ python bench/clip_leaks.py tables --models WORK --out DIR --docs docs --searched 2000 --probe
+$ python bench/clip_leaks.py train --work WORK --out OUT --titled {titled} --strangers {strangers} \\
+    --each {each} --clean {clean} --steps {steps} --minutes 3.4
+$ python bench/clip_leaks.py tables --models WORK --out DIR --docs docs --strangers {strangers} \\
+    --each {each} --clean {clean} --searched {more} --probe
 ```
 
 `tables` runs `heldout overlap`{search}, then `heldout impact
@@ -65,8 +69,8 @@ subsets are as large as the leaked one (mean ± standard deviation of ten draws)
 NOTES = {
     "zero-shot": (
         "",
-        "Prompts (“A large red star on a mint background.”) name one object and no caption of the training",
-        "set names fewer than two, which is why accuracy is low.",
+        "Prompts (“A large red star on a mint background.”) name one object, as do the titles that stand",
+        "in for captions in part of the training pairs (`--titled`).",
     ),
     "probe": (
         "",
@@ -75,6 +79,14 @@ NOTES = {
         "says how well features can be told apart, not what a leak did to them.",
     ),
 }
+READ = """\
+A copy with its own label is known, a copy with another label is taken for that label, random
+subsets are like the whole; the clean model treats all of them alike. The leaky model is also worse
+on what did not leak: its training set holds {wrong:,} pictures whose words are wrong, and one
+training of each model does not tell that from chance."""
+LEFT_OUT = """\
+The difference of the models item by item and the tables by what was planted are not in this run;
+the same command makes them."""
 BY_HASH = " by digests, hashes and registration, which is not meant to find the second views"
 DEGREES = """## Degrees of the clean model
 
@@ -213,18 +225,41 @@ def page(told: Mapping[str, Any]) -> str:
         test=_test(world), train=_train(world), each=world["each"], clean=world["clean"],
         weights=leaky["weights"] / 1e6, steps=leaky["steps"], batch=training["batch"],
         epochs=leaky["epochs"], seconds=leaky["seconds"], device=training["device"],
-        searched=_train(searched),
+        searched=_train(searched), strangers=world["strangers"], titled=training.get("titled", 0),
+        more=searched["strangers"],
         search=" with the clean model as encoder at the degrees below" if told["near"] else BY_HASH,
     )  # fmt: skip
     lines = [text, *_summary(told["impacts"]), "", *_planted(told["found"])]
+    lines += ["", "As measured after training, without the product:", "", *_looks(training), "",
+              READ.format(wrong=2 * world["each"])]  # fmt: skip
+    if not told["planted"]:
+        lines += ["", LEFT_OUT]
     for task, title in TASKS.items():
         if any(one["metric"] == task for one in told["impacts"]["leaky"]):
             lines += ["", f"## {title}", *NOTES.get(task, ())]
             lines += ["", "By what the search found:", "", *_task(told["impacts"], task)]
-            lines += ["", "By what was planted:", "", *_task(told["planted"], task)]
+            if told["planted"]:
+                lines += ["", "By what was planted:", "", *_task(told["planted"], task)]
     lines += ["", "## 200 queries, ten draws, as published", "", *_draws(told["impacts"])]
     lines += ["", DEGREES, "", degrees_page([MeasuredDegrees.model_validate(told["degrees"])])]
     return "\n".join(lines).rstrip() + "\n"
+
+
+def _looks(training: Mapping[str, Any]) -> Iterator[str]:
+    """By what was planted, with exact intervals."""
+    yield "| planted | pictures | zero-shot, leaky | zero-shot, clean | R@1, leaky | R@1, clean |"
+    yield "|---|--:|--:|--:|--:|--:|"
+    looks = [
+        {one["arm"]: one for one in training[name]["first_look"]} for name in ("leaky", "clean")
+    ]
+    for arm, first in looks[0].items():
+        cells = []
+        for measure in ("zero-shot", "R@1"):
+            for look in looks:
+                share, count = look[arm][measure], look[arm]["pictures"]
+                around = binomial_interval(round(share * count), count)
+                cells.append(f"{100 * share:.1f} [{100 * around.low:.1f}, {100 * around.high:.1f}]")
+        yield f"| {arm} | {first['pictures']:,} | {' | '.join(cells)} |"
 
 
 def _summary(impacts: Mapping[str, Any]) -> Iterator[str]:
@@ -233,7 +268,7 @@ def _summary(impacts: Mapping[str, Any]) -> Iterator[str]:
     yield "| task | model | not leaked | leaked, same label | leaked, different label | random, as large |"
     yield "|---|---|--:|--:|--:|--:|"
     for task, title in TASKS.items():
-        for name in ("leaky", "clean"):
+        for name in (name for name in (LEAKY, CLEAN) if name in impacts):
             if any(one["metric"] == task for one in impacts[name]):
                 lines = _lines(impacts[name], task)
                 cells = [next(_cells(lines[subset, "copy"])) for subset in wanted]
@@ -289,7 +324,7 @@ def _draws(impacts: Mapping[str, Any]) -> Iterator[str]:
     yield "| task | model | subset | leakage | R@1 | R@5 | R@10 |"
     yield "|---|---|---|---|--:|--:|--:|"
     for task in ("image-to-text", "text-to-image"):
-        for name in ("leaky", "clean"):
+        for name in (name for name in (LEAKY, CLEAN) if name in impacts):
             rows: dict[tuple[str, str], list[str]] = {}
             for line in _one(impacts[name], task)["draws"]:
                 spread = "" if line["sd"] is None else f" ± {100 * line['sd']:.1f}"

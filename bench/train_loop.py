@@ -8,9 +8,10 @@
 a second training set into which every tenth test item was smuggled, as a re-encoded copy. ``base``: a model
 of the lab, trained on further scenes until it answers some development items in the right form. ``train``:
 `heldout train` from the command line: SFT and GRPO from the base, GRPO from the SFT model, and SFT on the
-smuggled set, which the gate stops (exit code 1) until it is opened by hand. ``evaluate``: greedy replies to
-the test items, graded by the reward, compared item by item. ``convict``: `heldout impact` and
-`heldout audit` on the model that saw a tenth of the test set. Every step that is done stays done.
+smuggled set, which the gate stops (exit code 1) until it is opened by hand; ``--seeds 3`` trains each three
+times. ``evaluate``: greedy replies to the test items, graded by the reward, compared item by item.
+``convict``: `heldout impact` and `heldout audit` on the models that saw a tenth of the test set. Every step
+that is done stays done.
 """
 
 from __future__ import annotations
@@ -73,13 +74,45 @@ SIZES = {
          "--reply-tokens", "12", "--micro-batch", "16", "--reply-batch", "32"),
     ),
 }  # fmt: skip
-#: (name, checkpoint it starts from, recipe, training rows)
+SEED = 42  # of the first training of an arm
+
+
+@dataclass(frozen=True)
+class Arm:
+    """One training: the checkpoint that it starts from, the recipe, the training rows."""
+
+    kind: str
+    start: str
+    recipe: str
+    rows: str
+    repetition: int = 1
+
+    @property
+    def name(self) -> str:
+        return _repeated(self.kind, self.repetition)
+
+
+def _repeated(kind: str, repetition: int) -> str:
+    return kind if kind == "base" or repetition == 1 else f"{kind}-{repetition}"
+
+
 ARMS = (
-    ("sft", "base", "sft", "rows"),
-    ("smuggled", "base", "sft", "smuggled"),
-    ("rl", "base", "grpo", "rows"),
-    ("sft-rl", "sft", "grpo", "rows"),
+    Arm("sft", "base", "sft", "rows"),
+    Arm("smuggled", "base", "sft", "smuggled"),
+    Arm("rl", "base", "grpo", "rows"),
+    Arm("sft-rl", "sft", "grpo", "rows"),
 )
+
+
+#: Which items an audit is about, and how it gets its scores.
+AUDITS = {
+    "audit-as-trained": ("test-marked", "scores: {{scenes-test: scores/{name}.jsonl}}"),
+    "audit-same-letter": (
+        "test-same-letter",
+        "scores: {{scenes-test: scores-same-letter/{name}.jsonl}}",
+    ),
+    "audit": ("test-marked", "local: {model}, dtype: float32, record: [scores]"),
+}
 
 
 @dataclass(frozen=True)
@@ -88,11 +121,22 @@ class Loop:
     device: str
     sizes: Sizes
     out: Path
-    arms: tuple[str, ...]
+    kinds: tuple[str, ...]
+    repetitions: int
+    jobs: int
+
+    @property
+    def arms(self) -> tuple[Arm, ...]:
+        return tuple(
+            dataclasses.replace(arm, start=_repeated(arm.start, number), repetition=number)
+            for number in range(1, self.repetitions + 1)
+            for arm in ARMS
+            if arm.kind in self.kinds
+        )
 
     @property
     def names(self) -> tuple[str, ...]:
-        return "base", *self.arms
+        return "base", *(arm.name for arm in self.arms)
 
     def model(self, name: str) -> Path:
         return self.work / "base" if name == "base" else self.work / name / "model"
@@ -112,12 +156,14 @@ def main() -> None:
         "--out", type=Path, default=None, help="pack: where the files to bring back go"
     )
     parser.add_argument(
-        "--arms", nargs="+", choices=[arm[0] for arm in ARMS], default=[arm[0] for arm in ARMS],
+        "--arms", nargs="+", choices=[arm.kind for arm in ARMS], default=[arm.kind for arm in ARMS],
         help="what is trained, evaluated and shown beside the base",
     )  # fmt: skip
+    parser.add_argument("--seeds", type=int, default=1, help="trainings of each arm")
+    parser.add_argument("--jobs", type=int, default=12, help="trainings side by side")
     args = parser.parse_args()
     sizes, out = SIZES[args.size], args.out or args.work / "out"
-    loop = Loop(args.work, args.device, sizes, out, tuple(args.arms))
+    loop = Loop(args.work, args.device, sizes, out, tuple(args.arms), args.seeds, args.jobs)
     loop.work.mkdir(parents=True, exist_ok=True)
     chosen = steps if args.step == "all" else [one for one in steps if one.__name__ == args.step]
     for step in chosen:
@@ -359,26 +405,44 @@ def _save(loop: Loop, model: Any, size: Any, tokenizer: Any) -> None:
 
 
 def train(loop: Loop) -> None:
-    """Arms that start from the base run side by side: models this small leave the GPU waiting."""
+    """Trainings run side by side: models this small leave the GPU waiting."""
     if not (loop.work / "gate.json").exists():
         _gates(loop)
-    chosen = [arm for arm in ARMS if arm[0] in loop.arms]
-    first = [arm for arm in chosen if arm[1] == "base"]
-    for wave in (first, [arm for arm in chosen if arm not in first]):
-        running = []
-        for name, start, recipe, rows in wave:
-            if not (loop.model(name) / "README.md").exists():
-                forced = ("--open-gate", "experiment: what detectors make of a smuggled test set")
-                taken = ("--gate-from", str(loop.work / f"gate-{rows}"))
-                extra = (*taken, *(forced if rows == "smuggled" else ()))
-                command = _command(loop, name, start, recipe, rows, *extra)
-                log = (loop.work / f"{name}.log").open("a")
-                running.append((name, subprocess.Popen(command, stdout=log, stderr=log)))
-        for name, process in running:
-            if process.wait():
-                say((loop.work / f"{name}.log").read_text()[-3000:])
+    waiting = [arm for arm in loop.arms if not _trained(loop, arm.name)]
+    running: dict[str, tuple[float, subprocess.Popen[bytes]]] = {}
+    while waiting or running:
+        for arm in [arm for arm in waiting if arm.start == "base" or _trained(loop, arm.start)]:
+            if len(running) < loop.jobs:
+                waiting.remove(arm)
+                log = (loop.work / f"{arm.name}.log").open("a")
+                process = subprocess.Popen(_training(loop, arm), stdout=log, stderr=log)
+                running[arm.name] = time.monotonic(), process
+        for name, (started, process) in list(running.items()):
+            if process.poll() is None:
+                continue
+            del running[name]
+            told = (loop.work / f"{name}.log").read_text()
+            if process.returncode:
+                say(told[-3000:])
+                for _, other in running.values():
+                    other.terminate()
                 raise SystemExit(f"{name} ended with {process.returncode}")
-            say(f"{name}: {(loop.work / f'{name}.log').read_text().splitlines()[-3:]}")
+            note(loop, name, time.monotonic() - started)
+            say(f"{name}: {told.splitlines()[-3:]}")
+        time.sleep(0.5)
+
+
+def _trained(loop: Loop, name: str) -> bool:
+    return (loop.model(name) / "README.md").exists()
+
+
+def _training(loop: Loop, arm: Arm) -> list[str]:
+    forced = ("--open-gate", "experiment: what detectors make of a smuggled test set")
+    return _command(
+        loop, arm.name, arm.start, arm.recipe, arm.rows,
+        "--gate-from", str(loop.work / f"gate-{arm.rows}"),
+        "--seed", str(SEED + arm.repetition - 1), *(forced if arm.rows == "smuggled" else ()),
+    )  # fmt: skip
 
 
 def _gates(loop: Loop) -> None:
@@ -387,17 +451,15 @@ def _gates(loop: Loop) -> None:
         "gate-smuggled": _command(loop, "gate-smuggled", "base", "sft", "smuggled"),
         "gate-rows": _command(loop, "gate-rows", "base", "grpo", "rows", "--to", "verl"),
     }
-    running = {
-        name: subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        for name, command in checked.items()
-    }
     told: dict[str, Any] = {}
-    for name, process in running.items():
-        out, errors = process.communicate()
+    for name, command in checked.items():
+        started = time.monotonic()
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
         told[name] = {
-            "exit": process.returncode,
-            "said": [*out.splitlines(), *errors.splitlines()[-1:]],
+            "exit": done.returncode,
+            "said": [*done.stdout.splitlines(), *done.stderr.splitlines()[-1:]],
         }
+        note(loop, name, time.monotonic() - started)
         say(f"{name}: {told[name]}")
     assert (told["gate-smuggled"]["exit"], told["gate-rows"]["exit"]) == (1, 0)
     (loop.work / "gate.json").write_text(json.dumps(told))
@@ -506,18 +568,25 @@ def _batches(loop: Loop, processor: Any, rows: str, opened: str) -> Iterator[tup
 
 
 def write_comparison(loop: Loop) -> None:
-    """Accuracies with intervals, and every pair of models item by item. Each item has its own picture."""
+    """Accuracies with intervals, and every pair of arms item by item. Each item has its own picture; where
+    an arm was trained several times, an item counts with the mean of its grades."""
     from heldout.stats.paired import paired_test
 
-    right: dict[str, dict[str, float]] = {}
+    grades: dict[str, dict[str, list[float]]] = {}
     table: dict[str, Any] = {"models": {}, "pairs": []}
     leaked = _smuggled_ids(loop)
-    for name in loop.names:
+    kinds = {"base": "base", **{arm.name: arm.kind for arm in loop.arms}}
+    for name, kind in kinds.items():
         path = loop.work / "replies" / f"{name}.jsonl"
         if path.exists():
             rows = [*map(json.loads, path.read_text().splitlines())]
-            right[name] = {row["id"]: row["right"] for row in rows}
-            table["models"][name] = _accuracy(rows, leaked)
+            for row in rows:
+                grades.setdefault(kind, {}).setdefault(row["id"], []).append(row["right"])
+            table["models"][name] = {**_accuracy(rows, leaked), **_thoughts(loop, rows)}
+    right = {
+        kind: {item: float(np.mean(found)) for item, found in items.items()}
+        for kind, items in grades.items()
+    }
     for place, one in enumerate(right):
         for other in list(right)[:place]:
             for subset, ids in (
@@ -528,7 +597,9 @@ def write_comparison(loop: Loop) -> None:
                 differences = [right[one][name] - right[other][name] for name in ids]
                 found = paired_test(differences, ids)
                 table["pairs"].append({
-                    "first": one, "second": other, "items": subset, "n": found.n, "difference": found.value,
+                    "first": one, "second": other, "items": subset, "n": found.n,
+                    "trainings": [len(next(iter(grades[kind].values()))) for kind in (one, other)],
+                    "difference": found.value,
                     "low": found.interval.low, "high": found.interval.high, "p": found.p,
                 })  # fmt: skip
     (loop.work / "comparison.json").write_text(json.dumps(table, indent=1))
@@ -537,6 +608,19 @@ def write_comparison(loop: Loop) -> None:
     for row in table["pairs"]:
         say(f"{row['first']} less {row['second']} on {row['items']}: {row['difference']:+.3f} "
             f"[{row['low']:+.3f}, {row['high']:+.3f}], p = {row['p']:.2g}")  # fmt: skip
+
+
+def _thoughts(loop: Loop, rows: list[dict[str, Any]]) -> dict[str, float]:
+    """How often the words that a reply thinks are the right ones, and how often its letter is theirs."""
+    items = {row["id"]: row for row in map(json.loads, loop.rows("test").read_text().splitlines())}
+    right = theirs = 0
+    for row in rows:
+        item = items[row["id"]]
+        words = row["reply"].partition("<think>")[2].partition("</think>")[0].strip()
+        right += words == item["answer"]
+        if words in item["options"]:
+            theirs += row["prediction"] == "ABCDE"[item["options"].index(words)]
+    return {"thought_right": right / len(rows), "letter_of_thought": theirs / len(rows)}
 
 
 def _smuggled_ids(loop: Loop) -> set[str]:
@@ -562,22 +646,40 @@ def _accuracy(rows: list[dict[str, Any]], leaked: set[str]) -> dict[str, Any]:
 
 
 def convict(loop: Loop) -> None:
-    """The product's own verdict on the model that saw a tenth of the test set, and on one that did not."""
+    """The product's own verdict on models that saw a tenth of the test set, and on others that did not."""
     _leaked_by_gate(loop)
-    for name in ("smuggled", "rl", "sft-rl"):
-        if name not in loop.arms:
+    for arm in loop.arms:
+        if arm.kind == "sft":
             continue
+        baseline = _repeated("sft", arm.repetition)
         done = subprocess.run(
-            [sys.executable, "-m", "heldout", "impact", str(loop.work / "replies" / f"{name}.jsonl"),
+            [sys.executable, "-m", "heldout", "impact", str(loop.work / "replies" / f"{arm.name}.jsonl"),
              "--leaks", f"{loop.work / 'leaked.jsonl'}#unlisted=clean", "--bench",
-             str(loop.rows("test")), "--baseline", str(loop.work / "replies" / "sft.jsonl"),
-             "--map", "correct=correct", "--out", str(loop.work / f"impact-{name}.json")],
+             str(loop.rows("test")), "--baseline", str(loop.work / "replies" / f"{baseline}.jsonl"),
+             "--map", "correct=correct", "--out", str(loop.work / f"impact-{arm.name}.json")],
             capture_output=True, text=True, check=False,
         )  # fmt: skip
-        (loop.work / f"impact-{name}.txt").write_text(done.stdout + done.stderr)
+        (loop.work / f"impact-{arm.name}.txt").write_text(done.stdout + done.stderr)
         say(done.stdout + done.stderr)
-    _audit(loop, "audit-as-trained", "scores: {{scenes-test: scores/{name}.jsonl}}")
-    _audit(loop, "audit", "local: {model}, dtype: float32, record: [scores]")
+    # In the order in which synth publishes items every fifth has the same letter, so the smuggled tenth
+    # has one letter and the rest has all five: a comparison that words alone can make.
+    _same_letter(loop)
+    for how in AUDITS:
+        for number in range(1, loop.repetitions + 1):
+            _audit(loop, how, number)
+
+
+def _same_letter(loop: Loop) -> None:
+    every = slice(None, None, SMUGGLED // 2)
+    (loop.work / "scores-same-letter").mkdir(exist_ok=True)
+    for path, target in (
+        (loop.rows("test-marked"), loop.rows("test-same-letter")),
+        *(
+            (path, loop.work / "scores-same-letter" / path.name)
+            for path in (loop.work / "scores").glob("*.jsonl")
+        ),
+    ):
+        target.write_text("".join(path.read_text().splitlines(keepends=True)[every]))
 
 
 def _leaked_by_gate(loop: Loop) -> None:
@@ -592,25 +694,32 @@ def _leaked_by_gate(loop: Loop) -> None:
     )
 
 
-def _audit(loop: Loop, name: str, how: str) -> None:
-    """Who has seen the items that were smuggled? The others are what nobody can have seen. The first audit
-    scores the answers as the models were trained to think them, after the options; the second as
-    `heldout score` asks, without options. The reference of ratios is not a baseline, too: it has none."""
-    present = [one for one in ("smuggled", "rl", "sft-rl", "sft", "base") if one in loop.names]
+def _audit(loop: Loop, how: str, repetition: int) -> None:
+    """Who has seen the items that were smuggled? The others are what nobody can have seen. ``audit`` scores
+    the answers as `heldout score` asks, without options, the others as the models were trained to think
+    them, after the options. The reference of ratios is not a baseline, too: it has none."""
+    name = _repeated(how, repetition)
+    rows, source = AUDITS[how]
+    if (loop.work / f"{name}.txt").exists():
+        return
+    order = ("smuggled", "rl", "sft-rl", "sft", "base")
+    listed = [_repeated(kind, repetition) for kind in order]
     models = "\n".join(
-        f"  - {{name: {one}, {how.format(name=one, model=loop.model(one).relative_to(loop.work))}}}"
-        for one in present
+        f"  - {{name: {one}, {source.format(name=one, model=loop.model(one).relative_to(loop.work))}}}"
+        for one in listed
+        if one in loop.names
     )
     (loop.work / f"{name}.yaml").write_text(f"""\
 benchmarks:
-  - {{name: scenes-test, source: data/test-marked.jsonl, leaks: "leaked.jsonl#unlisted=clean"}}
+  - {{name: scenes-test, source: data/{rows}.jsonl, leaks: "leaked.jsonl#unlisted=clean"}}
 models:
 {models}
-baselines: [sft]
+baselines: [{_repeated("sft", repetition)}]
 clean_references:
   items: {{training: fresh}}
   model: base
 budget: {{order_tokens: 500000}}
+permutations: {100_000 if how == "audit-same-letter" else 10_000}  # fewer items, so more of them
 seed: 0
 output: {name}
 """)
@@ -637,7 +746,7 @@ def tables(loop: Loop) -> None:
     target.mkdir(exist_ok=True)
     steps = {
         name: pq.read_table(path).to_pylist()
-        for name in loop.arms
+        for name in loop.kinds  # the first training of each
         if (path := loop.work / name / "tables" / "steps.parquet").exists()
     }
     for column, title, label, percent, arms in (
@@ -655,20 +764,24 @@ def tables(loop: Loop) -> None:
             (target / f"train-{column.replace('_', '-')}.svg").write_text(standalone(drawn))
     table = json.loads((loop.work / "comparison.json").read_text())
     lines = [
-        "| model | well-formed | right, fresh items | right, smuggled items |",
-        "|---|---|---|---|",
+        "| model | well-formed | words right | letter is that of the words | right, all items | "
+        "right, fresh items | right, smuggled items |",
+        "|---|---|---|---|---|---|---|",
     ]
     for name, row in table["models"].items():
         cells = [
             f"{row[part][0]:.1%} [{row[part][1]:.1%}, {row[part][2]:.1%}]"
-            for part in ("fresh", "smuggled")
+            for part in ("all", "fresh", "smuggled")
         ]
-        lines.append(f"| {name} | {row['well_formed']:.1%} | {' | '.join(cells)} |")
-    lines += ["", "| pair | items | n | difference | p |", "|---|---|---|---|---|"]
+        shares = [row[part] for part in ("well_formed", "thought_right", "letter_of_thought")]
+        told = " | ".join(f"{share:.1%}" for share in shares)
+        lines.append(f"| {name} | {told} | {' | '.join(cells)} |")
+    lines += ["", "| pair | trainings | items | n | difference | p |", "|---|---|---|---|---|---|"]
     for row in table["pairs"]:
         told = f"{100 * row['difference']:+.1f} [{100 * row['low']:+.1f}, {100 * row['high']:+.1f}]"
         lines.append(
-            f"| {row['first']} less {row['second']} | {row['items']} | {row['n']} | {told} | "
+            f"| {row['first']} less {row['second']} | {' and '.join(map(str, row['trainings']))} | "
+            f"{row['items']} | {row['n']} | {told} | "
             f"{row['p']:.2g} |"
         )
     lines += ["", *_rewards_table(steps, _different_replies(loop, steps))]
@@ -711,7 +824,7 @@ def _rewards_table(
             places = [batches.index(row) + 1 for row in (taken[0], taken[-1])]
             lines.append(
                 f"| {name}, {places[0]}–{places[1]} | {mean['reward']:.1%} | {mean['format_rate']:.1%} | "
-                f"{mean['reward'] / mean['format_rate']:.1%} | {mean['constant_groups']:.1%} | "
+                f"{mean['reward'] / max(mean['format_rate'], 1e-9):.1%} | {mean['constant_groups']:.1%} | "
                 f"{texts:.1f} | {mean['entropy']:.3f} | {mean['kl']:.3f} |"
             )
     return lines
@@ -731,7 +844,7 @@ def pack(loop: Loop) -> None:
             for path in sorted(loop.work.glob(pattern)):
                 if path.is_file():
                     file.add(path, str(path.relative_to(loop.work)))
-    for name in loop.names:
+    for name in loop.names[:5]:
         if (loop.model(name) / "config.json").exists():
             buffer = io.BytesIO()
             with tarfile.open(fileobj=buffer, mode="w:gz") as file:

@@ -66,6 +66,18 @@ def test_too_few_permutations_for_the_family_are_told(audit_folder: Path) -> Non
     assert "too few" not in CliRunner().invoke(app, ["audit", str(path), "--plan"]).stdout
 
 
+def test_a_baseline_that_is_the_reference_of_ratios_is_warned_about(audit_folder: Path) -> None:
+    items = {"training": "fresh"}
+    assert _plan(audit_folder / "audit.yaml").warnings == []  # no test of ratios is planned
+    path = _edit(audit_folder, clean_references={"items": items})
+    (told,) = _plan(path).warnings
+    assert told.startswith("clean is a baseline")
+    shown = CliRunner().invoke(app, ["audit", str(path), "--plan"]).stdout
+    assert "cannot survive" in " ".join(shown.split())
+    path = _edit(audit_folder, clean_references={"items": items, "model": "other"})
+    assert _plan(path).warnings == []
+
+
 def test_what_is_planned_is_what_is_tested(finished: Path) -> None:
     plan = _plan(finished / "audit.yaml")
     for name in ("leaky", "fresh"):

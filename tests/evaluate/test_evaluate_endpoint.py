@@ -57,6 +57,19 @@ def test_the_prompt_is_the_published_one_word_for_word(
     assert (sent["temperature"], sent["max_tokens"]) == (0, 64)
 
 
+def test_the_limit_is_called_as_the_server_calls_it(
+    suite_file: Path, suite_server: SuiteServer, tmp_path: Path
+) -> None:
+    told = run_inside("evaluate", suite_file, "--endpoint", suite_server.url(), "--limit", "1",
+                      "--token-field", "max_completion_tokens", "--attempts", "2", "--quiet",
+                      "--out", tmp_path / "run")  # fmt: skip
+    assert told.returncode == 0, told.stderr
+    sent = suite_server.counts()["last"][0]
+    assert (sent["max_completion_tokens"], "max_tokens" in sent) == (64, False)
+    (kept,) = Run.open(tmp_path / "run").manifest()["evaluate"]["settings"]["endpoints"]
+    assert (kept["token_field"], kept["attempts"]) == ("max_completion_tokens", 2)
+
+
 def test_disagreements_with_the_published_scorer_are_kept(runs: Path) -> None:
     kept = pl.read_parquet(runs / "loud/tables/disagreements.parquet")
     assert kept["scorer"].unique().to_list() == ["medvlthinker"]

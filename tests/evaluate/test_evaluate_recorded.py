@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import io
 import json
 import zipfile
@@ -14,6 +15,8 @@ from made_suite import SIZES, record, rows_of
 
 from heldout.errors import InputError
 from heldout.evaluate import Evaluation, evaluate, read_evaluation
+from heldout.model.asking import recorded_rows
+from heldout.model.prediction_files import open_predictions
 from heldout.store import Run
 
 RIGHT = {"organs": 1 - 9 / 36, "sides": 1 - 6 / 24}  # wrong on every fourth item
@@ -30,9 +33,19 @@ def accuracy(made: Evaluation, model: str) -> dict[str, float]:
     return {one.benchmark: one.value for one in mine if one.benchmark != "mean"}
 
 
-def test_one_file_for_all_benchmarks_by_its_column(suite_file: Path, tmp_path: Path) -> None:
+def test_one_file_for_all_benchmarks_by_its_column_is_read_once(
+    suite_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     file = record(suite_file.parent, tmp_path / "all.jsonl", "m", 4)
+    opened = []
+
+    def counted(path: Path, *rest: Any) -> Any:
+        opened.append(path)
+        return open_predictions(path, *rest)
+
+    monkeypatch.setattr(recorded_rows, "open_predictions", counted)
     assert accuracy(evaluated(suite_file, tmp_path / "run", file), "m") == pytest.approx(RIGHT)
+    assert opened == [file]
 
 
 def test_one_file_for_all_benchmarks_by_ids_alone(suite_file: Path, tmp_path: Path) -> None:
@@ -69,6 +82,15 @@ def test_ids_that_two_benchmarks_share_need_a_name(suite_file: Path, tmp_path: P
         evaluated(suite, tmp_path / "run", f"third={file}")
 
 
+def test_a_missing_file_is_found_out_before_a_benchmark_is_read(tmp_path: Path) -> None:
+    """The benchmarks of the suite are on the hub: nothing may be asked of it for a mistyped path."""
+    with pytest.raises(InputError, match=r"nowhere\.jsonl: does not exist"):
+        evaluated(Path("medvlsynther"), tmp_path / "run", tmp_path / "nowhere.jsonl")
+    with pytest.raises(InputError, match="no benchmark 'SLAKES'; it has"):
+        evaluated(Path("medvlsynther"), tmp_path / "run", f"SLAKES={__file__}")
+    assert not (tmp_path / "run").exists()
+
+
 def test_results_of_medvlthinker_with_several_rollouts(suite_file: Path, tmp_path: Path) -> None:
     """eval_results.jsonl: dataset_name, dataset_index, and every reply with the script's own grade."""
     lines = []
@@ -93,6 +115,63 @@ def test_results_of_medvlthinker_with_several_rollouts(suite_file: Path, tmp_pat
     scorers = made.accuracies[0].counts["scorers"]
     assert scorers["medvlthinker"]["accuracy"] == 0.5  # its script refuses the closing full stop
     assert "disagrees on 36 of 72 rows: 36 right for heldout alone" in " ".join(made.remarks)
+
+
+@pytest.mark.parametrize("kind", ["tsv", "json"])
+def test_a_prediction_file_of_vlmevalkit(suite_file: Path, tmp_path: Path, kind: str) -> None:
+    """The benchmark's columns without the image, prediction; in _result files the judge's hit and log."""
+    rows = []
+    for number, row in enumerate(rows_of(suite_file.parent, "sides")):
+        said = f"The answer is {row['answer']}." if number else "Failed to obtain answer via API."
+        said = "It could be any of them" if number in (1, 2) else said
+        rows.append({
+            "index": row["id"], "question": row["question"], "hint": float("nan"),
+            **dict(zip("ABC", row["options"], strict=True)), "D": float("nan"), "answer": row["answer"],
+            "category": "organ", "l2-category": "body", "split": "dev", "prediction": said,
+            "hit": int(number != 2), "log": "Match Log: …",
+        })  # fmt: skip
+    file = tmp_path / f"Model_SIDES_gpt-4o_result.{kind}"
+    if kind == "json":
+        file.write_text(json.dumps(rows, indent=4))
+    else:
+        with file.open("w", newline="") as target:
+            lines = csv.writer(target, delimiter="\t", quoting=csv.QUOTE_ALL)
+            cells = [["" if one != one else one for one in row.values()] for row in rows]
+            lines.writerows([rows[0].keys(), *cells])
+    made = evaluated(suite_file, tmp_path / "run", f"sides={file}", name="m")
+    (one,) = [part for part in made.accuracies if part.benchmark == "sides"]
+    assert (one.n, one.value) == (23, pytest.approx(21 / 23))
+    assert made.dropped == {"m": {"no recorded answer": 1}}
+    told = " ".join(made.remarks)
+    assert "'hit'" in told and "disagrees on 1 of 23 rows" in told
+    assert "sides-1" in told
+
+
+def test_samples_of_lmms_eval_as_its_tracker_writes_them(suite_file: Path, tmp_path: Path) -> None:
+    """No document, the prompt as input, resps where it is not filtered_resps, a metric with a score."""
+    lines = []
+    for number, row in enumerate(rows_of(suite_file.parent, "organs")):
+        listed = "\n".join(f"{'ABC'[n]}. {text}" for n, text in enumerate(row["options"]))
+        told = row["answer"] if number else "I cannot tell"
+        line = {
+            "doc_id": number, "target": row["answer"], "filtered_resps": [told], "doc_hash": "0f" * 32,
+            "token_counts": [{"output_tokens": 2}], "input_media": [row["image"]],
+            "organs_score": {"question_id": row["image"], "category": "organ", "score": 1.0},
+            "input": f"{row['question']}\n{listed}\nAnswer with the option's letter.",
+        }  # fmt: skip
+        if number == 1:
+            line["resps"] = [[f"Answer: {told}"]]
+        if number == 2:
+            line["input"] = "Another question?\nAnswer with the option's letter."
+        lines.append(json.dumps(line))
+    file = tmp_path / "20260923_172512_samples_organs.jsonl"
+    file.write_text("\n".join(lines) + "\n")
+    made = evaluated(suite_file, tmp_path / "run", f"organs={file}", name="m", price_out=1.0)
+    (one,) = [part for part in made.accuracies if part.benchmark == "organs"]
+    assert (one.n, one.value) == (35, pytest.approx(34 / 35))
+    assert made.dropped == {"m": {"unknown item": 1, "no recorded answer": 1}}
+    assert "disagrees on 1 of 35 rows" in " ".join(made.remarks)
+    assert made.costs["m"] == pytest.approx(35 * 2 / 1e6)
 
 
 def test_an_eval_log_of_inspect_ai(suite_file: Path, tmp_path: Path) -> None:

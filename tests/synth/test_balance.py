@@ -11,7 +11,7 @@ import pytest
 from made_items import figure, five, item, write_run
 
 from heldout.synth import LETTERS, Synthesis, synth
-from heldout.synth.balance import MIXED, ascending_options, evenly
+from heldout.synth.balance import BLOCK, MIXED, ascending_options, evenly, mixed
 
 WORDS = ("liver", "spleen", "kidney", "heart", "lung")
 
@@ -57,16 +57,24 @@ def test_numbers_stand_in_order_up_or_down_by_the_rarer_letter(made: Synthesis) 
     assert ascending_options(item("x", "?", five("T1", "T2 to T3", "1", "2", "5"))) is None
 
 
-def test_every_prefix_is_mixed_and_flagged_items_come_last(made: Synthesis) -> None:
+def test_flagged_items_come_last(made: Synthesis) -> None:
     rows = sorted(made.frame("balance").to_dicts(), key=lambda row: row["rank"])
     assert [row["rank"] for row in rows] == list(range(53))
-    for size in range(5, 51):
-        for label in ("modality", "answer"):
-            shares = Counter(row[label] for row in rows[:size])
-            whole = Counter(row[label] for row in rows[:51])
-            for value, count in whole.items():
-                assert abs(shares[value] - size * count / 51) < 2
     assert {row["id"] for row in rows[-2:]} == {"a50/f", "a51/f"}
+
+
+def test_the_place_of_an_item_does_not_tell_its_letter() -> None:
+    rows = [
+        {"id": f"{n}", "answer": "ABCDE"[n % 5], "archetype": "f", "modality": "x", "anatomy": "p"}
+        for n in range(1_000)
+    ]
+    placed = mixed(rows, random.Random(3), dict.fromkeys((row["id"] for row in rows), False))
+    letters = [row["answer"] for row in placed]
+    for end in range(BLOCK, 1_001, BLOCK):  # a subset ends where a block does, or within one
+        assert set(Counter(letters[:end]).values()) == {end // 5}
+    for period in (5, 10, 25, 50):  # those of a place, and of the places a period further
+        same = sum(a == b for a, b in zip(letters, letters[period:], strict=False))
+        assert 0.1 < same / (1_000 - period) < 0.3  # one in five by chance
 
 
 def test_labels_of_every_kind_keep_their_shares_in_every_prefix() -> None:

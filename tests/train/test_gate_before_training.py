@@ -90,7 +90,7 @@ def test_a_clean_set_passes_with_all_its_rows(tmp_path: Path, rows: Path, bench:
 
 def test_a_leaking_set_is_refused_and_says_what_to_do(refused: tuple[Path, GateError]) -> None:
     run, error = refused
-    assert re.search("2 training rows hold items of test.*remove_leaks", str(error))
+    assert re.search("Gate failed: 2 .*remove_leaks", str(error))
     removed = (run / "gate/remove_ids.txt").read_text().split()
     assert removed == ["smuggled-1", "smuggled-4"]
 
@@ -193,7 +193,7 @@ def test_a_suite_stands_for_all_its_benchmarks(
         "data": str(leaking), "model": "unused", "recipe": "grpo", "against": (str(suite),), "to": "verl",
         "workers": 1, "quiet": True, "batch": 4, "mini_batch": 2, "image_encoder": None,
     }  # fmt: skip
-    with pytest.raises(GateError, match="2 training rows hold items of First"):
+    with pytest.raises(GateError, match="Gate failed: 2 .*First"):
         heldout.train(out=tmp_path / "run", **values)
     made = heldout.train(out=tmp_path / "run", remove_leaks=True, **values)
     assert [(one["benchmark"], one["items"], one["leaked"]) for one in made.gate.benchmarks] == [

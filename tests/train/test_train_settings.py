@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
@@ -15,7 +16,7 @@ from heldout.train import TrainSettings
 from heldout.train.running import planned_steps
 from heldout.train.trainers import Pace, save_steps
 from heldout.train.training_set import read_training_set
-from heldout.train.verl import write_verl
+from heldout.train.verl import config, write_verl
 
 
 def settings(**values: object) -> TrainSettings:
@@ -102,12 +103,55 @@ def test_verl_gets_rows_reward_configuration_and_command(tmp_path: Path, rows: P
     )
     assert told["algorithm"] == {"adv_estimator": "grpo", "use_kl_in_reward": False}
     assert told["actor_rollout_ref"]["rollout"]["n"] == 8
-    assert told["trainer"]["total_training_steps"] == 7
+    assert told["trainer"]["total_training_steps"] == 4  # batches, of two updates each
+    assert told["reward"]["custom_reward_function"] == told["custom_reward_function"]
     checked = subprocess.run(["sh", "-n", str(tmp_path / "verl/run.sh")], check=False)
     assert checked.returncode == 0
     compile((tmp_path / "verl/reward.py").read_text(), "reward.py", "exec")
 
 
+#: Names that verl's reference configuration has (verl/trainer/config/_generated_ppo_trainer.yaml).
+VERL_KEYS = {
+    "algorithm": "adv_estimator use_kl_in_reward norm_adv_by_std_in_grpo kl_penalty kl_ctrl gamma lam",
+    "data": "train_files val_files prompt_key max_prompt_length max_response_length train_batch_size "
+    "shuffle seed filter_overlong_prompts truncation image_key video_key trust_remote_code",
+    "actor_rollout_ref": "actor ref rollout model hybrid_engine",
+    "actor_rollout_ref.model": "path tokenizer_path trust_remote_code enable_gradient_checkpointing "
+    "use_remove_padding lora_rank lora_alpha target_modules",
+    "actor_rollout_ref.actor": "optim ppo_mini_batch_size ppo_micro_batch_size_per_gpu clip_ratio "
+    "freeze_vision_tower loss_agg_mode entropy_coeff use_kl_loss kl_loss_coef kl_loss_type grad_clip",
+    "actor_rollout_ref.actor.optim": "lr lr_warmup_steps_ratio weight_decay betas lr_scheduler_type",
+    "actor_rollout_ref.rollout": "name n temperature top_k top_p tensor_model_parallel_size "
+    "gpu_memory_utilization max_num_batched_tokens log_prob_micro_batch_size_per_gpu",
+    "actor_rollout_ref.ref": "log_prob_micro_batch_size_per_gpu log_prob_use_dynamic_bsz",
+    "reward": "custom_reward_function reward_manager num_workers",
+    "trainer": "total_epochs total_training_steps n_gpus_per_node nnodes save_freq test_freq "
+    "val_before_train critic_warmup logger project_name experiment_name default_local_dir resume_mode",
+}
+
+
+@pytest.mark.parametrize(
+    "more",
+    [{}, {"lora": 8, "freeze_vision": True, "schedule": "cosine", "betas": (0.9, 0.95), "max_steps": 3}],
+)  # fmt: skip
+def test_verl_is_told_nothing_that_it_does_not_know(more: dict[str, Any]) -> None:
+    told = config(settings(recipe="grpo", **more))
+    assert told.pop("defaults") == ["ppo_trainer", "_self_"]
+    del told["hydra"], told["custom_reward_function"]
+    for place, names in VERL_KEYS.items():
+        section = told
+        for part in place.split("."):
+            section = section[part]
+        assert set(section) <= set(names.split()), place
+    assert set(told) <= set(VERL_KEYS)
+    actor = told["actor_rollout_ref"]["actor"]
+    assert ("freeze_vision_tower" in actor, "betas" in actor["optim"]) == (bool(more), bool(more))
+    assert told["actor_rollout_ref"]["model"].get("lora_alpha") == (16 if more else None)
+
+
 def test_verl_is_for_grpo(tmp_path: Path, rows: Path) -> None:
     with pytest.raises(InputError, match="recipe grpo"):
         write_verl(settings(), read_training_set(str(rows)), tmp_path / "verl")
+    with pytest.raises(InputError, match="constant and cosine"):
+        linear = settings(recipe="grpo", schedule="linear")
+        write_verl(linear, read_training_set(str(rows)), tmp_path / "verl")

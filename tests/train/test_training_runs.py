@@ -148,7 +148,7 @@ def test_adapters_and_rewards_go_on_after_a_kill_too(
 ) -> None:
     same = {
         "data": str(rows), "model": str(checkpoint), "save_every": 2, **GROUPS, "batch": 2,
-        "max_steps": 3, "lora": 4,
+        "max_steps": 3, "lora": 4, "group": 2,
     }  # fmt: skip
     whole = heldout.train(**same, out=tmp_path / "whole")
     killed(3, **same, out=tmp_path / "run")
@@ -346,7 +346,7 @@ def test_leaks_on_the_command_line_exit_with_one(
         main()
     assert ended.value.code == 1
     said = capsys.readouterr().err
-    assert "2 training rows hold items of test" in " ".join(said.split())
+    assert "Gate failed: 2" in " ".join(said.split())
     assert "--remove-leaks" in said
     files = ["--recipe", "grpo", "--to", "verl", "--batch", "4", "--mini-batch", "2", "--json"]
     monkeypatch.setattr("sys.argv", [*command, "--remove-leaks", *files])

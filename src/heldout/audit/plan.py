@@ -17,6 +17,7 @@ from heldout.detect.settings import ALPHA
 from heldout.errors import InputError
 from heldout.model.self_check import SAMPLE
 
+RATIO = "perplexity-ratio"
 COUNTED = 2_000  # corpus items looked at to say how many there are
 CHARACTERS_PER_TOKEN = 4
 PICTURE_TOKENS = 600  # what common vision-language models make of one picture
@@ -46,6 +47,7 @@ class Plan:
     nearness: int = 0  # most tests of nearness, corrected together by Holm
     over: list[str] = field(default_factory=list)  # what the budget does not allow
     permutations: int = 0
+    warnings: list[str] = field(default_factory=list)  # what will cap the claims
 
     @property
     def permutations_needed(self) -> int:
@@ -78,6 +80,7 @@ class Plan:
                 "tests": [asdict(test) for test in self.tests],
             },
             "over_budget": self.over,
+            "warnings": self.warnings,
         }
 
 
@@ -89,7 +92,10 @@ def make_plan(cases: Sequence[Case], file: AuditFile, further: Sequence[Step] = 
     encoders = {file.search.encoder, *file.search.second_encoders} if file.search.encoder else set()
     # Each is tested twice: all pictures, and those without a proven copy.
     nearness = 2 * len(encoders) * sum(len(case.corpora) for case in cases)
-    plan = Plan(steps, tests, claims, nearness, permutations=file.permutations)
+    plan = Plan(
+        steps, tests, claims, nearness, permutations=file.permutations,
+        warnings=_warnings(tests, file),
+    )  # fmt: skip
     return replace(plan, over=_over(plan, file.budget))
 
 
@@ -99,6 +105,19 @@ def refuse_over_budget(plan: Plan) -> None:
             f"nothing was run: {'; '.join(plan.over)}. Raise the budget, or audit less "
             f"(budget.items, fewer variants, corpora or models)"
         )
+
+
+def _warnings(tests: Sequence[Test], file: AuditFile) -> list[str]:
+    reference = file.clean_references.model or next(iter(file.baselines), None)
+    ratios = [one for one in tests if one.detector == RATIO and not one.lacks]
+    if not ratios or reference not in file.baselines:
+        return []
+    return [
+        f"{reference} is a baseline and the reference model of {RATIO}. It has no ratio to itself, so this "
+        f"control will be missing: a claim that rests on {RATIO} can be qualified (possible) "
+        f"but cannot survive. Name another model that cannot have seen the benchmark as "
+        f"clean_references.model, or as the baseline"
+    ]
 
 
 def _over(plan: Plan, budget: Budget) -> list[str]:

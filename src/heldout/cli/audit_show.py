@@ -36,6 +36,8 @@ def show_plan(plan: Plan, audit: Audit) -> None:
         _show_family(plan)
     if plan.nearness:
         out.print(f"nearness: up to {plan.nearness:,} tests, corrected together by Holm")
+    for sentence in plan.warnings:
+        out.print(Text(plain(f"warning: {sentence}"), "yellow"), soft_wrap=True)
     for sentence in plan.over:
         out.print(Text(f"over budget: {sentence}", "bold red"))
 

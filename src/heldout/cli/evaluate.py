@@ -9,6 +9,7 @@ import typer
 from pydantic import ValidationError
 
 from heldout.cli.options import (
+    Attempts,
     BatchTokens,
     Device,
     Dtype,
@@ -150,6 +151,15 @@ def evaluate_command(
         float, _server("--timeout", metavar="S", help="Seconds that one request may take.", min=0.1)
     ] = 600.0,
     rate: Rate = None,
+    attempts: Attempts = None,
+    token_field: Annotated[
+        str,
+        _server(
+            "--token-field",
+            metavar="NAME",
+            help="What the server calls the limit of a reply: max_completion_tokens …",
+        ),
+    ] = "max_tokens",
     price: Annotated[
         str | None,
         _server("--price", metavar="IN,OUT", help="Price of a million tokens read and written."),
@@ -197,7 +207,8 @@ def evaluate_command(
     if endpoint is not None:
         shared = {
             "url": endpoint, "key_env": api_key_env, "concurrency": concurrency, "timeout": timeout,
-            "requests_per_second": per_second(rate), **prices,
+            "requests_per_second": per_second(rate), "token_field": token_field, **prices,
+            **({} if attempts is None else {"attempts": attempts}),
         }  # fmt: skip
         named: list[str | None] = [*models] or [None]
         values["endpoints"] = tuple({**shared, "model": one} for one in named)

@@ -1,4 +1,4 @@
-"""heldout gate, and `heldout overlap --gate`: training rows that hold a benchmark shut the gate."""
+"""heldout gate, and `heldout overlap --gate`: training rows that overlap a benchmark make it fail."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ def gate_command(
     gate = write_gate([Run.open(run) for run in runs], out, strict=strict)
     if as_json:
         print_json(gate.as_json())
-    shut(gate, quiet=as_json)
+    tell_gate(gate, quiet=as_json)
 
 
-def shut(gate: Gate, *, quiet: bool) -> None:
-    """Say what the gate says; leave with 1 unless it is open."""
+def tell_gate(gate: Gate, *, quiet: bool) -> None:
+    """Print what the gate found; exit with 1 unless it passed."""
     if not quiet:
         console().print(f"\n{gate.sentence()}", soft_wrap=True, highlight=False, markup=False)
     if not gate.passed:

@@ -17,7 +17,7 @@ from heldout.cli.calibration import (
     SecondEncoder,
     calibration_plan,
 )
-from heldout.cli.gate import Gated, shut
+from heldout.cli.gate import Gated, tell_gate
 from heldout.cli.options import (
     Bench,
     EngineName,
@@ -195,4 +195,4 @@ def overlap_command(
         print_claims(conclusion.claims)
         console().print(f"\nreport: {conclusion.report}", soft_wrap=True)
     if gated is not None:
-        shut(gated, quiet=as_json)
+        tell_gate(gated, quiet=as_json)

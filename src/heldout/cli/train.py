@@ -93,7 +93,7 @@ def train_command(
         _option(
             "--open-gate",
             GATE,
-            "Train although the gate is shut, or nothing was compared; the reason is "
+            "Train although the gate failed, or nothing was compared; the reason is "
             "recorded in the manifest and on the model's card.",
             metavar="REASON",
         ),

@@ -60,21 +60,21 @@ class Gate:
                 f"people must look at: {self.files['doubtful']}."
             )
             return (
-                f"The gate is open: none of the training rows that were compared holds {names}."
+                f"Gate passed: no training row was found to overlap {names}."
                 f"{read if doubtful else ''}"
             )
         told = []
         if leaking:
             told.append(
-                f"{counted(self.rows, 'training row holds', 'training rows hold')} items of "
+                f"{counted(self.rows, 'training row overlaps', 'training rows overlap')} "
                 f"{', '.join(leaking)}"
             )
         if unread:
             told.append(
-                f"it cannot vouch for what was not read ({'; '.join(dict.fromkeys(unread))})"
+                f"part of the training set was not compared ({'; '.join(dict.fromkeys(unread))})"
             )
         do = f" Remove the rows in {self.files['ids']}." if self.rows else ""
-        return f"The gate is shut: {'; '.join(told)}.{do}"
+        return f"Gate failed: {'; '.join(told)}.{do}"
 
 
 def write_gate(runs: Run | Sequence[Run], out: Path, *, strict: bool = False) -> Gate:

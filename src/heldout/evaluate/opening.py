@@ -57,8 +57,8 @@ def suite_benchmarks(text: str, *, quiet: bool = False) -> list[Benchmark]:
     opened = []
     for entry in suite.benchmarks:
         where = _Place(
-            _from(folder, entry.source), _from(folder, entry.images) if entry.images else None, entry.preset
-        )  # fmt: skip
+            _from(folder, entry.source), _images_from(folder, entry.images), entry.preset
+        )
         _, benchmark = _read(entry, suite, where)
         title = f"reading the images of {entry.name}"
         with progress(title, len(benchmark.images), "images", disabled=quiet) as step:
@@ -86,7 +86,7 @@ def _open(
     own = sources.get(entry.name.lower(), sources.get(EVERY))
     source = _from(folder, entry.source) if own is None else _selected(own, entry)
     pictures = {name.lower(): path for name, path in settings.images.items()}
-    images = pictures.get(entry.name.lower(), _from(folder, entry.images) if entry.images else None)
+    images = pictures.get(entry.name.lower(), _images_from(folder, entry.images))
     where = _Place(
         source, images, _preset(entry, own),
         data_advice="" if own is not None else f". Say where it is: --source {entry.name}=PATH",
@@ -149,6 +149,11 @@ def _from(folder: Path | None, text: str) -> str:
         return text
     location = text.partition("#")[0]
     return str(folder / text) if (folder / location).exists() or location.startswith(".") else text
+
+
+def _images_from(folder: Path | None, images: str | None) -> str | None:
+    """Always a folder, so a complaint says where it was looked for."""
+    return str(folder / images) if folder is not None and images else images
 
 
 def _check_images(suite: Suite, entry: SuiteBenchmark, benchmark: Benchmark, where: _Place) -> None:

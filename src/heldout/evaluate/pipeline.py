@@ -12,7 +12,7 @@ from heldout.errors import InputError
 from heldout.evaluate.answers import CellAnswers, ask_model, keep_recorded
 from heldout.evaluate.leaked import read_leaks
 from heldout.evaluate.opening import OpenedBenchmark, open_benchmarks
-from heldout.evaluate.recorded import read_suite_answers
+from heldout.evaluate.recorded import read_suite_answers, recorded_files
 from heldout.evaluate.remote import EngineAsker, LocalModelSpec
 from heldout.evaluate.result import (
     FOLDER,
@@ -54,9 +54,10 @@ def evaluate(
     """
     chosen = settings if settings is not None else EvaluateSettings(**values)
     suite, folder = read_suite(chosen.suite)
+    files = recorded_files(chosen, suite)
     benchmarks = open_benchmarks(suite, folder, chosen, quiet=quiet)
     leaks = read_leaks(chosen.leaks, benchmarks)
-    recorded = read_suite_answers(chosen, benchmarks)
+    recorded = read_suite_answers(files, chosen, benchmarks)
     length = chosen.max_new_tokens or suite.max_new_tokens
     with _askers(chosen, length, engine, workers) as askers:
         run = Run.create(out, seed=chosen.seed)

@@ -9,25 +9,43 @@ from pathlib import Path
 from heldout.errors import InputError
 from heldout.evaluate.opening import OpenedBenchmark
 from heldout.evaluate.settings import EvaluateSettings
+from heldout.evaluate.suite import Suite
 from heldout.model.asking.recorded import RecordedAnswers, read_answers
-from heldout.model.asking.recorded_rows import RecordedRow, read_recorded_rows
+from heldout.model.asking.recorded_rows import RecordedFile, RecordedRow, read_recorded_rows
 
 RecordedSuite = dict[str, list[tuple[OpenedBenchmark, RecordedAnswers]]]
 _PLAIN = str.maketrans("", "", "-_ .")
 
 
+def recorded_files(settings: EvaluateSettings, suite: Suite) -> list[tuple[str | None, Path]]:
+    """The recorded files, each with the benchmark that it was given for. Asks for nothing but the files, so
+    that a mistyped name is found out before a benchmark is downloaded."""
+    chosen = [suite.benchmark(name) for name in settings.benchmarks] or suite.benchmarks
+    known = [one.name for one in chosen]
+    found = [_named(text, known) for text in settings.recorded]
+    for _, path in found:
+        if not path.is_file():
+            raise InputError(
+                f"recorded {path}: does not exist or is a folder; expected a file of answers"
+            )
+    return found
+
+
 def read_suite_answers(
-    settings: EvaluateSettings, benchmarks: Sequence[OpenedBenchmark]
+    files: Sequence[tuple[str | None, Path]],
+    settings: EvaluateSettings,
+    benchmarks: Sequence[OpenedBenchmark],
 ) -> RecordedSuite:
     """By model: the benchmarks that its files have answers to."""
     found: RecordedSuite = defaultdict(list)
-    for text in settings.recorded:
-        name, path = _named(text, benchmarks)
+    for name, path in files:
         chosen = [one for one in benchmarks if name is None or one.name == name]
-        for opened, belongs in _shares(path, chosen, settings):
+        known = {item.id for one in chosen for item in one.benchmark}
+        file = read_recorded_rows(path, settings.mapping, known)
+        for opened, belongs in _shares(path, file, chosen):
             answers = read_answers(
-                path, opened.benchmark, model=settings.name, mapping=settings.mapping, belongs=belongs
-            )  # fmt: skip
+                path, opened.benchmark, file=file, model=settings.name, belongs=belongs
+            )
             for model, one in answers.items():
                 if any(other.name == opened.name for other, _ in found[model]):
                     raise InputError(
@@ -38,9 +56,9 @@ def read_suite_answers(
     return dict(found)
 
 
-def _named(text: str, benchmarks: Sequence[OpenedBenchmark]) -> tuple[str | None, Path]:
+def _named(text: str, benchmarks: Sequence[str]) -> tuple[str | None, Path]:
     head, equals, tail = text.partition("=")
-    known = {one.name.lower(): one.name for one in benchmarks}
+    known = {one.lower(): one for one in benchmarks}
     if equals and not Path(text).exists():
         if head.lower() not in known:
             raise InputError(
@@ -51,13 +69,12 @@ def _named(text: str, benchmarks: Sequence[OpenedBenchmark]) -> tuple[str | None
 
 
 def _shares(
-    path: Path, benchmarks: Sequence[OpenedBenchmark], settings: EvaluateSettings
+    path: Path, file: RecordedFile, benchmarks: Sequence[OpenedBenchmark]
 ) -> list[tuple[OpenedBenchmark, Callable[[RecordedRow], bool] | None]]:
     """Which rows of a file are about which benchmark: by its column, else by ids that only one has."""
     if len(benchmarks) == 1:
         return [(benchmarks[0], None)]
-    known = {item.id for one in benchmarks for item in one.benchmark}
-    rows = read_recorded_rows(path, settings.mapping, known).rows
+    rows = file.rows
     told = {row.benchmark for row in rows if row.benchmark}
     by_name = {one.name: _spellings(one) & {_plain(name) for name in told} for one in benchmarks}
     if any(by_name.values()):

@@ -34,6 +34,7 @@ ALIASES: dict[str, tuple[str, ...]] = {
     "loglik": ("loglik", "log_likelihood", "mean_logprob", "logprob", "sum_logprob"),
     "answer": ("gold", "answer", "gt_answer", "gold_answer", "ground_truth", "target"),
     "question": ("question",),
+    "prompt": ("prompt",),  # the question with what was said around it
     "options": ("options", "choices"),
     "variant": ("variant",),
     "draw": ("draw",),
@@ -227,7 +228,8 @@ def _pairs(value: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def _logged_sample(path: Path, row: Row, wanted: Collection[str]) -> dict[str, Any]:
-    """A line of lmms-eval's --log_samples; ``resps`` is [["…"]], ["…"] or "…", by its version.
+    """A line of lmms-eval's --log_samples; ``resps`` is [["…"]], ["…"] or "…", by its version, and left out
+    where it equals ``filtered_resps``. Newer ones leave out ``doc``, too; ``input`` is the prompt.
 
     The document's own answer is left out: benchmarks write it in their own ways, as an index or with
     all its synonyms.
@@ -250,7 +252,12 @@ def _logged_sample(path: Path, row: Row, wanted: Collection[str]) -> dict[str, A
         for name, value in doc.items()
         if name in wanted or name.lower() not in (*ALIASES["answer"], *ALIASES["prediction"])
     }
-    graded = {name: values[name] for name in _own_grades(values)}
+    graded = {name: values[name] for name in _own_grades(values)} or _scored(values)
+    if isinstance(values.get("input"), str):
+        kept["prompt"] = values["input"]
+    if isinstance(counts := values.get("token_counts"), list) and len(counts) == 1:
+        spent = counts[0] if isinstance(counts[0], dict) else {}
+        kept |= {name: spent[name] for name in ("input_tokens", "output_tokens") if name in spent}
     named = {name: value for name, value in values.items() if name in wanted}
     return {**kept, **graded, **named, _POSITION: values["doc_id"], "prediction": told}
 
@@ -258,6 +265,12 @@ def _logged_sample(path: Path, row: Row, wanted: Collection[str]) -> dict[str, A
 def _own_grades(values: Mapping[str, Any]) -> list[str]:
     names = (*ALIASES["correct"], *ALIASES["score"])
     return [n for n in values if n.lower() in names and not isinstance(values[n], dict | list)]
+
+
+def _scored(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The score of the first metric that brings the item's category along with it, as MMStar and MME do."""
+    scores = [one["score"] for one in values.values() if isinstance(one, dict) and "score" in one]
+    return {"score": scores[0]} if scores and isinstance(scores[0], int | float) else {}
 
 
 def _rollouts(values: Mapping[str, Any]) -> Iterator[dict[str, Any]]:

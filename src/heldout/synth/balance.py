@@ -1,5 +1,5 @@
-"""Balance: every item once, letters in equal shares, and an order in which every prefix is as mixed as the
-whole.
+"""Balance: every item once, letters in equal shares, and an order in which every prefix is about as mixed
+as the whole.
 """
 
 from __future__ import annotations
@@ -25,8 +25,9 @@ from heldout.synth.settings import SynthStage
 from heldout.synth.verify import draft_batches
 
 STAGE = "balance"
-RULES = "heldout-balance/3"  # raise with any change of what is balanced, and how
+RULES = "heldout-balance/4"  # raise with any change of what is balanced, and how
 MIXED = ("answer", "archetype", "modality", "anatomy")  # shares that every prefix keeps
+BLOCK = 50  # neighbours that change places: an item's place must not tell its letter
 _NEVER = np.iinfo(np.int64).min
 _NUMBER = re.compile(r"[-+]?\d+(?:\.\d+)?")
 
@@ -123,9 +124,16 @@ def reordered(draft: Draft, letters: Counter[str], rng: random.Random) -> Ordere
 def mixed(
     rows: list[dict[str, Any]], rng: random.Random, flagged: Mapping[str, bool]
 ) -> list[dict[str, Any]]:
-    """Items without a shortcut first, so that a subset has them last; both parts evenly mixed."""
-    parts = ([row for row in rows if flagged[row["id"]] is shortcut] for shortcut in (False, True))
-    return [row for part in parts for row in evenly(part, rng)]
+    """Items without a shortcut first, so that a subset has them last; both parts mixed block by block.
+
+    Within a block the order is random: letters that keep their shares from item to item would come in turn.
+    """
+    ordered: list[dict[str, Any]] = []
+    for shortcut in (False, True):
+        part = evenly([row for row in rows if flagged[row["id"]] is shortcut], rng)
+        for start in range(0, len(part), BLOCK):
+            ordered += rng.sample(part[start : start + BLOCK], len(part[start : start + BLOCK]))
+    return ordered
 
 
 def evenly(rows: list[dict[str, Any]], rng: random.Random) -> list[dict[str, Any]]:

@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Any
 
 from heldout.model.asking.prompts import Journal, Replied, ask_prompts
-from heldout.model.endpoint import Connection, Pace, TokenPace
+from heldout.model.endpoint import Backoff, Connection, Pace, TokenPace
 from heldout.model.endpoint.chat import ChatEndpoint
 from heldout.model.request import Prompt, Reply
 from heldout.synth.context import StageContext, read_key
@@ -137,6 +137,7 @@ def open_endpoint(settings: ModelEndpoint, seed: int, role: str = "") -> ChatEnd
         settings.url,
         api_key=read_key(settings.key_env, role),
         timeout=settings.timeout,
+        backoff=Backoff(settings.attempts),
         pace=Pace(settings.requests_per_second),
         role=f"{role}." if role else "",
         key_option=f"{role}.key_env" if role else "key_env",
@@ -147,6 +148,7 @@ def open_endpoint(settings: ModelEndpoint, seed: int, role: str = "") -> ChatEnd
         settings.model,
         max_tokens=settings.max_tokens,
         concurrency=settings.concurrency,
+        token_field=settings.token_field,
         seed=seed,
         tokens=TokenPace(settings.tokens_per_minute),
     )

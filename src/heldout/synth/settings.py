@@ -88,6 +88,10 @@ class ModelEndpoint(_Settings):
     """Most requests per second; default: no limit."""
     tokens_per_minute: Annotated[int, Field(ge=1)] | None = None
     """Token budget per minute, prompts and replies together; default: no limit."""
+    attempts: Annotated[int, Field(ge=1, le=100)] = 6
+    """Attempts at a request that fails or is told to wait, before the server counts as gone."""
+    token_field: Annotated[str, Field(min_length=1)] = "max_tokens"
+    """What the server calls the limit of a reply: max_tokens, max_completion_tokens."""
     price_in: Annotated[float, Field(ge=0)] = 0.0
     """Price of a million prompt tokens, for the plan."""
     price_out: Annotated[float, Field(ge=0)] = 0.0

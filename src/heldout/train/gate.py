@@ -126,7 +126,7 @@ def guard(
     settings: TrainSettings, data: TrainingSet, run: Run, engine: Engine, *, quiet: bool,
     benchmarks: Sequence[Benchmark] | None = None,
 ) -> tuple[TrainingSet, GateRecord]:  # fmt: skip
-    """The rows that may be trained on, and what the gate said. Raises GateError where it stays shut.
+    """The rows that may be trained on, and what the gate said. Raises GateError where it fails.
 
     ``benchmarks`` are those that ``settings.against`` names, where somebody has read them already.
     """
@@ -162,8 +162,8 @@ def guard(
 def _record(
     settings: TrainSettings, data: TrainingSet, gate: Gate, leaking: dict[str, str]
 ) -> GateRecord:
-    shut = bool(leaking) or not gate.passed
-    forced = settings.open_gate if shut and not settings.remove_leaks else ""
+    failed = bool(leaking) or not gate.passed
+    forced = settings.open_gate if failed and not settings.remove_leaks else ""
     return GateRecord(
         benchmarks=tuple(
             {

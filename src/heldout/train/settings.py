@@ -71,7 +71,7 @@ class TrainSettings(BaseModel):
     remove_leaks: bool = False
     """Remove the rows that hold items of a benchmark, and train on the rest."""
     open_gate: str = ""
-    """Reason to train although the gate is shut, or although nothing was compared; recorded in the
+    """Reason to train although the gate failed, or although nothing was compared; recorded in the
     manifest and on the model's card."""
     strict: bool = False
     """Undecided images and questions without their answer count as leaks."""

@@ -43,6 +43,7 @@ SCHEMA = pa.schema(
 )
 _GPUS = 8
 _PROMPT_TOKENS = 4096
+_BETAS = (0.9, 0.999)  # verl's own
 
 
 def write_verl(settings: TrainSettings, data: TrainingSet, folder: Path) -> None:
@@ -52,6 +53,8 @@ def write_verl(settings: TrainSettings, data: TrainingSet, folder: Path) -> None
             "verl is written for the recipe grpo: train the recipe sft here, and give its checkpoint as "
             "model"
         )
+    if settings.schedule not in ("constant", "cosine"):
+        raise InputError(f"schedule {settings.schedule}: verl has constant and cosine")
     folder.mkdir(parents=True, exist_ok=True)
     _write_rows(data, folder / "train.parquet", settings.prompt)
     write_atomic(folder / "reward.py", inspect.getsource(reward))
@@ -62,6 +65,15 @@ def write_verl(settings: TrainSettings, data: TrainingSet, folder: Path) -> None
 def config(settings: TrainSettings) -> dict[str, Any]:
     """verl's configuration over its own defaults (``ppo_trainer``). Paths are relative to the folder."""
     longest = _PROMPT_TOKENS + settings.reply_tokens
+    lora = {"lora_rank": settings.lora, "lora_alpha": 2 * settings.lora} if settings.lora else {}
+    # Keys that only newer releases know are written where they say something else than verl's default.
+    vision = {"freeze_vision_tower": True} if settings.freeze_vision else {}
+    optimizer: dict[str, Any] = {}
+    if settings.schedule != "constant":
+        optimizer["lr_scheduler_type"] = settings.schedule
+    if settings.betas != _BETAS:
+        optimizer["betas"] = list(settings.betas)
+    reward_function = {"path": "reward.py", "name": "compute_score"}
     return {
         "hydra": {"searchpath": ["pkg://verl.trainer.config"]},
         "defaults": ["ppo_trainer", "_self_"],
@@ -76,15 +88,23 @@ def config(settings: TrainSettings) -> dict[str, Any]:
             "truncation": "error",
             "image_key": "images",
             "seed": settings.seed,
+            "trust_remote_code": settings.trust_remote_code,
         },
         "actor_rollout_ref": {
-            "model": {"path": settings.model, "enable_gradient_checkpointing": True},
+            "model": {
+                "path": settings.model,
+                "enable_gradient_checkpointing": True,
+                "trust_remote_code": settings.trust_remote_code,
+                **lora,
+            },
             "actor": {
                 "optim": {
                     "lr": settings.learning_rate,
                     "weight_decay": settings.weight_decay,
                     "lr_warmup_steps_ratio": settings.warmup,
+                    **optimizer,
                 },
+                **vision,
                 "ppo_mini_batch_size": settings.mini_batch or settings.batch,
                 "ppo_micro_batch_size_per_gpu": max(1, settings.micro_batch // _GPUS),
                 "use_kl_loss": settings.kl > 0,
@@ -105,13 +125,18 @@ def config(settings: TrainSettings) -> dict[str, Any]:
             },
             "ref": {"log_prob_micro_batch_size_per_gpu": max(1, settings.micro_batch // _GPUS)},
         },
-        "custom_reward_function": {"path": "reward.py", "name": "compute_score"},
+        "reward": {"custom_reward_function": reward_function},
+        "custom_reward_function": dict(reward_function),  # where older releases look
         "trainer": {
             "total_epochs": max(1, round(settings.epochs)),
-            **({"total_training_steps": settings.max_steps} if settings.max_steps else {}),
+            **(
+                {"total_training_steps": _batches(settings, settings.max_steps)}
+                if settings.max_steps
+                else {}
+            ),
             "n_gpus_per_node": _GPUS,
             "nnodes": 1,
-            "save_freq": settings.save_every,
+            "save_freq": _batches(settings, settings.save_every),
             "test_freq": -1,
             "val_before_train": False,
             "critic_warmup": 0,
@@ -121,6 +146,11 @@ def config(settings: TrainSettings) -> dict[str, Any]:
             "default_local_dir": "checkpoints",
         },
     }
+
+
+def _batches(settings: TrainSettings, updates: int) -> int:
+    """verl counts batches where heldout counts updates."""
+    return max(1, -(-updates // settings.updates_per_batch))
 
 
 def _command() -> str:

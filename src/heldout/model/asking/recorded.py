@@ -47,6 +47,7 @@ def read_answers(
     source: Path,
     benchmark: Benchmark,
     *,
+    file: RecordedFile | None = None,
     model: str | None = None,
     mapping: Mapping[str, str] | None = None,
     variant: str | None = None,
@@ -54,10 +55,12 @@ def read_answers(
 ) -> dict[str, RecordedAnswers]:
     """By model: the one the row names, else ``model``, else the file's own name.
 
-    ``variant``: what was shown in rows that do not say so. ``belongs``: which rows are about this
-    benchmark, where a file holds answers to several.
+    ``file``: what ``source`` holds, where somebody has read it already. ``variant``: what was shown in
+    rows that do not say so. ``belongs``: which rows are about this benchmark, where a file holds answers
+    to several.
     """
-    file = read_recorded_rows(source, mapping or {}, {example.id for example in benchmark})
+    if file is None:
+        file = read_recorded_rows(source, mapping or {}, {example.id for example in benchmark})
     if file.rows and file.columns.of("prediction") is None:
         raise InputError(_no_predictions(source, file))
     found: dict[str, RecordedAnswers] = defaultdict(
@@ -158,7 +161,10 @@ class _Items:
             asked = {same(example.question or ""), same(released or "")}
             if row.question is not None and same(row.question) in asked:
                 return example
-        if row.id is None and row.position is not None and row.question is None:
+            if row.prompt is not None and any(one and one in same(row.prompt) for one in asked):
+                return example
+        told = row.question if row.question is not None else row.prompt
+        if row.id is None and row.position is not None and told is None:
             detail = (
                 f"{row.where}: no question confirms that the item there is meant; where doc_id is the "
                 f"item's id, --map-recorded id=doc_id takes it (of impact: --map id=doc_id)"

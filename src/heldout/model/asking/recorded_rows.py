@@ -18,6 +18,7 @@ from heldout.model.prediction_files import Columns, as_text, as_truth, open_pred
 from heldout.store import Dropped
 
 _LETTER = re.compile(r"[A-Z]")
+_FAILED = "Failed to obtain answer"  # what VLMEvalKit writes where a request brought no reply
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,8 @@ class RecordedRow:
     options: tuple[str, ...]
     gold: str | None
     question: str | None
+    #: what was asked, with the words around the question
+    prompt: str | None = None
     position: int | None = None
     own_grade: float | None = None
     #: which of several benchmarks the row is about, where one file holds answers to several
@@ -71,15 +74,17 @@ def _flat(path: Path, row: Row, columns: Columns, own: str | None) -> RecordedRo
     place = canonical_text(columns.cell(values, "position")) or ""
     texts = {
         name: canonical_text(columns.cell(values, name))
-        for name in ("id", "model", "variant", "answer", "question")
+        for name in ("id", "model", "variant", "answer", "question", "prompt")
     }
     reply = as_text(columns.cell(values, "prediction"))
     if reply is None and columns.holds(values, "prediction"):
         reply = ""  # null in JSON, an empty cell elsewhere: asked, and nothing was said
+    elif reply is not None and reply.startswith(_FAILED):
+        reply = None
     return RecordedRow(
         where, texts["id"], reply, texts["model"],
         texts["variant"], int(draw), _options(values, columns.cell(values, "options")),
-        texts["answer"], texts["question"], int(place) if place.isdecimal() else None,
+        texts["answer"], texts["question"], texts["prompt"], int(place) if place.isdecimal() else None,
         own_grade(values.get(own)) if own is not None else None,
         canonical_text(columns.cell(values, "benchmark")), *_tokens(values, columns),
     )  # fmt: skip
