@@ -12,11 +12,11 @@ from typing import Any
 import polars as pl
 
 from heldout.detect.finding import Cell, Effect, Finding, Statistic
+from heldout.evidence import COPIES, PICTURED, Rung
 from heldout.overlap.exact import BYTES_ONLY
 from heldout.stats import binomial_interval, cluster_rate_interval
 
 NAME = "image-overlap"
-COPIES = ("same image", "transformed copy")
 TEXT = "leaked text without its image"
 HASHES_ARE_BLIND_TO = [
     "copies cropped by more than a few per cent, framed, tilted or changed in part",
@@ -33,6 +33,7 @@ EXACT_IS_BLIND_TO = [
 def image_overlap(
     items: pl.DataFrame,
     matches: pl.DataFrame,
+    leaked: pl.DataFrame,
     *,
     benchmark: str,
     corpus: str,
@@ -41,7 +42,8 @@ def image_overlap(
     nearest: int = 0,
     hashes: bool = False,
 ) -> list[Finding]:
-    """``items`` and ``matches`` are the run's tables; what cannot be compared is no denominator.
+    """``items`` and ``matches`` are the run's tables, ``leaked`` is ``evidence.leaks`` of it; what cannot
+    be compared is no denominator.
 
     ``nearest`` neighbours of every picture were verified, or with 0 what its ``hashes`` found; without
     both only exact copies were looked for.
@@ -58,15 +60,16 @@ def image_overlap(
         "seed": None,
         "table": "matches",
     }
-    leaked = set(hits["benchmark_id"])
+    shown = leaked.filter((pl.col("corpus") == corpus) & pl.col("rung").is_in(PICTURED))
+    pictured = set(shown["benchmark_id"])
     findings = [
-        _images(items, hits, here, corpus_images, common),
-        _questions("questions", f"{NAME}/{corpus}/questions", items, leaked, leaked, common),
+        _images(items, hits, here, shown, corpus_images, common),
+        _questions("questions", f"{NAME}/{corpus}/questions", items, pictured, pictured, common),
     ]
     if corpus_answers:
-        answered = set(hits.filter(pl.col("modality") == "full")["benchmark_id"])
+        answered = set(shown.filter(pl.col("rung") == Rung.FULL)["benchmark_id"])
         unit, name = "questions with their answer", f"{NAME}/{corpus}/answers"
-        findings.append(_questions(unit, name, items, leaked, answered, common))
+        findings.append(_questions(unit, name, items, pictured, answered, common))
     return findings
 
 
@@ -74,6 +77,7 @@ def _images(
     items: pl.DataFrame,
     hits: pl.DataFrame,
     here: pl.DataFrame,
+    questions: pl.DataFrame,
     corpus_images: int,
     common: dict[str, Any],
 ) -> Finding:
@@ -103,8 +107,8 @@ def _images(
             "by_method": _count(hits, "method"),
             "by_transform": _count(hits, "transform"),
             "by_relation": _pictures_by_relation(here),
-            "by_modality": _count(hits, "modality"),
-            "by_label_relation": _count(hits, "label_relation"),
+            "by_modality": _count(questions, "modality"),
+            "by_label_relation": _count(questions, "label_relation"),
         },
         common,
     )
