@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from PIL import Image, ImageOps
 
+from heldout.model.endpoint import pace
 from skips import SkipSummary
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -34,6 +35,12 @@ def shared_data() -> Path:
 
 
 @pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An endpoint that fails is given up on within the second."""
+    monkeypatch.setattr(pace.Backoff.__init__, "__defaults__", (3, 0.01, 0.05))
+
+
+@pytest.fixture
 def picture() -> Callable[..., bytes]:
     """picture(seed) → the bytes of a small noisy image, different for every seed."""
 
@@ -49,7 +56,7 @@ def picture() -> Callable[..., bytes]:
 
 @pytest.fixture(scope="session")
 def near_data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """``bench`` with 8 pictures, ``corpus`` with 50 tars of 2; every fifth holds a disguised copy."""
+    """``bench`` with 8 pictures, ``corpus`` with 25 tars of 2; every fifth holds a disguised copy."""
     folder = tmp_path_factory.mktemp("near")
     rng = np.random.default_rng(0)
 
@@ -68,7 +75,7 @@ def near_data(tmp_path_factory: pytest.TempPathFactory) -> Path:
         image.save(folder / f"bench/{number}.png")
         rows.append({"id": number, "image": f"{number}.png", "question": "?", "answer": "a"})
     (folder / "bench/test.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    for shard in range(50):
+    for shard in range(25):
         with tarfile.open(folder / f"corpus/{shard:05d}.tar", "w") as tar:
             for index in range(2):
                 image = texture()

@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 
 from heldout.audit.gates import parse_gate, shut
-from heldout.audit.read_audit import read_audit
+from heldout.audit.reader import read_audit
 from heldout.detect import Cell
 from heldout.errors import InputError
 from heldout.stats import Interval

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from heldout.audit.read_audit import read_audit
-from heldout.audit.run_audit import run_audit
+from heldout.audit.reader import read_audit
+from heldout.audit.runner import run_audit
 from heldout.errors import InputError
 from heldout.report import write_audit_report
 

@@ -11,8 +11,8 @@ import yaml
 from PIL import Image
 from typer.testing import CliRunner
 
-from heldout.audit.read_audit import read_audit
-from heldout.audit.run_audit import run_audit
+from heldout.audit.reader import read_audit
+from heldout.audit.runner import run_audit
 from heldout.cli.app import app
 from heldout.errors import InputError
 

@@ -25,7 +25,7 @@ from heldout.audit.demo_models import (
     open_models,
     shipped_models,
 )
-from heldout.audit.read_audit import read_audit
+from heldout.audit.reader import read_audit
 from heldout.cli import demo as command
 from heldout.errors import InputError
 from heldout.lab.releases import write_release

@@ -11,8 +11,8 @@ import pytest
 
 from heldout.audit.cases import open_cases
 from heldout.audit.plan import make_plan
-from heldout.audit.read_audit import read_audit
-from heldout.audit.run_audit import Audited, run_audit
+from heldout.audit.reader import read_audit
+from heldout.audit.runner import Audited, run_audit
 from heldout.errors import InputError
 from heldout.evidence.leak_labels import NOT_VERIFIED
 

@@ -16,8 +16,8 @@ import pytest
 import yaml
 from PIL import Image
 
-from heldout.audit.read_audit import read_audit
-from heldout.audit.run_audit import run_audit
+from heldout.audit.reader import read_audit
+from heldout.audit.runner import run_audit
 from heldout.errors import InputError
 from heldout.model.endpoint import pace
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from heldout.audit.cases import open_cases, open_controls
-from heldout.audit.read_audit import read_audit
+from heldout.audit.reader import read_audit
 from heldout.errors import InputError
 
 FILE = """\

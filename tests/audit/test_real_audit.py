@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from heldout.audit.read_audit import read_audit
-from heldout.audit.run_audit import Audited, run_audit
+from heldout.audit.reader import read_audit
+from heldout.audit.runner import Audited, run_audit
 
 ITEMS = 120
 

@@ -19,8 +19,8 @@ from typer.testing import CliRunner
 sys.path.insert(0, str(Path(__file__).parents[1] / "verdict"))
 from measured_by_hand import measured
 
-from heldout.audit.read_audit import read_audit
-from heldout.audit.run_audit import Audited, run_audit
+from heldout.audit.reader import read_audit
+from heldout.audit.runner import Audited, run_audit
 from heldout.cli.app import app
 from heldout.errors import InputError
 from heldout.review import open_desks

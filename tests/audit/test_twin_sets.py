@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from heldout.audit.read_audit import read_audit
-from heldout.audit.run_audit import run_audit
+from heldout.audit.reader import read_audit
+from heldout.audit.runner import run_audit
 from heldout.audit.twin_sets import unchanged_twins
 from heldout.benchmark import read_benchmark
 from heldout.verdict import Claim

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from heldout.audit.read_audit import read_audit
-from heldout.audit.run_audit import run_audit
+from heldout.audit.reader import read_audit
+from heldout.audit.runner import run_audit
 
 Picture = Callable[..., bytes]
 QUESTIONS = [

@@ -16,7 +16,7 @@ from heldout.store import Run
 
 pytest.importorskip("cv2", reason="registration needs heldout[vision]")
 
-SHARDS, FEW = 50, 11
+SHARDS, FEW, STRIKES = 25, 6, 3
 TABLES = ("items", "matches", "dropped", "thumbnails")
 
 
@@ -53,15 +53,15 @@ def test_a_killed_near_search_resumes_and_gives_the_same_tables(
     goal = len(done(whole))
     moments = random.Random(3)
     finished = []
-    for strike in range(4):
+    for strike in range(STRIKES):
         before = done(killed)
         search = subprocess.Popen(
             command(near_data, killed), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
-        # Strike when a further quarter is done, so that every stage is met in its middle.
+        # Strike when a further third is done, so that every stage is met in its middle.
         deadline = time.monotonic() + 120
         while time.monotonic() < deadline and search.poll() is None:
-            if len(done(killed)) > max(len(before), strike * goal // 4):
+            if len(done(killed)) > max(len(before), strike * goal // STRIKES):
                 break
             time.sleep(0.01)
         time.sleep(moments.uniform(0.0, 0.1))

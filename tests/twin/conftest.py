@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 from serving import TwinServer
 
-from heldout.model.endpoint import pace
 from heldout.scenes import write_benchmark
 
 
@@ -25,8 +24,3 @@ def scenes(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("scenes") / "shapes"
     write_benchmark(folder, images=20, seed=3)
     return folder
-
-
-@pytest.fixture
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pace.Backoff.__init__, "__defaults__", (3, 0.01, 0.05))

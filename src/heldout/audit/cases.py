@@ -10,7 +10,7 @@ from typing import Any
 
 from heldout.audit.asking import default_variants
 from heldout.audit.audit_file import BenchmarkEntry, ModelEntry
-from heldout.audit.read_audit import Audit
+from heldout.audit.reader import Audit
 from heldout.benchmark import Benchmark, read_benchmark
 from heldout.corpus import Corpus, open_corpus
 from heldout.errors import InputError

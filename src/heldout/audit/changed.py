@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from heldout.audit.cases import Case
-from heldout.audit.read_audit import Audit
+from heldout.audit.reader import Audit
 from heldout.errors import InputError
 from heldout.store import Run
 

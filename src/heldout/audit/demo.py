@@ -26,8 +26,8 @@ from heldout.audit.demo_data import (
     write_demo,
 )
 from heldout.audit.demo_models import CONTAMINATED, OUTSIDER, DemoModels, models_for
-from heldout.audit.read_audit import read_audit
-from heldout.audit.run_audit import Audited, run_audit
+from heldout.audit.reader import read_audit
+from heldout.audit.runner import Audited, run_audit
 from heldout.benchmark import read_benchmark
 from heldout.benchmark.check import CheckReport, check
 from heldout.detect.settings import ALPHA

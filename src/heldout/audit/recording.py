@@ -11,7 +11,7 @@ from heldout.audit.audit_file import AuditFile
 from heldout.audit.cases import Case, Recording
 from heldout.audit.ledger import file_digest
 from heldout.audit.plan import wants
-from heldout.audit.read_audit import Audit
+from heldout.audit.reader import Audit
 from heldout.audit.scoring import ScoringPlan, import_scores, score_benchmark
 from heldout.model.opening import onnx_folder
 from heldout.model.scoring import TRANSIENT

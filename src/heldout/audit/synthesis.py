@@ -10,7 +10,7 @@ from typing import Any
 from heldout.audit.cases import Case, folder_name
 from heldout.audit.ledger import file_digest
 from heldout.audit.plan import COUNTED, Step
-from heldout.audit.read_audit import Audit
+from heldout.audit.reader import Audit
 from heldout.benchmark import Benchmark, read_benchmark
 from heldout.errors import InputError
 from heldout.report import write_synthesis_report

@@ -11,8 +11,8 @@ from heldout.audit.cases import open_cases
 from heldout.audit.gates import parse_gate, shut
 from heldout.audit.init_file import write_init
 from heldout.audit.plan import make_plan
-from heldout.audit.read_audit import read_audit
-from heldout.audit.run_audit import run_audit
+from heldout.audit.reader import read_audit
+from heldout.audit.runner import run_audit
 from heldout.audit.synthesis import fresh_steps, open_fresh_items
 from heldout.cli.audit_show import show_plan, show_verdict
 from heldout.cli.options import Json

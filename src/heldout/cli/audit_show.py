@@ -9,8 +9,8 @@ from rich.table import Table
 from rich.text import Text
 
 from heldout.audit.plan import Plan
-from heldout.audit.read_audit import Audit
-from heldout.audit.run_audit import Audited
+from heldout.audit.reader import Audit
+from heldout.audit.runner import Audited
 from heldout.cli.show import COLOURS, console, plain
 from heldout.errors import counted
 from heldout.verdict.ladder import rung_told

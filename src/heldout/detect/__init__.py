@@ -1,14 +1,19 @@
 """Detectors: tables in, Finding out."""
 
-from heldout.detect.finding import Cell, Effect, Finding, Statistic
-from heldout.detect.image_nearness import adjust, image_nearness
-from heldout.detect.image_overlap import image_overlap
-from heldout.detect.joined_leakage import joined_leakage
-from heldout.detect.outcome import NotTestable, Outcome
-from heldout.detect.registry import Detector, detectors, run_detectors
-from heldout.detect.settings import Settings
-from heldout.detect.tables import ScoreTables
-from heldout.detect.text_overlap import text_overlap
+from typing import TYPE_CHECKING
+
+from heldout.lazy import load_on_first_use
+
+if TYPE_CHECKING:
+    from heldout.detect.finding import Cell, Effect, Finding, Statistic
+    from heldout.detect.image_nearness import adjust, image_nearness
+    from heldout.detect.image_overlap import image_overlap
+    from heldout.detect.joined_leakage import joined_leakage
+    from heldout.detect.outcome import NotTestable, Outcome
+    from heldout.detect.registry import Detector, detectors, run_detectors
+    from heldout.detect.settings import Settings
+    from heldout.detect.tables import ScoreTables
+    from heldout.detect.text_overlap import text_overlap
 
 __all__ = [
     "Cell",
@@ -28,3 +33,5 @@ __all__ = [
     "run_detectors",
     "text_overlap",
 ]
+
+__getattr__ = load_on_first_use(__name__, __file__)

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from statistics import fmean
 
 import polars as pl
-from scipy.stats import binomtest
 
 from heldout.lab.power_board import Standing, dose_arms
 from heldout.lab.power_models import CLEAN, CONTAMINATED, OTHER_SEEDS, RAW, SAME_BASE, WAYS
@@ -153,6 +152,8 @@ def _membership(rows: pl.DataFrame) -> Iterator[str]:
 
 def _min_k(mine: pl.DataFrame, rows: pl.DataFrame, loss: Share) -> Iterator[str]:
     """Against clean models on the same splits: a blind area below .5 is no bar to be above."""
+    from scipy.stats import binomtest  # a second to import, for one number of one page
+
     clean = rows.filter(
         (pl.col("detector") == "min-k++") & (pl.col("way") == RAW) & (pl.col("role") == CLEAN)
         & pl.col("item_auc").is_not_null()

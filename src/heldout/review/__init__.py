@@ -1,8 +1,15 @@
 """Review: the local page where people adjudicate matches and texts, and rate items and twins."""
 
-from heldout.review.card import Card, Form
-from heldout.review.desk import Desk
-from heldout.review.open import open_desks
-from heldout.review.server import make_app, serve
+from typing import TYPE_CHECKING
+
+from heldout.lazy import load_on_first_use
+
+if TYPE_CHECKING:
+    from heldout.review.card import Card, Form
+    from heldout.review.desk import Desk
+    from heldout.review.open import open_desks
+    from heldout.review.server import make_app, serve
 
 __all__ = ["Card", "Desk", "Form", "make_app", "open_desks", "serve"]
+
+__getattr__ = load_on_first_use(__name__, __file__)

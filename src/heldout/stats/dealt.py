@@ -8,11 +8,11 @@ size no other has changes places with none.
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from math import comb
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.stats import hypergeom
 
 from heldout.stats.permutation import (
     PERMUTATIONS,
@@ -77,9 +77,10 @@ def smallest_p(first: ArrayLike, second: ArrayLike, classes: Sequence[NDArray[np
     most = fewest = 1.0
     for places in classes:
         size, has, other = places.size, int(a[places].sum()), int(b[places].sum())
-        law = hypergeom(size, has, other)
-        most *= float(law.pmf(min(has, other)))
-        fewest *= float(law.pmf(max(0, has + other - size)))
+        ways = comb(size, other)
+        most *= comb(has, min(has, other)) * comb(size - has, max(0, other - has)) / ways
+        shared = max(0, has + other - size)
+        fewest *= comb(has, shared) * comb(size - has, other - shared) / ways
     return min(most, fewest)
 
 

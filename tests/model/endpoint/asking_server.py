@@ -141,9 +141,15 @@ def _logprobs(word: str) -> dict[str, Any]:
     return {"content": [{"token": word, "logprob": -0.5, "top_logprobs": top}]}
 
 
+class Server(ThreadingHTTPServer):
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        if not isinstance(sys.exception(), ConnectionError):  # clients are killed on purpose
+            super().handle_error(request, client_address)
+
+
 if __name__ == "__main__":
     Handler.answers = json.loads(Path(sys.argv[1]).read_text())
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server = Server(("127.0.0.1", 0), Handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     print(server.server_address[1], flush=True)
     sys.stdin.read()  # until whoever started us goes away

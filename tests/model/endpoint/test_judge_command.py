@@ -13,7 +13,6 @@ from typer.testing import CliRunner
 
 from heldout.cli.app import app
 from heldout.errors import InputError
-from heldout.model.endpoint import pace
 from heldout.store import Run
 
 pytest.importorskip("wordllama")
@@ -55,11 +54,6 @@ def server(data: Path) -> Iterator[Scripted]:
     running = Scripted(answers)
     yield running
     running.process.communicate()
-
-
-@pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pace.Backoff.__init__, "__defaults__", (3, 0.01, 0.05))
 
 
 def arguments(data: Path, *more: object, run: str = "run") -> list[str]:

@@ -81,6 +81,7 @@ def test_without_a_provider_or_a_column_there_is_a_sentence(
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.usefixtures("quick")
 @pytest.mark.parametrize("how", ["mortal-3"])
 def test_a_provider_that_dies_keeps_what_it_wrote(
     bench: Path, server: Scripted, tmp_path: Path, how: str

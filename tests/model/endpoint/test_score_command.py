@@ -17,7 +17,6 @@ from typer.testing import CliRunner
 
 from heldout.cli.app import app
 from heldout.errors import InputError
-from heldout.model.endpoint import pace
 from heldout.store import Run
 
 
@@ -42,12 +41,6 @@ def scores(run: Path) -> pl.DataFrame:
     frame = pl.from_arrow(Run.open(run).read_table("scores"))
     assert isinstance(frame, pl.DataFrame)
     return frame
-
-
-@pytest.fixture
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A dead server is given up on within the second."""
-    monkeypatch.setattr(pace.Backoff.__init__, "__defaults__", (3, 0.01, 0.1))
 
 
 @pytest.fixture(scope="module")

@@ -19,7 +19,7 @@ from heldout.audit.journey import conclude, search_corpora
 from heldout.audit.ledger import Ledger, file_digest, fingerprint
 from heldout.audit.nearness_family import share_nearness
 from heldout.audit.plan import Plan, make_plan, refuse_over_budget
-from heldout.audit.read_audit import Audit
+from heldout.audit.reader import Audit
 from heldout.audit.recording import inputs_of, record
 from heldout.audit.synthesis import FreshItems, fresh_steps, open_fresh_items, synthesize
 from heldout.audit.twin_sets import note_twins
