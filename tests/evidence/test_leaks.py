@@ -167,5 +167,4 @@ def test_the_finding_counts_what_is_proven_by_cluster_and_names_items_hit_often(
         "full": 1, "image and question": 0, "image only": 0, "text only": 1, "source only": 1,
     }  # fmt: skip
     assert found.details["by_rung"][Rung.SIMILAR] == 1
-    assert found.details["triple_hit_items"] == ["a"]
     assert found.details["multi_hit_items"] == ["a"]

@@ -11,9 +11,8 @@ from typing import Any
 
 import polars as pl
 
-from heldout.detect.finding import Cell, Effect, Finding, Statistic
+from heldout.detect.finding import Cell, Finding, rate_finding
 from heldout.evidence import PROVEN, Modality, Rung
-from heldout.stats import binomial_interval, cluster_rate_interval
 
 NAME = "joined-leakage"
 _LEAKED = (Modality.FULL, Modality.IMAGE_AND_QUESTION, Modality.IMAGE_ONLY, Modality.TEXT_ONLY)
@@ -28,24 +27,16 @@ def joined_leakage(
     here = leaked.filter(pl.col("corpus") == corpus)
     proven = here.filter(pl.col("rung").is_in(PROVEN))
     counted = set(proven["benchmark_id"])
-    clusters = items["cluster"].to_list()
-    hit = [float(one in counted) for one in items["benchmark_id"]]
-    found, n, groups = int(sum(hit)), len(hit), len(set(clusters))
-    interval = binomial_interval(found, n) if groups == n else cluster_rate_interval(hit, clusters)
-    return Finding(
+    return rate_finding(
+        [float(one in counted) for one in items["benchmark_id"]],
+        items["cluster"].to_list(),
+        statistic="leaked items",
+        effect="leak rate per item, by picture or words",
         id=f"{NAME}/{corpus}",
         detector=NAME,
         cell=Cell(benchmark=benchmark, corpus=corpus),
         unit="items",
-        statistic=Statistic(name="leaked items", value=found),
-        effect=Effect.of("leak rate per item, by picture or words", found / n if n else 0.0, interval),
-        p=None,
-        direction="seen" if found else "none",
-        n=n,
-        clusters=groups,
-        minimum_detectable_effect=float(1.0 - 0.05 ** (1.0 / groups)) if groups else 1.0,
         blind_to=["what neither the image search nor the text search can see"],
-        seed=None,
         table="leaks",
         details={
             "by_modality": {
@@ -59,20 +50,17 @@ def joined_leakage(
             },
             **_several(here),
         },
-    )  # fmt: skip
+    )
 
 
 def _several(here: pl.DataFrame) -> dict[str, Any]:
-    """Items that more than one thing points at: the ones to look at first."""
-    triple = here.filter(pl.col("rung") == Rung.FULL)["benchmark_id"].to_list()
+    """Items that stand in more than one corpus item: the ones to look at first."""
     total = pl.col("image_hits") + pl.col("text_hits") + pl.col("source_hits")
     many = here.filter((pl.col("image_hits") > 1) | (pl.col("text_hits") > 1)).sort(
         total, descending=True, maintain_order=True
     )
     return {
-        "triple_hits": len(triple),  # picture, question and answer agree
-        "triple_hit_items": triple[:LISTED],
-        "multi_hits": len(many),  # in more than one corpus item
+        "multi_hits": len(many),
         "multi_hit_items": many["benchmark_id"].to_list()[:LISTED],
     }
 
