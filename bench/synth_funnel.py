@@ -11,15 +11,11 @@ from __future__ import annotations
 
 import argparse
 import tempfile
-from collections import Counter, defaultdict
 from pathlib import Path
 
 from heldout.scenes import write_benchmark
-from heldout.stats import binomial_interval
 from heldout.synth import Synthesis, synth
-from heldout.synth.planting import COPIES, FAULTS, NEAR_MISSES, read_planted
-
-NOTHING = "nothing planted"
+from heldout.synth.recall import PlantedRecall, planted_recall
 
 
 def main() -> None:
@@ -42,49 +38,22 @@ def main() -> None:
         print(table(made))
 
 
-def fates(made: Synthesis) -> dict[str, str]:
-    """By item the gate at which it fell; empty for a published one."""
-    found = {}
-    for row in made.verdicts.to_dicts():
-        found[row["id"]] = (
-            "" if row["accepted"] else f"verify ({row['reason'].removeprefix('essential: ')})"
-        )
-    for row in made.frame("decontaminate").to_dicts():
-        if row["removed"]:
-            found[row["id"]] = f"decontaminate ({row['relation']})"
-    for row in made.frame("shortcut").to_dicts():
-        if row["flagged"] and not found[row["id"]]:
-            found[row["id"]] = f"shortcut ({row['reason']})"
-    return found
-
-
 def table(made: Synthesis) -> str:
-    planted, fate = read_planted(made.run.path), fates(made)
-    by_fault: dict[str, Counter[str]] = defaultdict(Counter)
-    for name, gate in fate.items():
-        by_fault[planted.get(name, NOTHING)][gate] += 1
+    found = planted_recall(made.run)
     lines = ["| planted | items | caught at | caught | 95 % interval |", "|---|---:|---|---:|---|"]
-    for fault in (*FAULTS, *COPIES):
-        lines.append(_row(fault, by_fault[fault]))
+    lines += [_row(one) for one in found if not one.sound]
     lines += [
         "",
         "| to be kept | items | rejected at | rejected | 95 % interval |",
         "|---|---:|---|---:|---|",
     ]
-    for kind in (NOTHING, *NEAR_MISSES):
-        lines.append(_row(kind, by_fault[kind]))
-    return "\n".join(lines)
+    return "\n".join([*lines, *(_row(one) for one in found if one.sound)])
 
 
-def _row(name: str, gates: Counter[str]) -> str:
-    total = gates.total()
-    caught = total - gates[""]
-    if not total:
-        return f"| {name} | 0 | – | – | – |"
-    interval = binomial_interval(caught, total)
-    where = ", ".join(f"{gate} {count}" for gate, count in gates.most_common() if gate)
-    share = f"{caught / total:.1%} | {interval.low:.1%} to {interval.high:.1%}".replace("%", " %")
-    return f"| {name} | {total} | {where or '–'} | {share} |"
+def _row(one: PlantedRecall) -> str:
+    where = ", ".join(f"{stage} ({why}) {count}" for (stage, why), count in one.gates.items())
+    share = f"{one.caught / one.items:.1%} | {one.low:.1%} to {one.high:.1%}".replace("%", " %")
+    return f"| {one.planted} | {one.items} | {where or '–'} | {share} |"
 
 
 if __name__ == "__main__":

@@ -41,7 +41,12 @@ def figures(audit_folder: Path) -> Path:
         Image.new("RGB", (64, 56), (40 * number, 90, 120)).save(folder / f"{number}.png")
         licence = "CC BY 4.0" if number else "all rights reserved"
         rows.append(
-            {"image": f"{number}.png", "caption": "A chest radiograph.", "licence": licence}
+            {
+                "image": f"{number}.png",
+                "caption": "A chest radiograph.",
+                "licence": licence,
+                "attribution": "Ada",
+            }
         )
     (folder / "captions.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     return folder

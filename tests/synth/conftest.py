@@ -45,6 +45,7 @@ def captioned(tmp_path: Path, picture: Callable[..., bytes]) -> Path:
                 if number % 2
                 else [],
                 "licence": "CC BY 4.0",
+                "attribution": f"Ada. Tissues {number // 3}",
                 "primary": "microscopy",
                 "secondary": "light microscopy",
             }

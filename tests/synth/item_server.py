@@ -5,9 +5,10 @@
 The first part of the path chooses how: /plain/v1, /faulty/v1 (each prompt meets a fault of its own first),
 /mortal-N/v1 (gone after N requests), /orders/v1 (does what a caption tells it to), /stubborn/v1 (never
 writes JSON for some figures), /one-eyed/v1 (takes one image at most), /failing-N/v1 (status 500 for some
-figures in the first N requests), /free/v1 (refuses response_format), /seedless/v1 (refuses seed),
-/changing-N/v1 (another model after N requests), /slow-S/v1 (S milliseconds an answer). A second part names
-the model: /plain/referee/v1. It prints its port.
+figures in the first N requests), /resetting/v1 (breaks the connection for the same figures), /free/v1
+(refuses response_format), /seedless/v1 (refuses seed), /changing-N/v1 (another model after N requests),
+/slow-S/v1 (S milliseconds an answer). A second part names the model: /plain/referee/v1. It prints its
+port.
 """
 
 from __future__ import annotations
@@ -84,6 +85,8 @@ class Handler(BaseHTTPRequestHandler):
             return self._send(400, json.dumps({"error": {"message": told}}))
         if how.startswith("failing") and count <= int(how.split("-")[1]) and _chosen(text):
             return self._send(500, '{"error": {"message": "out of memory"}}')
+        if how == "resetting" and _chosen(text):
+            return self.connection.shutdown(socket.SHUT_RDWR)
         if how.startswith("slow"):
             time.sleep(int(how.split("-")[1]) / 1000)
         if fault == "busy" and again < 2:
@@ -96,6 +99,7 @@ class Handler(BaseHTTPRequestHandler):
         content, finish = reply(text, fault, how)
         answer = json.dumps({
             "model": self._model(count),
+            "system_fingerprint": "fp-2" if self._model(count).endswith("-2") else "fp-1",
             "choices": [{"index": 0, "message": {"role": "assistant", "content": content},
                          "finish_reason": finish}],
             "usage": {"prompt_tokens": 200 + 300 * len(images), "completion_tokens": 80},

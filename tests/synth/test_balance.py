@@ -94,3 +94,26 @@ def test_the_order_depends_on_the_seed_alone(made: Synthesis) -> None:
     (made.run.path / "synth/balance.parquet").unlink()
     again = synth(source="made", stages=("balance",), out=made.run.path, quiet=True)
     assert again.frame("balance").equals(before)
+
+
+def test_an_item_that_comes_twice_is_kept_once(
+    tmp_path: Path, picture: Callable[..., bytes]
+) -> None:
+    path = tmp_path / "run"
+    asked = "Which organ is shown?"
+    drafts = [
+        item("a/f", asked, WORDS),
+        item("b/f", asked.upper(), (*WORDS[1:], WORDS[0]), "E"),  # other letters, the same item
+        item("c/f", asked, WORDS, "B"),  # another answer
+        item("d/f", asked, WORDS),  # another picture
+    ]
+    seeds = (0, 0, 0, 1)
+    write_run(path, [
+        (one, figure(path, one.id, [picture(seed, (40, 30))]))
+        for one, seed in zip(drafts, seeds, strict=True)
+    ])  # fmt: skip
+    made = synth(source="made", stages=("balance", "publish"), out=path, quiet=True)
+    assert set(made.frame("balance")["id"]) == {"a/f", "c/f", "d/f"}
+    (gone,) = made.dropped.to_dicts()
+    assert (gone["id"], gone["reason"]) == ("b/f", "duplicate item") and "a/f" in gone["detail"]
+    assert len(set(made.items["hash"])) == 3

@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import io
 import json
+import subprocess
+import sys
 import tarfile
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -12,13 +14,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from PIL import Image
 
 from heldout.errors import InputError
 from heldout.store import Dropped
 from heldout.synth import PaperFigure, SynthSettings, synth
 from heldout.synth.ingest import read_figures
 from heldout.synth.ingest.jats import read_article
-from heldout.synth.ingest.licence import is_borrowed, read_licence
+from heldout.synth.ingest.licence import copyright_notice, read_licence
 from heldout.synth.ingest.xml import MOST_DEPTH, XmlError, parse_xml
 
 Picture = Callable[..., bytes]
@@ -85,11 +88,9 @@ def test_articles_without_an_address_still_name_their_licence(shared_data: Path)
         for path in sorted((shared_data / "pmc_articles/xml_only").glob("*.nxml"))
         if (article := read_article(parse_xml(path.read_bytes()))) is not None
     }
-    assert names["pone.0046493.nxml"][:3] == (
-        "CC BY",
-        "",
-        True,
-    )  # "Creative Commons Attribution License"
+    # "Creative Commons Attribution License"
+    by = ("CC BY", "https://creativecommons.org/licenses/by/", True)
+    assert names["pone.0046493.nxml"][:3] == by
     assert names["1471-2180-11-174.nxml"].name == "CC BY 2.0"
     assert names["ehp-116-1694.nxml"].name == "public domain"
 
@@ -174,6 +175,11 @@ def test_a_source_without_figures_says_what_it_held(tmp_path: Path) -> None:
         ("under the Creative Commons Attribution License, which permits", "CC BY", True),
         ("Creative Commons Attribution-NonCommercial-NoDerivatives License 4.0", "CC BY-NC-ND 4.0", False),
         ("Creative Commons Attribution Non-Commercial Share Alike 3.0", "CC BY-NC-SA 3.0", True),
+        ("CC BY / CC BY-ND", "CC BY-ND", False),  # of several the most restrictive
+        ("CC BY-NC 4.0, text CC BY 4.0", "CC BY-NC 4.0", True),
+        ("https://creativecommons.org/licenses/by/4.0/ (CC BY-NC-ND 4.0)", "CC BY-NC-ND 4.0", False),
+        ("CC BY 4.0; data: https://creativecommons.org/publicdomain/zero/1.0/", "CC BY 4.0", True),
+        ("CC BY, https://creativecommons.org/licenses/by/4.0/", "CC BY 4.0", True),
         ("lies in the public domain", "public domain", True),
         ("© 2019 The Publisher. All rights reserved.", "unknown", False),
         ("", "unknown", False),
@@ -184,6 +190,28 @@ def test_licences_are_read_from_addresses_codes_and_words(
 ) -> None:
     found = read_licence(text)
     assert (found.name, found.redistributable) == (name, allowed)
+    if name.startswith("CC "):  # the code alone gives the address
+        code, _, version = name[3:].lower().partition(" ")
+        tail = f"{version}/" if version else ""
+        assert found.url == f"https://creativecommons.org/licenses/{code}/{tail}"
+
+
+@pytest.mark.parametrize(
+    ("caption", "owned"),
+    [
+        ("Knee. © 2019 Springer Nature", True),
+        ("Knee (c) 2007 Smith", True),
+        ("Knee. Copyright Elsevier, 2012.", True),
+        ("Knee. Reproduced with permission from Smith et al.", True),
+        ("Knee; by permission of Oxford University Press.", True),
+        ("(A) Axial and (C) sagittal view", False),
+        ("Shown with the permission of the patient", False),
+        ("Copyright-free drawing", False),
+        ("Adapted from Smith with permission under CC BY 4.0.", False),
+    ],
+)
+def test_captions_that_name_another_owner(caption: str, owned: bool) -> None:
+    assert bool(copyright_notice(caption)) is owned
 
 
 def test_a_borrowed_figure_is_not_covered_by_the_licence_of_its_article(
@@ -197,12 +225,11 @@ def test_a_borrowed_figure_is_not_covered_by_the_licence_of_its_article(
         (tmp_path / f"f{number}.png").write_bytes(picture(number, (40, 30)))
     keep = synth(source=str(tmp_path), stages=("ingest",), out=tmp_path / "run", quiet=True)
     assert keep.frame("ingest")["id"].to_list() == ["PMC1234567/f3"]
-    assert keep.dropped["reason"].to_list() == ["licence", "licence"]
+    assert keep.dropped["reason"].to_list() == ["licence", "third-party copyright"]
     every = synth(
         source=str(tmp_path), stages=("ingest",), any_licence=True, out=tmp_path / "all", quiet=True
     )
     assert len(every.frame("ingest")) == 3
-    assert not is_borrowed("Adapted from Smith with permission under CC BY 4.0.")
 
 
 # XML made to do harm
@@ -353,7 +380,93 @@ def test_biomedica_shards_are_grouped_by_caption(tmp_path: Path, picture: Pictur
     assert "too many images" in [one.reason for one in dropped]
 
 
+# The same figure twice
+
+
+def test_a_figure_that_comes_twice_is_kept_once(tmp_path: Path, picture: Picture) -> None:
+    """A package given twice, the article as XML and in a shard, re-encoded and smaller."""
+    source = tmp_path / "in"
+    source.mkdir()
+    smooth = Image.linear_gradient("L").resize((120, 90)).convert("RGB")
+    wave = smooth.transpose(Image.Transpose.ROTATE_180)
+    first, other = (_encoded(image, "PNG") for image in (smooth, wave))
+    words = "<p>A chest CT.</p>"
+    package = {"PMC1/x.nxml": article(fig("f1", words) + fig("f2", words)),
+               "PMC1/f1.png": first, "PMC1/f2.png": other}  # fmt: skip
+    tar(source / "a.tar.gz", package)
+    # Another id and caption, the same bytes; and one picture saved again, with the caption in other blanks.
+    other_words = "<p>An axial section.</p>"
+    renamed = {**package, "PMC1/x.nxml": article(fig("f1", other_words), number="7654321")}
+    tar(source / "b.tar.gz", renamed)
+    shared = {"article_accession_id": "PMC9", "article_license": "CC BY", "caption": "A  chest ct."}
+    small = _encoded(smooth.resize((80, 60)), "JPEG")
+    tar(source / "c.tar", _sample("s/a", small, image_cluster_id="9_f1", **shared), "w")
+    made = synth(source=str(source), stages=("ingest",), out=tmp_path / "run", quiet=True)
+    # Two pictures with one caption are two figures.
+    assert made.frame("ingest")["id"].to_list() == ["PMC1234567/f1", "PMC1234567/f2"]
+    told = {row["id"]: (row["reason"], row["detail"][-13:]) for row in made.dropped.to_dicts()}
+    same = ("duplicate figure", "PMC1234567/f1")
+    assert told == {"PMC7654321/f1": same, "PMC9/9_f1": same}
+
+
+def _encoded(image: Image.Image, format: str) -> bytes:
+    buffer = io.BytesIO()
+    image.save(buffer, format)
+    return buffer.getvalue()
+
+
+_KILLED = """
+import os, signal, sys
+from heldout.synth import synth
+from heldout.synth.ledger import StageWriter
+keep, seen = StageWriter.keep, []
+def dying(self, row, **how):
+    keep(self, row, **how)
+    self.flush()
+    seen.append(row)
+    if len(seen) == 3:
+        os.kill(os.getpid(), signal.SIGKILL)
+StageWriter.keep = dying
+synth(source=sys.argv[1], stages=("ingest",), out=sys.argv[2], quiet=True)
+"""
+
+
+def test_a_killed_ingest_leaves_no_half_table(tmp_path: Path, picture: Picture) -> None:
+    source, run = tmp_path / "in", tmp_path / "run"
+    source.mkdir()
+    rows = []
+    for number in range(6):
+        (source / f"{number}.png").write_bytes(picture(number, (40, 30)))
+        rows.append({"image": f"{number}.png", "caption": f"CT {number}.", "licence": "CC0"})
+    (source / "captions.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    killed = subprocess.run([sys.executable, "-c", _KILLED, str(source), str(run)], check=False)
+    assert killed.returncode != 0 and not (run / "synth/ingest.parquet").exists()
+    made = synth(source=str(source), stages=("ingest",), out=run, quiet=True)
+    assert made.frame("ingest").height == 6
+    assert not list((run / "synth").glob(".*.tmp"))
+
+
 # Captioned folders
+
+
+def test_a_licence_that_asks_for_attribution_needs_one(tmp_path: Path, picture: Picture) -> None:
+    rows = [
+        {"id": "m0", "licence": "CC BY 4.0"},
+        {"id": "m1", "licence": "CC BY-SA 4.0", "attribution": "Ada 2020"},
+        {"id": "m2", "licence": "CC0"},
+    ]
+    for number, row in enumerate(rows):
+        (tmp_path / f"{number}.png").write_bytes(picture(number, (40, 30)))
+        row |= {"image": f"{number}.png", "caption": f"Scan {number}."}
+    (tmp_path / "captions.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    made = synth(source=str(tmp_path), stages=("ingest",), out=tmp_path / "run", quiet=True)
+    kept = made.frame("ingest").select("id", "article", "licence_url").rows()
+    site = "https://creativecommons.org"
+    assert kept == [
+        ("m1", "m1", f"{site}/licenses/by-sa/4.0/"),
+        ("m2", "m2", f"{site}/publicdomain/zero/1.0/"),
+    ]
+    assert made.dropped.select("id", "reason").rows() == [("m0", "no attribution")]
 
 
 def test_a_table_of_captions(tmp_path: Path, picture: Picture) -> None:

@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
+from heldout.cli.app import app
 from heldout.synth import SynthSettings, synth
 from heldout.synth.labels import labels_of_caption
 from heldout.synth.select import bucket_of, draw, shared_out
@@ -91,19 +93,22 @@ def test_labels_select() -> None:
         ("Bar graph of survival, p < 0.05.", "plot"),
         ("The bold line marks the border.", "other"),  # no BOLD signal
         ("Act of kindness.", "other"),
+        ("Bars are mean ± SEM of six animals.", "plot"),  # no electron microscope
+        ("SEM image of a diatom.", "electron microscopy"),
+        ("Neurites of the lobe, scale bar 5 µm.", "unspecified microscopy"),
     ],
 )
 def test_captions_without_labels_get_them_by_rule(caption: str, label: str) -> None:
     assert labels_of_caption(caption)[1] == label
 
 
-def test_images_are_copied_once_and_a_lost_one_drops_its_figure(
+def test_images_are_copied_and_a_lost_one_drops_its_figure(
     tmp_path: Path, picture: Callable[..., bytes]
 ) -> None:
     folder = tmp_path / "in"
     folder.mkdir()
     for name in "abc":
-        (folder / f"{name}.png").write_bytes(picture(0 if name < "c" else 1, (40, 30)))
+        (folder / f"{name}.png").write_bytes(picture(ord(name), (40, 30)))
         (folder / f"{name}.txt").write_text(f"CT {name}")
     common: dict[str, Any] = {
         "source": str(folder), "any_licence": True, "out": tmp_path / "run", "quiet": True,
@@ -112,8 +117,36 @@ def test_images_are_copied_once_and_a_lost_one_drops_its_figure(
     (folder / "c.png").write_bytes(picture(2, (40, 30)))  # changed since
     made = synth(stages=("select",), **common)
     assert made.figures["id"].to_list() == ["in/a.png", "in/b.png"]
-    assert len(list((tmp_path / "run/synth/images").rglob("*.png"))) == 1
+    assert len(list((tmp_path / "run/synth/images").rglob("*.png"))) == 2
     (lost,) = made.dropped.to_dicts()
     assert (lost["id"], lost["reason"]) == ("in/c.png", "missing image")
     again = synth(stages=("ingest", "select"), **common)  # a changed source is read again
     assert len(again.figures) == 3
+
+
+def test_the_default_labels_fit_real_articles(shared_data: Path, tmp_path: Path) -> None:
+    articles = shared_data / "pmc_articles"
+    if not articles.is_dir():
+        pytest.skip(f"no articles at {articles}")
+    both = ("ingest", "select")
+    made = synth(source=str(articles), stages=both, out=tmp_path / "run", quiet=True)
+    assert set(made.figures["primary"]) == {"microscopy"} and made.figures.height >= 3
+    command = ["synth", str(articles), "--stages", "ingest,select", "--label", "eye", "--quiet"]
+    done = CliRunner().invoke(app, [*command, "--out", str(tmp_path / "run")])
+    assert "--label (" in str(done.exception)
+    few = synth(
+        source=str(articles), stages=both, labels=("plot", "map"), limit=9, quota=5,
+        out=tmp_path / "run", quiet=True,
+    )  # fmt: skip
+    why = few.dropped.filter(few.dropped["stage"] == "select")
+    counts = dict(why["reason"].value_counts().rows())
+    assert few.figures.height == 8 and set(counts) == {"label not selected", "quota full"}
+    one = synth(
+        source=str(articles),
+        stages=both,
+        labels=("plot",),
+        limit=9,
+        out=tmp_path / "run",
+        quiet=True,
+    )
+    assert one.figures.height == 9 and "limit reached" in one.dropped["reason"].to_list()

@@ -78,3 +78,24 @@ def test_items_that_come_in_parts_are_compared_like_all_at_once() -> None:
     expected = sum(min(5, int((row > 0.5).sum())) for row in similar)
     assert len(found) == expected > 60
     assert found[0][:2] == ("query 0", names[int(similar[0].argmax())])
+    assert [parts.items[name] for name in names] == pytest.approx(similar.max(axis=0))
+
+
+def test_both_populations_are_counted_before_and_after_the_removal() -> None:
+    queries = np.eye(4, dtype=np.float32)[:3]
+    rows = np.eye(4, dtype=np.float32)[[0, 0, 1, 3]]
+    names = ["a", "a#1", "b", "c"]
+    found = Nearest(queries, 5, 0.88, removed={"a"})
+    found.compare(names, rows, items=["a", "a", "b", "c"])
+    told = found.both(found.pairs(["q0", "q1", "q2"]), (0.88,), {"a": "X", "b": "X", "c": "Y"})
+    assert told["overlap_at"]["0.88"]["hits"] == 1
+    assert told["before_removal"]["overlap_at"]["0.88"]["hits"] == 2
+    items = {name: part["overlap_at"]["0.88"] for name, part in told["by_item"].items()}
+    assert told["by_item"]["before_removal"]["items"] == 3 and items["before_removal"]["hits"] == 2
+    assert told["by_item"]["published"]["items"] == 2 and items["published"]["hits"] == 1
+    assert items["published"]["interval"][0] <= 0.5 <= items["published"]["interval"][1]
+
+
+def test_one_cluster_has_no_interval() -> None:
+    found = hamming_statistics([0, 4, 30], ["image"] * 3)["overlap_at"]["4"]
+    assert found["rate"] == pytest.approx(2 / 3) and found["interval"] is None and found["reason"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
 import json
 import os
@@ -12,6 +13,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -82,8 +84,10 @@ def test_two_runs_make_the_same_tables_and_a_second_call_pays_nothing(
     assert paid["most"] == 1  # no prompt was asked twice
     assert len(first.items) > 0
     steps = {step.name: step for step in first.funnel.steps}
-    assert steps["verify: essentials"].reasons["self-contained"] > 0  # "According to the caption"
-    assert steps["verify: score"].reasons["below the threshold"] > 0  # weak distractors
+    assert (
+        steps["verify: essentials"].reasons["essential: self-contained"] > 0
+    )  # "According to the caption"
+    assert steps["verify: score"].reasons["score below the threshold"] > 0  # weak distractors
     # Every rejection is among what was dropped, with its reason and what was wrong.
     rejected = first.verdicts.filter(~pl.col("accepted"))
     dropped = first.dropped.filter(pl.col("stage") == "verify")
@@ -125,7 +129,11 @@ def test_what_was_spent_is_what_the_server_counted(
     assert spent["generate"].price == pytest.approx((16 * 500 + 2 * 16 * 80) / 1e6)
     planned = make(captioned, item_server, tmp_path / "p", generator=generator, plan=True)
     assert planned.costs[0].requests == spent["generate"].requests
-    assert planned.spent == []
+    assert planned.spent == [] and planned.costs[0].done == 0
+    left = make(captioned, item_server, tmp_path / "a", generator=generator, plan=True)
+    assert [(cost.requests, cost.price) for cost in left.costs] == [(0, 0)] * 3
+    assert [cost.done for cost in left.costs[:2]] == [16, 16]
+    assert left.costs[2].done >= spent["shortcut"].requests  # equal prompts are asked once
     # A second call asks nobody, and still knows.
     assert make(captioned, item_server, tmp_path / "a", generator=generator).spent == made.spent
 
@@ -136,8 +144,8 @@ def test_real_articles_become_a_published_dataset(
     articles = shared_data / "pmc_articles"
     if not articles.is_dir():
         pytest.skip(f"no articles at {articles}")
-    first = make(articles, item_server, tmp_path / "a", limit=8, shortcut=None)
-    assert 2 < len(first.items) <= 8
+    first = make(articles, item_server, tmp_path / "a", limit=12, shortcut=None)
+    assert 2 < len(first.items) <= 12
     assert set(first.items["licence"]) <= {"CC BY 4.0", "CC BY", "CC0", "CC BY 3.0"}
     # A benchmark that shows one of these figures, smaller and as JPEG.
     known = json.loads(first.items["provenance"][1])["figure"]
@@ -149,7 +157,7 @@ def test_real_articles_become_a_published_dataset(
     row = {"id": "b", "image": "copy.jpg", "question": "What is shown here?", "answer": "cells"}
     (tmp_path / "bench.jsonl").write_text(json.dumps(row) + "\n")
     against = (str(tmp_path / "bench.jsonl"),)
-    values: dict[str, Any] = {"limit": 8, "shortcut": None, "stages": (), "against": against}
+    values: dict[str, Any] = {"limit": 12, "shortcut": None, "stages": (), "against": against}
     made = make(articles, item_server, tmp_path / "b", **values)
     removed = made.frame("decontaminate").filter(pl.col("removed"))
     assert known in removed["id"].to_list() and len(removed) <= 2
@@ -361,7 +369,8 @@ def test_more_images_than_a_server_takes_cost_their_items_alone(
     lost = made.dropped.filter(pl.col("stage") == "generate")
     assert len(made.drafts) == 4 and len(lost) == 2
     assert all("At most 1 image(s)" in detail for detail in lost["detail"])
-    assert item_server.counts()["posted"]["one-eyed"] <= 4 + 2 * 3
+    # As it is sent, without each of the two optional fields, and without both.
+    assert item_server.counts()["posted"]["one-eyed"] <= 4 + 2 * 4
 
 
 def test_items_that_a_server_failed_on_are_asked_for_by_the_next_call(
@@ -378,6 +387,23 @@ def test_items_that_a_server_failed_on_are_asked_for_by_the_next_call(
     assert tables(again) == tables(make(captioned, item_server, tmp_path / "b", shortcut=None))
 
 
+@pytest.mark.parametrize("how", ["failing-99999", "resetting"])
+def test_prompts_that_always_fail_cost_their_items_alone(
+    captioned: Path, item_server: ItemServer, tmp_path: Path, how: str
+) -> None:
+    """Also where nothing else is left to ask: the second call only has prompts that fail."""
+    values: dict[str, Any] = {"shortcut": None, "stages": tuple(MADE[:4])}
+    made = make(captioned, item_server, tmp_path / "a", how, **values)
+    lost = made.dropped.filter(pl.col("reason") == "the endpoint failed")
+    assert len(lost) == made.undecided == 6
+    assert len(made.drafts) == len(made.verdicts) == 10
+    posted = item_server.counts()["posted"][how]
+    again = make(captioned, item_server, tmp_path / "a", how, **values)
+    assert tables(again) == tables(made)
+    # Three attempts at each, and a few requests that ask whether the server is alive.
+    assert 6 * 3 < item_server.counts()["posted"][how] - posted <= 6 * 3 + 6
+
+
 def test_a_server_that_dies_ends_the_stage_and_keeps_what_it_answered(
     captioned: Path, item_server: ItemServer, tmp_path: Path
 ) -> None:
@@ -386,6 +412,8 @@ def test_a_server_that_dies_ends_the_stage_and_keeps_what_it_answered(
     answered = item_server.counts()["answered"]
     assert 0 < answered <= 7
     assert not (tmp_path / "a" / "synth" / "generate.parquet").exists()
+    planned = make(captioned, item_server, tmp_path / "a", plan=True).costs
+    assert (planned[0].done, planned[0].requests) == (answered, 16 - answered)
     alive = make(captioned, item_server, tmp_path / "a")  # another address, the same model
     assert item_server.counts()["most"] == 1
     assert len(alive.drafts) == 16
@@ -394,9 +422,32 @@ def test_a_server_that_dies_ends_the_stage_and_keeps_what_it_answered(
 def test_a_model_that_changes_half_way_is_recorded_per_item(
     captioned: Path, item_server: ItemServer, tmp_path: Path
 ) -> None:
-    made = make(captioned, item_server, tmp_path / "a", "changing-9", shortcut=None)
-    assert manifest(made)["generator"]["answered_as"] == {"writer": 9, "writer-2": 7}
-    assert sorted(Counter(made.drafts["generator"]).values()) == [7, 9]
+    values: dict[str, Any] = {"shortcut": None, "stages": tuple(MADE[:4])}
+    made = make(captioned, item_server, tmp_path / "a", "changing-9", **values)
+    models = made.models
+    columns = ["stage", "role", "model", "fingerprint", "replies"]
+    assert models.select(columns).rows() == [
+        ("generate", "generator", "writer", "fp-1", 9),
+        ("generate", "generator", "writer-2", "fp-2", 7),
+        ("verify", "verifier", "referee", "fp-1", 16),
+    ]
+    assert "" < models["first"][0] <= models["last"][0] <= models["last"][1]
+    generated = dict(models.filter(role="generator").select("digest", "replies").rows())
+    assert Counter(made.drafts["generator"]) == generated
+    # A second call asks nobody, and the table is still there.
+    assert make(captioned, item_server, tmp_path / "a", "changing-9", **values).models.equals(
+        models
+    )
+    # The model that took over must not verify its own items, under whichever name it was asked for.
+    verifier = {"url": item_server.url("plain", "writer-2")}
+    with pytest.raises(InputError, match="writer-2"):
+        make(captioned, item_server, tmp_path / "a", "changing-9", **values, verifier=verifier)
+    verifier = {"url": item_server.url("changing-4", "referee")}
+    generator = {"url": item_server.url("plain", "referee-2")}
+    with pytest.raises(InputError, match="same model, referee-2"):
+        make(
+            captioned, item_server, tmp_path / "b", **values, generator=generator, verifier=verifier
+        )
 
 
 def test_a_run_that_goes_on_with_another_model_mixes_no_replies(
@@ -407,7 +458,9 @@ def test_a_run_that_goes_on_with_another_model_mixes_no_replies(
     generator = {"url": item_server.url("plain", "successor")}
     made = make(captioned, item_server, tmp_path / "a", generator=generator)
     assert len(set(made.drafts["generator"])) == 1
-    assert manifest(made)["generator"]["answered_as"] == {"successor": 16}
+    assert made.models.filter(role="generator").select("model", "replies").rows() == [
+        ("successor", 16)
+    ]
 
 
 def test_a_model_does_not_verify_itself_unless_that_is_asked_for(
@@ -489,6 +542,20 @@ def test_the_same_tables_on_ray(captioned: Path, item_server: ItemServer, tmp_pa
     here = make(captioned, item_server, tmp_path / "a", **values)
     there = make(captioned, item_server, tmp_path / "b", **values, engine="ray", workers=1)
     assert tables(here) == tables(there)
+
+
+def test_whoever_leaves_does_not_wait_for_further_attempts(item_server: ItemServer) -> None:
+    settings = ModelEndpoint(url=item_server.url("failing-99999"), concurrency=2)
+    endpoint = synth_endpoints.open_endpoint(settings, seed=1)
+    patient = dataclasses.replace(endpoint.connection, backoff=Backoff(first_seconds=60))
+    endpoint = dataclasses.replace(endpoint, connection=patient)
+    captions = [f"[[BEGIN CAPTION a]]\n{n}\n[[END CAPTION a]]" for n in (3, 0, 5, 6)]  # 0 fails
+    prompts = [Prompt(Request(text, (Text(text),))) for text in captions]
+    began = time.monotonic()
+    answers = endpoint.ask(prompts, lambda reply: None)
+    assert isinstance(next(answers), Reply)
+    answers.close()
+    assert time.monotonic() - began < 20  # another attempt would come after half a minute
 
 
 def test_a_token_budget_counts_what_the_server_counted(item_server: ItemServer) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import io
 import json
@@ -17,7 +18,12 @@ from typer.testing import CliRunner
 
 from heldout.benchmark import read_benchmark
 from heldout.cli.app import app
-from heldout.synth import LETTERS, Synthesis, synth
+from heldout.store import Dropped
+from heldout.synth import LETTERS, Synthesis, SynthStage, synth
+from heldout.synth.ledger import writing
+from heldout.train.prompts import asked
+from heldout.train.reward import compute_score, grade
+from heldout.train.training_set import read_training_set
 
 ORGANS = ("liver", "spleen", "kidney", "heart", "lung")
 FIELDS = {
@@ -78,8 +84,10 @@ def test_a_row_says_what_it_is_and_where_it_comes_from(made: Synthesis, dataset:
         misc, provenance = json.loads(row["misc"]), json.loads(row["provenance"])
         assert misc["question_type"] and misc["modality"] == "CT" and len(misc["rubric"]) == 17
         assert provenance["figure"] == misc["id"] and provenance["article"].startswith("PMC")
-        digests = [hashlib.sha256(image["bytes"]).hexdigest() for image in row["images"]]
-        content = "\0".join((row["question"], row["options"], row["answer_label"], *digests))
+        # As the card says: whatever the order of the options.
+        digests = sorted(hashlib.sha256(image["bytes"]).hexdigest() for image in row["images"])
+        words = (row["question"], *sorted(map(str.casefold, options.values())), row["answer"])
+        content = "\0".join((*map(str.casefold, words), *digests))
         assert row["hash"] == hashlib.sha256(content.encode()).hexdigest()
         number = int(provenance["article"][3:])
         assert row["images"][0]["bytes"] == _picture(number)
@@ -118,17 +126,27 @@ def _exists(dataset: Path, name: str) -> bool:
 
 
 def test_lines_for_trl_verl_and_llava(dataset: Path) -> None:
+    trained = read_training_set(str(dataset / "data")).items
     rows = pq.read_table(dataset / "data").to_pylist()
     for line, row in zip(_lines(dataset / "trl.jsonl"), rows, strict=True):
         content = line["prompt"][0]["content"]
         assert [part["type"] for part in content] == ["image"] * len(line["images"]) + ["text"]
         assert row["question"] in content[-1]["text"] and row["answer"] in content[-1]["text"]
-        assert line["solution"].startswith(row["answer_label"])
+        # What the prompt asks for is the solution, and is worth the reward.
+        (item,) = [one for one in trained if one.question == row["question"]]
+        assert content[-1]["text"] == asked(item) and line["solution"] == row["answer_label"]
+        right = f"<think>x</think><answer>{line['solution']}</answer>"
+        assert grade(right, item.solution).reward == 1.0
         assert all(_exists(dataset, name) for name in line["images"])
     for line, row in zip(_lines(dataset / "verl.jsonl"), rows, strict=True):
         prompt = line["prompt"][0]["content"]
         assert prompt.count("<image>") == len(line["images"]) == len(row["images"])
+        truth = line["reward_model"]["ground_truth"]
         assert line["reward_model"] == {"style": "rule", "ground_truth": row["answer_label"]}
+        for said, score in ((truth, 1.0), (row["answer"], 1.0), ("no option", 0.0)):
+            reply = f"<think>x</think><answer>{said}</answer>"
+            told = compute_score(line["data_source"], reply, truth, line["extra_info"])
+            assert told["score"] == score
         assert all(_exists(dataset, one["image"]) for one in line["images"])
     llava = read_benchmark(str(dataset / "llava.jsonl"), images=str(dataset))
     assert len(llava) == 12 and all(_exists(dataset, one.images[0].name) for one in llava)
@@ -160,8 +178,55 @@ def test_the_filter_log_names_every_rejection(
     good = item("PMC1/f", "Which organ is it?", ORGANS)
     bad = item("PMC2/f", "According to the caption, which organ is it?", ORGANS)
     figures = [figure(path, name, [picture(1, (40, 30))]) for name in ("PMC1/f", "PMC2/f")]
-    write_run(path, [(good, figures[0]), (bad, figures[1])])
-    synth(source="made", stages=("balance", "publish"), out=path, quiet=True)
-    (line,) = _lines(path / "synth/dataset/filter_log.jsonl")
+    run = write_run(path, [(good, figures[0]), (bad, figures[1])])
+    source = tmp_path / "articles"
+    with writing(run, SynthStage.INGEST, "made") as table:
+        table.drop(
+            Dropped("ingest", f"{source}/x.xml", "unreadable XML", f"{source}/x.xml: line 1")
+        )
+    synth(source=str(source), stages=("balance", "publish"), out=path, quiet=True)
+    unread, line = _lines(path / "synth/dataset/filter_log.jsonl")
+    # Where the source lies on this machine is nobody's business.
+    assert (unread["id"], unread["detail"]) == ("articles/x.xml", "articles/x.xml: line 1")
     assert (line["stage"], line["id"]) == ("verify", "PMC2/f")
     assert line["reason"] == "essential: self-contained" and "points to" in line["detail"]
+
+
+def test_digests_can_be_looked_up_beside_the_rows(
+    tmp_path: Path, picture: Callable[..., bytes]
+) -> None:
+    path = tmp_path / "run"
+    drafts = [item(f"PMC{n}/f", f"Which organ is number {n}?", ORGANS) for n in range(3)]
+    drafts[2] = dataclasses.replace(drafts[2], generator="other")
+    items = [(one, figure(path, one.id, [picture(n, (40, 30))])) for n, one in enumerate(drafts)]
+    run = write_run(path, items)
+    answered = [
+        {
+            "model": name,
+            "fingerprint": "",
+            "digest": digest,
+            "replies": 2,
+            "first": "t",
+            "last": "t",
+        }
+        for name, digest in (("writer", "made"), ("writer-2", "other"), ("unused", "none"))
+    ]
+    entry = {
+        "model": "writer",
+        "template": "t/1",
+        "answered_by": answered,
+        "spent": {"stage": "generate"},
+    }
+    run.update("synth", {"generator": entry})
+    synth(source="made", stages=("balance", "publish"), out=path, quiet=True)
+    dataset = path / "synth/dataset"
+    models = json.loads((dataset / "provenance.json").read_text())["models"]
+    told = {role: {name: (one["model"], one["items"]) for name, one in found.items()}
+            for role, found in models.items()}  # fmt: skip
+    assert told == {
+        "generator": {"made": ("writer", 2), "other": ("writer-2", 1)}, "verifier": {"made": ("made", 3)},
+    }  # fmt: skip
+    assert models["generator"]["other"]["asked"]["template"] == "t/1"
+    for row in pq.read_table(dataset / "data").to_pylist():
+        named = json.loads(row["provenance"])
+        assert all(named[role] in models[role] for role in ("generator", "verifier"))

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from pathlib import Path
 from xml.etree import ElementTree
 
+import polars as pl
 import pytest
+from made_items import figure, item, write_run
 from typer.testing import CliRunner
 
 import heldout
@@ -15,10 +18,15 @@ from heldout.cli.app import app
 from heldout.errors import InputError
 from heldout.report.synthesis import read_facts
 from heldout.report.synthesis_card import hub_licence
+from heldout.report.synthesis_samples import read_samples
 from heldout.review.open import item_tables, open_desks
 from heldout.scenes import write_benchmark
 from heldout.store import Run
 from heldout.synth import Synthesis
+from heldout.synth.planting import read_planted
+from heldout.synth.recall import NOTHING, STAGES
+
+AGREEMENT = ("neither", "code_alone", "verifier_alone", "both")
 
 
 @pytest.fixture(scope="module")
@@ -76,11 +84,63 @@ def test_facts_agree_with_the_tables(made: Synthesis) -> None:
     rejected = made.verdicts.filter(~made.verdicts["accepted"]).height
     assert sum(row["count"] for row in facts.reasons if row["stage"] == "verify") == rejected
     for one in facts.criteria:
-        assert one.graded == 40 and one.low <= one.met <= one.high
-        assert one.strict + one.lenient <= one.by_code <= 40
-    assert sum(one.strict for one in facts.criteria) > 0  # the verifier does not count words
+        assert one.graded == 40 and one.interval is not None
+        assert one.interval[0] <= one.met <= one.interval[1]
+        seen = one.seen_by
+        assert seen is None or sum(seen[k] for k in AGREEMENT) == one.graded
+    # The verifier does not count words.
+    assert sum(one.seen_by["code_alone"] for one in facts.criteria if one.seen_by) > 0
     assert sum(facts.letters["as written"].values()) == 40
-    assert facts.contamination[0]["rows"]
+    (report,) = facts.contamination
+    assert report["items_before_removal"] == made.frame("balance").height
+    for row in report["rows"]:
+        assert row["of_items"] == report["items"] == facts.published
+        assert row["items"]["hits"] <= row["items_before"]["hits"] <= row["of_items_before"]
+        assert row["published"]["hits"] <= row["before"]["hits"] <= row["of"]
+    # Funnel, table of reasons and rejected samples name a reason alike.
+    told = {row["reason"] for row in facts.reasons}
+    assert {why for step in facts.steps for why, _ in step.lost} == told
+    assert {one.why.partition(" (")[0] for one in read_samples(made.run) if one.why} <= told
+    assert "single correct option" in told
+    tabled = set(made.dropped["reason"])
+    assert {why for step in made.funnel.steps for why in step.reasons} == tabled
+
+
+def test_planted_faults_are_counted_by_the_stage_that_caught_them(made: Synthesis) -> None:
+    found = {one.planted: one for one in read_facts(made.run).recall}
+    planted = read_planted(made.run.path)
+    assert sum(one.items for one in found.values()) == 40
+    assert sum(one.items for name, one in found.items() if name != NOTHING) == len(planted)
+    removed = made.frame("decontaminate").filter(pl.col("removed")).height
+    caught = {stage: sum(one.at(stage) for one in found.values()) for stage in STAGES}
+    assert caught["verify"] == made.verdicts.filter(~pl.col("accepted")).height
+    assert caught["decontaminate"] == removed
+    for one in found.values():
+        assert one.low <= one.caught / one.items <= one.high and one.missed >= 0
+    assert found[NOTHING].sound and found[NOTHING].at("verify") == 0
+    page = (made.run.path / "report.html").read_text()
+    table = page.partition('<section id="planted">')[2].partition("</section>")[0]
+    assert table.count("<tr") == len(found) + 1
+    assert "planted on purpose" in (made.run.path / "synth/dataset/README.md").read_text()
+
+
+def test_the_card_says_only_what_was_done(tmp_path: Path, picture: Callable[..., bytes]) -> None:
+    """One article, no shortcut model, one item."""
+    path = tmp_path / "run"
+    one = figure(path, "PMC1/f", [picture(1, (40, 30))])
+    options = ("liver", "spleen", "kidney", "heart", "lung")
+    write_run(path, [(item("PMC1/f", "Which organ is it?", options), one)])
+    heldout.synth(source="made", stages=("balance", "publish"), out=path, quiet=True)
+    facts = read_facts(Run.open(path))
+    assert not facts.asked_blind and not facts.recall
+    assert all(one.interval is None for one in facts.criteria)
+    card = (path / "synth/dataset/README.md").read_text()
+    page = (path / "report.html").read_text()
+    assert "1 source," in card and "1 sources" not in card + page
+    assert "probe" not in card.lower() and "nested" not in card + page
+    assert "No intervals" in page and "no intervals" in card
+    assert "[" not in card.partition("## Checks")[2].partition("## Overlap")[0].replace("[95 %", "")
+    assert "`provenance.json`" in card and "Written by made: 1 item." in card
 
 
 def test_the_card_has_front_matter_and_its_figures(made: Synthesis) -> None:

@@ -17,10 +17,11 @@ from heldout.report import write_synthesis_report
 from heldout.store import Run
 from heldout.synth import Synthesis, SynthSettings, SynthStage, synth
 from heldout.synth.context import require_settings
+from heldout.synth.pipeline import check_source
 from heldout.synth.plan import source_costs
+from heldout.synth.settings import SCENES
 
 MANIFEST = "manifest.json"
-SCENES = "scenes"  # a source that is rendered, not read
 
 
 def synthesize(
@@ -107,6 +108,8 @@ def open_fresh_items(audit: Audit, cases: Sequence[Case]) -> list[FreshItems]:
         with audit.at("synth", number, "source"):
             if not rendered and not Path(source).exists():
                 raise InputError(f"{source} does not exist: expected a file, a folder, or 'scenes'")
+            if (folder / MANIFEST).exists():
+                check_source(Run.open(folder), source)
         with audit.at("synth", number):
             require_settings(settings)
         with audit.at("synth", number, "seed"):

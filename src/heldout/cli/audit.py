@@ -15,7 +15,7 @@ from heldout.audit.reader import read_audit
 from heldout.audit.runner import run_audit
 from heldout.audit.synthesis import fresh_steps, open_fresh_items
 from heldout.cli.audit_show import show_plan, show_verdict
-from heldout.cli.options import Json
+from heldout.cli.options import Json, Quiet
 from heldout.cli.show import complain, console, plain, print_json
 from heldout.errors import InputError
 from heldout.verdict import required, rules
@@ -47,6 +47,7 @@ def audit_command(
     table: Annotated[
         bool, typer.Option("--rules", help="Print the verdict's table of rules, and stop.")
     ] = False,
+    quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
     """Audit benchmarks against corpora and models: evidence, controls, claims, one verdict.
@@ -80,10 +81,10 @@ def audit_command(
         return
 
     def tell(line: str) -> None:
-        if not as_json:
+        if not quiet and not as_json:
             typer.echo(plain(line), err=True)
 
-    done = run_audit(audit, tell=tell, quiet=as_json)
+    done = run_audit(audit, tell=tell, quiet=quiet or as_json)
     fired = shut(done.overall, gates)
     if as_json:
         print_json({**done.as_json(), "gates": fired})

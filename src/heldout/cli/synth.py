@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
+import re
+import signal
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from pydantic import ValidationError
 from rich.table import Table
 from rich.text import Text
 
 from heldout.cli.options import EngineName, Json, Quiet, Workers
 from heldout.cli.show import complain, console, plain, print_json
-from heldout.errors import InputError
+from heldout.errors import InputError, counted
 
+TERMINATED = 128 + signal.SIGTERM
 ASK, CHOOSE, JUDGE, CLEAN = (
     "Models",
     "Which figures",
@@ -164,7 +168,7 @@ def synth_command(
         bool,
         typer.Option(
             "--plan",
-            help="Read and select figures, print requests, tokens, price and time, and stop.",
+            help="Read and select figures, print requests done and left, tokens, price, time, and stop.",
         ),
     ] = False,
     limit: Annotated[
@@ -268,6 +272,8 @@ def synth_command(
 
     if (source is None) == (rendered is None):
         raise InputError("give a SOURCE to read, or --from scenes to render one")
+    if rendered not in (None, "scenes"):
+        raise InputError(f"--from {rendered}: expected scenes")
     shared = {
         "concurrency": concurrency,
         "timeout": timeout,
@@ -286,25 +292,27 @@ def synth_command(
         "conditioning": conditioning, "normalisation": normalisation,
         "threshold": threshold, "drop_shortcuts": drop_shortcuts, "plant": plant,
         "image_encoder": image_encoder, "text_encoder": text_encoder, "name": name, "seed": seed,
-        "stages": tuple(stages.split(",")) if stages else None,
+        "stages": stages or None,
     }  # fmt: skip
     values = {key: value for key, value in values.items() if value is not None}
     if image_encoder == "none":
         values["image_encoder"] = None
     if not against and not stages and not quiet:
-        typer.echo("no --against: the items are compared with no benchmark", err=True)
+        typer.echo("no --against: the items are not compared with any benchmark", err=True)
     try:
-        made: Synthesis = synthesize(
-            out=out, engine=engine, workers=workers, quiet=quiet or as_json, plan=plan, **values
-        )
-    except ValidationError as error:
-        raise InputError(_sentence(error)) from error
+        with _ended_by_term():
+            made: Synthesis = synthesize(
+                out=out, engine=engine, workers=workers, quiet=quiet or as_json, plan=plan, **values
+            )
+    except InputError as error:
+        error.args = (_with_options(str(error)),)
+        raise
     if as_json:
         print_json(made.as_json())
     else:
         _show(made, out, plan)
     if not plan and not made.funnel.steps[-1].left:
-        complain("no item is left: the funnel says where they were dropped, and why")
+        complain("no item is left; the table shows where items were dropped, and why")
         raise typer.Exit(1)
 
 
@@ -327,14 +335,46 @@ def _settings(
     return {name: value for name, value in given.items() if value is not None}
 
 
-def _sentence(error: ValidationError) -> str:
-    first = error.errors()[0]
-    option = (
-        "--" + ".".join(str(part) for part in first["loc"]).replace("_", "-")
-        if first["loc"]
-        else ""
-    )
-    return f"{option}: {first['msg'].removeprefix('Value error, ')}".lstrip(": ")
+@contextlib.contextmanager
+def _ended_by_term() -> Iterator[None]:
+    """SIGTERM ends the run like an interrupt: what is under way is kept and the tables are written."""
+
+    def end(*_: object) -> None:
+        raise SystemExit(TERMINATED)
+
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    except SystemExit as ended:
+        if ended.code == TERMINATED:
+            complain("ended by SIGTERM; what was finished is kept, run the same command to go on")
+        raise
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+# Settings whose options have another name, or are given for all models at once.
+_OPTIONS = {
+    "labels": "--label", "price_in": "--prices", "price_out": "--prices", "concurrency": "--concurrency",
+    "timeout": "--timeout", "max_tokens": "--max-tokens", "tokens_per_minute": "--tokens-per-minute",
+}  # fmt: skip
+_OF_MODEL = re.compile(r"\b(generator|verifier|shortcut|traces)\.([a-z_]+)")
+_NAMED = re.compile(r"^[a-z_]+(?=: )|(?<=the setting )[a-z_]+|(?<=\bset )(?:labels|same_model)\b")
+
+
+def _with_options(told: str) -> str:
+    """Settings as this command line writes them."""
+
+    def of_model(found: re.Match[str]) -> str:
+        role, name = found.groups()
+        own = f"--{role}" if name == "url" else f"--{role}-{name.replace('_', '-')}"
+        return _OPTIONS.get(name, own)
+
+    def named(found: re.Match[str]) -> str:
+        return _OPTIONS.get(found[0], f"--{found[0].replace('_', '-')}")
+
+    told = _NAMED.sub(named, _OF_MODEL.sub(of_model, told))
+    return told.replace("the setting --", "--").replace(" set --", " give --")
 
 
 def _show(made: Any, out: Path, plan: bool) -> None:
@@ -355,11 +395,26 @@ def _show(made: Any, out: Path, plan: bool) -> None:
     screen.print(table)
     if plan:
         for cost in made.costs:
-            hours = f", {cost.hours:.1f} h" if cost.hours >= 0.05 else ""
-            screen.print(f"{cost.stage}: about {_cost(cost)}{hours}", soft_wrap=True)
+            left = f"about {_cost(cost)}, {_duration(cost.hours)}" if cost.requests else "none"
+            done = f"{counted(cost.done, 'request', 'requests')} done; left: " if cost.done else ""
+            screen.print(f"{cost.stage}: {done}{left}", soft_wrap=True)
+        if made.costs:
+            screen.print(Text(made.assumptions, "dim"), soft_wrap=True)
         return
     for spent in made.spent:
-        screen.print(f"{spent.stage}: {_cost(spent)}", soft_wrap=True)
+        screen.print(f"spent on {spent.stage}: {_cost(spent)}", soft_wrap=True)
+    for role, models in made.models.group_by("role", maintain_order=True):
+        if len(models) > 1:
+            names = ", ".join(
+                f"{' '.join(filter(None, (one['model'], one['fingerprint'])))} ({one['replies']:,})"
+                for one in models.to_dicts()
+            )
+            told = f"{role[0]}: the replies name {len(models):,} models: {plain(names)}"
+            screen.print(Text(told, "yellow"), soft_wrap=True)
+    if made.undecided:
+        told = counted(made.undecided, "item is", "items are")
+        told = f"{told} undecided, as an endpoint failed; the same command asks for them again"
+        screen.print(Text(told, "yellow"), soft_wrap=True)
     screen.print(Text(f"\nreport: {out}/report.html"), soft_wrap=True)
     if (out / "synth" / "dataset").is_dir():
         screen.print(Text(f"dataset: {out}/synth/dataset"), soft_wrap=True)
@@ -368,5 +423,12 @@ def _show(made: Any, out: Path, plan: bool) -> None:
 
 def _cost(cost: Any) -> str:
     price = f", price {cost.price:,.2f}" if cost.price else ""
-    tokens = f"{cost.prompt_tokens:,} + {cost.reply_tokens:,} tokens"
-    return f"{cost.requests:,} requests, {tokens}{price}"
+    tokens = f"{cost.prompt_tokens:,} prompt and {cost.reply_tokens:,} reply tokens"
+    return f"{counted(cost.requests, 'request', 'requests')}, {tokens}{price}"
+
+
+def _duration(hours: float) -> str:
+    seconds = hours * 3600
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 90 * 60 else f"{hours:.1f} h"

@@ -26,7 +26,8 @@ class Prompt:
 class Reply:
     """``finish``: the model stopped, was cut at its limit, or the server says that it refused.
     ``choice_logprobs``: of every letter shown as the first token, None where a backend does not tell.
-    ``model``: who answered, by the server's own word; empty where it does not say."""
+    ``model`` and ``fingerprint``: who answered, by the server's own word (its ``model`` and
+    ``system_fingerprint``); empty where it does not say. ``received``: when, in UTC."""
 
     id: str
     text: str
@@ -35,6 +36,8 @@ class Reply:
     reply_tokens: int | None = None
     choice_logprobs: tuple[float | None, ...] = ()
     model: str = ""
+    fingerprint: str = ""
+    received: str = field(default="", compare=False)
 
     def __post_init__(self) -> None:
         # Half of a surrogate pair, as a cut emoji leaves it, is no text that a table can hold.

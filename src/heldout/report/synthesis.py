@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from heldout.errors import InputError
 from heldout.report.figures import (
     Rate,
     Step,
@@ -17,12 +18,21 @@ from heldout.report.figures import (
     rate_chart,
 )
 from heldout.report.model_figures import Figure
-from heldout.stats import cluster_rate_interval
 from heldout.store import Run
 from heldout.synth import SynthStage, read_funnel
-from heldout.synth.ledger import finished, folder, read_dropped, read_rows
-from heldout.synth.publish import DATASET
+from heldout.synth.ledger import (
+    answering_models,
+    code_and_verifier,
+    finished,
+    folder,
+    read_dropped,
+    read_rows,
+)
+from heldout.synth.publish import DATASET, PROVENANCE, STATISTICS
+from heldout.synth.rates import cluster_rate
+from heldout.synth.recall import PlantedRecall, planted_recall
 from heldout.synth.rubric import BY_KEY, CRITERIA, Category
+from heldout.synth.shortcut import LONGEST
 
 STEPS = {
     "ingest": "figures that can be used",
@@ -32,10 +42,11 @@ STEPS = {
     "verify: essentials": "pass all essentials",
     "verify: score": "score reaches the threshold",
     "shortcut": "after shortcut probes",
-    "balance": "balanced",
-    "decontaminate": "not in any benchmark",
+    "balance": "each item once, balanced",
+    "decontaminate": "not in the benchmarks",
     "publish": "published",
 }
+SHORTCUT_STEP = STEPS["shortcut"]
 _COUNTED = {
     "question_type": "Kind of question",
     "modality": "Modality",
@@ -52,19 +63,29 @@ def is_synthesis(run: Run) -> bool:
 
 @dataclass(frozen=True)
 class CriterionRate:
-    """How one criterion fared. ``strict``: code sees a fault that the verifier does not; ``lenient``: the
-    verifier sees one where code says that there is none."""
+    """How one criterion fared. ``interval``: over articles, None where all items are of one. ``seen_by``:
+    items in which neither, code alone, the verifier alone or both see a fault, where code can check it."""
 
     title: str
     category: str
     weight: int
     graded: int
     met: float
-    low: float
-    high: float
-    by_code: int  # items on which code has an opinion
-    strict: int
-    lenient: int
+    interval: list[float] | None
+    seen_by: dict[str, int] | None
+
+
+@dataclass(frozen=True)
+class ModelLine:
+    """A model under the name and fingerprint that its server gave. ``digest``: as rows name it; ``items``:
+    published ones that it wrote or verified, None for roles that do neither."""
+
+    role: str
+    model: str
+    fingerprint: str
+    digest: str
+    items: int | None
+    asked: bool  # over an endpoint; what computes was not
 
 
 @dataclass(frozen=True)
@@ -73,7 +94,7 @@ class SynthesisFacts:
 
     name: str
     settings: Mapping[str, Any]
-    models: Mapping[str, str]
+    models: list[ModelLine]
     steps: list[Step]
     reasons: list[dict[str, Any]]
     criteria: list[CriterionRate]
@@ -81,7 +102,23 @@ class SynthesisFacts:
     probes: Mapping[str, int]
     statistics: Mapping[str, Any]
     contamination: list[dict[str, Any]]
+    recall: list[PlantedRecall]
     figures: list[Figure]
+
+    @property
+    def asked_blind(self) -> bool:
+        """Whether a model was asked without the image; else code alone looked for shortcuts."""
+        return bool(self.probes.keys() - {LONGEST})
+
+    @property
+    def asked_models(self) -> list[ModelLine]:
+        return [one for one in self.models if one.asked]
+
+    @property
+    def one_model(self) -> bool:
+        """Whether a model verified what it wrote itself."""
+        wrote = {one.model for one in self.asked_models if one.role == "generator"}
+        return any(one.model in wrote for one in self.asked_models if one.role == "verifier")
 
     @property
     def single(self) -> dict[str, str]:
@@ -100,36 +137,58 @@ def read_facts(run: Run) -> SynthesisFacts:
     funnel = read_funnel(run).steps
     steps = [Step("figures found", funnel[0].entered, ())] if funnel else []
     steps += [
-        Step(STEPS[step.name], step.left, [(_worded(why), n) for why, n in step.reasons.items()])
+        Step(STEPS[step.name], step.left, [(worded(why), n) for why, n in step.reasons.items()])
         for step in funnel
     ]
     criteria = list(_criteria(run))
     statistics = _json(run, f"{DATASET}/statistics.json") or {}
+    if statistics and statistics["schema_version"] != STATISTICS:
+        raise InputError(
+            f"{run.path}: the dataset was published by another version of heldout. Run the same "
+            f"synth command again: no model is asked twice"
+        )
     report = _json(run, "contamination.json") if finished(run, SynthStage.DECONTAMINATE) else None
     contamination = [_contamination(one) for one in (report or {}).get("benchmarks", [])]
+    probes = _probes(run)
+    if SHORTCUT_STEP in (step.name for step in steps) and not probes.keys() - {LONGEST}:
+        told = "right option not overlong"
+        steps = [step._replace(name=told) if step.name == SHORTCUT_STEP else step for step in steps]
     figures = list(_figures(steps, criteria, statistics, contamination))
     return SynthesisFacts(
         name=str(settings.get("name", run.path.name)),
         settings=settings,
-        models={
-            role: str(known[role].get("model") or known[role].get("name") or "?")
-            for role in ("generator", "verifier", "shortcut", "traces")
-            if isinstance(known.get(role), dict)
-        },
+        models=list(_models(run)),
         steps=steps,
         reasons=list(_reasons(run)),
         criteria=criteria,
         letters=_letters(run),
-        probes=_probes(run),
+        probes=probes,
         statistics=statistics,
         contamination=contamination,
+        recall=planted_recall(run),
         figures=figures,
     )
 
 
-def _worded(reason: str) -> str:
-    """An essential by its title."""
-    return BY_KEY[reason].title.lower() if reason in BY_KEY else reason
+def worded(reason: str) -> str:
+    """A reason of the table of what was dropped as people read it: an essential by its title."""
+    key = reason.removeprefix("essential: ")
+    return BY_KEY[key].title.lower() if key in BY_KEY else reason
+
+
+def _models(run: Run) -> Iterator[ModelLine]:
+    """Of a published dataset those behind its items; before that, all that have answered."""
+    published = _json(run, f"{DATASET}/{PROVENANCE}")
+    if published is not None:
+        for role, models in published["models"].items():
+            for digest, one in models.items():
+                yield ModelLine(
+                    role, one["model"], one.get("fingerprint", ""), digest, one.get("items"),
+                    "asked" in one,
+                )  # fmt: skip
+        return
+    for row in answering_models(run).to_dicts():
+        yield ModelLine(row["role"], row["model"], row["fingerprint"], row["digest"], None, True)
 
 
 def _json(run: Run, name: str) -> Any:
@@ -147,7 +206,7 @@ def _reasons(run: Run) -> Iterator[dict[str, Any]]:
             example.setdefault(one.reason, (one.id, one.detail))
         for reason, count in counts.most_common():
             yield {
-                "stage": str(stage), "reason": reason, "count": count, "id": example[reason][0],
+                "stage": str(stage), "reason": worded(reason), "count": count, "id": example[reason][0],
                 "detail": example[reason][1],
             }  # fmt: skip
 
@@ -157,27 +216,24 @@ def _criteria(run: Run) -> Iterator[CriterionRate]:
         return
     articles = {row["id"]: row["article"] for row in read_rows(run, SynthStage.SELECT)}
     figures = {row["id"]: row["figure"] for row in read_rows(run, SynthStage.GENERATE)}
-    lines: dict[str, list[tuple[bool | None, bool, bool]]] = defaultdict(list)
+    lines: dict[str, list[bool]] = defaultdict(list)
+    seen_by = {row["criterion"]: row for row in code_and_verifier(run).to_dicts()}
     clusters: list[str] = []
     for row in read_rows(run, SynthStage.VERIFY):
         if row["rubric"]:
             clusters.append(articles.get(figures.get(row["id"], ""), row["id"]))
         for line in row["rubric"]:
-            lines[line["criterion"]].append((line["code"], line["verifier"], line["met"]))
+            lines[line["criterion"]].append(line["met"])
     for criterion in CRITERIA:
         found = lines[criterion.key]
         if not found:
             continue
         penalty = criterion.category is Category.PENALTY
-        fine = [float(met is not penalty) for _, _, met in found]
-        interval = cluster_rate_interval(fine, clusters)
-        # A fault: a criterion that is not met, or a penalty that applies.
-        said = [(code, verifier) for code, verifier, _ in found if code is not None]
-        strict = sum(code is penalty and verifier is not penalty for code, verifier in said)
-        lenient = sum(code is not penalty and verifier is penalty for code, verifier in said)
+        fine = [float(met is not penalty) for met in found]
+        interval = cluster_rate(fine, clusters)["interval"]
         yield CriterionRate(
             criterion.title, str(criterion.category), criterion.weight, len(found),
-            sum(fine) / len(fine), interval.low, interval.high, len(said), strict, lenient,
+            sum(fine) / len(fine), interval, seen_by.get(criterion.key),
         )  # fmt: skip
 
 
@@ -202,16 +258,28 @@ def _probes(run: Run) -> dict[str, int]:
 
 
 def _contamination(report: Mapping[str, Any]) -> dict[str, Any]:
-    """The report of one benchmark with its Overlap@τ as rows of one table."""
+    """The report of one benchmark with its Overlap@τ as rows of one table: of the benchmark's questions or
+    images, and of the items, before anything was removed and after."""
     rows = []
     for part, what, unit in (
-        ("text", "cosine of texts above", "questions"),
-        ("hashes", "Hamming distance at most", "images"),
-        ("embeddings", "cosine of images above", "images"),
+        ("text", "text cosine ({}) >", "questions"),
+        ("hashes", "image hash distance ≤", "images"),
+        ("embeddings", "image cosine ({}) >", "images"),
     ):
-        for threshold, found in report.get(part, {}).get("overlap_at", {}).items():
-            total = report[part].get("queries", report[part].get("images"))
-            rows.append({"what": what, "at": threshold, "of": total, "unit": unit, **found})
+        known = report.get(part, {})
+        # Another encoder has another scale: the thresholds are those of the paper's encoders.
+        what = what.format(str(known.get("encoder", "")).partition(" ")[0])
+        for threshold, found in known.get("overlap_at", {}).items():
+            items = known["by_item"]
+            rows.append({
+                "what": what, "at": threshold, "unit": unit,
+                "of": known.get("queries", known.get("images")), "published": found,
+                "before": known["before_removal"]["overlap_at"][threshold],
+                "of_items": items["published"]["items"],
+                "items": items["published"]["overlap_at"][threshold],
+                "of_items_before": items["before_removal"]["items"],
+                "items_before": items["before_removal"]["overlap_at"][threshold],
+            })  # fmt: skip
     return {**report, "rows": rows}
 
 
@@ -231,11 +299,13 @@ def _figures(
             drawn = bar_chart(counts, title=f"{title} of the published items")
             yield Figure(key.replace("_", "-"), drawn, "")
     if criteria:
-        rates = [
-            Rate(one.title, one.met, one.low, one.high, _GROUPS[one.category]) for one in criteria
-        ]
+        rates = []
+        for one in criteria:
+            low, high = one.interval or (one.met, one.met)
+            rates.append(Rate(one.title, one.met, low, high, _GROUPS[one.category]))
         title = "Share of graded items without a fault, by criterion"
         told = "Bars are 95 % intervals over articles."
+        told = told if criteria[0].interval else "No intervals: all items are of one article."
         yield Figure("rubric", rate_chart(rates, title=title, label="without a fault"), told)
     for number, report in enumerate(contamination, 1):
         text = report.get("text", {})

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from markupsafe import Markup
 
+from heldout.errors import counted
 from heldout.report.environment import templates
 from heldout.report.synthesis import SynthesisFacts
 from heldout.report.synthesis_samples import Sample
@@ -21,7 +22,7 @@ _SPECIAL = re.compile(r"([\\`*_{}\[\]|#<>~])")
 _ROLES = {
     "generator": "Written by",
     "verifier": "Verified by",
-    "shortcut": "Probed without the image by",
+    "shortcut": "Answered without the image by",
     "traces": "Reasoning traces by",
 }
 
@@ -45,6 +46,8 @@ def dataset_card(facts: SynthesisFacts, samples: Sequence[Sample]) -> str:
         licence=hub_licence(licences),
         limited=[name for name in licences if "NC" in name or "SA" in name],
         figures={one.name for one in facts.figures},
+        planted=[one for one in facts.recall if not one.sound],
+        counted=counted,
         md=_markdown,
         basename=lambda path: Path(path).name,
     )

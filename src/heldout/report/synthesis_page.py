@@ -8,6 +8,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+from heldout.errors import counted
 from heldout.report.commands import commands_shown
 from heldout.report.environment import templates
 from heldout.report.figures import for_paper
@@ -18,6 +19,7 @@ from heldout.review.open import item_tables
 from heldout.store import Run, write_atomic
 from heldout.synth.ledger import folder
 from heldout.synth.publish import DATASET
+from heldout.synth.recall import STAGES
 
 
 def write_synthesis_report(run: Run) -> Path:
@@ -33,6 +35,8 @@ def write_synthesis_report(run: Run) -> Path:
         "manifest_text": json.dumps(manifest, indent=1, ensure_ascii=False),
         "commands": [shlex.join(one) for one in commands_shown(manifest["commands"])],
         "scripts": [],
+        "stages": STAGES,
+        "counted": counted,
     }
     _write_figures(facts, run.path / "figures")
     dataset = folder(run) / DATASET

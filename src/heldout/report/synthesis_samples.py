@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from heldout.image import FileOnDisk, ImageError, ImageRef, to_rgb
+from heldout.report.synthesis import worded
 from heldout.store import Run
 from heldout.synth import LETTERS, Draft, PaperFigure, SynthStage
 from heldout.synth.ledger import finished, read_dropped, read_rows
@@ -69,7 +70,7 @@ def _first_published(run: Run) -> list[str]:
 
 def _turned_away(run: Run) -> Iterator[tuple[str, str, str]]:
     for one in read_dropped(run, SynthStage.VERIFY):
-        yield one.id, one.reason, one.detail
+        yield one.id, worded(one.reason), one.detail
     if finished(run, SynthStage.DECONTAMINATE):
         for row in read_rows(run, SynthStage.DECONTAMINATE):
             if row["removed"]:

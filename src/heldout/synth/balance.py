@@ -1,4 +1,5 @@
-"""Balance: letters in equal shares, and an order in which every prefix is as mixed as the whole."""
+"""Balance: every item once, letters in equal shares, and an order in which every prefix is as mixed as the
+whole."""
 
 from __future__ import annotations
 
@@ -10,15 +11,16 @@ from typing import Any
 
 import numpy as np
 
+from heldout.store import Dropped
 from heldout.synth.context import StageContext, StageWork
-from heldout.synth.draft import LETTERS, Draft, PaperFigure
+from heldout.synth.draft import LETTERS, Draft, PaperFigure, content_digest
 from heldout.synth.ledger import StageWriter, read_rows
 from heldout.synth.question_labels import anatomy_of, archetype_of, modality_of
 from heldout.synth.settings import SynthStage
 from heldout.synth.verify import draft_batches
 
 STAGE = "balance"
-RULES = "heldout-balance/2"  # raise with any change of what is balanced, and how
+RULES = "heldout-balance/3"  # raise with any change of what is balanced, and how
 MIXED = ("answer", "archetype", "modality", "anatomy")  # shares that every prefix keeps
 _NEVER = np.iinfo(np.int64).min
 _NUMBER = re.compile(r"[-+]?\d+(?:\.\d+)?")
@@ -32,9 +34,16 @@ def _balance(context: StageContext, writer: StageWriter) -> None:
     letters: Counter[str] = Counter()
     numbers: dict[str, Ordered] = {}
     rows: list[dict[str, Any]] = []
+    first: dict[str, str] = {}  # by content the item that has it
     for batch in draft_batches(context):  # those with the least choice of letters come first
-        for draft, _ in batch:
-            if draft.id in kept and (ascending := ascending_options(draft)) is not None:
+        for draft, figure in batch:
+            if draft.id not in kept:
+                continue
+            known = first.setdefault(content_digest(draft, figure), draft.id)
+            if known != draft.id:
+                del kept[draft.id]
+                writer.drop(Dropped(STAGE, draft.id, "duplicate item", f"the same item as {known}"))
+            elif (ascending := ascending_options(draft)) is not None:
                 numbers[draft.id] = chosen = rarer_direction(ascending, letters)
                 letters[chosen[1]] += 1
     for batch in draft_batches(context):

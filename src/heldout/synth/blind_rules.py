@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from heldout.stats import cluster_rate_interval
 from heldout.synth.balance import numbers_of
 from heldout.synth.draft import LETTERS
 from heldout.synth.mechanical import content_words
+from heldout.synth.rates import cluster_rate
 
 CHANCE = 1 / len(LETTERS)
 
@@ -31,18 +30,13 @@ class BlindRule:
     rule: str
     items: int
     right: float
-    low: float
-    high: float
+    interval: list[float] | None  # over articles; None where there is one alone
 
 
 def blind_rules(items: Sequence[BlindItem]) -> list[dict[str, Any]]:
-    """How often each rule is right; guessing is right in one of five. The most frequent letter is that of
-    these very items, which nobody knows beforehand: its share is the upper end of what a letter tells."""
-    if not items:
-        return []
-    letter = Counter(item.answer for item in items).most_common(1)[0][0]
+    """How often each rule is right; guessing is right in one of five. No rule names a letter: the most
+    frequent one is known only to who has counted, and the letters were balanced on purpose."""
     rules: Mapping[str, Callable[[BlindItem], Iterable[int] | None]] = {
-        f"most frequent letter ({letter})": lambda _: [LETTERS.index(letter)],
         "longest option": lambda item: _most([len(one) for one in item.options]),
         "shortest option": lambda item: _most([-len(one) for one in item.options]),
         "most words of the question": _shared_words,
@@ -65,8 +59,8 @@ def _measured(
             clusters.append(item.cluster)
     if not points:
         return None
-    interval = cluster_rate_interval(points, clusters)
-    return BlindRule(name, len(points), sum(points) / len(points), interval.low, interval.high)
+    found = cluster_rate(points, clusters)
+    return BlindRule(name, len(points), sum(points) / len(points), found["interval"])
 
 
 def _most(values: Sequence[float]) -> list[int]:

@@ -1,16 +1,18 @@
 """Appendix F of MedVLSynther as a report: how near the items come to a benchmark, in words and images.
 
-Overlap@τ is the share of benchmark queries whose nearest item is at least that near, with an
-interval by image: questions about one image are near or far together.
+Overlap@τ has two populations. Of the benchmark: the share of its questions or images whose nearest item
+is at least that near, with an interval by image, because questions about one image are near or far
+together. Of the items: the share with a question or image of the benchmark as near, with an interval by
+article. Both are counted before anything was removed and for the items that are left.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -25,17 +27,18 @@ from heldout.overlap.judged import read_matches
 from heldout.overlap.judged_texts import read_text_matches
 from heldout.overlap.text.encoders import open_text_encoder
 from heldout.overlap.text.normalise import mask
-from heldout.stats import cluster_rate_interval
 from heldout.store import Run
 from heldout.synth.context import StageContext
 from heldout.synth.corpus_of_items import NAME, BalancedItem, balanced_items
 from heldout.synth.prompts import figure_images
+from heldout.synth.rates import cluster_rate
 
 TEXT_THRESHOLD, NEAREST = 0.88, 5
 HAMMING = (4, 8, 16)
 IMAGE_THRESHOLDS = (0.85, 0.88, 0.90)
 _BINS = tuple(round(0.05 * step, 2) for step in range(21))
 _BLOCK = 2_048
+_FAR = 65  # more bits than a hash has
 _MOST_PAIRS = 100  # of one image: a stock view may resemble thousands
 
 Floats = NDArray[np.float32]
@@ -88,14 +91,29 @@ def hamming_statistics(distances: Sequence[int], clusters: Sequence[str]) -> dic
 
 
 def _rate(hit: NDArray[np.bool_], clusters: Sequence[str]) -> dict[str, Any]:
-    if not len(hit):
-        return {"hits": 0, "rate": None, "interval": None}
-    interval = cluster_rate_interval(hit.astype(float).tolist(), list(clusters))
-    return {
-        "hits": int(hit.sum()),
-        "rate": float(hit.mean()),
-        "interval": [interval.low, interval.high],
-    }
+    found = cluster_rate(hit.astype(float).tolist(), list(clusters))
+    return {**found, "hits": int(found["hits"])}
+
+
+def item_statistics(
+    nearness: Mapping[str, float],
+    articles: Mapping[str, str],
+    removed: Collection[str],
+    near: Mapping[str, Callable[[NDArray[np.float64]], NDArray[np.bool_]]],
+) -> dict[str, Any]:
+    """By item: how many have a query of the benchmark as near as each threshold, before the removal and of
+    those that are left. ``near``: by the threshold's name what is near enough."""
+    told: dict[str, Any] = {}
+    for name, gone in (("before_removal", ()), ("published", removed)):
+        kept = {item: value for item, value in nearness.items() if item not in gone}
+        values = np.asarray(list(kept.values()), np.float64)
+        clusters = [articles[item] for item in kept]
+        told[name] = {
+            "items": len(kept),
+            "overlap_at": {at: _rate(is_near(values), clusters) for at, is_near in near.items()},
+            "nearest": _summary(values),
+        }
+    return told
 
 
 def _summary(values: Any) -> dict[str, float] | None:
@@ -115,20 +133,22 @@ def contamination_report(
     benchmark: Benchmark,
     searched: Run,
     encoder: str | None,
+    articles: Mapping[str, str],
     removed: Collection[str],
 ) -> dict[str, Any]:
-    """Texts and images of the items that are left against one benchmark. All images of an item count, in
-    their native resolution. ``searched``: the ``overlap`` run, whose embeddings are used again; of the
-    items, memory holds one part at a time."""
-
-    def left() -> Iterator[BalancedItem]:
-        return (item for item in balanced_items(context.run) if item.draft.id not in removed)
-
-    report: dict[str, Any] = {"benchmark": benchmark.name, "items": sum(1 for _ in left())}
+    """Texts and images of the items against one benchmark. All images of an item count, in their native
+    resolution. ``searched``: the ``overlap`` run, whose embeddings are used again; ``articles``: of all
+    items, before the removal. Of the items, memory holds one part at a time."""
+    report: dict[str, Any] = {
+        "benchmark": benchmark.name,
+        "items_before_removal": len(articles),
+        "items": sum(name not in removed for name in articles),
+    }
     skipped = {"skipped": "no text encoder: pip install 'heldout[text]'"}
-    report["text"] = _texts(benchmark, left(), encoder) if encoder else skipped
-    report["hashes"] = _hashes(benchmark, left(), context.run.path)
-    embedded = _embeddings(searched, removed)
+    items = balanced_items(context.run)
+    report["text"] = _texts(benchmark, items, encoder, articles, removed) if encoder else skipped
+    report["hashes"] = _hashes(benchmark, context.run, articles, removed)
+    embedded = _embeddings(searched, articles, removed)
     return report | ({"embeddings": embedded} if embedded is not None else {})
 
 
@@ -150,25 +170,60 @@ def found_by_method(searched: Run) -> list[dict[str, Any]]:
 
 
 class Nearest:
-    """The nearest items of every query, as parts of the items come along."""
+    """The nearest items of every query, as parts of the items come along. ``nearest`` and ``pairs`` leave
+    out the items in ``removed``; ``before`` has them all. ``items``: how near each item comes to any
+    query."""
 
-    def __init__(self, queries: Floats, top: int, threshold: float) -> None:
+    def __init__(
+        self, queries: Floats, top: int, threshold: float, removed: Collection[str] = ()
+    ) -> None:
         self._queries, self._top, self._threshold = queries, top, threshold
+        self._removed = removed
         self.nearest = np.full(len(queries), -1.0)
+        self.before = np.full(len(queries), -1.0)
+        self.items: dict[str, float] = {}
         self._pairs: list[list[tuple[float, str]]] = [[] for _ in range(len(queries))]
 
-    def compare(self, names: Sequence[str], rows: Floats) -> None:
+    def compare(
+        self, names: Sequence[str], rows: Floats, items: Sequence[str] | None = None
+    ) -> None:
+        """``items``: whose images the rows are, where they have names of their own."""
+        items = names if items is None else items
+        left = [place for place, item in enumerate(items) if item not in self._removed]
+        own = np.full(len(rows), -1.0)
         for start in range(0, len(self._queries), _BLOCK):
             block = self._queries[start : start + _BLOCK] @ rows.T
-            best = block.max(axis=1)
             end = start + len(block)
+            self.before[start:end] = np.maximum(self.before[start:end], block.max(axis=1))
+            own = np.maximum(own, block.max(axis=0))
+            if not left:
+                continue
+            block = block[:, left]
+            best = block.max(axis=1)
             self.nearest[start:end] = np.maximum(self.nearest[start:end], best)
             for query in np.flatnonzero(best > self._threshold):
                 near = np.flatnonzero(block[query] > self._threshold)
                 found = self._pairs[start + query]
-                found += [(float(block[query, at]), names[at]) for at in near.tolist()]
+                found += [(float(block[query, at]), names[left[at]]) for at in near.tolist()]
                 found.sort(key=lambda pair: (-pair[0], pair[1]))
                 del found[self._top :]
+        for item, value in zip(items, own.tolist(), strict=True):
+            self.items[item] = max(value, self.items.get(item, -1.0))
+
+    def both(
+        self,
+        near: NearPairs,
+        thresholds: Sequence[float],
+        articles: Mapping[str, str],
+    ) -> dict[str, Any]:
+        """The statistics of both populations; ``near``: the pairs, with the clusters of the queries."""
+        above = {f"{t:g}": functools.partial(np.less, t) for t in thresholds}
+        before = {at: _rate(is_near(self.before), near.clusters) for at, is_near in above.items()}
+        return {
+            **near_statistics(near, thresholds),
+            "before_removal": {"overlap_at": before, "max_similarity": _summary(self.before)},
+            "by_item": item_statistics(self.items, articles, self._removed, above),
+        }
 
     def pairs(self, queries: Sequence[str]) -> NearPairs:
         """``queries``: their names; the same name is one cluster."""
@@ -180,23 +235,28 @@ class Nearest:
         return NearPairs(pairs, self.nearest.tolist(), queries)
 
 
-def _texts(benchmark: Benchmark, items: Iterator[BalancedItem], encoder: str) -> dict[str, Any]:
+def _texts(
+    benchmark: Benchmark,
+    items: Iterator[BalancedItem],
+    encoder: str,
+    articles: Mapping[str, str],
+    removed: Collection[str],
+) -> dict[str, Any]:
     asked = [example for example in benchmark if (example.question or "").strip()]
     model = open_text_encoder(encoder)
     words = [mask(_query(one.question or "", one.options).lower()) for one in asked]
-    found = Nearest(model.embed(words), NEAREST, TEXT_THRESHOLD) if asked else None
-    compared = 0
+    found = Nearest(model.embed(words), NEAREST, TEXT_THRESHOLD, removed) if asked else None
     while found is not None and (batch := list(itertools.islice(items, _BLOCK))):
         drafts = [item.draft for item in batch]
         rows = model.embed([mask(_query(one.question, one.options).lower()) for one in drafts])
         found.compare([one.id for one in drafts], rows)
-        compared += len(drafts)
-    if found is None or not compared:
+    if found is None or found.items.keys() <= set(removed):
         return {"skipped": "no texts to compare"}
     near = found.pairs([example.id for example in asked])
     clusters = [example.images[0].name if example.images else example.id for example in asked]
-    statistics = near_statistics(NearPairs(near.pairs, near.nearest, clusters), (TEXT_THRESHOLD,))
-    return {"encoder": model.identity, "threshold": TEXT_THRESHOLD, "top": NEAREST, **statistics}
+    by_image = NearPairs(near.pairs, near.nearest, clusters)
+    told = {"encoder": model.identity, "threshold": TEXT_THRESHOLD, "top": NEAREST}
+    return {**told, **found.both(by_image, (TEXT_THRESHOLD,), articles)}
 
 
 def _query(question: str, options: Sequence[str]) -> str:
@@ -204,15 +264,30 @@ def _query(question: str, options: Sequence[str]) -> str:
     return f"{question} {shown}".strip()
 
 
-def _hashes(benchmark: Benchmark, items: Iterable[BalancedItem], run: Path) -> dict[str, Any]:
+def _hashes(
+    benchmark: Benchmark, run: Run, articles: Mapping[str, str], removed: Collection[str]
+) -> dict[str, Any]:
     theirs = dict(_hashed(image for one in benchmark for image in one.images))
-    nearest = np.full(len(theirs), 65, np.int64)
     codes = np.asarray(list(theirs.values()), np.uint64)
-    for _, own in _hashed(ref for item in items for ref in figure_images(item.figure, run)):
-        nearest = np.minimum(nearest, np.bitwise_count(codes ^ np.uint64(own)).astype(np.int64))
-    if not len(nearest) or nearest[0] > 64:
+    before, nearest = (np.full(len(theirs), _FAR, np.int64) for _ in range(2))
+    by_item: dict[str, float] = {}
+    for item in balanced_items(run) if len(codes) else ():
+        for _, own in _hashed(figure_images(item.figure, run.path)):
+            apart = np.bitwise_count(codes ^ np.uint64(own)).astype(np.int64)
+            before = np.minimum(before, apart)
+            if item.draft.id not in removed:
+                nearest = np.minimum(nearest, apart)
+            known = by_item.get(item.draft.id, float(_FAR))
+            by_item[item.draft.id] = min(known, float(apart.min()))
+    if not len(nearest) or nearest[0] == _FAR:
         return {"skipped": "no images to compare"}
-    return hamming_statistics(nearest.tolist(), list(theirs))
+    within = {str(d): functools.partial(np.greater_equal, d) for d in HAMMING}
+    overlap = {at: _rate(is_near(before), list(theirs)) for at, is_near in within.items()}
+    return {
+        **hamming_statistics(nearest.tolist(), list(theirs)),
+        "before_removal": {"overlap_at": overlap, "minimum": int(before.min())},
+        "by_item": item_statistics(by_item, articles, removed, within),
+    }
 
 
 def _hashed(refs: Iterable[ImageRef]) -> Iterator[tuple[str, int]]:
@@ -225,27 +300,24 @@ def _hashed(refs: Iterable[ImageRef]) -> Iterator[tuple[str, int]]:
                 yield ref.name, phash(ref.open())
 
 
-def _embeddings(searched: Run, removed: Collection[str]) -> dict[str, Any] | None:
+def _embeddings(
+    searched: Run, articles: Mapping[str, str], removed: Collection[str]
+) -> dict[str, Any] | None:
     """By the rows that the search saved, of whole pictures; None where it embedded none."""
     if not (searched.path / "queries").is_dir():
         return None
     theirs = benchmark_pictures(searched)
     ours = whole_pictures(searched, NAME, theirs.identity)
-    found = Nearest(theirs.rows.astype(np.float32), _MOST_PAIRS, IMAGE_THRESHOLDS[1])
-    start = compared = 0
+    queries = theirs.rows.astype(np.float32)
+    found = Nearest(queries, _MOST_PAIRS, IMAGE_THRESHOLDS[1], removed)
+    start = 0
     for rows in ours.rows:
         names = ours.ids[start : start + len(rows)]
         start += len(rows)
-        kept = [
-            at
-            for at, name in enumerate(names)
-            if name not in removed and name.rpartition("#")[0] not in removed
-        ]
-        if kept:
-            matrix = np.asarray(rows[kept], np.float32)
-            found.compare([names[at] for at in kept], matrix)
-            compared += len(kept)
-    if not compared or not theirs.pictures:
+        items = [name if name in articles else name.rpartition("#")[0] for name in names]
+        if names:
+            found.compare(names, np.asarray(rows, np.float32), items)
+    if not theirs.pictures or found.items.keys() <= set(removed):
         return None
-    statistics = near_statistics(found.pairs(theirs.pictures), IMAGE_THRESHOLDS)
+    statistics = found.both(found.pairs(theirs.pictures), IMAGE_THRESHOLDS, articles)
     return {"encoder": theirs.identity, **statistics}

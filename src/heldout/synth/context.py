@@ -13,9 +13,14 @@ from heldout.engine import Engine
 from heldout.errors import InputError
 from heldout.store import Run
 from heldout.synth.ledger import StageWriter, stage_key, table_path
-from heldout.synth.settings import ModelEndpoint, SynthSettings, SynthStage
+from heldout.synth.settings import (
+    ASKING_STAGES,
+    MODEL_ROLES,
+    ModelEndpoint,
+    SynthSettings,
+    SynthStage,
+)
 
-MODELS = {"generator", "verifier", "shortcut", "traces"}
 # How a model is asked, not what: a run may go on with other values.
 _HOW = {
     "key_env",
@@ -57,7 +62,7 @@ class StageWork:
     def key(self, context: StageContext) -> str:
         """A digest of settings and input: an equal key means an equal result."""
         chosen = context.settings.model_dump(mode="json", include=set(self.depends))
-        for name in MODELS & chosen.keys():
+        for name in chosen.keys() & set(MODEL_ROLES):
             model: ModelEndpoint | None = getattr(context.settings, name)
             chosen[name] = None if model is None else model.model_dump(mode="json", exclude=_HOW)
         if self.versions:
@@ -80,23 +85,20 @@ def require_settings(settings: SynthSettings) -> None:
             raise InputError(
                 f"the stage '{stage}' needs the setting {name}: give it, or leave the stage out"
             )
-    for stage, model in (
-        (SynthStage.GENERATE, settings.generator),
-        (SynthStage.VERIFY, settings.verifier),
-        (SynthStage.SHORTCUT, settings.shortcut),
-        (SynthStage.PUBLISH, settings.traces),
-    ):
+    for stage, role in zip(ASKING_STAGES, MODEL_ROLES, strict=True):
+        model: ModelEndpoint | None = getattr(settings, role)
         if model is not None and stage in settings.stages_to_run:
-            read_key(model.key_env)
+            read_key(model.key_env, role)
 
 
-def read_key(variable: str | None) -> str | None:
-    """The API key that an environment variable holds."""
+def read_key(variable: str | None, role: str) -> str | None:
+    """The API key that an environment variable holds. ``role``: whose settings a complaint names."""
     if variable is None:
         return None
     value = os.environ.get(variable, "").strip()
     if not value:
-        raise InputError(f"key_env {variable}: this environment variable is not set")
+        name = f"{role}.key_env" if role else "key_env"
+        raise InputError(f"{name}: the environment variable {variable} is not set")
     return value
 
 

@@ -42,6 +42,7 @@ from heldout.synth.ledger import StageWriter, folder
 from heldout.synth.settings import SynthStage
 
 STAGE = "decontaminate"
+RULES = "heldout-decontaminate/2"  # raise with any change of what is removed or reported
 _WORDED = {
     "same item": "same question and answer",
     "same question": "reworded question and answer",  # with other options
@@ -58,7 +59,7 @@ def _decontaminate(context: StageContext, writer: StageWriter) -> None:
     settings, run = context.settings, context.run
     articles = {item.draft.id: item.figure.article for item in balanced_items(run)}
     if not articles:  # nothing was accepted: nothing to search
-        run.write_json("synth/contamination.json", {"schema_version": 1, "benchmarks": []})
+        run.write_json("synth/contamination.json", {"schema_version": 2, "benchmarks": []})
         return
     corpus = write_corpus(run)
     removed: dict[str, tuple[str, str, str]] = {}  # item → benchmark, relation, detail
@@ -70,10 +71,10 @@ def _decontaminate(context: StageContext, writer: StageWriter) -> None:
     for benchmark in benchmarks:
         encoder = text_encoder(settings.text_encoder)
         searched = Run.open(overlap_folder(run, benchmark))
-        report = contamination_report(context, benchmark, searched, encoder, removed)
+        report = contamination_report(context, benchmark, searched, encoder, articles, removed)
         gone = Counter(why for name, why, _ in removed.values() if name == benchmark.name)
         reports.append({**report, "removed": dict(gone), "found": found_by_method(searched)})
-    run.write_json("synth/contamination.json", {"schema_version": 1, "benchmarks": reports})
+    run.write_json("synth/contamination.json", {"schema_version": 2, "benchmarks": reports})
     for item in articles:
         name, relation, detail = removed.get(item, ("", "", ""))
         row = {"id": item, "removed": item in removed, "benchmark": name, "relation": relation}
@@ -87,6 +88,7 @@ DECONTAMINATE = StageWork(
     _decontaminate,
     ("against", "image_encoder", "text_encoder", "seed"),
     (SynthStage.SELECT, SynthStage.GENERATE, SynthStage.BALANCE),
+    (RULES,),
     outside=lambda context: [_revision(spec, context) for spec in context.settings.against],
 )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -75,3 +76,16 @@ class Draft:
         """The item in the published form: question, options by letter, answer."""
         options = dict(zip(LETTERS, self.options, strict=False))
         return {"question": self.question, "options": options, "answer": self.answer}
+
+
+def content_digest(draft: Draft, figure: PaperFigure) -> str:
+    """SHA-256 of what an item asks: question, options, right option and images. Neither the order of the
+    options or of the images nor case and blanks change it."""
+    right = draft.options[LETTERS.index(draft.answer)]
+    words = (draft.question, *sorted(map(_plain, draft.options)), right)
+    parts = (*map(_plain, words), *sorted(image.sha256 for image in figure.images))
+    return hashlib.sha256("\0".join(parts).encode("utf-8", "replace")).hexdigest()
+
+
+def _plain(text: str) -> str:
+    return " ".join(text.casefold().split())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections import Counter
 from collections.abc import Mapping
 from types import TracebackType
@@ -13,14 +15,15 @@ from heldout.model.endpoint import Connection, Pace, TokenPace
 from heldout.model.endpoint.chat import ChatEndpoint
 from heldout.model.reply import Prompt, Reply
 from heldout.synth.context import StageContext, read_key
-from heldout.synth.ledger import folder
+from heldout.synth.ledger import journal_path
 from heldout.synth.settings import ModelEndpoint
 
 
 class StageModel:
     """Use as a context manager: however the stage ends, the manifest has under ``role`` who was asked, what
-    the server takes, who answered by its own word, and what the replies cost in all, whenever they were
-    paid for. ``depends``: what a reply depends on besides model and prompt, such as a template's name."""
+    the server takes, who answered by its own word (``answered_by``), and what the replies cost in all,
+    whenever they were paid for. ``depends``: what a reply depends on besides model and prompt, such as a
+    template's name."""
 
     def __init__(
         self,
@@ -33,11 +36,14 @@ class StageModel:
         self._context, self._role, self._settings, self._stage = context, role, settings, stage
         self.asker = open_endpoint(settings, context.settings.seed, role)
         self.identity: Mapping[str, str] = {**self.asker.identity, **depends}
-        self._journal = Journal(folder(context.run) / "replies" / f"{role}.jsonl")
+        self._journal = Journal(journal_path(context.run, role))
         self._spent: Counter[str] = Counter()
-        self._answered: Counter[str] = Counter()
+        self._answered: dict[tuple[str, str], dict[str, Any]] = {}
 
     def __enter__(self) -> StageModel:
+        # At once: a plan after a kill has to know whose replies the journal holds.
+        known = {**self._known(), **self.identity, "asked_as": dict(self.asker.identity)}
+        self._context.run.update("synth", {self._role: known})
         return self
 
     def __exit__(
@@ -46,16 +52,23 @@ class StageModel:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        known = self._context.run.manifest().get("synth", {}).get(self._role, {})
-        same = all(known.get(name) == value for name, value in self.identity.items())
-        decoding = self.asker.decoding or (known.get("decoding", {}) if same else {})
-        entry = {
+        decoding = self.asker.decoding or self._known().get("decoding", {})
+        entry: dict[str, Any] = {
             **self.identity,
+            "asked_as": dict(self.asker.identity),
             "decoding": dict(decoding),
-            "answered_as": dict(self._answered.most_common()),
+            "answered_by": sorted(
+                self._answered.values(), key=lambda one: int(one["replies"]), reverse=True
+            ),
             "spent": self.spent,
         }
         self._context.run.update("synth", {self._role: entry})
+
+    def _known(self) -> dict[str, Any]:
+        """What the manifest has about this model; empty where it is about another."""
+        known: dict[str, Any] = self._context.run.manifest().get("synth", {}).get(self._role, {})
+        same = all(known.get(name) == value for name, value in self.identity.items())
+        return known if same else {}
 
     @property
     def spent(self) -> dict[str, Any]:
@@ -84,7 +97,38 @@ class StageModel:
         self._spent["prompt_tokens"] += reply.prompt_tokens or 0
         self._spent["reply_tokens"] += reply.reply_tokens or 0
         self._spent["uncounted"] += reply.prompt_tokens is None or reply.reply_tokens is None
-        self._answered[reply.model or self.asker.model] += 1
+        name = reply.model or self.asker.model
+        found = self._answered.setdefault(
+            (name, reply.fingerprint),
+            {
+                "model": name,
+                "fingerprint": reply.fingerprint,
+                "digest": answered_by(self.identity, reply),
+                "replies": 0,
+                "first": reply.received,
+                "last": reply.received,
+            },
+        )
+        found["replies"] += 1
+        found["first"] = min(found["first"], reply.received)
+        found["last"] = max(found["last"], reply.received)
+
+    @property
+    def names(self) -> set[str]:
+        """What the model is called: by who asks it, and in its replies so far."""
+        return {self.asker.model, *(name for name, _ in self._answered)}
+
+
+def answered_by(identity: Mapping[str, str], reply: Reply) -> str:
+    """Model, template and settings in one short digest; with the name and fingerprint that the server
+    answers under, where it gives others."""
+    other = {"answered_as": reply.model} if reply.model not in ("", identity["model"]) else {}
+    other |= {"fingerprint": reply.fingerprint} if reply.fingerprint else {}
+    return short_identity({**identity, **other})
+
+
+def short_identity(identity: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def open_endpoint(settings: ModelEndpoint, seed: int, role: str = "") -> ChatEndpoint:
@@ -92,11 +136,12 @@ def open_endpoint(settings: ModelEndpoint, seed: int, role: str = "") -> ChatEnd
     ``role``: whose settings a complaint names."""
     connection = Connection(
         settings.url,
-        api_key=read_key(settings.key_env),
+        api_key=read_key(settings.key_env, role),
         timeout=settings.timeout,
         pace=Pace(settings.requests_per_second),
-        role=f"{role}-" if role else "",
+        role=f"{role}." if role else "",
         key_option=f"{role}.key_env" if role else "key_env",
+        timeout_option=f"{role}.timeout" if role else "timeout",
     )
     return ChatEndpoint.open(
         connection,

@@ -21,7 +21,8 @@ _DECIDED = {
 
 @dataclass(frozen=True)
 class FunnelStep:
-    """``reasons``: how often each reason dropped something, most frequent first."""
+    """``reasons``: how often each reason dropped something, most frequent first, in the words of the table
+    of what was dropped."""
 
     name: str
     entered: int
@@ -66,6 +67,7 @@ def _verify_steps(run: Run) -> list[FunnelStep]:
     entered, graded, passed, accepted = 0, 0, 0, 0
     ungradable: Counter[str] = Counter()
     essentials: Counter[str] = Counter()
+    below: Counter[str] = Counter()
     for row in read_rows(run, SynthStage.VERIFY):
         entered += 1
         if not row["rubric"]:
@@ -75,11 +77,12 @@ def _verify_steps(run: Run) -> list[FunnelStep]:
         if row["accepted"]:
             accepted += 1
         if row["reason"].startswith("essential: "):
-            essentials[row["reason"].removeprefix("essential: ")] += 1
+            essentials[row["reason"]] += 1
         else:
             passed += 1
+            below[row["reason"]] += not row["accepted"]
     return [
         FunnelStep("verify: gradable", entered, graded, dict(ungradable.most_common())),
         FunnelStep("verify: essentials", graded, passed, dict(essentials.most_common())),
-        FunnelStep("verify: score", passed, accepted, {"below the threshold": passed - accepted}),
+        FunnelStep("verify: score", passed, accepted, dict((+below).most_common())),
     ]

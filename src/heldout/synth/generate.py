@@ -3,10 +3,7 @@ again, a few times."""
 
 from __future__ import annotations
 
-import hashlib
-import json
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from collections.abc import Iterable, Iterator
 
 from heldout.errors import counted
 from heldout.model.endpoint.chat import FAILED
@@ -14,7 +11,7 @@ from heldout.model.reply import Reply
 from heldout.store import Dropped
 from heldout.synth.context import StageContext, StageWork
 from heldout.synth.draft import LETTERS, Draft, PaperFigure
-from heldout.synth.endpoints import StageModel
+from heldout.synth.endpoints import StageModel, answered_by
 from heldout.synth.json_reply import UnreadableError, read_object
 from heldout.synth.ledger import BATCH, StageWriter, read_rows
 from heldout.synth.prompts import GENERATE_TEMPLATE, PLACEHOLDER, generate_prompt
@@ -101,7 +98,7 @@ def read_draft(reply: Reply, figure: PaperFigure, identity: str) -> Draft:
     if answer not in tuple(LETTERS):
         raise UnreadableError("answer is no letter", f"{answer:.60}")
     if {value["question"].strip(), *(one.strip() for one in options.values())} == {PLACEHOLDER}:
-        raise UnreadableError(REPEATED, "it is the form that the prompt shows, filled by nobody")
+        raise UnreadableError(REPEATED, "the reply is the empty form that the prompt shows")
     extra = sorted(set(value) - {"question", "options", "answer"})
     facts = {"repaired": "yes"} if repaired else {}
     facts |= {"extra_keys": ", ".join(extra)[:200]} if extra else {}
@@ -116,17 +113,6 @@ def problem_of(error: UnreadableError | None, attempt: int) -> str:
     """What the model is told about its earlier replies: our words alone, because its own may repeat what a
     caption ordered. The count makes every attempt another prompt."""
     return "" if error is None else f"{error.reason}, attempt {attempt}"
-
-
-def answered_by(identity: Mapping[str, str], reply: Reply) -> str:
-    """Model, template and settings in one short digest; with the name that the server answers under, where
-    that is another."""
-    other = {"answered_as": reply.model} if reply.model not in ("", identity["model"]) else {}
-    return short_identity({**identity, **other})
-
-
-def short_identity(identity: Mapping[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def batches(figures: Iterable[PaperFigure]) -> Iterator[list[PaperFigure]]:

@@ -11,17 +11,20 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from heldout.errors import InputError
 from heldout.store import Dropped, Run, make_table
 from heldout.store.atomic import replacing
-from heldout.synth.settings import SynthStage
+from heldout.synth.rubric import BY_KEY, Category
+from heldout.synth.settings import MODEL_ROLES, SynthStage
 
 BATCH = 256
 _KEY, _AGAIN = b"heldout.synth", b"heldout.synth.again"
@@ -71,6 +74,18 @@ _LINE = pa.struct(
         ("note", pa.string()),
     ]
 )
+# By whether code and verifier see a fault.
+_AGREEMENT = {
+    (False, False): "neither",
+    (True, False): "code_alone",
+    (False, True): "verifier_alone",
+    (True, True): "both",
+}
+_ANSWERING = {
+    **dict.fromkeys(("stage", "role", "model", "fingerprint", "digest"), pl.String),
+    "replies": pl.Int64,
+    **dict.fromkeys(("first", "last"), pl.String),
+}
 SCHEMAS: dict[SynthStage, pa.Schema] = {
     SynthStage.INGEST: pa.schema(_FIGURE),
     SynthStage.SELECT: pa.schema(_FIGURE),
@@ -129,6 +144,11 @@ def table_path(run: Run, stage: SynthStage) -> Path:
 
 def dropped_path(run: Run, stage: SynthStage) -> Path:
     return folder(run) / f"{stage}.dropped.parquet"
+
+
+def journal_path(run: Run, role: str) -> Path:
+    """Where the replies of a model are."""
+    return folder(run) / "replies" / f"{role}.jsonl"
 
 
 def sweep(run: Run) -> None:
@@ -241,6 +261,47 @@ def read_dropped(run: Run, stage: SynthStage) -> list[Dropped]:
     if not path.exists():
         return []
     return [Dropped(**row) for row in pq.read_table(path).to_pylist()]
+
+
+def answering_models(run: Run) -> pl.DataFrame:
+    """Which models answered, by what their servers say: one row per stage, role, name and fingerprint,
+    with the number of replies and when the first and the last came. ``digest`` is what the tables of
+    drafts and verdicts name a model by."""
+    known = run.manifest().get("synth", {})
+    rows = [
+        {"stage": known[role]["spent"]["stage"], "role": role, **answered}
+        for role in MODEL_ROLES
+        for answered in known.get(role, {}).get("answered_by", ())
+    ]
+    return pl.DataFrame(rows, schema=_ANSWERING, orient="row")
+
+
+def code_and_verifier(run: Run) -> pl.DataFrame:
+    """By criterion that code can check: in how many graded items code sees a fault, and the verifier.
+
+    Columns: ``neither`` sees one, ``code_alone``, ``verifier_alone``, ``both``; ``code_decides``: items in
+    which code says that there is no fault, where otherwise it only found none.
+    """
+    counts: dict[str, Counter[str]] = {}
+    if finished(run, SynthStage.VERIFY):
+        for row in read_rows(run, SynthStage.VERIFY):
+            for line in row["rubric"]:
+                criterion = BY_KEY[line["criterion"]]
+                if not criterion.by_code:
+                    continue
+                faulty = criterion.category is Category.PENALTY
+                seen = line["code"] is faulty, line["verifier"] is faulty
+                count = counts.setdefault(criterion.key, Counter())
+                count[_AGREEMENT[seen]] += 1
+                count["code_decides"] += line["code"] is (not faulty)
+    columns = (*_AGREEMENT.values(), "code_decides")
+    rows = [
+        {"criterion": key, **{name: counts[key][name] for name in columns}}
+        for key in BY_KEY
+        if key in counts
+    ]
+    schema = {"criterion": pl.String, **dict.fromkeys(columns, pl.Int64)}
+    return pl.DataFrame(rows, schema=schema, orient="row")
 
 
 def write_all_dropped(run: Run) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import html
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,11 +13,14 @@ import polars as pl
 
 from heldout.benchmark import Benchmark
 from heldout.engine import open_engine
+from heldout.errors import InputError
 from heldout.store import Run
 from heldout.synth.context import StageContext, StageWork, require_settings
 from heldout.synth.funnel import Funnel, read_funnel
 from heldout.synth.ledger import (
+    answering_models,
     asked_again,
+    code_and_verifier,
     finished,
     folder,
     sweep,
@@ -24,9 +28,15 @@ from heldout.synth.ledger import (
     write_all_dropped,
     writing,
 )
-from heldout.synth.plan import StageCost, costs_as_json, plan_costs, spent_costs
+from heldout.synth.plan import (
+    StageCost,
+    costs_as_json,
+    plan_assumptions,
+    plan_costs,
+    spent_costs,
+)
 from heldout.synth.publish import DATASET, published_rows
-from heldout.synth.settings import SynthSettings, SynthStage
+from heldout.synth.settings import SCENES, SynthSettings, SynthStage, read_settings
 
 _FREE = (SynthStage.INGEST, SynthStage.SELECT)  # no model is asked
 
@@ -45,7 +55,7 @@ def stage_works() -> tuple[StageWork, ...]:
     return (INGEST, SELECT, GENERATE, VERIFY, SHORTCUT, BALANCE, DECONTAMINATE, PUBLISH)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Synthesis:
     """What ``synth`` returns: the run, its funnel, and the tables of its stages as data frames."""
 
@@ -56,7 +66,15 @@ class Synthesis:
     def as_json(self) -> dict[str, Any]:
         told = {"run": str(self.run.path), **self.funnel.as_json()}
         told["spent"] = costs_as_json(self.spent)
+        told["models"] = self.models.to_dicts()
+        told["code_and_verifier"] = self.code_and_verifier.to_dicts()
+        told["undecided"] = self.undecided
         return {**told, "costs": costs_as_json(list(self.costs))} if self.costs else told
+
+    @property
+    def assumptions(self) -> str:
+        """What ``costs`` take for granted."""
+        return plan_assumptions(self.costs)
 
     @property
     def spent(self) -> list[StageCost]:
@@ -67,6 +85,16 @@ class Synthesis:
         """The table of one stage; empty where the stage has not been run."""
         path = table_path(self.run, SynthStage(stage))
         return pl.read_parquet(path) if path.exists() else pl.DataFrame()
+
+    @property
+    def models(self) -> pl.DataFrame:
+        """Which models answered, by what their servers say, with the number of replies."""
+        return answering_models(self.run)
+
+    @property
+    def code_and_verifier(self) -> pl.DataFrame:
+        """By criterion that code can check: how often code and verifier see a fault, alone or both."""
+        return code_and_verifier(self.run)
 
     @property
     def undecided(self) -> int:
@@ -94,6 +122,15 @@ class Synthesis:
     @property
     def dropped(self) -> pl.DataFrame:
         return pl.read_parquet(self.run.table_path("dropped"))
+
+    def __repr__(self) -> str:
+        steps = self.funnel.steps
+        told = (
+            f"{steps[0].entered:,} figures → {steps[-1].left:,} at {steps[-1].name}"
+            if steps
+            else ""
+        )
+        return f"Synthesis({str(self.run.path)!r}{', ' if told else ''}{told})"
 
     def _repr_html_(self) -> str:
         rows = "".join(
@@ -129,27 +166,64 @@ def synth(
     Returns:
         The run, the funnel, and the tables of all stages as data frames.
     """
-    chosen = settings if settings is not None else SynthSettings(**values)
+    if settings is not None and values:
+        raise InputError(
+            f"settings are given, and {', '.join(values)} besides: give one of the two"
+        )
+    chosen = settings if settings is not None else read_settings(values)
     if not plan:
         require_settings(chosen)
     run = Run.create(out, seed=chosen.seed)
+    check_source(run, chosen.source)
     costs: list[StageCost] = []
     with run.writing(), open_engine(engine, workers=workers) as where:
         sweep(run)
-        run.update("synth", {"settings": chosen.model_dump(mode="json")})
+        told = {"settings": chosen.model_dump(mode="json"), "source": _source(chosen.source)}
+        run.update("synth", told)
         context = StageContext(run, chosen, where, quiet, benchmarks or {})
         _open_benchmarks_once(context)
         try:
             for work in stage_works():
-                if work.stage in chosen.stages_to_run and (not plan or work.stage in _FREE):
-                    _run_stage(work, context)
+                asked_for = work.stage in chosen.stages_to_run
+                if asked_for and (not plan or work.stage in _FREE) and _run_stage(work, context):
+                    _sum_up(run)  # a kill in the next stage must not take it away
             if plan:
                 costs = plan_costs(context)
         finally:
-            write_all_dropped(run)
-            funnel = read_funnel(run)
-            run.write_json("synth/funnel.json", funnel.as_json())
+            funnel = _sum_up(run)
     return Synthesis(run, funnel, tuple(costs))
+
+
+def _sum_up(run: Run) -> Funnel:
+    """Write what the finished stages dropped, and their funnel."""
+    write_all_dropped(run)
+    funnel = read_funnel(run)
+    run.write_json("synth/funnel.json", funnel.as_json())
+    return funnel
+
+
+def _source(source: str) -> dict[str, str]:
+    """What a source is known by: its place and its files, of which either may change."""
+    if source == SCENES:
+        return {"path": source, "files": source}
+    path = Path(source).resolve()
+    root, files = (path, path.rglob("*")) if path.is_dir() else (path.parent, [path])
+    told = sorted(f"{one.relative_to(root)} {one.stat().st_size}" for one in files if one.is_file())
+    return {"path": str(path), "files": hashlib.sha256("\n".join(told).encode()).hexdigest()}
+
+
+def check_source(run: Run, source: str) -> None:
+    """Refuse another source than that of the run's items. The same one may have grown, or moved."""
+    known = run.manifest().get("synth", {}).get("source")
+    if known is None or not finished(run, SynthStage.INGEST):
+        return
+    if not set(known.items()) & set(_source(source).items()):
+        if source != SCENES and not Path(source).exists():
+            raise InputError(f"{source} does not exist: expected a file, a folder, or 'scenes'")
+        raise InputError(
+            f"{run.path} holds items made from {known['path']}, not from {source}: use another folder, or "
+            f"remove this one to start over"
+        )
 
 
 def _open_benchmarks_once(context: StageContext) -> None:
@@ -161,8 +235,11 @@ def _open_benchmarks_once(context: StageContext) -> None:
         open_benchmarks(context)
 
 
-def _run_stage(work: StageWork, context: StageContext) -> None:
+def _run_stage(work: StageWork, context: StageContext) -> bool:
+    """Whether there was anything to do."""
     key = work.key(context)
-    if not finished(context.run, work.stage, key):
-        with writing(context.run, work.stage, key) as writer:
-            work.work(context, writer)
+    if finished(context.run, work.stage, key):
+        return False
+    with writing(context.run, work.stage, key) as writer:
+        work.work(context, writer)
+    return True

@@ -4,19 +4,28 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from heldout.model.asking.journal import Journal
+from heldout.model.asking.prompts import prompt_key
 from heldout.model.reply import Prompt
 from heldout.model.request import Text
 from heldout.store import Run
 from heldout.synth.context import StageContext
 from heldout.synth.draft import LETTERS, Draft, PaperFigure
-from heldout.synth.ledger import read_rows
+from heldout.synth.ledger import finished, journal_path, read_rows
 from heldout.synth.prompts import generate_prompt, verify_prompt
-from heldout.synth.settings import ModelEndpoint, SynthSettings, SynthStage
+from heldout.synth.settings import (
+    ASKING_STAGES,
+    MODEL_ROLES,
+    ModelEndpoint,
+    SynthSettings,
+    SynthStage,
+)
+from heldout.synth.shortcut import shortcut_prompts
 
 CHARACTERS_PER_TOKEN = 4.0
 PIXELS_PER_TOKEN = (
@@ -24,22 +33,25 @@ PIXELS_PER_TOKEN = (
 )
 MOST_IMAGE_TOKENS = 1_280
 SECONDS_PER_REQUEST = 10.0
-_REPLIES = {SynthStage.GENERATE: 250, SynthStage.VERIFY: 500, SynthStage.SHORTCUT: 5}  # tokens
+_REPLIES = {"generate": 250, "verify": 500, "shortcut": 5, "traces": 400}  # tokens
 _ACCEPTED = 0.55  # of the published run: 13,087 of 23,788
 _PROBES = 2 * len(LETTERS) + 1
 
 
 @dataclass(frozen=True)
 class StageCost:
-    """``price`` in the currency of the endpoint's prices; ``hours`` at its concurrency, 10 s a request; 0
-    for what was spent."""
+    """Of a plan: requests that are left, and what they will cost; ``done``: requests whose replies the run
+    folder holds. Of what was spent: all requests, with no hours. ``price`` in the currency of the
+    endpoint's prices; ``hours`` with ``concurrency`` requests at a time, 10 s each."""
 
     stage: str
     requests: int
     prompt_tokens: int
     reply_tokens: int
     price: float
-    hours: float
+    hours: float = 0.0
+    done: int = 0
+    concurrency: int = 0
 
 
 @dataclass(frozen=True)
@@ -57,8 +69,21 @@ def plan_costs(context: StageContext) -> list[StageCost]:
     """Costs of the stages that ask models, for the figures that were selected. An estimate: replies
     of usual length, the published run's acceptance, no retries; replies that are in the run folder
     already cost nothing."""
-    return _stage_costs(
-        context.settings, map(PaperFigure.of_row, read_rows(context.run, SynthStage.SELECT))
+    figures = map(PaperFigure.of_row, read_rows(context.run, SynthStage.SELECT))
+    return _stage_costs(context.settings, figures, _Earlier.read(context))
+
+
+def plan_assumptions(costs: Sequence[StageCost]) -> str:
+    """What the estimate takes for granted, as a sentence; empty where nothing is asked."""
+    if not costs:
+        return ""
+    replies = ", ".join(f"{_REPLIES[cost.stage]} ({cost.stage})" for cost in costs)
+    at_a_time = ", ".join(f"{cost.concurrency} ({cost.stage})" for cost in costs)
+    if len({cost.concurrency for cost in costs}) == 1:
+        at_a_time = str(costs[0].concurrency)
+    return (
+        f"assumed: {SECONDS_PER_REQUEST:g} s a request, {at_a_time} at a time; tokens of a reply: "
+        f"{replies}; {100 * _ACCEPTED:.0f} % of items accepted; no second attempts"
     )
 
 
@@ -86,43 +111,121 @@ def source_costs(settings: SynthSettings, most: int) -> SourceCosts:
     return SourceCosts(len(figures), images, whole, tuple(_stage_costs(settings, figures)))
 
 
-def _stage_costs(settings: SynthSettings, selected: Iterable[PaperFigure]) -> list[StageCost]:
-    generate = verify = figures = 0
+class _Earlier:
+    """What earlier calls left in the run folder: drafts, verdicts, and replies by the role that was asked.
+    Without a run: nothing."""
+
+    def __init__(self) -> None:
+        self.path = Path()
+        self.drafts: dict[str, Draft] | None = None
+        self.accepted: dict[str, bool] = {}
+        self.traces = 0
+        self._replies: dict[str, tuple[Journal, Mapping[str, str]]] = {}
+
+    @classmethod
+    def read(cls, context: StageContext) -> _Earlier:
+        found, run = cls(), context.run
+        found.path = run.path
+        if finished(run, SynthStage.GENERATE):
+            rows = map(Draft.of_row, read_rows(run, SynthStage.GENERATE))
+            found.drafts = {draft.figure: draft for draft in rows}
+        if finished(run, SynthStage.VERIFY):
+            verdicts = read_rows(run, SynthStage.VERIFY)
+            found.accepted = {row["id"]: row["accepted"] for row in verdicts}
+        known = run.manifest().get("synth", {})
+        for role in MODEL_ROLES:
+            endpoint: ModelEndpoint | None = getattr(context.settings, role)
+            asked_as = known.get(role, {}).get("asked_as")
+            path = journal_path(run, role)
+            if endpoint is None or asked_as is None or not path.exists():
+                continue
+            now = {"max_new_tokens": str(endpoint.max_tokens), "seed": str(context.settings.seed)}
+            now |= {} if endpoint.model is None else {"model": endpoint.model}
+            found._replies[role] = (Journal(path), {**asked_as, **now})
+            if role == "traces" and {**asked_as, **now} == asked_as:
+                found.traces = known[role].get("spent", {}).get("requests", 0)
+        return found
+
+    def has(self, role: str, prompt: Prompt) -> bool:
+        if role not in self._replies:
+            return False
+        journal, identity = self._replies[role]
+        return prompt_key(identity, prompt, lambda image: image.name) in journal
+
+
+@dataclass
+class _Asked:
+    """Requests of one role: those to be made with their tokens, and those that were."""
+
+    requests: int = 0
+    prompt_tokens: int = 0
+    done: int = 0
+
+    def add(self, tokens: int, done: bool) -> None:
+        self.done += done
+        self.requests += not done
+        self.prompt_tokens += 0 if done else tokens
+
+
+def _stage_costs(
+    settings: SynthSettings, selected: Iterable[PaperFigure], earlier: _Earlier | None = None
+) -> list[StageCost]:
+    earlier = earlier or _Earlier()
+    work = {role: _Asked() for role in MODEL_ROLES}
+    unknown = accepted = image_tokens = figures = 0
     for figure in selected:
         figures += 1
-        generate += _tokens(generate_prompt(figure, Path(), settings.conditioning), figure)
-        generate -= 0 if settings.conditioning != "caption" else _image_tokens(figure)
-        draft = Draft("x", figure.id, "x" * 150, ("x" * 30,) * len(LETTERS), "A")
-        verify += _tokens(verify_prompt(draft, figure, Path()), figure)
-    accepted = math.ceil(figures * _ACCEPTED)
-    return list(
-        _costs(settings, (
-            (SynthStage.GENERATE, settings.generator, figures, generate),
-            (SynthStage.VERIFY, settings.verifier, figures, verify),
-            (SynthStage.SHORTCUT, settings.shortcut, accepted * _PROBES, accepted * _PROBES * 120),
-        ))
-    )  # fmt: skip
+        image_tokens += _image_tokens(figure)
+        prompt = generate_prompt(figure, earlier.path, settings.conditioning)
+        written = earlier.has("generator", prompt)
+        work["generator"].add(_tokens(prompt, figure), written)
+        draft = (earlier.drafts or {}).get(figure.id)
+        if draft is None and written and earlier.drafts is not None:
+            continue  # nothing that could be read came of it
+        usual = Draft("x", figure.id, "x" * 150, ("x" * 30,) * len(LETTERS), "A")
+        prompt = verify_prompt(draft or usual, figure, earlier.path)
+        judged = earlier.has("verifier", prompt)
+        work["verifier"].add(_tokens(prompt, figure), judged)
+        if draft is None or draft.id not in earlier.accepted or not judged:
+            unknown += 1
+        elif earlier.accepted[draft.id]:
+            accepted += 1
+            for probe in shortcut_prompts(draft).values():
+                work["shortcut"].add(_tokens(probe, figure), earlier.has("shortcut", probe))
+    guessed = math.ceil(round(unknown * _ACCEPTED, 6))
+    work["shortcut"].requests += guessed * _PROBES
+    work["shortcut"].prompt_tokens += guessed * _PROBES * 120
+    traces = accepted + guessed
+    done = min(traces, earlier.traces)
+    tokens = (traces - done) * (image_tokens // max(1, figures) + 150)
+    work["traces"] = _Asked(traces - done, tokens, done)
+    return list(_costs(settings, work))
 
 
-def _costs(
-    settings: SynthSettings, work: tuple[tuple[SynthStage, ModelEndpoint | None, int, int], ...]
-) -> Iterator[StageCost]:
-    for stage, endpoint, requests, prompt_tokens in work:
+def _costs(settings: SynthSettings, work: Mapping[str, _Asked]) -> Iterator[StageCost]:
+    for (role, asked), stage in zip(work.items(), ASKING_STAGES, strict=True):
+        endpoint: ModelEndpoint | None = getattr(settings, role)
         if endpoint is None or stage not in settings.stages_to_run:
             continue
-        replies = requests * _REPLIES[stage]
+        name = _stage_of(role, str(stage))
+        requests, prompt_tokens = asked.requests, asked.prompt_tokens
+        replies = requests * _REPLIES[name]
         price = (prompt_tokens * endpoint.price_in + replies * endpoint.price_out) / 1e6
         seconds = requests * SECONDS_PER_REQUEST / endpoint.concurrency
         if endpoint.requests_per_second is not None:
             seconds = max(seconds, requests / endpoint.requests_per_second)
         if endpoint.tokens_per_minute is not None:
             seconds = max(seconds, 60 * (prompt_tokens + replies) / endpoint.tokens_per_minute)
-        yield StageCost(str(stage), requests, prompt_tokens, replies, price, seconds / 3600)
+        yield StageCost(
+            name, requests, prompt_tokens, replies, price, seconds / 3600, asked.done,
+            endpoint.concurrency,
+        )  # fmt: skip
 
 
 def _tokens(prompt: Prompt, figure: PaperFigure) -> int:
     letters = sum(len(part.text) for part in prompt.request.content if isinstance(part, Text))
-    return math.ceil(letters / CHARACTERS_PER_TOKEN) + _image_tokens(figure)
+    images = _image_tokens(figure) if prompt.request.images else 0
+    return math.ceil(letters / CHARACTERS_PER_TOKEN) + images
 
 
 def _image_tokens(figure: PaperFigure) -> int:
@@ -132,15 +235,20 @@ def _image_tokens(figure: PaperFigure) -> int:
     )
 
 
+def _stage_of(role: str, stage: str) -> str:
+    """Traces are written by the last stage, and are counted under their own name."""
+    return role if role == "traces" else stage
+
+
 def spent_costs(run: Run) -> list[StageCost]:
     """What was spent, from the manifest: the real counterpart of ``plan_costs``."""
     known = run.manifest().get("synth", {})
     return [
         StageCost(
-            role if role == "traces" else spent["stage"], spent["requests"], spent["prompt_tokens"],
-            spent["reply_tokens"], spent["price"], 0.0,
+            _stage_of(role, spent["stage"]), spent["requests"], spent["prompt_tokens"],
+            spent["reply_tokens"], spent["price"],
         )
-        for role in ("generator", "verifier", "shortcut", "traces")
+        for role in MODEL_ROLES
         if (spent := known.get(role, {}).get("spent")) is not None
     ]  # fmt: skip
 

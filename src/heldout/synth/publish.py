@@ -1,11 +1,11 @@
 """Publish: the items that are left, as Parquet with the published fields, and as JSON Lines for trainers.
 
 Rows stand in the order of the nested subsets: a subset of n items is the first n rows of every file.
+Rows name models by digests; ``provenance.json`` says what is behind each.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import shutil
@@ -22,22 +22,41 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from heldout.store import Run, write_json
+from heldout.synth.balance import RULES as BALANCE_RULES
 from heldout.synth.blind_rules import BlindItem, blind_rules
 from heldout.synth.context import StageContext, StageWork
 from heldout.synth.corpus_of_items import BalancedItem
-from heldout.synth.draft import LETTERS
+from heldout.synth.draft import LETTERS, content_digest
 from heldout.synth.funnel import read_funnel
-from heldout.synth.ledger import StageWriter, finished, folder, read_dropped, read_rows
+from heldout.synth.labels import RULES as LABELS
+from heldout.synth.ledger import (
+    StageWriter,
+    answering_models,
+    finished,
+    folder,
+    read_dropped,
+    read_rows,
+)
+from heldout.synth.prompts import GENERATE_TEMPLATE, VERIFY_TEMPLATE
 from heldout.synth.ranked_items import JudgedItem, by_rank
-from heldout.synth.settings import SynthStage
+from heldout.synth.rubric import RUBRIC
+from heldout.synth.settings import MODEL_ROLES, SynthStage
+from heldout.synth.shortcut import LONGEST
+from heldout.synth.shortcut import TEMPLATE as PROBES
 from heldout.synth.traces import read_traces
 from heldout.synth.trainer_lines import LINES, image_paths, write_lines
 
 STAGE = "publish"
-DATASET = "dataset"
-FORMAT = "heldout-dataset/2"  # raise with any change of what is written
+DATASET, PROVENANCE = "dataset", "provenance.json"
+FORMAT = "heldout-dataset/3"  # raise with any change of what is written
+STATISTICS = 2  # schema of statistics.json
 _SHARD = 1_000  # rows a file: hub viewers and streaming like files of a few hundred MB at most
 _BATCH = 64
+_NOT_ASKED = (
+    "answered_by",
+    "asked_as",
+    "spent",
+)  # of a model's entry in the manifest: what came of it
 _IN_ORDER = ("answer_label", "images_per_item")  # others by frequency
 _IMAGE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
 SCHEMA = pa.schema(
@@ -81,7 +100,8 @@ def _publish(context: StageContext, writer: StageWriter) -> None:
     write_json(
         building / "statistics.json", {**facts, "funnel": read_funnel(run).as_json()["steps"]}
     )
-    _write_filter_log(run, building / "filter_log.jsonl")
+    write_json(building / PROVENANCE, _provenance(context, facts))
+    _write_filter_log(context, building / "filter_log.jsonl")
     report = folder(run) / "contamination.json"
     if finished(run, SynthStage.DECONTAMINATE) and report.exists():
         shutil.copyfile(report, building / report.name)
@@ -107,12 +127,51 @@ PUBLISH = StageWork(
 )
 
 
-def _write_filter_log(run: Run, path: Path) -> None:
-    """One line for everything that did not reach the dataset: stage, id, reason, detail."""
+def _provenance(context: StageContext, facts: Mapping[str, Any]) -> dict[str, Any]:
+    """By role and digest, as the rows name them: model, template and settings of every generator and
+    verifier of a published item, and how many items it has; other models after them. No addresses, no
+    keys."""
+    manifest = context.run.manifest()
+    known = manifest.get("synth", {})
+    models: dict[str, dict[str, dict[str, Any]]] = {
+        # What computes, as for rendered scenes, has a name of its own instead of a digest.
+        role: {
+            digest: {"model": digest, "items": items} for digest, items in facts[f"{role}s"].items()
+        }
+        for role in ("generator", "verifier")
+    } | {role: {} for role in facts["other_models"]}
+    for row in answering_models(context.run).to_dicts():
+        role, digest = row["role"], row["digest"]
+        if digest in models.get(role, {}) or role in facts["other_models"]:
+            asked = {name: value for name, value in known[role].items() if name not in _NOT_ASKED}
+            told = {
+                name: row[name] for name in ("model", "fingerprint", "replies", "first", "last")
+            }
+            models[role][digest] = {**models[role].get(digest, {}), **told, "asked": asked}
+    settings = context.settings.model_dump(mode="json", exclude={"source", "against", *MODEL_ROLES})
+    return {
+        "schema_version": 1,
+        "heldout": manifest.get("packages", {}).get("heldout", ""),
+        "models": models,
+        "versions": {
+            "labels": LABELS, "generate": GENERATE_TEMPLATE, "verify": VERIFY_TEMPLATE, "rubric": RUBRIC,
+            "shortcut": PROBES, "balance": BALANCE_RULES, "dataset": FORMAT,
+        },
+        "settings": settings,
+    }  # fmt: skip
+
+
+def _write_filter_log(context: StageContext, path: Path) -> None:
+    """One line for everything that did not reach the dataset: stage, id, reason, detail. Files are named
+    from the source's folder on: where that lies on this machine is nobody's business."""
+    run, source = context.run, Path(context.settings.source)
+    hidden = {f"{place.parent}/" for place in (source, source.resolve())} - {"./"}
     with path.open("w", encoding="utf-8") as file:
         for stage in SynthStage:
             for line in map(asdict, read_dropped(run, stage)):
                 kept = {name: line[name] for name in ("stage", "id", "reason", "detail")}
+                for place in hidden:
+                    kept |= {name: kept[name].replace(place, "") for name in ("id", "detail")}
                 file.write(json.dumps(kept, ensure_ascii=False) + "\n")
 
 
@@ -147,17 +206,23 @@ def _write(context: StageContext, target: Path, ranks: Mapping[str, int]) -> dic
                     for place, one in enumerate(judged[start : start + _BATCH], start):
                         row = _row(context, one, shard * _SHARD + place, traces)
                         rows.append(row)
-                        counted.add(one.item)
+                        counted.add(one.item, one.verdict["verifier"])
                         _link_images(run, one.item, target)
                         write_lines(texts, one.item, row, settings.name)
                     file.write_table(pa.Table.from_pylist(rows, schema=SCHEMA))
     sizes = [size for size in settings.subsets if size < len(ranks)]
+    probes = {name for row in read_rows(run, SynthStage.SHORTCUT) for name, _ in row["probes"]}
     return {
-        "schema_version": 1,
+        "schema_version": STATISTICS,
         "name": settings.name,
         "items": len(ranks),
         "subsets": [*sizes, len(ranks)],
         "traces": len(traces),
+        "shortcut_probes": sorted(probes),
+        "other_models": [
+            *(["shortcut"] if probes - {LONGEST} else []),
+            *(["traces"] if traces else []),
+        ],
         **counted.as_json(),
     }
 
@@ -169,16 +234,17 @@ class _Counted:
         self.words: Counter[int] = Counter()
         self.images: set[str] = set()
         self.articles: set[str] = set()
-        self.flagged = 0
+        self.flagged = self.unattributed = 0
         self.blind: list[BlindItem] = []
         self.labels: dict[str, Counter[str]] = defaultdict(Counter)
 
-    def add(self, item: BalancedItem) -> None:
+    def add(self, item: BalancedItem, verifier: str) -> None:
         draft, figure = item.draft, item.figure
         self.words[len(draft.question.split())] += 1
         self.images |= {image.sha256 for image in figure.images}
         self.articles.add(figure.article)
         self.flagged += item.flagged
+        self.unattributed += not figure.attribution.strip()
         self.blind.append(BlindItem(draft.question, draft.options, draft.answer, figure.article))
         for name, value in (
             ("question_type", item.archetype),
@@ -187,6 +253,8 @@ class _Counted:
             ("answer_label", draft.answer),
             ("licence", figure.licence),
             ("images_per_item", str(len(figure.images))),
+            ("generators", draft.generator),
+            ("verifiers", verifier),
         ):
             self.labels[name][value] += 1
 
@@ -197,6 +265,7 @@ class _Counted:
             "articles": len(self.articles),
             "words_per_question": {"median": statistics.median(words), "max": max(words)},
             "shortcut_flags": self.flagged,
+            "without_attribution": self.unattributed,
             "blind_rules": blind_rules(self.blind),
             **{
                 name: dict(sorted(found.items()) if name in _IN_ORDER else found.most_common())
@@ -215,7 +284,6 @@ def _row(
         for image in figure.images
     ]
     options = json.dumps(dict(zip(LETTERS, draft.options, strict=True)), ensure_ascii=False)
-    content = "\0".join((draft.question, options, draft.answer, *(i.sha256 for i in figure.images)))
     misc = {
         "id": draft.id,
         "question_type": item.archetype,
@@ -242,7 +310,7 @@ def _row(
         "reasoning": traces.get(draft.id, ""),
         "dataset_name": context.settings.name,
         "dataset_index": rank,
-        "hash": hashlib.sha256(content.encode()).hexdigest(),
+        "hash": content_digest(draft, figure),
         "misc": json.dumps(misc, ensure_ascii=False),
         "licence": figure.licence,
         "licence_url": figure.licence_url,

@@ -6,7 +6,7 @@ from __future__ import annotations
 import dataclasses
 import random
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from heldout.engine import progress
 from heldout.errors import InputError
@@ -15,6 +15,7 @@ from heldout.synth.context import StageContext, StageWork
 from heldout.synth.draft import PaperFigure
 from heldout.synth.ingest.images import read_located, store, stored_name
 from heldout.synth.labels import DEFAULT, EVERYTHING, labels_of_caption, split_labels
+from heldout.synth.labels import RULES as LABELS
 from heldout.synth.ledger import BATCH, StageWriter, read_dropped, read_rows
 from heldout.synth.settings import SynthSettings, SynthStage
 
@@ -41,18 +42,21 @@ def _select(context: StageContext, writer: StageWriter) -> None:
     if not buckets and not others:
         dropped = Counter(one.reason for one in read_dropped(context.run, SynthStage.INGEST))
         why = ", ".join(f"{reason} {count:,}" for reason, count in dropped.most_common(5))
-        hint = "; any_licence keeps them, and what is made may not be passed on"
+        hint = "; the setting any_licence keeps them, and what is made may not be passed on"
+        refused = {"licence", "third-party copyright", "no attribution"} & dropped.keys()
         raise InputError(
             f"no figure is left to select from; ingest dropped all: {why}"
-            + (hint if "licence" in dropped else "")
+            + (hint if refused else "")
         )
     if not buckets:
         seen = ", ".join(f"{label} {count:,}" for label, count in others.most_common(8))
         raise InputError(
-            f"no figure has a label that is selected; there are {seen}: set labels, or 'all'"
+            f"no figure has a label that is selected; there are {seen}: set labels (some of them, or 'all')"
         )
     chosen = draw(buckets, settings)
-    _write(context, writer, chosen, labels)
+    full = {name for name, figures in buckets.items() if settings.quota is not None
+            and sum(chosen.get(figure) == name for figure, _ in figures) >= settings.quota}  # fmt: skip
+    _write(context, writer, chosen, labels, full)
 
 
 SELECT = StageWork(
@@ -60,6 +64,7 @@ SELECT = StageWork(
     _select,
     ("labels", "quota", "image_shares", "limit", "seed"),
     (SynthStage.INGEST,),
+    (LABELS,),
 )
 
 
@@ -135,15 +140,18 @@ def _write(
     writer: StageWriter,
     chosen: Mapping[str, str],
     labels: Mapping[str, tuple[str, str]],
+    full: Collection[str],
 ) -> None:
-    """Selected figures in the order of the source, their images copied once each."""
+    """Selected figures in the order of the source, their images copied once each. ``full``: labels that
+    have their quota; others were cut by the limit."""
     with progress("copying images", len(chosen), "figures", disabled=context.quiet) as step:
         batch: list[PaperFigure] = []
         for row in read_rows(context.run, SynthStage.INGEST):
             if row["id"] in chosen:
                 batch.append(PaperFigure.of_row(row))
-            elif bucket_of(*labels[row["id"]], context.settings) is not None:
-                writer.drop(Dropped(STAGE, row["id"], "quota full", "not drawn for its label"))
+            elif (label := bucket_of(*labels[row["id"]], context.settings)) is not None:
+                why = "quota full" if label in full else "limit reached"
+                writer.drop(Dropped(STAGE, row["id"], why, f"not drawn among those with {label}"))
             if len(batch) >= BATCH:
                 _copy(context, writer, batch, labels)
                 step(len(batch))

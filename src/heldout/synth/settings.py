@@ -3,10 +3,20 @@ Python."""
 
 from __future__ import annotations
 
+import difflib
+import os
+from collections.abc import Mapping
 from enum import StrEnum
-from typing import Annotated, Self
+from typing import Annotated, Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
 from heldout.errors import InputError
 from heldout.model.endpoint import checked_address
@@ -23,6 +33,17 @@ class SynthStage(StrEnum):
     BALANCE = "balance"
     DECONTAMINATE = "decontaminate"
     PUBLISH = "publish"
+
+
+SCENES = "scenes"  # a source that is rendered, not read
+# Settings that are models, in the order in which they are asked, and the stages that ask them.
+MODEL_ROLES = ("generator", "verifier", "shortcut", "traces")
+ASKING_STAGES = (
+    SynthStage.GENERATE,
+    SynthStage.VERIFY,
+    SynthStage.SHORTCUT,
+    SynthStage.PUBLISH,
+)
 
 
 class Conditioning(StrEnum):
@@ -49,7 +70,7 @@ class _Settings(BaseModel):
 
 
 class ModelEndpoint(_Settings):
-    """A model behind an OpenAI-compatible server."""
+    """A model behind an OpenAI-compatible server; an address alone is one, too."""
 
     url: str
     """Address of the server, up to and including /v1."""
@@ -71,6 +92,11 @@ class ModelEndpoint(_Settings):
     """Price of a million prompt tokens, for the plan."""
     price_out: Annotated[float, Field(ge=0)] = 0.0
     """Price of a million reply tokens, for the plan."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _address_alone(cls, value: Any) -> Any:
+        return {"url": value} if isinstance(value, str) else value
 
     @model_validator(mode="after")
     def _holds_no_secret(self) -> Self:
@@ -117,10 +143,11 @@ class SynthSettings(_Settings):
     most_images: Annotated[int, Field(ge=1)] = 6
     """Most images of one caption."""
     any_licence: bool = False
-    """Keep figures whose licence forbids redistribution, or is unknown."""
+    """Keep figures that could not be published: of a forbidding or unknown licence, of another owner, or
+    without the attribution that their licence asks for."""
     labels: tuple[str, ...] = ()
-    """Primary or secondary labels to keep; default: clinical imaging with its subtypes, and light
-    microscopy."""
+    """Primary or secondary labels to keep; default: clinical imaging with its subtypes, light
+    microscopy, and microscopy of no stated kind."""
     quota: Annotated[int, Field(ge=1)] | None = None
     """Most figures per label; default: equal shares of the limit."""
     image_shares: tuple[float, ...] = (0.90, 0.02, 0.02, 0.02, 0.02, 0.02)
@@ -152,6 +179,24 @@ class SynthSettings(_Settings):
     traces: ModelEndpoint | None = None
     """Writes a reasoning trace per item; kept only where it can be parsed and its answer is right."""
 
+    @field_validator("source", mode="before")
+    @classmethod
+    def _path_as_text(cls, value: Any) -> Any:
+        return _text(value)
+
+    @field_validator("stages", mode="before")
+    @classmethod
+    def _between_commas(cls, value: Any) -> Any:
+        return tuple(part.strip() for part in value.split(",")) if isinstance(value, str) else value
+
+    @field_validator("labels", "against", mode="before")
+    @classmethod
+    def _several(cls, value: Any) -> Any:
+        """A single text is a list of one: its letters are never meant."""
+        if isinstance(value, str | os.PathLike):
+            return (_text(value),)
+        return tuple(map(_text, value)) if isinstance(value, list | tuple) else value
+
     @property
     def stages_to_run(self) -> tuple[SynthStage, ...]:
         """Those asked for, or all that these settings allow."""
@@ -164,6 +209,54 @@ class SynthSettings(_Settings):
             raise ValueError("image_shares: expected shares of 0 or more that add up to 1")
         if self.plant and self.source != "scenes":
             raise ValueError("plant: faults are planted into the source 'scenes' only")
-        if list(self.stages) != sorted(self.stages, key=list(SynthStage).index):
-            raise ValueError(f"stages: expected the order {', '.join(SynthStage)}")
+        if list(self.stages) != sorted(set(self.stages), key=list(SynthStage).index):
+            raise ValueError(f"stages: expected each once, in the order {', '.join(SynthStage)}")
         return self
+
+
+def _text(value: Any) -> Any:
+    return os.fspath(value) if isinstance(value, os.PathLike) else value
+
+
+def read_settings(values: Mapping[str, Any]) -> SynthSettings:
+    """The settings of a call. What is wrong with one is a sentence that begins with its name, or with
+    ``generator.url`` for a setting of a model, and does not repeat what may be a secret."""
+    try:
+        return SynthSettings(**values)
+    except ValidationError as error:
+        # A name that does not exist explains why another is missing.
+        first = min(error.errors(), key=lambda one: one["type"] != "extra_forbidden")
+        raise InputError(_sentence(first)) from None
+
+
+_WORDS = {
+    "Input should be a valid number, unable to parse string as a number": "expected a number",
+    "Input should be a valid integer, unable to parse string as an integer": "expected a whole number",
+    "Input should be a valid tuple": "expected a list",
+    "Input should be a valid string": "expected a text",
+    "Input should be greater than or equal to": "expected a number not below",
+    "Input should be less than or equal to": "expected a number not above",
+    "Input should be greater": "expected a number greater",
+    "Input should be": "expected",
+}
+
+
+def _sentence(problem: Mapping[str, Any]) -> str:
+    place = [str(part) for part in problem["loc"] if not isinstance(part, int)]
+    model = len(place) > 1 or place[:1] in [[role] for role in MODEL_ROLES]
+    if problem["type"] == "extra_forbidden":
+        names = list((ModelEndpoint if model else SynthSettings).model_fields)
+        close = difflib.get_close_matches(place[-1], names, 1)
+        hint = f"did you mean {close[0]}?" if close else f"there are {', '.join(names)}"
+        return f"{'.'.join(place)}: there is no such setting; {hint}"
+    if problem["type"] == "missing":
+        return f"{'.'.join(place)}: this setting is needed"
+    told = problem["msg"].removeprefix("Value error, ")
+    for pydantic, ours in _WORDS.items():
+        told = told.replace(pydantic, ours)
+    if model and "key_env" in told:
+        told = told.replace("key_env", f"{place[0]}.key_env")
+        return told if told.startswith(place[0]) else f"{place[0]}: {told}"
+    plain = isinstance(problem["input"], str | int | float) and not model
+    got = f"; got {problem['input']!r:.60}" if plain else ""
+    return f"{'.'.join(place)}: {told}{got}" if place else told

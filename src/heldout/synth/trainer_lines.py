@@ -33,7 +33,7 @@ def _trl(item: BalancedItem, row: Mapping[str, Any], name: str) -> dict[str, Any
     line: dict[str, Any] = {
         "prompt": [{"role": "user", "content": [*images, {"type": "text", "text": asked(item)}]}],
         "images": image_paths(item),
-        "solution": f"{row['answer_label']}. {row['answer']}",
+        "solution": row["answer_label"],  # what the prompt asks for
     }
     if row["reasoning"]:
         reply = f"<think>{row['reasoning']}</think><answer>{row['answer_label']}</answer>"
@@ -49,8 +49,11 @@ def _verl(item: BalancedItem, row: Mapping[str, Any], name: str) -> dict[str, An
         "images": [{"image": path} for path in image_paths(item)],
         "ability": "visual question answering",
         "reward_model": {"style": "rule", "ground_truth": row["answer_label"]},
-        "extra_info": {"index": row["dataset_index"], "answer": row["answer"]},
-    }
+        "extra_info": {
+            "index": row["dataset_index"], "answer": row["answer"],
+            "options": list(item.draft.options),
+        },
+    }  # fmt: skip
 
 
 def _llava(item: BalancedItem, row: Mapping[str, Any], name: str) -> dict[str, Any]:

@@ -16,8 +16,8 @@ from heldout.model.reply import Reply
 from heldout.store import Dropped
 from heldout.synth.context import StageContext, StageWork
 from heldout.synth.draft import Draft, PaperFigure
-from heldout.synth.endpoints import StageModel
-from heldout.synth.generate import REPEATED, answered_by, problem_of, short_identity
+from heldout.synth.endpoints import StageModel, answered_by, short_identity
+from heldout.synth.generate import REPEATED, problem_of
 from heldout.synth.json_reply import UnreadableError, read_object
 from heldout.synth.ledger import BATCH, StageWriter, read_rows
 from heldout.synth.mechanical import CodeCheck, check_by_code
@@ -42,9 +42,11 @@ def _verify(context: StageContext, writer: StageWriter) -> None:
     assert settings.verifier is not None
     depends = {"template": VERIFY_TEMPLATE, "rubric": RUBRIC}
     with StageModel(context, "verifier", settings.verifier, STAGE, depends) as model:
-        _refuse_same_model(context, model.identity["model"])
+        _refuse_same_model(context, model.names)
         for drafts in draft_batches(context):
-            for row, problem in _verdicts(context, model, drafts):
+            rows = list(_verdicts(context, model, drafts))
+            _refuse_same_model(context, model.names)  # a reply may name another model
+            for row, problem in rows:
                 write_verdict(writer, row, problem)
 
 
@@ -84,12 +86,15 @@ def draft_batches(context: StageContext) -> Iterator[list[tuple[Draft, PaperFigu
         yield batch
 
 
-def _refuse_same_model(context: StageContext, verifier: str) -> None:
-    """By the names that the two servers give their models: one model may stand behind two addresses."""
-    generator = context.run.manifest()["synth"].get("generator", {}).get("model")
-    if verifier == generator and not context.settings.same_model:
+def _refuse_same_model(context: StageContext, verifier: set[str]) -> None:
+    """By the names that the two servers give their models, also in replies: one model may stand behind two
+    addresses or two names."""
+    generator = context.run.manifest()["synth"].get("generator", {})
+    names = {generator.get("model"), *(one["model"] for one in generator.get("answered_by", ()))}
+    same = ", ".join(sorted(verifier & names))
+    if same and not context.settings.same_model:
         raise InputError(
-            f"generator and verifier are the same model, {verifier}: a model overlooks its own mistakes. "
+            f"generator and verifier are the same model, {same}: a model overlooks its own mistakes. "
             f"Give another verifier, or set same_model"
         )
 
@@ -168,7 +173,7 @@ def read_opinion(reply: Reply) -> dict[str, tuple[bool, str]]:
         opinion[key] = (met, " ".join(note.split())[:200])
     if {note for _, note in opinion.values()} == {PLACEHOLDER}:
         # Small models do this; every essential would be met.
-        raise UnreadableError(REPEATED, "it is the form that the prompt shows, filled by nobody")
+        raise UnreadableError(REPEATED, "the reply is the empty form that the prompt shows")
     return opinion
 
 

@@ -4,7 +4,8 @@
 
 ANSWERS.json has the text of the right option by question. The first part of the path chooses how:
 /plain/v1, /faulty/v1 (each question meets a fault of its own), /mortal-N/v1 (gone after N answers),
-/locked/v1 (wants a key), /mute/v1 (every reply is empty). Of a judge's prompt the second text counts:
+/locked/v1 (wants a key), /mute/v1 (every reply is empty), /failing/v1 (status 500 for every third
+question), /broken-N/v1 (status 500 for all after N requests). Of a judge's prompt the second text counts:
 what ANSWERS.json has for it is the whole reply. It prints its port.
 """
 
@@ -76,6 +77,13 @@ class Handler(BaseHTTPRequestHandler):
                 dead = self.posted[how] > int(how.split("-")[1])
             if dead:
                 return self._hang_up()
+        if how == "failing" and number % 3 == 0:
+            return self._send(500, '{"error": {"message": "out of memory"}}')
+        if how.startswith("broken"):
+            with self.lock:
+                dead = self.posted[how] > int(how.split("-")[1])
+            if dead:
+                return self._send(500, '{"error": {"message": "CUDA error"}}')
         if fault == "busy" and again < 3:
             return self._send(429, '{"error": {"message": "slow down"}}', {"Retry-After": "0"})
         if fault == "broken" and again < 2:

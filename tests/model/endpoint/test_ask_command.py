@@ -169,6 +169,28 @@ def test_a_server_that_dies_half_way_loses_nothing(
     assert answers(tmp_path / "run").height == 22
 
 
+def test_questions_that_a_server_always_fails_on_are_lost_alone(
+    bench: Path, server: Scripted, tmp_path: Path, quick: None
+) -> None:
+    """A server that answers others is alive, now or by the replies of an earlier run; where all fails, the
+    asking ends early."""
+
+    def base(how: str) -> tuple[object, ...]:
+        return (bench, "--endpoint", server.url(how), "--out", tmp_path / how, "--concurrency", 2,
+                "--variants", "original")  # fmt: skip
+
+    for asked in (14, 0):  # a second time all that is asked fails
+        assert ask(*base("failing"))["asked"] == asked
+        lost = Run.open(tmp_path / "failing").read_table("dropped").to_pylist()
+        assert Counter(row["reason"] for row in lost)["the endpoint failed"] == 8
+        assert answers(tmp_path / "failing").height == 14
+    assert "in a row" in sentence(*base("broken-0"))
+    assert server.counts()["posted"]["broken-0"] <= 3 * (5 + 2)
+    assert "answered before" in sentence(*base("broken-9"))
+    assert answers(tmp_path / "broken-9").height == 9
+    assert server.counts()["posted"]["broken-9"] <= 9 + 3 * (5 + 2) + 2
+
+
 def test_a_killed_process_loses_nothing_that_arrived(
     bench: Path, server: Scripted, tmp_path: Path
 ) -> None:

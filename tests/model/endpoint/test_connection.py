@@ -8,7 +8,6 @@ import socket
 import ssl
 import struct
 import threading
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -279,7 +278,6 @@ def test_a_server_that_is_busy_is_asked_again_when_it_wishes(
     status: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     waits: list[float] = []
-    monkeypatch.setattr(time, "sleep", waits.append)
 
     def busy(server: Hostile, peer: socket.socket) -> None:
         while server.read(peer):
@@ -287,8 +285,10 @@ def test_a_server_that_is_busy_is_asked_again_when_it_wishes(
             peer.sendall(reply(b'{"error": "busy"}', f"Retry-After: {wish}", status=status))
 
     with serving(busy) as server:
+        connection = connect(server)
+        monkeypatch.setattr(connection.stopped, "wait", waits.append)
         with pytest.raises((EndpointError, RefusedError), match="busy"):
-            connect(server).get("/models")
+            connection.get("/models")
         assert len(server.requests) == 2
     assert waits == [7.0]
 

@@ -14,6 +14,7 @@ from heldout.engine import progress
 from heldout.errors import InputError
 from heldout.image import ImageRef
 from heldout.model.asking.journal import Journal
+from heldout.model.endpoint.chat import ChatEndpoint
 from heldout.model.reply import Asker, Prompt, Reply
 from heldout.store import Dropped
 
@@ -53,6 +54,9 @@ def ask_prompts(
         if key not in journal:
             waiting.setdefault(key, name)
     lost: dict[str, Dropped] = {}
+    if isinstance(asker, ChatEndpoint) and asker.answered is None:
+        known = (name for name, key in keys.items() if key in journal)
+        asker.answered = next((prompts[name] for name in known), None)
 
     def keep(reply: Reply) -> None:
         journal.keep(keys[reply.id], reply)

@@ -81,7 +81,7 @@ def named_model(connection: Connection, model: str | None) -> tuple[str, tuple[s
             if served
             else f"{MODELS} is not there (is the address right?)"
         )
-        raise InputError(f"{connection.url}: name the model with --{connection.role}model; {told}")
+        raise InputError(f"{connection.url}: name the model with {connection.model_option}; {told}")
     if served and named not in served:
         raise InputError(
             f"{connection.url} does not serve '{named}'; it serves {', '.join(served)}"

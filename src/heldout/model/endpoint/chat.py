@@ -14,6 +14,7 @@ from heldout.model.endpoint.connection import (
     EndpointError,
     RefusedError,
     TimedOutError,
+    UnansweredError,
 )
 from heldout.model.endpoint.message import data_url
 from heldout.model.endpoint.pace import TokenPace
@@ -28,7 +29,8 @@ FAILED = "the endpoint failed"  # a reason that may be gone the next time
 CHAT = "/chat/completions"
 TOP = 20  # likeliest first tokens that are told: what the protocol allows
 _UNREADABLE = 3  # attempts at an answer that is no JSON: a proxy cut it, and the next may be whole
-_FAILURES = 5  # in a row: the server is broken, not the item
+_FAILURES = 5  # in a row: the server may be broken, not the items
+_PROBE_ATTEMPTS, _PROBE_TOKENS = 2, 16
 _TOO_LONG = ("context length", "context_length", "too long", "maximum context", "max_model_len",
              "too many tokens", "exceeds the model")  # fmt: skip
 
@@ -46,7 +48,11 @@ class ChatEndpoint:
     """An Asker. ``logprobs``: ask for the first token's likeliest letters, too. Pictures travel as data
     URLs; temperature is 0; ``token_field`` is what the server calls the limit of a reply. ``seed``: sent
     with top_p 1. A prompt's schema and the seed are sent until the server refuses a request with them
-    and takes it without; from then on they are left out (``refused``: why, by field)."""
+    and takes it without; from then on they are left out (``refused``: why, by field).
+
+    ``answered``: a prompt that the model answered, now or in an earlier run. Where requests fail, it is
+    sent again, for a short reply: a server that answers it is alive, and only the prompts that it fails
+    on are lost; a server that does not, or that never answered anything, ends the asking."""
 
     connection: Connection
     model: str
@@ -59,10 +65,12 @@ class ChatEndpoint:
     seed: int | None = None
     tokens: TokenPace = field(default_factory=TokenPace)
     refused: dict[str, str] = field(default_factory=dict)
+    answered: Prompt | None = field(default=None, repr=False)
     _taken: set[str] = field(default_factory=set)
     _failed: int = 0
-    _answered: int = 0
+    _gone: bool = False
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
+    _probing: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     @classmethod
     def open(cls, connection: Connection, model: str | None, **settings: Any) -> ChatEndpoint:
@@ -84,13 +92,16 @@ class ChatEndpoint:
     def ask(
         self, prompts: Iterable[Prompt], keep: Callable[[Reply], None]
     ) -> Generator[Reply | Dropped, None, None]:
+        self._gone = False
+        self.connection.stopped.clear()
+
         def one(prompt: Prompt) -> Reply | Dropped:
             given = self._ask(prompt)
             if isinstance(given, Reply):
                 keep(given)  # here, in its own thread: an interrupt must not lose what was paid for
             return given
 
-        yield from in_parallel(one, prompts, self.concurrency)
+        yield from in_parallel(one, prompts, self.concurrency, self.connection.stopped.set)
 
     def _ask(self, prompt: Prompt) -> Reply | Dropped:
         request = prompt.request
@@ -109,11 +120,13 @@ class ChatEndpoint:
                 if refused.status:
                     break
                 continue
-            except TimedOutError as slow:
-                problem = RefusedError(0, slow.told)
+            except UnansweredError as silent:
+                if not isinstance(silent, TimedOutError) and not self._is_alive():
+                    raise
+                problem = RefusedError(0, silent.told)
                 break
             with self._lock:
-                self._failed, self._answered = 0, self._answered + 1
+                self._failed, self.answered = 0, prompt
             return reply
         assert problem is not None
         return self._refused(request, problem)
@@ -189,20 +202,45 @@ class ChatEndpoint:
             self._failed += (
                 0 if long else 1
             )  # a long prompt is the item's fault, however many there are
-            failed, answered = self._failed, self._answered
+            failed, answered = self._failed, self.answered is not None
         if refused.status == 404:
             raise EndpointError(
                 f"{self.connection.url} does not serve {self.model}: {refused.told}"
             )
-        if not long and failed >= _FAILURES and (broken or not answered):
+        doubtful = not long and failed >= _FAILURES and (broken or not answered)
+        if doubtful and not self._is_alive(failed):
+            more = ", nor does it answer again what it answered before" if answered else ""
             raise EndpointError(
-                f"{self.connection.url} failed on {failed} questions in a row, the last with {told}. "
+                f"{self.connection.url} failed on {failed} questions in a row, the last with {told}{more}. "
                 f"What was answered is kept: run the same command to go on"
             )
         if long:
             return Dropped(STAGE, request.id, "prompt too long", told)
         reason = FAILED if broken else "refused by the endpoint"
         return Dropped(STAGE, request.id, reason, told)
+
+    def _is_alive(self, failed: int = 0) -> bool:
+        """Whether the server answers a prompt that it answered before. ``failed``: requests in a row that
+        made it doubtful; fewer by now mean that another thread has an answer."""
+        with self._probing:
+            if self._gone or self.answered is None:
+                return False
+            if self._failed < failed:
+                return True
+            backoff = replace(self.connection.backoff, attempts=_PROBE_ATTEMPTS)
+            try:
+                body = self._body(replace(self.answered, letters=0, schema=None))
+                body = {name: value for name, value in body.items() if name not in self.refused}
+                body[self.token_field] = _PROBE_TOKENS
+                replace(self.connection, backoff=backoff).post(CHAT, body)
+            except RefusedError as refused:
+                self._gone = not 0 < refused.status < 500  # "too short" is an answer, too
+            except (EndpointError, ImageError):
+                self._gone = True
+            if not self._gone:
+                with self._lock:
+                    self._failed = 0
+            return not self._gone
 
 
 def _about_the_request(refused: RefusedError) -> bool:

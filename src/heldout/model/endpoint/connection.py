@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import re
-import time
+import threading
 import urllib.parse
 from dataclasses import dataclass, field
 from typing import Any
@@ -26,13 +26,17 @@ class EndpointError(InputError):
     """The endpoint is gone, or refuses us altogether: no request can be answered."""
 
 
-class TimedOutError(EndpointError):
-    """The last of all attempts took too long: the server may be gone, or this one request too much.
-    ``told``: how far it came, for whoever goes on with the next request."""
+class UnansweredError(EndpointError):
+    """No answer in all attempts: the server may be gone, or this one request too much for it. ``told``:
+    how far it came, for whoever goes on with the next request."""
 
     def __init__(self, message: str, told: str) -> None:
         super().__init__(message)
         self.told = told
+
+
+class TimedOutError(UnansweredError):
+    """The last of all attempts took too long."""
 
 
 class RefusedError(Exception):
@@ -48,8 +52,9 @@ class RefusedError(Exception):
 class Connection:
     """``url`` up to and including ``/v1``; safe to use from several threads. ``timeout``: seconds for one
     attempt, from the first packet to the last byte of the answer. ``role``: what a command calls its
-    options after, "judge-" for --judge-model, ``key_option``: what takes the name of the variable that
-    holds the key, and ``timeout_option``; complaints name them.
+    options after, "judge-" for --judge-model, or "judge." for the setting judge.model; ``key_option``:
+    what takes the name of the variable that holds the key, and ``timeout_option``; complaints name them.
+    While ``stopped`` is set, no request is made a second time.
 
     Every text that leaves here has gone through ``redact``: callers that join pieces of an answer into a
     new text pass that through it again.
@@ -63,6 +68,7 @@ class Connection:
     role: str = ""
     key_option: str = "--api-key-env"
     timeout_option: str = "--timeout"
+    stopped: threading.Event = field(default_factory=threading.Event, repr=False, compare=False)
     _client: Client = field(default_factory=Client, repr=False, compare=False)
     _secret: Secret = field(init=False, repr=False, compare=False)
 
@@ -74,6 +80,11 @@ class Connection:
                 f"ASCII alone"
             )
         object.__setattr__(self, "_secret", Secret(self.api_key))
+
+    @property
+    def model_option(self) -> str:
+        """What takes the name of the model."""
+        return f"{'' if self.role.endswith('.') else '--'}{self.role}model"
 
     def get(self, path: str) -> Any:
         return self._asked(path, None)
@@ -113,8 +124,9 @@ class Connection:
                 if answer.status not in _AGAIN:
                     break
                 retry_after = answer.headers.get("Retry-After")
-            if attempt + 1 < self.backoff.attempts:
-                time.sleep(self.backoff.seconds(attempt, retry_after))
+            last = attempt + 1 == self.backoff.attempts
+            if last or self.stopped.wait(self.backoff.seconds(attempt, retry_after)):
+                break
         raise failure
 
     def _unanswered(self, path: str, error: TransportError) -> EndpointError:
@@ -122,7 +134,8 @@ class Connection:
         if error.final:
             return EndpointError(f"{self.url}{path}: {problem}")
         if not error.slow:
-            return EndpointError(self._gave_up(path, problem))
+            told = f"{problem} in {self._often}"
+            return UnansweredError(self._gave_up(path, problem), told)
         why = f"Does it need more time ({self.timeout_option})?"
         told = f"{problem} in {self._often}; {self.timeout_option} gives it more time"
         return TimedOutError(self._gave_up(path, problem, why), told)

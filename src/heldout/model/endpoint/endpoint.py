@@ -83,7 +83,8 @@ class Endpoint:
 
     def score(self, requests: Iterable[Request]) -> Iterator[Score | Dropped]:
         """As many at once as ``concurrency``; what is answered before the server dies is still given."""
-        yield from in_parallel(self.ask, requests, self.concurrency)
+        self.connection.stopped.clear()
+        yield from in_parallel(self.ask, requests, self.concurrency, self.connection.stopped.set)
 
     def ask(self, request: Request) -> Score | Dropped:
         try:

@@ -13,9 +13,13 @@ Given = TypeVar("Given")
 
 
 def in_parallel(
-    ask: Callable[[Asked], Given], requests: Iterable[Asked], concurrency: int
+    ask: Callable[[Asked], Given],
+    requests: Iterable[Asked],
+    concurrency: int,
+    stop: Callable[[], None] = lambda: None,
 ) -> Iterator[Given]:
-    """In the order of their arrival; what is answered before the server dies is still given."""
+    """In the order of their arrival; what is answered before the server dies is still given. ``stop`` is
+    called when somebody puts an end to it: requests under way are waited for, and not made once more."""
     pending: set[Future[Given]] = set()
     ended: EndpointError | None = None
     with ThreadPoolExecutor(concurrency) as pool:
@@ -30,6 +34,9 @@ def in_parallel(
             if ended is not None:
                 pending = {one for one in pending if not one.cancel()}
             last = yield from _given(wait(pending).done)
+        except BaseException:  # an interrupt, or nobody wants the rest
+            stop()
+            raise
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
     if (error := ended or last) is not None:

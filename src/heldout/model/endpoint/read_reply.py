@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from datetime import UTC, datetime
 from typing import Any
 
 from heldout.model.endpoint.connection import RefusedError
@@ -32,7 +33,8 @@ def read_reply(identifier: str, answer: Any, letters: int) -> Reply:
     return Reply(
         identifier, text[:_LONGEST], kind, _count(usage.get("prompt_tokens")),
         _count(usage.get("completion_tokens")), _letters(choice.get("logprobs"), letters),
-        _name(answer.get("model")),
+        _name(answer.get("model")), _name(answer.get("system_fingerprint")),
+        datetime.now(UTC).isoformat(timespec="seconds"),
     )  # fmt: skip
 
 

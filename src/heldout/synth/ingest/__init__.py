@@ -19,19 +19,22 @@ from heldout.synth.ingest.articles import (
 )
 from heldout.synth.ingest.biomedica import is_biomedica, shard_figures
 from heldout.synth.ingest.captioned import caption_table, sidecar_figures, table_figures
-from heldout.synth.ingest.licence import is_borrowed
+from heldout.synth.ingest.duplicates import SeenFigures
+from heldout.synth.ingest.licence import copyright_notice, needs_attribution
 from heldout.synth.ledger import StageWriter
 from heldout.synth.settings import SynthSettings, SynthStage
 
 STAGE = "ingest"
+RULES = "heldout-ingest/2"  # raise with any change of what is read or refused
+DUPLICATE = "duplicate figure"
 SCENES = "scenes"  # a source that is rendered, not read
 
 
 def _ingest(context: StageContext, writer: StageWriter) -> None:
     settings = context.settings
-    seen: Counter[str] = Counter()
+    seen = SeenFigures()
     unread: Counter[str] = Counter()
-    first = ""
+    figures, first = 0, ""
     with progress("reading figures", None, "figures", disabled=context.quiet) as step:
         for figure in read_figures(settings, context.run.path):
             step()
@@ -40,15 +43,18 @@ def _ingest(context: StageContext, writer: StageWriter) -> None:
                 unread[figure.reason] += 1
                 first = first or f"; the first: {figure.id}: {figure.detail}"
                 continue
+            figures += 1
             reason = refusal(figure, settings)
-            seen[figure.id] += 1
-            if reason is None and seen[figure.id] > 1:
-                reason = ("duplicate figure", f"{figure.source}: {figure.id} was read before")
+            if reason is None and (known := seen.known(figure)):
+                reason = (DUPLICATE, f"{figure.source}: the same figure as {known}")
             if reason is not None:
                 writer.drop(Dropped(STAGE, figure.id, *reason))
-            else:
+            elif not seen.waits(figure):
                 writer.keep(figure.as_row())
-    if not seen:
+            if seen.full:
+                _compare(seen, writer)
+    _compare(seen, writer)
+    if not figures:
         why = ", ".join(f"{reason} {count:,}" for reason, count in unread.most_common(5))
         raise InputError(
             f"no figure with image and caption in {settings.source}"
@@ -58,10 +64,20 @@ def _ingest(context: StageContext, writer: StageWriter) -> None:
         )
 
 
+def _compare(seen: SeenFigures, writer: StageWriter) -> None:
+    for figure, known in seen.compared():
+        if known:
+            detail = f"{figure.source}: same picture and caption as {known}"
+            writer.drop(Dropped(STAGE, figure.id, DUPLICATE, detail))
+        else:
+            writer.keep(figure.as_row())
+
+
 INGEST = StageWork(
     SynthStage.INGEST,
     _ingest,
     ("source", "shortest_side", "most_images", "any_licence", "plant", "limit", "seed"),
+    versions=(RULES,),
     outside=lambda context: files_digest(Path(context.settings.source)),
 )
 
@@ -123,8 +139,13 @@ def refusal(figure: PaperFigure, settings: SynthSettings) -> tuple[str, str] | N
         return "too many images", f"{len(figure.images)}, at most {settings.most_images}"
     if settings.any_licence:
         return None
-    if is_borrowed(figure.caption):
-        return "licence", "the caption says that the figure is reproduced with permission"
+    if notice := copyright_notice(figure.caption):
+        return "third-party copyright", f"the caption says: {notice}"
     if not figure.redistributable:
         return "licence", f"{figure.licence}: items made from it could not be published"
+    if needs_attribution(figure.licence) and not figure.attribution.strip():
+        return (
+            "no attribution",
+            f"{figure.licence} asks for authors and source, and {figure.source} names none",
+        )
     return None

@@ -87,7 +87,9 @@ def _figure(
     names = _texts(row.get("images") or row.get("image") or row.get("file_name"))
     identifier = str(row.get("id") or (names[0] if names else where))
     article = str(row.get("article") or identifier)
-    name = identifier if identifier.startswith(f"{article}/") else f"{article}/{identifier}"
+    # Where no article is named, the figure is its own: "m0", not "m0/m0".
+    own = article == identifier or identifier.startswith(f"{article}/")
+    name = identifier if own else f"{article}/{identifier}"
     caption = " ".join(str(row.get("caption") or row.get("text") or "").split())
     if not caption:
         return Dropped(STAGE, name, "no caption", where)

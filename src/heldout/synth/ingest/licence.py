@@ -22,12 +22,15 @@ _SPELT = re.compile(
 )
 _SPELT_PARTS = (("nc", r"non-?\s?commercial"), ("nd", r"no-?\s?deriv"), ("sa", r"share-?\s?alike"))
 _FREE = re.compile(r"\bpublic domain\b", re.IGNORECASE)
-_NAMES = {"zero": "CC0", "0": "CC0", "mark": PUBLIC_DOMAIN}
+_NAMES = {"zero": "CC0", "mark": PUBLIC_DOMAIN}
 _ALLOWED = {"BY", "NC", "SA"}
-# A figure that somebody else owns, in an article whose own licence is open.
+# A figure that somebody else owns, in an article whose own licence is open. Consent of a patient is no
+# copyright; "(c) 2019" is a notice, "(c)" alone a panel.
 _BORROWED = re.compile(
     r"\b(?:reproduced|reprinted|republished|adapted|modified|used|taken)\b[^;]{0,160}?\b"
-    r"(?:with|by)\s+(?:the\s+)?(?:kind\s+)?permission\b|\ball rights reserved\b",
+    r"(?:with|by)\s+(?:the\s+)?(?:kind\s+)?permission\b|\ball rights reserved\b"
+    r"|\bpermission\s+(?:from|of)\s+(?!(?:the\s+|his\s+|her\s+)?(?:patient|parent|participant|famil|relative))"
+    r"|©|\(c\)\s*(?:19|20)\d\d|\bcopyright(?:ed)?\b(?!-|\s+free)",
     re.IGNORECASE,
 )
 
@@ -43,46 +46,58 @@ class Licence(NamedTuple):
 
 
 def read_licence(*texts: str) -> Licence:
-    """The licence named in the first text that names one: an address, "CC BY-NC 4.0", or the name
-    in full."""
-    for text in texts:
-        match = _ADDRESS.search(text)
-        if match is not None:
-            version = match[2] or ""
-            name = _short(match[1], version)
-            folder = "publicdomain" if name in ("CC0", PUBLIC_DOMAIN) else "licenses"
-            tail = f"/{version}/" if version else "/"
-            url = f"https://creativecommons.org/{folder}/{match[1].lower()}{tail}"
-            return Licence(name, url, _allows(name))
-    for text in texts:
-        match = _SHORT.search(text)
-        if match is not None:
-            name = _short("-".join(re.split(r"[\s-]+", match[1])), match[2] or "")
-            return Licence(name, "", _allows(name))
-    for text in texts:
-        match = _SPELT.search(text)
-        if match is not None:
-            parts = [code for code, rule in _SPELT_PARTS if re.search(rule, match[1], re.I)]
-            name = _short("-".join(["by", *parts]), match[2] or "")
-            return Licence(name, "", _allows(name))
+    """The licence that the texts name: by an address, as "CC BY-NC 4.0", or in full. Of several the most
+    restrictive: who passes a figure on cannot choose among statements that contradict each other."""
+    found = [
+        *(_licence(match[1], match[2]) for text in texts for match in _ADDRESS.finditer(text)),
+        *(
+            _licence("-".join(re.split(r"[\s-]+", match[1])), match[2])
+            for text in texts
+            for match in _SHORT.finditer(text)
+        ),
+        *(
+            _licence(_spelt(match[1]), match[2])
+            for text in texts
+            for match in _SPELT.finditer(text)
+        ),
+    ]
+    if found:  # the first of equally restrictive ones, and of these one with a version
+        return max(found, key=lambda one: (*_restriction(one), one.name[-1:].isdigit()))
     if any(_FREE.search(text) for text in texts):
         return Licence(PUBLIC_DOMAIN, "", True)
     return Licence(UNKNOWN, "", False)
 
 
-def is_borrowed(caption: str) -> bool:
-    """Whether a caption says that the figure is another owner's, and names no open licence for it."""
-    return bool(_BORROWED.search(caption)) and not read_licence(caption).redistributable
+def _licence(code: str, version: str | None) -> Licence:
+    """By the code as addresses spell it: "by-nc", "zero". The address is that of the licence itself."""
+    code = {"0": "zero"}.get(code.lower(), code.lower())
+    name = _NAMES.get(code) or f"CC {code.upper()}{f' {version}' if version else ''}"
+    free = code in _NAMES
+    tail = version or ("1.0" if free else "")
+    folder = "publicdomain" if free else "licenses"
+    url = f"https://creativecommons.org/{folder}/{code}/{f'{tail}/' if tail else ''}"
+    return Licence(name, url, free or set(code.upper().split("-")) <= _ALLOWED)
 
 
-def _short(code: str, version: str) -> str:
-    code = code.lower()
-    if code in _NAMES:
-        return _NAMES[code]
-    return f"CC {code.upper()}{f' {version}' if version else ''}"
+def _spelt(conditions: str) -> str:
+    parts = [code for code, rule in _SPELT_PARTS if re.search(rule, conditions, re.IGNORECASE)]
+    return "-".join(["by", *parts])
 
 
-def _allows(name: str) -> bool:
-    if name in ("CC0", PUBLIC_DOMAIN):
-        return True
-    return set(name.split()[1].split("-")) <= _ALLOWED
+def _restriction(licence: Licence) -> tuple[bool, int, bool]:
+    conditions = () if licence.name in _NAMES.values() else licence.name.split()[1].split("-")
+    return not licence.redistributable, len(conditions), "NC" in conditions
+
+
+def needs_attribution(licence: str) -> bool:
+    """Whether the licence lets a figure be passed on only with the names of its authors and its source."""
+    return licence not in _NAMES.values()
+
+
+def copyright_notice(caption: str) -> str:
+    """The words of a caption that say that the figure is another owner's; empty where there are none, or
+    where the caption names an open licence for it."""
+    match = _BORROWED.search(caption)
+    if match is None or read_licence(caption).redistributable:
+        return ""
+    return caption[match.start() : match.end() + 40].strip()
