@@ -13,8 +13,8 @@ ROOT = Path(__file__).resolve().parents[1]
 SOURCE = ROOT / "src" / "heldout"
 # Top to bottom, as in docs/architecture.md.
 ROOMS = ["cli", "audit", "lab", "report", "review", "verdict", "detect", "evaluate", "train", "synth",
-         "twin", "cure", "overlap", "model", "scenes", "corpus", "benchmark", "engine", "image", "store",
-         "stats"]  # fmt: skip
+         "twin", "cure", "evidence", "overlap", "model", "scenes", "corpus", "benchmark", "engine", "image",
+         "store", "stats"]  # fmt: skip
 LEAVES = {"errors", "lazy"}  # importable from everywhere
 
 

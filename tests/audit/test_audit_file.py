@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import polars as pl
 import pytest
 
 from heldout.audit.gates import parse_gate, shut
@@ -11,6 +12,7 @@ from heldout.audit.reader import read_audit
 from heldout.detect import Cell
 from heldout.errors import InputError
 from heldout.stats import Interval
+from heldout.store import empty_table
 from heldout.verdict import Claim
 from heldout.verdict.overall import BenchmarkVerdict, CellVerdict, Overall, Rate
 
@@ -129,7 +131,7 @@ def test_nearness_fires_no_gate_and_a_rate_is_of_one_corpus() -> None:
         return CellVerdict(claim.cell, "survives", [claim], rate)
 
     def fired(one: CellVerdict, gate: str) -> list[str]:
-        verdict = BenchmarkVerdict("b", "run", [one], [], {})
+        verdict = BenchmarkVerdict("b", "run", [one], pl.DataFrame(empty_table("leaks")), {})
         return shut(Overall([verdict], [], {}), [parse_gate(gate)])
 
     assert fired(cell("nearness/web", 0), "survives") == []

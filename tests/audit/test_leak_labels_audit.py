@@ -13,8 +13,8 @@ from heldout.audit.cases import open_cases
 from heldout.audit.plan import make_plan
 from heldout.audit.reader import read_audit
 from heldout.audit.runner import Audited, run_audit
-from heldout.cure.leak_labels import NOT_VERIFIED
 from heldout.errors import InputError
+from heldout.evidence.leak_labels import NOT_VERIFIED
 
 AUDIT = """\
 benchmarks:

@@ -19,6 +19,7 @@ from typer.testing import CliRunner
 sys.path.insert(0, str(Path(__file__).parents[1] / "verdict"))
 from measured_by_hand import measured
 
+from heldout.audit import conclude, journey, runner
 from heldout.audit.reader import read_audit
 from heldout.audit.runner import Audited, run_audit
 from heldout.cli.app import app
@@ -154,6 +155,23 @@ def test_rates_of_an_own_lab_change_claims_and_no_evidence(
 def test_an_output_that_went_missing_is_made_again(done: Audited, finished_folder: Path) -> None:
     (finished_folder / "out/leaky/report.html").unlink()
     assert _run(finished_folder).made == ["leaky/report"]
+
+
+def test_a_benchmark_is_concluded_once_after_all_that_its_claims_rest_on(
+    done: Audited, finished_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (finished_folder / "out/leaky/report.html").unlink()
+    (finished_folder / "out/leaky/tables/matches.parquet").unlink()
+    concluded = []
+
+    def counting(run: Run, **settings: Any) -> journey.Conclusion:
+        concluded.append(run.path.name)
+        return conclude(run, **settings)
+
+    for module in (journey, runner):
+        monkeypatch.setattr(module, "conclude", counting)
+    assert {"leaky/overlap", "leaky/report"} <= set(_run(finished_folder).made)
+    assert concluded == ["leaky"]
 
 
 def test_a_model_that_is_no_longer_named_leaves_the_family(

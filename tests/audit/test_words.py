@@ -18,7 +18,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from heldout.cli import main
+from heldout.evidence import Rung, leaks_of
 from heldout.store import Run
+from heldout.verdict.overall import benchmark_verdict
 
 Picture = Callable[..., bytes]
 LONG = [
@@ -127,6 +129,32 @@ def test_words_and_pictures_join_and_shut_the_gate(
     dropped = [(row["id"], row["reason"]) for row in run.read_table("dropped").to_pylist()]
     assert dropped.count(("part.jsonl.gz line 1", "not JSON")) == 1
     assert told["gate"]["benchmarks"][0]["problems"] == []
+
+
+def test_what_leaked_is_one_number_in_findings_verdict_and_clean_split(
+    data: Path, heldout: Callable[..., Told]
+) -> None:
+    """b1 is asked with a slip beside its picture: fields differ, words and answer do not."""
+    train = (data / "train.jsonl").read_text()
+    edited = LONG[1].replace("radiograph", "radiogaph")
+    (data / "train.jsonl").write_text(
+        train.replace("What organ is it?", edited).replace('"lung"', '"a cavity"')
+    )
+    told = json.loads(heldout(*overlap(data, "train"), "--text", "--json").out)
+    by_id = {one["id"]: one for one in told["findings"]}
+    joined = by_id["joined-leakage/train"]
+    run = Run.open(data / "run")
+    (cell,) = benchmark_verdict(run, "bench", {}).cells
+    with_answer = {
+        by_id["image-overlap/train/answers"]["statistic"]["value"],
+        joined["details"]["by_modality"]["full"],
+        joined["details"]["by_rung"]["same image and answer"],
+        cell.evidence["same image and answer"],
+        sum(found.gravest.rung is Rung.FULL for found in leaks_of(run).values()),
+    }
+    assert with_answer == {2}
+    assert cell.leak is not None
+    assert cell.leak.leaked == joined["statistic"]["value"] == 2
 
 
 def test_the_report_shows_words_and_hostile_ones_as_text(

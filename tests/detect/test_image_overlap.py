@@ -7,8 +7,9 @@ import polars as pl
 import pytest
 
 from heldout.detect import Finding, image_overlap
+from heldout.evidence import join_leaks
 from heldout.stats import binomial_interval
-from heldout.store import make_table
+from heldout.store import empty_table, make_table
 
 Item = tuple[str, str, list[str]]  # id, cluster, picture digests
 
@@ -33,7 +34,13 @@ def findings(
         for i, d, m in leaked
     ])  # fmt: skip
     found = image_overlap(
-        table, matches, benchmark="b", corpus="web", corpus_images=9, corpus_answers=answers
+        table,
+        matches,
+        join_leaks(matches, pl.DataFrame(empty_table("text_matches"))),
+        benchmark="b",
+        corpus="web",
+        corpus_images=9,
+        corpus_answers=answers,
     )
     return {one.unit: one for one in found}
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from heldout.evidence import Rung
 from heldout.report.advice import advice_for
 from heldout.store import Run
-from heldout.verdict.ladder import ACTIONS, Rung
+from heldout.verdict.ladder import ACTIONS
 
 
 def _advice(rung: Rung) -> dict[str, object]:
-    return {"kind": "items", "sentence": f"Do it with {rung.words}.", "action": ACTIONS[rung]}
+    return {"kind": "items", "sentence": f"Do it with {rung}.", "action": ACTIONS[rung]}
 
 
 def test_sanitize_is_said_to_remove_what_the_next_sentence_only_down_weights(
@@ -19,7 +20,7 @@ def test_sanitize_is_said_to_remove_what_the_next_sentence_only_down_weights(
     run = Run.create(tmp_path / "run")
     inputs = {"benchmark": {"source": "bench.jsonl"}}
     run.write_json("manifest.json", {**run.manifest(), "inputs": inputs})
-    whole, bare = _advice(Rung.SAME_IMAGE_AND_ANSWER), _advice(Rung.SAME_IMAGE)
+    whole, bare = _advice(Rung.FULL), _advice(Rung.COPY)
     (alone,) = advice_for(run, [whole])
     assert alone["sentence"].endswith("writes the split without what leaked.")
     told, _ = advice_for(run, [whole, bare])

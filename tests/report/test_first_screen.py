@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
+import polars as pl
+
 from heldout.detect import Cell
 from heldout.report.first_screen import first_screen
+from heldout.store import empty_table
 from heldout.verdict import Claim, Control
 from heldout.verdict.overall import BenchmarkVerdict, CellVerdict, cell_status
 from heldout.verdict.recommend import recommend
+
+NO_LEAKS = pl.DataFrame(empty_table("leaks"))
 
 WHY = "+0.228 [+0.144, +0.303] above films, p = 9.9e-05"
 
@@ -22,7 +27,7 @@ def _claim(kind: str, model: str, status: Any, rule: str = "answers/stands", **m
 
 def _verdict(*groups: list[Claim]) -> BenchmarkVerdict:
     cells = [CellVerdict(one[0].cell, cell_status(one), one) for one in groups]
-    return BenchmarkVerdict("b", "run", cells, [], {"models": [], "rankings": []})
+    return BenchmarkVerdict("b", "run", cells, NO_LEAKS, {"models": [], "rankings": []})
 
 
 def test_a_model_that_has_seen_it_is_told_once_with_its_tests() -> None:
@@ -102,7 +107,7 @@ def test_no_part_of_a_benchmark_is_clean_for_a_model_that_has_seen_it() -> None:
     }
     seen, clean = _claim("twin-drop", "m", "survives"), _claim("twin-drop", "n", "clean")
     verdict = _verdict([seen], [clean])
-    verdict = BenchmarkVerdict("b", "run", verdict.cells, [], corrected)
+    verdict = BenchmarkVerdict("b", "run", verdict.cells, NO_LEAKS, corrected)
     advice = {
         one["sentence"].split()[1]: one for one in recommend([verdict]) if one["kind"] == "score"
     }

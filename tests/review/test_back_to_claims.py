@@ -7,7 +7,7 @@ from pathlib import Path
 
 from heldout.audit import conclude
 from heldout.cure import write_gate
-from heldout.cure.leaks import Grade, leaks_of
+from heldout.evidence import Rung, leaks_of
 from heldout.overlap.judged import DISMISSED_ALONE, RAISED_ALONE
 from heldout.review import open_desks
 from heldout.store import Run, make_table
@@ -37,7 +37,7 @@ def test_a_match_judged_unrelated_no_longer_counts(run: Path) -> None:
     assert "1 relation is theirs and not the tool's" in claim.why
     assert [control.name for control in claim.controls][-1] == "people"
     assert not items & {
-        name for name, found in leaks_of(Run.open(run)).items() if found.grade >= Grade.COPY
+        name for name, found in leaks_of(Run.open(run)).items() if found.grade >= Rung.COPY
     }
     waits = leaks_of(Run.open(run))
     assert all(waits[name].gravest.reason == DISMISSED_ALONE for name in items)

@@ -13,8 +13,8 @@ from texts_run import EDITED, HOSTILE, OTHER, WHOLE
 
 from heldout.audit import conclude
 from heldout.cure.gate import write_gate
-from heldout.cure.leaks import Grade, leaks_of
 from heldout.errors import InputError
+from heldout.evidence import Rung, leaks_of
 from heldout.overlap.judged_texts import TEXT_RELATIONS, read_text_matches, text_majority
 from heldout.review import Desk, open_desks
 from heldout.review.texts import marked_words
@@ -102,7 +102,7 @@ def test_a_rewording_that_two_people_recognise_counts_as_the_item(
     assert claim.status == "qualified"  # one rater alone proves nothing
     assert "one rater alone calls reworded texts the same" in claim.why
     assert "--kind texts --blind" in claim.next_step
-    assert leaks_of(Run.open(texts_run))[EDITED].grade is Grade.SIMILAR
+    assert leaks_of(Run.open(texts_run))[EDITED].grade is Rung.SIMILAR
     gate = write_gate(Run.open(texts_run), tmp_path / "one")
     assert (gate.passed, gate.protected[0].doubtful) == (True, 3)
     _say(open_desks(str(texts_run), rater="bo", blind=True)[0], EDITED, "same question and answer")
@@ -112,7 +112,7 @@ def test_a_rewording_that_two_people_recognise_counts_as_the_item(
     assert claim.status == "survives"
     assert "word for word" not in claim.why
     assert "1 of them by people's word" in claim.why
-    assert leaks_of(Run.open(texts_run))[EDITED].grade is Grade.TEXT
+    assert leaks_of(Run.open(texts_run))[EDITED].grade is Rung.TEXT
     page = (texts_run / "report.html").read_text()
     assert "people: 2 pairs of texts judged by 2 raters" in page
     # The table itself is as the tool left it.

@@ -96,6 +96,7 @@ def test_tables_carry_a_version_and_another_version_is_refused(tmp_path: Path) -
     table = run.read_table("dropped")
     assert table.schema.metadata[b"heldout.table"] == b"dropped/1"
     assert table.to_pylist()[0]["reason"] == "empty image"
+    assert run.frame("dropped").to_dicts() == table.to_pylist()
     run.table_path("dropped").rename(run.table_path("matches"))
     with pytest.raises(InputError, match="has schema 'dropped/1'"):
         run.read_table("matches")

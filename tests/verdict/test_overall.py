@@ -5,13 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
 
 from heldout.detect import Cell
-from heldout.store import Run, make_table
+from heldout.evidence import Rung, leaks
+from heldout.store import Run, empty_table, make_table
 from heldout.verdict import Claim, Control, Status
 from heldout.verdict.corrected import correct_scores
-from heldout.verdict.ladder import Rung, actions, shown_by, standings
+from heldout.verdict.ladder import actions
 from heldout.verdict.overall import BenchmarkVerdict, CellVerdict, cell_status, overall_verdict
 
 
@@ -49,7 +51,9 @@ def test_a_claim_with_nothing_to_compare_does_not_speak_for_its_cell() -> None:
 
 
 def _verdict(name: str, cells: list[CellVerdict]) -> BenchmarkVerdict:
-    return BenchmarkVerdict(name, name, cells, [], {"models": [], "rankings": []})
+    return BenchmarkVerdict(
+        name, name, cells, pl.DataFrame(empty_table("leaks")), {"models": [], "rankings": []}
+    )
 
 
 def _cell(*claims: Claim) -> CellVerdict:
@@ -113,24 +117,12 @@ def run(tmp_path: Path) -> Run:
 
 
 def test_items_stand_on_the_highest_rung_that_was_proven(run: Run) -> None:
-    assert [(one.benchmark_id, one.rung) for one in standings(run)] == [
-        ("q0", Rung.SOURCE_OVERLAP), ("q1", Rung.NEAR_DUPLICATE), ("q2", Rung.SAME_IMAGE),
-        ("q3", Rung.SAME_IMAGE_AND_ANSWER),
-    ]  # fmt: skip
-    assert list(Rung) == sorted(Rung)
+    assert dict(leaks(run).select("benchmark_id", "rung").iter_rows()) == {
+        "q0": Rung.SOURCE_OVERLAP, "q1": Rung.UNDECIDED, "q2": Rung.COPY, "q3": Rung.FULL,
+    }  # fmt: skip
     told = {row["benchmark_id"]: row["action"] for row in actions(run)}
     assert told["q3"] == "remove"
     assert told["q1"] == "have people judge it"
-
-
-def test_the_surest_that_shows_a_copy_speaks_for_its_item(run: Run) -> None:
-    by_registration = {("web", "q2"): "registration", ("web", "q3"): "registration"}
-    assert shown_by(run) == by_registration
-    matches = run.read_table("matches").to_pylist()
-    run.write_table(
-        "matches", make_table("matches", [{**matches[2], "method": "pixels"}, *matches])
-    )
-    assert shown_by(run) == {**by_registration, ("web", "q2"): "digest"}
 
 
 def test_what_is_undecided_is_neither_leaked_nor_clean(run: Run) -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import polars as pl
+
 from heldout.detect import Cell
+from heldout.evidence import Rung
 from heldout.stats import Interval
-from heldout.verdict.ladder import Rung, Standing
+from heldout.store import make_table
 from heldout.verdict.overall import BenchmarkVerdict, CellVerdict, Rate
 from heldout.verdict.recommend import _difference, recommend
 
@@ -23,8 +26,9 @@ def test_a_difference_names_the_items_it_stands_on() -> None:
 def _leaked(leaked: int) -> BenchmarkVerdict:
     cell = Cell(benchmark="b", corpus="web")
     rate = Rate(leaked, 4, Interval(0.0, 1.0, 0.95, "none"))
-    standings = [Standing(f"q{n}", "web", f"w{n}", Rung.SAME_IMAGE) for n in range(leaked)]
-    return BenchmarkVerdict("b", "run", [CellVerdict(cell, "survives", [], rate)], standings, {})
+    rows = [{"benchmark_id": f"q{n}", "corpus": "web", "rung": Rung.COPY} for n in range(leaked)]
+    leaks = pl.DataFrame(make_table("leaks", rows))
+    return BenchmarkVerdict("b", "run", [CellVerdict(cell, "survives", [], rate)], leaks, {})
 
 
 def test_a_benchmark_that_leaked_whole_has_nothing_left() -> None:

@@ -11,7 +11,8 @@ import pytest
 
 from heldout.benchmark import Benchmark, Example
 from heldout.corpus import open_corpus
-from heldout.detect import joined_leakage, leaks, text_overlap
+from heldout.detect import joined_leakage, text_overlap
+from heldout.evidence import join_leaks
 from heldout.overlap.scan import items_table
 from heldout.overlap.text import METHODS, TextSearch, build_text_index, scan_text_shard
 from heldout.overlap.text.normalise import settle_degrees
@@ -73,7 +74,7 @@ def claim(
         items, matches, queries, benchmark="bench", corpus="web", methods=methods,
         documents=result.counts["text_documents"], answered=result.counts["text_answers"] > 0,
     )  # fmt: skip
-    leaked = leaks(frame(SCHEMAS["matches"].empty_table()), matches)
+    leaked = join_leaks(frame(SCHEMAS["matches"].empty_table()), matches)
     joined = joined_leakage(items, leaked, benchmark="bench", corpus="web")
     by_modality = {**joined.details["by_modality"], "full": whole}
     joined = joined.model_copy(update={"details": {**joined.details, "by_modality": by_modality}})

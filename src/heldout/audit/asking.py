@@ -208,9 +208,7 @@ def import_answers(
 
 
 def summarise_model(benchmark: Benchmark, run: Run, model: str) -> Summary:
-    frame = pl.from_arrow(run.read_table("answers"))
-    assert isinstance(frame, pl.DataFrame)
-    rows = frame.filter(pl.col("model") == model).to_dicts()
+    rows = run.frame("answers").filter(pl.col("model") == model).to_dicts()
     clusters = dict(zip((one.id for one in benchmark), benchmark.clusters, strict=True))
     return summarise(rows, clusters)
 

@@ -13,8 +13,8 @@ from heldout.audit.audit_file import BenchmarkEntry, ModelEntry
 from heldout.audit.reader import Audit
 from heldout.benchmark import Benchmark, read_benchmark
 from heldout.corpus import Corpus, open_corpus
-from heldout.cure.leak_labels import LeakLabels, read_leak_labels
 from heldout.errors import InputError
+from heldout.evidence import LeakLabels, read_leak_labels
 from heldout.model import read_recorded
 from heldout.model.asking import Variant, expand, parse_variants
 from heldout.model.asking.recorded import read_answers

@@ -30,8 +30,8 @@ from heldout.audit.reader import read_audit
 from heldout.audit.runner import Audited, run_audit
 from heldout.benchmark import read_benchmark
 from heldout.benchmark.check import CheckReport, check
-from heldout.detect.image_overlap import COPIES
 from heldout.detect.settings import ALPHA
+from heldout.evidence import COPIES
 from heldout.overlap.judged import read_matches
 from heldout.overlap.judged_texts import read_text_matches
 from heldout.stats.multiplicity import adjust

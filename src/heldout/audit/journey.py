@@ -17,16 +17,14 @@ from heldout.corpus import Corpus
 from heldout.detect import (
     Finding,
     adjust,
-    count_kinds,
     image_nearness,
     image_overlap,
     joined_leakage,
-    leaks,
-    text_kinds,
     text_overlap,
 )
 from heldout.engine import Engine
 from heldout.errors import InputError
+from heldout.evidence import count_kinds, leaks, text_kinds
 from heldout.overlap import NearSearch, scan
 from heldout.overlap.calibration.calibration import Calibration, calibrations
 from heldout.overlap.calibration.measure import CalibrationPlan, calibrate
@@ -37,7 +35,7 @@ from heldout.overlap.text import Judge, TextSearch
 from heldout.overlap.text.judge import judge_texts
 from heldout.overlap.texts import forget_texts, scan_texts
 from heldout.report import write_report
-from heldout.store import SCHEMAS, Run
+from heldout.store import SCHEMAS, Run, empty_table
 from heldout.verdict import Claim, nearness_claims, overlap_claims, text_claim
 from heldout.verdict.people import with_people
 from heldout.verdict.people_words import with_people_on_words
@@ -78,23 +76,42 @@ def audit_overlap(
     ``judge`` reads the paraphrase candidates of the text search that count, with ``judge_every`` all that
     are listed.
     """
-    plan = calibration or CalibrationPlan()
     with run.writing():
-        _forget_what_rested_on_others(run, corpora)
-        scan(benchmark, corpora, run, engine, near=near, hashes=hashes, quiet=quiet)
-        calibrate(benchmark, corpora, run, engine, near=near, plan=plan, quiet=quiet)
+        search_corpora(
+            benchmark, corpora, run, engine, near=near, calibration=calibration, hashes=hashes,
+            text=text, quiet=quiet,
+        )  # fmt: skip
         ended = None
-        if text is None:
-            forget_texts(run)
-        else:
-            scan_texts(benchmark, corpora, run, engine, text, quiet=quiet)
-            if judge is not None:
-                ended = judge_texts(run, judge, every=judge_every).ended
-        run.write_json("check.json", check(benchmark).model_dump(mode="json"))
+        if text is not None and judge is not None:
+            ended = judge_texts(run, judge, every=judge_every).ended
         conclusion = conclude(run, quiet=quiet)
     if ended is not None:  # tables and report hold what the judge said by then; the rest is unsure
         raise ended
     return conclusion
+
+
+def search_corpora(
+    benchmark: Benchmark,
+    corpora: Sequence[Corpus],
+    run: Run,
+    engine: Engine,
+    *,
+    near: NearSearch | None = None,
+    calibration: CalibrationPlan | None = None,
+    hashes: bool = True,
+    text: TextSearch | None = None,
+    quiet: bool = False,
+) -> None:
+    """The tables that ``conclude`` reads, and check.json. Call inside run.writing()."""
+    _forget_what_rested_on_others(run, corpora)
+    scan(benchmark, corpora, run, engine, near=near, hashes=hashes, quiet=quiet)
+    plan = calibration or CalibrationPlan()
+    calibrate(benchmark, corpora, run, engine, near=near, plan=plan, quiet=quiet)
+    if text is None:
+        forget_texts(run)
+    else:
+        scan_texts(benchmark, corpora, run, engine, text, quiet=quiet)
+    run.write_json("check.json", check(benchmark).model_dump(mode="json"))
 
 
 def replaced_by(run: Run, corpora: Sequence[Corpus]) -> list[str]:
@@ -118,9 +135,13 @@ def conclude(run: Run, *, quiet: bool = False) -> Conclusion:
     scored = bool(manifest.get("models"))
     if not manifest["stages"] and not scored:
         raise InputError(f"{run.path} has no finished scan yet: run heldout overlap again")
-    items = _frame(run, "items")
+    items = run.frame("items")
     scanned_once = run.table_path("matches").exists()
-    matches = read_matches(run) if scanned_once or not scored else _empty("matches")
+    matches = (
+        read_matches(run) if scanned_once or not scored else pl.DataFrame(empty_table("matches"))
+    )
+    leaked = leaks(run)
+    run.write_table("leaks", leaked.to_arrow().cast(SCHEMAS["leaks"]))
     benchmark = manifest["inputs"]["benchmark"]["name"]
     findings: list[Finding] = []
     claims: list[Claim] = []
@@ -129,6 +150,7 @@ def conclude(run: Run, *, quiet: bool = False) -> Conclusion:
         found = image_overlap(
             items,
             matches,
+            leaked,
             benchmark=benchmark,
             corpus=scanned["corpus"],
             corpus_images=scanned["counts"].get("images", 0),
@@ -139,11 +161,10 @@ def conclude(run: Run, *, quiet: bool = False) -> Conclusion:
         findings += found
         told = overlap_claims(found, scanned, worded=scanned["corpus"] in worded)
         claims += with_people(told, matches)
-    findings_of_words, claims_of_words = _words(run, items, matches, benchmark)
+    findings_of_words, claims_of_words = _words(run, items, matches, leaked)
     findings += findings_of_words
     claims += claims_of_words
-    calibrated = _calibrations(run, items)
-    nearness = [image_nearness(items, matches, one, benchmark=benchmark) for one in calibrated]
+    calibrated, nearness = nearness_findings(run, items, matches)
     others = manifest.get("audit", {}).get("nearness", ())  # tested together with these
     adjusted = iter(adjust([finding for found in nearness for finding in found], others))
     for one, found in zip(calibrated, nearness, strict=True):
@@ -167,20 +188,19 @@ def _about_models(run: Run, name: str) -> list[dict[str, Any]]:
 
 
 def _words(
-    run: Run, items: pl.DataFrame, matches: pl.DataFrame, benchmark: str
+    run: Run, items: pl.DataFrame, matches: pl.DataFrame, leaked: pl.DataFrame
 ) -> tuple[list[Finding], list[Claim]]:
-    """What leaked of each item (the table leaks), and what a text search says, if there was one."""
+    """What a text search says, if there was one."""
     manifest = run.manifest()
+    benchmark = manifest["inputs"]["benchmark"]["name"]
     texts = manifest.get("text", {})
     wordy = {
         one["corpus"]
         for one in manifest["stages"].values()
         if one["counts"].get("without_image", 0) == one["counts"].get("items", 0) > 0
     }
-    found = read_text_matches(run) if texts else _empty("text_matches")
-    leaked = leaks(matches, found)
-    run.write_table("leaks", leaked.to_arrow().cast(SCHEMAS["leaks"]))
-    queries = _frame(run, "text_queries") if texts else _empty("text_queries")
+    found = read_text_matches(run) if texts else pl.DataFrame(empty_table("text_matches"))
+    queries = run.frame("text_queries") if texts else pl.DataFrame(empty_table("text_queries"))
     kinds = text_kinds(found, matches)
     findings: list[Finding] = []
     claims: list[Claim] = []
@@ -205,18 +225,11 @@ def _words(
     return findings, claims
 
 
-def _empty(name: str) -> pl.DataFrame:
-    frame = pl.from_arrow(SCHEMAS[name].empty_table())
-    assert isinstance(frame, pl.DataFrame)
-    return frame
-
-
-def _calibrations(run: Run, items: pl.DataFrame) -> list[Calibration]:
-    facts = run.manifest().get("calibration", {})
-    return calibrations(items, _frame(run, "nearest"), facts) if facts else []
-
-
-def _frame(run: Run, name: str) -> pl.DataFrame:
-    frame = pl.from_arrow(run.read_table(name))
-    assert isinstance(frame, pl.DataFrame)
-    return frame
+def nearness_findings(
+    run: Run, items: pl.DataFrame, matches: pl.DataFrame
+) -> tuple[list[Calibration], list[list[Finding]]]:
+    """Every calibration of a run, and what it finds, uncorrected."""
+    manifest = run.manifest()
+    facts, benchmark = manifest.get("calibration", {}), manifest["inputs"]["benchmark"]["name"]
+    made = calibrations(items, run.frame("nearest"), facts) if facts else []
+    return made, [image_nearness(items, matches, one, benchmark=benchmark) for one in made]

@@ -52,7 +52,7 @@ def _audited(run: Run) -> tuple[Audited, dict[str, str]]:
     encoders = {one["encoder"] for one in stages if one["encoder"]}
     one = Audited(
         benchmark["name"],
-        _frame(run, "items"),
+        run.frame("items"),
         read_matches(run),
         [stage["corpus"] for stage in stages],
         "; ".join(sorted(encoders)),
@@ -65,9 +65,3 @@ def _folder(source: str) -> str:
     """Where a source lies, without its selection: splits of one data set lie together."""
     path = Path(source.partition("#")[0])
     return str(path.parent.resolve() if path.suffix else path.resolve())
-
-
-def _frame(run: Run, name: str) -> pl.DataFrame:
-    frame = pl.from_arrow(run.read_table(name))
-    assert isinstance(frame, pl.DataFrame)
-    return frame

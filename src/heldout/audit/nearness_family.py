@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from heldout.detect.image_nearness import NAME
+from heldout.audit.journey import nearness_findings
+from heldout.overlap.judged import read_matches
 from heldout.store import Run
 
 SECTION, KEY = "audit", "nearness"  # where the manifest holds them, and `conclude` finds them
 
 
 def share_nearness(runs: Mapping[str, Run]) -> None:
-    """Call when all corpora were searched; claims are corrected when the runs are concluded next."""
+    """Call when all corpora were searched, before the runs are concluded."""
     found = {name: _p_values(run) for name, run in runs.items()}
     for name, run in runs.items():
         others = sorted(p for other, ps in found.items() if other != name for p in ps)
@@ -20,7 +21,7 @@ def share_nearness(runs: Mapping[str, Run]) -> None:
 
 
 def _p_values(run: Run) -> list[float]:
-    if not (run.path / "findings.json").exists():
+    if not run.manifest().get("calibration"):
         return []
-    findings = run.read_json("findings.json")["findings"]
-    return [one["p"] for one in findings if one["detector"] == NAME and one["p"] is not None]
+    _, found = nearness_findings(run, run.frame("items"), read_matches(run))
+    return [one.p for findings in found for one in findings if one.p is not None]

@@ -14,7 +14,7 @@ import polars as pl
 from heldout.audit.access import forget_loaded
 from heldout.audit.cases import Case, open_cases, open_controls
 from heldout.audit.corrections import CORRECTED, write_corrections
-from heldout.audit.journey import audit_overlap, conclude
+from heldout.audit.journey import conclude, search_corpora
 from heldout.audit.ledger import Ledger, file_digest, fingerprint, refuse_changed
 from heldout.audit.nearness_family import share_nearness
 from heldout.audit.plan import Plan, make_plan, refuse_over_budget
@@ -23,10 +23,10 @@ from heldout.audit.recording import inputs_of, record
 from heldout.audit.synthesis import FreshItems, fresh_steps, open_fresh_items, synthesize
 from heldout.audit.twin_sets import note_twins
 from heldout.corpus import corpus_fingerprint
-from heldout.cure.leak_labels import keep_leak_labels
 from heldout.detect import ScoreTables, Settings, detectors
 from heldout.engine import Engine, open_engine
 from heldout.errors import require
+from heldout.evidence import keep_leak_labels
 from heldout.overlap import NearSearch
 from heldout.overlap.calibration.measure import CalibrationPlan
 from heldout.overlap.regrade import parse_bounds
@@ -199,10 +199,11 @@ class _Journey:
                 encoders=tuple(one for one in search.second_encoders if one != search.encoder),
             )  # fmt: skip
             text = TextSearch(encoder=search.text_encoder) if search.text else None
-            audit_overlap(
-                case.benchmark, case.corpora, run, engine, near=near, calibration=plan,
-                hashes=not search.exact, text=text, quiet=self.quiet,
-            )  # fmt: skip
+            with run.writing():
+                search_corpora(
+                    case.benchmark, case.corpora, run, engine, near=near, calibration=plan,
+                    hashes=not search.exact, text=text, quiet=self.quiet,
+                )  # fmt: skip
             scanned = run.manifest()["stages"].values()
             again = any(one["failed"] or one["counts"].get("missing") for one in scanned)
             return {"corpora": [one["corpus"] for one in scanned], "again": again}

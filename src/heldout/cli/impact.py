@@ -27,7 +27,6 @@ from heldout.cli.impact_encoders import (
 )
 from heldout.cli.options import EngineName, Json, Quiet, Workers, parse_map
 from heldout.cli.show import console, plain, print_json
-from heldout.cure.leak_labels import LeakLabels, read_leak_labels
 from heldout.detect.impact import (
     COPY,
     LABELLED,
@@ -41,6 +40,7 @@ from heldout.detect.impact import (
 )
 from heldout.detect.impact.impact import DRAWS
 from heldout.errors import InputError
+from heldout.evidence import LeakLabels, read_leak_labels
 from heldout.overlap.regrade import parse_bounds
 from heldout.stats import Interval
 from heldout.store import Run

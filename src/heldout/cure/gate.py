@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from heldout.cure.junit import Case, junit
-from heldout.cure.leaks import PROVEN, Grade, Leak, leaks_of
 from heldout.cure.lists import write_list
 from heldout.cure.searched import incomplete
 from heldout.errors import InputError, counted
+from heldout.evidence import LOOK_ALIKES, PROVEN, Leak, Rung, leaks_of
 from heldout.store import Run, write_atomic, write_json
 
 GATE_VERSION = 1
-_STRICT = frozenset({Grade.UNDECIDED, Grade.WORDING})
+_STRICT = frozenset({Rung.UNDECIDED, Rung.WORDING})
 _COLUMNS = ("corpus", "corpus_id", "method", "similarity", "relation", "modality", "evidence")
 
 
@@ -143,7 +143,7 @@ class _Judged:
     summary: Protected
 
     @classmethod
-    def of(cls, run: Run, counted: frozenset[Grade]) -> _Judged:
+    def of(cls, run: Run, counted: frozenset[Rung]) -> _Judged:
         manifest = run.manifest()
         known = manifest["inputs"].get("benchmark")
         if known is None or not manifest["stages"]:
@@ -155,12 +155,10 @@ class _Judged:
         for identifier, found in sorted(leaks_of(run).items()):
             for leak in _one_per_row(found.leaks, counted):
                 row = _row(leak, known["name"], identifier)
-                if leak.grade in counted:
+                if leak.rung in counted:
                     removed.append(row)
                     leaked.add(identifier)
-                elif (
-                    leak.grade is not Grade.NEAR
-                ):  # near-identical is not a leak, and there are many
+                elif leak.rung not in LOOK_ALIKES:  # they are no leaks, and there are many
                     doubtful.append(row)
                     doubted.add(identifier)
         text = run.table_path("text_matches").exists()
@@ -196,13 +194,13 @@ class _Judged:
         return Case(one.benchmark, failure, error)
 
 
-def _one_per_row(leaks: Sequence[Leak], counted: frozenset[Grade]) -> Iterator[Leak]:
+def _one_per_row(leaks: Sequence[Leak], counted: frozenset[Rung]) -> Iterator[Leak]:
     """The gravest match of each training row: one may match by bytes and by words.
 
     What counts comes first: an undecided picture does not excuse a question with its answer.
     """
     best: dict[tuple[str, str], Leak] = {}
-    for leak in sorted(leaks, key=lambda one: (one.grade in counted, one.grade)):
+    for leak in sorted(leaks, key=lambda one: (one.rung in counted, one.gravity)):
         best[leak.corpus_item] = leak
     return iter(best.values())
 

@@ -9,10 +9,10 @@ from collections.abc import Mapping, Sequence
 from heldout.benchmark import Benchmark
 from heldout.benchmark.example import canonical_value
 from heldout.benchmark.writers import Opened
-from heldout.cure.leaks import COPIES, UNDECIDED, evidence_of
 from heldout.cure.roundtrip import pictures
 from heldout.cure.writing import entries
 from heldout.errors import InputError
+from heldout.evidence import POSSIBLE_COPIES, evidence_of
 from heldout.image import Digests
 from heldout.overlap.judged import read_matches
 from heldout.store import Run
@@ -90,7 +90,7 @@ def _copies(union: Benchmark, run: Run | None) -> list[tuple[str, str]]:
                 cluster_of[found.bytes] = cluster
     pairs = []
     for row in read_matches(run).to_dicts():
-        if row["relation"] in (*COPIES, UNDECIDED):
+        if row["relation"] in POSSIBLE_COPIES:
             evidence = evidence_of(row)
             ends = [evidence.get("benchmark_image"), evidence.get("corpus_image")]
             if all(end in cluster_of for end in ends):

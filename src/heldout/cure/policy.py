@@ -6,16 +6,14 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from heldout.cure.leaks import PROVEN, Grade, ItemLeaks, Leak
+from heldout.evidence import LOOK_ALIKES, PICTURED, PROVEN, UNPROVEN_WORDS, ItemLeaks, Leak, Rung
 
 POLICIES = ("proven", "same-image", "soft", "full", "down-weight")
-_SOFT = frozenset({Grade.NEAR, Grade.UNDECIDED})
-_WORDS = frozenset({Grade.SIMILAR, Grade.WORDING})
-_REMOVES: Mapping[str, frozenset[Grade]] = {
+_REMOVES: Mapping[str, frozenset[Rung]] = {
     "proven": PROVEN,
-    "same-image": frozenset({Grade.COPY, Grade.FULL}),
-    "soft": PROVEN | _SOFT,
-    "full": frozenset({Grade.FULL}),
+    "same-image": PICTURED,
+    "soft": PROVEN | LOOK_ALIKES | {Rung.UNDECIDED},
+    "full": frozenset({Rung.FULL}),
     "down-weight": frozenset(),
 }
 DOUBTFUL = 0.5  # the weight of a doubtful item: a convention and no estimate
@@ -32,12 +30,12 @@ class Policy:
     weight: float = DOUBTFUL  # of a doubtful item, when down-weighting
 
     @property
-    def removes(self) -> frozenset[Grade]:
+    def removes(self) -> frozenset[Rung]:
         removed = set(_REMOVES[self.name])
         if self.name != "down-weight":
-            removed |= {Grade.UNDECIDED} if self.strict else set()
-            removed |= {Grade.TEXT, Grade.WORDING} if self.text else set()
-            removed |= {Grade.SIMILAR} if self.text and self.name == "soft" else set()
+            removed |= {Rung.UNDECIDED} if self.strict else set()
+            removed |= {Rung.TEXT, Rung.WORDING} if self.text else set()
+            removed |= UNPROVEN_WORDS if self.text and self.name == "soft" else set()
         return frozenset(removed)
 
 
@@ -85,14 +83,14 @@ def decide(
 def _alone(identifier: str, found: ItemLeaks | None, policy: Policy) -> Decision:
     if found is None:
         return Decision(identifier, "keep")
-    removed = [one for one in found.leaks if one.grade in policy.removes]
+    removed = [one for one in found.leaks if one.rung in policy.removes]
     action: Literal["list", "remove"] = "remove" if removed else "list"
     leak = ItemLeaks(removed).gravest if removed else found.gravest
-    reason = f"kept: {leak.reason}" if not removed and leak.grade in _WORDS else leak.reason
+    reason = f"kept: {leak.reason}" if not removed and leak.rung in UNPROVEN_WORDS else leak.reason
     weight = 1.0
     if policy.name == "down-weight":
-        proven = any(one.grade in PROVEN for one in found.leaks)
-        weight = 0.0 if proven else 1.0 if leak.grade in _WORDS else policy.weight
+        proven = any(one.rung in PROVEN for one in found.leaks)
+        weight = 0.0 if proven else 1.0 if leak.rung in UNPROVEN_WORDS else policy.weight
     return Decision(identifier, action, reason, leak, len(found.leaks), weight=weight)
 
 

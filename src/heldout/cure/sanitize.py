@@ -12,13 +12,13 @@ from typing import Any
 from heldout import __version__
 from heldout.benchmark import Benchmark
 from heldout.benchmark.writers import Opened
-from heldout.cure.leaks import Grade, leaks_of
 from heldout.cure.lists import decided_rows, write_list
 from heldout.cure.policy import NOT_COMPARED, Decision, Policy, decide
 from heldout.cure.roundtrip import RoundTrip, compare, pictures
 from heldout.cure.searched import searched, what_was_not_searched
 from heldout.cure.writing import chosen_by_table, entries, new_folder, write_file
 from heldout.errors import InputError, counted
+from heldout.evidence import PICTURED, Rung, leaks_of
 from heldout.image import ImageError
 from heldout.store import Run, write_json
 
@@ -161,9 +161,7 @@ def _cautions(
 ) -> list[str]:
     told = list(what_was_not_searched(run))
     leaked = sum(
-        decision.action == "list"
-        and decision.leak is not None
-        and decision.leak.grade >= Grade.COPY
+        decision.action == "list" and decision.leak is not None and decision.leak.rung in PICTURED
         for decision in decisions
     )
     if leaked and policy.name != "down-weight":
@@ -188,10 +186,10 @@ def _cautions(
 
 def _nothing_left(decisions: Sequence[Decision], policy: Policy) -> str:
     full = sum(
-        decision.leak is not None and decision.leak.grade is Grade.FULL for decision in decisions
+        decision.leak is not None and decision.leak.rung is Rung.FULL for decision in decisions
     )
     shown = all(
-        decision.leak is not None and decision.leak.grade >= Grade.COPY for decision in decisions
+        decision.leak is not None and decision.leak.rung in PICTURED for decision in decisions
     )
     told = (
         f"--policy {policy.name} leaves nothing: every one of the {len(decisions):,} items "

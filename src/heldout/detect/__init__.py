@@ -8,16 +8,14 @@ if TYPE_CHECKING:
     from heldout.detect.finding import Cell, Effect, Finding, Statistic
     from heldout.detect.image_nearness import adjust, image_nearness
     from heldout.detect.image_overlap import image_overlap
-    from heldout.detect.joined_leakage import joined_leakage, leaks
+    from heldout.detect.joined_leakage import joined_leakage
     from heldout.detect.outcome import NotTestable, Outcome
     from heldout.detect.registry import Detector, detectors, run_detectors
     from heldout.detect.settings import Settings
     from heldout.detect.tables import ScoreTables
-    from heldout.detect.text_kinds import KINDS, count_kinds, text_kinds
     from heldout.detect.text_overlap import text_overlap
 
 __all__ = [
-    "KINDS",
     "Cell",
     "Detector",
     "Effect",
@@ -28,14 +26,11 @@ __all__ = [
     "Settings",
     "Statistic",
     "adjust",
-    "count_kinds",
     "detectors",
     "image_nearness",
     "image_overlap",
     "joined_leakage",
-    "leaks",
     "run_detectors",
-    "text_kinds",
     "text_overlap",
 ]
 

@@ -14,7 +14,7 @@ import polars as pl
 from scipy import special
 
 from heldout.detect.finding import Cell, Effect, Finding, Statistic
-from heldout.detect.image_overlap import COPIES
+from heldout.evidence import COPIES, Relation
 from heldout.overlap.calibration import Threshold, flag_p
 from heldout.overlap.calibration.calibration import Calibration
 from heldout.stats import binomial_interval, cluster_rate_interval, holm
@@ -138,7 +138,7 @@ def _verified(here: pl.DataFrame) -> dict[str, str]:
             "proven copies"
             if relation in COPIES
             else "undecided"
-            if relation == "undecided"
+            if relation == Relation.UNDECIDED
             else "no copy"
         )
         if one not in words or strength[word] > strength[words[one]]:

@@ -6,17 +6,16 @@ answers, questions that leaked together with theirs. They are never mixed.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from typing import Any
 
 import polars as pl
 
-from heldout.detect.finding import Cell, Effect, Finding, Statistic
+from heldout.detect.finding import Cell, Finding, rate_finding
+from heldout.evidence import COPIES, PICTURED, Rung
 from heldout.overlap.exact import BYTES_ONLY
-from heldout.stats import binomial_interval, cluster_rate_interval
 
 NAME = "image-overlap"
-COPIES = ("same image", "transformed copy")
 TEXT = "leaked text without its image"
 HASHES_ARE_BLIND_TO = [
     "copies cropped by more than a few per cent, framed, tilted or changed in part",
@@ -33,6 +32,7 @@ EXACT_IS_BLIND_TO = [
 def image_overlap(
     items: pl.DataFrame,
     matches: pl.DataFrame,
+    leaked: pl.DataFrame,
     *,
     benchmark: str,
     corpus: str,
@@ -41,7 +41,8 @@ def image_overlap(
     nearest: int = 0,
     hashes: bool = False,
 ) -> list[Finding]:
-    """``items`` and ``matches`` are the run's tables; what cannot be compared is no denominator.
+    """``items`` and ``matches`` are the run's tables, ``leaked`` is ``evidence.leaks`` of it; what cannot
+    be compared is no denominator.
 
     ``nearest`` neighbours of every picture were verified, or with 0 what its ``hashes`` found; without
     both only exact copies were looked for.
@@ -53,20 +54,19 @@ def image_overlap(
     common: dict[str, Any] = {
         "detector": NAME,
         "cell": Cell(benchmark=benchmark, corpus=corpus),
-        "p": None,
         "blind_to": [unseen, TEXT] if nearest else blind,
-        "seed": None,
         "table": "matches",
     }
-    leaked = set(hits["benchmark_id"])
+    shown = leaked.filter((pl.col("corpus") == corpus) & pl.col("rung").is_in(PICTURED))
+    pictured = set(shown["benchmark_id"])
     findings = [
-        _images(items, hits, here, corpus_images, common),
-        _questions("questions", f"{NAME}/{corpus}/questions", items, leaked, leaked, common),
+        _images(items, hits, here, shown, corpus_images, common),
+        _questions("questions", f"{NAME}/{corpus}/questions", items, pictured, pictured, common),
     ]
     if corpus_answers:
-        answered = set(hits.filter(pl.col("modality") == "full")["benchmark_id"])
+        answered = set(shown.filter(pl.col("rung") == Rung.FULL)["benchmark_id"])
         unit, name = "questions with their answer", f"{NAME}/{corpus}/answers"
-        findings.append(_questions(unit, name, items, leaked, answered, common))
+        findings.append(_questions(unit, name, items, pictured, answered, common))
     return findings
 
 
@@ -74,6 +74,7 @@ def _images(
     items: pl.DataFrame,
     hits: pl.DataFrame,
     here: pl.DataFrame,
+    questions: pl.DataFrame,
     corpus_images: int,
     common: dict[str, Any],
 ) -> Finding:
@@ -89,24 +90,24 @@ def _images(
     whole = (pl.col("digest") != "") & ~pl.col("digest").str.starts_with(BYTES_ONLY)
     compared = whole | pl.col("digest").is_in(list(leaked))
     pictures = shown.filter(compared).unique("digest", keep="first", maintain_order=True)
-    hit = [float(digest in leaked) for digest in pictures["digest"]]
-    return _finding(
-        f"{NAME}/{corpus}/images",
-        "images",
-        "leak rate per image",
-        hit,
+    return rate_finding(
+        [float(digest in leaked) for digest in pictures["digest"]],
         pictures["cluster"].to_list(),
-        {
+        statistic="leaked images",
+        effect="leak rate per image",
+        id=f"{NAME}/{corpus}/images",
+        unit="images",
+        details={
             "corpus_images_compared": corpus_images,
             "images_not_comparable": len(shown.filter(~compared)),
             "copies": len(hits),
             "by_method": _count(hits, "method"),
             "by_transform": _count(hits, "transform"),
             "by_relation": _pictures_by_relation(here),
-            "by_modality": _count(hits, "modality"),
-            "by_label_relation": _count(hits, "label_relation"),
+            "by_modality": _count(questions, "modality"),
+            "by_label_relation": _count(questions, "label_relation"),
         },
-        common,
+        **common,
     )
 
 
@@ -123,32 +124,13 @@ def _questions(
     lost = pl.element().eq("") | pl.element().str.starts_with(BYTES_ONLY)
     whole = (digests.list.len() > 0) & ~digests.list.eval(lost).list.any()
     tested = items.filter(whole | pl.col("benchmark_id").is_in(list(leaked)))
-    hit = [float(one in counted) for one in tested["benchmark_id"]]
-    clusters = tested["cluster"].to_list()
-    return _finding(name, unit, "leak rate per question", hit, clusters, {}, common)
-
-
-def _finding(
-    identifier: str,
-    unit: str,
-    effect: str,
-    hits: Sequence[float],
-    clusters: Sequence[str],
-    details: dict[str, Any],
-    common: dict[str, Any],
-) -> Finding:
-    n, found, groups = len(hits), int(sum(hits)), len(set(clusters))
-    interval = binomial_interval(found, n) if groups == n else cluster_rate_interval(hits, clusters)
-    return Finding(
-        id=identifier,
+    return rate_finding(
+        [float(one in counted) for one in tested["benchmark_id"]],
+        tested["cluster"].to_list(),
+        statistic=f"leaked {unit}",
+        effect="leak rate per question",
+        id=name,
         unit=unit,
-        statistic=Statistic(name=f"leaked {unit}", value=found),
-        effect=Effect.of(effect, found / n if n else 0.0, interval),
-        direction="seen" if found else "none",
-        n=n,
-        clusters=groups,
-        minimum_detectable_effect=_detectable(groups),
-        details=details,
         **common,
     )
 
@@ -172,11 +154,3 @@ def _pictures_by_relation(here: pl.DataFrame) -> dict[str, int]:
 
 def _count(hits: pl.DataFrame, column: str) -> dict[str, int]:
     return {str(key): count for key, count in hits[column].value_counts(sort=True).iter_rows()}
-
-
-def _detectable(clusters: int) -> float:
-    """The rate of leaking clusters at which at least one shows, 19 times out of 20.
-
-    It speaks of benchmarks drawn like this one. In this benchmark every exact copy is found.
-    """
-    return float(1.0 - 0.05 ** (1.0 / clusters)) if clusters else 1.0

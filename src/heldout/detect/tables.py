@@ -12,11 +12,10 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from heldout.detect.image_overlap import COPIES
 from heldout.errors import InputError
+from heldout.evidence import PICTURED, Rung, leaks
 from heldout.overlap.calibration.calibration import Calibration, calibrations
-from heldout.overlap.judged import read_matches
-from heldout.store import SCHEMAS, Run
+from heldout.store import Run, empty_table
 
 Floats = NDArray[np.float64]
 _BANDS = ((1, "1 word"), (3, "2-3 words"), (7, "4-7 words"))
@@ -100,23 +99,23 @@ class ScoreTables:
                 f"import recorded ones"
             )
         optional: dict[str, Any] = {
-            name: _frame(run, name) if run.table_path(name).exists() else None
+            name: run.frame(name) if run.table_path(name).exists() else None
             for name in ("scores", "order_joint", "order_neighbour", "answers", "nearest")
         }
         scores = optional.pop("scores")
-        matches = read_matches(run) if run.table_path("matches").exists() else None
+        pictured = leaks(run).filter(pl.col("rung").is_in(PICTURED))
         known = manifest["inputs"].get("benchmark", {})
         return cls(
             known.get("name", run.path.name),
-            _frame(run, "items"),
+            run.frame("items"),
             no_scores() if scores is None else scores,
             **optional,
             identities=manifest.get("models", {}),
             twins=manifest.get("twins", {}),
             twin_items=_twin_sets(run, "items"),
             unchanged=_twin_sets(run, "unchanged"),
-            leaked=_by_corpus(_copies(matches)) if matches is not None else {},
-            answered=_answered(run, matches),
+            leaked=_by_corpus(pictured),
+            answered=_by_corpus(pictured.filter(pl.col("rung") == Rung.FULL)),
             calibration=manifest.get("calibration", {}),
         )
 
@@ -253,18 +252,6 @@ def _band(words: int) -> str:
     return next((label for most, label in _BANDS if words <= most), "8 words or more")
 
 
-def _copies(matches: pl.DataFrame) -> pl.DataFrame:
-    return matches.filter(pl.col("relation").is_in(COPIES))
-
-
-def _answered(run: Run, matches: pl.DataFrame | None) -> dict[str, frozenset[str]]:
-    """By the table of leaks, which knows the words too, where there is one; else by the copies alone."""
-    whole = pl.col("modality") == "full"
-    if run.table_path("leaks").exists():
-        return _by_corpus(_frame(run, "leaks").filter(whole))
-    return _by_corpus(_copies(matches).filter(whole)) if matches is not None else {}
-
-
 def _by_corpus(rows: pl.DataFrame) -> dict[str, frozenset[str]]:
     return {
         str(corpus): frozenset(found["benchmark_id"])
@@ -281,14 +268,4 @@ def _twin_sets(run: Run, which: str) -> dict[str, frozenset[str]]:
 
 def no_scores() -> pl.DataFrame:
     """The scores of a run in which models were only asked."""
-    return _polars(SCHEMAS["scores"].empty_table())
-
-
-def _polars(table: Any) -> pl.DataFrame:
-    frame = pl.from_arrow(table)
-    assert isinstance(frame, pl.DataFrame)
-    return frame
-
-
-def _frame(run: Run, name: str) -> pl.DataFrame:
-    return _polars(run.read_table(name))
+    return pl.DataFrame(empty_table("scores"))

@@ -16,11 +16,10 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from heldout.detect.finding import Cell, Effect, Finding, Statistic
+from heldout.detect.finding import Cell, Finding, rate_finding, rate_interval
 from heldout.overlap.text.pictures import ANOTHER, UNCOMPARED, beside
 from heldout.overlap.text.relation import SAME_ITEM
 from heldout.overlap.text.testable import NO_WORDS, untestable_items
-from heldout.stats import Interval, binomial_interval, cluster_rate_interval
 
 NAME = "text-overlap"
 TAUS = (0.80, 0.85, 0.88, 0.90, 0.95, 1.00)
@@ -145,31 +144,22 @@ def _finding(
     tested = items.filter(~pl.col("benchmark_id").is_in(list(untestable)))
     wordless = [one for one, reason in untestable.items() if reason == NO_WORDS]
     worded = items.filter(~pl.col("benchmark_id").is_in(wordless))
-    clusters = tested["cluster"].to_list()
     evident = matches.filter(pl.col("degree") != "none")
     leaked = set(evident["benchmark_id"])
-    hits = [float(one in leaked) for one in tested["benchmark_id"]]
-    found, n, groups = int(sum(hits)), len(hits), len(set(clusters))
-    return Finding(
+    return rate_finding(
+        [float(one in leaked) for one in tested["benchmark_id"]],
+        tested["cluster"].to_list(),
+        statistic="items with evidence",
+        effect="rate of items with evidence",
         id=f"{NAME}/{cell.corpus}/{method}",
         detector=NAME,
         cell=cell,
         unit="items",
-        statistic=Statistic(name="items with evidence", value=found),
-        effect=Effect.of(
-            "rate of items with evidence", found / n if n else 0.0, _interval(hits, clusters)
-        ),
-        p=None,
-        direction="seen" if found else "none",
-        n=n,
-        clusters=groups,
-        minimum_detectable_effect=float(1.0 - 0.05 ** (1.0 / groups)) if groups else 1.0,
         blind_to=list(_BLIND[method]),
-        seed=None,
         table="text_matches",
         details={
             **common,
-            "eligible": n,
+            "eligible": len(tested),
             "untestable": _counted(untestable),
             "hard": _hard(evident),
             "by_relation": _items_by(matches, "relation"),
@@ -193,7 +183,7 @@ def _published(worded: pl.DataFrame, queries: pl.DataFrame) -> dict[str, Any]:
     hit = pairs > 0
     clusters = worded["cluster"].to_list()
     rate = float(hit.mean()) if len(hit) else 0.0
-    interval = _interval(hit.astype(float).tolist(), clusters)
+    interval = rate_interval(hit.astype(float).tolist(), clusters)
     return {
         "pairs": int(pairs.sum()),
         "hit_queries": int(hit.sum()),
@@ -221,12 +211,6 @@ def _summary(values: NDArray[np.float64]) -> dict[str, float] | None:
         "p95": float(np.quantile(values, 0.95)),
         "max": float(values.max()),
     }
-
-
-def _interval(hits: Sequence[float], clusters: Sequence[str]) -> Interval:
-    if len(set(clusters)) == len(clusters):
-        return binomial_interval(int(sum(hits)), len(hits))
-    return cluster_rate_interval(hits, clusters)
 
 
 def _items_by(matches: pl.DataFrame, column: str) -> dict[str, int]:

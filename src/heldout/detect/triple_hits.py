@@ -208,10 +208,9 @@ def _row(made: TripleHits, name: str, one: _Flags, score: float) -> dict[str, An
 def _smallest(rows: Sequence[Mapping[str, Any]]) -> pl.DataFrame:
     """Sets grow with α: an item stands once, where it came in."""
     key = ["model", "corpus", "encoder", "flag", "answer"]
-    frame = pl.from_arrow(make_table("triple_hits", rows))
-    assert isinstance(frame, pl.DataFrame)
     return (
-        frame.sort("alpha", maintain_order=True)
+        pl.DataFrame(make_table("triple_hits", rows))
+        .sort("alpha", maintain_order=True)
         .unique([*key, "benchmark_id"], keep="first", maintain_order=True)
         .sort([*key, "alpha"], maintain_order=True)
     )

@@ -13,12 +13,11 @@ from PIL import Image
 
 from heldout.engine import Engine, progress
 from heldout.errors import HeldoutError
+from heldout.evidence import COPIES, Relation
 from heldout.lab.collection import Collection, Item
 from heldout.lab.queries import QueryMaker, Side, as_published
 from heldout.lab.tally import Tally
 
-COPY_RELATIONS = frozenset({"same image", "transformed copy"})
-UNDECIDED = "undecided"
 CHANGED = "changed in part"  # a copy that may show something else now is for people, as in an audit
 
 
@@ -44,9 +43,9 @@ class _Accepts:
 
     def __call__(self, query: Any, candidate: Any) -> bool | None:
         found = self.register(query, candidate)
-        if found.relation == UNDECIDED or CHANGED in found.transform:
+        if found.relation == Relation.UNDECIDED or CHANGED in found.transform:
             return None
-        return found.relation in COPY_RELATIONS
+        return found.relation in COPIES
 
 
 def judge_by_registration(

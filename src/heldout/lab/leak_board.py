@@ -6,10 +6,9 @@ from collections.abc import Sequence
 
 import polars as pl
 
-from heldout.detect.image_overlap import COPIES
+from heldout.evidence import BY_DIGEST, COPIES, Relation
 from heldout.lab.leak_rows import STRANGER
 from heldout.lab.result import Rate, Strict, rate
-from heldout.overlap.judged import UNDECIDED
 from heldout.scenes import KINDS
 
 SCHEMA_VERSION = 1
@@ -21,12 +20,12 @@ PICTURE_LEVELS: dict[str, tuple[pl.Expr, str]] = {
     "listed": (pl.col("relation") != "", "other_pairs"),
     "soft or hard": (pl.col("degree").is_in(_GRADED), "other_graded"),
     "hard": (pl.col("degree") == "hard", "other_hard"),
-    "left to people": (pl.col("relation") == UNDECIDED, "other_undecided"),
+    "left to people": (pl.col("relation") == Relation.UNDECIDED, "other_undecided"),
     COPY: (pl.col("relation").is_in(COPIES), "other_copies"),
 }
 # Equal bytes and pixels are right by themselves: what registration alone calls a copy is what can be wrong.
 REGISTERED = f"{COPY}, by registration alone"
-_REGISTERED = PICTURE_LEVELS[COPY][0] & ~pl.col("method").is_in(["bytes", "pixels"])
+_REGISTERED = PICTURE_LEVELS[COPY][0] & ~pl.col("method").is_in(BY_DIGEST)
 WORD_LEVELS: dict[str, tuple[pl.Expr, str]] = {
     "counts (soft or hard)": (pl.col("text_degree").is_in(_GRADED), "other_texts"),
     "hard": (pl.col("text_degree") == "hard", "other_text_hard"),

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import polars as pl
 
-from heldout.detect.image_overlap import COPIES
+from heldout.evidence import COPIES
 from heldout.lab.leak_board import COPY, PICTURE_LEVELS, PICTURES, REGISTERED, LeakBoard
 from heldout.lab.leak_run import LeakPlan
 from heldout.lab.result import Rate

@@ -12,8 +12,8 @@ from typing import Any
 import polars as pl
 
 from heldout.corpus import Corpus
-from heldout.detect.image_overlap import COPIES
-from heldout.overlap.judged import UNDECIDED, read_matches
+from heldout.evidence import COPIES, Relation
+from heldout.overlap.judged import read_matches
 from heldout.overlap.text.testable import untestable_items
 from heldout.store import Dropped, Run
 
@@ -51,8 +51,8 @@ def leak_rows(
     run: Run, corpus: Corpus, truth: Path, *, world: str, seed: int
 ) -> pl.DataFrame:  # fmt: skip
     """One row per item of the corpus that could be read. Broken files are dropped, and are not here."""
-    items = _frame(run, "items").with_columns(image=pl.col("image_names").list.first())
-    said = _said(items, read_matches(run), _frame(run, "text_matches"))
+    items = run.frame("items").with_columns(image=pl.col("image_names").list.first())
+    said = _said(items, read_matches(run), run.frame("text_matches"))
     untestable = _untestable(run, items)
     known = {row["corpus_id"]: row for row in map(json.loads, truth.read_text().splitlines())}
     rows = [
@@ -97,7 +97,7 @@ def _row(
         "other_pairs": len(others),
         "other_graded": sum(pair["degree"] != "none" for pair in others),
         "other_hard": sum(pair["degree"] == "hard" for pair in others),
-        "other_undecided": sum(pair["relation"] == UNDECIDED for pair in others),
+        "other_undecided": sum(pair["relation"] == Relation.UNDECIDED for pair in others),
         "other_copies": sum(pair["relation"] in COPIES for pair in others),
         "other_image": worst[0],
         "other_relation": worst[1].get("relation", ""),
@@ -135,7 +135,7 @@ def _untestable(run: Run, items: pl.DataFrame) -> dict[str, str]:
     (scanned,) = run.manifest()["text"].values()
     methods = [method for method in scanned["methods"] if method != "provenance"]
     answered = scanned["counts"].get("text_answers", 0) > 0
-    reasons = untestable_items(items, _frame(run, "text_queries"), methods, answered)
+    reasons = untestable_items(items, run.frame("text_queries"), methods, answered)
     everywhere = set.intersection(*(set(found) for found in reasons.values()))
     return {item: reasons[methods[0]][item] for item in everywhere}
 
@@ -150,15 +150,9 @@ def _corpus_items(corpus: Corpus) -> Iterator[tuple[str, bool]]:
 
 def _grade(row: Mapping[str, Any]) -> int:
     """How near to a copy it is said to be: a verdict is worth more than a degree."""
-    said = 20 if row["relation"] in COPIES else 10 if row["relation"] == UNDECIDED else 0
+    said = 20 if row["relation"] in COPIES else 10 if row["relation"] == Relation.UNDECIDED else 0
     return said + _GRADE[row["degree"]]
 
 
 def _gravity(row: Mapping[str, Any]) -> tuple[int, bool, float]:
     return _GRADE[row["degree"]], row["relation"] == "same item", row["similarity"]
-
-
-def _frame(run: Run, name: str) -> pl.DataFrame:
-    frame = pl.from_arrow(run.read_table(name))
-    assert isinstance(frame, pl.DataFrame)
-    return frame

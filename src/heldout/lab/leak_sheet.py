@@ -8,9 +8,8 @@ import polars as pl
 from PIL import Image, ImageDraw, ImageFont, ImageOps
 
 from heldout.corpus import open_corpus
-from heldout.detect.image_overlap import COPIES
+from heldout.evidence import COPIES, POSSIBLE_COPIES
 from heldout.lab.leak_run import BENCHMARK, CORPUS
-from heldout.overlap.judged import UNDECIDED
 
 SIDE, LINE, COLUMNS, MOST = 150, 14, 4, 96
 
@@ -36,7 +35,7 @@ def write_sheets(rows: pl.DataFrame, out: Path) -> list[Path]:
 
 
 def _doubted(column: str) -> pl.Expr:
-    return pl.col(column).is_in((*COPIES, UNDECIDED))
+    return pl.col(column).is_in(POSSIBLE_COPIES)
 
 
 def _sheet(rows: pl.DataFrame, out: Path) -> Image.Image:

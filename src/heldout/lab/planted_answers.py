@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from heldout.detect.settings import Settings
 from heldout.detect.tables import ScoreTables, no_scores
-from heldout.store import SCHEMAS
+from heldout.store import empty_table
 
 Floats = NDArray[np.float64]
 
@@ -103,8 +103,7 @@ def _frame(
 def _items(codes: NDArray[np.int64]) -> pl.DataFrame:
     n = len(codes)
     kinds = np.where(np.arange(n) % 3 == 0, '{"category": "count"}', '{"category": "colour"}')
-    whole = pl.from_arrow(SCHEMAS["items"].empty_table())
-    assert isinstance(whole, pl.DataFrame)
+    whole = pl.DataFrame(empty_table("items"))
     return pl.concat(
         [whole, pl.DataFrame({
             "benchmark_id": [f"item{place:05d}" for place in range(n)], "position": np.arange(n),

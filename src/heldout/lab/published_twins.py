@@ -15,7 +15,7 @@ import polars as pl
 
 from heldout.detect.tables import ScoreTables, no_scores
 from heldout.stats.paired import McNemar, PairedTable, mcnemar
-from heldout.store import SCHEMAS
+from heldout.store import empty_table
 
 KEPT = 495  # items of MMStar whose twins passed the filter
 _MINUS = "\N{MINUS SIGN}"
@@ -91,8 +91,7 @@ def allowed_answers(rows: list[PublishedRow], *, agreeing: bool, n: int = KEPT) 
     answers = pl.concat(frames).with_columns(
         pl.lit([], dtype=pl.List(pl.String)).alias("options")  # letters are not published either
     )
-    empty = pl.from_arrow(SCHEMAS["items"].empty_table())
-    assert isinstance(empty, pl.DataFrame)
+    empty = pl.DataFrame(empty_table("items"))
     known = pl.DataFrame(
         {"benchmark_id": ids, "position": np.arange(n), "cluster": ids, "metadata": ["{}"] * n}
     )

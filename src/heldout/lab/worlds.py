@@ -13,7 +13,7 @@ from PIL import Image
 from heldout.lab.forms import Asked
 from heldout.scenes.films import ZONES, Film, ask_film, random_film, vary_film
 from heldout.scenes.films_render import render_film
-from heldout.scenes.probes import RELATIONS, IsRelated, Relation
+from heldout.scenes.probes import RELATIONS, IsRelated, RelationOf
 from heldout.scenes.questions import as_guessable, ask, name
 from heldout.scenes.render import render
 from heldout.scenes.world import Scene, SceneObject, random_scene, vary
@@ -68,7 +68,7 @@ def _drill_scene(scene: Scene, rng: np.random.Generator) -> list[Asked]:
     ]
     pairs = list(itertools.permutations(order, 2))
     for one, other in (pairs[place] for place in rng.permutation(len(pairs))[:4]):
-        probe = Relation(name(scene, one), name(scene, other))
+        probe = RelationOf(name(scene, one), name(scene, other))
         answer = probe.answer(scene)
         if answer is None:
             continue

@@ -13,12 +13,6 @@ import pyarrow.compute as pc
 from heldout.errors import InputError
 from heldout.store import Dropped, Run, dropped_table, make_table
 
-#: stages whose dropped rows are about a model; what is scanned anew does not touch them
-STAGES = ("score", "options", "order-joint", "order-neighbour", "ask")
-#: what `heldout twin` left out: a new scan does not touch it either
-TWIN_STAGES = tuple(
-    f"twin {stage}" for stage in ("resample", "describe", "edges", "render", "filter", "publish")
-)
 #: what makes two scores incomparable; a run holds one of each per model
 IDENTITY = ("backend", "revision", "dtype", "template", "provider", "remote_code")
 

@@ -30,6 +30,7 @@ from heldout.image.problem import JPEG
 from heldout.overlap.fingerprints import Fingerprint, fingerprint, screen
 from heldout.overlap.hashes import HashedShard, HashIndex, Waiting
 from heldout.overlap.modality import TextRelation, relate_text
+from heldout.overlap.relations import Relation
 from heldout.overlap.thumbnails import thumbnail
 from heldout.store import MAY_PASS, Dropped, ShardResult, dropped_table, make_table
 
@@ -238,7 +239,7 @@ def _matches(
             "method": "bytes" if place.bytes == own else "pixels",
             "similarity": 1.0,
             "degree": "hard",
-            "relation": "same image",
+            "relation": Relation.SAME_IMAGE,
             "transform": "none" if place.bytes == own else "lossless re-encoding",
             "modality": text.modality,
             "label_relation": text.label_relation,

@@ -17,24 +17,21 @@ import polars as pl
 
 from heldout.benchmark.example import normal
 from heldout.corpus import CorpusItem
-from heldout.overlap.modality import relate_text
+from heldout.overlap.modality import Modality, relate_text
 from heldout.overlap.regrade import Bounds, regraded, searched_with
+from heldout.overlap.relations import BY_DIGEST, COPIES, POSSIBLE_COPIES, Relation
 from heldout.store import Run
 from heldout.store.judgements import MATCH, Judgement, current
 
 # What a person says → the relation it stands for.
 RELATIONS = {
-    "exact duplicate": "same image",
-    "transformed copy": "transformed copy",
-    "same source, other view": "same source, other view",
-    "same view, other subject": "same view, other subject",
-    "unrelated": "unrelated",
-    "unsure": "undecided",
+    "exact duplicate": Relation.SAME_IMAGE,
+    "transformed copy": Relation.TRANSFORMED_COPY,
+    "same source, other view": Relation.OTHER_VIEW,
+    "same view, other subject": Relation.OTHER_SUBJECT,
+    "unrelated": Relation.UNRELATED,
+    "unsure": Relation.UNDECIDED,
 }
-UNDECIDED = RELATIONS["unsure"]
-SAME, COPY = "same image", "transformed copy"
-_COPIES = {SAME, COPY}
-BY_DIGEST = ("bytes", "pixels")  # methods that prove a copy: an eye that sees none is mistaken
 RAISED_ALONE = "one rater calls it a copy; a second has to agree"
 DISMISSED_ALONE = "one rater dismissed it; a second has to agree"
 DISAGREE = "raters disagree"
@@ -71,46 +68,43 @@ def read_matches(run: Run, bounds: Bounds | None = None) -> pl.DataFrame:
 
     ``bounds``: degrees of the search's own encoder, in place of those it was run with.
     """
-    matches = pl.from_arrow(run.read_table("matches"))
-    assert isinstance(matches, pl.DataFrame)
+    matches = run.frame("matches")
     if bounds is not None:
         matches = regraded(matches, bounds, searched_with(run))
     judgements = current(run.path, MATCH).values()
     if not judgements:
         return matches
-    items = pl.from_arrow(run.read_table("items"))
-    assert isinstance(items, pl.DataFrame)
-    return judged_matches(matches, judgements, items)
+    return judged_matches(matches, judgements, run.frame("items"))
 
 
 def recognised(matches: pl.DataFrame) -> pl.DataFrame:
     """The copies among judged ``matches``; ``raters``: how many made it one, 0 where the tool did."""
-    copies = matches.filter(pl.col("relation").is_in(_COPIES))
+    copies = matches.filter(pl.col("relation").is_in(COPIES))
     counts = []
     for evidence in copies["evidence"]:
         people = json.loads(evidence).get("people")
-        counts.append(len(people["verdicts"]) if people and people["tool"] not in _COPIES else 0)
+        counts.append(len(people["verdicts"]) if people and people["tool"] not in COPIES else 0)
     return copies.with_columns(pl.Series("raters", counts, pl.Int64))
 
 
 def not_agreed(relation: str, evidence: Mapping[str, Any]) -> str:
     """What another rater has to settle of a judged pair: "" where nothing is, or nobody judged it."""
     people = evidence.get("people")
-    if not people or relation in _COPIES:
+    if not people or relation in COPIES:
         return ""
     verdicts = people["verdicts"].values()
     said = {RELATIONS[verdict] for verdict in verdicts}
-    if relation == UNDECIDED:
+    if relation == Relation.UNDECIDED:
         if len(said) > 1:
             return DISAGREE
-        return RAISED_ALONE if len(verdicts) == 1 and said <= _COPIES else ""
-    alone = len(verdicts) == 1 and people["tool"] in {*_COPIES, UNDECIDED}
+        return RAISED_ALONE if len(verdicts) == 1 and said <= COPIES else ""
+    alone = len(verdicts) == 1 and people["tool"] in POSSIBLE_COPIES
     return DISMISSED_ALONE if alone else ""
 
 
 def majority(verdicts: Collection[str]) -> str:
     """The relation most raters stand for. Between two kinds of copy a tie is the weaker one."""
-    return most_say((RELATIONS[verdict] for verdict in verdicts), _COPIES, COPY)
+    return most_say((RELATIONS[verdict] for verdict in verdicts), COPIES, Relation.TRANSFORMED_COPY)
 
 
 def most_say(relations: Iterable[str], alike: Collection[str], weaker: str) -> str:
@@ -120,7 +114,7 @@ def most_say(relations: Iterable[str], alike: Collection[str], weaker: str) -> s
     leading = {relation for relation, count in counts.items() if count == most}
     if len(leading) == 1:
         return leading.pop()
-    return weaker if leading == set(alike) else UNDECIDED
+    return weaker if leading == set(alike) else Relation.UNDECIDED
 
 
 def _judged(
@@ -135,22 +129,23 @@ def _judged(
     relation, tool = majority(verdicts.values()), row["relation"]
     if row["method"] in BY_DIGEST:
         relation = tool
-    elif relation in _COPIES and tool not in _COPIES and len(verdicts) == 1:
-        relation = UNDECIDED
-    elif relation == SAME and tool != SAME:
-        relation = COPY  # an eye does not see what digests and registration say: that they differ
+    elif relation in COPIES and tool not in COPIES and len(verdicts) == 1:
+        relation = Relation.UNDECIDED
+    elif relation == Relation.SAME_IMAGE and tool != Relation.SAME_IMAGE:
+        # An eye does not see what digests and registration say: that they differ.
+        relation = Relation.TRANSFORMED_COPY
     evidence["people"] = {"verdicts": dict(sorted(verdicts.items())), "tool": tool}
     told = json.dumps(evidence, ensure_ascii=False)
     changed: dict[str, Any] = {"relation": relation, "evidence": told}
-    if relation in _COPIES and tool not in _COPIES:
+    if relation in COPIES and tool not in COPIES:
         question, answer = words.get(row["benchmark_id"], ("", ""))
         text = relate_text(question, answer, _corpus_item(row, evidence))
         changed |= {"modality": text.modality, "label_relation": text.label_relation}
-    elif relation not in _COPIES:
-        changed |= {"modality": "none", "label_relation": "unknown"}
-        if relation != UNDECIDED:
+    elif relation not in COPIES:
+        changed |= {"modality": Modality.NONE, "label_relation": "unknown"}
+        if relation != Relation.UNDECIDED:
             changed["transform"] = ""
-    if relation == "unrelated":
+    if relation == Relation.UNRELATED:
         changed["degree"] = "none"  # a likeness that people looked at and dismissed
     return {**row, **changed}
 
@@ -169,9 +164,7 @@ def label_beside(row: Mapping[str, Any], words: tuple[str, str]) -> str:
 
 def item_words(run: Run) -> dict[str, tuple[str, str]]:
     """Question and answer of every item, normalised."""
-    items = pl.from_arrow(run.read_table("items"))
-    assert isinstance(items, pl.DataFrame)
-    return _words(items)
+    return _words(run.frame("items"))
 
 
 def _corpus_item(row: Mapping[str, Any], evidence: Mapping[str, Any]) -> CorpusItem:

@@ -15,7 +15,8 @@ from typing import Any
 import polars as pl
 
 from heldout.benchmark.example import normal
-from heldout.overlap.judged import UNDECIDED, most_say, read_matches
+from heldout.overlap.judged import most_say, read_matches
+from heldout.overlap.relations import Relation
 from heldout.overlap.text.edits import OTHER
 from heldout.overlap.text.normalise import settle_degrees
 from heldout.overlap.text.pictures import settle_pictures
@@ -24,15 +25,14 @@ from heldout.overlap.text.rows import SHOWN
 from heldout.store import Run
 from heldout.store.judgements import TEXT, Judgement, current
 
-UNRELATED = "unrelated"
 # What a person says → the relation it stands for.
 TEXT_RELATIONS = {
     "same question and answer": SAME_ITEM,
     "same, reworded": SAME_ITEM,
     "same question, not its answer": SAME_QUESTION,
     "same template, other subject": OTHER,
-    "unrelated": UNRELATED,
-    "unsure": UNDECIDED,
+    "unrelated": Relation.UNRELATED,
+    "unsure": Relation.UNDECIDED,
 }
 _ASKED = {SAME_ITEM, SAME_QUESTION}
 _SOURCE = "provenance"  # an id, and no words
@@ -69,12 +69,12 @@ def text_subject(item: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> 
 
 def read_text_matches(run: Run) -> pl.DataFrame:
     """The table text_matches of ``run`` as its people judged it, so far as they did."""
-    matches = _frame(run, "text_matches")
+    matches = run.frame("text_matches")
     judgements = current(run.path, TEXT).values()
     if not judgements or matches.is_empty():
         return matches
-    images, items = read_matches(run), _frame(run, "items")
-    return judged_texts(matches, judgements, items, images, _frame(run, "text_queries"))
+    images, items = read_matches(run), run.frame("items")
+    return judged_texts(matches, judgements, items, images, run.frame("text_queries"))
 
 
 def judged_texts(
@@ -150,9 +150,11 @@ def _confirmed(judged: dict[str, Any], found: Mapping[str, Any]) -> dict[str, An
 
 
 def _worth(relation: str, answer: str, row: Mapping[str, Any], evidence: Mapping[str, Any]) -> str:
-    if relation == UNRELATED:
+    if relation == Relation.UNRELATED:
         return "none"
-    if relation == UNDECIDED:  # an open question: evidence that proves nothing, if it was any
+    if (
+        relation == Relation.UNDECIDED
+    ):  # an open question: evidence that proves nothing, if it was any
         return "none" if row["degree"] == "none" else "soft"
     generic, short = bool(evidence.get("generic")), bool(evidence.get("short"))
     # Numbers tell the items of a template apart where they stand there: people may overlook them.
@@ -172,12 +174,6 @@ def _settled(
     settled = settle_pictures(settle_degrees(judged, queries), images, items)
     # What nobody could decide was settled when it was found.
     return [
-        row["degree"] if row["relation"] == UNDECIDED else worth
+        row["degree"] if row["relation"] == Relation.UNDECIDED else worth
         for row, worth in zip(rows, settled["degree"], strict=True)
     ]
-
-
-def _frame(run: Run, name: str) -> pl.DataFrame:
-    frame = pl.from_arrow(run.read_table(name))
-    assert isinstance(frame, pl.DataFrame)
-    return frame

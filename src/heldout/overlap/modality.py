@@ -7,26 +7,34 @@ A free caption is text nobody has compared yet, so it stays *image only*.
 from __future__ import annotations
 
 import re
+from enum import StrEnum
 from typing import NamedTuple
 
 from heldout.benchmark.example import normal
 from heldout.corpus import CorpusItem
 
-IMAGE_ONLY = "image only"
-IMAGE_AND_QUESTION = "image and question"
-FULL = "full"  # image, question and answer
 
+class Modality(StrEnum):
+    """What of an item stands in a corpus, from the gravest down; matches hold the first three or none."""
+
+    FULL = "full"  # image, question and answer
+    IMAGE_AND_QUESTION = "image and question"
+    IMAGE_ONLY = "image only"
+    TEXT_ONLY = "text only"
+    SOURCE_ONLY = "source only"
+    NONE = "none"
+
+
+#: for sorting: the gravest first
+GRAVEST: dict[str, int] = {modality: place for place, modality in enumerate(Modality)}
 # A bare letter or position stands for an option nobody can see here: it contradicts nothing.
 _POINTER = re.compile(r"\(?[a-j]\)?|\d{1,2}")
 _LABEL_WORDS = 4  # longer answers without a question are captions, and captions differ
 
 
 class TextRelation(NamedTuple):
-    modality: str
+    modality: Modality
     label_relation: str  # same, different, unknown
-
-
-_RANK = {FULL: 2, IMAGE_AND_QUESTION: 1, IMAGE_ONLY: 0}
 
 
 def relate_text(question: str, answer: str, item: CorpusItem) -> TextRelation:
@@ -36,17 +44,17 @@ def relate_text(question: str, answer: str, item: CorpusItem) -> TextRelation:
     """
     pairs = [(item.question, item.answer), *item.also]
     found = [_relate(question, answer, normal(q), normal(a)) for q, a in pairs]
-    return max(found, key=lambda one: (_RANK[one.modality], one.label_relation == "same"))
+    return min(found, key=lambda one: (GRAVEST[one.modality], one.label_relation != "same"))
 
 
 def _relate(question: str, answer: str, their_question: str, theirs: str) -> TextRelation:
     if question != their_question:
-        return TextRelation(IMAGE_ONLY, "unknown")
-    seen = IMAGE_AND_QUESTION if question else IMAGE_ONLY
+        return TextRelation(Modality.IMAGE_ONLY, "unknown")
+    seen = Modality.IMAGE_AND_QUESTION if question else Modality.IMAGE_ONLY
     if not theirs or not answer:
         return TextRelation(seen, "unknown")
     if theirs == answer:
-        return TextRelation(FULL, "same")
+        return TextRelation(Modality.FULL, "same")
     if _POINTER.fullmatch(theirs) and not _POINTER.fullmatch(answer):
         return TextRelation(seen, "unknown")
     # Without a question (classification, captions) the label itself is what can leak.

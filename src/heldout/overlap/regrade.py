@@ -11,7 +11,7 @@ from typing import NamedTuple
 import polars as pl
 
 from heldout.errors import InputError
-from heldout.store import Run
+from heldout.store import SCHEMAS, Run
 
 PUBLISHED = "published"
 
@@ -83,9 +83,5 @@ def regrade(run: Run, bounds: Bounds | None) -> None:
         run.update("degrees", entries, replace=True)
     if bounds is None:
         return
-    matches = pl.from_arrow(run.read_table("matches"))
-    assert isinstance(matches, pl.DataFrame)
-    schema = run.read_table("matches").schema
-    run.write_table(
-        "matches", regraded(matches, bounds, searched_with(run)).to_arrow().cast(schema)
-    )
+    matches = regraded(run.frame("matches"), bounds, searched_with(run))
+    run.write_table("matches", matches.to_arrow().cast(SCHEMAS["matches"]))

@@ -19,8 +19,6 @@ from heldout.corpus import Corpus, Shard, corpus_fingerprint
 from heldout.engine import Engine, map_salvaged, progress
 from heldout.errors import InputError
 from heldout.image import PIXEL_DIGEST, Digests, ImageRef
-from heldout.model.tables import STAGES as MODEL_STAGES
-from heldout.model.tables import TWIN_STAGES
 from heldout.overlap.candidates import (
     Candidate,
     VerifyTask,
@@ -44,12 +42,14 @@ from heldout.overlap.exact import (
 from heldout.overlap.hashes import RADII, HashIndex, build_hash_index
 from heldout.overlap.near import NearSearch, NearSearcher
 from heldout.overlap.regrade import regrade
+from heldout.overlap.relations import BY_DIGEST
 from heldout.overlap.salvage import PairSalvage, ShardSalvage, joined_results, lost_result
 from heldout.overlap.thumbnails import thumbnail
 from heldout.overlap.verify import NO_OPENCV, NO_PICTURE, can_register, verify_shard
 from heldout.store import Dropped, Run, Stage, dropped_table, make_table
 
-DIGESTS = ("bytes", "pixels")
+#: stages whose dropped rows a search writes anew: reading both sides, and its own
+_RENEWED = ("read", "benchmark", "corpus", STAGE, "text", "judge", "calibration")
 
 
 @dataclass
@@ -100,7 +100,7 @@ def scan(
     scanned, stages = [], []
     for corpus in corpora:
         folder, settings = corpus_folder(corpus.name), stage_settings(benchmark, corpus)
-        compared = {**settings, "methods": [*DIGESTS, *(sorted(RADII.items()) if hashes else ())]}
+        compared = {**settings, "methods": [*BY_DIGEST, *(sorted(RADII.items()) if hashes else ())]}
         stage = run.stage(f"{STAGE}/{folder}", compared)
         result = _scan_corpus(index, hashed, corpus, stage, engine, quiet)
         result.hashes = hashes
@@ -263,12 +263,11 @@ def _collect(
     ]
     thumbnails = _benchmark_thumbnails(benchmark, _matched_digests(stages))
     Stage.merge_all(stages, "matches", run.table_path("matches"))
-    of_models = []
+    others = []
     if run.table_path("dropped").exists():
         known = run.read_table("dropped").to_pylist()
-        others = (*MODEL_STAGES, *TWIN_STAGES)
-        of_models = [Dropped(**row) for row in known if row["stage"] in others]
-    first = dropped_table([*dropped, *failed, *of_models])
+        others = [Dropped(**row) for row in known if row["stage"] not in _RENEWED]
+    first = dropped_table([*dropped, *failed, *others])
     Stage.merge_all(stages, "dropped", run.table_path("dropped"), first=first)
     Stage.merge_all(
         stages,

@@ -63,7 +63,7 @@ def scan_texts(
     )
     collect_text(run, stages, nearest=search.nearest)
     settled = settle_pictures(
-        _frame(run, "text_matches"), _frame(run, "matches"), _frame(run, "items"), _unread(run)
+        run.frame("text_matches"), run.frame("matches"), run.frame("items"), _unread(run)
     )
     run.write_table("text_matches", settled.to_arrow().cast(SCHEMAS["text_matches"]))
     run.update("text", {one.corpus: vars(one) for one in scanned}, replace=True)
@@ -80,15 +80,9 @@ def _unread(run: Run) -> pl.DataFrame:
         for one in run.manifest().get("stages", {}).values()
         if one["counts"].get("lost_items", 0)
     ]
-    dropped = _frame(run, "dropped").filter(pl.col("stage") == "corpus")
+    dropped = run.frame("dropped").filter(pl.col("stage") == "corpus")
     ids = dropped.select(pl.col("id").alias("corpus_id")).unique()
     return pl.DataFrame({"corpus": lost}, schema={"corpus": pl.String}).join(ids, how="cross")
-
-
-def _frame(run: Run, name: str) -> pl.DataFrame:
-    frame = pl.from_arrow(run.read_table(name))
-    assert isinstance(frame, pl.DataFrame)
-    return frame
 
 
 def forget_texts(run: Run) -> None:

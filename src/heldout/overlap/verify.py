@@ -17,7 +17,7 @@ from heldout.image import ImageRef, byte_digest, decode, image_error
 from heldout.overlap.calibration import degree
 from heldout.overlap.candidates import Candidate, VerifyTask
 from heldout.overlap.exact import Place
-from heldout.overlap.modality import relate_text
+from heldout.overlap.modality import Modality, relate_text
 from heldout.overlap.recoloured import recoloured_in_part
 from heldout.overlap.registration import (
     Features,
@@ -25,10 +25,10 @@ from heldout.overlap.registration import (
     cheap_features,
     register,
 )
+from heldout.overlap.relations import COPIES, Relation
 from heldout.overlap.thumbnails import thumbnail
 from heldout.store import MAY_PASS, Dropped, ShardResult, dropped_table, make_table
 
-UNDECIDED = "undecided"
 # Of the unverified pairs, those that failed have a row of their own in the dropped table.
 COUNTS = ("pairs", "unverified_pairs", "failed_pairs", "missing")
 NO_OPENCV = (
@@ -37,7 +37,7 @@ NO_OPENCV = (
 )
 NO_PICTURE = "the corpus holds an embedding of this picture, not the picture"
 _REMEMBERED = 384  # pictures of the benchmark, about a megabyte each
-_SHOWN = ("same image", "transformed copy", "same view, other subject", UNDECIDED)
+_SHOWN = (*COPIES, Relation.UNDECIDED, Relation.OTHER_SUBJECT)
 
 
 def can_register() -> bool:
@@ -53,8 +53,8 @@ class Judged:
     unverified: str | None = None
 
     @property
-    def relation(self) -> str:
-        return self.registration.relation if self.registration else UNDECIDED
+    def relation(self) -> Relation:
+        return self.registration.relation if self.registration else Relation.UNDECIDED
 
 
 @dataclass
@@ -155,9 +155,9 @@ def _opened(ref: ImageRef) -> Image.Image:
 def _in_doubt(found: Registration, ref: ImageRef, image: Image.Image) -> Registration:
     """A copy that was edited may show something else now: that is for people to decide."""
     if found.is_copy and "changed in part" in found.transform:
-        return replace(found, relation=UNDECIDED)
+        return replace(found, relation=Relation.UNDECIDED)
     if found.is_copy and recoloured_in_part(_opened(ref), image, found):
-        return replace(found, relation=UNDECIDED, transform="recoloured in part")
+        return replace(found, relation=Relation.UNDECIDED, transform="recoloured in part")
     return found
 
 
@@ -194,7 +194,7 @@ def _rows(
             "degree": degree(first.similarity, first.method).degree,
             "relation": judged.relation,
             "transform": found.transform if found else "",
-            "modality": text.modality if is_copy else "none",
+            "modality": text.modality if is_copy else Modality.NONE,
             "label_relation": text.label_relation if is_copy else "unknown",
             "evidence": json.dumps(evidence, ensure_ascii=False),
         }

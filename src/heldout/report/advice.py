@@ -5,8 +5,9 @@ from __future__ import annotations
 import shlex
 from typing import Any
 
+from heldout.evidence import Rung
 from heldout.store import Run
-from heldout.verdict.ladder import ACTIONS, Rung
+from heldout.verdict.ladder import ACTIONS
 from heldout.verdict.recommend import REPLACE
 
 LISTED = "; they are listed in actions.jsonl."
@@ -30,7 +31,7 @@ def advice_for(run: Run, made: list[dict[str, Any]]) -> list[dict[str, Any]]:
         command = shlex.join(
             ["heldout", "sanitize", source, "--run", str(run.path), "--out", "clean"]
         )
-        bare = any(one.get("action") == ACTIONS[Rung.SAME_IMAGE] for one in told)
+        bare = any(one.get("action") == ACTIONS[Rung.COPY] for one in told)
         also = ", and without the items whose picture alone did" if bare else ""
         told[last]["sentence"] += f" {command} writes the split without what leaked{also}."
     return told

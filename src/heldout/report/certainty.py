@@ -8,12 +8,11 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
+from heldout.evidence import PICTURED
 from heldout.report.environment import percent
 from heldout.stats import binomial_interval
-from heldout.verdict.ladder import Rung
 
 FILE = "registration-precision.json"
-_PICTURES = (Rung.SAME_IMAGE.words, Rung.SAME_IMAGE_AND_ANSWER.words)
 
 
 class Precision(BaseModel):
@@ -39,7 +38,7 @@ def certainty(cells: Sequence[Mapping[str, Any]]) -> tuple[str, str]:
     """Digests prove, registration verifies, people are believed; and how often registration is right."""
     pictures = registered = believed = 0
     for cell in cells:
-        here = sum(cell["evidence"].get(rung, 0) for rung in _PICTURES)
+        here = sum(cell["evidence"].get(rung, 0) for rung in PICTURED)
         by_people = cell.get("by_people", 0)
         pictures += here
         believed += by_people

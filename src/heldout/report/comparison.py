@@ -8,16 +8,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from heldout.detect.image_overlap import COPIES
 from heldout.errors import InputError
-from heldout.overlap.judged import RELATIONS, match_subject, read_matches
+from heldout.evidence import COPIES, Relation
+from heldout.overlap.judged import match_subject, read_matches
 from heldout.report.scores_owed import corrected_of
 from heldout.store import Run
 
 SCHEMA_VERSION = 1
 EXAMPLES = 20  # matches listed by name; all are counted
 _SAME = 1e-9
-UNRELATED = RELATIONS["unrelated"]
 Changes = dict[str, Any]
 Key = tuple[str, int, str, str]  # item, picture, corpus, pair of pictures
 
@@ -238,7 +237,7 @@ class _Pair(NamedTuple):
 
 def _relation(found: Mapping[Key, _Pair], key: Key) -> str:
     """A pair that was not listed was looked at and dismissed, or never near: unrelated either way."""
-    return found[key].relation if key in found else UNRELATED
+    return found[key].relation if key in found else Relation.UNRELATED
 
 
 def _pairs(run: Run) -> dict[Key, _Pair]:

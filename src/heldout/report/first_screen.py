@@ -10,18 +10,17 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from heldout.errors import counted
+from heldout.evidence import PROVEN, Rung
 from heldout.report.certainty import certainty
 from heldout.report.environment import percent
 from heldout.report.scores_owed import owed_sentences
 from heldout.verdict.claim import NOTHING_TO_COMPARE
-from heldout.verdict.ladder import PROVEN, Rung, rung_told
+from heldout.verdict.ladder import rung_told
 from heldout.verdict.overall import NEARNESS, ONE_FORM, PRESSING
 from heldout.verdict.rules import COPIES
 
 Cell = Mapping[str, Any]
 TOP = 3
-UNDECIDED = Rung.NEAR_DUPLICATE.words
-_PROVEN = frozenset(rung.words for rung in PROVEN)
 _CORPUS = {
     "survives": "leaked",
     "qualified": "may have leaked; not settled",
@@ -78,9 +77,9 @@ def _rungs(evidence: Mapping[str, int]) -> dict[str, str]:
     """Items by the highest rung they reach: those that make up the rate, and those that do not."""
     return {
         kind: " · ".join(
-            f"{count:,} {rung_told(rung)}{'s' if rung == UNDECIDED and count != 1 else ''}"
+            f"{count:,} {rung_told(rung)}{'s' if rung == Rung.UNDECIDED and count != 1 else ''}"
             for rung, count in evidence.items()
-            if (rung in _PROVEN) is (kind == "proven")
+            if (rung in PROVEN) is (kind == "proven")
         )
         for kind in ("proven", "open")
     }
@@ -101,7 +100,7 @@ def in_words(cell: Cell) -> str:
     if kind == "corpus" and rate and rate["leaked"]:
         told = f"{rate['leaked']:,} of {counted(rate['items'], 'item', 'items')} leaked"
         return told + _believed(cell.get("by_people", 0))
-    if kind == "corpus" and (near := cell["evidence"].get(UNDECIDED)):
+    if kind == "corpus" and (near := cell["evidence"].get(Rung.UNDECIDED)):
         return f"none proven; {counted(near, 'item is', 'items are')} undecided"
     return (_CORPUS if kind == "corpus" else _MODEL)[cell["status"]]
 
@@ -211,7 +210,7 @@ def _leaked(cells: Sequence[Cell]) -> dict[str, Any]:
         for cell in cells
         if cell["model"] is not None and not is_pair(cell) and cell["status"] == "survives"
     ]
-    near = sum(cell["evidence"].get(UNDECIDED, 0) for cell in cells if cell not in hit)
+    near = sum(cell["evidence"].get(Rung.UNDECIDED, 0) for cell in cells if cell not in hit)
     return {"lines": lines, "more": len(hit) - len(lines), "seen": seen, "undecided": near}
 
 

@@ -7,15 +7,14 @@ from typing import Any
 
 import polars as pl
 
+from heldout.evidence import GRAVEST, SUREST, Modality, Relation
 from heldout.overlap.judged import read_matches
 from heldout.store import Run
 
-_WORST = {"full": 0, "image and question": 1, "image only": 2}
-_SUREST = {"same image": 0, "transformed copy": 1, "undecided": 2, "same view, other subject": 3}
 LEAKED = {
-    "full": "image, question and answer",
-    "image and question": "image and question",
-    "image only": "image only",
+    Modality.FULL: "image, question and answer",
+    Modality.IMAGE_AND_QUESTION: "image and question",
+    Modality.IMAGE_ONLY: "image only",
 }
 QUESTIONS = 8  # of one picture; the table holds all
 _LONGEST = 400  # characters of somebody else's text in one card
@@ -24,17 +23,17 @@ _LONGEST = 400  # characters of somebody else's text in one card
 def all_pairs(run: Run) -> list[dict[str, Any]]:
     """Every pair of pictures that is not unrelated, with the questions asked of it."""
     matches = read_matches(run)
-    matches = matches.filter(pl.col("relation") != "unrelated")
+    matches = matches.filter(pl.col("relation") != Relation.UNRELATED)
     if matches.is_empty():
         return []
     # One pair of pictures can carry many questions on either side: group them, the worst leak decides.
     picture = pl.col("evidence").str.json_path_match("$.benchmark_pixels").alias("picture")
     theirs = pl.col("evidence").str.json_path_match("$.corpus_image").fill_null(pl.col("corpus_id"))
-    severity = pl.col("modality").replace_strict(_WORST, default=3, return_dtype=pl.Int32)
-    sureness = pl.col("relation").replace_strict(_SUREST, default=4, return_dtype=pl.Int32)
+    severity = pl.col("modality").replace_strict(GRAVEST, return_dtype=pl.Int32)
+    sureness = pl.col("relation").replace_strict(SUREST, return_dtype=pl.Int32)
     grouped = (
         matches.with_columns(
-            picture, theirs.alias("theirs"), (4 * sureness + severity).alias("severity")
+            picture, theirs.alias("theirs"), (len(GRAVEST) * sureness + severity).alias("severity")
         )
         .group_by("picture", "corpus", "theirs", maintain_order=True)
         .agg(pl.all().sort_by("severity", maintain_order=True))
@@ -53,7 +52,7 @@ def _pair(group: dict[str, Any], items: dict[str, dict[str, Any]]) -> dict[str, 
         {
             "question": _short(items[one]["question"]),
             "answer": _short(items[one]["answer"]),
-            "leaked": modality == "full",
+            "leaked": modality == Modality.FULL,
         }
         for one, modality in worst.items()
     ]
@@ -66,7 +65,7 @@ def _pair(group: dict[str, Any], items: dict[str, dict[str, Any]]) -> dict[str, 
         "relation": group["relation"][0],
         "transform": group["transform"][0],
         "leaked": LEAKED.get(group["modality"][0], ""),
-        "full": group["modality"][0] == "full",
+        "full": group["modality"][0] == Modality.FULL,
         "other_answer": group["label_relation"][0] == "different",
         "left": evidence["benchmark_image"],
         "right": evidence["corpus_image"],
@@ -89,7 +88,5 @@ def _short(words: str | None) -> str:
 
 
 def _items(run: Run, wanted: set[str]) -> dict[str, dict[str, Any]]:
-    items = pl.from_arrow(run.read_table("items"))
-    assert isinstance(items, pl.DataFrame)
-    kept = items.filter(pl.col("benchmark_id").is_in(list(wanted)))
+    kept = run.frame("items").filter(pl.col("benchmark_id").is_in(list(wanted)))
     return {row["benchmark_id"]: row for row in kept.iter_rows(named=True)}

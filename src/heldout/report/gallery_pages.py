@@ -111,8 +111,7 @@ class _Store:
 
     def __init__(self, run: Run, pairs: Sequence[Mapping[str, Any]]) -> None:
         wanted = {pair[side] for pair in pairs for side in _SIDES}
-        thumbnails = pl.from_arrow(run.read_table("thumbnails"))
-        assert isinstance(thumbnails, pl.DataFrame)
+        thumbnails = run.frame("thumbnails")
         self.kept = {
             row["digest"]: row
             for row in thumbnails.filter(pl.col("digest").is_in(list(wanted))).iter_rows(named=True)

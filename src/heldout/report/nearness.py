@@ -10,17 +10,12 @@ import numpy as np
 import polars as pl
 from markupsafe import Markup
 
+from heldout.evidence import Relation
 from heldout.overlap.calibration.calibration import Calibration, quantiles_of
 from heldout.report.figures import Series, distance_histogram, flag_fraction_chart
 
 HUBS = 12
-RELATIONS = (
-    "same image",
-    "transformed copy",
-    "undecided",
-    "same view, other subject",
-    "unrelated",
-)
+RELATIONS: tuple[str, ...] = tuple(one for one in Relation if one != Relation.OTHER_VIEW)
 
 
 def nearness_sections(

@@ -64,7 +64,7 @@ def write_report(
 ) -> Path:
     """``claims`` are those of corpora; what is claimed of models stands in claims.json already."""
     manifest = run.manifest()
-    items = _frame(run, "items")
+    items = run.frame("items")
     found = read_matches(run) if run.table_path("matches").exists() else None  # scores alone
     matches = found if found is not None else pl.DataFrame(empty_table("matches"))
     name = manifest["inputs"]["benchmark"]["name"]
@@ -183,12 +183,6 @@ def _write_figures(run: Run, figures: Sequence[Figure]) -> None:
 def _names(items: pl.DataFrame) -> dict[str, str]:
     shown = items.select("image_digests", "image_names").explode("image_digests", "image_names")
     return {digest: name for digest, name in shown.iter_rows() if digest}
-
-
-def _frame(run: Run, name: str) -> pl.DataFrame:
-    frame = pl.from_arrow(run.read_table(name))
-    assert isinstance(frame, pl.DataFrame)
-    return frame
 
 
 def _text_matches(run: Run) -> pl.DataFrame | None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from heldout.cure.leak_labels import kept_leak_labels
 from heldout.detect.impact import LABELLED
+from heldout.evidence import kept_leak_labels
 from heldout.report.environment import percent
 from heldout.store import Run
 from heldout.verdict.corrected import ACCURACY, CLEAN, correct_scores

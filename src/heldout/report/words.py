@@ -8,15 +8,16 @@ from typing import Any
 
 import polars as pl
 
-from heldout.detect import Finding, count_kinds, text_kinds
-from heldout.detect.image_overlap import COPIES
+from heldout.detect import Finding
+from heldout.evidence import COPIES, count_kinds, text_kinds
 from heldout.overlap.text.judge import JUDGED_DIFFERENT
 from heldout.overlap.text.pictures import BESIDE
+from heldout.overlap.text.relation import SAME_CAPTION, SAME_ITEM, SAME_QUESTION
 
 SHOWN = 30  # items on the page; the table holds all
 DOUBTED = 5  # pairs on the page that a judge called different
 _DEGREE = {"hard": 0, "soft": 1, "none": 2}
-_WHOLE = ["same item", "same question", "same caption"]
+_WHOLE = (SAME_ITEM, SAME_QUESTION, SAME_CAPTION)
 _METHOD = {"exact": 0, "ngram": 1, "edit": 2, "embedding": 3}  # of equals, the plainest word
 
 

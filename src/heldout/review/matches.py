@@ -9,15 +9,14 @@ from typing import Any
 import numpy as np
 
 from heldout.errors import InputError
+from heldout.evidence import BY_DIGEST, Relation
 from heldout.overlap.judged import match_subject
 from heldout.review.card import Card
 from heldout.review.locate import locations
 from heldout.review.pictures import Album, Picture, same_bytes
 from heldout.store import Run
 
-UNRELATED = "unrelated"
 SHOWN = 20  # questions and corpus items that are listed with a pair
-_EXACT = ("bytes", "pixels")
 
 
 def match_cards(run: Run, *, unrelated: bool = False) -> list[Card]:
@@ -28,7 +27,7 @@ def match_cards(run: Run, *, unrelated: bool = False) -> list[Card]:
     album = Album(run)
     groups: dict[str, list[dict[str, Any]]] = {}
     for row in run.read_table("matches").to_pylist():
-        if row["relation"] == UNRELATED and not unrelated:
+        if row["relation"] == Relation.UNRELATED and not unrelated:
             continue
         row["evidence"] = json.loads(row["evidence"])
         subject = match_subject(row["evidence"], row["corpus"], row["corpus_id"])
@@ -64,7 +63,7 @@ def _card(
                 "answer": evidence.get("corpus_answer", ""),
             },
             "laid": laid_on_query(registration["warp"] if registration else None)
-            if registration or first["method"] in _EXACT
+            if registration or first["method"] in BY_DIGEST
             else None,
             "inverted": bool(registration and registration["inverted"]),
         },

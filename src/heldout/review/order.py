@@ -6,7 +6,7 @@ import hashlib
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 
-from heldout.overlap.judged import BY_DIGEST
+from heldout.evidence import BY_DIGEST, COPIES, GRAVEST, SUREST, Modality, Relation
 from heldout.review.card import Card
 
 EVIDENCE, CLAIMS, SHUFFLED, LISTED = "evidence", "claims", "shuffled", "listed"
@@ -16,15 +16,12 @@ ORDERS = {
     SHUFFLED: "shuffled for you",
     LISTED: "as listed",
 }
-_SUREST = {"same image": 0, "transformed copy": 1, "undecided": 2, "same view, other subject": 3}
-_WORST = {"full": 0, "image and question": 1, "image only": 2}
-_COPIES = ("same image", "transformed copy")
 _DEGREES = ("hard", "soft", "none")
 
 
 def match_orders(cards: Sequence[Card]) -> dict[str, list[int]]:
     indices = range(len(cards))
-    copies = [card.hint["relation"] in _COPIES for card in cards]
+    copies = [card.hint["relation"] in COPIES for card in cards]
     stakes = [
         2 if card.hint["method"] in BY_DIGEST else stake  # a copy whatever people say
         for card, stake in zip(cards, _stakes(cards, copies), strict=True)
@@ -67,16 +64,17 @@ def as_listed(cards: Sequence[Card]) -> dict[str, list[int]]:
 
 
 def _strength(card: Card) -> tuple[float, ...]:
-    worst = min(_WORST.get(one, 3) for one in card.hint["modality"])
-    agreed = card.hint["registration"].get("detail", 1.0 if worst < 3 else 0.0)
-    return (_SUREST.get(card.hint["relation"], 4), worst, -agreed, -card.hint["similarity"])
+    gravest = min(GRAVEST[one] for one in card.hint["modality"])
+    copied = gravest < GRAVEST[Modality.NONE]
+    agreed = card.hint["registration"].get("detail", 1.0 if copied else 0.0)
+    return (SUREST[card.hint["relation"]], gravest, -agreed, -card.hint["similarity"])
 
 
 def _doubt(card: Card) -> tuple[float, ...]:
     """Undecided pairs before those the tool is sure of, and the nearest call before the clear one."""
     relation = card.hint["relation"]
-    detail = card.hint["registration"].get("detail", 1.0 if relation in _COPIES else 0.0)
-    return (relation != "undecided", -detail if relation not in _COPIES else detail)
+    detail = card.hint["registration"].get("detail", 1.0 if relation in COPIES else 0.0)
+    return (relation != Relation.UNDECIDED, -detail if relation not in COPIES else detail)
 
 
 def _stakes(cards: Sequence[Card], counts: Sequence[bool]) -> list[int]:

@@ -198,7 +198,7 @@ class Largest:
 
 
 @dataclass(frozen=True, slots=True)
-class Relation(_AboutTwo):
+class RelationOf(_AboutTwo):
     content_type: ClassVar[str] = "relation"
     open_ended: ClassVar[bool] = False
     choices: ClassVar[tuple[str, ...]] = tuple(RELATIONS)

@@ -125,7 +125,7 @@ def _single(scene: Scene) -> Iterator[Probe]:
 
 def _paired(scene: Scene) -> Iterator[Probe]:
     for one, other in itertools.permutations(scene.objects, 2):
-        yield probes.Relation(name(scene, one), name(scene, other))
+        yield probes.RelationOf(name(scene, one), name(scene, other))
 
 
 def _single_yes_no(scene: Scene, rng: np.random.Generator) -> Iterator[Probe]:

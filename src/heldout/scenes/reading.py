@@ -31,7 +31,7 @@ _PATTERNS = (
     (r"Which shape is the largest object\?", lambda *_: probes.Largest()),
     (
         r"Where is the ONE relative to the OTHER\?",
-        lambda one, other, word: probes.Relation(one, other),
+        lambda one, other, word: probes.RelationOf(one, other),
     ),
     (r"Is there an? ONE in the picture\?", lambda one, *_: probes.IsThere(one)),
     (

@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Iterator
 
 from heldout.scenes import changes
-from heldout.scenes.probes import CountOf, IsRelated, Outermost, Probe, Relation
+from heldout.scenes.probes import CountOf, IsRelated, Outermost, Probe, RelationOf
 from heldout.scenes.questions import facts
 from heldout.scenes.world import Scene
 
@@ -65,7 +65,7 @@ def _nearest(scene: Scene, probe: Probe, answer: str) -> Scene:
 def _levels(probe: Probe) -> list[list[Changes]]:
     """Kinds of changes, those of equal weight together, the smallest first."""
     single: list[Changes] = [changes.one_attribute]
-    if isinstance(probe, Outermost | Relation | IsRelated):  # no other answer depends on places
+    if isinstance(probe, Outermost | RelationOf | IsRelated):  # no other answer depends on places
         single.append(changes.one_move)
     if isinstance(probe, CountOf):
         return [single, [changes.one_object], [changes.two_changes]]

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -19,6 +19,9 @@ from heldout.errors import InputError, blame_the_machine
 from heldout.store.lock import exclusive, write_json
 from heldout.store.schema import read_table, write_table
 from heldout.store.stage import Stage
+
+if TYPE_CHECKING:
+    import polars as pl
 
 MANIFEST_VERSION = 1
 _PACKAGES = ("numpy", "scipy", "polars", "pyarrow", "pillow", "ray", "datasets")
@@ -164,6 +167,12 @@ class Run:
 
     def read_table(self, name: str) -> pa.Table:
         return read_table(self.table_path(name))
+
+    def frame(self, name: str) -> pl.DataFrame:
+        """A table as a data frame."""
+        import polars as pl
+
+        return pl.DataFrame(self.read_table(name))
 
     def write_json(self, name: str, value: Any) -> None:
         write_json(self.path / name, value)

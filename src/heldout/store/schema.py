@@ -80,8 +80,8 @@ _COLUMNS: dict[str, list[tuple[str, pa.DataType]]] = {
         ("answer_relation", pa.string()),
         ("evidence", pa.string()),
     ],
-    # What of each item leaked into each corpus, picture and words joined; image_hits and the others
-    # count corpus items.
+    # What connects each item with each corpus, picture and words joined, as heldout.evidence.leaks says.
+    # image_hits and the others count corpus items.
     "leaks": [
         ("benchmark_id", pa.string()),
         ("corpus", pa.string()),
@@ -90,6 +90,9 @@ _COLUMNS: dict[str, list[tuple[str, pa.DataType]]] = {
         ("image_hits", pa.int64()),
         ("text_hits", pa.int64()),
         ("source_hits", pa.int64()),
+        ("rung", pa.string()),
+        ("corpus_id", pa.string()),
+        ("shown_by", pa.string()),
     ],
     # Per item and method how many pairs there are, listed or not, and the nearest of them. Answers are
     # counted where the question is identical.

@@ -13,12 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from heldout.errors import InputError
-from heldout.model.tables import TWIN_STAGES
 from heldout.store import Dropped, Run, make_table, write_atomic
 
-RESAMPLE, DESCRIBE, EDGES, RENDER, FILTER, PUBLISH = STAGES = tuple(
-    stage.removeprefix("twin ") for stage in TWIN_STAGES
-)
+STAGES = ("resample", "describe", "edges", "render", "filter", "publish")
+RESAMPLE, DESCRIBE, EDGES, RENDER, FILTER, PUBLISH = STAGES
 TABLE = "twins"
 # What there is besides a stage's own lines, by the stage that writes it.
 _OUTPUTS: dict[str, tuple[str, ...]] = {
@@ -70,7 +68,8 @@ def finished(run: Run, stage: str) -> bool:
 def write_dropped(run: Run) -> None:
     """What all stages left out, in the place of what the table knew of them."""
     known = run.read_table("dropped").to_pylist() if run.table_path("dropped").exists() else []
-    rows = [row for row in known if row["stage"] not in TWIN_STAGES]
+    mine = {f"twin {stage}" for stage in STAGES}
+    rows = [row for row in known if row["stage"] not in mine]
     for stage in STAGES:
         if finished(run, stage):
             rows += [

@@ -10,17 +10,15 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from heldout.cure.leak_labels import LeakLabels, kept_leak_labels
 from heldout.detect.impact import LABELLED, Impact, adjust_impacts, measure_impact
 from heldout.detect.impact.subsets import Block
+from heldout.evidence import OPEN, PROVEN, LeakLabels, Rung, kept_leak_labels, leaks
 from heldout.stats.ranks import Rank, kendall_tau_b, rank_intervals
 from heldout.store import Run
-from heldout.verdict.ladder import PROVEN, Rung, standings
 
 ACCURACY, LIKELIHOOD = "accuracy", "log-likelihood"
 LEAKED = "proven"
 FULL, CLEAN = "full", "clean"
-_OPEN = (Rung.NEAR_DUPLICATE, Rung.WORDS_UNCOMPARED)  # nobody knows
 Mask = NDArray[np.bool_]
 
 
@@ -66,9 +64,12 @@ def correct_scores(run: Run, models: Sequence[str], *, seed: int = 0) -> Correct
     what is undecided is in the full score alone, and so is what has no label where no corpus was searched.
     An item whose picture could not be compared is in none, unless it has a label.
     """
-    items = _frame(run, "items")
+    items = run.frame("items")
     labels = kept_leak_labels(run)
-    proven, open_ = _leaks(run, labels)
+    found = leaks(run)
+    scanned = run.table_path("matches").exists()
+    searched = _standing(found, PROVEN)
+    proven, open_ = _with_labels(searched, _standing(found, OPEN), labels, scanned)
     told = proven | (frozenset(labels.kinds) if labels is not None else frozenset())
     known = [
         (row["benchmark_id"], row["cluster"])
@@ -77,9 +78,8 @@ def correct_scores(run: Run, models: Sequence[str], *, seed: int = 0) -> Correct
     ]
     name = LEAKED
     if labels is not None:
-        name = f"{LEAKED} or {LABELLED}" if run.table_path("matches").exists() else LABELLED
-    searched = _proven(run) if run.table_path("matches").exists() else None
-    made = Corrected(labels=labels, searched=searched)
+        name = f"{LEAKED} or {LABELLED}" if scanned else LABELLED
+    made = Corrected(labels=labels, searched=searched if scanned else None)
     for measure, by_model in _measures(run, models).items():
         for model, values in by_model.items():
             chosen = [(one, cluster) for one, cluster in known if one in values]
@@ -133,34 +133,34 @@ def _ranking(
     return [Ranking(measure, len(ids), int(clean.sum()), ranks, tau)]
 
 
-def _leaks(run: Run, labels: LeakLabels | None) -> tuple[frozenset[str], frozenset[str]]:
+def _with_labels(
+    proven: frozenset[str], open_: frozenset[str], labels: LeakLabels | None, scanned: bool
+) -> tuple[frozenset[str], frozenset[str]]:
     """What leaked, and of what nobody knows. A label does not clear what a scan proved."""
-    found = standings(run)
-    proven = _proven(run)
-    near = frozenset(one.benchmark_id for one in found if one.rung in _OPEN)
     if labels is not None:
         proven |= labels.leaked
-        near |= labels.undecided
-        if not run.table_path("matches").exists():
-            near |= frozenset(labels.unlabelled)
-    return proven, near - proven
+        open_ |= labels.undecided
+        if not scanned:
+            open_ |= frozenset(labels.unlabelled)
+    return proven, open_ - proven
 
 
-def _proven(run: Run) -> frozenset[str]:
-    return frozenset(one.benchmark_id for one in standings(run) if one.rung in PROVEN)
+def _standing(found: pl.DataFrame, rungs: frozenset[Rung]) -> frozenset[str]:
+    """Items that stand on one of these rungs in a corpus."""
+    return frozenset(found.filter(pl.col("rung").is_in(rungs))["benchmark_id"])
 
 
 def _measures(run: Run, models: Sequence[str]) -> dict[str, dict[str, dict[str, float]]]:
     """By measure and model, the value of each item: answers as released, and scores per token."""
     found: dict[str, dict[str, dict[str, float]]] = {}
     if run.table_path("answers").exists():
-        original = _frame(run, "answers").filter(pl.col("variant") == "original")
+        original = run.frame("answers").filter(pl.col("variant") == "original")
         right = original.group_by("model", "benchmark_id", maintain_order=True).agg(
             (pl.col("outcome") == "right").mean().alias("value")
         )
         found[ACCURACY] = _by_model(right, models)
     if run.table_path("scores").exists():
-        scores = _frame(run, "scores").with_columns(
+        scores = run.frame("scores").with_columns(
             (pl.col("sum_logprob") / pl.col("n_tokens").clip(1)).alias("value")
         )
         found[LIKELIHOOD] = _by_model(scores, models)
@@ -173,9 +173,3 @@ def _by_model(frame: pl.DataFrame, models: Sequence[str]) -> dict[str, dict[str,
         if name in models and value is not None and np.isfinite(value):
             found.setdefault(name, {})[identifier] = float(value)
     return {name: found[name] for name in models if name in found}
-
-
-def _frame(run: Run, name: str) -> pl.DataFrame:
-    frame = pl.from_arrow(run.read_table(name))
-    assert isinstance(frame, pl.DataFrame)
-    return frame

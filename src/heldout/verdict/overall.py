@@ -7,18 +7,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import polars as pl
+
 from heldout.detect import Cell
+from heldout.evidence import PROVEN, leaks
+from heldout.evidence.leaks import PEOPLE, REGISTRATION
 from heldout.stats import Interval, cluster_rate_interval
 from heldout.store import Run
 from heldout.verdict.claim import Claim, Status
-from heldout.verdict.ladder import (
-    BY_PEOPLE,
-    BY_REGISTRATION,
-    PROVEN,
-    Standing,
-    shown_by,
-    standings,
-)
+from heldout.verdict.ladder import ACTIONS
 from heldout.verdict.recommend import recommend
 from heldout.verdict.required import settled_by
 
@@ -92,7 +89,7 @@ class BenchmarkVerdict:
     benchmark: str
     run: str
     cells: list[CellVerdict]
-    standings: list[Standing]
+    leaks: pl.DataFrame  # evidence.leaks of the run
     corrected: Mapping[str, Any]
 
     @property
@@ -135,7 +132,7 @@ def benchmark_verdict(
     ``models`` were to be tested; one without any claim is a cell that is not testable.
     """
     claims = [Claim.model_validate(one) for one in run.read_json("claims.json")["claims"]]
-    found, shown = standings(run), shown_by(run)
+    found = leaks(run)
     clusters = {row["benchmark_id"]: row["cluster"] for row in run.read_table("items").to_pylist()}
     groups: dict[tuple[str | None, str | None], list[Claim]] = {}
     for claim in claims:
@@ -145,16 +142,16 @@ def benchmark_verdict(
     cells = []
     audited = (run.path / "audit.yaml").exists()
     for (corpus, model), mine in groups.items():
-        leak, evidence = None, {}
-        how = Counter(how for (where, _), how in shown.items() if where == corpus)
+        leak, evidence, how = None, {}, Counter[str | None]()
         if corpus is not None:
-            there = {one.benchmark_id: one.rung for one in found if one.corpus == corpus}
-            leak = _rate(there, clusters)
-            evidence = dict(Counter(rung.words for rung in sorted(there.values(), reverse=True)))
+            there = found.filter(pl.col("corpus") == corpus)
+            leak = _rate(dict(there.select("benchmark_id", "rung").iter_rows()), clusters)
+            counts, how = Counter(there["rung"]), Counter(there["shown_by"])
+            evidence = {rung.value: counts[rung] for rung in ACTIONS if counts[rung]}
         cell = Cell(benchmark=name, corpus=corpus, model=model)
         cells.append(
             CellVerdict(
-                cell, cell_status(mine), mine, leak, evidence, how[BY_PEOPLE], how[BY_REGISTRATION],
+                cell, cell_status(mine), mine, leak, evidence, how[PEOPLE], how[REGISTRATION],
                 audited,
             )
         )  # fmt: skip

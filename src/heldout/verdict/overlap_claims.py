@@ -7,7 +7,7 @@ from typing import Any
 
 from heldout.detect import Finding
 from heldout.errors import counted
-from heldout.overlap.judged import UNDECIDED
+from heldout.evidence import BY_DIGEST, Relation
 from heldout.verdict.claim import NOTHING_TO_COMPARE, Claim, Control, Status
 from heldout.verdict.rules import COPIES, Rule, decide, rule_id
 
@@ -108,7 +108,7 @@ def _corpus_coverage(scanned: Mapping[str, Any]) -> Control:
 
 def _undecided(images: Finding) -> int:
     """Pictures that look like one of the corpus, nobody knows whether they are it."""
-    return int(images.details["by_relation"].get(UNDECIDED, 0))
+    return int(images.details["by_relation"].get(Relation.UNDECIDED, 0))
 
 
 def _undecided_pairs(images: Finding) -> list[Control]:
@@ -206,7 +206,7 @@ def _copies(images: Finding) -> str:
     if not _verified(images):
         return "exact copies"
     methods = images.details["by_method"]
-    exact = sum(count for method, count in methods.items() if method in ("bytes", "pixels"))
+    exact = sum(count for method, count in methods.items() if method in BY_DIGEST)
     rest = images.details["copies"] - exact
     if not rest:
         return "exact copies"
@@ -215,8 +215,8 @@ def _copies(images: Finding) -> str:
     told = [
         f"{counted(count, 'image', 'images')} as {kind}"
         for relation, kind in (
-            ("same image", "the same image"),
-            ("transformed copy", "a transformed copy"),
+            (Relation.SAME_IMAGE, "the same image"),
+            (Relation.TRANSFORMED_COPY, "a transformed copy"),
         )
         if (count := relations.get(relation, 0))
     ]
@@ -225,7 +225,7 @@ def _copies(images: Finding) -> str:
 
 def _similar(images: Finding) -> str:
     """Source overlap: a neighbour of the same view is not a copy, and is never counted as one."""
-    others = images.details["by_relation"].get("same view, other subject", 0)
+    others = images.details["by_relation"].get(Relation.OTHER_SUBJECT, 0)
     if not others:
         return ""
     have = "picture has" if others == 1 else "pictures have"

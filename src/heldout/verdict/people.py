@@ -8,16 +8,13 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
-from heldout.detect.image_overlap import COPIES
 from heldout.errors import counted
+from heldout.evidence import BY_DIGEST, COPIES, POSSIBLE_COPIES, Relation
 from heldout.overlap.judged import (
-    BY_DIGEST,
     DISAGREE,
     DISMISSED_ALONE,
     RAISED_ALONE,
     RELATIONS,
-    SAME,
-    UNDECIDED,
     match_subject,
     not_agreed,
     recognised,
@@ -102,9 +99,11 @@ class Recognised(NamedTuple):
         copies = recognised(here).select(picture, "raters")
         by_tool = set(copies.filter(pl.col("raters") == 0)["picture"])
         every = set(copies["picture"])
-        left = map(json.loads, here.filter(pl.col("relation") == UNDECIDED)["evidence"])
+        left = map(json.loads, here.filter(pl.col("relation") == Relation.UNDECIDED)["evidence"])
         alone = {
-            one["benchmark_pixels"] for one in left if not_agreed(UNDECIDED, one) == RAISED_ALONE
+            one["benchmark_pixels"]
+            for one in left
+            if not_agreed(Relation.UNDECIDED, one) == RAISED_ALONE
         }
         return cls(len(every), len(every - by_tool), len(alone - every))
 
@@ -131,8 +130,8 @@ def _open_words(pairs: Sequence[Mapping[str, Any]], copies: Recognised) -> str:
 
 def _next_step(claim: Claim, pairs: Sequence[Mapping[str, Any]], whole: pl.DataFrame) -> str:
     steps = list(dict.fromkeys(_SETTLE[pair["open"]] for pair in pairs if pair["open"]))
-    undecided = whole.filter(pl.col("relation") == UNDECIDED)["evidence"]
-    settled = all(not_agreed(UNDECIDED, json.loads(one)) for one in undecided)
+    undecided = whole.filter(pl.col("relation") == Relation.UNDECIDED)["evidence"]
+    settled = all(not_agreed(Relation.UNDECIDED, json.loads(one)) for one in undecided)
     if steps and settled and claim.rule == f"{COPIES_KIND}/undecided-left":
         return "; ".join(steps)  # people have judged them: it is others who have to
     return "; ".join([claim.next_step, *steps])
@@ -186,7 +185,7 @@ def _pairs(here: pl.DataFrame) -> list[dict[str, Any]]:
         subject = match_subject(evidence, row["corpus"], row["corpus_id"])
         verdicts, tool = evidence["people"]["verdicts"], evidence["people"]["tool"]
         relation, said = row["relation"], {RELATIONS[one] for one in verdicts.values()}
-        exact, undecided = row["method"] in BY_DIGEST, relation == UNDECIDED
+        exact, undecided = row["method"] in BY_DIGEST, relation == Relation.UNDECIDED
         waits = not_agreed(relation, evidence)
         found.setdefault(
             subject,
@@ -194,10 +193,10 @@ def _pairs(here: pl.DataFrame) -> list[dict[str, Any]]:
                 "verdicts": verdicts,
                 "picture": evidence["benchmark_pixels"],
                 "changed": tool != relation and not (undecided and waits),
-                "unequal": not exact and tool != SAME,
-                "disputed": exact and bool(said - {*COPIES, UNDECIDED}),
-                "dismissed": tool in {*COPIES, UNDECIDED} and relation not in {*COPIES, UNDECIDED},
-                "unsure": tool in COPIES and undecided and said == {UNDECIDED},
+                "unequal": not exact and tool != Relation.SAME_IMAGE,
+                "disputed": exact and bool(said - POSSIBLE_COPIES),
+                "dismissed": tool in POSSIBLE_COPIES and relation not in POSSIBLE_COPIES,
+                "unsure": tool in COPIES and undecided and said == {Relation.UNDECIDED},
                 "open": waits,
             },
         )
@@ -218,7 +217,8 @@ def _told(pairs: Sequence[Mapping[str, Any]]) -> str:
             f"; {counted(len(changed), 'relation is', 'relations are')} theirs and not the tool's"
         )
     unequal = sum(
-        pair["unequal"] and SAME in {RELATIONS[one] for one in pair["verdicts"].values()}
+        pair["unequal"]
+        and Relation.SAME_IMAGE in {RELATIONS[one] for one in pair["verdicts"].values()}
         for pair in pairs
     )
     if unequal:

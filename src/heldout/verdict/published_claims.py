@@ -148,9 +148,7 @@ def examine_items(folder: Path, benchmark: Benchmark) -> dict[tuple[str, str], C
         for model, column in columns.items()
         for name, value in column.items()
     ]  # fmt: skip
-    scores = pl.from_arrow(make_table("scores", rows))
-    assert isinstance(scores, pl.DataFrame)
-    tables = ScoreTables("slake_en", items, scores)
+    tables = ScoreTables("slake_en", items, pl.DataFrame(make_table("scores", rows)))
     made = examine(tables, ("order-trend",), Settings(baselines=(BASELINE,)))
     claims = {claim.id: claim for claim in made.claims}
     return {("slake_en", full): claims[f"order/{short}"] for short, full in NAMES.items()}
@@ -189,9 +187,7 @@ def _triple_hits(folder: Path) -> list[Remark]:
 
 
 def _items(benchmark: Benchmark) -> pl.DataFrame:
-    items = pl.from_arrow(items_table(benchmark))
-    assert isinstance(items, pl.DataFrame)
-    return items
+    return pl.DataFrame(items_table(benchmark))
 
 
 def _columns(

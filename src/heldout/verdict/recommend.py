@@ -7,8 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from heldout.errors import counted
+from heldout.evidence import PROVEN, Rung
 from heldout.verdict.claim import Claim
-from heldout.verdict.ladder import ACTIONS, PROVEN, Rung
+from heldout.verdict.ladder import ACTIONS
 from heldout.verdict.required import settled_by
 from heldout.verdict.rules import COHORT, COPIES, RULES, rule_id
 from heldout.verdict.text_claims import WITHIN_REACH
@@ -35,21 +36,21 @@ def _advice(
 
 
 def _items(one: BenchmarkVerdict) -> Iterator[Advice]:
-    gravest: dict[str, Rung] = {}
-    for standing in one.standings:
-        known = gravest.get(standing.benchmark_id)
-        gravest[standing.benchmark_id] = max(standing.rung, known or standing.rung)
-    counts = Counter(gravest.values())
+    highest: dict[str, Rung] = {}
+    for identifier, rung in one.leaks.select("benchmark_id", "rung").iter_rows():
+        if rung in ACTIONS:
+            highest[identifier] = max(Rung(rung), highest.get(identifier, Rung(rung)))
+    counts = Counter(highest.values())
     claims = [c.id for cell in one.cells for c in cell.claims if cell.cell.corpus is not None]
     told = {
-        Rung.SAME_IMAGE_AND_ANSWER: "Remove {} of {} that leaked with picture and answer",
-        Rung.WORDS_AND_ANSWER: "Remove {} of {} whose question and answer leaked without the picture",
-        Rung.SAME_IMAGE: "Down-weight {} of {} whose picture leaked without the answer, or report scores "
+        Rung.FULL: "Remove {} of {} that leaked with picture and answer",
+        Rung.TEXT: "Remove {} of {} whose question and answer leaked without the picture",
+        Rung.COPY: "Down-weight {} of {} whose picture leaked without the answer, or report scores "
         "with and without them",
-        Rung.NEAR_DUPLICATE: "Have people judge the undecided pairs of {} of {} (heldout review)",
-        Rung.WORDS_UNCOMPARED: "Make the pictures of {} of {} readable, here and in the corpus, and audit "
+        Rung.UNDECIDED: "Have people judge the undecided pairs of {} of {} (heldout review)",
+        Rung.UNCOMPARED: "Make the pictures of {} of {} readable, here and in the corpus, and audit "
         "again: question and answer stand there beside pictures that could not be compared",
-        Rung.WORDS_BESIDE_ANOTHER: "Read {} of {} whose question and answer stand there beside another "
+        Rung.BESIDE_ANOTHER: "Read {} of {} whose question and answer stand there beside another "
         "picture: no leak, unless they can be answered without theirs",
         Rung.SOURCE_OVERLAP: "Keep {} of {} that look like pictures of the corpus but are not: one source, "
         "no leak",

@@ -11,6 +11,8 @@ from typing import Any
 
 from heldout.detect import Finding
 from heldout.errors import counted
+from heldout.evidence import Modality
+from heldout.evidence.text_kinds import QUESTION_OTHER_IMAGE
 from heldout.overlap.text.testable import NO_WORDS
 from heldout.verdict.claim import NOTHING_TO_COMPARE, Claim, Control, Status
 from heldout.verdict.overlap_claims import UNREAD
@@ -41,7 +43,7 @@ def text_claim(
     words = [one for one in findings if not one.id.endswith("/provenance")]
     together = findings[0].details["all_methods"] if findings else dict.fromkeys(_TOGETHER, 0)
     reach = _reach(together)
-    whole = int(joined.details["by_modality"]["full"])
+    whole = int(joined.details["by_modality"][Modality.FULL])
     rule = _rule(together, documents, control, reach, whole)
     status = rule.status
     return Claim(
@@ -186,17 +188,18 @@ def _sentence(
     names = counted(named, "item names", "items name")
     source = f" {names} a source that {corpus} names, too." if named else ""
     modality = joined.details["by_modality"]
-    if not told and not modality["full"]:
+    if not told and not modality[Modality.FULL]:
         read = f"No item of {benchmark} has its own words among what could be read of {corpus}."
         return f"{read}{limits}{source}{_common(kinds, together)}"
     own = f"Items of {benchmark} with their own words in {corpus}: {told}. " if told else ""
     return (
         f"{own}{'Joined with the pictures, ' if told else f'Of {benchmark}, '}"
-        f"{counted(modality['full'], 'item', 'items')} leaked whole (picture, question and "
-        f"answer; small edits included), "
-        f"{modality['image and question']:,} with picture and question, "
-        f"{modality['image only']:,} with the picture alone, {modality['text only']:,} with the "
-        f"words alone.{_beside(together)}{limits}{source}{_common(kinds, together)}"
+        f"{counted(modality[Modality.FULL], 'item', 'items')} leaked together with their answer "
+        f"(picture, question and answer; small edits included), "
+        f"{modality[Modality.IMAGE_AND_QUESTION]:,} with picture and question, "
+        f"{modality[Modality.IMAGE_ONLY]:,} with the picture alone, "
+        f"{modality[Modality.TEXT_ONLY]:,} with the words alone."
+        f"{_beside(together)}{limits}{source}{_common(kinds, together)}"
     )
 
 
@@ -243,7 +246,7 @@ def _exactly(together: Mapping[str, Any]) -> str:
 
 def _common(kinds: Mapping[str, int], together: Mapping[str, Any]) -> str:
     """Said so that nobody counts them as leaks; those with their answer were told already."""
-    other = int(kinds.get("same question, another image", 0))
+    other = int(kinds.get(QUESTION_OTHER_IMAGE, 0))
     other -= int(together.get("beside_another_picture", 0))
     if other <= 0:
         return ""

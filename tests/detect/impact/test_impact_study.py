@@ -13,10 +13,10 @@ from impact_run import line, make_run, write
 
 from heldout.benchmark.grading import grade, letter
 from heldout.cli.impact import _sentence
-from heldout.cure.leaks import leaks_of
 from heldout.detect.impact import Impact, study_impact
 from heldout.detect.impact.subsets import blocks, matched_draws
 from heldout.errors import InputError
+from heldout.evidence import leaks_of
 from heldout.stats import holm
 from heldout.store import Run
 

@@ -13,9 +13,9 @@ from impact_run import line, make_run, write
 from typer.testing import CliRunner
 
 from heldout.cli.app import app
-from heldout.cure.leak_labels import NOT_VERIFIED, read_leak_labels
 from heldout.detect.impact import study_impact
 from heldout.errors import InputError
+from heldout.evidence.leak_labels import NOT_VERIFIED, read_leak_labels
 from heldout.store import Run
 
 IDS = [str(n) for n in range(30)]

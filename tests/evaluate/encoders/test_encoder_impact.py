@@ -13,10 +13,10 @@ from typer.testing import CliRunner
 
 from heldout.benchmark import read_benchmark
 from heldout.cli.app import app
-from heldout.cure.leaks import leaks_of
 from heldout.detect.impact import study_encoders
 from heldout.errors import InputError
 from heldout.evaluate.encoders import EncoderSettings
+from heldout.evidence import leaks_of
 from heldout.overlap.regrade import Bounds, parse_bounds, regraded
 from heldout.store import Run
 

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 from heldout.benchmark import Benchmark
-from heldout.cure.leak_labels import LeakLabels
 from heldout.detect.impact.findings import adjust_impacts
 from heldout.detect.impact.predictions import Predictions
 from heldout.detect.impact.study import Study, add_impact, asked_besides, known_items
@@ -27,6 +26,7 @@ from heldout.evaluate.encoders import (
     encoder_name,
     evaluate_encoder,
 )
+from heldout.evidence import LeakLabels
 from heldout.overlap.regrade import Bounds
 from heldout.store import Run, write_table
 

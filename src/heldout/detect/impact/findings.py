@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from heldout.cure.leak_labels import NOT_VERIFIED
 from heldout.detect.finding import Cell, Effect, Finding, Statistic
 from heldout.detect.impact.impact import Impact
 from heldout.detect.outcome import DETECTABLE, direction_of
+from heldout.evidence.leak_labels import NOT_VERIFIED
 from heldout.stats import holm
 
 NAME = "impact"

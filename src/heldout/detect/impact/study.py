@@ -11,8 +11,6 @@ import numpy as np
 import polars as pl
 
 from heldout.benchmark import Benchmark
-from heldout.cure.leak_labels import LeakLabels
-from heldout.cure.leaks import ItemLeaks, leaks_of
 from heldout.detect.impact.findings import adjust_impacts, impact_findings
 from heldout.detect.impact.impact import Impact, Line, Owed, measure_impact
 from heldout.detect.impact.predictions import (
@@ -24,6 +22,7 @@ from heldout.detect.impact.predictions import (
 from heldout.detect.impact.subsets import Block, blocks, label_blocks
 from heldout.errors import InputError
 from heldout.evaluate.encoders import EncoderEvaluation
+from heldout.evidence import ItemLeaks, LeakLabels, leaks_of
 from heldout.model.asking.own_grades import OwnGrades, recorded_remarks
 from heldout.model.asking.summary import Unread
 from heldout.overlap.regrade import Bounds

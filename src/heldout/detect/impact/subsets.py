@@ -8,8 +8,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from heldout.cure.leak_labels import CLEAN
-from heldout.cure.leaks import Grade, ItemLeaks
+from heldout.evidence import ItemLeaks
+from heldout.evidence import Rung as Grade
+from heldout.evidence.leak_labels import CLEAN
 
 Mask = NDArray[np.bool_]
 #: kinds of leakage from the gravest down; hard and soft are the encoder's published degrees

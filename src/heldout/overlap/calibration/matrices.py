@@ -12,14 +12,15 @@ from typing import Any
 
 import polars as pl
 
+from heldout.overlap.relations import Relation
 from heldout.stats.intervals import binomial_interval, cluster_rate_interval
 
 # Each ladder adds up: a picture counts once, under its strongest word.
-_RELATION = {"transformed copy": 1, "same image": 2}
+_RELATION: dict[str, int] = {Relation.TRANSFORMED_COPY: 1, Relation.SAME_IMAGE: 2}
 _DEGREE = {"soft": 1, "hard": 2}
 _KINDS: tuple[tuple[str, str, tuple[int, ...]], ...] = (
-    ("same image", "relation", (2,)),
-    ("transformed copy", "relation", (1,)),
+    (Relation.SAME_IMAGE, "relation", (2,)),
+    (Relation.TRANSFORMED_COPY, "relation", (1,)),
     ("copy", "relation", (1, 2)),
     ("hard", "degree", (2,)),
     ("soft", "degree", (1,)),

@@ -6,12 +6,7 @@ import numpy as np
 
 from heldout.overlap.registration.align import Alignment
 from heldout.overlap.registration.features import Features
-
-SAME = "same image"
-COPY = "transformed copy"
-VIEW = "same view, other subject"
-UNRELATED = "unrelated"
-UNDECIDED = "undecided"
+from heldout.overlap.relations import Relation
 
 # Nearly all copies stay below 0.07; the nearest neighbouring slices of one study begin at 0.14.
 COPY_RESIDUAL = 0.11
@@ -29,10 +24,10 @@ SAME_CORRELATION = 0.98
 BLANK = 2.0  # contrast, in grey levels, below which a picture shows nothing
 
 
-def relation(query: Features, candidate: Features, alignment: Alignment | None) -> str:
+def relation(query: Features, candidate: Features, alignment: Alignment | None) -> Relation:
     """Copy, other subject, unrelated or undecided; which kind of copy, its transform tells."""
     if min(query.contrast, candidate.contrast) < BLANK:
-        return UNDECIDED
+        return Relation.UNDECIDED
     if alignment is not None:
         agreement = alignment.agreement
         overlap = max(agreement.query_overlap, agreement.candidate_overlap)
@@ -48,16 +43,16 @@ def relation(query: Features, candidate: Features, alignment: Alignment | None) 
             )
         )
         if proven and agreement.residual <= COPY_RESIDUAL:
-            return COPY
+            return Relation.TRANSFORMED_COPY
         if overlap >= OVERLAP and (
             agreement.residual <= DOUBTFUL_RESIDUAL
             or (agreement.windows >= WINDOWS and agreement.detail >= DOUBTFUL_DETAIL)
         ):
-            return UNDECIDED
+            return Relation.UNDECIDED
         if (
             min(agreement.query_overlap, agreement.candidate_overlap) >= VIEW_OVERLAP
             and agreement.correlation >= VIEW_CORRELATION
         ):
-            return VIEW
+            return Relation.OTHER_SUBJECT
     shading = float(np.max(candidate.shadings[0] @ query.shadings.T))
-    return VIEW if shading >= VIEW_CORRELATION else UNRELATED
+    return Relation.OTHER_SUBJECT if shading >= VIEW_CORRELATION else Relation.UNRELATED

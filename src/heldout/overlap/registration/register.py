@@ -9,17 +9,11 @@ import numpy as np
 from PIL import Image
 
 from heldout.overlap.registration.align import align
-from heldout.overlap.registration.decide import (
-    BLANK,
-    COPY,
-    SAME,
-    SAME_CORRELATION,
-    UNDECIDED,
-    relation,
-)
+from heldout.overlap.registration.decide import BLANK, SAME_CORRELATION, relation
 from heldout.overlap.registration.features import Features, cheap_features
 from heldout.overlap.registration.frame import POSES, geometry
 from heldout.overlap.registration.words import transform_words
+from heldout.overlap.relations import COPIES, Relation
 
 Rows = tuple[tuple[float, float, float], ...]
 IDENTITY: Rows = ((1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0))
@@ -29,9 +23,7 @@ IDENTITY: Rows = ((1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0))
 class Registration:
     """The verdict on one pair, with the numbers it rests on."""
 
-    relation: (
-        str  # same image, transformed copy, same view of another subject, unrelated, undecided
-    )
+    relation: Relation
     transform: str  # from the query to the candidate, in words; "" where it is no copy
     correlation: float  # of aligned greys
     residual: float  # share of the detail that the other picture does not explain
@@ -44,7 +36,7 @@ class Registration:
 
     @property
     def is_copy(self) -> bool:
-        return self.relation in (SAME, COPY)
+        return self.relation in COPIES
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -56,18 +48,19 @@ def register(query: Image.Image | Features, candidate: Image.Image | Features) -
     theirs = candidate if isinstance(candidate, Features) else cheap_features(candidate)
     alignment = align(ours, theirs)
     verdict = relation(ours, theirs, alignment)
-    if verdict == UNDECIDED and _identical(ours, theirs):
-        return Registration(SAME, "none", 1.0, 0.0, 1.0, (1.0, 1.0), 0, IDENTITY, POSES[0], False)
+    if verdict == Relation.UNDECIDED and _identical(ours, theirs):
+        same = Relation.SAME_IMAGE
+        return Registration(same, "none", 1.0, 0.0, 1.0, (1.0, 1.0), 0, IDENTITY, POSES[0], False)
     if alignment is None:
         return Registration(verdict, "", 0.0, 1.0, 0.0, (0.0, 0.0), 0, IDENTITY, POSES[0], False)
     agreement = alignment.agreement
     shape = geometry(alignment.warp, ours.size)
     transform = ""
-    if verdict == COPY:
+    if verdict == Relation.TRANSFORMED_COPY:
         words = transform_words(ours, theirs, alignment, shape)
         transform = ", ".join(words) or "none"
         if words in ([], ["re-compressed"]) and agreement.correlation >= SAME_CORRELATION:
-            verdict = SAME
+            verdict = Relation.SAME_IMAGE
     return Registration(
         relation=verdict,
         transform=transform,

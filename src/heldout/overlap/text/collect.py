@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from heldout.overlap.text.ledger import LISTED
 from heldout.overlap.text.normalise import settle_degrees
-from heldout.store import SCHEMAS, Run, Stage
+from heldout.store import SCHEMAS, Run, Stage, empty_table
 
 _GROUP = ("benchmark_id", "corpus", "method")
 _ROWS = 200_000  # of new rows, after which the folded table is made small again
@@ -64,7 +64,7 @@ def _fold(
     stages: Sequence[Stage], name: str, reduce: Callable[[pl.DataFrame], pl.DataFrame]
 ) -> pl.DataFrame:
     columns = SCHEMAS[name].names
-    folded = _frame(SCHEMAS[name].empty_table())
+    folded = pl.DataFrame(empty_table(name))
     waiting: list[pl.DataFrame] = []
     for part in _parts(stages, name):
         waiting.append(pl.read_parquet(part).select(columns))
@@ -76,12 +76,6 @@ def _fold(
 def _parts(stages: Sequence[Stage], name: str) -> Iterator[Path]:
     for stage in stages:
         yield from stage.parts(name)
-
-
-def _frame(table: pa.Table) -> pl.DataFrame:
-    frame = pl.from_arrow(table)
-    assert isinstance(frame, pl.DataFrame)
-    return frame
 
 
 def _arrow(frame: pl.DataFrame, name: str) -> pa.Table:

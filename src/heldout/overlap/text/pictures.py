@@ -12,12 +12,12 @@ import json
 
 import polars as pl
 
+from heldout.overlap.relations import POSSIBLE_COPIES
+
 BESIDE = "beside"  # in the evidence of a pair whose corpus item has a picture, not known to be the item's
 ANOTHER, UNCOMPARED = "another picture", "pictures that could not be compared"
 _LOWER = {"hard": "soft", "soft": "none"}
 _PAIR = ["benchmark_id", "corpus", "corpus_id"]
-# Pairs that are, or may be, the item's own picture.
-_OWN = ("same image", "transformed copy", "undecided")
 
 
 def settle_pictures(
@@ -31,7 +31,7 @@ def settle_pictures(
     ``unread``: (corpus, corpus_id) of items whose picture could not be read; without it, what the
     evidence says of that already.
     """
-    own = _marked(matches.filter(pl.col("relation").is_in(_OWN)).select(_PAIR), "own")
+    own = _marked(matches.filter(pl.col("relation").is_in(POSSIBLE_COPIES)).select(_PAIR), "own")
     digests = pl.col("image_digests")
     shown = items.select(
         "benchmark_id",

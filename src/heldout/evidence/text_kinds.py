@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import polars as pl
 
-from heldout.detect.image_overlap import COPIES
+from heldout.overlap.modality import Modality
+from heldout.overlap.relations import COPIES
+from heldout.overlap.text.edits import EDITED
 from heldout.overlap.text.pictures import UNCOMPARED, beside
+from heldout.overlap.text.relation import PARAPHRASE, SAME_CAPTION, SAME_ITEM, SAME_QUESTION
 
-QUESTION_ANSWER_SAME_IMAGE = "same question and answer, same image"
-QUESTION_SAME_IMAGE = "same question, same image"
+QUESTION_ANSWER_SAME_IMAGE = "identical question and answer, same image"
+QUESTION_SAME_IMAGE = "identical question, same image"
 PARAPHRASE_SAME_IMAGE = "paraphrase candidate, same image"
-QUESTION_ANSWER_UNCOMPARED = "same question and answer, images that could not be compared"
-QUESTION_ANSWER_OTHER_IMAGE = "same question and answer, another image"
-QUESTION_OTHER_IMAGE = "same question, another image"
+QUESTION_ANSWER_UNCOMPARED = "identical question and answer, images that could not be compared"
+QUESTION_ANSWER_OTHER_IMAGE = "identical question and answer, another image"
+QUESTION_OTHER_IMAGE = "identical question, another image"
 PARAPHRASE_OTHER_IMAGE = "paraphrase candidate, another image"
 #: from the gravest down, then what nobody knows; an item can be of several kinds
 KINDS = (
@@ -24,8 +27,8 @@ KINDS = (
     PARAPHRASE_OTHER_IMAGE,
     QUESTION_ANSWER_UNCOMPARED,
 )
-_IDENTICAL = ("same item", "same question", "same caption")
-_REWORDED = ("edited", "paraphrase candidate")
+_IDENTICAL = (SAME_ITEM, SAME_QUESTION, SAME_CAPTION)
+_REWORDED = (EDITED, PARAPHRASE)
 
 
 def text_kinds(text_matches: pl.DataFrame, image_matches: pl.DataFrame) -> pl.DataFrame:
@@ -36,11 +39,11 @@ def text_kinds(text_matches: pl.DataFrame, image_matches: pl.DataFrame) -> pl.Da
     item's picture counts as another image, unless one of the two could not be compared.
     """
     copies = image_matches.filter(pl.col("relation").is_in(COPIES))
-    asked = pl.col("modality").is_in(["full", "image and question"])
+    asked = pl.col("modality").is_in([Modality.FULL, Modality.IMAGE_AND_QUESTION])
     same_image = copies.filter(asked).select(
         "benchmark_id",
         "corpus",
-        pl.when(pl.col("modality") == "full")
+        pl.when(pl.col("modality") == Modality.FULL)
         .then(pl.lit(QUESTION_ANSWER_SAME_IMAGE))
         .otherwise(pl.lit(QUESTION_SAME_IMAGE))
         .alias("kind"),

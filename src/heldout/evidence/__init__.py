@@ -1,0 +1,49 @@
+"""One vocabulary of what leaked: relations of pictures, rungs of evidence, one table of leaks."""
+
+from typing import TYPE_CHECKING
+
+from heldout.lazy import load_on_first_use
+
+if TYPE_CHECKING:
+    from heldout.evidence.leak_labels import (
+        LeakLabels,
+        keep_leak_labels,
+        kept_leak_labels,
+        read_leak_labels,
+    )
+    from heldout.evidence.leaks import ItemLeaks, Leak, evidence_of, join_leaks, leaks, leaks_of
+    from heldout.evidence.rung import LOOK_ALIKES, OPEN, PICTURED, PROVEN, UNPROVEN_WORDS, Rung
+    from heldout.evidence.text_kinds import KINDS, count_kinds, text_kinds
+    from heldout.overlap.modality import GRAVEST, Modality
+    from heldout.overlap.relations import BY_DIGEST, COPIES, POSSIBLE_COPIES, SUREST, Relation
+
+__all__ = [
+    "BY_DIGEST",
+    "COPIES",
+    "GRAVEST",
+    "KINDS",
+    "LOOK_ALIKES",
+    "OPEN",
+    "PICTURED",
+    "POSSIBLE_COPIES",
+    "PROVEN",
+    "SUREST",
+    "UNPROVEN_WORDS",
+    "ItemLeaks",
+    "Leak",
+    "LeakLabels",
+    "Modality",
+    "Relation",
+    "Rung",
+    "count_kinds",
+    "evidence_of",
+    "join_leaks",
+    "keep_leak_labels",
+    "kept_leak_labels",
+    "leaks",
+    "leaks_of",
+    "read_leak_labels",
+    "text_kinds",
+]
+
+__getattr__ = load_on_first_use(__name__, __file__)

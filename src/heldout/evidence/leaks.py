@@ -1,0 +1,337 @@
+"""What leaked of each item: pictures, words, answers and people's judgements, joined once.
+
+``leaks_of`` gives every match that says anything, ``leaks`` one row per item and corpus. Both call a
+match by the same ``Rung``, and nothing else in heldout does.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import polars as pl
+
+from heldout.evidence.rung import LOOK_ALIKES, PROVEN, UNPROVEN_WORDS, Rung
+from heldout.overlap.judged import (
+    DISMISSED_ALONE,
+    item_words,
+    label_beside,
+    not_agreed,
+    read_matches,
+    recognised,
+)
+from heldout.overlap.judged_texts import read_text_matches
+from heldout.overlap.modality import Modality
+from heldout.overlap.regrade import Bounds
+from heldout.overlap.relations import BY_DIGEST, COPIES, Relation
+from heldout.overlap.text.edits import EDITED
+from heldout.overlap.text.pictures import ANOTHER, BESIDE, UNCOMPARED
+from heldout.overlap.text.relation import CONTAINED, SAME_CAPTION, SAME_ITEM, SAME_QUESTION
+from heldout.overlap.verify import NO_PICTURE
+from heldout.store import Run, empty_table
+
+DIGEST, REGISTRATION, PEOPLE = "digest", "registration", "people"  # what shows a copy
+_QUESTIONS = (SAME_ITEM, SAME_QUESTION, EDITED)
+# Relations of a text match that mean the same words, not merely the same subject.
+_SAME_WORDS = (*_QUESTIONS, SAME_CAPTION)
+_SOURCE = (
+    "provenance"  # the name of a source is a hint where to look, and its words are compared anyway
+)
+_GRADED = ("hard", "soft")
+_BESIDE = {ANOTHER: Rung.BESIDE_ANOTHER, UNCOMPARED: Rung.UNCOMPARED}
+_REASONS = {
+    Rung.FULL: "image, question and answer leaked",
+    Rung.COPY: "image leaked",
+    Rung.UNDECIDED: "undecided match",
+    Rung.NEAR: "near-identical image",
+    Rung.SOURCE_OVERLAP: "near-identical image",
+    Rung.TEXT: "question and answer leaked without their image",
+}
+# What words that prove nothing are, by the relation of the pair.
+_WORDS = {
+    SAME_ITEM: "question and answer, short, or beside another or an unread picture",
+    SAME_QUESTION: "question without its answer",
+    SAME_CAPTION: "caption",
+    CONTAINED: "words inside a longer text",
+}
+
+
+@dataclass(frozen=True)
+class Leak:
+    """One match of one item. ``row`` is the run's, with its evidence."""
+
+    rung: Rung
+    row: Mapping[str, Any]
+
+    @property
+    def grade(self) -> Rung:
+        """The rung, with all look-alikes as one."""
+        return Rung.NEAR if self.rung in LOOK_ALIKES else self.rung
+
+    @property
+    def gravity(self) -> tuple[bool, bool, int]:
+        """For sorting: what is proven last, before it pictures, before these words."""
+        return self.rung in PROVEN, self.rung not in UNPROVEN_WORDS, self.grade.height
+
+    @property
+    def reason(self) -> str:
+        if self.rung is Rung.UNDECIDED and (why := _not_agreed(self.row)):
+            return why
+        if self.rung in _REASONS:
+            return _REASONS[self.rung]
+        return _WORDS.get(str(self.row["relation"]), "words like its own")
+
+    @property
+    def corpus_item(self) -> tuple[str, str]:
+        return str(self.row["corpus"]), str(self.row["corpus_id"])
+
+
+@dataclass
+class ItemLeaks:
+    leaks: list[Leak] = field(default_factory=list)
+
+    @property
+    def gravest(self) -> Leak:
+        """The worst match; among equals the most similar, then the first by corpus and id."""
+        worst = max(leak.gravity for leak in self.leaks)
+        return min(
+            (leak for leak in self.leaks if leak.gravity == worst),
+            key=lambda leak: (-_similarity(leak.row), leak.corpus_item),
+        )
+
+    @property
+    def grade(self) -> Rung:
+        return self.gravest.grade
+
+    @property
+    def label(self) -> str:
+        """How the leaked label relates to the benchmark's: same, different, conflicting, unknown.
+
+        Of pictures that are only near it is the nearest one's; beside a copy they say nothing.
+        """
+        if self.grade is Rung.NEAR:
+            near = (leak.row for leak in self.leaks if leak.grade is Rung.NEAR)
+            return str(max(near, key=_similarity)["label_relation"])
+        pictured = (
+            leak for leak in self.leaks if leak.rung in (Rung.UNDECIDED, Rung.COPY, Rung.FULL)
+        )
+        known = {str(leak.row["label_relation"]) for leak in pictured} & {"same", "different"}
+        return "conflicting" if len(known) == 2 else known.pop() if known else "unknown"
+
+
+def leaks_of(run: Run, bounds: Bounds | None = None) -> dict[str, ItemLeaks]:
+    """Every item with a match that may be a reason to leave it out, by its id.
+
+    ``bounds``: degrees of the search's encoder, in place of those the run was made with. They also grade
+    pairs that nobody can verify because the corpus holds embeddings alone, as the published study does.
+    """
+    found = _matched(read_matches(run, bounds), _texts(run), bounds)
+    words: dict[str, tuple[str, str]] | None = None
+    for identifier, item in found.items():
+        item.leaks = [
+            leak for leak in item.leaks
+            if leak.rung is not Rung.SOURCE_OVERLAP or leak.row["degree"] in _GRADED
+        ]  # fmt: skip
+        for place, leak in enumerate(item.leaks):
+            if leak.rung in LOOK_ALIKES:
+                words = item_words(run) if words is None else words
+                beside = label_beside(leak.row, words.get(identifier, ("", "")))
+                item.leaks[place] = Leak(leak.rung, {**leak.row, "label_relation": beside})
+    return {identifier: item for identifier, item in found.items() if item.leaks}
+
+
+def leaks(run: Run) -> pl.DataFrame:
+    """One row per item and corpus that anything connects, as people judged it.
+
+    * ``benchmark_id``, ``corpus``;
+    * ``modality``: what of the item stands there: full, image and question, image only, text only, source
+      only, or none (only pictures that are no proven copies);
+    * ``label_relation``: whether the label there is the same, different, conflicting or unknown;
+    * ``image_hits``, ``text_hits``, ``source_hits``: corpus items with its picture, with words that count,
+      with the name of its source;
+    * ``rung``: the highest that a match reaches; empty where nothing but a source is shared;
+    * ``corpus_id``: the corpus item that reaches it;
+    * ``shown_by``: the surest that shows a copied picture: digest, registration or people; else empty.
+    """
+    scanned = run.table_path("matches").exists()
+    matches = read_matches(run) if scanned else pl.DataFrame(empty_table("matches"))
+    return join_leaks(matches, _texts(run))
+
+
+def join_leaks(matches: pl.DataFrame, texts: pl.DataFrame) -> pl.DataFrame:
+    """``leaks`` from the tables matches and text_matches, as people judged them."""
+    keys = ["benchmark_id", "corpus"]
+    highest = _highest(matches, texts)
+    words = texts.filter(pl.col("method") != _SOURCE)
+    asked = words.filter(pl.col("relation").is_in(_QUESTIONS)).select(*keys, "corpus_id").unique()
+    by_tool = pl.col("raters") == 0
+    shown_by = (
+        pl.when((by_tool & pl.col("method").is_in(BY_DIGEST)).any()).then(pl.lit(DIGEST))
+        .when(by_tool.any()).then(pl.lit(REGISTRATION))
+        .otherwise(pl.lit(PEOPLE))
+    )  # fmt: skip
+    # A common question is no evidence by itself, but beside the same picture it is the item's: words
+    # there count whatever their degree.
+    question = (pl.col("modality") == Modality.IMAGE_AND_QUESTION) | pl.col("asked")
+    pictured = (
+        recognised(matches)
+        .join(asked.with_columns(asked=True), on=[*keys, "corpus_id"], how="left")
+        .group_by(keys)
+        .agg(
+            question.any().alias("asked"),
+            _label(pl.col("label_relation")).alias("label_relation"),
+            pl.col("corpus_id").n_unique().alias("image_hits"),
+            shown_by.alias("shown_by"),
+        )
+    )
+    evident = words.filter(pl.col("degree") != "none")
+    told = evident.group_by(keys).agg(
+        pl.col("corpus_id").n_unique().alias("text_hits"),
+        _label(pl.col("answer_relation")).alias("text_label"),
+    )
+    sources = texts.filter(pl.col("method") == _SOURCE).group_by(keys)
+    hits = sources.agg(pl.col("corpus_id").n_unique().alias("source_hits"))
+    joined = highest.join(pictured, on=keys, how="left").join(told, on=keys, how="left")
+    joined = joined.join(hits, on=keys, how="full", coalesce=True)
+    modality = (
+        pl.when(pl.col("rung") == Rung.FULL).then(pl.lit(Modality.FULL))
+        .when(pl.col("asked")).then(pl.lit(Modality.IMAGE_AND_QUESTION))
+        .when(pl.col("image_hits").is_not_null()).then(pl.lit(Modality.IMAGE_ONLY))
+        .when(pl.col("text_hits").is_not_null()).then(pl.lit(Modality.TEXT_ONLY))
+        .when(pl.col("source_hits").is_not_null()).then(pl.lit(Modality.SOURCE_ONLY))
+        .otherwise(pl.lit(Modality.NONE))
+    )  # fmt: skip
+    label = pl.coalesce("label_relation", "text_label", pl.lit("unknown"))
+    # Where the words say that the answer leaked, fields that nobody could compare do not contradict it.
+    answered = label.replace({"unknown": "same", "different": "conflicting"})
+    return joined.select(
+        *keys,
+        modality.alias("modality"),
+        pl.when(pl.col("rung") == Rung.FULL)
+        .then(answered)
+        .otherwise(label)
+        .alias("label_relation"),
+        pl.col("image_hits", "text_hits", "source_hits").fill_null(0).cast(pl.Int64),
+        "rung",
+        "corpus_id",
+        "shown_by",
+    ).sort("corpus", "benchmark_id")
+
+
+def _highest(matches: pl.DataFrame, texts: pl.DataFrame) -> pl.DataFrame:
+    """(benchmark_id, corpus, rung, corpus_id): the highest rung; of equals the first by id."""
+    best: dict[tuple[str, str], tuple[Rung, str]] = {}
+    for identifier, item in _matched(matches, texts).items():
+        for leak in item.leaks:
+            corpus, corpus_id = leak.corpus_item
+            known = best.get((identifier, corpus))
+            if known is None or (-leak.rung, corpus_id) < (-known[0], known[1]):
+                best[identifier, corpus] = leak.rung, corpus_id
+    rows = [(*place, rung.value, corpus_id) for place, (rung, corpus_id) in best.items()]
+    columns = ("benchmark_id", "corpus", "rung", "corpus_id")
+    return pl.DataFrame(rows, schema=dict.fromkeys(columns, pl.String), orient="row")
+
+
+def _texts(run: Run) -> pl.DataFrame:
+    searched = run.table_path("text_matches").exists()
+    return read_text_matches(run) if searched else pl.DataFrame(empty_table("text_matches"))
+
+
+def _matched(
+    matches: pl.DataFrame, texts: pl.DataFrame, bounds: Bounds | None = None
+) -> dict[str, ItemLeaks]:
+    """Every match that stands on a rung, by item."""
+    found: dict[str, ItemLeaks] = defaultdict(ItemLeaks)
+    for row in matches.to_dicts():
+        rung = _picture_rung(row)
+        if rung is Rung.UNDECIDED and bounds is not None and _without_picture(row):
+            rung = Rung.NEAR if row["degree"] in _GRADED else None
+        if rung is not None:
+            found[row["benchmark_id"]].leaks.append(Leak(rung, row))
+    for row in texts.to_dicts():
+        item = found[row["benchmark_id"]]
+        together = _with_image(row, item)
+        if together is not None:
+            item.leaks.append(together)
+        elif (rung := _words_rung(row)) is not None:
+            seen = {"modality": Modality.TEXT_ONLY, "label_relation": row["answer_relation"]}
+            item.leaks.append(Leak(rung, {**row, **seen}))
+    return found
+
+
+def _with_image(row: Mapping[str, Any], item: ItemLeaks) -> Leak | None:
+    """The full leak of an image whose corpus item asks the question in slightly other words."""
+    if row["relation"] not in _SAME_WORDS or row["answer_relation"] != "same":
+        return None
+    place = str(row["corpus"]), str(row["corpus_id"])
+    for leak in item.leaks:
+        if leak.rung is Rung.COPY and leak.corpus_item == place:
+            method = f"{leak.row['method']} + text {row['method']}"
+            seen = {"modality": Modality.FULL, "label_relation": "same", "method": method}
+            return Leak(Rung.FULL, {**leak.row, **seen})
+    return None
+
+
+def _picture_rung(row: Mapping[str, Any]) -> Rung | None:
+    if row["relation"] in COPIES:
+        return Rung.FULL if row["modality"] == Modality.FULL else Rung.COPY
+    if row["relation"] == Relation.UNDECIDED or _not_agreed(row) == DISMISSED_ALONE:
+        return Rung.UNDECIDED
+    if row["relation"] == Relation.OTHER_SUBJECT:
+        return Rung.SOURCE_OVERLAP
+    return Rung.NEAR if row["degree"] in _GRADED else None
+
+
+def _words_rung(row: Mapping[str, Any]) -> Rung | None:
+    """What a text match is worth by itself, as the text claim says it; None where it is no evidence.
+
+    A degree grades a pair of texts, and a whole question is hard without its answer, too. Only with
+    its answer it survives in a claim: a stock question stands on many pages.
+    """
+    if row["method"] == _SOURCE or row["degree"] == "none":
+        return None
+    whole = row["relation"] == SAME_ITEM
+    if row["degree"] == "soft":
+        beside = evidence_of(row).get(BESIDE) if whole else None
+        return _BESIDE.get(str(beside), Rung.SIMILAR)
+    return Rung.TEXT if whole else Rung.WORDING
+
+
+def _without_picture(row: Mapping[str, Any]) -> bool:
+    evidence = evidence_of(row)
+    return evidence.get("unverified") == NO_PICTURE and "people" not in evidence
+
+
+def _not_agreed(row: Mapping[str, Any]) -> str:
+    return not_agreed(str(row["relation"]), evidence_of(row))
+
+
+def evidence_of(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A match's evidence; what is not JSON is kept as text."""
+    try:
+        value = json.loads(row.get("evidence") or "{}")
+    except ValueError:
+        return {"text": row["evidence"]}
+    return value if isinstance(value, dict) else {"text": value}
+
+
+def _similarity(row: Mapping[str, Any]) -> float:
+    value = row.get("similarity")
+    return float(value) if value is not None else 0.0
+
+
+def _label(relation: pl.Expr) -> pl.Expr:
+    """same, different, or conflicting where copies of one item say both."""
+    same, different = (relation == "same").any(), (relation == "different").any()
+    return (
+        pl.when(same & different)
+        .then(pl.lit("conflicting"))
+        .when(same)
+        .then(pl.lit("same"))
+        .when(different)
+        .then(pl.lit("different"))
+        .otherwise(pl.lit("unknown"))
+    )
