@@ -10,8 +10,7 @@ import pytest
 
 from heldout.lab.leak_board import REGISTERED, LeakBoard, leak_board
 from heldout.lab.leak_page import BY_EYE, PAGE, leak_page, told, write_leaks
-from heldout.lab.leak_rows import SCHEMA, STRANGER
-from heldout.lab.leak_run import LeakPlan
+from heldout.lab.leak_rows import SCHEMA, STRANGER, LeakPlan
 
 EMPTY: dict[str, Any] = {
     "world": "films", "seed": 0, "group": "", "detail": "", "pictured": True, "method": "",

@@ -8,7 +8,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from heldout.overlap.judged_texts import judged_texts, text_pairs, text_subject
+from heldout.overlap.judged import judged_texts, text_pairs, text_subject
 from heldout.store import SCHEMAS
 from heldout.store.judgements import TEXT, Judgement
 

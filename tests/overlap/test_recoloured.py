@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image, ImageDraw, ImageOps
 
-from heldout.overlap.recoloured import recoloured_in_part
+from heldout.overlap.verify import recoloured_in_part
 
 pytest.importorskip("cv2", reason="registration needs heldout[vision]")
 

@@ -24,6 +24,7 @@ from heldout.store import Run
 from heldout.synth import Synthesis
 from heldout.synth.planting import read_planted
 from heldout.synth.recall import NOTHING, STAGES
+from heldout.synth.rubric import CRITERIA
 
 AGREEMENT = ("neither", "code_alone", "verifier_alone", "both")
 
@@ -153,6 +154,8 @@ def test_the_card_has_front_matter_and_its_figures(made: Synthesis) -> None:
     for name in re.findall(r"!\[.*?\]\((\S+?)\)", body):
         assert (dataset / name).is_file(), name
     assert "<b>" not in body and "| CC0 | " in body
+    for criterion in CRITERIA:  # a row each
+        assert f"\n| {criterion.title} | " in body
     assert str(made.run.path) not in card
     datasets = pytest.importorskip("datasets")
     loaded = datasets.load_dataset(

@@ -32,8 +32,7 @@ from heldout.benchmark import read_benchmark
 from heldout.benchmark.check import CheckReport, check
 from heldout.detect.settings import ALPHA
 from heldout.evidence import COPIES
-from heldout.overlap.judged import read_matches
-from heldout.overlap.judged_texts import read_text_matches
+from heldout.overlap.judged import read_matches, read_text_matches
 from heldout.stats.multiplicity import adjust
 from heldout.store import Run, write_atomic
 

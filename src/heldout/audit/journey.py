@@ -29,8 +29,7 @@ from heldout.overlap import NearSearch, scan
 from heldout.overlap.calibration.calibration import Calibration, calibrations
 from heldout.overlap.calibration.measure import CalibrationPlan, calibrate
 from heldout.overlap.calibration.record import calibration_record
-from heldout.overlap.judged import read_matches
-from heldout.overlap.judged_texts import read_text_matches
+from heldout.overlap.judged import read_matches, read_text_matches
 from heldout.overlap.text import Judge, TextSearch
 from heldout.overlap.text.judge import judge_texts
 from heldout.overlap.texts import forget_texts, scan_texts

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from heldout.benchmark import Benchmark
-from heldout.cure.leak_labels import read_leak_labels
-from heldout.cure.leaks import PROVEN, Grade, leaks_of
 from heldout.errors import InputError
 from heldout.evaluate.opening import OpenedBenchmark
+from heldout.evidence import OPEN, PROVEN, leaks_of, read_leak_labels
 from heldout.store import Run
 
 LEAKED, CLEAN, UNDECIDED = "leaked", "clean", "undecided"
@@ -90,10 +89,10 @@ def _of_run(run: Run, benchmark: Benchmark) -> ItemLabels:
     for item in benchmark:
         if item.id not in compared:
             continue
-        grade = leaks[item.id].grade if item.id in leaks else None
-        if grade in PROVEN:
+        rung = leaks[item.id].gravest.rung if item.id in leaks else None
+        if rung in PROVEN:
             labels[item.id] = LEAKED
-        elif grade in (Grade.UNDECIDED, Grade.NEAR) or not compared[item.id]:
+        elif rung in OPEN or not compared[item.id]:
             labels[item.id] = UNDECIDED
         else:
             labels[item.id] = CLEAN

@@ -21,9 +21,9 @@ from heldout.overlap.judged import (
     label_beside,
     not_agreed,
     read_matches,
+    read_text_matches,
     recognised,
 )
-from heldout.overlap.judged_texts import read_text_matches
 from heldout.overlap.modality import Modality
 from heldout.overlap.regrade import Bounds
 from heldout.overlap.relations import BY_DIGEST, COPIES, Relation

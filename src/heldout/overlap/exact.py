@@ -8,10 +8,13 @@ other image cannot have the same pixels) or its hash, taken from a small decodin
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
+
+from PIL import Image
 
 from heldout.benchmark import Benchmark
 from heldout.benchmark.example import normal
@@ -25,14 +28,34 @@ from heldout.image import (
     decoded_digest,
     image_error,
     native_size,
+    to_rgb,
 )
 from heldout.image.problem import JPEG
 from heldout.overlap.fingerprints import Fingerprint, fingerprint, screen
 from heldout.overlap.hashes import HashedShard, HashIndex, Waiting
 from heldout.overlap.modality import TextRelation, relate_text
 from heldout.overlap.relations import Relation
-from heldout.overlap.thumbnails import thumbnail
 from heldout.store import MAY_PASS, Dropped, ShardResult, dropped_table, make_table
+
+# Small pictures of matched images, kept in the run so that the report is rebuilt offline.
+
+
+SIDE = 256
+
+
+def thumbnail(digest: str, image: Image.Image) -> dict[str, Any]:
+    """A row of the thumbnails table; ``digest`` is the byte digest of the original file."""
+    small = to_rgb(image).copy()  # thumbnail() works in place
+    small.thumbnail((SIDE, SIDE), Image.Resampling.LANCZOS, reducing_gap=3.0)
+    buffer = io.BytesIO()
+    small.save(buffer, "WEBP", quality=82)
+    return {
+        "digest": digest,
+        "width": image.width,
+        "height": image.height,
+        "webp": buffer.getvalue(),
+    }
+
 
 STAGE = "overlap"
 BYTES_ONLY = "bytes:"  # the key of a picture that nobody can decode

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import polars as pl
@@ -20,8 +20,13 @@ from heldout.corpus import CorpusItem
 from heldout.overlap.modality import Modality, relate_text
 from heldout.overlap.regrade import Bounds, regraded, searched_with
 from heldout.overlap.relations import BY_DIGEST, COPIES, POSSIBLE_COPIES, Relation
+from heldout.overlap.text.edits import OTHER
+from heldout.overlap.text.normalise import settle_degrees
+from heldout.overlap.text.pictures import settle_pictures
+from heldout.overlap.text.relation import SAME_CAPTION, SAME_ITEM, SAME_QUESTION, degree_of
+from heldout.overlap.text.rows import SHOWN
 from heldout.store import Run
-from heldout.store.judgements import MATCH, Judgement, current
+from heldout.store.judgements import MATCH, TEXT, Judgement, current
 
 # What a person says → the relation it stands for.
 RELATIONS = {
@@ -180,3 +185,165 @@ def _words(items: pl.DataFrame | None) -> dict[str, tuple[str, str]]:
         return {}
     rows = items.select("benchmark_id", "question", "answer").iter_rows()
     return {name: (normal(question), normal(answer)) for name, question, answer in rows}
+
+
+# Text matches as people judged them: their word replaces the tool's, pair of items by pair of items.
+#
+# People say what two texts are. What that is worth follows by the same rules as for the tool: words that
+# the benchmark asks of many pictures prove nothing, whoever recognises them.
+
+
+# What a person says → the relation it stands for.
+TEXT_RELATIONS = {
+    "same question and answer": SAME_ITEM,
+    "same, reworded": SAME_ITEM,
+    "same question, not its answer": SAME_QUESTION,
+    "same template, other subject": OTHER,
+    "unrelated": Relation.UNRELATED,
+    "unsure": Relation.UNDECIDED,
+}
+_ASKED = {SAME_ITEM, SAME_QUESTION}
+_SOURCE = "provenance"  # an id, and no words
+Pair = tuple[str, str, str]  # benchmark_id, corpus, corpus_id
+
+
+def text_pairs(rows: Iterable[Mapping[str, Any]]) -> dict[Pair, list[dict[str, Any]]]:
+    """Rows of text_matches by pair of items, their evidence read; a shared source is no text."""
+    found: dict[Pair, list[dict[str, Any]]] = defaultdict(list)
+    for row in rows:
+        if row["method"] != _SOURCE:
+            told = {**row, "evidence": json.loads(row["evidence"])}
+            found[row["benchmark_id"], row["corpus"], row["corpus_id"]].append(told)
+    return found
+
+
+def text_subject(item: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> str:
+    """What a judgement is about: the words of an item and of a corpus item, named by themselves.
+
+    ``rows`` are of one pair of items. The shortest text speaks for the corpus item: a question with its
+    options holds the question. A text that was cut in the table does not identify itself.
+    """
+    theirs = min(
+        (row["evidence"] for row in rows), key=lambda one: (len(one["corpus_text"]), str(one))
+    )
+    cut = len(theirs["corpus_text"]) >= SHOWN
+    told = [
+        normal(item["question"]), [normal(one) for one in item["options"] or ()], normal(item["answer"]),
+        theirs["corpus_text"], sorted(theirs.get("corpus_answers", ())),
+        [rows[0]["corpus"], rows[0]["corpus_id"]] if cut else [],
+    ]  # fmt: skip
+    return hashlib.sha256(json.dumps(told, ensure_ascii=False).encode()).hexdigest()[:32]
+
+
+def read_text_matches(run: Run) -> pl.DataFrame:
+    """The table text_matches of ``run`` as its people judged it, so far as they did."""
+    matches = run.frame("text_matches")
+    judgements = current(run.path, TEXT).values()
+    if not judgements or matches.is_empty():
+        return matches
+    images, items = read_matches(run), run.frame("items")
+    return judged_texts(matches, judgements, items, images, run.frame("text_queries"))
+
+
+def judged_texts(
+    matches: pl.DataFrame,
+    judgements: Iterable[Judgement],
+    items: pl.DataFrame,
+    images: pl.DataFrame,
+    queries: pl.DataFrame,
+) -> pl.DataFrame:
+    """``matches`` with the relation people gave; who judged stands in the evidence, under "people"."""
+    said: dict[str, dict[str, str]] = defaultdict(dict)
+    for judgement in judgements:
+        if judgement.kind == TEXT and judgement.verdict in TEXT_RELATIONS:
+            said[judgement.subject][judgement.rater] = judgement.verdict
+    rows = matches.to_dicts()
+    known = {row["benchmark_id"]: row for row in items.to_dicts()} if said else {}
+    changed: dict[int, dict[str, Any]] = {}
+    subjects = {
+        pair: text_subject(known[pair[0]], found)
+        for pair, found in (text_pairs(rows) if said else {}).items()
+    }
+    for place, row in enumerate(rows):
+        subject = subjects.get((row["benchmark_id"], row["corpus"], row["corpus_id"]), "")
+        if row["method"] != _SOURCE and subject in said:
+            changed[place] = _judged_text(row, subject, said[subject])
+    if not changed:
+        return matches
+    for place, worth in zip(
+        changed, _settled(list(changed.values()), matches, items, images, queries), strict=True
+    ):
+        rows[place] = _confirmed({**changed[place], "degree": worth}, rows[place])
+    return pl.DataFrame(rows, schema=matches.schema)
+
+
+def text_majority(verdicts: Collection[str]) -> str:
+    """The relation most raters stand for. Between item and question a tie is the question alone."""
+    return most_say((TEXT_RELATIONS[verdict] for verdict in verdicts), _ASKED, SAME_QUESTION)
+
+
+def _judged_text(
+    row: Mapping[str, Any], subject: str, verdicts: Mapping[str, str]
+) -> dict[str, Any]:
+    evidence = json.loads(row["evidence"])
+    relation, answer = text_majority(verdicts.values()), row["answer_relation"]
+    if relation == SAME_ITEM:
+        answer = "same"
+    elif relation == SAME_QUESTION and answer == "same":
+        answer = "unknown"
+    if relation in _ASKED and row["field"].startswith("caption"):
+        relation = SAME_CAPTION
+    evidence["people"] = {
+        "verdicts": dict(sorted(verdicts.items())), "subject": subject,
+        "tool": row["relation"], "tool_degree": row["degree"],
+    }  # fmt: skip
+    return {
+        **row,
+        "relation": relation,
+        "answer_relation": answer,
+        "degree": _worth(relation, answer, row, evidence),
+        "evidence": json.dumps(evidence, ensure_ascii=False),
+    }
+
+
+def _confirmed(judged: dict[str, Any], found: Mapping[str, Any]) -> dict[str, Any]:
+    """What one rater alone raises to the item stays what the tool found, and is for others to read.
+
+    So do words that are worth more only because the same rater calls their pictures copies.
+    """
+    alone = len(json.loads(judged["evidence"])["people"]["verdicts"]) == 1
+    if not alone or judged["relation"] != SAME_ITEM:
+        return judged
+    worth = "soft" if judged["degree"] == "hard" != found["degree"] else judged["degree"]
+    kept = {name: found[name] for name in ("relation", "answer_relation")}
+    return {**judged, **kept, "degree": worth}
+
+
+def _worth(relation: str, answer: str, row: Mapping[str, Any], evidence: Mapping[str, Any]) -> str:
+    if relation == Relation.UNRELATED:
+        return "none"
+    if (
+        relation == Relation.UNDECIDED
+    ):  # an open question: evidence that proves nothing, if it was any
+        return "none" if row["degree"] == "none" else "soft"
+    generic, short = bool(evidence.get("generic")), bool(evidence.get("short"))
+    # Numbers tell the items of a template apart where they stand there: people may overlook them.
+    apart = bool(evidence.get("apart")) and row["relation"] == SAME_ITEM
+    return degree_of(relation, answer, row["similarity"], generic=generic, short=short, apart=apart)
+
+
+def _settled(
+    rows: list[dict[str, Any]],
+    matches: pl.DataFrame,
+    items: pl.DataFrame,
+    images: pl.DataFrame,
+    queries: pl.DataFrame,
+) -> list[str]:
+    """Degrees once corpus and pictures were heard, as for the tool's own relations."""
+    judged = pl.DataFrame(rows, schema=matches.schema)
+    settled = settle_pictures(settle_degrees(judged, queries), images, items)
+    # What nobody could decide was settled when it was found.
+    return [
+        row["degree"] if row["relation"] == Relation.UNDECIDED else worth
+        for row, worth in zip(rows, settled["degree"], strict=True)
+    ]

@@ -38,13 +38,13 @@ from heldout.overlap.exact import (
     lost_counts,
     picture_key,
     scan_shard,
+    thumbnail,
 )
 from heldout.overlap.hashes import RADII, HashIndex, build_hash_index
 from heldout.overlap.near import NearSearch, NearSearcher
 from heldout.overlap.regrade import regrade
 from heldout.overlap.relations import BY_DIGEST
 from heldout.overlap.salvage import PairSalvage, ShardSalvage, joined_results, lost_result
-from heldout.overlap.thumbnails import thumbnail
 from heldout.overlap.verify import NO_OPENCV, NO_PICTURE, can_register, verify_shard
 from heldout.store import Dropped, Run, Stage, dropped_table, make_table
 

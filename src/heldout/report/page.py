@@ -13,8 +13,7 @@ import polars as pl
 
 from heldout.detect import Finding
 from heldout.overlap.calibration.calibration import Calibration
-from heldout.overlap.judged import read_matches
-from heldout.overlap.judged_texts import read_text_matches
+from heldout.overlap.judged import read_matches, read_text_matches
 from heldout.report.advice import advice_for
 from heldout.report.claims_junit import claims_junit
 from heldout.report.commands import commands_shown

@@ -6,8 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from heldout.overlap.judged import RELATIONS
-from heldout.overlap.judged_texts import TEXT_RELATIONS
+from heldout.overlap.judged import RELATIONS, TEXT_RELATIONS
 from heldout.review.pictures import Picture
 from heldout.store.judgements import ITEM, MATCH, TEXT, TWIN
 

@@ -10,8 +10,7 @@ from difflib import SequenceMatcher
 from typing import Any
 
 from heldout.errors import InputError
-from heldout.overlap.judged import read_matches
-from heldout.overlap.judged_texts import Pair, text_pairs, text_subject
+from heldout.overlap.judged import Pair, read_matches, text_pairs, text_subject
 from heldout.overlap.text.judge import JUDGED_DIFFERENT
 from heldout.review.card import Card
 from heldout.review.matches import neighbour_picture

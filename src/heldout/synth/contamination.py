@@ -23,8 +23,7 @@ from heldout.benchmark import Benchmark
 from heldout.image import ImageError, ImageRef
 from heldout.overlap.embeddings import benchmark_pictures, whole_pictures
 from heldout.overlap.fingerprints.phash import phash
-from heldout.overlap.judged import read_matches
-from heldout.overlap.judged_texts import read_text_matches
+from heldout.overlap.judged import read_matches, read_text_matches
 from heldout.overlap.text.encoders import open_text_encoder
 from heldout.overlap.text.normalise import mask
 from heldout.store import Run

@@ -21,11 +21,10 @@ import polars as pl
 from heldout.benchmark import Benchmark, read_benchmark
 from heldout.benchmark.source import parse_source
 from heldout.corpus import Corpus
-from heldout.cure.leaks import COPIES, UNDECIDED, Grade, Leak, evidence_of, leaks_of
 from heldout.errors import InputError
+from heldout.evidence import COPIES, Leak, Relation, Rung, evidence_of, leaks_of
 from heldout.overlap import NearSearch, scan
-from heldout.overlap.judged import read_matches
-from heldout.overlap.judged_texts import read_text_matches
+from heldout.overlap.judged import read_matches, read_text_matches
 from heldout.overlap.near import NEAREST
 from heldout.overlap.text import TextSearch
 from heldout.overlap.text.encoders import DEFAULT as TEXT_ENCODER
@@ -147,7 +146,7 @@ def _overlaps(
                 if (relation := removal(leak)) is not None:
                     method = str(leak.row["method"]).partition(" |")[0]  # without its settings
                     detail = f"{relation} of {identifier} by {method}"
-                    found.append((-leak.grade, str(leak.row["corpus_id"]), relation, detail))
+                    found.append((-leak.rung, str(leak.row["corpus_id"]), relation, detail))
         found += _worded(searched, telling)
     for _, corpus_id, relation, detail in sorted(found):
         yield _item(corpus_id, articles), relation, detail
@@ -180,7 +179,7 @@ def _searches(
         graves = Counter(
             row["benchmark_id"]
             for row in read_matches(searched).to_dicts()
-            if row["relation"] in (*COPIES, UNDECIDED)
+            if row["relation"] in (*COPIES, Relation.UNDECIDED)
         )
         crowded = [one for one in queries if graves[one.id] >= nearest]
         if encoder is None or not crowded or nearest >= items:
@@ -190,10 +189,10 @@ def _searches(
 
 def removal(leak: Leak) -> str | None:
     """Why this match of an image removes the item, or None where it does not."""
-    if leak.grade is Grade.UNDECIDED:
+    if leak.rung is Rung.UNDECIDED:
         return "undecided image"
-    if leak.grade in (Grade.COPY, Grade.FULL):
-        return "image and text copy" if leak.grade is Grade.FULL else "image copy"
+    if leak.rung in (Rung.COPY, Rung.FULL):
+        return "image and text copy" if leak.rung is Rung.FULL else "image copy"
     return None
 
 
@@ -231,7 +230,7 @@ def _worded(searched: Run, telling: Collection[str]) -> Iterator[tuple[int, str,
             continue
         if row["relation"] == "same item" or row["benchmark_id"] in telling:
             detail = f"{relation} of {row['benchmark_id']} by {row['method']}"
-            yield -Grade.TEXT, str(row["corpus_id"]), relation, detail
+            yield -Rung.TEXT, str(row["corpus_id"]), relation, detail
 
 
 def _item(corpus_id: str, articles: Mapping[str, Any]) -> str:

@@ -8,8 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from heldout.evidence import ItemLeaks
-from heldout.evidence import Rung as Grade
+from heldout.evidence import ItemLeaks, Rung
 from heldout.evidence.leak_labels import CLEAN
 
 Mask = NDArray[np.bool_]
@@ -81,14 +80,14 @@ def label_blocks(ids: Sequence[str], kinds: Mapping[str, str]) -> list[Block]:
 def leakage(found: ItemLeaks) -> str:
     """How an item leaked at worst; empty where only words that prove nothing are alike."""
     grade = found.grade
-    if grade >= Grade.COPY:
+    if grade >= Rung.COPY:
         return COPY
-    if grade is Grade.UNDECIDED:
+    if grade is Rung.UNDECIDED:
         return UNDECIDED
-    if grade is Grade.NEAR:
-        near = [leak for leak in found.leaks if leak.grade is Grade.NEAR]
+    if grade is Rung.NEAR:
+        near = [leak for leak in found.leaks if leak.grade is Rung.NEAR]
         return HARD if any(leak.row["degree"] == "hard" for leak in near) else SOFT
-    return TEXT if grade is Grade.TEXT else ""
+    return TEXT if grade is Rung.TEXT else ""
 
 
 def matched_draws(

@@ -8,8 +8,7 @@ from heldout.overlap.calibration.degrees import (
     degree,
     degrees_of,
 )
-from heldout.overlap.calibration.hubs import Hub, HubReport, hub_report
-from heldout.overlap.calibration.matrices import Audited, leakage_matrix
+from heldout.overlap.calibration.matrices import Audited, Hub, HubReport, hub_report, leakage_matrix
 from heldout.overlap.calibration.null import (
     Null,
     null_similarities,

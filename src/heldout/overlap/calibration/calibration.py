@@ -14,8 +14,8 @@ import polars as pl
 from numpy.typing import ArrayLike, NDArray
 
 from heldout.overlap.calibration.degrees import degrees_of
-from heldout.overlap.calibration.hubs import HubReport, hub_report
 from heldout.overlap.calibration.light_copies import ROLE
+from heldout.overlap.calibration.matrices import HubReport, hub_report
 from heldout.overlap.calibration.nearest import Domain
 from heldout.overlap.calibration.null import Null, mean_group, recorded_null
 from heldout.overlap.calibration.sweep import ALPHAS, Control, Sweep, alpha_sweep, negative_control

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from heldout.overlap.calibration.calibration import Calibration, ControlRun, Quantiles, quantiles_of
-from heldout.overlap.calibration.hubs import HubReport
+from heldout.overlap.calibration.matrices import HubReport
 from heldout.overlap.calibration.null import Null
 from heldout.overlap.calibration.sweep import Control, Rate, SweepPoint
 

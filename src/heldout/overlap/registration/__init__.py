@@ -1,7 +1,6 @@
 """Registration: decide by aligned pixels whether two similar pictures are the same picture."""
 
-from heldout.overlap.registration.evidence import aligned_panel
 from heldout.overlap.registration.features import Features, cheap_features
-from heldout.overlap.registration.register import Registration, register
+from heldout.overlap.registration.register import Registration, aligned_panel, register
 
 __all__ = ["Features", "Registration", "aligned_panel", "cheap_features", "register"]

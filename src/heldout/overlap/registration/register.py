@@ -8,12 +8,148 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from heldout.overlap.registration.align import align
-from heldout.overlap.registration.decide import BLANK, SAME_CORRELATION, relation
+from heldout.errors import require
+from heldout.image import to_rgb
+from heldout.overlap.registration.agreement import Agreement
+from heldout.overlap.registration.align import Alignment, align
 from heldout.overlap.registration.features import Features, cheap_features
-from heldout.overlap.registration.frame import POSES, geometry
-from heldout.overlap.registration.words import transform_words
+from heldout.overlap.registration.frame import POSES, Geometry, box_in, geometry
 from heldout.overlap.relations import COPIES, Relation
+
+# Name what was done to the query to get the candidate.
+
+
+WHOLE = 0.965  # share of a picture that counts as all of it
+SAME_SCALE = 0.02
+BLURRED = 0.6  # fine detail left
+SHARPENED = 1.7
+NOISY = 0.06  # of the contrast
+CHANGED = 0.3  # residual in the worst window
+
+
+def transform_words(
+    query: Features, candidate: Features, alignment: Alignment, shape: Geometry
+) -> list[str]:
+    """Words such as "rotated 90°", "cropped", "inverted"; empty where nothing was done."""
+    agreement = alignment.agreement
+    words = shape.words
+    words += _extent(query, candidate, alignment, shape)
+    if max(abs(value - 1.0) for value in shape.scale) > SAME_SCALE:
+        words.append("resized")
+    if alignment.inverted:
+        words.append("inverted")
+    if query.coloured and not candidate.coloured:
+        words.append("grey")
+    elif candidate.coloured and not query.coloured:
+        words.append("coloured")
+    words += _detail(agreement)
+    if not words and not np.array_equal(query.grey, candidate.grey):
+        words.append("re-compressed")
+    return words
+
+
+def _detail(agreement: Agreement) -> list[str]:
+    noisy = agreement.noise > NOISY
+    words = []
+    if agreement.sharpness > SHARPENED:
+        words.append("noise added" if noisy and not agreement.noisy_query else "sharpened")
+    elif agreement.sharpness < BLURRED:
+        words.append("noise removed" if noisy and agreement.noisy_query else "blurred")
+    if agreement.veiled:
+        words.append("watermarked")
+    if agreement.marked or agreement.worst > CHANGED:
+        words.append("changed in part")
+    return words
+
+
+def _extent(
+    query: Features, candidate: Features, alignment: Alignment, shape: Geometry
+) -> list[str]:
+    agreement = alignment.agreement
+    ours = agreement.query_overlap >= WHOLE
+    theirs = agreement.candidate_overlap >= WHOLE
+    if ours and theirs:
+        return []
+    if ours:
+        x, y, width, height = box_in(alignment.warp, query.size, candidate.size)
+        if _plain_around(candidate, (x, y, width, height)):
+            return ["with a border"]
+        place = f"{x},{y},{width},{height}"
+        if alignment.panel_of_candidate or len(candidate.panels) > 1:
+            return [f"inside a compound figure (panel at {place})"]
+        return [f"inside a larger picture (at {place})"]
+    if theirs:
+        if alignment.panel_of_query or len(query.panels) > 1:
+            return ["cut out of a compound figure"]
+        return [f"cropped to {round(100 * agreement.query_overlap)} %"]
+    # A slanted picture loses its corners to the frame; that is no crop of its own.
+    return [] if shape.slanted and agreement.query_overlap > 0.6 else ["cropped"]
+
+
+def _plain_around(candidate: Features, box: tuple[int, int, int, int]) -> bool:
+    height, width = candidate.grey.shape
+    across, down = width / candidate.size[0], height / candidate.size[1]
+    x, y, wide, tall = box
+    outside = np.ones((height, width), bool)
+    top, bottom = max(0, int(y * down) - 2), int((y + tall) * down) + 3
+    left, right = max(0, int(x * across) - 2), int((x + wide) * across) + 3
+    outside[top:bottom, left:right] = False
+    values = candidate.grey[outside]
+    return values.size == 0 or float(values.std()) < 6.0
+
+
+# From aligned pixels to a verdict. Thresholds are measured: docs/registration.md.
+
+
+# Nearly all copies stay below 0.07; the nearest neighbouring slices of one study begin at 0.14.
+COPY_RESIDUAL = 0.11
+CERTAIN_RESIDUAL = 0.05
+DOUBTFUL_RESIDUAL = 0.22
+DOUBTFUL_DETAIL = 0.97  # half of the windows agree so well: marks may cover the others
+COPY_SPREAD = 0.4  # a scanner's table is the same in every slice; the patient must be, too
+COPY_DETAIL = 0.7
+WINDOWS = 12  # with detail; fewer prove nothing
+OVERLAP = 0.5  # of at least one of the two pictures
+WITNESSES = 8  # agreeing local features where the frames themselves do not correspond
+VIEW_CORRELATION = 0.8  # aligned greys, or shadings of whole frames
+VIEW_OVERLAP = 0.6
+SAME_CORRELATION = 0.98
+BLANK = 2.0  # contrast, in grey levels, below which a picture shows nothing
+
+
+def relation(query: Features, candidate: Features, alignment: Alignment | None) -> Relation:
+    """Copy, other subject, unrelated or undecided; which kind of copy, its transform tells."""
+    if min(query.contrast, candidate.contrast) < BLANK:
+        return Relation.UNDECIDED
+    if alignment is not None:
+        agreement = alignment.agreement
+        overlap = max(agreement.query_overlap, agreement.candidate_overlap)
+        proven = (
+            agreement.windows >= WINDOWS
+            and overlap >= OVERLAP
+            and agreement.spread <= COPY_SPREAD
+            and agreement.detail >= COPY_DETAIL
+            and (
+                alignment.inliers == 0
+                or alignment.inliers >= WITNESSES
+                or agreement.residual <= CERTAIN_RESIDUAL
+            )
+        )
+        if proven and agreement.residual <= COPY_RESIDUAL:
+            return Relation.TRANSFORMED_COPY
+        if overlap >= OVERLAP and (
+            agreement.residual <= DOUBTFUL_RESIDUAL
+            or (agreement.windows >= WINDOWS and agreement.detail >= DOUBTFUL_DETAIL)
+        ):
+            return Relation.UNDECIDED
+        if (
+            min(agreement.query_overlap, agreement.candidate_overlap) >= VIEW_OVERLAP
+            and agreement.correlation >= VIEW_CORRELATION
+        ):
+            return Relation.OTHER_SUBJECT
+    shading = float(np.max(candidate.shadings[0] @ query.shadings.T))
+    return Relation.OTHER_SUBJECT if shading >= VIEW_CORRELATION else Relation.UNRELATED
+
 
 Rows = tuple[tuple[float, float, float], ...]
 IDENTITY: Rows = ((1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0))
@@ -90,3 +226,48 @@ def _rows(warp: np.ndarray[Any, np.dtype[np.float64]]) -> Rows:
         (float(row[0]), float(row[1]), float(row[2])) for row in np.round(warp, 6)
     )
     return first, second, third
+
+
+# A picture a person can judge by: query, candidate laid onto it, and what differs.
+
+
+SIDE = 384
+GAP = 6
+LOUDER = 3.0  # differences are shown this many times as strong
+
+
+def aligned_panel(
+    query: Image.Image, candidate: Image.Image, registration: Registration
+) -> Image.Image:
+    """Query | candidate warped onto the query | difference, side by side."""
+    require("cv2", "vision", "drawing two pictures on each other")
+    import cv2
+
+    ours, theirs = to_rgb(query), to_rgb(candidate)
+    zoom = min(1.0, SIDE / max(ours.size))
+    size = (max(1, round(ours.width * zoom)), max(1, round(ours.height * zoom)))
+    across, down = ours.width / size[0], ours.height / size[1]
+    shrink = np.array([[across, 0, across / 2 - 0.5], [0, down, down / 2 - 0.5], [0, 0, 1]])
+    warp = np.array(registration.warp) @ shrink
+    pixels = np.asarray(theirs)
+    step = float(np.sqrt(abs(np.linalg.det(warp[:2, :2]))))
+    if step > 1.2:
+        pixels = cv2.GaussianBlur(pixels, (0, 0), 0.45 * float(np.sqrt(step**2 - 1)))
+    flags = cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP
+    laid = cv2.warpPerspective(pixels, warp, size, flags=flags)
+    inside = (
+        cv2.warpPerspective(np.ones(pixels.shape[:2], np.uint8), warp, size, flags=flags)[..., None]
+        > 0
+    )
+    left = np.asarray(ours.resize(size, Image.Resampling.BOX))
+    grey = _grey(255 - laid if registration.inverted else laid)
+    difference = np.clip(np.abs(_grey(left) - grey) * LOUDER, 0, 255) * inside[..., 0]
+    sheet = np.full((size[1], 3 * size[0] + 2 * GAP, 3), 255, np.uint8)
+    for place, part in enumerate((left, laid, np.repeat(difference[..., None], 3, axis=2))):
+        start = place * (size[0] + GAP)
+        sheet[:, start : start + size[0]] = part
+    return Image.fromarray(sheet)
+
+
+def _grey(rgb: np.ndarray) -> np.ndarray:
+    return np.asarray(Image.fromarray(rgb.astype(np.uint8)).convert("L"), dtype=np.float32)
