@@ -10,19 +10,23 @@ from heldout.lazy import load_on_first_use
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from heldout.audit import audit_overlap, conclude, evaluate_suite, synthesize, train_model
+    from heldout.audit import (
+        audit_overlap,
+        conclude,
+        evaluate_suite,
+        read_audit,
+        run_audit,
+        synthesize,
+        train_model,
+    )
     from heldout.audit import evaluate_suite as evaluate
     from heldout.audit import synthesize as synth
     from heldout.audit import train_model as train
-    from heldout.audit.reader import read_audit
-    from heldout.audit.runner import run_audit
-    from heldout.benchmark import Benchmark, Example, read_benchmark
-    from heldout.benchmark.check import check
+    from heldout.benchmark import Benchmark, Example, check, read_benchmark
     from heldout.corpus import Corpus, CorpusItem, open_corpus
-    from heldout.detect import Finding
-    from heldout.detect.impact import study_encoders, study_impact
+    from heldout.detect import Finding, study_encoders, study_impact
     from heldout.engine import open_engine
-    from heldout.evaluate.encoders import EncoderSettings, evaluate_encoder
+    from heldout.evaluate import EncoderSettings, evaluate_encoder
     from heldout.store import Run
     from heldout.verdict import Claim
 

@@ -7,12 +7,16 @@ import os
 
 from heldout.audit.audit_file import EndpointEntry, ModelEntry
 from heldout.errors import InputError
-from heldout.model.asking import Asker
-from heldout.model.endpoint import Connection, Endpoint, Pace
-from heldout.model.endpoint.chat import ChatEndpoint
-from heldout.model.local import RunningModel
-from heldout.model.opening import open_model
-from heldout.model.request import Scorer
+from heldout.model import (
+    Asker,
+    ChatEndpoint,
+    Connection,
+    Endpoint,
+    Pace,
+    RunningModel,
+    Scorer,
+    open_model,
+)
 
 
 def open_scorer(entry: ModelEntry, location: str) -> Scorer:

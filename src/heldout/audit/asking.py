@@ -13,18 +13,33 @@ import polars as pl
 from heldout.audit.twin_sets import note_twins
 from heldout.benchmark import Benchmark, read_benchmark
 from heldout.errors import InputError, counted
-from heldout.model.asking import Asker, Variant, expand, parse_variants
-from heldout.model.asking.own_grades import OwnGrades, own_grades_of, recorded_remarks
-from heldout.model.asking.paraphrase import write_paraphrases
-from heldout.model.asking.prompts import Journal
-from heldout.model.asking.question import picture_digest
-from heldout.model.asking.recorded import read_answers
-from heldout.model.asking.stage import answer_row, ask_questions, replace_left_out, replace_variants
-from heldout.model.asking.summary import Reading, Summary, Unread, summarise, unread_of
-from heldout.model.asking.template import template_name
-from heldout.model.item_scores import by_picture
-from heldout.model.tables import claim_model, stage_folder
-from heldout.overlap.scan import prepare_run
+from heldout.model import (
+    Asker,
+    Journal,
+    OwnGrades,
+    Reading,
+    Summary,
+    Unread,
+    Variant,
+    answer_row,
+    ask_questions,
+    by_picture,
+    claim_model,
+    expand,
+    own_grades_of,
+    parse_variants,
+    picture_digest,
+    read_answers,
+    recorded_remarks,
+    replace_left_out,
+    replace_variants,
+    stage_folder,
+    summarise,
+    template_name,
+    unread_of,
+    write_paraphrases,
+)
+from heldout.overlap import prepare_run
 from heldout.store import Dropped, Run
 
 

@@ -16,10 +16,9 @@ from pydantic import (
 )
 
 from heldout.errors import InputError
-from heldout.model.endpoint import checked_address
-from heldout.overlap.calibration.measure import ALPHA
-from heldout.overlap.near import NEAREST
-from heldout.stats.permutation import PERMUTATIONS
+from heldout.model import checked_address
+from heldout.overlap import ALPHA, NEAREST
+from heldout.stats import PERMUTATIONS
 from heldout.synth import SynthSettings
 
 

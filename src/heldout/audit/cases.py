@@ -15,10 +15,8 @@ from heldout.benchmark import Benchmark, read_benchmark
 from heldout.corpus import Corpus, open_corpus
 from heldout.errors import InputError
 from heldout.evidence import LeakLabels, read_leak_labels
-from heldout.model import read_recorded
-from heldout.model.asking import Variant, expand, parse_variants
-from heldout.model.asking.recorded import read_answers
-from heldout.overlap.calibration.nearest import ControlSet
+from heldout.model import Variant, expand, parse_variants, read_answers, read_recorded
+from heldout.overlap import ControlSet
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,7 @@ import json
 from collections.abc import Sequence
 
 from heldout.store import Run, write_atomic
-from heldout.verdict.corrected import Corrected, correct_scores
-from heldout.verdict.ladder import actions
+from heldout.verdict import Corrected, actions, correct_scores
 
 CORRECTED = "corrected.json"
 

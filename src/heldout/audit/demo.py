@@ -28,12 +28,11 @@ from heldout.audit.demo_data import (
 from heldout.audit.demo_models import CONTAMINATED, OUTSIDER, DemoModels, models_for
 from heldout.audit.reader import read_audit
 from heldout.audit.runner import Audited, run_audit
-from heldout.benchmark import read_benchmark
-from heldout.benchmark.check import CheckReport, check
-from heldout.detect.settings import ALPHA
+from heldout.benchmark import CheckReport, check, read_benchmark
+from heldout.detect import ALPHA
 from heldout.evidence import COPIES
-from heldout.overlap.judged import read_matches, read_text_matches
-from heldout.stats.multiplicity import adjust
+from heldout.overlap import read_matches, read_text_matches
+from heldout.stats import adjust
 from heldout.store import Run, write_atomic
 
 EXACT, CHANGED, WORDS, DECOY, BROKEN = (

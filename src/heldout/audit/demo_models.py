@@ -19,8 +19,7 @@ from typing import Any
 import numpy as np
 
 from heldout.errors import InputError
-from heldout.model.onnx.card import CARD, file_sha256, read_card
-from heldout.model.opening import ONNX
+from heldout.model import CARD, ONNX, file_sha256, read_card
 
 CONTAMINATED, CLEAN, OUTSIDER = "contaminated", "clean", "outsider"
 ROLES = (CONTAMINATED, CLEAN, OUTSIDER)

@@ -8,11 +8,8 @@ from itertools import combinations
 
 from heldout.audit.audit_file import AuditFile
 from heldout.audit.cases import Case, Recording
-from heldout.detect import detectors
-from heldout.detect.behaviour import CLAIMING
-from heldout.verdict.examine import FAMILIES
-from heldout.verdict.overall import ONE_FORM
-from heldout.verdict.rules import ANSWERS
+from heldout.detect import CLAIMING, detectors
+from heldout.verdict import ANSWERS, FAMILIES, ONE_FORM
 
 _UNSEEN = ("loss", "min-k", "min-k++", "zlib", "max-renyi-k", "perplexity-ratio", "blind")
 _VOCABULARY = ("min-k++", "max-renyi-k")

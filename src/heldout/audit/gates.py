@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from heldout.errors import InputError
-from heldout.verdict.overall import Overall, is_leak
+from heldout.verdict import Overall, is_leak
 
 SURVIVES = "survives"
 _RATE = re.compile(r"leak-rate\s*>\s*(\d*\.?\d+)\s*(%?)")

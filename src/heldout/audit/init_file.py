@@ -10,11 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from heldout.audit.cases import folder_name
-from heldout.benchmark import read_benchmark
-from heldout.benchmark.readers import find_reader
+from heldout.benchmark import find_reader, read_benchmark
 from heldout.errors import HeldoutError, InputError
-from heldout.model.onnx.card import CARD
-from heldout.model.opening import ONNX
+from heldout.model import CARD, ONNX
 from heldout.store import write_atomic
 
 FILE = "audit.yaml"

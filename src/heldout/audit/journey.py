@@ -11,8 +11,7 @@ from typing import Any
 import polars as pl
 
 from heldout.audit.judged import with_judge
-from heldout.benchmark import Benchmark
-from heldout.benchmark.check import check
+from heldout.benchmark import Benchmark, check
 from heldout.corpus import Corpus
 from heldout.detect import (
     Finding,
@@ -25,19 +24,32 @@ from heldout.detect import (
 from heldout.engine import Engine
 from heldout.errors import InputError
 from heldout.evidence import count_kinds, leaks, text_kinds
-from heldout.overlap import NearSearch, scan
-from heldout.overlap.calibration.calibration import Calibration, calibrations
-from heldout.overlap.calibration.measure import CalibrationPlan, calibrate
-from heldout.overlap.calibration.record import calibration_record
-from heldout.overlap.judged import read_matches, read_text_matches
-from heldout.overlap.text import Judge, TextSearch
-from heldout.overlap.text.judge import judge_texts
-from heldout.overlap.texts import forget_texts, scan_texts
+from heldout.overlap import (
+    Calibration,
+    CalibrationPlan,
+    Judge,
+    NearSearch,
+    TextSearch,
+    calibrate,
+    calibration_record,
+    calibrations,
+    forget_texts,
+    judge_texts,
+    read_matches,
+    read_text_matches,
+    scan,
+    scan_texts,
+)
 from heldout.report import write_report
 from heldout.store import SCHEMAS, Run, empty_table
-from heldout.verdict import Claim, nearness_claims, overlap_claims, text_claim
-from heldout.verdict.people import with_people
-from heldout.verdict.people_words import with_people_on_words
+from heldout.verdict import (
+    Claim,
+    nearness_claims,
+    overlap_claims,
+    text_claim,
+    with_people,
+    with_people_on_words,
+)
 
 
 @dataclass

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from heldout.errors import counted
-from heldout.verdict import Claim
-from heldout.verdict.claim import Control
+from heldout.verdict import Claim, Control
 
 CROSS_CHECK = "cross-check of paraphrases"
 

@@ -17,19 +17,37 @@ from heldout.audit.asking import AskingPlan, ask_benchmark, read_twins
 from heldout.audit.scoring import ScoringPlan, score_benchmark
 from heldout.benchmark import Benchmark, read_benchmark
 from heldout.errors import InputError, require
-from heldout.lab.arms import standing_arms, standing_bases
-from heldout.lab.grid import Grid, Prepared, Recipe, load_reading, reads_of
-from heldout.lab.pool import Lengths, mixed, questions
-from heldout.lab.releases import REWORDED, real_pool, told, words, write_release
-from heldout.lab.replay import Collector, Keys, Replay
-from heldout.lab.sheet import Sheet, learn_tokenizer
-from heldout.lab.training import clock
-from heldout.lab.vlm import Size, new_model, new_processor, save_model
-from heldout.lab.worlds import TRAINING, WORLDS
-from heldout.model.asking import expand, parse_variants
-from heldout.model.asking.template import write
-from heldout.model.prompt import TEMPLATE, question_request
-from heldout.scenes.captions import paraphrased
+from heldout.lab import (
+    REWORDED,
+    TRAINING,
+    WORLDS,
+    Collector,
+    Grid,
+    Keys,
+    Lengths,
+    Prepared,
+    Recipe,
+    Replay,
+    Sheet,
+    Size,
+    clock,
+    learn_tokenizer,
+    load_reading,
+    mixed,
+    new_model,
+    new_processor,
+    questions,
+    reads_of,
+    real_pool,
+    save_model,
+    standing_arms,
+    standing_bases,
+    told,
+    words,
+    write_release,
+)
+from heldout.model import TEMPLATE, expand, parse_variants, question_request, write
+from heldout.scenes import paraphrased
 from heldout.store import Run
 
 # The lab's sheets and tables, by the product's own scoring and asking: what is asked, what came of it.

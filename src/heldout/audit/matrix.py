@@ -9,8 +9,7 @@ from typing import Any
 import polars as pl
 
 from heldout.errors import InputError
-from heldout.overlap.calibration import Audited, leakage_matrix
-from heldout.overlap.judged import read_matches
+from heldout.overlap import Audited, leakage_matrix, read_matches
 from heldout.store import Run
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from heldout.audit.journey import nearness_findings
-from heldout.overlap.judged import read_matches
+from heldout.overlap import read_matches
 from heldout.store import Run
 
 SECTION, KEY = "audit", "nearness"  # where the manifest holds them, and `conclude` finds them

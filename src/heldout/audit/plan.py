@@ -11,11 +11,11 @@ from typing import Any
 from heldout.audit.audit_file import AuditFile, Budget
 from heldout.audit.cases import Case, Recording
 from heldout.audit.family import Test, family_of_tests, planned_claims
-from heldout.benchmark.example import Example
+from heldout.benchmark import Example
 from heldout.corpus import Corpus, CorpusItem
-from heldout.detect.settings import ALPHA
+from heldout.detect import ALPHA
 from heldout.errors import InputError
-from heldout.model.self_check import SAMPLE
+from heldout.model import SAMPLE
 
 RATIO = "perplexity-ratio"
 COUNTED = 2_000  # corpus items looked at to say how many there are

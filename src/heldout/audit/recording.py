@@ -13,8 +13,7 @@ from heldout.audit.ledger import file_digest
 from heldout.audit.plan import wants
 from heldout.audit.reader import Audit
 from heldout.audit.scoring import ScoringPlan, import_scores, score_benchmark
-from heldout.model.opening import onnx_folder
-from heldout.model.scoring import TRANSIENT
+from heldout.model import TRANSIENT, onnx_folder
 from heldout.store import Run
 
 

@@ -27,17 +27,20 @@ from heldout.detect import ScoreTables, Settings, detectors
 from heldout.engine import Engine, open_engine
 from heldout.errors import require
 from heldout.evidence import keep_leak_labels
-from heldout.overlap import NearSearch
-from heldout.overlap.calibration.measure import CalibrationPlan
-from heldout.overlap.regrade import parse_bounds
-from heldout.overlap.text import TextSearch
-from heldout.overlap.verify import can_register
+from heldout.overlap import CalibrationPlan, NearSearch, TextSearch, can_register, parse_bounds
 from heldout.report import write_audit_report
-from heldout.store import Run, write_json
-from heldout.store.judgements import log_path
-from heldout.store.lock import exclusive
-from heldout.verdict import Looked, judge, look, read_rates, save_examination, shipped_rates
-from heldout.verdict.overall import Overall, benchmark_verdict, overall_verdict
+from heldout.store import Run, exclusive, log_path, write_json
+from heldout.verdict import (
+    Looked,
+    Overall,
+    benchmark_verdict,
+    judge,
+    look,
+    overall_verdict,
+    read_rates,
+    save_examination,
+    shipped_rates,
+)
 
 Tell = Callable[[str], None]
 _TABLES = (

@@ -7,29 +7,39 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from heldout.benchmark import Benchmark
-from heldout.benchmark.example import Example
-from heldout.detect import ScoreTables
-from heldout.detect.order_joint import CANONICAL
-from heldout.detect.order_neighbour import RELEASED
-from heldout.detect.order_plan import JointPlan, plan_joint
-from heldout.detect.self_checks import SelfCheck, self_checks
+from heldout.benchmark import Benchmark, Example
+from heldout.detect import (
+    CANONICAL,
+    RELEASED,
+    JointPlan,
+    ScoreTables,
+    SelfCheck,
+    plan_joint,
+    self_checks,
+)
 from heldout.errors import InputError
-from heldout.model import read_recorded, save_scores
-from heldout.model.item_scores import (
+from heldout.model import (
     DOCUMENT,
+    Answers,
+    Request,
+    Scorer,
+    ablation_checks,
     alternatives,
+    claim_model,
     joint_request,
     neighbour_request,
+    read_recorded,
+    replace_dropped,
+    replace_rows,
+    save_scores,
     score_items,
     score_options,
+    score_requests,
     shows_again,
+    stage_folder,
+    truncation_check,
 )
-from heldout.model.request import Request, Scorer
-from heldout.model.scoring import Answers, score_requests
-from heldout.model.self_check import ablation_checks, truncation_check
-from heldout.model.tables import claim_model, replace_dropped, replace_rows, stage_folder
-from heldout.overlap.scan import prepare_run
+from heldout.overlap import prepare_run
 from heldout.store import Dropped, Run
 
 # The order tests' tables: shards read in released and shuffled order, items after other predecessors.

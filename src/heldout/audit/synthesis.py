@@ -15,11 +15,16 @@ from heldout.benchmark import Benchmark, read_benchmark
 from heldout.errors import InputError
 from heldout.report import write_synthesis_report
 from heldout.store import Run
-from heldout.synth import Synthesis, SynthSettings, SynthStage, synth
-from heldout.synth.context import require_settings
-from heldout.synth.pipeline import check_source
-from heldout.synth.plan import source_costs
-from heldout.synth.settings import SCENES
+from heldout.synth import (
+    SCENES,
+    Synthesis,
+    SynthSettings,
+    SynthStage,
+    check_source,
+    require_settings,
+    source_costs,
+    synth,
+)
 
 MANIFEST = "manifest.json"
 

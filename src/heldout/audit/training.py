@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from heldout.benchmark import Benchmark, read_benchmark
-from heldout.benchmark.presets import find_preset
+from heldout.benchmark import Benchmark, find_preset, read_benchmark
 from heldout.evaluate import builtin_suites, suite_benchmarks
 from heldout.report import write_training_report
 from heldout.train import TrainResult, TrainSettings, train

@@ -9,12 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from heldout.benchmark import Benchmark, Example
-from heldout.benchmark.grading.clean import same
-from heldout.detect.tables import TWIN_SETS
+from heldout.benchmark import Benchmark, Example, same
+from heldout.detect import TWIN_SETS
 from heldout.image import Digests
-from heldout.model.asking import Variant, expand
-from heldout.model.asking.twin_origin import twin_origin
+from heldout.model import Variant, expand, twin_origin
 from heldout.store import Run
 
 

@@ -8,37 +8,42 @@ from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Any
 
-from heldout.benchmark import Benchmark
-from heldout.benchmark.writers import Opened
+from heldout.benchmark import Benchmark, Opened
 from heldout.engine import progress
 from heldout.errors import InputError
-from heldout.model.asking.prompts import Replied
-from heldout.model.request import Asker
-from heldout.overlap.scan import prepare_run
+from heldout.model import Asker, Replied
+from heldout.overlap import prepare_run
 from heldout.store import Run
-from heldout.twin.drawing import render
-from heldout.twin.edges import HIGH, LOW, edges, faint
-from heldout.twin.edit_renderer import EditRenderer
-from heldout.twin.filtering import choose_policy, earlier_verdicts, filter_twins
-from heldout.twin.ledger import (
+from heldout.twin import (
     DESCRIBE,
+    DESCRIBE_TEMPLATE,
     EDGES,
     FILTER,
+    HIGH,
+    LONGEST_CAPTION,
+    LOW,
     PUBLISH,
     RENDER,
     RESAMPLE,
     STAGES,
+    VERIFY_TEMPLATE,
+    EditRenderer,
+    Renderer,
+    choose_policy,
+    describe,
     dropped_of,
+    earlier_verdicts,
+    edges,
+    faint,
+    filter_twins,
     finished,
+    publish,
     read_stage,
+    render,
+    resample,
+    said_by_people,
     write_stage,
 )
-from heldout.twin.people import said_by_people
-from heldout.twin.prompts import DESCRIBE_TEMPLATE, VERIFY_TEMPLATE
-from heldout.twin.publish import publish
-from heldout.twin.renderer import Renderer
-from heldout.twin.resample import resample
-from heldout.twin.verify import LONGEST_CAPTION, describe
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,106 @@
 """What is protected: Example, Benchmark, one reader per format, presets, lint."""
 
-from heldout.benchmark.benchmark import Benchmark
-from heldout.benchmark.example import Example
-from heldout.benchmark.read import read_benchmark, read_examples
-from heldout.benchmark.source import Source, parse_source
+from typing import TYPE_CHECKING
 
-__all__ = ["Benchmark", "Example", "Source", "parse_source", "read_benchmark", "read_examples"]
+from heldout.lazy import load_on_first_use
+
+if TYPE_CHECKING:
+    from heldout.benchmark.benchmark import Benchmark
+    from heldout.benchmark.check import check
+    from heldout.benchmark.check.problem import CheckReport
+    from heldout.benchmark.example import (
+        RELEASED,
+        Example,
+        canonical_metadata,
+        canonical_text,
+        canonical_value,
+        normal,
+    )
+    from heldout.benchmark.fields import FIELDS, FROM_ONE, FieldMap
+    from heldout.benchmark.grading.choice import letter, read_whole
+    from heldout.benchmark.grading.clean import (
+        LONGEST,
+        OUTCOMES,
+        CutError,
+        Grade,
+        same,
+        without_thoughts,
+    )
+    from heldout.benchmark.hub import hub_name
+    from heldout.benchmark.image_finder import ImageFinder
+    from heldout.benchmark.locate import locate, refuse_special, unreadable
+    from heldout.benchmark.presets import find_preset
+    from heldout.benchmark.read import read_benchmark, read_examples
+    from heldout.benchmark.readers import find_reader
+    from heldout.benchmark.readers.arrow import ColumnKinds, data_parts
+    from heldout.benchmark.readers.base import Row, head
+    from heldout.benchmark.readers.delimited import DelimitedReader
+    from heldout.benchmark.readers.json_rows import (
+        JsonLinesReader,
+        JsonReader,
+        bounded_lines,
+        json_line,
+        load_object,
+        too_deep,
+    )
+    from heldout.benchmark.readers.parquet import ParquetReader
+    from heldout.benchmark.source import ALIASES, Source, parse_source, split_of
+    from heldout.benchmark.writers import find_writer
+    from heldout.benchmark.writers.base import Part, copy_pictures
+    from heldout.benchmark.writers.tables import Opened, Table, open_tables
+
+__all__ = [
+    "ALIASES",
+    "FIELDS",
+    "FROM_ONE",
+    "LONGEST",
+    "OUTCOMES",
+    "RELEASED",
+    "Benchmark",
+    "CheckReport",
+    "ColumnKinds",
+    "CutError",
+    "DelimitedReader",
+    "Example",
+    "FieldMap",
+    "Grade",
+    "ImageFinder",
+    "JsonLinesReader",
+    "JsonReader",
+    "Opened",
+    "ParquetReader",
+    "Part",
+    "Row",
+    "Source",
+    "Table",
+    "bounded_lines",
+    "canonical_metadata",
+    "canonical_text",
+    "canonical_value",
+    "check",
+    "copy_pictures",
+    "data_parts",
+    "find_preset",
+    "find_reader",
+    "find_writer",
+    "head",
+    "hub_name",
+    "json_line",
+    "letter",
+    "load_object",
+    "locate",
+    "normal",
+    "open_tables",
+    "parse_source",
+    "read_benchmark",
+    "read_examples",
+    "read_whole",
+    "refuse_special",
+    "same",
+    "split_of",
+    "too_deep",
+    "unreadable",
+    "without_thoughts",
+]
+
+__getattr__ = load_on_first_use(__name__, __file__)

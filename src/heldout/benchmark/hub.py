@@ -10,8 +10,7 @@ from typing import Any
 from heldout.benchmark.readers import Row
 from heldout.benchmark.readers.arrow import arrow_rows
 from heldout.errors import InputError, require
-from heldout.image import FileOnDisk, ImageRef
-from heldout.image.location import arrow_table
+from heldout.image import FileOnDisk, ImageRef, arrow_table
 from heldout.store import Dropped
 
 _PREFIX = "hf://"

@@ -8,9 +8,15 @@ import re
 from pathlib import Path
 from typing import Any
 
-from heldout.image import EncodedText, FileOnDisk, ImageRef, InlineBytes, Nowhere
-from heldout.image.location import split_list
-from heldout.image.problem import IMAGE_ENDINGS
+from heldout.image import (
+    IMAGE_ENDINGS,
+    EncodedText,
+    FileOnDisk,
+    ImageRef,
+    InlineBytes,
+    Nowhere,
+    split_list,
+)
 
 _FOLDERS = (
     "images", "imgs", "image", "img", "Images", "figures", "data", "train_images", "val_images",

@@ -96,8 +96,8 @@ app = typer.Typer(
 
 
 def _compiled() -> str:
-    from heldout.image.buffer import compiled
-    from heldout.overlap.fingerprints.fixed_point import is_compiled
+    from heldout.image import compiled
+    from heldout.overlap import is_compiled
 
     parts = {"luminance of JPEGs": compiled() is not None, "sums of hashes": is_compiled()}
     return ", ".join(name for name, there in parts.items() if there) or "nothing (slower)"

@@ -9,7 +9,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from heldout.audit.asking import (
+from heldout.audit import (
     Asking,
     AskingPlan,
     ask_benchmark,
@@ -55,11 +55,15 @@ from heldout.cli.options import (
 )
 from heldout.cli.show import console, identify, plain, print_json
 from heldout.errors import InputError
-from heldout.model.asking import Asker, parse_variants
-from heldout.model.asking.summary import Accuracy
-from heldout.model.endpoint import Connection, Pace
-from heldout.model.endpoint.chat import ChatEndpoint
-from heldout.model.opening import open_model
+from heldout.model import (
+    Accuracy,
+    Asker,
+    ChatEndpoint,
+    Connection,
+    Pace,
+    open_model,
+    parse_variants,
+)
 from heldout.store import Run
 
 EXAMPLE = (

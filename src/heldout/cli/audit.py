@@ -7,13 +7,17 @@ from typing import Annotated
 
 import typer
 
-from heldout.audit.cases import open_cases
-from heldout.audit.gates import parse_gate, shut
-from heldout.audit.init_file import write_init
-from heldout.audit.plan import make_plan
-from heldout.audit.reader import read_audit
-from heldout.audit.runner import run_audit
-from heldout.audit.synthesis import fresh_steps, open_fresh_items
+from heldout.audit import (
+    fresh_steps,
+    make_plan,
+    open_cases,
+    open_fresh_items,
+    parse_gate,
+    read_audit,
+    run_audit,
+    shut,
+    write_init,
+)
 from heldout.cli.audit_show import show_plan, show_verdict
 from heldout.cli.options import Json, Quiet
 from heldout.cli.show import complain, console, plain, print_json

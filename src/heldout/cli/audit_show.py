@@ -8,13 +8,10 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
-from heldout.audit.plan import Plan
-from heldout.audit.reader import Audit
-from heldout.audit.runner import Audited
+from heldout.audit import Audit, Audited, Plan
 from heldout.cli.show import COLOURS, console, plain
 from heldout.errors import counted
-from heldout.verdict.ladder import rung_told
-from heldout.verdict.overall import ONE_FORM, CellVerdict, is_leak
+from heldout.verdict import ONE_FORM, CellVerdict, is_leak, rung_told
 
 
 def show_plan(plan: Plan, audit: Audit) -> None:

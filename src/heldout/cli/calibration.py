@@ -9,8 +9,7 @@ import typer
 from heldout.cli.options import parse_named
 from heldout.corpus import open_corpus
 from heldout.errors import InputError
-from heldout.overlap.calibration.measure import ALPHA, CalibrationPlan
-from heldout.overlap.calibration.nearest import ControlSet, Domain
+from heldout.overlap import ALPHA, CalibrationPlan, ControlSet, Domain
 
 __all__ = ["ALPHA", "Alpha", "Controls", "NullSource", "SecondEncoder", "calibration_plan"]
 

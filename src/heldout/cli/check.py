@@ -6,11 +6,10 @@ from typing import Annotated
 
 import typer
 
-from heldout.benchmark import read_benchmark
-from heldout.benchmark.check import check
+from heldout.benchmark import check, read_benchmark
 from heldout.cli.options import Images, Json, Map, Preset, Quiet, Reader, parse_map
 from heldout.cli.show import identify, print_check, print_json, print_prompts
-from heldout.model.asking.stage import shown_prompts
+from heldout.model import shown_prompts
 
 EXAMPLE = "Example: heldout check data/vqa_rad#split=test --split-of data/vqa_rad#split=train"
 

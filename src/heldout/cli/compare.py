@@ -11,7 +11,7 @@ from rich.text import Text
 
 from heldout.cli.options import Json
 from heldout.cli.show import COLOURS, console, plain, print_json
-from heldout.report.comparison import compare_folders, is_empty
+from heldout.report import compare_folders, is_empty
 
 EXAMPLE = "Example: heldout compare runs/slake-v1 runs/slake-v2"
 _WAYS = {

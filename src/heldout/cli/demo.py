@@ -9,7 +9,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from heldout.audit.demo import BROKEN, CHANGED, DECOY, WORDS, DemoResult, Suspected, run_demo
+from heldout.audit import BROKEN, CHANGED, DECOY, WORDS, DemoResult, Suspected, run_demo
 from heldout.cli.options import EngineName, Json, Quiet, Workers
 from heldout.cli.show import COLOURS, console, plain, print_check, print_json
 

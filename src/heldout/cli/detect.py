@@ -13,11 +13,9 @@ from heldout.cli.behaviour import degrees, named_pairs, show_behaviour
 from heldout.cli.detectors import list_detectors, show_measured
 from heldout.cli.options import Json
 from heldout.cli.show import console, plain, print_claims, print_json
-from heldout.detect import ScoreTables, Settings
-from heldout.detect.triple_hits import TripleHits
+from heldout.detect import ScoreTables, Settings, TripleHits
 from heldout.errors import InputError
-from heldout.stats.contrast import Contrast
-from heldout.stats.permutation import PERMUTATIONS
+from heldout.stats import PERMUTATIONS, Contrast
 from heldout.store import Run
 from heldout.verdict import Examination, examine, read_rates, save_examination, shipped_rates
 

@@ -10,8 +10,7 @@ from rich.text import Text
 
 from heldout.cli.show import console, print_json
 from heldout.detect import detectors
-from heldout.verdict import MeasuredRates
-from heldout.verdict.measured import RAW, REFERENCES, MeasuredRate
+from heldout.verdict import RAW, REFERENCES, MeasuredRate, MeasuredRates
 
 WAYS = (RAW, REFERENCES)
 

@@ -243,7 +243,7 @@ def _compare(given: list[str], seed: int, as_json: bool) -> None:
 
 def _published(given: list[str], as_json: bool) -> None:
     from heldout.cli import evaluate_show as show
-    from heldout.evaluate.published import study_published
+    from heldout.evaluate import study_published
 
     if len(given) != 1:
         raise InputError("--published needs one table: a YAML file, or the name of a built-in one")

@@ -10,14 +10,22 @@ from rich.table import Table
 from rich.text import Text
 
 from heldout.cli.show import console, plain, print_json
-from heldout.evaluate.compare import PairedComparison, PairedDifference
-from heldout.evaluate.published import CLEAR, DEPENDS, NOISE, PublishedStudy
-from heldout.evaluate.result import Evaluation
-from heldout.evaluate.runs import RunComparison
-from heldout.evaluate.suite import Suite
-from heldout.evaluate.table import ALL, MEAN, SUBSETS, BenchmarkAccuracy
-from heldout.stats import Interval
-from heldout.stats.ranks import Rank
+from heldout.evaluate import (
+    ALL,
+    CLEAR,
+    DEPENDS,
+    MEAN,
+    NOISE,
+    SUBSETS,
+    BenchmarkAccuracy,
+    Evaluation,
+    PairedComparison,
+    PairedDifference,
+    PublishedStudy,
+    RunComparison,
+    Suite,
+)
+from heldout.stats import Interval, Rank
 
 _EXAMPLES = 3  # disagreements printed per scorer and direction; the table keeps all
 

@@ -7,12 +7,11 @@ from typing import Annotated
 
 import typer
 
-from heldout.audit.cases import folder_name
+from heldout.audit import folder_name
 from heldout.cli.options import Json
 from heldout.cli.show import console, plain, print_json
 from heldout.errors import InputError, blame_the_machine
-from heldout.report.export import FORMATS, export
-from heldout.report.pdf import PDF, figures_to_pdf
+from heldout.report import FORMATS, PDF, export, figures_to_pdf
 from heldout.store import Run, write_atomic
 
 EXAMPLE = "Example: heldout export runs/slake --to hf-card"

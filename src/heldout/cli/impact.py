@@ -27,8 +27,9 @@ from heldout.cli.impact_encoders import (
 )
 from heldout.cli.options import EngineName, Json, Quiet, Workers, parse_map
 from heldout.cli.show import console, plain, print_json
-from heldout.detect.impact import (
+from heldout.detect import (
     COPY,
+    DRAWS,
     LABELLED,
     Impact,
     Line,
@@ -38,10 +39,9 @@ from heldout.detect.impact import (
     keep_study,
     study_impact,
 )
-from heldout.detect.impact.impact import DRAWS
 from heldout.errors import InputError
 from heldout.evidence import LeakLabels, read_leak_labels
-from heldout.overlap.regrade import parse_bounds
+from heldout.overlap import parse_bounds
 from heldout.stats import Interval
 from heldout.store import Run
 

@@ -10,12 +10,12 @@ import typer
 from pydantic import ValidationError
 
 from heldout.benchmark import Benchmark
-from heldout.detect.impact import Study, study_encoders
+from heldout.detect import Study, study_encoders
 from heldout.engine import open_engine
 from heldout.errors import InputError
-from heldout.evaluate.encoders import EncoderSettings, EncoderTask
+from heldout.evaluate import EncoderSettings, EncoderTask
 from heldout.evidence import LeakLabels
-from heldout.overlap.regrade import Bounds
+from heldout.overlap import Bounds
 from heldout.store import Run
 
 PANEL = "Dual encoders"

@@ -32,15 +32,12 @@ from heldout.lab import (
     Plan,
     collect,
     judge_by_registration,
+    keep_robustness,
+    refuse_another_encoder,
     study_transforms,
     write_studies,
 )
-from heldout.lab.result import keep_robustness, refuse_another_encoder
-from heldout.overlap.calibration import degrees_of
-from heldout.overlap.encoders import Encoder, open_encoder
-from heldout.overlap.near import NEAREST
-from heldout.overlap.parts import parts
-from heldout.overlap.regrade import Bounds, parse_bounds
+from heldout.overlap import NEAREST, Bounds, Encoder, degrees_of, open_encoder, parse_bounds, parts
 from heldout.store import Run
 
 EXAMPLE = (
@@ -131,7 +128,8 @@ def transforms_command(
     judge = None
     if verify:
         require("cv2", "vision", "judging pairs by registration")
-        from heldout.overlap.registration import cheap_features, register
+        from heldout.overlap import cheap_features
+        from heldout.overlap.registration import register
 
         judge = judge_by_registration(register, prepare=cheap_features)
     bounds = parse_bounds(degrees) if degrees is not None else None

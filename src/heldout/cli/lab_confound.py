@@ -11,7 +11,7 @@ import typer
 
 from heldout.cli.options import Json
 from heldout.cli.show import console, print_json
-from heldout.lab.confound import (
+from heldout.lab import (
     GAINS,
     SEED,
     Confound,

@@ -9,7 +9,7 @@ import typer
 
 from heldout.cli.options import Json, Quiet
 from heldout.cli.show import console, print_json
-from heldout.lab.degrees import degrees_page, measure_degrees
+from heldout.lab import degrees_page, measure_degrees
 from heldout.store import write_json
 
 EXAMPLE = "Example: heldout lab degrees data/slake/images data/vqa_rad/images --encoder pixels"

@@ -53,9 +53,7 @@ def leaks_command(
     """
     require("cv2", "vision", "telling copies from look-alikes")
     from heldout.engine import open_engine
-    from heldout.lab.leak_board import leak_board
-    from heldout.lab.leak_page import summary, write_leaks, write_sheets
-    from heldout.lab.leak_rows import LeakPlan, run_leaks
+    from heldout.lab import LeakPlan, leak_board, run_leaks, summary, write_leaks, write_sheets
 
     for folder in (out, *([publish] if publish else [])):
         if folder.exists() and not folder.is_dir():

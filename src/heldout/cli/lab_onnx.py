@@ -9,7 +9,7 @@ import typer
 
 from heldout.cli.options import Json, Quiet, Revision, TrustRemoteCode
 from heldout.cli.show import complain, console, print_json
-from heldout.lab.onnx_export import export_onnx
+from heldout.lab import export_onnx
 
 EXAMPLE = "Example: heldout lab onnx models/llava-small --out models/llava-small-onnx"
 

@@ -48,11 +48,15 @@ def power_command(
 
     What is finished is not computed again: give the same command to go on.
     """
-    from heldout.lab.power_board import standings, with_truth
-    from heldout.lab.power_models import read_grid
-    from heldout.lab.power_page import write_power
-    from heldout.lab.power_requirements import requirements
-    from heldout.lab.power_run import PowerPlan, run_power
+    from heldout.lab import (
+        PowerPlan,
+        read_grid,
+        requirements,
+        run_power,
+        standings,
+        with_truth,
+        write_power,
+    )
     from heldout.store import write_atomic
 
     for folder in (out, *([publish] if publish else [])):

@@ -13,8 +13,7 @@ from rich.text import Text
 from heldout.benchmark import read_benchmark
 from heldout.cli.options import Images, Json
 from heldout.cli.show import COLOURS, console, plain, print_json
-from heldout.verdict.published_claims import PublishedMap, published_map
-from heldout.verdict.published_map import Reading
+from heldout.verdict import PublishedMap, Reading, published_map
 
 EXAMPLE = "Example: heldout lab published golden/medvlm --benchmark data/slake#split=test,lang=en"
 

@@ -10,8 +10,7 @@ from rich.text import Text
 
 from heldout.cli.options import ApiKeyEnv, Json, Timeout, key_from
 from heldout.cli.show import console, plain, print_json
-from heldout.model.endpoint import Backoff, Connection, as_json, probe
-from heldout.model.endpoint.capabilities import enables
+from heldout.model import Backoff, Connection, as_json, enables, probe
 
 EXAMPLE = "Example: heldout model inspect http://localhost:8000/v1"
 

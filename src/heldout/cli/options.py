@@ -9,12 +9,9 @@ from typing import Annotated, Any
 
 import typer
 
-from heldout.benchmark.fields import FIELDS
+from heldout.benchmark import FIELDS
 from heldout.errors import InputError
-from heldout.model.endpoint import Connection, Pace
-from heldout.model.endpoint.pace import Backoff
-from heldout.model.opening import onnx_folder
-from heldout.model.prediction_files import ALIASES, SYNONYMS
+from heldout.model import ALIASES, SYNONYMS, Backoff, Connection, Pace, onnx_folder
 from heldout.store import Run
 
 Map = Annotated[

@@ -53,11 +53,7 @@ from heldout.corpus import open_corpus
 from heldout.cure import write_gate
 from heldout.engine import open_engine
 from heldout.errors import InputError, require
-from heldout.overlap import NearSearch
-from heldout.overlap.near import NEAREST
-from heldout.overlap.regrade import parse_bounds
-from heldout.overlap.text import ModelJudge
-from heldout.overlap.verify import NO_OPENCV, can_register
+from heldout.overlap import NEAREST, NO_OPENCV, ModelJudge, NearSearch, can_register, parse_bounds
 from heldout.store import Run
 
 EXAMPLE = (

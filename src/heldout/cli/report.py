@@ -7,15 +7,18 @@ from typing import Annotated
 
 import typer
 
-from heldout.audit import conclude
-from heldout.audit.corrections import renew_corrections
+from heldout.audit import conclude, renew_corrections
 from heldout.cli.options import Json
 from heldout.cli.show import console, print_claims, print_json
-from heldout.report.audit_page import write_audit_report
-from heldout.report.evaluation_page import is_evaluation, write_evaluation_report
-from heldout.report.synthesis import is_synthesis
-from heldout.report.synthesis_page import write_synthesis_report
-from heldout.report.training import is_training, write_training_report
+from heldout.report import (
+    is_evaluation,
+    is_synthesis,
+    is_training,
+    write_audit_report,
+    write_evaluation_report,
+    write_synthesis_report,
+    write_training_report,
+)
 from heldout.store import Run
 
 EXAMPLE = "Example: heldout report runs/slake"

@@ -16,8 +16,7 @@ from rich.table import Table as Grid
 
 from heldout.cli.options import Json
 from heldout.cli.show import console, plain, print_json
-from heldout.review import Desk, open_desks, serve
-from heldout.review.card import Kind
+from heldout.review import Desk, Kind, open_desks, serve
 from heldout.store import Run
 
 EXAMPLE = "Example: heldout review runs/slake --rater ada --blind"

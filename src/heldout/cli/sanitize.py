@@ -9,7 +9,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from heldout.benchmark.writers import open_tables
+from heldout.benchmark import open_tables
 from heldout.cli.options import Images, Json, Map, Preset, Quiet, Reader, parse_map
 from heldout.cli.show import console, identify, plain, print_json
 from heldout.cure import DOUBTFUL, POLICIES, Policy, resplit, sanitize

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
-from heldout.audit.scoring import Scoring, ScoringPlan, import_scores, score_benchmark
+from heldout.audit import Scoring, ScoringPlan, import_scores, score_benchmark
 from heldout.benchmark import Benchmark, read_benchmark
 from heldout.cli.options import (
     ApiKeyEnv,
@@ -44,10 +44,7 @@ from heldout.cli.options import (
 )
 from heldout.cli.show import complain, console, identify, plain, print_json
 from heldout.errors import InputError
-from heldout.model.endpoint import Endpoint
-from heldout.model.endpoint.parity import check_parity
-from heldout.model.opening import open_model
-from heldout.model.request import Scorer
+from heldout.model import Endpoint, Scorer, check_parity, open_model
 from heldout.store import Run
 
 EXAMPLE = "Example: heldout score data/slake#split=test,lang=en --model models/qwen2.5-vl --out runs/slake"

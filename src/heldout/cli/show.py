@@ -14,8 +14,7 @@ from rich.text import Text
 from heldout.engine import progress
 
 if TYPE_CHECKING:  # every verb prints, few of them need a laboratory
-    from heldout.benchmark import Benchmark
-    from heldout.benchmark.check import CheckReport
+    from heldout.benchmark import Benchmark, CheckReport
     from heldout.verdict import Claim
 
 COLOURS = {

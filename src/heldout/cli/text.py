@@ -9,10 +9,8 @@ import typer
 
 from heldout.cli.options import key_from, per_second
 from heldout.errors import InputError
-from heldout.model.endpoint import Connection, Pace
-from heldout.model.endpoint.chat import ChatEndpoint
-from heldout.overlap.text import TextSearch
-from heldout.overlap.text.judge import MAX_TOKENS
+from heldout.model import ChatEndpoint, Connection, Pace
+from heldout.overlap import MAX_TOKENS, TextSearch
 
 Text = Annotated[
     bool,

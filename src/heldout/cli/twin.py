@@ -10,9 +10,8 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from heldout.audit.twinning import Twinning, TwinPlan, make_twins
-from heldout.benchmark import parse_source, read_benchmark
-from heldout.benchmark.writers import open_tables
+from heldout.audit import Twinning, TwinPlan, make_twins
+from heldout.benchmark import open_tables, parse_source, read_benchmark
 from heldout.cli.options import (
     Images,
     Json,
@@ -27,14 +26,22 @@ from heldout.cli.options import (
 )
 from heldout.cli.show import console, identify, plain, print_json
 from heldout.errors import InputError, counted
-from heldout.model.endpoint import Connection, Pace
-from heldout.model.endpoint.chat import ChatEndpoint
+from heldout.model import ChatEndpoint, Connection, Pace
 from heldout.store import Run
-from heldout.twin.filtering import POLICIES
-from heldout.twin.ledger import DESCRIBE, EDGES, FILTER, PUBLISH, RENDER, RESAMPLE, STAGES
-from heldout.twin.renderer import Renderer
-from heldout.twin.renderers import KINDS, open_renderer
-from heldout.twin.verify import LONGEST_CAPTION
+from heldout.twin import (
+    DESCRIBE,
+    EDGES,
+    FILTER,
+    KINDS,
+    LONGEST_CAPTION,
+    POLICIES,
+    PUBLISH,
+    RENDER,
+    RESAMPLE,
+    STAGES,
+    Renderer,
+    open_renderer,
+)
 
 EXAMPLE = (
     "Example: heldout twin data/mmstar.tsv --out runs/twin --renderer flux "

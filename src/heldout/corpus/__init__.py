@@ -1,24 +1,39 @@
 """What a benchmark may have leaked into: streams of items in shards."""
 
-from heldout.corpus.corpus import (
-    Corpus,
-    CorpusItem,
-    EmbeddingCorpus,
-    Shard,
-    corpus_fingerprint,
-    read_items,
-)
-from heldout.corpus.open import CorpusReader, Request, corpus_readers, open_corpus
+from typing import TYPE_CHECKING
+
+from heldout.lazy import load_on_first_use
+
+if TYPE_CHECKING:
+    from heldout.corpus.corpus import (
+        Corpus,
+        CorpusItem,
+        EmbeddingCorpus,
+        Shard,
+        corpus_fingerprint,
+        read_items,
+    )
+    from heldout.corpus.embeddings import LaionEmbeddings
+    from heldout.corpus.open import CorpusReader, Request, corpus_readers, open_corpus
+    from heldout.corpus.parquet_corpus import FAILURES
+    from heldout.corpus.tar_stream import TarCut, open_tar, tar_entries
 
 __all__ = [
+    "FAILURES",
     "Corpus",
     "CorpusItem",
     "CorpusReader",
     "EmbeddingCorpus",
+    "LaionEmbeddings",
     "Request",
     "Shard",
+    "TarCut",
     "corpus_fingerprint",
     "corpus_readers",
     "open_corpus",
+    "open_tar",
     "read_items",
+    "tar_entries",
 ]
+
+__getattr__ = load_on_first_use(__name__, __file__)

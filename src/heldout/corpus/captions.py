@@ -14,13 +14,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from heldout.benchmark.readers import Row, find_reader
+from heldout.benchmark import Row, find_reader
 from heldout.corpus.columns import Words, find_columns
 from heldout.corpus.listing import digest, file_key
 from heldout.corpus.parquet_corpus import FAILURES, open_parquet, read_columns, rows
 from heldout.errors import InputError
-from heldout.store import Dropped
-from heldout.store.lock import exclusive, replacing
+from heldout.store import Dropped, exclusive, replacing
 
 ENDINGS = (".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".parquet")
 

@@ -12,8 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from heldout.benchmark.example import canonical_value
-from heldout.benchmark.fields import FieldMap
+from heldout.benchmark import FieldMap, canonical_value
 from heldout.errors import InputError
 
 _TEXT = (

@@ -20,7 +20,7 @@ from heldout.corpus.corpus import CorpusItem, Shard
 from heldout.corpus.listing import digest, file_key
 from heldout.corpus.parquet_corpus import FAILURES, open_parquet, read_columns, rows
 from heldout.errors import InputError
-from heldout.image.problem import readable
+from heldout.image import readable
 from heldout.store import Dropped
 
 _NUMBER = re.compile(r"(\d+)$")

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from heldout.benchmark.readers import find_reader
-from heldout.benchmark.readers.json_rows import json_line
+from heldout.benchmark import find_reader, json_line
 from heldout.corpus.lines import FAILURES, Span, lines
 from heldout.corpus.texts import is_lines
 from heldout.errors import InputError

@@ -11,15 +11,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from heldout.benchmark.readers.json_rows import too_deep
+from heldout.benchmark import too_deep
 from heldout.corpus.columns import Words, decode_words, find_columns
 from heldout.corpus.corpus import FILE_WORK, CorpusItem, Shard, shard_work
 from heldout.corpus.listing import HIDDEN, RUN_FOLDER, UNREADABLE, Entry, walk
 from heldout.errors import blame_the_machine
-from heldout.image import FileOnDisk, ImageRef
-from heldout.image.problem import (
+from heldout.image import (
     HEAD,
     IMAGE_ENDINGS,
+    FileOnDisk,
+    ImageRef,
     ending,
     is_sidecar,
     looks_like_image,

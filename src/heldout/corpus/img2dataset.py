@@ -18,7 +18,7 @@ from heldout.corpus.folder import FolderCorpus
 from heldout.corpus.listing import file_key
 from heldout.corpus.parquet_corpus import FAILURES, open_parquet, rows
 from heldout.corpus.webdataset import WebDatasetCorpus
-from heldout.image.problem import readable
+from heldout.image import readable
 from heldout.store import Dropped
 
 _LOGGED = (STATUS, "error_message", "url", "key")

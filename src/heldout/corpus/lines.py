@@ -14,7 +14,7 @@ from typing import BinaryIO, cast
 
 import pyarrow as pa
 
-from heldout.benchmark.readers.json_rows import bounded_lines
+from heldout.benchmark import bounded_lines
 from heldout.corpus.corpus import shard_work
 from heldout.corpus.tar_stream import open_tar
 

@@ -18,10 +18,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from heldout.benchmark.source import split_of
+from heldout.benchmark import split_of
 from heldout.corpus.corpus import Corpus, CorpusItem, Shard
 from heldout.errors import blame_the_machine
-from heldout.image.problem import IMAGE_ENDINGS, ending, readable
+from heldout.image import IMAGE_ENDINGS, ending, readable
 from heldout.store import Dropped
 
 RUN = 20_000  # names sorted in memory at once

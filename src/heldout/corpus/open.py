@@ -9,10 +9,14 @@ from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
-from heldout.benchmark import Source, parse_source
-from heldout.benchmark.locate import refuse_special, unreadable
-from heldout.benchmark.presets import find_preset
-from heldout.benchmark.readers import find_reader
+from heldout.benchmark import (
+    Source,
+    find_preset,
+    find_reader,
+    parse_source,
+    refuse_special,
+    unreadable,
+)
 from heldout.corpus import parquet_corpus, webdataset, zip_corpus
 from heldout.corpus.captions import caption_files
 from heldout.corpus.corpus import Corpus
@@ -27,7 +31,7 @@ from heldout.corpus.texts import TextCorpus, first_columns, holds_text
 from heldout.corpus.webdataset import WebDatasetCorpus
 from heldout.corpus.zip_corpus import ZipCorpus
 from heldout.errors import InputError
-from heldout.image.problem import IMAGE_ENDINGS
+from heldout.image import IMAGE_ENDINGS
 
 _LOOK = 2000  # entries of a folder that are looked at to tell what it is
 

@@ -15,16 +15,13 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from heldout.benchmark.example import canonical_value
-from heldout.benchmark.image_finder import ImageFinder
-from heldout.benchmark.readers.arrow import ColumnKinds
-from heldout.benchmark.source import ALIASES
+from heldout.benchmark import ALIASES, ColumnKinds, ImageFinder, canonical_value
 from heldout.corpus.columns import Columns, decode_words, find_columns
 from heldout.corpus.corpus import CorpusItem, Shard, unique_ids
 from heldout.corpus.listing import FileSet, digest, file_key
 from heldout.corpus.row_items import lost_row, row_items
 from heldout.errors import InputError, blame_the_machine
-from heldout.image.problem import readable
+from heldout.image import readable
 from heldout.store import Dropped
 
 # Rows of a Parquet file in bounded memory, whatever its row groups are like.

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from heldout.benchmark.fields import FieldMap
-from heldout.benchmark.image_finder import ImageFinder
+from heldout.benchmark import FieldMap, ImageFinder
 from heldout.corpus.columns import Columns, Words
 from heldout.corpus.corpus import CorpusItem
 from heldout.corpus.downloads import STATUS, not_downloaded

@@ -8,12 +8,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from heldout.benchmark import Example, Source, read_examples
-from heldout.benchmark.locate import locate
+from heldout.benchmark import Example, Source, locate, read_examples
 from heldout.corpus.corpus import CorpusItem, Shard, unique_ids
 from heldout.corpus.listing import digest, file_key
 from heldout.errors import InputError
-from heldout.image.problem import readable
+from heldout.image import readable
 from heldout.store import Dropped
 
 

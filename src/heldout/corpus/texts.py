@@ -10,12 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
-from heldout.benchmark import Source
-from heldout.benchmark.fields import FieldMap
-from heldout.benchmark.image_finder import ImageFinder
-from heldout.benchmark.readers import Row, find_reader
-from heldout.benchmark.readers.json_rows import json_line
-from heldout.benchmark.source import split_of
+from heldout.benchmark import FieldMap, ImageFinder, Row, Source, find_reader, json_line, split_of
 from heldout.corpus.columns import Words, find_columns
 from heldout.corpus.corpus import CorpusItem, Shard, shard_work, unique_ids
 from heldout.corpus.lines import COMPRESSED, FAILURES, Span, is_compressed, lines, open_text, spans
@@ -35,7 +30,7 @@ from heldout.corpus.listing import (
 )
 from heldout.corpus.row_items import lost_row, row_items
 from heldout.errors import HeldoutError, blame_the_machine
-from heldout.image.problem import (
+from heldout.image import (
     HEAD,
     IMAGE_ENDINGS,
     SIDECAR_ENDINGS,

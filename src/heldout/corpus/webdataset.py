@@ -20,11 +20,14 @@ from heldout.corpus.folder import MAX_TEXT, read_metadata
 from heldout.corpus.listing import FileSet, file_key
 from heldout.corpus.tar_stream import FILE, FOLDER, TarCut, TarEntry, open_tar, tar_entries
 from heldout.errors import blame_the_machine
-from heldout.image import MAX_BYTES, ImageRef, InlineBytes, TarMember
-from heldout.image.problem import (
+from heldout.image import (
     HEAD,
     IMAGE_ENDINGS,
+    MAX_BYTES,
     TEXT_ENDINGS,
+    ImageRef,
+    InlineBytes,
+    TarMember,
     ending,
     looks_like_image,
     readable,

@@ -29,10 +29,11 @@ from heldout.corpus.zip_directory import (
     zip_spans,
 )
 from heldout.errors import blame_the_machine
-from heldout.image import MAX_BYTES, ImageRef
-from heldout.image.problem import (
+from heldout.image import (
     HEAD,
     IMAGE_ENDINGS,
+    MAX_BYTES,
+    ImageRef,
     ending,
     is_sidecar,
     looks_like_image,

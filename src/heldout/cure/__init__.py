@@ -6,10 +6,21 @@ from heldout.lazy import load_on_first_use
 
 if TYPE_CHECKING:
     from heldout.cure.gate import Gate, write_gate
+    from heldout.cure.junit import Case, junit
     from heldout.cure.policy import DOUBTFUL, POLICIES, Policy
     from heldout.cure.resplit import resplit
     from heldout.cure.sanitize import sanitize
 
-__all__ = ["DOUBTFUL", "POLICIES", "Gate", "Policy", "resplit", "sanitize", "write_gate"]
+__all__ = [
+    "DOUBTFUL",
+    "POLICIES",
+    "Case",
+    "Gate",
+    "Policy",
+    "junit",
+    "resplit",
+    "sanitize",
+    "write_gate",
+]
 
 __getattr__ = load_on_first_use(__name__, __file__)

@@ -6,15 +6,13 @@ import hashlib
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 
-from heldout.benchmark import Benchmark
-from heldout.benchmark.example import canonical_value
-from heldout.benchmark.writers import Opened
+from heldout.benchmark import Benchmark, Opened, canonical_value
 from heldout.cure.roundtrip import pictures
 from heldout.cure.writing import entries
 from heldout.errors import InputError
 from heldout.evidence import POSSIBLE_COPIES, evidence_of
 from heldout.image import Digests
-from heldout.overlap.judged import read_matches
+from heldout.overlap import read_matches
 from heldout.store import Run
 
 

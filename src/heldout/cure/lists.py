@@ -10,9 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from heldout.cure.policy import Decision
-from heldout.store import Dropped
-from heldout.store.lock import replacing
-from heldout.store.schema import write_table
+from heldout.store import Dropped, replacing, write_table
 
 _DECIDED = [
     ("benchmark_id", pa.string()),

@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from heldout import __version__
-from heldout.benchmark import Benchmark, Example
-from heldout.benchmark.writers import Opened
+from heldout.benchmark import Benchmark, Example, Opened
 from heldout.cure.groups import assign, groups_of, strata_of
 from heldout.cure.lists import write_list
 from heldout.cure.roundtrip import compare, pictures

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from heldout.benchmark import Benchmark, Example
-from heldout.benchmark.example import canonical_metadata
+from heldout.benchmark import Benchmark, Example, canonical_metadata
 from heldout.image import Digests, ImageRef
 
 _SHOWN = 20

@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from heldout import __version__
-from heldout.benchmark import Benchmark
-from heldout.benchmark.writers import Opened
+from heldout.benchmark import Benchmark, Opened
 from heldout.cure.lists import decided_rows, write_list
 from heldout.cure.policy import NOT_COMPARED, Decision, Policy, decide
 from heldout.cure.roundtrip import RoundTrip, compare, pictures

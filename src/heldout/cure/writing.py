@@ -9,8 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from heldout.benchmark import Example
-from heldout.benchmark.writers import Opened, Part, Table, copy_pictures, find_writer
+from heldout.benchmark import Example, Opened, Part, Table, copy_pictures, find_writer
 from heldout.errors import InputError, blame_the_machine
 
 

@@ -5,33 +5,114 @@ from typing import TYPE_CHECKING
 from heldout.lazy import load_on_first_use
 
 if TYPE_CHECKING:
-    from heldout.detect.finding import Cell, Effect, Finding, Statistic
-    from heldout.detect.image_nearness import adjust, image_nearness
+    from heldout.detect.behaviour import CLAIMING
+    from heldout.detect.behaviour.circular import is_rotation
+    from heldout.detect.cohort import SMALLEST, cohort_delta, cohort_scores
+    from heldout.detect.easiest import EASIEST, TopItems, easiest_items
+    from heldout.detect.finding import Cell, Effect, Finding, Statistic, Strict
+    from heldout.detect.image_nearness import LEVEL, adjust, image_nearness
     from heldout.detect.image_overlap import image_overlap
+    from heldout.detect.impact.encoders import keep_items, study_encoders
+    from heldout.detect.impact.findings import adjust_impacts
+    from heldout.detect.impact.impact import DRAWS, Impact, Line, Owed, measure_impact
+    from heldout.detect.impact.kept import keep_study, kept_studies
+    from heldout.detect.impact.study import Study, study_impact
+    from heldout.detect.impact.subsets import COPY, LABELLED, Block
     from heldout.detect.joined_leakage import joined_leakage
-    from heldout.detect.outcome import NotTestable, Outcome
+    from heldout.detect.membership import MEMBERSHIP
+    from heldout.detect.membership.scores import LOSS, MIN_K_PLUS_PLUS, PERPLEXITY_RATIO
+    from heldout.detect.membership.set_level import unseen_items
+    from heldout.detect.order_joint import CANONICAL, joint_shards, shard_gains
+    from heldout.detect.order_neighbour import RELEASED
+    from heldout.detect.order_plan import JointPlan, plan_joint
+    from heldout.detect.outcome import NotTestable, Outcome, around, direction_of
     from heldout.detect.registry import Detector, detectors, run_detectors
-    from heldout.detect.settings import Settings
-    from heldout.detect.tables import ScoreTables
+    from heldout.detect.self_checks import SelfCheck, self_checks
+    from heldout.detect.settings import ALPHA, Settings
+    from heldout.detect.tables import (
+        TWIN_SETS,
+        Floats,
+        Scored,
+        ScoreTables,
+        covariate,
+        covariates,
+        metadata_fields,
+        no_scores,
+        strata,
+    )
+    from heldout.detect.tail_strata import with_strata
     from heldout.detect.text_overlap import text_overlap
+    from heldout.detect.triple_hits import TripleHits, triple_hits
 
 __all__ = [
+    "ALPHA",
+    "CANONICAL",
+    "CLAIMING",
+    "COPY",
+    "DRAWS",
+    "EASIEST",
+    "LABELLED",
+    "LEVEL",
+    "LOSS",
+    "MEMBERSHIP",
+    "MIN_K_PLUS_PLUS",
+    "PERPLEXITY_RATIO",
+    "RELEASED",
+    "SMALLEST",
+    "TWIN_SETS",
+    "Block",
     "Cell",
     "Detector",
     "Effect",
     "Finding",
+    "Floats",
+    "Impact",
+    "JointPlan",
+    "Line",
     "NotTestable",
     "Outcome",
+    "Owed",
     "ScoreTables",
+    "Scored",
+    "SelfCheck",
     "Settings",
     "Statistic",
+    "Strict",
+    "Study",
+    "TopItems",
+    "TripleHits",
     "adjust",
+    "adjust_impacts",
+    "around",
+    "cohort_delta",
+    "cohort_scores",
+    "covariate",
+    "covariates",
     "detectors",
+    "direction_of",
+    "easiest_items",
     "image_nearness",
     "image_overlap",
+    "is_rotation",
     "joined_leakage",
+    "joint_shards",
+    "keep_items",
+    "keep_study",
+    "kept_studies",
+    "measure_impact",
+    "metadata_fields",
+    "no_scores",
+    "plan_joint",
     "run_detectors",
+    "self_checks",
+    "shard_gains",
+    "strata",
+    "study_encoders",
+    "study_impact",
     "text_overlap",
+    "triple_hits",
+    "unseen_items",
+    "with_strata",
 ]
 
 __getattr__ = load_on_first_use(__name__, __file__)

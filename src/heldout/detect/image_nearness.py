@@ -15,8 +15,7 @@ from scipy import special
 
 from heldout.detect.finding import Cell, Effect, Finding, Statistic
 from heldout.evidence import COPIES, Relation
-from heldout.overlap.calibration import Threshold, flag_p
-from heldout.overlap.calibration.calibration import Calibration
+from heldout.overlap import Calibration, Threshold, flag_p
 from heldout.stats import binomial_interval, cluster_rate_interval, holm
 
 NAME = "image-nearness"

@@ -19,8 +19,7 @@ from heldout.detect.outcome import Outcome, around, model_finding, not_testable
 from heldout.detect.settings import Settings
 from heldout.detect.tables import ScoreTables
 from heldout.errors import InputError
-from heldout.stats import Interval
-from heldout.stats.permutation import staged
+from heldout.stats import Interval, staged
 
 NAME = "order-joint"
 CANONICAL = "canonical"

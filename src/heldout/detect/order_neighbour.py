@@ -15,8 +15,7 @@ from heldout.detect.outcome import Outcome, model_finding, not_testable
 from heldout.detect.settings import Settings
 from heldout.detect.tables import ScoreTables
 from heldout.errors import InputError
-from heldout.stats.contrast import cluster_mean
-from heldout.stats.permutation import flip_test
+from heldout.stats import cluster_mean, flip_test
 
 NAME = "order-neighbour"
 RELEASED = "released"

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from heldout.detect.outcome import Outcome, around_correlation, model_finding, not_testable
 from heldout.detect.settings import Settings
 from heldout.detect.tables import ScoreTables, strata
-from heldout.stats.grouping import FEWEST, trend_test
+from heldout.stats import FEWEST, trend_test
 
 NAME = "order-trend"
 BLIND_TO = [

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from heldout.detect.tables import Scored, ScoreTables
-from heldout.stats.grouping import tie_runs
+from heldout.stats import tie_runs
 
 # Log-probabilities are continuous: unless a model is certain (log p = 0), equal ones are an accident.
 TIED = 0.01

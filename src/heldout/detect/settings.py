@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from heldout.stats.permutation import PERMUTATIONS
+from heldout.stats import PERMUTATIONS
 
 ALPHA = 0.05
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from heldout.errors import InputError
 from heldout.evidence import PICTURED, Rung, leaks
-from heldout.overlap.calibration.calibration import Calibration, calibrations
+from heldout.overlap import Calibration, calibrations
 from heldout.store import Run, empty_table
 
 Floats = NDArray[np.float64]

@@ -16,8 +16,7 @@ from heldout.detect.cohort import SMALLEST, cohort_delta, cohort_scores
 from heldout.detect.outcome import Outcome, direction_of, model_finding, not_testable
 from heldout.detect.settings import Settings
 from heldout.detect.tables import Floats, ScoreTables
-from heldout.stats import cluster_rate_interval
-from heldout.stats.permutation import Permuted, flip_test
+from heldout.stats import Permuted, cluster_rate_interval, flip_test
 
 NAME = "tail-enrichment"
 HALF = 50.0  # the second, lower threshold that is always reported

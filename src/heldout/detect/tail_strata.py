@@ -18,8 +18,14 @@ from heldout.detect.cohort import cohort_delta, cohort_scores
 from heldout.detect.finding import Finding
 from heldout.detect.settings import Settings
 from heldout.detect.tables import ScoreTables, covariates
-from heldout.stats import Interval, cluster_rate_interval, holm
-from heldout.stats.dealt import equal_sizes, expected_meeting, meeting_test
+from heldout.stats import (
+    Interval,
+    cluster_rate_interval,
+    equal_sizes,
+    expected_meeting,
+    holm,
+    meeting_test,
+)
 
 Marks = NDArray[np.bool_]
 

@@ -17,9 +17,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from heldout.detect.finding import Cell, Finding, rate_finding, rate_interval
-from heldout.overlap.text.pictures import ANOTHER, UNCOMPARED, beside
-from heldout.overlap.text.relation import SAME_ITEM
-from heldout.overlap.text.testable import NO_WORDS, untestable_items
+from heldout.overlap import ANOTHER, NO_WORDS, SAME_ITEM, UNCOMPARED, beside, untestable_items
 
 NAME = "text-overlap"
 TAUS = (0.80, 0.85, 0.88, 0.90, 0.95, 1.00)

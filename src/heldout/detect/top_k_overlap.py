@@ -19,8 +19,7 @@ from heldout.detect.cohort import SMALLEST, cohort_delta, cohort_scores
 from heldout.detect.outcome import Outcome, around, direction_of, model_finding, not_testable
 from heldout.detect.settings import Settings
 from heldout.detect.tables import Floats, ScoreTables
-from heldout.stats.dealt import deal, equal_sizes
-from heldout.stats.permutation import Design, product_design, staged
+from heldout.stats import Design, deal, equal_sizes, product_design, staged
 
 NAME = "top-k-overlap"
 BLIND_TO = [

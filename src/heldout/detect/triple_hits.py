@@ -20,9 +20,8 @@ from heldout.detect.behaviour.rows import ORIGINAL, asked
 from heldout.detect.membership import LOSS, MIN_K_PLUS_PLUS
 from heldout.detect.settings import ALPHA, Settings
 from heldout.detect.tables import Floats, Scored, ScoreTables
-from heldout.overlap.calibration import ALPHAS
-from heldout.stats import cluster_rate_interval, holm
-from heldout.stats.dealt import meeting_test
+from heldout.overlap import ALPHAS
+from heldout.stats import cluster_rate_interval, holm, meeting_test
 from heldout.store import make_table
 
 Marks = NDArray[np.bool_]

@@ -1,12 +1,17 @@
 """Where work runs: this process, this machine's cores, a Ray cluster."""
 
-from heldout.engine.cores import usable_cores
-from heldout.engine.engine import Engine, Outcome
-from heldout.engine.local import LocalEngine
-from heldout.engine.open import open_engine
-from heldout.engine.progress import progress
-from heldout.engine.ray_engine import RayEngine
-from heldout.engine.salvage import PIECES, Salvage, map_salvaged
+from typing import TYPE_CHECKING
+
+from heldout.lazy import load_on_first_use
+
+if TYPE_CHECKING:
+    from heldout.engine.cores import usable_cores
+    from heldout.engine.engine import Engine, Outcome
+    from heldout.engine.local import LocalEngine
+    from heldout.engine.open import open_engine
+    from heldout.engine.progress import progress
+    from heldout.engine.ray_engine import RayEngine
+    from heldout.engine.salvage import PIECES, Salvage, map_salvaged
 
 __all__ = [
     "PIECES",
@@ -20,3 +25,5 @@ __all__ = [
     "progress",
     "usable_cores",
 ]
+
+__getattr__ = load_on_first_use(__name__, __file__)

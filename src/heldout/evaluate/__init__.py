@@ -11,32 +11,51 @@ if TYPE_CHECKING:
         compare_models,
         rank_models,
     )
+    from heldout.evaluate.encoders.evaluation import encoder_name, evaluate_encoder
+    from heldout.evaluate.encoders.result import EncoderEvaluation
+    from heldout.evaluate.encoders.settings import EncoderSettings, EncoderTask
     from heldout.evaluate.opening import suite_benchmarks
     from heldout.evaluate.pipeline import evaluate
-    from heldout.evaluate.result import Evaluation, read_evaluation
-    from heldout.evaluate.runs import compare_runs
+    from heldout.evaluate.published import CLEAR, DEPENDS, NOISE, PublishedStudy, study_published
+    from heldout.evaluate.result import SECTION, Evaluation, read_evaluation
+    from heldout.evaluate.runs import RunComparison, compare_runs
     from heldout.evaluate.scorers import SCORERS
     from heldout.evaluate.settings import EvaluateSettings
     from heldout.evaluate.suite import Suite, SuiteBenchmark, builtin_suites, read_suite
-    from heldout.evaluate.table import BenchmarkAccuracy, ItemGrades
+    from heldout.evaluate.table import ALL, MEAN, SUBSETS, BenchmarkAccuracy, ItemGrades
 
 __all__ = [
+    "ALL",
+    "CLEAR",
+    "DEPENDS",
+    "MEAN",
+    "NOISE",
     "SCORERS",
+    "SECTION",
+    "SUBSETS",
     "BenchmarkAccuracy",
+    "EncoderEvaluation",
+    "EncoderSettings",
+    "EncoderTask",
     "EvaluateSettings",
     "Evaluation",
     "ItemGrades",
     "PairedComparison",
     "PairedDifference",
+    "PublishedStudy",
+    "RunComparison",
     "Suite",
     "SuiteBenchmark",
     "builtin_suites",
     "compare_models",
     "compare_runs",
+    "encoder_name",
     "evaluate",
+    "evaluate_encoder",
     "rank_models",
     "read_evaluation",
     "read_suite",
+    "study_published",
     "suite_benchmarks",
 ]
 

@@ -9,16 +9,28 @@ from typing import Any
 
 from heldout.errors import InputError
 from heldout.evaluate.opening import OpenedBenchmark
-from heldout.model.asking.own_grades import own_grades_of, recorded_remarks
-from heldout.model.asking.prompts import Journal, ask_prompts
-from heldout.model.asking.question import STAGE, Question, original, picture_digest
-from heldout.model.asking.recorded import RecordedAnswers
-from heldout.model.asking.stage import answer_row, replace_left_out, replace_variants
-from heldout.model.asking.summary import Reading, unread_of
-from heldout.model.item_scores import by_picture
-from heldout.model.request import Asker, Prompt
-from heldout.model.tables import claim_model, stage_folder
-from heldout.overlap.scan import prepare_run
+from heldout.model import (
+    STAGE,
+    Asker,
+    Journal,
+    Prompt,
+    Question,
+    Reading,
+    RecordedAnswers,
+    answer_row,
+    ask_prompts,
+    by_picture,
+    claim_model,
+    original,
+    own_grades_of,
+    picture_digest,
+    recorded_remarks,
+    replace_left_out,
+    replace_variants,
+    stage_folder,
+    unread_of,
+)
+from heldout.overlap import prepare_run
 from heldout.store import Dropped, Run
 
 ORIGINAL = "original"

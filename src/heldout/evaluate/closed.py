@@ -6,8 +6,7 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 
-from heldout.benchmark import Benchmark, Example
-from heldout.benchmark.grading.clean import same
+from heldout.benchmark import Benchmark, Example, same
 from heldout.store import Dropped
 
 STAGE = "questions"

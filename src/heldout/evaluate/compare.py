@@ -12,10 +12,18 @@ from numpy.typing import NDArray
 
 from heldout.errors import InputError
 from heldout.evaluate.table import MEAN, ItemGrades, combined
-from heldout.stats import Interval, holm
-from heldout.stats.paired import PairedTable, cluster_sums, paired_table, paired_test, pairs_needed
-from heldout.stats.permutation import flip_test
-from heldout.stats.ranks import Rank, ranks_of
+from heldout.stats import (
+    Interval,
+    PairedTable,
+    Rank,
+    cluster_sums,
+    flip_test,
+    holm,
+    paired_table,
+    paired_test,
+    pairs_needed,
+    ranks_of,
+)
 
 #: in standard errors: what a two-sided test at 5 % finds four times out of five
 DETECTABLE = 1.959964 + 0.841621

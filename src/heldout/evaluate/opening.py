@@ -7,9 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from heldout.benchmark import Benchmark, read_benchmark
-from heldout.benchmark.presets import find_preset
-from heldout.benchmark.source import Source, parse_source
+from heldout.benchmark import Benchmark, Source, find_preset, parse_source, read_benchmark
 from heldout.engine import progress
 from heldout.errors import InputError
 from heldout.evaluate.closed import closed_as_choices, only_choices

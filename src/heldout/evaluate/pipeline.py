@@ -24,10 +24,9 @@ from heldout.evaluate.result import (
 )
 from heldout.evaluate.settings import EvaluateSettings
 from heldout.evaluate.suite import Suite, read_suite
-from heldout.model.request import Asker
-from heldout.store import Run
-from heldout.store.run import without_credentials
-from heldout.synth.endpoints import open_endpoint
+from heldout.model import Asker
+from heldout.store import Run, without_credentials
+from heldout.synth import open_endpoint
 
 
 def evaluate(

@@ -10,8 +10,13 @@ from heldout.errors import InputError
 from heldout.evaluate.opening import OpenedBenchmark
 from heldout.evaluate.settings import EvaluateSettings
 from heldout.evaluate.suite import Suite
-from heldout.model.asking.recorded import RecordedAnswers, read_answers
-from heldout.model.asking.recorded_rows import RecordedFile, RecordedRow, read_recorded_rows
+from heldout.model import (
+    RecordedAnswers,
+    RecordedFile,
+    RecordedRow,
+    read_answers,
+    read_recorded_rows,
+)
 
 RecordedSuite = dict[str, list[tuple[OpenedBenchmark, RecordedAnswers]]]
 _PLAIN = str.maketrans("", "", "-_ .")

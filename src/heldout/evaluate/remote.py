@@ -10,9 +10,7 @@ from typing import Any
 
 from heldout.engine import Engine
 from heldout.errors import InputError
-from heldout.model.asking.question import STAGE
-from heldout.model.opening import open_model
-from heldout.model.request import Asker, Prompt, Reply
+from heldout.model import STAGE, Asker, Prompt, Reply, open_model
 from heldout.store import Dropped
 
 CHUNK = 32  # prompts of one task: what a worker that dies loses at most

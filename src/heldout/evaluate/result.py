@@ -21,7 +21,7 @@ from heldout.evaluate.table import (
     accuracy_frame,
     item_grades,
 )
-from heldout.stats.ranks import Rank
+from heldout.stats import Rank
 from heldout.store import Run, make_table
 
 FOLDER, SECTION, LEAKS = "benchmarks", "evaluate", "leaks.json"

@@ -11,7 +11,7 @@ from heldout.errors import InputError
 from heldout.evaluate.compare import PairedComparison, rank_models
 from heldout.evaluate.result import FOLDER, Evaluation, read_evaluation
 from heldout.evaluate.table import BenchmarkAccuracy, ItemGrades, accuracies
-from heldout.stats.ranks import Rank
+from heldout.stats import Rank
 from heldout.store import Run
 
 

@@ -9,8 +9,8 @@ import re
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from heldout.benchmark.grading.clean import LONGEST
-from heldout.model.asking.question import Question
+from heldout.benchmark import LONGEST
+from heldout.model import Question
 
 
 class ScorerVerdict(NamedTuple):

@@ -6,7 +6,7 @@ from typing import Annotated, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from heldout.synth.settings import ModelEndpoint
+from heldout.synth import ModelEndpoint
 
 
 class EvaluateSettings(BaseModel):

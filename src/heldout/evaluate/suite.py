@@ -12,15 +12,11 @@ from typing import Annotated, Any, Literal, NamedTuple
 import yaml  # type: ignore[import-untyped]
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
-from heldout.benchmark.example import RELEASED, Example
-from heldout.benchmark.grading import letter
+from heldout.benchmark import RELEASED, Example, letter
 from heldout.errors import InputError
 from heldout.evaluate.scorers import SCORERS
-from heldout.model.asking.question import Question
-from heldout.model.asking.template import template_name, write
-from heldout.model.prompt import placed
-from heldout.model.request import Request, Text
-from heldout.train.prompts import CHOICE, MEDVLTHINKER, OPEN
+from heldout.model import Question, Request, Text, placed, template_name, write
+from heldout.train import CHOICE, MEDVLTHINKER, OPEN
 
 # What a model reads: prompts as texts with places for the question and its options.
 #

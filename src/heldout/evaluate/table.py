@@ -11,12 +11,11 @@ import polars as pl
 from numpy.typing import NDArray
 from scipy import special
 
-from heldout.benchmark.grading import OUTCOMES
+from heldout.benchmark import OUTCOMES
 from heldout.evaluate.leaked import CLEAN, LEAKED, ItemLabels
 from heldout.evaluate.scorers import SCORERS, explained
-from heldout.model.asking.question import Question
-from heldout.stats import Interval, cluster_rate_interval
-from heldout.stats.contrast import cluster_mean
+from heldout.model import Question
+from heldout.stats import Interval, cluster_mean, cluster_rate_interval
 
 ALL = "all"
 SUBSETS = (ALL, LEAKED, CLEAN)

@@ -6,27 +6,43 @@ from heldout.lazy import load_on_first_use
 
 if TYPE_CHECKING:
     from heldout.evidence.leak_labels import (
+        CLEAN,
+        NOT_VERIFIED,
         LeakLabels,
         keep_leak_labels,
         kept_leak_labels,
         read_leak_labels,
     )
-    from heldout.evidence.leaks import ItemLeaks, Leak, evidence_of, join_leaks, leaks, leaks_of
+    from heldout.evidence.leaks import (
+        PEOPLE,
+        REGISTRATION,
+        ItemLeaks,
+        Leak,
+        evidence_of,
+        join_leaks,
+        leaks,
+        leaks_of,
+    )
     from heldout.evidence.rung import LOOK_ALIKES, OPEN, PICTURED, PROVEN, UNPROVEN_WORDS, Rung
-    from heldout.evidence.text_kinds import KINDS, count_kinds, text_kinds
+    from heldout.evidence.text_kinds import KINDS, QUESTION_OTHER_IMAGE, count_kinds, text_kinds
     from heldout.overlap.modality import GRAVEST, Modality
     from heldout.overlap.relations import BY_DIGEST, COPIES, POSSIBLE_COPIES, SUREST, Relation
 
 __all__ = [
     "BY_DIGEST",
+    "CLEAN",
     "COPIES",
     "GRAVEST",
     "KINDS",
     "LOOK_ALIKES",
+    "NOT_VERIFIED",
     "OPEN",
+    "PEOPLE",
     "PICTURED",
     "POSSIBLE_COPIES",
     "PROVEN",
+    "QUESTION_OTHER_IMAGE",
+    "REGISTRATION",
     "SUREST",
     "UNPROVEN_WORDS",
     "ItemLeaks",

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from heldout.benchmark.example import canonical_text
+from heldout.benchmark import canonical_text
 from heldout.errors import InputError, counted
-from heldout.model.prediction_files import as_truth, open_predictions
+from heldout.model import as_truth, open_predictions
 from heldout.store import Run
 
 FILE = "leak-labels.json"

@@ -15,8 +15,22 @@ from typing import Any
 import polars as pl
 
 from heldout.evidence.rung import LOOK_ALIKES, PROVEN, UNPROVEN_WORDS, Rung
-from heldout.overlap.judged import (
+from heldout.overlap import (
+    ANOTHER,
+    BESIDE,
+    BY_DIGEST,
+    CONTAINED,
+    COPIES,
     DISMISSED_ALONE,
+    EDITED,
+    NO_PICTURE,
+    SAME_CAPTION,
+    SAME_ITEM,
+    SAME_QUESTION,
+    UNCOMPARED,
+    Bounds,
+    Modality,
+    Relation,
     item_words,
     label_beside,
     not_agreed,
@@ -24,13 +38,6 @@ from heldout.overlap.judged import (
     read_text_matches,
     recognised,
 )
-from heldout.overlap.modality import Modality
-from heldout.overlap.regrade import Bounds
-from heldout.overlap.relations import BY_DIGEST, COPIES, Relation
-from heldout.overlap.text.edits import EDITED
-from heldout.overlap.text.pictures import ANOTHER, BESIDE, UNCOMPARED
-from heldout.overlap.text.relation import CONTAINED, SAME_CAPTION, SAME_ITEM, SAME_QUESTION
-from heldout.overlap.verify import NO_PICTURE
 from heldout.store import Run, empty_table
 
 DIGEST, REGISTRATION, PEOPLE = "digest", "registration", "people"  # what shows a copy

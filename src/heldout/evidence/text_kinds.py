@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import polars as pl
 
-from heldout.overlap.modality import Modality
-from heldout.overlap.relations import COPIES
-from heldout.overlap.text.edits import EDITED
-from heldout.overlap.text.pictures import UNCOMPARED, beside
-from heldout.overlap.text.relation import PARAPHRASE, SAME_CAPTION, SAME_ITEM, SAME_QUESTION
+from heldout.overlap import (
+    COPIES,
+    EDITED,
+    PARAPHRASE,
+    SAME_CAPTION,
+    SAME_ITEM,
+    SAME_QUESTION,
+    UNCOMPARED,
+    Modality,
+    beside,
+)
 
 QUESTION_ANSWER_SAME_IMAGE = "identical question and answer, same image"
 QUESTION_SAME_IMAGE = "identical question, same image"

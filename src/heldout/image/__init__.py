@@ -1,35 +1,65 @@
 """One picture: where its bytes are, how to decode them safely, what identifies it."""
 
-from heldout.image.buffer import grey_jpeg, grey_plane
-from heldout.image.decode import decode, decode_shrunk, native_size, to_rgb
-from heldout.image.digest import (
-    PIXEL_DIGEST,
-    Digests,
-    byte_digest,
-    decoded_digest,
-    digest_bytes,
-    digest_image,
-    grey_digest,
-    pixel_digest,
-)
-from heldout.image.location import (
-    ArrowCell,
-    EncodedText,
-    FileOnDisk,
-    ImageRef,
-    InlineBytes,
-    Location,
-    Nowhere,
-    ParquetCell,
-    TarMember,
-    TextField,
-)
-from heldout.image.problem import MAX_BYTES, MAX_PIXELS, ImageError, image_error
+from typing import TYPE_CHECKING
+
+from heldout.lazy import load_on_first_use
+
+if TYPE_CHECKING:
+    from heldout.image.buffer import compiled, grey_jpeg, grey_plane
+    from heldout.image.decode import decode, decode_shrunk, native_size, to_rgb
+    from heldout.image.digest import (
+        BLANK_RANGE,
+        PIXEL_DIGEST,
+        Digests,
+        byte_digest,
+        decoded_digest,
+        digest_bytes,
+        digest_image,
+        grey_digest,
+        is_blank,
+        pixel_digest,
+    )
+    from heldout.image.location import (
+        ArrowCell,
+        EncodedText,
+        FileOnDisk,
+        ImageRef,
+        InlineBytes,
+        Location,
+        Nowhere,
+        ParquetCell,
+        TarMember,
+        TextField,
+        arrow_table,
+        split_list,
+    )
+    from heldout.image.problem import (
+        HEAD,
+        IMAGE_ENDINGS,
+        JPEG,
+        MAX_BYTES,
+        MAX_PIXELS,
+        SIDECAR_ENDINGS,
+        TEXT_ENDINGS,
+        ImageError,
+        ending,
+        image_error,
+        is_sidecar,
+        looks_like_image,
+        readable,
+        unsafe,
+    )
 
 __all__ = [
+    "BLANK_RANGE",
+    "HEAD",
+    "IMAGE_ENDINGS",
+    "JPEG",
     "MAX_BYTES",
     "MAX_PIXELS",
     "PIXEL_DIGEST",
+    "SIDECAR_ENDINGS",
+    "TEXT_ENDINGS",
     "ArrowCell",
     "Digests",
     "EncodedText",
@@ -42,17 +72,28 @@ __all__ = [
     "ParquetCell",
     "TarMember",
     "TextField",
+    "arrow_table",
     "byte_digest",
+    "compiled",
     "decode",
     "decode_shrunk",
     "decoded_digest",
     "digest_bytes",
     "digest_image",
+    "ending",
     "grey_digest",
     "grey_jpeg",
     "grey_plane",
     "image_error",
+    "is_blank",
+    "is_sidecar",
+    "looks_like_image",
     "native_size",
     "pixel_digest",
+    "readable",
+    "split_list",
     "to_rgb",
+    "unsafe",
 ]
+
+__getattr__ = load_on_first_use(__name__, __file__)

@@ -5,27 +5,123 @@ from typing import TYPE_CHECKING
 from heldout.lazy import load_on_first_use
 
 if TYPE_CHECKING:
+    from heldout.lab.arms import standing_arms, standing_bases
     from heldout.lab.cascade import Judge, judge_by_registration
     from heldout.lab.collection import Collection, collect
+    from heldout.lab.confound import (
+        GAINS,
+        SEED,
+        Confound,
+        confound_json,
+        confound_page,
+        study_confound,
+        write_confound,
+    )
+    from heldout.lab.degrees import degrees_page, measure_degrees
+    from heldout.lab.grid import Grid, Prepared, Recipe, load_reading, reads_of, standing_recipe
+    from heldout.lab.leak_board import leak_board
+    from heldout.lab.leak_page import summary, write_leaks, write_sheets
+    from heldout.lab.leak_rows import LeakPlan, run_leaks
+    from heldout.lab.onnx_export import export_onnx
     from heldout.lab.page import study_csv, study_page, write_studies
-    from heldout.lab.result import Measured, Study
+    from heldout.lab.pool import Lengths, mixed, questions
+    from heldout.lab.power_board import standings, with_truth
+    from heldout.lab.power_models import read_grid
+    from heldout.lab.power_page import write_power
+    from heldout.lab.power_requirements import requirements
+    from heldout.lab.power_run import PowerPlan, run_power
+    from heldout.lab.releases import REWORDED, Release, real_pool, told, words, write_release
+    from heldout.lab.replay import Collector, Keys, Replay
+    from heldout.lab.result import Measured, Study, keep_robustness, refuse_another_encoder
+    from heldout.lab.sheet import Sheet, learn_tokenizer
     from heldout.lab.study import SEED_DEGREES, Plan, study_transforms
+    from heldout.lab.training import clock
     from heldout.lab.transforms import TRANSFORMS, Transform
+    from heldout.lab.vlm import (
+        LARGER,
+        MEDIUM,
+        SMALL,
+        TOY,
+        Size,
+        new_model,
+        new_processor,
+        save_model,
+    )
+    from heldout.lab.worlds import RELEASED, TRAINING, WORLDS
 
 __all__ = [
+    "GAINS",
+    "LARGER",
+    "MEDIUM",
+    "RELEASED",
+    "REWORDED",
+    "SEED",
     "SEED_DEGREES",
+    "SMALL",
+    "TOY",
+    "TRAINING",
     "TRANSFORMS",
+    "WORLDS",
     "Collection",
+    "Collector",
+    "Confound",
+    "Grid",
     "Judge",
+    "Keys",
+    "LeakPlan",
+    "Lengths",
     "Measured",
     "Plan",
+    "PowerPlan",
+    "Prepared",
+    "Recipe",
+    "Release",
+    "Replay",
+    "Sheet",
+    "Size",
     "Study",
     "Transform",
+    "clock",
     "collect",
+    "confound_json",
+    "confound_page",
+    "degrees_page",
+    "export_onnx",
     "judge_by_registration",
+    "keep_robustness",
+    "leak_board",
+    "learn_tokenizer",
+    "load_reading",
+    "measure_degrees",
+    "mixed",
+    "new_model",
+    "new_processor",
+    "questions",
+    "read_grid",
+    "reads_of",
+    "real_pool",
+    "refuse_another_encoder",
+    "requirements",
+    "run_leaks",
+    "run_power",
+    "save_model",
+    "standing_arms",
+    "standing_bases",
+    "standing_recipe",
+    "standings",
+    "study_confound",
     "study_csv",
     "study_page",
     "study_transforms",
+    "summary",
+    "told",
+    "with_truth",
+    "words",
+    "write_confound",
+    "write_leaks",
+    "write_power",
+    "write_release",
+    "write_sheets",
     "write_studies",
 ]
 

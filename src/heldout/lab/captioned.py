@@ -18,10 +18,18 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from heldout.scenes import Scene, caption, random_scene, render
-from heldout.scenes.benchmark import refuse_leftovers
-from heldout.scenes.world import COLOURS, SHAPES, pick, rearranged
-from heldout.store.lock import replacing, write_atomic
+from heldout.scenes import (
+    COLOURS,
+    SHAPES,
+    Scene,
+    caption,
+    pick,
+    random_scene,
+    rearranged,
+    refuse_leftovers,
+    render,
+)
+from heldout.store import replacing, write_atomic
 
 SIDE = 96  # pixels of a picture
 QUALITY, RESAVED = 95, 75  # of a JPEG file, and of a copy that somebody saved again

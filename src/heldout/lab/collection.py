@@ -15,13 +15,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from heldout.benchmark import Benchmark
-from heldout.benchmark.example import canonical_metadata
+from heldout.benchmark import Benchmark, canonical_metadata
 from heldout.corpus import Corpus
 from heldout.engine import usable_cores
 from heldout.errors import InputError
-from heldout.image import ImageError, ImageRef, pixel_digest, to_rgb
-from heldout.image.digest import is_blank
+from heldout.image import ImageError, ImageRef, is_blank, pixel_digest, to_rgb
 from heldout.store import Dropped
 
 STAGE = "lab"

@@ -24,7 +24,7 @@ from heldout.lab.planted_scores import (
     TARGET,
     planted_scores,
 )
-from heldout.stats.intervals import binomial_band
+from heldout.stats import binomial_band
 
 
 class Calibration(NamedTuple):

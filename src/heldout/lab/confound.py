@@ -16,10 +16,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from heldout.detect.cohort import cohort_delta
+from heldout.detect import cohort_delta
 from heldout.errors import InputError
-from heldout.report.figures import standalone
-from heldout.report.figures.confound import composition_chart, tail_chart
+from heldout.report import composition_chart, standalone, tail_chart
 from heldout.store import write_atomic, write_json
 
 Floats = NDArray[np.float64]

@@ -21,7 +21,7 @@ from heldout.errors import InputError
 from heldout.lab.collection import Collection, collect
 from heldout.lab.result import Strict
 from heldout.lab.transforms import TRANSFORMS
-from heldout.overlap.encoders import Encoder, open_encoder
+from heldout.overlap import Encoder, open_encoder
 from heldout.stats import binomial_interval
 
 LIGHT = ("jpeg-75", "jpeg-30", "rs-256", "rs-128", "gray", "gauss")

@@ -13,10 +13,9 @@ from heldout.evidence import COPIES, POSSIBLE_COPIES
 from heldout.lab.leak_board import COPY, PICTURE_LEVELS, PICTURES, REGISTERED, LeakBoard
 from heldout.lab.leak_rows import BENCHMARK, CORPUS, LeakPlan
 from heldout.lab.result import Rate
-from heldout.report.certainty import FILE as PRECISION
-from heldout.report.certainty import Precision
-from heldout.store import write_atomic, write_json
-from heldout.store.lock import replacing
+from heldout.report import FILE as PRECISION
+from heldout.report import Precision
+from heldout.store import replacing, write_atomic, write_json
 
 PAGE, DATA, BOARD = "leak-recall.md", "leak-recall.parquet", "leak-recall.json"
 ALTERED = "one attribute changed"  # the kind of decoy that comes nearest to a copy

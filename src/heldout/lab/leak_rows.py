@@ -18,14 +18,9 @@ from heldout.corpus import Corpus, open_corpus
 from heldout.engine import Engine
 from heldout.errors import InputError
 from heldout.evidence import COPIES, Relation
-from heldout.overlap import NearSearch, scan
-from heldout.overlap.judged import read_matches
-from heldout.overlap.text import TextSearch
-from heldout.overlap.text.testable import untestable_items
-from heldout.overlap.texts import scan_texts
+from heldout.overlap import NearSearch, TextSearch, read_matches, scan, scan_texts, untestable_items
 from heldout.scenes import FILMS, KINDS, SCENES, write_benchmark, write_corpus
-from heldout.store import Dropped, Run, write_json
-from heldout.store.lock import replacing
+from heldout.store import Dropped, Run, replacing, write_json
 
 STRANGER = "stranger"
 BROKEN = "broken"

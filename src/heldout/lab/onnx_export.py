@@ -22,13 +22,26 @@ from heldout import __version__
 from heldout.errors import InputError, PrerequisiteError, require
 from heldout.image import ImageRef, InlineBytes
 from heldout.lab.onnx_graphs import narrowest, write_graphs
-from heldout.model.local import LocalModel
-from heldout.model.local.load import Loaded, image_token_id, load
-from heldout.model.onnx import CARD, Card, OnnxModel
-from heldout.model.onnx.card import NEEDED, TEMPLATE, TOKENIZER, Decoder, Preparation, Source
-from heldout.model.onnx.card import file_sha256 as sha256
-from heldout.model.onnx.processor import prepare
-from heldout.model.request import Request, Score, Text
+from heldout.model import (
+    CARD,
+    NEEDED,
+    TOKENIZER,
+    Card,
+    Decoder,
+    Loaded,
+    LocalModel,
+    OnnxModel,
+    Preparation,
+    Request,
+    Score,
+    Source,
+    Text,
+    image_token_id,
+    load,
+    prepare,
+)
+from heldout.model import file_sha256 as sha256
+from heldout.model.onnx.card import TEMPLATE
 from heldout.store import write_json
 
 NEEDS = "heldout lab onnx"
@@ -327,8 +340,7 @@ def _difference(expected: Mapping[str, Score], found: Mapping[str, Score]) -> fl
 
 
 def _compare_tokens(name: str, theirs: Any, folder: Path) -> None:
-    from heldout.model.onnx.card import read_card
-    from heldout.model.onnx.processor import LightTokenizer
+    from heldout.model import LightTokenizer, read_card
 
     ours = LightTokenizer.open(folder, read_card(folder))
     texts = [*_QUESTIONS, *_ANSWERS, "don 't , he 's .", *map(str, theirs.all_special_tokens)]

@@ -10,16 +10,20 @@ from typing import Any
 
 import numpy as np
 
-from heldout.model.onnx.card import DECODER, PROJECTOR, VISION, Decoder, Preparation
-from heldout.model.onnx.graphs import (
+from heldout.model import (
+    DECODER,
     FEATURES,
     IDS,
     LOGITS,
     PICTURES,
     PIXELS,
     PLACES,
+    PROJECTOR,
     ROWS,
     SLOTS,
+    VISION,
+    Decoder,
+    Preparation,
     past_names,
     present_names,
 )

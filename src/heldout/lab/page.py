@@ -9,7 +9,7 @@ from pathlib import Path
 
 from heldout.errors import InputError
 from heldout.lab.result import Estimate, Measured, Rate, Study
-from heldout.report.figures import Curve, OperatingPoint, radar_chart, roc_chart, standalone
+from heldout.report import Curve, OperatingPoint, radar_chart, roc_chart, standalone
 from heldout.store import write_atomic, write_json
 
 # The study's two figures, as in the seed: R@1 around a circle, ROC with the operating points.

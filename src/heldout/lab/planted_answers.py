@@ -17,8 +17,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from heldout.detect.settings import Settings
-from heldout.detect.tables import ScoreTables, no_scores
+from heldout.detect import ScoreTables, Settings, no_scores
 from heldout.store import empty_table
 
 Floats = NDArray[np.float64]

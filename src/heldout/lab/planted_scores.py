@@ -15,10 +15,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from heldout.detect.order_joint import CANONICAL
-from heldout.detect.order_neighbour import RELEASED
-from heldout.detect.settings import Settings
-from heldout.detect.tables import ScoreTables
+from heldout.detect import CANONICAL, RELEASED, ScoreTables, Settings
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]

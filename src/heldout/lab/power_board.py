@@ -13,18 +13,10 @@ import polars as pl
 from numpy.typing import NDArray
 from scipy import special
 
-from heldout.detect.registry import detectors
+from heldout.detect import detectors
 from heldout.lab.power_models import CLEAN, CONTAMINATED, OTHER_SEEDS, OUTSIDER, RAW, LabGrid
-from heldout.stats import Interval, binomial_interval
-from heldout.stats.dealt import area
-from heldout.verdict import measured
-from heldout.verdict.measured import (
-    BenchmarkRate,
-    Fired,
-    MeasuredRate,
-    MeasuredRates,
-    Provenance,
-)
+from heldout.stats import Interval, area, binomial_interval
+from heldout.verdict import BenchmarkRate, Fired, MeasuredRate, MeasuredRates, Provenance, measured
 
 # How many tests fire, and how sure that rate is when several tests are of one model.
 

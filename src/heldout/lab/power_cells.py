@@ -8,9 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from heldout.detect import Finding, ScoreTables, Settings
-from heldout.detect.outcome import Outcome, direction_of
-from heldout.detect.registry import Detector
+from heldout.detect import Detector, Finding, Outcome, ScoreTables, Settings, direction_of
 from heldout.lab.power_models import (
     CLEAN,
     CONTAMINATED,
@@ -22,7 +20,7 @@ from heldout.lab.power_models import (
     marked,
     narrowed,
 )
-from heldout.verdict.controls.baseline import against_baseline
+from heldout.verdict import against_baseline
 
 Row = dict[str, Any]
 OWN_REFERENCE = "perplexity-ratio"  # divides by a reference itself: no second difference is taken

@@ -10,9 +10,7 @@ from typing import Any
 
 import polars as pl
 
-from heldout.detect.behaviour.circular import is_rotation
-from heldout.detect.order_joint import CANONICAL
-from heldout.detect.tables import ScoreTables
+from heldout.detect import CANONICAL, ScoreTables, is_rotation
 from heldout.errors import InputError
 from heldout.lab.planting import Contamination, arm_from_json
 

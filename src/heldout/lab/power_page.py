@@ -22,10 +22,8 @@ from heldout.lab.power_board import (
 )
 from heldout.lab.power_models import CLEAN, OTHER_SEEDS, RAW, SAME_BASE, WAYS, About
 from heldout.lab.power_requirements import Requirements
-from heldout.report.figures import standalone
-from heldout.report.figures.power import DoseCurve, DosePanel, power_chart
-from heldout.store import write_atomic, write_json
-from heldout.store.lock import replacing
+from heldout.report import DoseCurve, DosePanel, power_chart, standalone
+from heldout.store import replacing, write_atomic, write_json
 
 # The leaderboard as tables: pooled, by benchmark, and the three requirements.
 

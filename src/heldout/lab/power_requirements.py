@@ -7,12 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
+from heldout.detect import Detector, detectors
 from heldout.detect.behaviour import multimodal_leakage
-from heldout.detect.registry import Detector, detectors
 from heldout.lab.power_board import Place, Share, Standing, dose_arms, fired
 from heldout.lab.power_models import CLEAN, CONTAMINATED, OTHER_SEEDS, RAW
 from heldout.lab.power_run import EQUAL_COST
-from heldout.stats.jonckheere import Jonckheere, jonckheere_blocks
+from heldout.stats import Jonckheere, jonckheere_blocks
 
 MODES = ("full", "language", "lora")
 DOSES = (3, 10)  # at which the grid has every mode

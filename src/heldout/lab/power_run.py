@@ -11,8 +11,7 @@ from typing import Any
 
 import polars as pl
 
-from heldout.detect import ScoreTables, Settings
-from heldout.detect.registry import Detector, detectors
+from heldout.detect import Detector, ScoreTables, Settings, detectors
 from heldout.errors import InputError
 from heldout.lab.power_cells import Cells, Row
 from heldout.lab.power_models import (
@@ -23,8 +22,7 @@ from heldout.lab.power_models import (
     forward_tokens,
     recorded_tokens,
 )
-from heldout.store import Run, write_json
-from heldout.store.lock import replacing
+from heldout.store import Run, replacing, write_json
 
 EQUAL_COST = "order-joint at equal cost"
 SCHEMA = pl.Schema({

@@ -13,8 +13,8 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 
-from heldout.detect.tables import ScoreTables, no_scores
-from heldout.stats.paired import McNemar, PairedTable, mcnemar
+from heldout.detect import ScoreTables, no_scores
+from heldout.stats import McNemar, PairedTable, mcnemar
 from heldout.store import empty_table
 
 KEPT = 495  # items of MMStar whose twins passed the filter

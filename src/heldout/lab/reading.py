@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from heldout.lab.forward import embed, head, look, read
 from heldout.lab.sheet import MOST_NEW_TOKENS, Sheet
-from heldout.model.local.passes import moments
+from heldout.model import moments
 
 TOKENS = 131_072  # of one forward
 BUCKET = 16  # rows are padded to a multiple of this, so that few shapes are met

@@ -14,12 +14,11 @@ import numpy as np
 from PIL import Image
 
 from heldout.benchmark import Benchmark
-from heldout.image import ImageError, to_rgb
-from heldout.image.decode import decode
+from heldout.image import ImageError, decode, to_rgb
 from heldout.lab.forms import Asked, Rows, document, instructed, plain
 from heldout.lab.pool import Lengths, Pool
 from heldout.lab.worlds import NATIVE, RELEASED, TWINS, WORLDS, World
-from heldout.scenes.captions import paraphrased
+from heldout.scenes import paraphrased
 
 # A real benchmark's training split as a pool of rows, beside what the worlds give without end.
 

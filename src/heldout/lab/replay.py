@@ -15,15 +15,24 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from heldout.image import ImageRef, byte_digest, to_rgb
-from heldout.image.decode import decode
+from heldout.image import ImageRef, byte_digest, decode, to_rgb
 from heldout.lab.power_models import RECORDED
 from heldout.lab.reading import Reading
 from heldout.lab.sheet import IMAGE, MOST_NEW_TOKENS, Ragged, Sheet, letter_tokens
-from heldout.model.local.layout import Layout, Row
-from heldout.model.local.load import Family
-from heldout.model.local.writing import UnwritableError, Writer
-from heldout.model.request import CUT, STOPPED, Prompt, Reply, Request, Score, Text
+from heldout.model import (
+    CUT,
+    STOPPED,
+    Family,
+    Layout,
+    Prompt,
+    Reply,
+    Request,
+    Row,
+    Score,
+    Text,
+    UnwritableError,
+    Writer,
+)
 from heldout.store import Dropped
 
 

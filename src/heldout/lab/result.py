@@ -11,7 +11,8 @@ from numpy.typing import ArrayLike, NDArray
 from pydantic import BaseModel, ConfigDict, Field
 
 from heldout.errors import InputError
-from heldout.report.robustness import FILE, Recall, Robustness, RobustnessFile, Share
+from heldout.report import Recall, Robustness, RobustnessFile, Share
+from heldout.report.robustness import FILE
 from heldout.stats import Interval, binomial_interval
 from heldout.store import Run, write_json
 

@@ -18,7 +18,7 @@ import numpy as np
 from PIL import Image, ImageFilter, ImageOps
 
 from heldout.image import to_rgb
-from heldout.scenes.publishing import border, compound, watermark
+from heldout.scenes import border, compound, watermark
 
 Others = Sequence[Image.Image]
 Apply = Callable[[Image.Image, np.random.Generator, Others], Image.Image]

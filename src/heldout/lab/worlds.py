@@ -11,12 +11,25 @@ import numpy as np
 from PIL import Image
 
 from heldout.lab.forms import Asked
-from heldout.scenes.films import ZONES, Film, ask_film, random_film, vary_film
-from heldout.scenes.films_render import render_film
-from heldout.scenes.probes import RELATIONS, IsRelated, RelationOf
-from heldout.scenes.questions import as_guessable, ask, name
-from heldout.scenes.render import render
-from heldout.scenes.world import Scene, SceneObject, random_scene, vary
+from heldout.scenes import (
+    RELATIONS,
+    ZONES,
+    Film,
+    IsRelated,
+    RelationOf,
+    Scene,
+    SceneObject,
+    as_guessable,
+    ask,
+    ask_film,
+    name,
+    random_film,
+    random_scene,
+    render,
+    render_film,
+    vary,
+    vary_film,
+)
 
 NATIVE = 224  # pixels of a released picture
 # Generators are seeded with (seed, stream, index): what a model is trained on, the benchmark (stream 1

@@ -18,7 +18,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from heldout.benchmark.readers.base import Row
+from heldout.benchmark import Row
 from heldout.errors import InputError
 from heldout.store import Dropped
 

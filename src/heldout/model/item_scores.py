@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from heldout.benchmark import Benchmark
-from heldout.benchmark.example import Example
+from heldout.benchmark import Benchmark, Example
 from heldout.errors import InputError
 from heldout.image import ImageRef
 from heldout.model.prompt import is_picture, option_requests, question_request

@@ -10,11 +10,15 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from heldout.benchmark.example import canonical_text
-from heldout.benchmark.readers import Row
-from heldout.benchmark.readers.delimited import DelimitedReader
-from heldout.benchmark.readers.json_rows import JsonLinesReader, JsonReader, load_object
-from heldout.benchmark.readers.parquet import ParquetReader
+from heldout.benchmark import (
+    DelimitedReader,
+    JsonLinesReader,
+    JsonReader,
+    ParquetReader,
+    Row,
+    canonical_text,
+    load_object,
+)
 from heldout.errors import InputError
 from heldout.model.inspect_log import inspect_json_rows, inspect_rows, is_inspect_json
 from heldout.model.spreadsheet import spreadsheet_rows

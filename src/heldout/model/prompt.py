@@ -14,7 +14,7 @@ from heldout.image import ImageRef
 from heldout.model.request import Request, Text
 
 if TYPE_CHECKING:  # scoring runs where the benchmark's own readers are not installed
-    from heldout.benchmark.example import Example
+    from heldout.benchmark import Example
 
 # Part of every score's identity. Raise it with any change of what a model reads.
 TEMPLATE = "heldout-question/1"

@@ -18,8 +18,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from heldout.benchmark.example import canonical_text
-from heldout.benchmark.readers import Row
+from heldout.benchmark import Row, canonical_text
 from heldout.errors import InputError
 from heldout.model.prediction_files import ALIASES, as_truth, columns_of, prediction_rows
 from heldout.model.tables import forget_detections, owner

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from heldout.image import ImageRef
-from heldout.store.dropped import Dropped
+from heldout.store import Dropped
 
 
 @dataclass(frozen=True)

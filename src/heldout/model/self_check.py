@@ -12,8 +12,7 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from heldout.benchmark import Benchmark
-from heldout.benchmark.example import Example
+from heldout.benchmark import Benchmark, Example
 from heldout.model.prompt import question_request
 from heldout.model.request import Request, Scorer
 from heldout.model.scoring import Answers, score_requests

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
-from heldout.benchmark.readers.base import Row
+from heldout.benchmark import Row
 from heldout.errors import InputError
 
 LARGEST_PART = 512 * 2**20  # bytes of one part when unpacked: a zip of a few MB may claim terabytes

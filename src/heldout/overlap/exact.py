@@ -16,10 +16,10 @@ from typing import Any
 
 from PIL import Image
 
-from heldout.benchmark import Benchmark
-from heldout.benchmark.example import normal
+from heldout.benchmark import Benchmark, normal
 from heldout.corpus import Corpus, CorpusItem, Shard, read_items
 from heldout.image import (
+    JPEG,
     Digests,
     ImageError,
     ImageRef,
@@ -30,7 +30,6 @@ from heldout.image import (
     native_size,
     to_rgb,
 )
-from heldout.image.problem import JPEG
 from heldout.overlap.fingerprints import Fingerprint, fingerprint, screen
 from heldout.overlap.hashes import HashedShard, HashIndex, Waiting
 from heldout.overlap.modality import TextRelation, relate_text

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,8 +34,9 @@ from heldout.overlap.fingerprints.lanczos import grey_pixels
 from heldout.overlap.fingerprints.phash import SIDE
 from heldout.overlap.join.hamming import HammingIndex
 
-PDQ, PHASH = "pdq", "phash"
-RADII = {PDQ: 31, PHASH: 6}
+PDQ: Final = "pdq"
+PHASH: Final = "phash"
+RADII: dict[str, int] = {PDQ: 31, PHASH: 6}
 BYTES = {PDQ: 32, PHASH: 8}
 # How far a hash of a small decoding lies from the one at full size: bench/fingerprints.py counts bits.
 SLACK = {PDQ: 12, PHASH: 2}

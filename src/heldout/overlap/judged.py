@@ -15,7 +15,7 @@ from typing import Any
 
 import polars as pl
 
-from heldout.benchmark.example import normal
+from heldout.benchmark import normal
 from heldout.corpus import CorpusItem
 from heldout.overlap.modality import Modality, relate_text
 from heldout.overlap.regrade import Bounds, regraded, searched_with
@@ -25,11 +25,10 @@ from heldout.overlap.text.normalise import settle_degrees
 from heldout.overlap.text.pictures import settle_pictures
 from heldout.overlap.text.relation import SAME_CAPTION, SAME_ITEM, SAME_QUESTION, degree_of
 from heldout.overlap.text.rows import SHOWN
-from heldout.store import Run
-from heldout.store.judgements import MATCH, TEXT, Judgement, current
+from heldout.store import MATCH, TEXT, Judgement, Run, current
 
 # What a person says → the relation it stands for.
-RELATIONS = {
+RELATIONS: dict[str, str] = {
     "exact duplicate": Relation.SAME_IMAGE,
     "transformed copy": Relation.TRANSFORMED_COPY,
     "same source, other view": Relation.OTHER_VIEW,
@@ -194,7 +193,7 @@ def _words(items: pl.DataFrame | None) -> dict[str, tuple[str, str]]:
 
 
 # What a person says → the relation it stands for.
-TEXT_RELATIONS = {
+TEXT_RELATIONS: dict[str, str] = {
     "same question and answer": SAME_ITEM,
     "same, reworded": SAME_ITEM,
     "same question, not its answer": SAME_QUESTION,

@@ -10,7 +10,7 @@ import re
 from enum import StrEnum
 from typing import NamedTuple
 
-from heldout.benchmark.example import normal
+from heldout.benchmark import normal
 from heldout.corpus import CorpusItem
 
 

@@ -13,8 +13,7 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from heldout import __version__
-from heldout.benchmark import Benchmark
-from heldout.benchmark.example import canonical_metadata
+from heldout.benchmark import Benchmark, canonical_metadata
 from heldout.corpus import Corpus, Shard, corpus_fingerprint
 from heldout.engine import Engine, map_salvaged, progress
 from heldout.errors import InputError

@@ -6,14 +6,50 @@ from heldout.lazy import load_on_first_use
 
 if TYPE_CHECKING:
     from heldout.report.audit_page import write_audit_report
-    from heldout.report.evaluation_page import write_evaluation_report
+    from heldout.report.certainty import FILE, Precision
+    from heldout.report.comparison import compare_folders, is_empty
+    from heldout.report.evaluation_page import is_evaluation, write_evaluation_report
+    from heldout.report.export.formats import FORMATS, export
+    from heldout.report.figures.confound import composition_chart, tail_chart
+    from heldout.report.figures.power import DoseCurve, DosePanel, power_chart
+    from heldout.report.figures.radar import radar_chart
+    from heldout.report.figures.roc import Curve, OperatingPoint, roc_chart
+    from heldout.report.figures.svg import standalone
     from heldout.report.matrix import matrix_record, write_matrix
     from heldout.report.page import write_report
+    from heldout.report.pdf import PDF, figures_to_pdf
+    from heldout.report.robustness import Recall, Robustness, RobustnessFile, Share
+    from heldout.report.synthesis import is_synthesis
     from heldout.report.synthesis_page import write_synthesis_report
-    from heldout.report.training import write_training_report
+    from heldout.report.training import is_training, write_training_report
 
 __all__ = [
+    "FILE",
+    "FORMATS",
+    "PDF",
+    "Curve",
+    "DoseCurve",
+    "DosePanel",
+    "OperatingPoint",
+    "Precision",
+    "Recall",
+    "Robustness",
+    "RobustnessFile",
+    "Share",
+    "compare_folders",
+    "composition_chart",
+    "export",
+    "figures_to_pdf",
+    "is_empty",
+    "is_evaluation",
+    "is_synthesis",
+    "is_training",
     "matrix_record",
+    "power_chart",
+    "radar_chart",
+    "roc_chart",
+    "standalone",
+    "tail_chart",
     "write_audit_report",
     "write_evaluation_report",
     "write_matrix",

@@ -7,8 +7,7 @@ from typing import Any
 
 from heldout.evidence import Rung
 from heldout.store import Run
-from heldout.verdict.ladder import ACTIONS
-from heldout.verdict.recommend import REPLACE
+from heldout.verdict import ACTIONS, REPLACE
 
 LISTED = "; they are listed in actions.jsonl."
 

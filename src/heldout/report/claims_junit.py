@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from heldout.cure.junit import Case, junit
-from heldout.verdict import Claim
-from heldout.verdict.overall import is_leak
+from heldout.cure import Case, junit
+from heldout.verdict import Claim, is_leak
 
 
 def claims_junit(benchmark: str, claims: Sequence[Claim]) -> bytes:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from heldout.errors import InputError
 from heldout.evidence import COPIES, Relation
-from heldout.overlap.judged import match_subject, read_matches
+from heldout.overlap import match_subject, read_matches
 from heldout.report.scores_owed import corrected_of
 from heldout.store import Run
 

@@ -6,7 +6,7 @@ from typing import Literal
 
 import polars as pl
 
-from heldout.overlap.calibration import Audited, leakage_matrix
+from heldout.overlap import Audited, leakage_matrix
 from heldout.report.figures import heat_map
 from heldout.report.model_figures import Figure
 from heldout.store import Run

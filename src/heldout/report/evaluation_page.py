@@ -10,9 +10,7 @@ from typing import Any
 
 import polars as pl
 
-from heldout.evaluate import Evaluation, read_evaluation
-from heldout.evaluate.result import SECTION
-from heldout.evaluate.table import ALL, MEAN, SUBSETS
+from heldout.evaluate import ALL, MEAN, SECTION, SUBSETS, Evaluation, read_evaluation
 from heldout.report.commands import commands_shown
 from heldout.report.environment import templates
 from heldout.report.figures import Rate, for_paper, rate_chart

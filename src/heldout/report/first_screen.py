@@ -14,10 +14,7 @@ from heldout.evidence import PROVEN, Rung
 from heldout.report.certainty import certainty
 from heldout.report.environment import percent
 from heldout.report.scores_owed import owed_sentences
-from heldout.verdict.claim import NOTHING_TO_COMPARE
-from heldout.verdict.ladder import rung_told
-from heldout.verdict.overall import NEARNESS, ONE_FORM, PRESSING
-from heldout.verdict.rules import COPIES
+from heldout.verdict import COPIES, NEARNESS, NOTHING_TO_COMPARE, ONE_FORM, PRESSING, rung_told
 
 Cell = Mapping[str, Any]
 TOP = 3

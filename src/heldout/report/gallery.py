@@ -8,7 +8,7 @@ from typing import Any
 import polars as pl
 
 from heldout.evidence import GRAVEST, SUREST, Modality, Relation
-from heldout.overlap.judged import read_matches
+from heldout.overlap import read_matches
 from heldout.store import Run
 
 LEAKED = {

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from heldout.verdict import Claim
-from heldout.verdict.overall import is_leak
+from heldout.verdict import Claim, is_leak
 
 
 def headline(claims: Sequence[Claim], searched: bool) -> tuple[str, str]:

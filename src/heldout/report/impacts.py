@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from heldout.detect.impact import kept_studies
+from heldout.detect import kept_studies
 from heldout.store import Run
 
 

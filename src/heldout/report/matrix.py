@@ -8,7 +8,7 @@ from typing import Any, Literal
 import polars as pl
 from markupsafe import Markup
 
-from heldout.overlap.calibration.matrices import KINDS
+from heldout.overlap import KINDS
 from heldout.report.environment import templates
 from heldout.report.figures import heat_map, standalone
 from heldout.store import write_atomic, write_json

@@ -9,13 +9,17 @@ import numpy as np
 from markupsafe import Markup
 from numpy.typing import NDArray
 
-from heldout.detect import ScoreTables, Settings
-from heldout.detect.cohort import cohort_delta, cohort_scores
-from heldout.detect.order_joint import joint_shards, shard_gains
-from heldout.detect.tables import strata
+from heldout.detect import (
+    ScoreTables,
+    Settings,
+    cohort_delta,
+    cohort_scores,
+    joint_shards,
+    shard_gains,
+    strata,
+)
 from heldout.report.figures import Slope, Strip, heat_map, null_strips, slope_chart, tail_chart
-from heldout.stats.grouping import aligned_ranks, block_means
-from heldout.stats.permutation import product_design
+from heldout.stats import aligned_ranks, block_means, product_design
 from heldout.store import Run
 
 DRAWN = 4_000  # shuffles behind a grey strip: enough to see its shape

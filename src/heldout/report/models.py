@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from heldout.detect import tail_enrichment
-from heldout.detect.easiest import EASIEST
-from heldout.detect.membership import LOSS, MIN_K_PLUS_PLUS
+from heldout.detect import EASIEST, LOSS, MIN_K_PLUS_PLUS, tail_enrichment
 from heldout.store import Run
 
 _SHOWN = ("backend", "model", "revision", "dtype", "template", "server", "source")

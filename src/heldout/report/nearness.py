@@ -11,7 +11,7 @@ import polars as pl
 from markupsafe import Markup
 
 from heldout.evidence import Relation
-from heldout.overlap.calibration.calibration import Calibration, quantiles_of
+from heldout.overlap import Calibration, quantiles_of
 from heldout.report.figures import Series, distance_histogram, flag_fraction_chart
 
 HUBS = 12

@@ -12,8 +12,7 @@ from typing import Any
 import polars as pl
 
 from heldout.detect import Finding
-from heldout.overlap.calibration.calibration import Calibration
-from heldout.overlap.judged import read_matches, read_text_matches
+from heldout.overlap import Calibration, read_matches, read_text_matches
 from heldout.report.advice import advice_for
 from heldout.report.claims_junit import claims_junit
 from heldout.report.commands import commands_shown
@@ -38,9 +37,7 @@ from heldout.report.scores_owed import (
 )
 from heldout.report.words import word_sections
 from heldout.store import Run, empty_table, write_atomic
-from heldout.verdict import Claim
-from heldout.verdict.overall import benchmark_verdict
-from heldout.verdict.recommend import recommend
+from heldout.verdict import Claim, benchmark_verdict, recommend
 
 _STRENGTH = ["survives", "qualified", "re-attributed", "collapses", "not testable", "clean"]
 MEANINGS = {

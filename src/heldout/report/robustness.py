@@ -14,7 +14,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from heldout.errors import InputError
-from heldout.overlap.hashes import PDQ, PHASH, RADII
+from heldout.overlap import PDQ, PHASH, RADII
 from heldout.report.environment import percent
 from heldout.report.figures import radar_chart
 from heldout.report.model_figures import Figure

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from heldout.detect.impact import LABELLED
+from heldout.detect import LABELLED
 from heldout.evidence import kept_leak_labels
 from heldout.report.environment import percent
 from heldout.store import Run
-from heldout.verdict.corrected import ACCURACY, CLEAN, correct_scores
+from heldout.verdict import ACCURACY, CLEAN, correct_scores
 
 LACKING = (
     "Not known: no model's answers to this benchmark are recorded. heldout ask records them into this run "

@@ -19,19 +19,26 @@ from heldout.report.figures import (
 )
 from heldout.report.model_figures import Figure
 from heldout.store import Run
-from heldout.synth import SynthStage, read_funnel
-from heldout.synth.ledger import (
+from heldout.synth import (
+    BY_KEY,
+    CRITERIA,
+    DATASET,
+    LONGEST,
+    PROVENANCE,
+    STATISTICS,
+    Category,
+    PlantedRecall,
+    SynthStage,
     answering_models,
+    cluster_rate,
     code_and_verifier,
     finished,
     folder,
+    planted_recall,
     read_dropped,
+    read_funnel,
     read_rows,
 )
-from heldout.synth.publish import DATASET, PROVENANCE, STATISTICS
-from heldout.synth.recall import PlantedRecall, cluster_rate, planted_recall
-from heldout.synth.rubric import BY_KEY, CRITERIA, Category
-from heldout.synth.shortcut import LONGEST
 
 STEPS = {
     "ingest": "figures that can be used",

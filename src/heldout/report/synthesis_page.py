@@ -21,13 +21,22 @@ from heldout.report.commands import commands_shown
 from heldout.report.environment import templates, visible
 from heldout.report.figures import for_paper
 from heldout.report.synthesis import SynthesisFacts, read_facts, worded
-from heldout.review.open import item_tables
+from heldout.review import item_tables
 from heldout.store import Run, write_atomic
-from heldout.synth import LETTERS, Draft, PaperFigure, SynthStage
-from heldout.synth.ledger import finished, folder, read_dropped, read_rows
-from heldout.synth.publish import DATASET
-from heldout.synth.recall import STAGES
-from heldout.synth.rubric import CRITERIA, RUBRIC
+from heldout.synth import (
+    CRITERIA,
+    DATASET,
+    LETTERS,
+    RUBRIC,
+    STAGES,
+    Draft,
+    PaperFigure,
+    SynthStage,
+    finished,
+    folder,
+    read_dropped,
+    read_rows,
+)
 
 # Items of a synthesis to look at: some that were published, one for every way to be turned away.
 

@@ -17,8 +17,8 @@ from heldout.report.environment import templates, visible
 from heldout.report.figures import StepCurve, for_paper, step_chart
 from heldout.report.model_figures import Figure
 from heldout.store import Run, write_atomic
-from heldout.train.gate import FOLDER as GATE
-from heldout.train.running import MODEL
+from heldout.train import FOLDER as GATE
+from heldout.train import MODEL
 
 _CURVES = (
     ("reward", "Reward", "mean reward of a batch's replies", True),

@@ -10,9 +10,7 @@ import polars as pl
 
 from heldout.detect import Finding
 from heldout.evidence import COPIES, count_kinds, text_kinds
-from heldout.overlap.text.judge import JUDGED_DIFFERENT
-from heldout.overlap.text.pictures import BESIDE
-from heldout.overlap.text.relation import SAME_CAPTION, SAME_ITEM, SAME_QUESTION
+from heldout.overlap import BESIDE, JUDGED_DIFFERENT, SAME_CAPTION, SAME_ITEM, SAME_QUESTION
 
 SHOWN = 30  # items on the page; the table holds all
 DOUBTED = 5  # pairs on the page that a judge called different

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from heldout.overlap.judged import RELATIONS, TEXT_RELATIONS
+from heldout.overlap import RELATIONS, TEXT_RELATIONS
 from heldout.review.pictures import Picture
-from heldout.store.judgements import ITEM, MATCH, TEXT, TWIN
+from heldout.store import ITEM, MATCH, TEXT, TWIN
 
 Kind = Literal["matches", "texts", "twins", "items"]
 KINDS: dict[Kind, str] = {"matches": MATCH, "texts": TEXT, "twins": TWIN, "items": ITEM}

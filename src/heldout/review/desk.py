@@ -12,7 +12,7 @@ from heldout.errors import InputError
 from heldout.review.card import FORMS, KINDS, Card, Kind
 from heldout.review.order import ORDERS, as_listed, match_orders, shuffled, text_orders
 from heldout.review.tables import Table, agreement_tables
-from heldout.store.judgements import Following, Judgement, append
+from heldout.store import Following, Judgement, append
 
 NOTE = 4000  # characters
 MORE_THAN_A_NAME = 80

@@ -8,8 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from heldout.benchmark import Benchmark
-from heldout.benchmark.example import canonical_metadata
+from heldout.benchmark import Benchmark, canonical_metadata
 from heldout.image import ImageRef
 from heldout.review.card import Card
 from heldout.review.pictures import Album, Picture, same_pixels

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from heldout.corpus.tar_stream import TarCut, open_tar, tar_entries
+from heldout.corpus import TarCut, open_tar, tar_entries
 from heldout.image import MAX_BYTES, ArrowCell, FileOnDisk, ImageError, Location, ParquetCell
 from heldout.image import TarMember as Member
 

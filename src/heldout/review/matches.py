@@ -10,7 +10,7 @@ import numpy as np
 
 from heldout.errors import InputError
 from heldout.evidence import BY_DIGEST, Relation
-from heldout.overlap.judged import match_subject
+from heldout.overlap import match_subject
 from heldout.review.card import Card
 from heldout.review.locate import locations
 from heldout.review.pictures import Album, Picture, same_bytes

@@ -15,8 +15,7 @@ from heldout.review.synthesized import is_synthesized, synthesis_cards
 from heldout.review.tables import Table, agreement_tables
 from heldout.review.texts import text_cards
 from heldout.review.twins import twin_cards
-from heldout.store import Run
-from heldout.store.judgements import ITEM, current, log_path
+from heldout.store import ITEM, Run, current, log_path
 
 SHOWN = 12  # runs of an audit's output that are named
 

@@ -11,9 +11,17 @@ from heldout.image import FileOnDisk
 from heldout.review.card import Card
 from heldout.review.pictures import Picture, same_bytes
 from heldout.store import Run
-from heldout.synth import LETTERS, Draft, FigureImage, PaperFigure, SynthStage
-from heldout.synth.ledger import finished, read_rows
-from heldout.synth.rubric import BY_KEY, Category
+from heldout.synth import (
+    BY_KEY,
+    LETTERS,
+    Category,
+    Draft,
+    FigureImage,
+    PaperFigure,
+    SynthStage,
+    finished,
+    read_rows,
+)
 
 MOST = 6  # pictures of one item that are shown
 _SAID = {True: "fine", False: "a fault", None: "nothing"}

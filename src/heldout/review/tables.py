@@ -8,10 +8,8 @@ from dataclasses import dataclass
 
 from heldout.errors import counted
 from heldout.review.card import FORMS, SCALES, Card, Kind
-from heldout.stats import cluster_rate_interval
-from heldout.stats.agreement import Agreement, agreement
-from heldout.stats.subset_means import subset_mean
-from heldout.store.judgements import Judgement
+from heldout.stats import Agreement, agreement, cluster_rate_interval, subset_mean
+from heldout.store import Judgement
 
 Said = Mapping[tuple[str, str], Judgement]
 ByItem = Mapping[str, Sequence[Judgement]]

@@ -10,8 +10,7 @@ from difflib import SequenceMatcher
 from typing import Any
 
 from heldout.errors import InputError
-from heldout.overlap.judged import Pair, read_matches, text_pairs, text_subject
-from heldout.overlap.text.judge import JUDGED_DIFFERENT
+from heldout.overlap import JUDGED_DIFFERENT, Pair, read_matches, text_pairs, text_subject
 from heldout.review.card import Card
 from heldout.review.matches import neighbour_picture
 from heldout.review.pictures import Album, Picture, same_pixels

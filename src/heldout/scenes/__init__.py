@@ -5,53 +5,85 @@ from typing import TYPE_CHECKING
 from heldout.lazy import load_on_first_use
 
 if TYPE_CHECKING:
-    from heldout.scenes.benchmark import WrittenBenchmark, write_benchmark
-    from heldout.scenes.captions import caption
+    from heldout.scenes.benchmark import WrittenBenchmark, refuse_leftovers, write_benchmark
+    from heldout.scenes.captions import caption, paraphrased
+    from heldout.scenes.films import ZONES, Film, ask_film, random_film, vary_film
+    from heldout.scenes.films_render import render_film
     from heldout.scenes.leak_kinds import KINDS
     from heldout.scenes.leak_world import FILMS, SCENES, Leaking, LeakWorld
     from heldout.scenes.leaks import Kind
     from heldout.scenes.leaky_corpus import Truth, WrittenCorpus, write_corpus
-    from heldout.scenes.questions import Question, ask
+    from heldout.scenes.probes import RELATIONS, IsRelated, Probe, RelationOf
+    from heldout.scenes.publishing import border, compound, watermark
+    from heldout.scenes.questions import Question, as_guessable, ask, facts, name
     from heldout.scenes.reading import read_question
     from heldout.scenes.render import render
-    from heldout.scenes.scene_file import DrawnScene, read_scenes
+    from heldout.scenes.scene_file import NAME, DrawnScene, read_scenes, write_scenes
     from heldout.scenes.twins import NoTwinError, twin_scene
     from heldout.scenes.world import (
         ATTRIBUTES,
+        COLOURS,
+        SHAPES,
         Background,
         Scene,
         SceneObject,
+        pick,
         random_scene,
+        rearranged,
         vary,
     )
 
 __all__ = [
     "ATTRIBUTES",
+    "COLOURS",
     "FILMS",
     "KINDS",
+    "NAME",
+    "RELATIONS",
     "SCENES",
+    "SHAPES",
+    "ZONES",
     "Background",
     "DrawnScene",
+    "Film",
+    "IsRelated",
     "Kind",
     "LeakWorld",
     "Leaking",
     "NoTwinError",
+    "Probe",
     "Question",
+    "RelationOf",
     "Scene",
     "SceneObject",
     "Truth",
     "WrittenBenchmark",
     "WrittenCorpus",
+    "as_guessable",
     "ask",
+    "ask_film",
+    "border",
     "caption",
+    "compound",
+    "facts",
+    "name",
+    "paraphrased",
+    "pick",
+    "random_film",
     "random_scene",
     "read_question",
     "read_scenes",
+    "rearranged",
+    "refuse_leftovers",
     "render",
+    "render_film",
     "twin_scene",
     "vary",
+    "vary_film",
+    "watermark",
     "write_benchmark",
     "write_corpus",
+    "write_scenes",
 ]
 
 __getattr__ = load_on_first_use(__name__, __file__)

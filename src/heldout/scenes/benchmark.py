@@ -13,7 +13,7 @@ from heldout.image import pixel_digest
 from heldout.scenes.leak_world import SCENES, LeakWorld
 from heldout.scenes.scene_file import DrawnScene, write_scenes
 from heldout.scenes.world import Scene
-from heldout.store.lock import write_atomic
+from heldout.store import write_atomic
 
 IMAGE_SIZE = 224
 # Generators are seeded with (seed, stream, index): a picture never depends on the ones before it,

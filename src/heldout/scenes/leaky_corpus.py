@@ -33,7 +33,7 @@ from heldout.scenes.leaks import (
     stranger,
 )
 from heldout.scenes.world import pick
-from heldout.store.lock import replacing, write_atomic
+from heldout.store import replacing, write_atomic
 
 _TRIES = 10
 _PLAN = 2**32 - 1  # the index of the generator that decides what is planted where

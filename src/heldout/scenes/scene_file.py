@@ -19,7 +19,7 @@ from heldout.scenes.world import (
     Scene,
     SceneObject,
 )
-from heldout.store.lock import write_atomic
+from heldout.store import write_atomic
 
 NAME = "scenes.jsonl"
 # The first line is text and no object, so that no reader takes the file for a table of items.

@@ -1,33 +1,63 @@
 """Run folders: everything a claim rests on, written so that a kill loses nothing."""
 
-from heldout.store.dropped import (
-    FAILED,
-    MAY_PASS,
-    OUT_OF_MEMORY,
-    WORKER_DIED,
-    Dropped,
-    dropped_table,
-)
-from heldout.store.lock import write_atomic, write_json
-from heldout.store.run import Run
-from heldout.store.schema import SCHEMAS, empty_table, make_table, read_table, write_table
-from heldout.store.stage import ShardResult, Stage
+from typing import TYPE_CHECKING
+
+from heldout.lazy import load_on_first_use
+
+if TYPE_CHECKING:
+    from heldout.store.dropped import (
+        FAILED,
+        MAY_PASS,
+        OUT_OF_MEMORY,
+        WORKER_DIED,
+        Dropped,
+        dropped_table,
+    )
+    from heldout.store.judgements import (
+        ITEM,
+        MATCH,
+        TEXT,
+        TWIN,
+        Following,
+        Judgement,
+        append,
+        current,
+        log_path,
+    )
+    from heldout.store.lock import exclusive, replacing, write_atomic, write_json
+    from heldout.store.run import Run, without_credentials
+    from heldout.store.schema import SCHEMAS, empty_table, make_table, read_table, write_table
+    from heldout.store.stage import ShardResult, Stage
 
 __all__ = [
     "FAILED",
+    "ITEM",
+    "MATCH",
     "MAY_PASS",
     "OUT_OF_MEMORY",
     "SCHEMAS",
+    "TEXT",
+    "TWIN",
     "WORKER_DIED",
     "Dropped",
+    "Following",
+    "Judgement",
     "Run",
     "ShardResult",
     "Stage",
+    "append",
+    "current",
     "dropped_table",
     "empty_table",
+    "exclusive",
+    "log_path",
     "make_table",
     "read_table",
+    "replacing",
+    "without_credentials",
     "write_atomic",
     "write_json",
     "write_table",
 ]
+
+__getattr__ = load_on_first_use(__name__, __file__)

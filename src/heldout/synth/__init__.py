@@ -5,19 +5,46 @@ from typing import TYPE_CHECKING
 from heldout.lazy import load_on_first_use
 
 if TYPE_CHECKING:
+    from heldout.synth.context import require_settings
+    from heldout.synth.decontaminate import text_encoder
     from heldout.synth.draft import LETTERS, Draft, FigureImage, PaperFigure
+    from heldout.synth.endpoints import open_endpoint
     from heldout.synth.funnel import Funnel, FunnelStep, read_funnel
-    from heldout.synth.pipeline import Synthesis, synth
+    from heldout.synth.ledger import (
+        answering_models,
+        code_and_verifier,
+        finished,
+        folder,
+        read_dropped,
+        read_rows,
+    )
+    from heldout.synth.pipeline import Synthesis, check_source, synth
+    from heldout.synth.plan import source_costs
+    from heldout.synth.publish import DATASET, PROVENANCE, STATISTICS
+    from heldout.synth.recall import STAGES, PlantedRecall, cluster_rate, planted_recall
+    from heldout.synth.rubric import BY_KEY, CRITERIA, RUBRIC, Category
     from heldout.synth.settings import (
+        SCENES,
         Conditioning,
         ModelEndpoint,
         Normalisation,
         SynthSettings,
         SynthStage,
     )
+    from heldout.synth.shortcut import LONGEST
 
 __all__ = [
+    "BY_KEY",
+    "CRITERIA",
+    "DATASET",
     "LETTERS",
+    "LONGEST",
+    "PROVENANCE",
+    "RUBRIC",
+    "SCENES",
+    "STAGES",
+    "STATISTICS",
+    "Category",
     "Conditioning",
     "Draft",
     "FigureImage",
@@ -26,11 +53,25 @@ __all__ = [
     "ModelEndpoint",
     "Normalisation",
     "PaperFigure",
+    "PlantedRecall",
     "SynthSettings",
     "SynthStage",
     "Synthesis",
+    "answering_models",
+    "check_source",
+    "cluster_rate",
+    "code_and_verifier",
+    "finished",
+    "folder",
+    "open_endpoint",
+    "planted_recall",
+    "read_dropped",
     "read_funnel",
+    "read_rows",
+    "require_settings",
+    "source_costs",
     "synth",
+    "text_encoder",
 ]
 
 __getattr__ = load_on_first_use(__name__, __file__, verb="synthesize")

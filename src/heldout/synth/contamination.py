@@ -21,11 +21,15 @@ from numpy.typing import NDArray
 
 from heldout.benchmark import Benchmark
 from heldout.image import ImageError, ImageRef
-from heldout.overlap.embeddings import benchmark_pictures, whole_pictures
-from heldout.overlap.fingerprints.phash import phash
-from heldout.overlap.judged import read_matches, read_text_matches
-from heldout.overlap.text.encoders import open_text_encoder
-from heldout.overlap.text.normalise import mask
+from heldout.overlap import (
+    benchmark_pictures,
+    mask,
+    open_text_encoder,
+    phash,
+    read_matches,
+    read_text_matches,
+)
+from heldout.overlap.embeddings import whole_pictures
 from heldout.store import Run
 from heldout.synth.context import StageContext
 from heldout.synth.corpus_of_items import NAME, BalancedItem, balanced_items

@@ -13,8 +13,7 @@ from typing import Any
 
 from heldout.corpus import CorpusItem, Shard
 from heldout.image import FileOnDisk, ImageRef
-from heldout.store import Dropped, Run
-from heldout.store.lock import write_atomic
+from heldout.store import Dropped, Run, write_atomic
 from heldout.synth.draft import LETTERS, Draft, PaperFigure
 from heldout.synth.ledger import BATCH, read_rows
 from heldout.synth.settings import SynthStage

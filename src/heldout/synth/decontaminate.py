@@ -18,19 +18,25 @@ from typing import Any
 
 import polars as pl
 
-from heldout.benchmark import Benchmark, read_benchmark
-from heldout.benchmark.source import parse_source
+from heldout.benchmark import Benchmark, parse_source, read_benchmark
 from heldout.corpus import Corpus
 from heldout.errors import InputError
 from heldout.evidence import COPIES, Leak, Relation, Rung, evidence_of, leaks_of
-from heldout.overlap import NearSearch, scan
-from heldout.overlap.judged import read_matches, read_text_matches
-from heldout.overlap.near import NEAREST
-from heldout.overlap.text import TextSearch
-from heldout.overlap.text.encoders import DEFAULT as TEXT_ENCODER
-from heldout.overlap.text.normalise import SHORT_BITS, Rarity, common_questions, loose
-from heldout.overlap.texts import scan_texts
-from heldout.overlap.verify import can_register
+from heldout.overlap import DEFAULT as TEXT_ENCODER
+from heldout.overlap import (
+    NEAREST,
+    SHORT_BITS,
+    NearSearch,
+    Rarity,
+    TextSearch,
+    can_register,
+    common_questions,
+    loose,
+    read_matches,
+    read_text_matches,
+    scan,
+    scan_texts,
+)
 from heldout.store import Dropped, Run
 from heldout.synth.contamination import contamination_report, found_by_method
 from heldout.synth.context import StageContext, StageWork, files_digest

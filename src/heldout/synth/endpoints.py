@@ -9,10 +9,18 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import Any
 
-from heldout.model.asking.prompts import Journal, Replied, ask_prompts
-from heldout.model.endpoint import Backoff, Connection, Pace, TokenPace
-from heldout.model.endpoint.chat import ChatEndpoint
-from heldout.model.request import Prompt, Reply
+from heldout.model import (
+    Backoff,
+    ChatEndpoint,
+    Connection,
+    Journal,
+    Pace,
+    Prompt,
+    Replied,
+    Reply,
+    TokenPace,
+    ask_prompts,
+)
 from heldout.synth.context import StageContext, read_key
 from heldout.synth.ledger import journal_path
 from heldout.synth.settings import ModelEndpoint

@@ -14,13 +14,21 @@ from typing import Any
 
 import numpy as np
 
-from heldout.benchmark.source import parse_source
+from heldout.benchmark import parse_source
 from heldout.image import FileOnDisk, ImageRef, pixel_digest
-from heldout.scenes import Scene, caption, random_scene, read_question, read_scenes, render
-from heldout.scenes.probes import Probe
-from heldout.scenes.questions import facts
-from heldout.scenes.scene_file import NAME as SCENE_FILE
-from heldout.scenes.scene_file import DrawnScene, write_scenes
+from heldout.scenes import NAME as SCENE_FILE
+from heldout.scenes import (
+    DrawnScene,
+    Probe,
+    Scene,
+    caption,
+    facts,
+    random_scene,
+    read_question,
+    read_scenes,
+    render,
+    write_scenes,
+)
 from heldout.store import Dropped
 from heldout.synth.context import StageContext
 from heldout.synth.draft import LETTERS, Draft, FigureImage, PaperFigure

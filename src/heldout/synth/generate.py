@@ -9,11 +9,10 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from heldout.benchmark import CutError, without_thoughts
 from heldout.benchmark.grading import grade
-from heldout.benchmark.grading.clean import CutError, without_thoughts
 from heldout.errors import counted
-from heldout.model.endpoint.chat import FAILED
-from heldout.model.request import CUT, REFUSED, Reply
+from heldout.model import CUT, FAILED, REFUSED, Reply
 from heldout.store import Dropped
 from heldout.synth.context import StageContext, StageWork
 from heldout.synth.draft import LETTERS, Draft, PaperFigure

@@ -21,8 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from heldout.errors import InputError
-from heldout.store import Dropped, Run, make_table
-from heldout.store.lock import replacing
+from heldout.store import Dropped, Run, make_table, replacing
 from heldout.synth.rubric import BY_KEY, Category
 from heldout.synth.settings import MODEL_ROLES, SynthStage
 

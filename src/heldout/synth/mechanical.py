@@ -12,7 +12,7 @@ import statistics
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from heldout.benchmark.example import normal
+from heldout.benchmark import normal
 from heldout.synth.draft import LETTERS, Draft, PaperFigure
 
 MOST_WORDS, MOST_SENTENCES = 35, 2

@@ -9,8 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from heldout.model.asking.prompts import Journal, prompt_key
-from heldout.model.request import Prompt, Text
+from heldout.model import Journal, Prompt, Text, prompt_key
 from heldout.store import Run
 from heldout.synth.context import StageContext
 from heldout.synth.draft import LETTERS, Draft, PaperFigure

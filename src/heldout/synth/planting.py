@@ -13,10 +13,8 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from heldout.scenes import Scene, SceneObject, vary
-from heldout.scenes.publishing import compound
-from heldout.scenes.world import COLOURS, SHAPES
-from heldout.store.lock import write_atomic
+from heldout.scenes import COLOURS, SHAPES, Scene, SceneObject, compound, vary
+from heldout.store import write_atomic
 from heldout.synth.draft import LETTERS, Draft
 
 Rng = np.random.Generator

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from heldout.image import FileOnDisk, ImageRef
-from heldout.model.request import Prompt, Request, Text
+from heldout.model import Prompt, Request, Text
 from heldout.synth.draft import LETTERS, Draft, PaperFigure
 from heldout.synth.rubric import Category, of_category
 from heldout.synth.settings import Conditioning

@@ -19,7 +19,7 @@ from pydantic import (
 )
 
 from heldout.errors import InputError
-from heldout.model.endpoint import checked_address
+from heldout.model import checked_address
 
 
 class SynthStage(StrEnum):

@@ -12,10 +12,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from heldout.benchmark.example import normal
+from heldout.benchmark import normal
 from heldout.benchmark.grading import grade
-from heldout.model.endpoint.chat import FAILED
-from heldout.model.request import Prompt, Request, Text
+from heldout.model import FAILED, Prompt, Request, Text
 from heldout.store import Dropped
 from heldout.synth.balance import numbers_of
 from heldout.synth.context import StageContext, StageWork

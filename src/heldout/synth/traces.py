@@ -6,7 +6,7 @@ import itertools
 import re
 from collections.abc import Mapping
 
-from heldout.model.request import STOPPED, Prompt, Reply, Request, Text
+from heldout.model import STOPPED, Prompt, Reply, Request, Text
 from heldout.synth.context import StageContext
 from heldout.synth.corpus_of_items import BalancedItem, balanced_items
 from heldout.synth.draft import LETTERS

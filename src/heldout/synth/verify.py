@@ -11,8 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from heldout.errors import InputError, counted
-from heldout.model.endpoint.chat import FAILED
-from heldout.model.request import Reply
+from heldout.model import FAILED, Reply
 from heldout.store import Dropped
 from heldout.synth.context import StageContext, StageWork
 from heldout.synth.draft import Draft, PaperFigure

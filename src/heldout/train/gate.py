@@ -17,12 +17,9 @@ from heldout.corpus import CorpusItem, Shard
 from heldout.cure import Gate, write_gate
 from heldout.engine import Engine
 from heldout.errors import HeldoutError, InputError, counted
-from heldout.overlap import NearSearch, scan
-from heldout.overlap.text import TextSearch
-from heldout.overlap.texts import scan_texts
-from heldout.overlap.verify import can_register
+from heldout.overlap import NearSearch, TextSearch, can_register, scan, scan_texts
 from heldout.store import Dropped, Run, write_json
-from heldout.synth.decontaminate import text_encoder
+from heldout.synth import text_encoder
 from heldout.train.settings import TrainSettings
 from heldout.train.training_set import TrainingItem, TrainingSet
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from heldout.errors import InputError, require
-from heldout.model.local.load import Loaded, load
+from heldout.model import Loaded, load
 from heldout.train.prompts import ChatForm
 from heldout.train.rows import rewarded_rows, supervised_rows
 from heldout.train.settings import Precision, Recipe, TrainSettings

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from heldout.benchmark import Example, read_benchmark
-from heldout.benchmark.source import parse_source
+from heldout.benchmark import Example, parse_source, read_benchmark
 from heldout.errors import InputError
 from heldout.image import ImageRef
 from heldout.store import Dropped

@@ -13,8 +13,7 @@ import pyarrow.parquet as pq
 import yaml  # type: ignore[import-untyped]
 
 from heldout.errors import InputError
-from heldout.store import write_atomic
-from heldout.store.lock import replacing
+from heldout.store import replacing, write_atomic
 from heldout.train import reward
 from heldout.train.prompts import asked
 from heldout.train.settings import Recipe, TrainSettings

@@ -5,10 +5,66 @@ from typing import TYPE_CHECKING
 from heldout.lazy import load_on_first_use
 
 if TYPE_CHECKING:
+    from heldout.twin.drawing import render
+    from heldout.twin.edges import HIGH, LOW, edges, faint
+    from heldout.twin.edit_renderer import EditRenderer
+    from heldout.twin.filtering import POLICIES, choose_policy, earlier_verdicts, filter_twins
+    from heldout.twin.ledger import (
+        DESCRIBE,
+        EDGES,
+        FILTER,
+        PUBLISH,
+        RENDER,
+        RESAMPLE,
+        STAGES,
+        dropped_of,
+        finished,
+        read_stage,
+        write_stage,
+    )
+    from heldout.twin.people import said_by_people
+    from heldout.twin.prompts import DESCRIBE_TEMPLATE, VERIFY_TEMPLATE
+    from heldout.twin.publish import publish
     from heldout.twin.renderer import Renderer, RenderError, RenderTask
-    from heldout.twin.renderers import open_renderer
+    from heldout.twin.renderers import KINDS, open_renderer
     from heldout.twin.resample import Resampled, resample
+    from heldout.twin.verify import LONGEST_CAPTION, describe
 
-__all__ = ["RenderError", "RenderTask", "Renderer", "Resampled", "open_renderer", "resample"]
+__all__ = [
+    "DESCRIBE",
+    "DESCRIBE_TEMPLATE",
+    "EDGES",
+    "FILTER",
+    "HIGH",
+    "KINDS",
+    "LONGEST_CAPTION",
+    "LOW",
+    "POLICIES",
+    "PUBLISH",
+    "RENDER",
+    "RESAMPLE",
+    "STAGES",
+    "VERIFY_TEMPLATE",
+    "EditRenderer",
+    "RenderError",
+    "RenderTask",
+    "Renderer",
+    "Resampled",
+    "choose_policy",
+    "describe",
+    "dropped_of",
+    "earlier_verdicts",
+    "edges",
+    "faint",
+    "filter_twins",
+    "finished",
+    "open_renderer",
+    "publish",
+    "read_stage",
+    "render",
+    "resample",
+    "said_by_people",
+    "write_stage",
+]
 
 __getattr__ = load_on_first_use(__name__, __file__)

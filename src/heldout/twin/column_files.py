@@ -10,10 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from heldout.benchmark.fields import FieldMap
-from heldout.benchmark.readers.arrow import data_parts
-from heldout.benchmark.readers.base import head
-from heldout.benchmark.readers.json_rows import load_object
+from heldout.benchmark import FieldMap, data_parts, head, load_object
 from heldout.store import write_json
 from heldout.twin.published import OLD_ANSWER, PROVENANCE, Published
 from heldout.twin.row_files import ID

@@ -11,8 +11,7 @@ from heldout.benchmark import Benchmark
 from heldout.engine import progress
 from heldout.errors import InputError
 from heldout.image import ImageError, to_rgb
-from heldout.model.asking.variants import item_random
-from heldout.model.endpoint.connection import in_parallel
+from heldout.model import in_parallel, item_random
 from heldout.store import Dropped, Run
 from heldout.twin.ledger import DESCRIBE, EDGES, RENDER, RESAMPLE, read_stage, write_stage
 from heldout.twin.names import digest, file_name

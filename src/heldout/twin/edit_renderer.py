@@ -16,8 +16,7 @@ from PIL import Image
 
 from heldout.errors import InputError
 from heldout.image import ImageError, decode, to_rgb
-from heldout.model.endpoint import Connection, EndpointError
-from heldout.model.endpoint.connection import RefusedError, TimedOutError
+from heldout.model import Connection, EndpointError, RefusedError, TimedOutError
 from heldout.twin.renderer import RenderError, RenderTask
 
 # What an image edit endpoint answered: one picture and what it cost, or the reason why not.

@@ -10,10 +10,8 @@ import numpy as np
 
 from heldout.benchmark import Benchmark
 from heldout.errors import InputError
-from heldout.model.asking.prompts import Replied
-from heldout.model.request import Asker
-from heldout.stats import Interval, cluster_rate_interval
-from heldout.stats.agreement import cohen_kappa
+from heldout.model import Asker, Replied
+from heldout.stats import Interval, cluster_rate_interval, cohen_kappa
 from heldout.store import Dropped, Run, write_atomic, write_json
 from heldout.twin.ledger import FILTER, RENDER, finished, folder, read_stage, write_stage
 from heldout.twin.people import KEEP, REJECT, TIE, said_by_people

@@ -6,8 +6,7 @@ import json
 from collections import Counter, defaultdict
 from collections.abc import Mapping
 
-from heldout.store import Run, write_json
-from heldout.store.judgements import TWIN, Judgement, append, current
+from heldout.store import TWIN, Judgement, Run, append, current, write_json
 from heldout.twin.ledger import folder
 
 KEEP, REJECT, TIE = "keep", "reject", "tie"

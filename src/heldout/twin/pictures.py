@@ -8,8 +8,7 @@ import numpy as np
 from PIL import Image
 
 from heldout.image import ImageError, decode, to_rgb
-from heldout.store import Run
-from heldout.store.lock import replacing
+from heldout.store import Run, replacing
 from heldout.twin.ledger import folder
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from heldout.benchmark.grading import letter
+from heldout.benchmark import letter
 from heldout.image import ImageRef
-from heldout.model.request import Prompt, Request, Text
+from heldout.model import Prompt, Request, Text
 
 # Part of every caption's and every verdict's identity. Raise it with any change of what is read.
 DESCRIBE_TEMPLATE = "heldout-describe/1"

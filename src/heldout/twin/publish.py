@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from heldout import __version__
-from heldout.benchmark import Benchmark, Example, read_benchmark
-from heldout.benchmark.writers import Opened
+from heldout.benchmark import Benchmark, Example, Opened, read_benchmark
 from heldout.errors import InputError
 from heldout.image import ImageError, byte_digest
 from heldout.store import Run, write_atomic, write_json

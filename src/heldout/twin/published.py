@@ -9,10 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from heldout.benchmark import Example
-from heldout.benchmark.example import canonical_value
-from heldout.benchmark.fields import FROM_ONE
-from heldout.benchmark.grading import letter
+from heldout.benchmark import FROM_ONE, Example, canonical_value, letter
 from heldout.twin.names import file_name
 
 #: columns that every published table has besides the benchmark's own

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from heldout.errors import InputError
-from heldout.model.endpoint import Connection, Pace
+from heldout.model import Connection, Pace
 from heldout.twin.renderer import Renderer
 
 

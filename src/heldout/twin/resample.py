@@ -6,11 +6,9 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from heldout.benchmark import Benchmark, Example
-from heldout.benchmark.grading.clean import same
+from heldout.benchmark import Benchmark, Example, same
 from heldout.image import ImageError
-from heldout.model.asking.question import MOST_OPTIONS
-from heldout.model.asking.variants import BOUND, item_random
+from heldout.model import BOUND, MOST_OPTIONS, item_random
 from heldout.store import Dropped
 
 STAGE = "twin resample"

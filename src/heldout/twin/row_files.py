@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from heldout.benchmark.fields import FieldMap
+from heldout.benchmark import FieldMap
 from heldout.benchmark.readers.delimited import Table
 from heldout.image import EncodedText, ImageRef, InlineBytes, TextField
 from heldout.twin.published import OLD_ANSWER, PROVENANCE, Published

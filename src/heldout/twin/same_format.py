@@ -7,10 +7,7 @@ import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from heldout.benchmark.fields import FieldMap
-from heldout.benchmark.presets import find_preset
-from heldout.benchmark.readers import Row
-from heldout.benchmark.writers import Opened, Part, Table, find_writer
+from heldout.benchmark import FieldMap, Opened, Part, Row, Table, find_preset, find_writer
 from heldout.errors import InputError
 from heldout.image import EncodedText, InlineBytes, TextField
 from heldout.twin.column_files import REWRITE

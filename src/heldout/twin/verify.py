@@ -6,11 +6,9 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from heldout.benchmark import Benchmark
-from heldout.benchmark.grading.clean import CutError, without_thoughts
+from heldout.benchmark import Benchmark, CutError, without_thoughts
 from heldout.image import Digests, FileOnDisk, ImageError, ImageRef, byte_digest
-from heldout.model.asking.prompts import Journal, Replied, ask_prompts
-from heldout.model.request import CUT, REFUSED, Asker, Reply
+from heldout.model import CUT, REFUSED, Asker, Journal, Replied, Reply, ask_prompts
 from heldout.store import Dropped, Run
 from heldout.twin.ledger import DESCRIBE, RESAMPLE, read_stage, write_stage
 from heldout.twin.names import digest

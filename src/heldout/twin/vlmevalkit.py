@@ -7,7 +7,7 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from heldout.benchmark.grading import letter
+from heldout.benchmark import letter
 from heldout.store import Dropped
 from heldout.twin.published import OLD_ANSWER, PROVENANCE, Published
 

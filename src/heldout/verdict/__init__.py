@@ -5,29 +5,99 @@ from typing import TYPE_CHECKING
 from heldout.lazy import load_on_first_use
 
 if TYPE_CHECKING:
-    from heldout.verdict.claim import Claim, Control, Status
-    from heldout.verdict.examine import Examination, Looked, examine, judge, look, save_examination
-    from heldout.verdict.measured import MeasuredRates, read_rates, shipped_rates
+    from heldout.verdict.claim import NOTHING_TO_COMPARE, Claim, Control, Status
+    from heldout.verdict.controls.baseline import against_baseline
+    from heldout.verdict.corrected import ACCURACY, CLEAN, Corrected, correct_scores
+    from heldout.verdict.examine import (
+        FAMILIES,
+        Examination,
+        Looked,
+        examine,
+        judge,
+        look,
+        save_examination,
+    )
+    from heldout.verdict.ladder import ACTIONS, actions, rung_told
+    from heldout.verdict.measured import (
+        RAW,
+        REFERENCES,
+        BenchmarkRate,
+        Fired,
+        MeasuredRate,
+        MeasuredRates,
+        Provenance,
+        read_rates,
+        shipped_rates,
+    )
     from heldout.verdict.nearness_claims import nearness_claims
+    from heldout.verdict.overall import (
+        NEARNESS,
+        ONE_FORM,
+        PRESSING,
+        CellVerdict,
+        Overall,
+        benchmark_verdict,
+        is_leak,
+        overall_verdict,
+    )
     from heldout.verdict.overlap_claims import overlap_claims
+    from heldout.verdict.people import with_people
+    from heldout.verdict.people_words import with_people_on_words
+    from heldout.verdict.published_claims import PublishedMap, published_map
+    from heldout.verdict.published_map import Reading
+    from heldout.verdict.recommend import REPLACE, recommend
+    from heldout.verdict.rules import ANSWERS, COPIES
     from heldout.verdict.text_claims import text_claim
 
 __all__ = [
+    "ACCURACY",
+    "ACTIONS",
+    "ANSWERS",
+    "CLEAN",
+    "COPIES",
+    "FAMILIES",
+    "NEARNESS",
+    "NOTHING_TO_COMPARE",
+    "ONE_FORM",
+    "PRESSING",
+    "RAW",
+    "REFERENCES",
+    "REPLACE",
+    "BenchmarkRate",
+    "CellVerdict",
     "Claim",
     "Control",
+    "Corrected",
     "Examination",
+    "Fired",
     "Looked",
+    "MeasuredRate",
     "MeasuredRates",
+    "Overall",
+    "Provenance",
+    "PublishedMap",
+    "Reading",
     "Status",
+    "actions",
+    "against_baseline",
+    "benchmark_verdict",
+    "correct_scores",
     "examine",
+    "is_leak",
     "judge",
     "look",
     "nearness_claims",
+    "overall_verdict",
     "overlap_claims",
+    "published_map",
     "read_rates",
+    "recommend",
+    "rung_told",
     "save_examination",
     "shipped_rates",
     "text_claim",
+    "with_people",
+    "with_people_on_words",
 ]
 
 __getattr__ = load_on_first_use(__name__, __file__)

@@ -7,17 +7,17 @@ from collections.abc import Sequence
 import numpy as np
 
 from heldout.detect import (
+    ALPHA,
+    CLAIMING,
     Finding,
+    Floats,
     ScoreTables,
     Settings,
+    cohort_scores,
     order_trend,
     tail_enrichment,
     top_k_overlap,
 )
-from heldout.detect.behaviour import CLAIMING
-from heldout.detect.cohort import cohort_scores
-from heldout.detect.settings import ALPHA
-from heldout.detect.tables import Floats
 from heldout.verdict.claim import Control
 from heldout.verdict.controls.baseline import against_baseline
 from heldout.verdict.controls.behaviour import behaviour_controls

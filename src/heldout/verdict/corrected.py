@@ -10,10 +10,9 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from heldout.detect.impact import LABELLED, Impact, adjust_impacts, measure_impact
-from heldout.detect.impact.subsets import Block
+from heldout.detect import LABELLED, Block, Impact, adjust_impacts, measure_impact
 from heldout.evidence import OPEN, PROVEN, LeakLabels, Rung, kept_leak_labels, leaks
-from heldout.stats.ranks import Rank, kendall_tau_b, rank_intervals
+from heldout.stats import Rank, kendall_tau_b, rank_intervals
 from heldout.store import Run
 
 ACCURACY, LIKELIHOOD = "accuracy", "log-likelihood"

@@ -9,22 +9,24 @@ from typing import Any
 import polars as pl
 
 from heldout.detect import (
+    CLAIMING,
     Finding,
     NotTestable,
     Outcome,
     ScoreTables,
+    SelfCheck,
     Settings,
+    TopItems,
+    TripleHits,
     detectors,
+    easiest_items,
     order_trend,
     run_detectors,
+    triple_hits,
+    with_strata,
 )
-from heldout.detect.behaviour import CLAIMING
-from heldout.detect.easiest import TopItems, easiest_items
-from heldout.detect.self_checks import SelfCheck
-from heldout.detect.tail_strata import with_strata
-from heldout.detect.triple_hits import TripleHits, triple_hits
-from heldout.model.tables import forget_detections
-from heldout.stats.contrast import Contrast
+from heldout.model import forget_detections
+from heldout.stats import Contrast
 from heldout.store import SCHEMAS, Run
 from heldout.verdict.challenge import challenge
 from heldout.verdict.claim import Claim

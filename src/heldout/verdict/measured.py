@@ -16,8 +16,7 @@ from typing import Any, Literal
 
 from pydantic import ConfigDict, Field, ValidationError, model_validator
 
-from heldout.detect.finding import Strict
-from heldout.detect.settings import ALPHA
+from heldout.detect import ALPHA, Strict
 from heldout.errors import InputError
 from heldout.stats import Interval, binomial_interval
 

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from heldout.detect import Finding, NotTestable
-from heldout.detect.settings import ALPHA
-from heldout.stats.multiplicity import adjust
+from heldout.detect import ALPHA, Finding, NotTestable
+from heldout.stats import adjust
 from heldout.verdict.claim import Claim, Control, Status
 from heldout.verdict.rules import ANSWERS, COHORT, MEMBERSHIP, ORDER, Rule, decide, rule_id
 

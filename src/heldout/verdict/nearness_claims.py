@@ -7,10 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from heldout.detect import Cell, Finding
-from heldout.detect.image_nearness import LEVEL
-from heldout.overlap.calibration.calibration import Calibration, ControlRun
-from heldout.overlap.calibration.light_copies import NAME, SEEN
+from heldout.detect import LEVEL, Cell, Finding
+from heldout.overlap import NAME, SEEN, Calibration, ControlRun
 from heldout.stats import binomial_interval
 from heldout.verdict.claim import Claim, Control, Status
 from heldout.verdict.rules import NEARNESS, Rule, decide, rule_id

@@ -10,8 +10,7 @@ from typing import Any
 import polars as pl
 
 from heldout.detect import Cell
-from heldout.evidence import PROVEN, leaks
-from heldout.evidence.leaks import PEOPLE, REGISTRATION
+from heldout.evidence import PEOPLE, PROVEN, REGISTRATION, leaks
 from heldout.stats import Interval, cluster_rate_interval
 from heldout.store import Run
 from heldout.verdict.claim import Claim, Status

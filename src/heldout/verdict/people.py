@@ -10,7 +10,7 @@ import polars as pl
 
 from heldout.errors import counted
 from heldout.evidence import BY_DIGEST, COPIES, POSSIBLE_COPIES, Relation
-from heldout.overlap.judged import (
+from heldout.overlap import (
     DISAGREE,
     DISMISSED_ALONE,
     RAISED_ALONE,
@@ -19,7 +19,7 @@ from heldout.overlap.judged import (
     not_agreed,
     recognised,
 )
-from heldout.stats.agreement import Agreement, agreement
+from heldout.stats import Agreement, agreement
 from heldout.verdict.claim import Claim, Control
 from heldout.verdict.rules import COPIES as COPIES_KIND
 from heldout.verdict.rules import decide, rule_id

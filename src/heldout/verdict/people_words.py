@@ -9,8 +9,7 @@ from typing import Any
 import polars as pl
 
 from heldout.errors import counted
-from heldout.overlap.judged import TEXT_RELATIONS
-from heldout.overlap.text.relation import SAME_CAPTION, SAME_ITEM
+from heldout.overlap import SAME_CAPTION, SAME_ITEM, TEXT_RELATIONS
 from heldout.verdict.claim import Claim, Control
 from heldout.verdict.people import PEOPLE, agreement_words, verdict_agreement
 

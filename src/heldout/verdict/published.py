@@ -7,8 +7,7 @@ from typing import Any, NamedTuple
 
 from scipy import special
 
-from heldout.stats.grouping import tie_runs
-from heldout.stats.multiplicity import adjust
+from heldout.stats import adjust, tie_runs
 
 ALPHA = 0.05
 RELEASE = "release"

@@ -12,13 +12,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from heldout.detect import order_trend, tail_enrichment
-from heldout.detect.settings import ALPHA
+from heldout.detect import ALPHA, order_trend, tail_enrichment
 from heldout.errors import InputError
-from heldout.stats import Interval
-from heldout.stats.grouping import holm
-from heldout.stats.multiplicity import adjust
-from heldout.stats.quantile import UpperQuantile, excess_p
+from heldout.stats import Interval, UpperQuantile, adjust, excess_p, holm
 from heldout.verdict.claim import Claim, Control, Status
 from heldout.verdict.controls.lab_rates import on_clean_models, were_compared
 from heldout.verdict.measured import RAW, REFERENCES, MeasuredRates, shipped_rates

@@ -11,9 +11,8 @@ from typing import Any
 
 from heldout.detect import Finding
 from heldout.errors import counted
-from heldout.evidence import Modality
-from heldout.evidence.text_kinds import QUESTION_OTHER_IMAGE
-from heldout.overlap.text.testable import NO_WORDS
+from heldout.evidence import QUESTION_OTHER_IMAGE, Modality
+from heldout.overlap import NO_WORDS
 from heldout.verdict.claim import NOTHING_TO_COMPARE, Claim, Control, Status
 from heldout.verdict.overlap_claims import UNREAD
 from heldout.verdict.rules import WORDS, Rule, decide, rule_id

@@ -14,8 +14,7 @@ import pyarrow.compute as pc
 from heldout.benchmark.readers.base import Row, head
 from heldout.benchmark.readers.json_rows import load_object, too_deep
 from heldout.errors import InputError
-from heldout.image import ArrowCell, ImageRef
-from heldout.image.location import arrow_table
+from heldout.image import ArrowCell, ImageRef, arrow_table
 from heldout.store import Dropped
 
 _BATCH = 256

@@ -24,8 +24,7 @@ from heldout.benchmark.readers.headerless import (
 )
 from heldout.benchmark.readers.records import MAX_RECORD, Record, records
 from heldout.errors import InputError
-from heldout.image import ImageRef, TextField
-from heldout.image.location import split_list
+from heldout.image import ImageRef, TextField, split_list
 from heldout.store import Dropped
 
 # Image fields of a delimited file: base64 stays there, and rows may share another row's image.

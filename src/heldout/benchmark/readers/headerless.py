@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import PurePath
 
 from heldout.benchmark.fields import is_field_name
-from heldout.image.problem import IMAGE_ENDINGS
+from heldout.image import IMAGE_ENDINGS
 
 _MOST = 0.8  # of the cells of a column
 _URL = re.compile(r"https?://\S+", re.IGNORECASE)

@@ -10,10 +10,11 @@ from pathlib import Path
 from heldout.benchmark.readers.base import Row
 from heldout.benchmark.readers.pipes import PipesReader
 from heldout.benchmark.source import split_of
-from heldout.image import FileOnDisk, ImageRef
-from heldout.image.problem import (
+from heldout.image import (
     HEAD,
     IMAGE_ENDINGS,
+    FileOnDisk,
+    ImageRef,
     ending,
     is_sidecar,
     looks_like_image,

@@ -16,7 +16,7 @@ from heldout.benchmark.readers.base import head
 from heldout.benchmark.readers.json_rows import load_object
 from heldout.benchmark.writers.base import Part
 from heldout.errors import InputError
-from heldout.image.location import arrow_table
+from heldout.image import arrow_table
 from heldout.store import write_json
 
 

@@ -13,9 +13,17 @@ from heldout.detect.behaviour.probe import Probe
 from heldout.detect.outcome import Outcome, direction_of, model_finding, not_testable
 from heldout.detect.settings import Settings
 from heldout.detect.tables import ScoreTables, metadata_column
-from heldout.stats import Interval, binomial_interval, cluster_rate_interval
-from heldout.stats.multiplicity import adjust
-from heldout.stats.paired import PairedTest, mcnemar, paired_table, paired_test, pairs_needed
+from heldout.stats import (
+    Interval,
+    PairedTest,
+    adjust,
+    binomial_interval,
+    cluster_rate_interval,
+    mcnemar,
+    paired_table,
+    paired_test,
+    pairs_needed,
+)
 
 DROPS = (0.02, 0.05, 0.1, 0.2)  # for which the number of pairs needed is told
 SMALLEST = 10  # items of a category below which it is only counted

@@ -16,7 +16,7 @@ from heldout.detect.behaviour.probe import Arms, Probe
 from heldout.detect.behaviour.rows import ORIGINAL
 from heldout.detect.settings import Settings
 from heldout.detect.tables import ScoreTables
-from heldout.model.asking.variants import BOUND
+from heldout.model import BOUND
 
 Pairs = frozenset[tuple[str, str]]  # items, and the variant beside the original
 

@@ -11,8 +11,7 @@ from heldout.detect.behaviour.probe import Arms, Probe
 from heldout.detect.behaviour.rows import unlike_templates
 from heldout.detect.settings import Settings
 from heldout.detect.tables import Floats, ScoreTables
-from heldout.stats.paired import PairedTest, paired_test
-from heldout.stats.placed import placed_test
+from heldout.stats import PairedTest, paired_test, placed_test
 
 _NONE: tuple[PairedTest | None, PairedTest | None] = (None, None)
 FEW = 5  # images below which nothing is tested

@@ -19,7 +19,7 @@ from heldout.detect.outcome import Outcome, around_correlation, model_finding, n
 from heldout.detect.settings import Settings
 from heldout.detect.tables import ScoreTables
 from heldout.errors import InputError
-from heldout.stats.jonckheere import jonckheere_blocks
+from heldout.stats import jonckheere_blocks
 
 NAME = "twin-consistency"
 BLIND_TO = [

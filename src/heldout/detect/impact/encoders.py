@@ -19,7 +19,7 @@ from heldout.detect.impact.predictions import Predictions
 from heldout.detect.impact.study import Study, add_impact, asked_besides, known_items
 from heldout.engine import Engine
 from heldout.errors import InputError
-from heldout.evaluate.encoders import (
+from heldout.evaluate import (
     EncoderEvaluation,
     EncoderSettings,
     EncoderTask,
@@ -27,7 +27,7 @@ from heldout.evaluate.encoders import (
     evaluate_encoder,
 )
 from heldout.evidence import LeakLabels
-from heldout.overlap.regrade import Bounds
+from heldout.overlap import Bounds
 from heldout.store import Run, write_table
 
 # What the published study draws queries for; classification is measured on all items.

@@ -8,7 +8,7 @@ from dataclasses import replace
 from heldout.detect.finding import Cell, Effect, Finding, Statistic
 from heldout.detect.impact.impact import Impact
 from heldout.detect.outcome import DETECTABLE, direction_of
-from heldout.evidence.leak_labels import NOT_VERIFIED
+from heldout.evidence import NOT_VERIFIED
 from heldout.stats import holm
 
 NAME = "impact"

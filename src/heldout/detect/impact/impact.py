@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from heldout.detect.impact.subsets import Block, Mask, matched_draws
-from heldout.stats import Interval, cluster_rate_interval
-from heldout.stats.subset_means import Estimate, subset_difference, subset_mean
+from heldout.stats import Estimate, Interval, cluster_rate_interval, subset_difference, subset_mean
 
 DRAWS = 10  # random subsets, as published
 ENOUGH = 12  # clusters with a hit, and with a miss, from which on their spread is trusted

@@ -9,16 +9,21 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from heldout.benchmark import Benchmark, Example
-from heldout.benchmark.example import canonical_text
-from heldout.benchmark.grading.choice import read_whole
-from heldout.benchmark.readers import Row
+from heldout.benchmark import Benchmark, Example, Row, canonical_text, read_whole
 from heldout.errors import InputError
-from heldout.model.asking.own_grades import OwnGrades, compare_grades
-from heldout.model.asking.recorded import RecordedAnswers, read_answers
-from heldout.model.asking.stage import graded
-from heldout.model.asking.summary import Reading, Unread, unread_of
-from heldout.model.prediction_files import Columns, as_truth, open_predictions
+from heldout.model import (
+    Columns,
+    OwnGrades,
+    Reading,
+    RecordedAnswers,
+    Unread,
+    as_truth,
+    compare_grades,
+    graded,
+    open_predictions,
+    read_answers,
+    unread_of,
+)
 from heldout.store import Dropped
 
 METRICS = ("accuracy", "retrieval", "loglik")

@@ -21,12 +21,10 @@ from heldout.detect.impact.predictions import (
 )
 from heldout.detect.impact.subsets import Block, blocks, label_blocks
 from heldout.errors import InputError
-from heldout.evaluate.encoders import EncoderEvaluation
+from heldout.evaluate import EncoderEvaluation
 from heldout.evidence import ItemLeaks, LeakLabels, leaks_of
-from heldout.model.asking.own_grades import OwnGrades, recorded_remarks
-from heldout.model.asking.summary import Unread
-from heldout.overlap.regrade import Bounds
-from heldout.overlap.scan import items_table
+from heldout.model import OwnGrades, Unread, recorded_remarks
+from heldout.overlap import Bounds, items_table
 from heldout.store import Dropped, Run
 
 IMPACT_VERSION = 2  # 2: leakage is copy, undecided, hard, soft or text; 1 called copies hard

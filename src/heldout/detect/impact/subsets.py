@@ -8,8 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from heldout.evidence import ItemLeaks, Rung
-from heldout.evidence.leak_labels import CLEAN
+from heldout.evidence import CLEAN, ItemLeaks, Rung
 
 Mask = NDArray[np.bool_]
 #: kinds of leakage from the gravest down; hard and soft are the encoder's published degrees

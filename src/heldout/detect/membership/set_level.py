@@ -19,8 +19,7 @@ from heldout.detect.outcome import Outcome, model_finding, not_testable
 from heldout.detect.settings import Settings
 from heldout.detect.tables import Floats, Scored, ScoreTables, metadata_column, strata
 from heldout.errors import InputError
-from heldout.stats.contrast import cluster_contrast
-from heldout.stats.dealt import area, group_test
+from heldout.stats import area, cluster_contrast, group_test
 
 Mask = NDArray[np.bool_]
 #: item scores, higher = more likely seen; or the reason why this model has none

@@ -14,8 +14,7 @@ from heldout.engine import Engine
 from heldout.evaluate.encoders.items import STAGE, Asked, AskedItems
 from heldout.evaluate.encoders.saved_rows import SavedPairs, read_saved_pairs
 from heldout.evaluate.encoders.settings import SAVED, EncoderSettings
-from heldout.overlap.embeddings import text_rows, upright_rows
-from heldout.overlap.encoders import Encoder, open_encoder
+from heldout.overlap import Encoder, open_encoder, text_rows, upright_rows
 from heldout.store import Dropped, Run
 
 Floats = NDArray[np.float32]

@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from heldout.benchmark import Benchmark
-from heldout.engine import Engine
-from heldout.engine.local import LocalEngine
+from heldout.engine import Engine, LocalEngine
 from heldout.errors import InputError
 from heldout.evaluate.encoders.encoded_rows import EncodedRows, encoded_rows
 from heldout.evaluate.encoders.items import AskedItems, asked_items

@@ -17,13 +17,11 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from heldout.benchmark import Benchmark
-from heldout.corpus.embeddings import LaionEmbeddings
-from heldout.corpus.parquet_corpus import FAILURES
+from heldout.corpus import FAILURES, LaionEmbeddings
 from heldout.errors import InputError
 from heldout.evaluate.encoders.items import Asked
 from heldout.evaluate.encoders.zero_shot import averaged_rows
-from heldout.overlap.encoders.encoder import unit
-from heldout.overlap.encoders.saved import open_matrix, read_identity
+from heldout.overlap import open_matrix, read_identity, unit
 
 _KEYS = ("id", "key", "image_id", "image_path", "image", "filename", "file_name", "url")
 _LABELS = ("label", "class", "name", "caption", "text")

@@ -18,8 +18,7 @@ from heldout.errors import InputError
 from heldout.evaluate.encoders.items import STAGE
 from heldout.evaluate.encoders.probe import Features
 from heldout.evaluate.encoders.settings import EncoderSettings
-from heldout.overlap.embeddings import embed_corpus
-from heldout.overlap.encoders import Encoder
+from heldout.overlap import Encoder, embed_corpus
 from heldout.store import Dropped, Run
 
 _FOLDERS = "folder"  # the reader of loose pictures

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from heldout.benchmark.example import Example
+from heldout.benchmark import Example
 from heldout.errors import InputError
 from heldout.image import ImageRef
 from heldout.model.asking.prompts import Journal, ask_prompts

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from heldout.benchmark import Benchmark
-from heldout.benchmark.example import Example
-from heldout.benchmark.grading import letter
+from heldout.benchmark import Benchmark, Example, letter
 from heldout.image import Digests, ImageError, ImageRef, byte_digest
 from heldout.store import Dropped
 

@@ -8,11 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from heldout.benchmark import Benchmark, Example
-from heldout.benchmark.example import RELEASED
-from heldout.benchmark.grading import grade, letter
-from heldout.benchmark.grading.choice import read_whole
-from heldout.benchmark.grading.clean import same
+from heldout.benchmark import RELEASED, Benchmark, Example, letter, read_whole, same
+from heldout.benchmark.grading import grade
 from heldout.errors import InputError
 from heldout.model.asking.question import STAGE, Question, original
 from heldout.model.asking.recorded_rows import RecordedFile, RecordedRow, read_recorded_rows

@@ -11,8 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from heldout.benchmark.example import canonical_text
-from heldout.benchmark.readers import Row
+from heldout.benchmark import Row, canonical_text
 from heldout.errors import InputError
 from heldout.model.prediction_files import Columns, as_text, as_truth, open_predictions
 from heldout.store import Dropped

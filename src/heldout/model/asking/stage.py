@@ -8,8 +8,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from heldout.benchmark import Benchmark
-from heldout.benchmark.grading import Grade, grade
+from heldout.benchmark import Benchmark, Grade
+from heldout.benchmark.grading import grade
 from heldout.errors import InputError
 from heldout.image import ImageRef
 from heldout.model.asking.prompts import Journal, ask_prompts

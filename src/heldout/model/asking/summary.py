@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
-from heldout.benchmark.grading import OUTCOMES
+from heldout.benchmark import OUTCOMES
 from heldout.errors import counted
 from heldout.stats import Interval, cluster_rate_interval
 

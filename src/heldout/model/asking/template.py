@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from heldout.benchmark.grading import letter
+from heldout.benchmark import letter
 from heldout.model.asking.question import Question
 from heldout.model.asking.variants import MASK
 from heldout.model.prompt import placed_with_options

@@ -11,10 +11,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from heldout.benchmark import Benchmark
-from heldout.benchmark.example import Example, canonical_text
-from heldout.benchmark.grading import letter
-from heldout.benchmark.grading.clean import same
+from heldout.benchmark import Benchmark, Example, canonical_text, letter, same
 from heldout.errors import InputError
 from heldout.model.asking.question import STAGE, Question, dropped, original
 from heldout.store import Dropped

@@ -21,7 +21,7 @@ from heldout.model.local.load import Family
 from heldout.model.local.passes import Numbered, Passes, Prefix, halving
 from heldout.model.local.writing import UnwritableError, Writer
 from heldout.model.request import CUT, STOPPED, Prompt, Reply
-from heldout.store.dropped import Dropped
+from heldout.store import Dropped
 
 # The likeliest token, again and again, after a prefix that was read once.
 

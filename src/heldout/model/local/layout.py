@@ -21,7 +21,7 @@ from heldout.image import ImageError, ImageRef, byte_digest, decode, to_rgb
 from heldout.model.local.load import Family
 from heldout.model.local.writing import UnwritableError, Written
 from heldout.model.request import Request
-from heldout.store.dropped import Dropped
+from heldout.store import Dropped
 
 # Requests that show the same pictures, found in windows of a stream.
 

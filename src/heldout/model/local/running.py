@@ -13,7 +13,7 @@ from heldout.model.local.layout import STAGE, Features, Group, Row, groups
 from heldout.model.local.passes import Numbered, batches, common_prefix, halving
 from heldout.model.local.writing import UnwritableError, Written
 from heldout.model.request import Request, Score
-from heldout.store.dropped import Dropped
+from heldout.store import Dropped
 
 
 class _Ready(NamedTuple):

@@ -20,7 +20,7 @@ from heldout.overlap.calibration.nearest import Domain
 from heldout.overlap.calibration.null import Null, mean_group, recorded_null
 from heldout.overlap.calibration.sweep import ALPHAS, Control, Sweep, alpha_sweep, negative_control
 from heldout.overlap.calibration.threshold import Threshold, threshold
-from heldout.stats.quantile import RESOLVED, draws_needed
+from heldout.stats import RESOLVED, draws_needed
 
 # How near a set of pictures comes to the corpus: its nearest similarities in five numbers.
 

@@ -18,7 +18,7 @@ from scipy import special
 
 from heldout.errors import InputError
 from heldout.overlap.relations import Relation
-from heldout.stats.intervals import binomial_interval, cluster_rate_interval
+from heldout.stats import binomial_interval, cluster_rate_interval
 
 # Each ladder adds up: a picture counts once, under its strongest word.
 _RELATION: dict[str, int] = {Relation.TRANSFORMED_COPY: 1, Relation.SAME_IMAGE: 2}

@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 from heldout.corpus import Corpus
 from heldout.engine import progress
 from heldout.errors import InputError
-from heldout.image import ImageError, ImageRef, decode, pixel_digest
-from heldout.image.digest import is_blank
+from heldout.image import ImageError, ImageRef, decode, is_blank, pixel_digest
 from heldout.overlap.encoders import Encoder
 from heldout.overlap.encoders.encoder import Floats, unit
 from heldout.store import Dropped

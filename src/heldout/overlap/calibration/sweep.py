@@ -11,8 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from heldout.errors import InputError
 from heldout.overlap.calibration.null import Null, mean_group
 from heldout.overlap.calibration.threshold import Threshold, threshold
-from heldout.stats.intervals import Interval, binomial_interval, cluster_rate_interval
-from heldout.stats.quantile import draws_needed
+from heldout.stats import Interval, binomial_interval, cluster_rate_interval, draws_needed
 
 # Two orders of magnitude, four steps each.
 ALPHAS: tuple[float, ...] = tuple(float(f"{alpha:.4g}") for alpha in np.logspace(-3, -1, 9))

@@ -10,8 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from heldout.errors import InputError
 from heldout.overlap.calibration.null import Null
-from heldout.stats.intervals import Interval
-from heldout.stats.quantile import UpperQuantile, draws_needed, excess_p, upper_quantile
+from heldout.stats import Interval, UpperQuantile, draws_needed, excess_p, upper_quantile
 
 
 @dataclass(frozen=True, slots=True)

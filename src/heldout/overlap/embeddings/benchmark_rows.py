@@ -23,8 +23,7 @@ from heldout.overlap.embeddings import folders
 from heldout.overlap.embeddings.corpus_rows import opened
 from heldout.overlap.encoders import Encoder
 from heldout.overlap.exact import picture_key
-from heldout.store import Run, ShardResult, Stage
-from heldout.store.schema import write_table
+from heldout.store import Run, ShardResult, Stage, write_table
 
 UPRIGHT = "as is"
 _PICTURES = 16  # of one task

@@ -18,8 +18,7 @@ from numpy.typing import NDArray
 
 from heldout import __version__
 from heldout.benchmark import Benchmark
-from heldout.engine import Engine, progress
-from heldout.engine.local import LocalEngine
+from heldout.engine import Engine, LocalEngine, progress
 from heldout.errors import InputError
 from heldout.image import ImageRef
 from heldout.overlap.embeddings import folders

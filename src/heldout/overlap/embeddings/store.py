@@ -27,8 +27,7 @@ from heldout.overlap.encoders.saved import (
     saved_shard,
     shard_counts,
 )
-from heldout.store import FAILED, MAY_PASS, write_json
-from heldout.store.lock import exclusive
+from heldout.store import FAILED, MAY_PASS, exclusive, write_json
 
 PARTS = "parts-1"  # how pictures are cut (overlap/parts.py): rows of another cut are other rows
 _DIGITS = 15  # hexadecimal: a file's number has at most 19 digits

@@ -26,10 +26,10 @@ from heldout.image import (
     byte_digest,
     decode,
     image_error,
+    is_blank,
     pixel_digest,
     to_rgb,
 )
-from heldout.image.digest import is_blank
 from heldout.overlap.encoders.encoder import Encoder, Floats
 from heldout.store import Dropped
 

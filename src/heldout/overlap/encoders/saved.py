@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from heldout.errors import InputError
 from heldout.overlap.encoders.embed import Embedded
 from heldout.overlap.encoders.encoder import require_same
-from heldout.store.lock import replacing, write_json
+from heldout.store import replacing, write_json
 
 FORMAT = 1
 _WORDS = ("id", "image_path", "caption", "question", "answer", "digest")

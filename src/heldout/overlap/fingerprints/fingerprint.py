@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from heldout.image import (
+    BLANK_RANGE,
     MAX_PIXELS,
     ImageError,
     ImageRef,
@@ -22,7 +23,6 @@ from heldout.image import (
     native_size,
     pixel_digest,
 )
-from heldout.image.digest import BLANK_RANGE
 from heldout.overlap.fingerprints.lanczos import grey_of_colours, grey_pixels
 from heldout.overlap.fingerprints.pdq import hash_bytes, pdq_coefficients, pdq_samples
 from heldout.overlap.fingerprints.phash import SIDE, phash_of, takes_sums

@@ -9,8 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from heldout.benchmark import Example
-from heldout.benchmark.example import RELEASED, normal
+from heldout.benchmark import RELEASED, Example, normal
 from heldout.corpus import CorpusItem
 from heldout.image import ImageRef
 from heldout.overlap.text.normalise import options_key, options_text, strict

@@ -12,11 +12,10 @@ from typing import Any, Literal, NamedTuple, Protocol
 
 import pyarrow as pa
 
-from heldout.benchmark.grading.clean import CutError, without_thoughts
+from heldout.benchmark import CutError, without_thoughts
 from heldout.errors import InputError
 from heldout.image import ImageRef
-from heldout.model.asking.prompts import Journal, ask_prompts
-from heldout.model.request import CUT, REFUSED, Asker, Prompt, Reply, Request, Text
+from heldout.model import CUT, REFUSED, Asker, Journal, Prompt, Reply, Request, Text, ask_prompts
 from heldout.overlap.text.normalise import strict
 from heldout.overlap.text.relation import PARAPHRASE
 from heldout.overlap.text.rows import SHOWN

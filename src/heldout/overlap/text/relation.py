@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from rapidfuzz.distance import Levenshtein
 
@@ -12,8 +12,12 @@ from heldout.overlap.text.fields import Document, ItemTexts
 from heldout.overlap.text.index import Entry
 from heldout.overlap.text.normalise import mask
 
-SAME_ITEM, SAME_QUESTION, SAME_CAPTION = "same item", "same question", "same caption"
-SAME_OPTIONS, CONTAINED, PARAPHRASE = "same options", "contained", "paraphrase candidate"
+SAME_ITEM: Final = "same item"
+SAME_QUESTION: Final = "same question"
+SAME_CAPTION: Final = "same caption"
+SAME_OPTIONS: Final = "same options"
+CONTAINED: Final = "contained"
+PARAPHRASE: Final = "paraphrase candidate"
 SAME_SOURCE = "same source"
 WHOLE = 0.8  # containment from which on a text counts as being there
 TEMPLATE = 0.8  # edit similarity from which on another word makes another question

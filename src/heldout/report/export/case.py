@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from heldout.benchmark.hub import hub_name
+from heldout.benchmark import hub_name
 from heldout.errors import InputError
 from heldout.report.scores_owed import corrected_of
 from heldout.store import Run
-from heldout.verdict.overall import benchmark_verdict
-from heldout.verdict.recommend import recommend
+from heldout.verdict import benchmark_verdict, recommend
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from typing import Any
 from heldout.errors import InputError
 from heldout.report.export.case import Case
 from heldout.report.scores_owed import have_seen
-from heldout.verdict.corrected import ACCURACY
+from heldout.verdict import ACCURACY
 
 SCHEMA_VERSION = "0.3.0"
 _SPLITS = {

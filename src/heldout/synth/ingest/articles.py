@@ -9,7 +9,7 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
 
-from heldout.image.problem import IMAGE_ENDINGS
+from heldout.image import IMAGE_ENDINGS
 from heldout.store import Dropped
 from heldout.synth.draft import FigureImage, PaperFigure
 from heldout.synth.ingest.images import look_at

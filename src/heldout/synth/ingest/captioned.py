@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from heldout.image.problem import IMAGE_ENDINGS
+from heldout.image import IMAGE_ENDINGS
 from heldout.store import Dropped
 from heldout.synth.draft import FigureImage, PaperFigure
 from heldout.synth.ingest.images import look_at

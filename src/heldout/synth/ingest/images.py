@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from heldout.benchmark.example import normal
+from heldout.benchmark import normal
 from heldout.image import ImageError, decode, native_size, to_rgb
 from heldout.store import write_atomic
 from heldout.synth.draft import FigureImage, PaperFigure

@@ -12,24 +12,29 @@ import numpy as np
 import polars as pl
 
 from heldout.detect import (
+    MEMBERSHIP,
     Finding,
+    Floats,
     ScoreTables,
     Settings,
+    around,
     order_joint,
     order_neighbour,
     order_trend,
+    strata,
     tail_enrichment,
     top_k_overlap,
+    unseen_items,
 )
-from heldout.detect.membership import MEMBERSHIP
-from heldout.detect.membership.set_level import unseen_items
-from heldout.detect.outcome import around
-from heldout.detect.tables import Floats, strata
-from heldout.stats import Interval
-from heldout.stats.contrast import cluster_contrast, cluster_mean
-from heldout.stats.dealt import group_test
-from heldout.stats.grouping import aligned_ranks, trend_test
-from heldout.stats.permutation import flip_test
+from heldout.stats import (
+    Interval,
+    aligned_ranks,
+    cluster_contrast,
+    cluster_mean,
+    flip_test,
+    group_test,
+    trend_test,
+)
 
 
 class Difference(NamedTuple):

@@ -13,8 +13,7 @@ from typing import Any, Literal
 import numpy as np
 from scipy import special
 
-from heldout.detect import Finding, Settings
-from heldout.detect.settings import ALPHA
+from heldout.detect import ALPHA, Finding, Settings
 from heldout.verdict.claim import Control
 from heldout.verdict.model_claims import BASELINE, FIRES_ALONE, FIRES_TOO, strongest_of
 

@@ -7,8 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from heldout.detect.cohort import SMALLEST, cohort_delta
-from heldout.detect.tables import Floats
+from heldout.detect import SMALLEST, Floats, cohort_delta
 
 MOST = 200  # sub-cohorts looked at; beyond, an even selection of them
 

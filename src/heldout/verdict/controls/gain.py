@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from heldout.detect.tables import Floats
+from heldout.detect import Floats
 
 
 class GainFit(NamedTuple):

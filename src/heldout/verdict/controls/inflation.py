@@ -12,9 +12,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from heldout.detect import ScoreTables
-from heldout.detect.tables import covariate
-from heldout.stats.contrast import Contrast, cluster_contrast
+from heldout.detect import ScoreTables, covariate
+from heldout.stats import Contrast, cluster_contrast
 
 ALL = "all"
 

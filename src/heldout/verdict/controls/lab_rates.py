@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from heldout.detect import Finding, tail_enrichment
-from heldout.detect.membership import PERPLEXITY_RATIO
+from heldout.detect import PERPLEXITY_RATIO, Finding, tail_enrichment
 from heldout.verdict.claim import Control
 from heldout.verdict.measured import RAW, REFERENCES, Fired, MeasuredRate, MeasuredRates, Way
 from heldout.verdict.model_claims import BASELINE, LAB, strongest_of

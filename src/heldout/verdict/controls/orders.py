@@ -14,11 +14,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from heldout.detect import ScoreTables, Settings
-from heldout.detect.membership import MIN_K_PLUS_PLUS
-from heldout.detect.tables import Floats, Scored, strata
-from heldout.stats.grouping import Trend, aligned_ranks, block_means, trend_test
-from heldout.stats.permutation import shuffle_test
+from heldout.detect import MIN_K_PLUS_PLUS, Floats, Scored, ScoreTables, Settings, strata
+from heldout.stats import Trend, aligned_ranks, block_means, shuffle_test, trend_test
 
 RELEASE, SHUFFLES = "release", "cluster_shuffles"
 ANSWER, QUESTION = "by_answer_len", "by_question_len"

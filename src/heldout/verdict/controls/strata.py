@@ -8,10 +8,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from heldout.detect import ScoreTables
-from heldout.detect.tables import covariates
-from heldout.stats import Interval
-from heldout.stats.contrast import FEW, cluster_mean
+from heldout.detect import ScoreTables, covariates
+from heldout.stats import FEW, Interval, cluster_mean
 
 
 class Stratum(NamedTuple):

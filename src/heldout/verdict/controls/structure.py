@@ -11,10 +11,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import NamedTuple
 
-from heldout.detect import ScoreTables, Settings
-from heldout.detect.tables import Scored, covariate, metadata_fields, strata
-from heldout.stats import order_grouping
-from heldout.stats.grouping import trend_test
+from heldout.detect import Scored, ScoreTables, Settings, covariate, metadata_fields, strata
+from heldout.stats import order_grouping, trend_test
 
 MOST_LEVELS = 12  # finer fields leave too few items in a stratum to see anything within
 GROUPED = 0.01
