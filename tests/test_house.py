@@ -46,6 +46,28 @@ def test_a_room_imports_only_from_rooms_below_it(room: str) -> None:
         assert not above, f"{path.relative_to(SOURCE)} imports from {', '.join(sorted(above))}"
 
 
+# Modules that are asked for as a whole, by the rooms that import them.
+BESIDE_THE_DOOR = {"lab/power_requirements.py": {"heldout.detect.behaviour"}}
+
+
+def test_a_room_is_entered_through_its_door() -> None:
+    for path in sorted(SOURCE.rglob("*.py")):
+        place = path.relative_to(SOURCE)
+        for node in ast.walk(ast.parse(path.read_text())):
+            if path.name == "__init__.py" or not isinstance(node, ast.ImportFrom):
+                continue  # a door may show what a room below holds
+            parts = (node.module or "").split(".")
+            if (
+                parts[0] == "heldout"
+                and len(parts) > 2
+                and parts[1] in set(ROOMS) - {place.parts[0]}
+            ):
+                allowed = BESIDE_THE_DOOR.get(place.as_posix(), set())
+                assert node.module in allowed, (
+                    f"{place} imports {node.module}: use heldout.{parts[1]}"
+                )
+
+
 def test_every_room_is_in_the_list() -> None:
     rooms = {path.parent.name for path in SOURCE.glob("*/__init__.py")}
     assert rooms == set(ROOMS)

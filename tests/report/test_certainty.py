@@ -10,7 +10,7 @@ import pytest
 from heldout.detect import Cell
 from heldout.lab.leak_board import LeakBoard
 from heldout.lab.leak_page import precision
-from heldout.report.certainty import FILE, Precision, certainty, published
+from heldout.report.certainty import PRECISION_FILE, Precision, certainty, published
 from heldout.report.first_screen import first_screen
 from heldout.stats import binomial_interval
 from heldout.verdict import Claim
@@ -59,7 +59,9 @@ def test_an_older_verdict_calls_nothing_proven_that_it_does_not_know_to_be() -> 
 def test_the_precision_that_is_shipped_is_the_published_one() -> None:
     board = LeakBoard.model_validate_json((DOCS / "data/leak-recall.json").read_text())
     assert published() == precision(board, published().command)
-    assert published() == Precision.model_validate_json((DOCS / "data" / FILE).read_text())
+    assert published() == Precision.model_validate_json(
+        (DOCS / "data" / PRECISION_FILE).read_text()
+    )
     page = (DOCS / "leak-recall.md").read_text()
     assert f"Written by `{published().command}`" in page
     right, said = 0, 0

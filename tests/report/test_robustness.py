@@ -12,7 +12,7 @@ from made_up_run import made_up_run
 from heldout.audit import conclude
 from heldout.errors import InputError
 from heldout.overlap.encoders.pixels import PixelsEncoder
-from heldout.report.robustness import FILE, published
+from heldout.report.robustness import ROBUSTNESS_FILE, published
 from heldout.store import Run, write_json
 
 DOCS = Path(__file__).parents[2] / "docs/transforms.md"
@@ -69,20 +69,20 @@ def test_what_the_run_folder_holds_comes_before_what_was_published(tmp_path: Pat
     run = _searched(tmp_path / "run", PixelsEncoder.identity)
     own = published().model_dump(mode="json", exclude_none=True)
     own["studies"][0] |= {"collection": "mine", "queries": 7}
-    write_json(run.path / FILE, own)
+    write_json(run.path / ROBUSTNESS_FILE, own)
     method = conclude(run).report.read_text().partition('<section id="method">')[2]
     assert "Measured on 7 pictures of <code>mine</code>" in method
     assert "not on your data" not in method
     own["studies"][0]["encoder"] = (
         "other | 3 pixels"  # of another search: it says nothing of this one
     )
-    write_json(run.path / FILE, own)
+    write_json(run.path / ROBUSTNESS_FILE, own)
     assert "vqa_rad_public" in conclude(run).report.read_text()
 
 
 def test_a_measurement_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     run = _searched(tmp_path / "run", PixelsEncoder.identity)
-    (run.path / FILE).write_text(json.dumps({"studies": 3}))
+    (run.path / ROBUSTNESS_FILE).write_text(json.dumps({"studies": 3}))
     with pytest.raises(InputError, match=r"robustness\.json is not what .heldout lab transforms"):
         conclude(run)
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         same,
         without_thoughts,
     )
+    from heldout.benchmark.grading.grade import grade
     from heldout.benchmark.hub import hub_name
     from heldout.benchmark.image_finder import ImageFinder
     from heldout.benchmark.locate import locate, refuse_special, unreadable
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from heldout.benchmark.readers import find_reader
     from heldout.benchmark.readers.arrow import ColumnKinds, data_parts
     from heldout.benchmark.readers.base import Row, head
-    from heldout.benchmark.readers.delimited import DelimitedReader
+    from heldout.benchmark.readers.delimited import DelimitedReader, DelimitedTable
     from heldout.benchmark.readers.json_rows import (
         JsonLinesReader,
         JsonReader,
@@ -61,6 +62,7 @@ __all__ = [
     "ColumnKinds",
     "CutError",
     "DelimitedReader",
+    "DelimitedTable",
     "Example",
     "FieldMap",
     "Grade",
@@ -83,6 +85,7 @@ __all__ = [
     "find_preset",
     "find_reader",
     "find_writer",
+    "grade",
     "head",
     "hub_name",
     "json_line",

@@ -128,8 +128,7 @@ def transforms_command(
     judge = None
     if verify:
         require("cv2", "vision", "judging pairs by registration")
-        from heldout.overlap import cheap_features
-        from heldout.overlap.registration import register
+        from heldout.overlap import cheap_features, register
 
         judge = judge_by_registration(register, prepare=cheap_features)
     bounds = parse_bounds(degrees) if degrees is not None else None

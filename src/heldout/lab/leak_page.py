@@ -13,8 +13,7 @@ from heldout.evidence import COPIES, POSSIBLE_COPIES
 from heldout.lab.leak_board import COPY, PICTURE_LEVELS, PICTURES, REGISTERED, LeakBoard
 from heldout.lab.leak_rows import BENCHMARK, CORPUS, LeakPlan
 from heldout.lab.result import Rate
-from heldout.report import FILE as PRECISION
-from heldout.report import Precision
+from heldout.report import PRECISION_FILE, Precision
 from heldout.store import replacing, write_atomic, write_json
 
 PAGE, DATA, BOARD = "leak-recall.md", "leak-recall.parquet", "leak-recall.json"
@@ -29,7 +28,7 @@ def write_leaks(
     with replacing(data) as temporary:
         rows.write_parquet(temporary, compression="zstd", compression_level=19)
     write_json(told, board.model_dump(mode="json"))
-    write_json(folder / "data" / PRECISION, precision(board, command).model_dump(mode="json"))
+    write_json(folder / "data" / PRECISION_FILE, precision(board, command).model_dump(mode="json"))
     seen = page.read_text() if page.exists() else ""
     kept = seen[seen.index(BY_EYE) :] if BY_EYE in seen else ""
     write_atomic(page, leak_page(rows, board, plan, command) + kept)

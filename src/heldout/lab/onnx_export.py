@@ -24,6 +24,7 @@ from heldout.image import ImageRef, InlineBytes
 from heldout.lab.onnx_graphs import narrowest, write_graphs
 from heldout.model import (
     CARD,
+    CHAT_TEMPLATE,
     NEEDED,
     TOKENIZER,
     Card,
@@ -41,7 +42,6 @@ from heldout.model import (
     prepare,
 )
 from heldout.model import file_sha256 as sha256
-from heldout.model.onnx.card import TEMPLATE
 from heldout.store import write_json
 
 NEEDS = "heldout lab onnx"
@@ -103,7 +103,7 @@ def export_onnx(
         loaded.tokenizer.backend_tokenizer.save(str(half / TOKENIZER))
         template = loaded.processor.chat_template
         if template:
-            (half / TEMPLATE).write_bytes(str(template).encode("utf-8"))
+            (half / CHAT_TEMPLATE).write_bytes(str(template).encode("utf-8"))
         card = _card(checkpoint, loaded, half, how, shape, stored)
         _write_card(half, card)
         tell("comparing the graphs with the checkpoint")
@@ -243,7 +243,7 @@ def _card(
     assert image_id is not None
     source = Path(name).expanduser()
     weights = sorted(source.glob("*.safetensors")) if source.is_dir() else []
-    files = [*NEEDED, *([TEMPLATE] if (folder / TEMPLATE).exists() else [])]
+    files = [*NEEDED, *([CHAT_TEMPLATE] if (folder / CHAT_TEMPLATE).exists() else [])]
     return Card(
         model_type=config.model_type,
         image_token=str(tokenizer.convert_ids_to_tokens(image_id)),

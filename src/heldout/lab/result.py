@@ -11,8 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from pydantic import BaseModel, ConfigDict, Field
 
 from heldout.errors import InputError
-from heldout.report import Recall, Robustness, RobustnessFile, Share
-from heldout.report.robustness import FILE
+from heldout.report import ROBUSTNESS_FILE, Recall, Robustness, RobustnessFile, Share
 from heldout.stats import Interval, binomial_interval
 from heldout.store import Run, write_json
 
@@ -191,7 +190,7 @@ def robustness(studies: Sequence[Study], command: str) -> RobustnessFile:
 
 def keep_robustness(studies: Sequence[Study], folder: Path, command: str) -> Path:
     """In the folder of the study, or in a run folder, whose report shows it then."""
-    path = folder / FILE
+    path = folder / ROBUSTNESS_FILE
     write_json(path, robustness(studies, command).model_dump(mode="json", exclude_none=True))
     return path
 

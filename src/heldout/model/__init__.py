@@ -72,6 +72,7 @@ if TYPE_CHECKING:
     from heldout.model.local.writing import UnwritableError, Writer
     from heldout.model.onnx.card import (
         CARD,
+        CHAT_TEMPLATE,
         DECODER,
         NEEDED,
         PROJECTOR,
@@ -134,6 +135,7 @@ __all__ = [
     "ALIASES",
     "BOUND",
     "CARD",
+    "CHAT_TEMPLATE",
     "CUT",
     "DECODER",
     "DOCUMENT",

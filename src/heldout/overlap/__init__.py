@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from heldout.overlap.embeddings.benchmark_rows import benchmark_pictures
     from heldout.overlap.embeddings.corpus_rows import embed_corpus
     from heldout.overlap.embeddings.evaluation_rows import text_rows, upright_rows
+    from heldout.overlap.embeddings.whole_pictures import whole_pictures
     from heldout.overlap.encoders.encoder import Encoder, unit
     from heldout.overlap.encoders.open import open_encoder
     from heldout.overlap.encoders.saved import open_matrix, read_identity
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
     from heldout.overlap.near import NEAREST, NearSearch
     from heldout.overlap.parts import parts
     from heldout.overlap.registration.features import cheap_features
+    from heldout.overlap.registration.register import register
     from heldout.overlap.regrade import Bounds, parse_bounds
     from heldout.overlap.relations import BY_DIGEST, COPIES, POSSIBLE_COPIES, SUREST, Relation
     from heldout.overlap.scan import items_table, prepare_run, scan
@@ -167,6 +169,7 @@ __all__ = [
     "read_matches",
     "read_text_matches",
     "recognised",
+    "register",
     "scan",
     "scan_texts",
     "text_pairs",
@@ -175,6 +178,7 @@ __all__ = [
     "unit",
     "untestable_items",
     "upright_rows",
+    "whole_pictures",
 ]
 
 __getattr__ = load_on_first_use(__name__, __file__)

@@ -6,7 +6,7 @@ from heldout.lazy import load_on_first_use
 
 if TYPE_CHECKING:
     from heldout.report.audit_page import write_audit_report
-    from heldout.report.certainty import FILE, Precision
+    from heldout.report.certainty import PRECISION_FILE, Precision
     from heldout.report.comparison import compare_folders, is_empty
     from heldout.report.evaluation_page import is_evaluation, write_evaluation_report
     from heldout.report.export.formats import FORMATS, export
@@ -18,15 +18,16 @@ if TYPE_CHECKING:
     from heldout.report.matrix import matrix_record, write_matrix
     from heldout.report.page import write_report
     from heldout.report.pdf import PDF, figures_to_pdf
-    from heldout.report.robustness import Recall, Robustness, RobustnessFile, Share
+    from heldout.report.robustness import ROBUSTNESS_FILE, Recall, Robustness, RobustnessFile, Share
     from heldout.report.synthesis import is_synthesis
     from heldout.report.synthesis_page import write_synthesis_report
     from heldout.report.training import is_training, write_training_report
 
 __all__ = [
-    "FILE",
     "FORMATS",
     "PDF",
+    "PRECISION_FILE",
+    "ROBUSTNESS_FILE",
     "Curve",
     "DoseCurve",
     "DosePanel",

@@ -12,7 +12,7 @@ from heldout.evidence import PICTURED
 from heldout.report.environment import percent
 from heldout.stats import binomial_interval
 
-FILE = "registration-precision.json"
+PRECISION_FILE = "registration-precision.json"
 
 
 class Precision(BaseModel):
@@ -30,7 +30,7 @@ class Precision(BaseModel):
 
 def published() -> Precision:
     """What docs/leak-recall.md shows; its command makes the file again."""
-    text = resources.files("heldout.report").joinpath("measured", FILE).read_text("utf-8")
+    text = resources.files("heldout.report").joinpath("measured", PRECISION_FILE).read_text("utf-8")
     return Precision.model_validate_json(text)
 
 

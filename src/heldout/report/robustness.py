@@ -20,7 +20,7 @@ from heldout.report.figures import radar_chart
 from heldout.report.model_figures import Figure
 from heldout.store import Run
 
-FILE = "robustness.json"
+ROBUSTNESS_FILE = "robustness.json"
 #: a search without an encoder; other radii are another search
 HASHES = f"hashes | PDQ within {RADII[PDQ]} of 256 bits, pHash within {RADII[PHASH]} of 64"
 WEAK = 0.97  # what issue and literature ask of an audit; what lies below is named in words
@@ -71,12 +71,14 @@ class RobustnessFile(_Strict):
 
 def published() -> RobustnessFile:
     """What docs/transforms.md shows; its command makes the file again."""
-    text = resources.files("heldout.report").joinpath("measured", FILE).read_text("utf-8")
+    text = (
+        resources.files("heldout.report").joinpath("measured", ROBUSTNESS_FILE).read_text("utf-8")
+    )
     return RobustnessFile.model_validate_json(text)
 
 
 def own_measurement(run: Run) -> RobustnessFile | None:
-    path = run.path / FILE
+    path = run.path / ROBUSTNESS_FILE
     if not path.exists():
         return None
     try:

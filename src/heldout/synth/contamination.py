@@ -28,8 +28,8 @@ from heldout.overlap import (
     phash,
     read_matches,
     read_text_matches,
+    whole_pictures,
 )
-from heldout.overlap.embeddings import whole_pictures
 from heldout.store import Run
 from heldout.synth.context import StageContext
 from heldout.synth.corpus_of_items import NAME, BalancedItem, balanced_items

@@ -9,8 +9,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from heldout.benchmark import CutError, without_thoughts
-from heldout.benchmark.grading import grade
+from heldout.benchmark import CutError, grade, without_thoughts
 from heldout.errors import counted
 from heldout.model import CUT, FAILED, REFUSED, Reply
 from heldout.store import Dropped

@@ -12,8 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from heldout.benchmark import normal
-from heldout.benchmark.grading import grade
+from heldout.benchmark import grade, normal
 from heldout.model import FAILED, Prompt, Request, Text
 from heldout.store import Dropped
 from heldout.synth.balance import numbers_of

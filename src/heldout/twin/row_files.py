@@ -8,8 +8,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from heldout.benchmark import FieldMap
-from heldout.benchmark.readers.delimited import Table
+from heldout.benchmark import DelimitedTable, FieldMap
 from heldout.image import EncodedText, ImageRef, InlineBytes, TextField
 from heldout.twin.published import OLD_ANSWER, PROVENANCE, Published
 
@@ -51,7 +50,7 @@ def write_delimited(
     rows: Iterable[Mapping[str, Any]], fields: FieldMap, source: Path, target: Path
 ) -> None:
     """The columns of ``source`` in their order, then what is new."""
-    table = Table.open(source)
+    table = DelimitedTable.open(source)
     new = [*([] if fields.columns.get("id") else [ID]), OLD_ANSWER, PROVENANCE]
     columns = list(dict.fromkeys([*table.columns, *new]))
     with target.open("w", encoding="utf-8", newline="") as file:

@@ -139,11 +139,11 @@ class DelimitedReader:
 
     def taken_for(self, path: Path) -> str | None:
         """What the columns were taken for, of a file that does not name them."""
-        table = Table.open(path)
+        table = DelimitedTable.open(path)
         return taken_for(table.columns) if table.guessed else None
 
     def rows(self, path: Path) -> Iterator[Row | Dropped]:
-        table = Table.open(path)
+        table = DelimitedTable.open(path)
         images = ImageFields(path, table.columns, table.delimiter, table.references)
         for number, record in enumerate(table.data(), 1):
             where = f"{path.name} row {number}"
@@ -158,7 +158,7 @@ class DelimitedReader:
 
 
 @dataclass(frozen=True)
-class Table:
+class DelimitedTable:
     path: Path
     delimiter: str
     columns: list[str]
@@ -166,7 +166,7 @@ class Table:
     guessed: bool = False  # whether their names were read off what they hold
 
     @classmethod
-    def open(cls, path: Path) -> Table:
+    def open(cls, path: Path) -> DelimitedTable:
         start = head(path)
         if _only_returns(start):
             raise InputError(

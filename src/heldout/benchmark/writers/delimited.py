@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from heldout.benchmark.readers.delimited import Table, record_fields
+from heldout.benchmark.readers.delimited import DelimitedTable, record_fields
 from heldout.benchmark.readers.pipes import Answers
 from heldout.benchmark.readers.records import Record, records
 from heldout.benchmark.writers.base import Part
@@ -23,12 +23,12 @@ class DelimitedWriter:
         return {}
 
     def write(self, parts: Sequence[Part], target: Path) -> None:
-        first = Table.open(parts[0].path)
+        first = DelimitedTable.open(parts[0].path)
         target.parent.mkdir(parents=True, exist_ok=True)
         with target.open("wb") as out:
             out.write(_opening(first))
             for part in parts:
-                table = Table.open(part.path)
+                table = DelimitedTable.open(part.path)
                 if (table.columns, table.delimiter) != (first.columns, first.delimiter):
                     raise InputError(
                         f"{part.path} has other columns than {parts[0].path}, whose split it would "
@@ -40,7 +40,7 @@ class DelimitedWriter:
                     out.write(record if record.endswith(b"\n") else record + b"\n")
 
 
-def _opening(table: Table) -> bytes:
+def _opening(table: DelimitedTable) -> bytes:
     """The byte order mark and the names of the columns, where the file has them."""
     first = next(records(table.path, table.delimiter))
     if first.wide:  # UTF-16 is written as UTF-8
@@ -54,14 +54,14 @@ def _opening(table: Table) -> bytes:
 class _SharedImages:
     """VLMEvalKit lets a row name the index of the row whose image it shows."""
 
-    def __init__(self, table: Table, column: int | None, index: int | None) -> None:
+    def __init__(self, table: DelimitedTable, column: int | None, index: int | None) -> None:
         self.table = table
         self.column = column
         self.index = index
         self.replaced: dict[int, str] = {}  # row number → what its image field says from now on
 
     @classmethod
-    def of(cls, table: Table, rows: frozenset[int], *, alone: bool) -> _SharedImages:
+    def of(cls, table: DelimitedTable, rows: frozenset[int], *, alone: bool) -> _SharedImages:
         lowered = {column.lower(): place for place, column in enumerate(table.columns)}
         shared = cls(table, lowered.get("image"), lowered.get("index"))
         if shared.column is not None and shared.index is not None:

@@ -8,8 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from heldout.benchmark import RELEASED, Benchmark, Example, letter, read_whole, same
-from heldout.benchmark.grading import grade
+from heldout.benchmark import RELEASED, Benchmark, Example, grade, letter, read_whole, same
 from heldout.errors import InputError
 from heldout.model.asking.question import STAGE, Question, original
 from heldout.model.asking.recorded_rows import RecordedFile, RecordedRow, read_recorded_rows

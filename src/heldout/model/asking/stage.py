@@ -8,8 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from heldout.benchmark import Benchmark, Grade
-from heldout.benchmark.grading import grade
+from heldout.benchmark import Benchmark, Grade, grade
 from heldout.errors import InputError
 from heldout.image import ImageRef
 from heldout.model.asking.prompts import Journal, ask_prompts

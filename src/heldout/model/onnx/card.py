@@ -13,7 +13,7 @@ from heldout.errors import InputError
 
 CARD = "onnx.json"
 VISION, PROJECTOR, DECODER = "vision.onnx", "projector.onnx", "decoder.onnx"
-TOKENIZER, TEMPLATE = "tokenizer.json", "chat_template.jinja"
+TOKENIZER, CHAT_TEMPLATE = "tokenizer.json", "chat_template.jinja"
 NEEDED = (VISION, PROJECTOR, DECODER, TOKENIZER)
 FORMAT = 1
 _CHUNK = 1 << 20

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from heldout.errors import InputError
-from heldout.model.onnx.card import TEMPLATE, TOKENIZER, Card, Preparation
+from heldout.model.onnx.card import CHAT_TEMPLATE, TOKENIZER, Card, Preparation
 
 # A picture as the numbers a vision tower reads, as transformers' Pillow processors make them.
 
@@ -147,8 +147,8 @@ class LightProcessor:
         self.image_token = card.image_token
         self.chat_template: str | None = None
         self._template: Any = None
-        file = folder / TEMPLATE
-        if TEMPLATE in card.files:
+        file = folder / CHAT_TEMPLATE
+        if CHAT_TEMPLATE in card.files:
             self.chat_template = file.read_bytes().decode("utf-8")
             try:
                 self._template = _compiled(self.chat_template)
