@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from heldout.errors import InputError
-from heldout.evaluate.compare import compare_models, rank_models
+from heldout.evaluate.compare import ALIKE, DIFFER, UNCLEAR, compare_models, rank_models
 from heldout.evaluate.table import ItemGrades, accuracies, combined
 from heldout.stats.paired import mcnemar
 
@@ -107,6 +108,29 @@ def test_ranks_of_models_that_cannot_be_told_apart() -> None:
     assert (ranks["low"].low, ranks["low"].high) == (3, 3)
     assert (ranks["middle"].low, ranks["middle"].high) == (1, 2)
     assert len(pairs) == 3
+
+
+def test_pairs_of_equal_models_are_corrected_over_all_pairs() -> None:
+    """Twelve models of one skill: some of 66 pairs have p below 0.05, and none of them differ."""
+    rng = np.random.default_rng(0)
+    models = {
+        f"m{n}": [grades(f"m{n}", part, rng.random(60) < 0.6) for part in ("x", "y")]
+        for n in range(12)
+    }
+    ranks, pairs = rank_models(models)
+    found = [one.overall for one in pairs.values()]
+    assert min(one.p for one in found) < 0.05
+    assert {(one.reading, one.family) for one in found} == {(ALIKE, 66)}
+    assert {(rank.low, rank.high) for rank in ranks.values()} == {(1, 12)}
+    assert {one.family for pair in pairs.values() for one in pair.differences[:-1]} == {132}
+
+
+def test_a_difference_needs_the_test_and_the_interval() -> None:
+    one = compare_models([grades("a", "x", [1] * 9)], [grades("b", "x", [0] * 9)]).overall
+    assert (one.reading, one.p_adjusted) == (DIFFER, one.p)
+    around = one.interval._replace(low=-0.003)
+    assert replace(one, interval=around).reading == UNCLEAR
+    assert replace(one, interval=around, p_adjusted=0.06).reading == ALIKE
 
 
 def test_different_prompts_and_items_are_said() -> None:

@@ -14,9 +14,11 @@ from heldout.evaluate import (
     ALL,
     CLEAR,
     DEPENDS,
+    DIFFER,
     MEAN,
     NOISE,
     SUBSETS,
+    UNCLEAR,
     BenchmarkAccuracy,
     Evaluation,
     PairedComparison,
@@ -187,7 +189,7 @@ def _print_pair(pair: PairedComparison) -> None:
         table.add_row(
             "mean" if last else plain(one.benchmark), _points(one.value),
             f"{_points(one.interval.low)} – {_points(one.interval.high)}", _p(one.p),
-            _p(one.p_adjusted) if one.p_adjusted is not None and len(pair.differences) > 2 else "-",
+            _p(one.p_adjusted) if one.family > 1 else "-",
             *discordant, f"{one.n:,}", f"{one.clusters:,}", f"{100 * one.detectable:.1f}",
             style="bold" if last else "",
         )  # fmt: skip
@@ -198,12 +200,19 @@ def _print_pair(pair: PairedComparison) -> None:
 
 
 def _sentence(one: PairedDifference) -> str:
-    found = "differ" if one.p <= 0.05 else "cannot be told apart"
+    found = {
+        UNCLEAR: "may differ, but that is not clear: the test finds a difference and the interval has 0 in it"
+    }.get(one.reading, one.reading)
+    many = (
+        f", corrected over {one.family:,} pairs (Holm) {_p(one.p_adjusted, sign=True)}"
+        if one.family > 1
+        else ""
+    )
     told = (
-        f"The two {found} ({_points(one.value)} points, p {_p(one.p, sign=True)}, {one.method}); "
+        f"The two {found} ({_points(one.value)} points, p {_p(one.p, sign=True)}{many}, {one.method}); "
         f"differences from {100 * one.detectable:.1f} points on would be found 4 times out of 5."
     )
-    if one.needed is not None and one.p > 0.05:
+    if one.needed is not None and one.reading != DIFFER:
         told += f" To find a difference as small as this one, {one.needed:,} items are needed."
     return told
 

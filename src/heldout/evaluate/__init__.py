@@ -6,6 +6,8 @@ from heldout.lazy import load_on_first_use
 
 if TYPE_CHECKING:
     from heldout.evaluate.compare import (
+        DIFFER,
+        UNCLEAR,
         PairedComparison,
         PairedDifference,
         compare_models,
@@ -28,11 +30,13 @@ __all__ = [
     "ALL",
     "CLEAR",
     "DEPENDS",
+    "DIFFER",
     "MEAN",
     "NOISE",
     "SCORERS",
     "SECTION",
     "SUBSETS",
+    "UNCLEAR",
     "BenchmarkAccuracy",
     "EncoderEvaluation",
     "EncoderSettings",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any
 
@@ -28,12 +28,16 @@ from heldout.stats import (
 #: in standard errors: what a two-sided test at 5 % finds four times out of five
 DETECTABLE = 1.959964 + 0.841621
 FLIPS = "sign flips of whole clusters over all benchmarks"
+LEVEL = 0.05
+DIFFER, UNCLEAR, ALIKE = "differ", "not clear", "cannot be told apart"
 
 
 @dataclass(frozen=True)
 class PairedDifference:
     """First model less second, on items that both answered. ``detectable``: the smallest difference that
-    the test finds four times out of five; ``needed``: items that the observed one would take."""
+    the test finds four times out of five; ``needed``: items that the observed one would take.
+    ``p_adjusted`` is Holm's over the ``family``: all pairs of models that were compared, and all
+    benchmarks of each, but for the last difference of a pair, which is corrected over pairs alone."""
 
     first: str
     second: str
@@ -51,12 +55,20 @@ class PairedDifference:
     design_effect: float = 1.0
     table: PairedTable | None = None
     needed: int | None = None
-    p_adjusted: float | None = None
+    p_adjusted: float = 1.0
+    family: int = 1
     left_out: int = 0
+
+    @property
+    def reading(self) -> str:
+        """Test and interval are made in different ways: only both together show a difference."""
+        if self.p_adjusted > LEVEL:
+            return ALIKE
+        return UNCLEAR if self.interval.low <= 0 <= self.interval.high else DIFFER
 
     def as_json(self) -> dict[str, Any]:
         return {
-            **vars(self), "interval": self.interval._asdict(),
+            **vars(self), "reading": self.reading, "interval": self.interval._asdict(),
             "table": self.table._asdict() if self.table is not None else None,
         }  # fmt: skip
 
@@ -91,29 +103,46 @@ def compare_models(
         made.append(_difference(a, b, *pair, seed=seed))
         sums, _ = cluster_sums(pair[0] - pair[1], pair[2])
         weighted.append(sums / (len(pair[0]) * len(shared)))
-    adjusted = holm([one.p for one in made])
-    made = [
-        PairedDifference(**{**vars(one), "p_adjusted": p})
-        for one, p in zip(made, adjusted, strict=True)
-    ]
     if len(made) > 1:
         made.append(_overall(made, np.concatenate(weighted), seed))
-    return PairedComparison(*names, tuple(made), tuple(_remarks(shared, first, second)))
+    alone = PairedComparison(*names, tuple(made), tuple(_remarks(shared, first, second)))
+    return _corrected([alone])[0]
+
+
+def _corrected(pairs: Sequence[PairedComparison]) -> list[PairedComparison]:
+    """Two families: what the pairs are judged by, and the benchmarks where a pair has several."""
+    overall = _adjusted([pair.overall for pair in pairs])
+    parts = iter(_adjusted([part for pair in pairs for part in pair.differences[:-1]]))
+    return [
+        replace(pair, differences=(*(next(parts) for _ in pair.differences[1:]), last))
+        for pair, last in zip(pairs, overall, strict=True)
+    ]
+
+
+def _adjusted(family: Sequence[PairedDifference]) -> list[PairedDifference]:
+    adjusted = holm([one.p for one in family])
+    return [
+        replace(one, p_adjusted=p, family=len(family))
+        for one, p in zip(family, adjusted, strict=True)
+    ]
 
 
 def rank_models(
     models: Mapping[str, Sequence[ItemGrades]], *, seed: int = 0
 ) -> tuple[dict[str, Rank], dict[tuple[str, str], PairedComparison]]:
     """Ranks by the mean over shared benchmarks, with intervals that hold together (Holm over all pairs)."""
-    made = {
-        (a, b): compare_models(models[a], models[b], seed=seed) for a, b in combinations(models, 2)
-    }
+    compared = [compare_models(models[a], models[b], seed=seed) for a, b in combinations(models, 2)]
+    made = {(one.first, one.second): one for one in _corrected(compared)}
     shared = set.intersection(*({one.benchmark for one in grades} for grades in models.values()))
     means = {
         name: float(np.mean([one.right.mean() for one in grades if one.benchmark in shared]))
         for name, grades in models.items()
     }
-    tested = [(a, b, one.overall.value, one.overall.p) for (a, b), one in made.items()]
+    # Decided already, so that ranks and the readings of pairs are never at odds: 0 is a difference.
+    tested = [
+        (a, b, one.overall.value, 0.0 if one.overall.reading == DIFFER else 1.0)
+        for (a, b), one in made.items()
+    ]
     return ranks_of(means, tested), made
 
 
@@ -148,7 +177,7 @@ def _difference(
     return PairedDifference(
         first.model, second.model, first.benchmark, test.n, test.clusters, float(a.mean()),
         float(b.mean()), test.value, test.interval, test.p, test.method, test.error,
-        DETECTABLE * test.error, test.design_effect, table, needed, None, left,
+        DETECTABLE * test.error, test.design_effect, table, needed, left_out=left,
     )  # fmt: skip
 
 
