@@ -28,8 +28,8 @@ class SuiteServer:
     def url(self, how: str = "plain") -> str:
         return f"http://127.0.0.1:{self.port}/{how}/v1"
 
-    def counts(self) -> Any:
-        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/counts") as answer:
+    def counts(self, path: str = "counts") -> Any:
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/{path}") as answer:
             return json.loads(answer.read())
 
     def stop(self) -> None:

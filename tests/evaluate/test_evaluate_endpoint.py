@@ -91,13 +91,13 @@ def test_what_a_dead_server_answered_is_not_asked_again(
     half = read_evaluation(Run.open(out))
     answered = sum(one.n for one in half.accuracies if one.benchmark != "mean")
     assert 36 <= answered <= 50
-    before = suite_server.counts()["posted"]
-    whole = heldout.evaluate(  # the same model behind an address that lives
-        suite=str(suite_file), out=out, quiet=True,
-        endpoints=[{**again, "url": suite_server.url("mortal-99999")}],
-    )  # type: ignore[operator]  # fmt: skip
+    elsewhere = {**again, "url": suite_server.url("mortal-99999")}
+    with pytest.raises(InputError, match="holds answers of 'mortal'"):
+        heldout.evaluate(suite=str(suite_file), out=out, quiet=True, endpoints=[elsewhere])  # type: ignore[operator]
+    before = suite_server.counts("revive")["posted"]
+    whole = heldout.evaluate(suite=str(suite_file), out=out, quiet=True, endpoints=[again])  # type: ignore[operator]
     after = suite_server.counts()["posted"]
-    assert after["mortal-99999"] - before.get("mortal-99999", 0) == 60 - answered
+    assert after["mortal-50"] - before["mortal-50"] == 60 - answered
     assert whole.mean(how).value == 1.0
 
 

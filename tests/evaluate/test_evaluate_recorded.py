@@ -277,5 +277,10 @@ def test_two_models_in_one_run_are_ranked(suite_file: Path, tmp_path: Path) -> N
     assert "<table>" in made._repr_html_()
     kept = json.loads((tmp_path / "run/evaluation.json").read_text())
     assert kept["evaluation_version"] == 1
+    worse = record(suite_file.parent, tmp_path / "worse.jsonl", "m3", 1)
+    with pytest.raises(InputError, match=r"'m3' to organs from 3\.jsonl"):
+        evaluated(suite_file, tmp_path / "run", worse)
+    again = evaluated(suite_file, tmp_path / "run", files[1])
+    assert again.mean("m3").value == made.mean("m3").value
     with pytest.raises(InputError, match=r"answers of 'm2' to organs in an earlier file, too"):
         evaluated(suite_file, tmp_path / "twice", files[0], files[0])

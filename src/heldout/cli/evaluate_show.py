@@ -201,7 +201,7 @@ def _print_pair(pair: PairedComparison) -> None:
 
 def _sentence(one: PairedDifference) -> str:
     found = {
-        UNCLEAR: "may differ, but that is not clear: the test finds a difference and the interval has 0 in it"
+        UNCLEAR: "may differ, but that is not clear: the test says so, and the interval contains 0"
     }.get(one.reading, one.reading)
     many = (
         f", corrected over {one.family:,} pairs (Holm) {_p(one.p_adjusted, sign=True)}"

@@ -12,6 +12,7 @@ from heldout.errors import InputError
 from heldout.evaluate.answers import CellAnswers, ask_model, keep_recorded
 from heldout.evaluate.leaked import read_leaks
 from heldout.evaluate.opening import OpenedBenchmark, open_benchmarks
+from heldout.evaluate.origins import AnswerOrigin, check_origins, keep_origin, server_origin
 from heldout.evaluate.recorded import read_suite_answers, recorded_files
 from heldout.evaluate.remote import EngineAsker, LocalModelSpec
 from heldout.evaluate.result import (
@@ -58,21 +59,30 @@ def evaluate(
     leaks = read_leaks(chosen.leaks, benchmarks)
     recorded = read_suite_answers(files, chosen, benchmarks)
     length = chosen.max_new_tokens or suite.max_new_tokens
-    with _askers(chosen, length, engine, workers) as askers:
+    with _askers(chosen, length, engine, workers) as (servers, askers):
         run = Run.create(out, seed=chosen.seed)
         with run.writing():
+            check_origins(run, {
+                **{name: {one.name: origin for one, _, origin in parts}
+                   for name, parts in recorded.items()},
+                **{name: {one.name: origin for one in benchmarks}
+                   for name, origin in servers.items()},
+            })  # fmt: skip
             _claim(run, suite, benchmarks, chosen)
             keep_leaks(run, leaks)
             done: list[CellAnswers] = []
             try:
                 for name, opened in recorded.items():
-                    for one, answers in opened:
+                    for one, answers, origin in opened:
+                        keep_origin(run, name, one.name, origin)
                         with _part(run, one, chosen.seed) as part:
                             done.append(
                                 keep_recorded(one, answers, part, name, tolerance=chosen.tolerance)
                             )
                 for name, asker in askers:
                     for one in benchmarks:
+                        if name in servers:
+                            keep_origin(run, name, one.name, servers[name])
                         with _part(run, one, chosen.seed) as part:
                             done.append(ask_model(
                                 one, asker, part, name, limit=chosen.limit,
@@ -120,8 +130,9 @@ def _part(run: Run, opened: OpenedBenchmark, seed: int) -> Iterator[Run]:
 @contextlib.contextmanager
 def _askers(
     settings: EvaluateSettings, length: int, engine: str, workers: int | None
-) -> Iterator[Iterator[tuple[str, Asker]]]:
-    """Models one after the other: two large ones do not fit into one memory."""
+) -> Iterator[tuple[dict[str, AnswerOrigin], Iterator[tuple[str, Asker]]]]:
+    """Servers by the names of their models; and models one after the other: two large ones do not fit
+    into one memory."""
     # Servers that do not answer are found out before anything is written.
     servers = [
         (settings.name or asker.model, asker)
@@ -150,7 +161,11 @@ def _askers(
 
         made = opened()
         first = next(made, None)  # a checkpoint that cannot be opened leaves no run behind
-        yield (pair for pair in _with(first, made))
+        origins = {
+            name: server_origin(one.url, asker.model)
+            for (name, asker), one in zip(servers, settings.endpoints, strict=True)
+        }
+        yield origins, (pair for pair in _with(first, made))
 
 
 def _with(

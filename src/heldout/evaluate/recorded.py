@@ -8,6 +8,7 @@ from pathlib import Path
 
 from heldout.errors import InputError
 from heldout.evaluate.opening import OpenedBenchmark
+from heldout.evaluate.origins import AnswerOrigin, file_origin
 from heldout.evaluate.settings import EvaluateSettings
 from heldout.evaluate.suite import Suite
 from heldout.model import (
@@ -18,7 +19,7 @@ from heldout.model import (
     read_recorded_rows,
 )
 
-RecordedSuite = dict[str, list[tuple[OpenedBenchmark, RecordedAnswers]]]
+RecordedSuite = dict[str, list[tuple[OpenedBenchmark, RecordedAnswers, AnswerOrigin]]]
 _PLAIN = str.maketrans("", "", "-_ .")
 
 
@@ -47,17 +48,18 @@ def read_suite_answers(
         chosen = [one for one in benchmarks if name is None or one.name == name]
         known = {item.id for one in chosen for item in one.benchmark}
         file = read_recorded_rows(path, settings.mapping, known)
+        origin = file_origin(path)
         for opened, belongs in _shares(path, file, chosen):
             answers = read_answers(
                 path, opened.benchmark, file=file, model=settings.name, belongs=belongs
             )
             for model, one in answers.items():
-                if any(other.name == opened.name for other, _ in found[model]):
+                if any(other.name == opened.name for other, _, _ in found[model]):
                     raise InputError(
                         f"{path}: there are answers of '{model}' to {opened.name} in an earlier file, too; "
                         f"several models need a column 'model', or their own run folders"
                     )
-                found[model].append((opened, one))
+                found[model].append((opened, one, origin))
     return dict(found)
 
 
