@@ -76,6 +76,7 @@ def test_ids_that_two_benchmarks_share_need_a_name(suite_file: Path, tmp_path: P
         evaluated(suite, tmp_path / "run", file)
     made = evaluated(suite, tmp_path / "run", f"first={file}")
     assert list(accuracy(made, "m")) == ["first"]
+    assert any("second (24 items)" in one and "no mean" in one for one in made.remarks)
     with pytest.raises(
         InputError, match="the suite has no benchmark 'third'; it has first, second"
     ):

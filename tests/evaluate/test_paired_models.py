@@ -104,10 +104,25 @@ def test_ranks_of_models_that_cannot_be_told_apart() -> None:
         name: [grades(name, "x", (base < level).astype(float))]
         for name, level in (("low", 0.3), ("middle", 0.6), ("also middle", 0.605))
     }
-    ranks, pairs = rank_models(models)
+    ranks, pairs, remarks = rank_models(models)
     assert (ranks["low"].low, ranks["low"].high) == (3, 3)
     assert (ranks["middle"].low, ranks["middle"].high) == (1, 2)
-    assert len(pairs) == 3
+    assert (len(pairs), remarks) == (3, [])
+
+
+def test_models_with_other_benchmarks_are_not_ranked() -> None:
+    x, y = [1, 0, 1, 1], [0, 0, 1, 0]
+    models = {
+        "a": [grades("a", "x", x), grades("a", "y", y)],
+        "b": [grades("b", "x", y), grades("b", "y", y)],
+        "c": [grades("c", "x", x)],
+        "d": [grades("d", "z", x)],
+    }
+    ranks, pairs, (remark,) = rank_models(models)
+    assert (list(ranks), list(pairs)) == (["a", "b"], [("a", "b"), ("a", "c"), ("b", "c")])
+    assert "c (x); d (z)" in remark
+    ranks, pairs, remarks = rank_models({name: models[name] for name in ("a", "c")})
+    assert (ranks, len(pairs), len(remarks)) == ({}, 1, 1)
 
 
 def test_pairs_of_equal_models_are_corrected_over_all_pairs() -> None:
@@ -117,7 +132,7 @@ def test_pairs_of_equal_models_are_corrected_over_all_pairs() -> None:
         f"m{n}": [grades(f"m{n}", part, rng.random(60) < 0.6) for part in ("x", "y")]
         for n in range(12)
     }
-    ranks, pairs = rank_models(models)
+    ranks, pairs, _ = rank_models(models)
     found = [one.overall for one in pairs.values()]
     assert min(one.p for one in found) < 0.05
     assert {(one.reading, one.family) for one in found} == {(ALIKE, 66)}

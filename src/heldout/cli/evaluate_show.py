@@ -143,7 +143,10 @@ def _print_scorers(
 
 
 def print_comparison(made: RunComparison) -> None:
-    _print_ranks(made.ranks, made.accuracies)
+    for remark in made.remarks:
+        console().print(Text(plain(remark), "yellow"))
+    if made.ranks:
+        _print_ranks(made.ranks, made.accuracies)
     for pair in made.comparisons.values():
         _print_pair(pair)
 
@@ -152,6 +155,7 @@ def comparison_json(made: RunComparison) -> dict[str, Any]:
     return {
         "accuracies": [one.as_json() for one in made.accuracies],
         "ranks": {name: rank._asdict() for name, rank in made.ranks.items()},
+        "remarks": list(made.remarks),
         "comparisons": [
             {
                 "first": one.first, "second": one.second, "remarks": list(one.remarks),

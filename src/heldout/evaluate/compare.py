@@ -129,21 +129,43 @@ def _adjusted(family: Sequence[PairedDifference]) -> list[PairedDifference]:
 
 def rank_models(
     models: Mapping[str, Sequence[ItemGrades]], *, seed: int = 0
-) -> tuple[dict[str, Rank], dict[tuple[str, str], PairedComparison]]:
-    """Ranks by the mean over shared benchmarks, with intervals that hold together (Holm over all pairs)."""
-    compared = [compare_models(models[a], models[b], seed=seed) for a, b in combinations(models, 2)]
+) -> tuple[dict[str, Rank], dict[tuple[str, str], PairedComparison], list[str]]:
+    """Ranks by the mean over benchmarks, with intervals that hold together (Holm over all pairs); every
+    pair that has a benchmark in common; and which models are not ranked.
+
+    Means over different benchmarks are different quantities: ranked are the models that have the same
+    ones, the largest such group."""
+    had = {name: tuple(sorted(one.benchmark for one in mine)) for name, mine in models.items()}
+    compared = [
+        compare_models(models[a], models[b], seed=seed)
+        for a, b in combinations(models, 2)
+        if set(had[a]) & set(had[b])
+    ]
     made = {(one.first, one.second): one for one in _corrected(compared)}
-    shared = set.intersection(*({one.benchmark for one in grades} for grades in models.values()))
+    kept = max(had.values(), key=lambda one: (list(had.values()).count(one), len(one)))
     means = {
-        name: float(np.mean([one.right.mean() for one in grades if one.benchmark in shared]))
+        name: float(np.mean([one.right.mean() for one in grades]))
         for name, grades in models.items()
+        if had[name] == kept
     }
+    others = [f"{name} ({', '.join(had[name])})" for name in models if name not in means]
+    remarks = []
+    if len(means) < 2:
+        listed = "; ".join(f"{name} ({', '.join(one)})" for name, one in had.items())
+        remarks.append(f"no ranks: no two models have the same benchmarks: {listed}")
+        means = {}
+    elif others:
+        remarks.append(
+            f"ranked are models with {', '.join(kept)}; not ranked, since their benchmarks are others: "
+            f"{'; '.join(others)}"
+        )
     # Decided already, so that ranks and the readings of pairs are never at odds: 0 is a difference.
     tested = [
         (a, b, one.overall.value, 0.0 if one.overall.reading == DIFFER else 1.0)
         for (a, b), one in made.items()
+        if a in means and b in means
     ]
-    return ranks_of(means, tested), made
+    return ranks_of(means, tested), made, remarks
 
 
 def _paired(

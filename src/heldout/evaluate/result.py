@@ -123,18 +123,37 @@ def read_evaluation(run: Run, *, seed: int | None = None) -> Evaluation:
                 disagreements += differing
                 _count_dropped(part, model, dropped)
     listed = tuple(one for mine in grades.values() for one in accuracies(mine, leaks))
-    many = len(grades) > 1
-    ranks, pairs = (
+    ranks, pairs, unranked = (
         rank_models(grades, seed=run.manifest()["seed"] if seed is None else seed)
-        if many
-        else ({}, {})
+        if len(grades) > 1
+        else ({}, {}, [])
     )
+    remarks = (*about.get("remarks", ()), *_unanswered(grades, about["benchmarks"]), *unranked)
     frame = pl.from_arrow(make_table("disagreements", disagreements))
     assert isinstance(frame, pl.DataFrame)
     return Evaluation(
         run, about["suite"]["name"], grades, listed, frame, leaks, ranks, pairs,
-        _costs(grades, about.get("prices", {})), tuple(about.get("remarks", ())), dropped,
+        _costs(grades, about.get("prices", {})), remarks, dropped,
     )  # fmt: skip
+
+
+def _unanswered(
+    grades: Mapping[str, Sequence[ItemGrades]], benchmarks: Mapping[str, Mapping[str, Any]]
+) -> list[str]:
+    """Models that have no answers at all to some benchmark: their mean is not the suite's."""
+    told = []
+    for model, mine in grades.items():
+        had = {one.benchmark for one in mine}
+        lost = [f"{name} ({one['items']:,} items)" for name, one in benchmarks.items()
+                if name not in had]  # fmt: skip
+        if lost:
+            mean = (
+                f"the mean is over the other {len(mine)} alone"
+                if len(mine) > 1
+                else f"there is no mean, only {mine[0].benchmark}"
+            )
+            told.append(f"{model}: no answers to {', '.join(lost)}: {mean}")
+    return told
 
 
 def write_evaluation(evaluation: Evaluation) -> None:

@@ -23,6 +23,7 @@ class RunComparison:
     accuracies: tuple[BenchmarkAccuracy, ...]
     ranks: Mapping[str, Rank]
     comparisons: Mapping[tuple[str, str], PairedComparison]
+    remarks: tuple[str, ...] = ()
 
 
 def compare_runs(paths: Sequence[str | Path], *, seed: int = 0) -> RunComparison:
@@ -47,9 +48,11 @@ def compare_runs(paths: Sequence[str | Path], *, seed: int = 0) -> RunComparison
             grades[name] = [replace(part, model=name) for part in mine]
     if len(grades) < 2:
         raise InputError("a comparison needs two models: name two run folders of heldout evaluate")
-    ranks, pairs = rank_models(grades, seed=seed)
+    ranks, pairs, remarks = rank_models(grades, seed=seed)
+    if not pairs:
+        raise InputError(f"{' and '.join(grades)} have no benchmark in common")
     listed = tuple(part for mine in grades.values() for part in accuracies(mine))
-    return RunComparison(grades, listed, ranks, pairs)
+    return RunComparison(grades, listed, ranks, pairs, tuple(remarks))
 
 
 def _check(read: Sequence[Evaluation]) -> None:
