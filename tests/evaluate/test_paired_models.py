@@ -11,7 +11,7 @@ import pytest
 from heldout.errors import InputError
 from heldout.evaluate.compare import ALIKE, DIFFER, UNCLEAR, compare_models, rank_models
 from heldout.evaluate.table import ItemGrades, accuracies, combined
-from heldout.stats.paired import mcnemar
+from heldout.stats.paired import mcnemar, mcnemar_power
 
 
 def grades(
@@ -33,7 +33,47 @@ def test_one_benchmark_without_clusters_is_mcnemar() -> None:
     assert one.table == (30, 12, 3, 15)
     assert one.p == mcnemar(12, 3).exact
     assert one.value == pytest.approx(9 / 60)
-    assert one.detectable == pytest.approx(2.801585 * one.error)
+
+
+@pytest.mark.parametrize("table", [(20, 26, 7, 7), (10, 3, 3, 44), (0, 0, 60, 0)])
+def test_the_detectable_difference_is_found_four_times_out_of_five(
+    table: tuple[int, int, int, int],
+) -> None:
+    """The exact power of the exact test there, at the observed discordance or with as much as it takes."""
+    first, second = (np.repeat(side, table) for side in ([1, 1, 0, 0], [1, 0, 1, 0]))
+    one = compare_models([grades("a", "x", first)], [grades("b", "x", second)]).overall
+    assert one.detectable is not None
+    share = max((table[1] + table[2]) / 60, one.detectable)
+    power = mcnemar_power(60, (share + one.detectable) / 2, (share - one.detectable) / 2)
+    assert power == pytest.approx(0.8, abs=0.05)
+    assert one.detectable > 6 / 60  # six items on one side: the fewest that give p < 0.05
+
+
+def test_the_detectable_mean_over_clustered_benchmarks_is_found() -> None:
+    rng = np.random.default_rng(5)
+    groups = {name: [f"{name}{n // 3}" for n in range(90)] for name in ("x", "y")}
+
+    def models(lift: float) -> list[list[ItemGrades]]:
+        made: list[list[ItemGrades]] = [[], []]
+        for name, clusters in groups.items():
+            shared = np.repeat(rng.normal(0, 0.7, 30), 3)
+            for side, raised in enumerate((lift, 0.0)):
+                right = shared + rng.normal(0, 1, 90) + raised > 0
+                made[side].append(grades("ab"[side], name, right, clusters))
+        return made
+
+    wanted = np.median([compare_models(*models(0.0)).overall.detectable for _ in range(10)])
+    trials = [compare_models(*models(0.45), seed=n).overall for n in range(150)]
+    assert np.mean([one.value for one in trials]) == pytest.approx(wanted, abs=0.02)
+    assert np.mean([one.reading == DIFFER for one in trials]) == pytest.approx(0.8, abs=0.1)
+
+
+def test_without_discordant_items_nothing_is_said_to_be_detectable() -> None:
+    same = [1, 0] * 30
+    one = compare_models([grades("a", "x", same)], [grades("b", "x", same)]).overall
+    assert one.detectable is None
+    few = compare_models([grades("a", "x", [1] * 4)], [grades("b", "x", [0] * 4)]).overall
+    assert (few.p, few.detectable) == (0.125, None)  # four items never give p < 0.05
 
 
 def test_the_mean_of_benchmarks_is_unweighted() -> None:

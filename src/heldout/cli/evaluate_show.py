@@ -194,7 +194,8 @@ def _print_pair(pair: PairedComparison) -> None:
             "mean" if last else plain(one.benchmark), _points(one.value),
             f"{_points(one.interval.low)} – {_points(one.interval.high)}", _p(one.p),
             _p(one.p_adjusted) if one.family > 1 else "-",
-            *discordant, f"{one.n:,}", f"{one.clusters:,}", f"{100 * one.detectable:.1f}",
+            *discordant, f"{one.n:,}", f"{one.clusters:,}",
+            "-" if one.detectable is None else f"{100 * one.detectable:.1f}",
             style="bold" if last else "",
         )  # fmt: skip
     screen.print(table)
@@ -212,9 +213,11 @@ def _sentence(one: PairedDifference) -> str:
         if one.family > 1
         else ""
     )
-    told = (
-        f"The two {found} ({_points(one.value)} points, p {_p(one.p, sign=True)}{many}, {one.method}); "
-        f"differences from {100 * one.detectable:.1f} points on would be found 4 times out of 5."
+    told = f"The two {found} ({_points(one.value)} points, p {_p(one.p, sign=True)}{many}, {one.method}); "
+    told += (
+        "which differences would be found cannot be computed from these data."
+        if one.detectable is None
+        else f"differences from {100 * one.detectable:.1f} points on would be found 4 times out of 5."
     )
     if one.needed is not None and one.reading != DIFFER:
         told += f" To find a difference as small as this one, {one.needed:,} items are needed."

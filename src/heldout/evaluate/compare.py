@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from itertools import combinations
 from typing import Any
 
@@ -11,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from heldout.errors import InputError
+from heldout.evaluate.detectable import ClusterDifferences, detectable_difference
 from heldout.evaluate.table import MEAN, ItemGrades, combined
 from heldout.stats import (
     Interval,
@@ -25,8 +27,6 @@ from heldout.stats import (
     ranks_of,
 )
 
-#: in standard errors: what a two-sided test at 5 % finds four times out of five
-DETECTABLE = 1.959964 + 0.841621
 FLIPS = "sign flips of whole clusters over all benchmarks"
 LEVEL = 0.05
 DIFFER, UNCLEAR, ALIKE = "differ", "not clear", "cannot be told apart"
@@ -34,8 +34,7 @@ DIFFER, UNCLEAR, ALIKE = "differ", "not clear", "cannot be told apart"
 
 @dataclass(frozen=True)
 class PairedDifference:
-    """First model less second, on items that both answered. ``detectable``: the smallest difference that
-    the test finds four times out of five; ``needed``: items that the observed one would take.
+    """First model less second, on items that both answered.
     ``p_adjusted`` is Holm's over the ``family``: all pairs of models that were compared, and all
     benchmarks of each, but for the last difference of a pair, which is corrected over pairs alone."""
 
@@ -51,13 +50,31 @@ class PairedDifference:
     p: float
     method: str
     error: float
-    detectable: float
+    clustered: tuple[ClusterDifferences, ...]
     design_effect: float = 1.0
     table: PairedTable | None = None
-    needed: int | None = None
     p_adjusted: float = 1.0
     family: int = 1
     left_out: int = 0
+    seed: int = 0
+
+    @cached_property
+    def detectable(self) -> float | None:
+        """The smallest difference that is found four times out of five at the corrected level (Holm's
+        first step, which every difference passes); None where these data do not tell."""
+        exact = self.table is not None and self.clusters == self.n
+        return detectable_difference(
+            self.clustered, alpha=LEVEL / self.family, exact=exact, seed=self.seed
+        )
+
+    @property
+    def needed(self) -> int | None:
+        """Items that it would take to find the observed difference at that level."""
+        if self.table is None or not self.value:
+            return None
+        discordant = (self.table.first + self.table.second) / self.table.n
+        level = LEVEL / self.family
+        return pairs_needed(self.value, discordant, alpha=level, design_effect=self.design_effect)
 
     @property
     def reading(self) -> str:
@@ -67,9 +84,13 @@ class PairedDifference:
         return UNCLEAR if self.interval.low <= 0 <= self.interval.high else DIFFER
 
     def as_json(self) -> dict[str, Any]:
+        told = {
+            one.name: getattr(self, one.name) for one in fields(self) if one.name != "clustered"
+        }
         return {
-            **vars(self), "reading": self.reading, "interval": self.interval._asdict(),
+            **told, "interval": self.interval._asdict(),
             "table": self.table._asdict() if self.table is not None else None,
+            "reading": self.reading, "detectable": self.detectable, "needed": self.needed,
         }  # fmt: skip
 
 
@@ -97,14 +118,13 @@ def compare_models(
     if not shared:
         raise InputError(f"{names[0]} and {names[1]} have no benchmark in common")
     made: list[PairedDifference] = []
-    weighted: list[NDArray[np.float64]] = []
+    clustered: list[ClusterDifferences] = []
     for a, b in shared:
         pair = _paired(a, b)
-        made.append(_difference(a, b, *pair, seed=seed))
-        sums, _ = cluster_sums(pair[0] - pair[1], pair[2])
-        weighted.append(sums / (len(pair[0]) * len(shared)))
+        clustered.append(ClusterDifferences(*cluster_sums(pair[0] - pair[1], pair[2])))
+        made.append(_difference(a, b, *pair, clustered[-1], seed=seed))
     if len(made) > 1:
-        made.append(_overall(made, np.concatenate(weighted), seed))
+        made.append(_overall(made, clustered, seed))
     alone = PairedComparison(*names, tuple(made), tuple(_remarks(shared, first, second)))
     return _corrected([alone])[0]
 
@@ -136,11 +156,8 @@ def rank_models(
     Means over different benchmarks are different quantities: ranked are the models that have the same
     ones, the largest such group."""
     had = {name: tuple(sorted(one.benchmark for one in mine)) for name, mine in models.items()}
-    compared = [
-        compare_models(models[a], models[b], seed=seed)
-        for a, b in combinations(models, 2)
-        if set(had[a]) & set(had[b])
-    ]
+    pairs = [(a, b) for a, b in combinations(models, 2) if set(had[a]) & set(had[b])]
+    compared = [compare_models(models[a], models[b], seed=seed) for a, b in pairs]
     made = {(one.first, one.second): one for one in _corrected(compared)}
     kept = max(had.values(), key=lambda one: (list(had.values()).count(one), len(one)))
     means = {
@@ -188,23 +205,19 @@ def _paired(
 
 def _difference(
     first: ItemGrades, second: ItemGrades, a: NDArray[np.float64], b: NDArray[np.float64],
-    clusters: Sequence[str], left: int, *, seed: int,
+    clusters: Sequence[str], left: int, summed: ClusterDifferences, *, seed: int,
 ) -> PairedDifference:  # fmt: skip
     test = paired_test(a - b, clusters, seed=seed)
     table = paired_table(a, b)
-    needed = None
-    if table is not None and test.value:
-        discordant = (table.first + table.second) / table.n
-        needed = pairs_needed(test.value, discordant, design_effect=test.design_effect)
     return PairedDifference(
         first.model, second.model, first.benchmark, test.n, test.clusters, float(a.mean()),
         float(b.mean()), test.value, test.interval, test.p, test.method, test.error,
-        DETECTABLE * test.error, test.design_effect, table, needed, left_out=left,
+        (summed,), test.design_effect, table, left_out=left, seed=seed,
     )  # fmt: skip
 
 
 def _overall(
-    parts: Sequence[PairedDifference], weighted: NDArray[np.float64], seed: int
+    parts: Sequence[PairedDifference], clustered: Sequence[ClusterDifferences], seed: int
 ) -> PairedDifference:
     count = len(parts)
     error, reach = combined(
@@ -217,11 +230,12 @@ def _overall(
     interval = Interval(
         max(-1.0, value - reach), min(1.0, value + reach), 0.95, "cluster t, benchmarks independent"
     )
-    test = flip_test(weighted, seed=seed)
+    weighted = [one.sums / (one.sizes.sum() * count) for one in clustered]
+    test = flip_test(np.concatenate(weighted), seed=seed)
     return PairedDifference(
         parts[0].first, parts[0].second, MEAN, sum(one.n for one in parts),
         sum(one.clusters for one in parts), means[0], means[1], value, interval, test.p, FLIPS, error,
-        DETECTABLE * error, left_out=sum(one.left_out for one in parts),
+        tuple(clustered), left_out=sum(one.left_out for one in parts), seed=seed,
     )  # fmt: skip
 
 
