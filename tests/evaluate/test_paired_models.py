@@ -206,9 +206,13 @@ def test_errors_of_independent_parts_add_up() -> None:
     assert combined([0.0], [5]) == (0.0, 0.0)
 
 
-def test_all_right_is_not_certain() -> None:
-    made = accuracies([grades("a", "x", [1] * 20), grades("a", "y", [1, 0] * 10)])
-    assert made[-1].interval.high - made[-1].interval.low > made[1].error
+def test_all_right_or_all_wrong_is_not_certain() -> None:
+    made = accuracies([grades("a", "x", [0] * 40), grades("a", "y", [0] * 60)])
+    x, y, mean = (one.interval for one in made)
+    assert (mean.low, mean.high) == pytest.approx((0, (x.high**2 + y.high**2) ** 0.5 / 2))
+    *_, mixed = accuracies([grades("a", "x", [1] * 40), grades("a", "y", [1, 0] * 30)])
+    assert mixed.interval.high < 1 - 0.25 + 0.07
+    assert mixed.interval.low < mixed.value - 0.07
 
 
 def test_symmetry() -> None:

@@ -155,24 +155,25 @@ def _accuracy(one: ItemGrades, subset: str, mask: NDArray[np.bool_]) -> Benchmar
 def _mean(parts: Sequence[BenchmarkAccuracy], subset: str) -> BenchmarkAccuracy:
     count = len(parts)
     value = sum(one.value for one in parts) / count
-    errors = [_widened(one) for one in parts]
-    error, reach = combined([one / count for one in errors], [one.clusters - 1 for one in parts])
-    interval = Interval(
-        max(0.0, value - reach), min(1.0, value + reach), 0.95, "cluster t, benchmarks independent"
+    # The benchmarks' own intervals are put together (Zou and Donner's MOVER), each side by itself: a
+    # benchmark at 0 or 100 % has no spread, but an interval.
+    below, above = (
+        float(np.linalg.norm(reaches)) / count
+        for reaches in zip(
+            *((one.value - one.interval.low, one.interval.high - one.value) for one in parts),
+            strict=True,
+        )
     )
+    interval = Interval(
+        max(0.0, value - below), min(1.0, value + above), 0.95, "MOVER, benchmarks independent"
+    )
+    error = float(np.linalg.norm([one.error for one in parts])) / count
     sums = ("unparsed", "refused", "prompt_tokens", "reply_tokens", "items")
     counts = {name: sum(one.counts.get(name, 0) for one in parts) for name in sums}
     return BenchmarkAccuracy(
         parts[0].model, MEAN, subset, sum(one.n for one in parts), sum(one.clusters for one in parts),
         value, error, interval, count, counts if subset == ALL else {},
     )  # fmt: skip
-
-
-def _widened(one: BenchmarkAccuracy) -> float:
-    """All right or all wrong has no spread of its own; its exact interval says how much it may have."""
-    return max(
-        one.error, (one.interval.high - one.interval.low) / (2 * 1.959964) if not one.error else 0.0
-    )
 
 
 def combined(
