@@ -17,6 +17,7 @@ from heldout.errors import InputError
 from heldout.evaluate import Evaluation, evaluate, read_evaluation
 from heldout.model.asking import recorded_rows
 from heldout.model.prediction_files import open_predictions
+from heldout.report.evaluation_page import write_evaluation_report
 from heldout.store import Run
 
 RIGHT = {"organs": 1 - 9 / 36, "sides": 1 - 6 / 24}  # wrong on every fourth item
@@ -116,6 +117,9 @@ def test_results_of_medvlthinker_with_several_rollouts(suite_file: Path, tmp_pat
     scorers = made.accuracies[0].counts["scorers"]
     assert scorers["medvlthinker"]["accuracy"] == 0.5  # its script refuses the closing full stop
     assert "disagrees on 36 of 72 rows: 36 right for heldout alone" in " ".join(made.remarks)
+    assert "eval_results on organs: 2 replies" in " ".join(made.remarks)
+    page = write_evaluation_report(made.run).read_text()
+    assert ("recorded elsewhere" in page, "greedily" in page) == (True, False)
 
 
 @pytest.mark.parametrize("kind", ["tsv", "json"])

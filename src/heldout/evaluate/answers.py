@@ -9,6 +9,7 @@ from typing import Any
 
 from heldout.errors import InputError
 from heldout.evaluate.opening import OpenedBenchmark
+from heldout.evaluate.table import RECORDED
 from heldout.model import (
     STAGE,
     Asker,
@@ -108,9 +109,9 @@ def keep_recorded(
 ) -> CellAnswers:  # fmt: skip
     """Answers made elsewhere, graded by the same rules; the file's own grades are compared with ours."""
     prepare_run(opened.benchmark, run)
-    claim_model(run, model, {"backend": "recorded"})
+    claim_model(run, model, {"backend": RECORDED})
     pairs = [(one, reply) for one, reply in answers.pairs if one.variant == ORIGINAL]
-    rows = [answer_row(one, reply, model, "recorded", tolerance) for one, reply in pairs]
+    rows = [answer_row(one, reply, model, RECORDED, tolerance) for one, reply in pairs]
     others = Counter(one.variant for one, _ in answers.pairs if one.variant != ORIGINAL)
     dropped = [
         *answers.dropped,

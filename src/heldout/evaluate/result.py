@@ -128,7 +128,12 @@ def read_evaluation(run: Run, *, seed: int | None = None) -> Evaluation:
         if len(grades) > 1
         else ({}, {}, [])
     )
-    remarks = (*about.get("remarks", ()), *_unanswered(grades, about["benchmarks"]), *unranked)
+    remarks = (
+        *about.get("remarks", ()),
+        *_unanswered(grades, about["benchmarks"]),
+        *_averaged(grades),
+        *unranked,
+    )
     frame = pl.from_arrow(make_table("disagreements", disagreements))
     assert isinstance(frame, pl.DataFrame)
     return Evaluation(
@@ -153,6 +158,17 @@ def _unanswered(
                 else f"there is no mean, only {mine[0].benchmark}"
             )
             told.append(f"{model}: no answers to {', '.join(lost)}: {mean}")
+    return told
+
+
+def _averaged(grades: Mapping[str, Sequence[ItemGrades]]) -> list[str]:
+    told = []
+    for one in (one for mine in grades.values() for one in mine if one.draws[1] > 1):
+        fewest, most = one.draws
+        count = f"{most}" if fewest == most else f"{fewest} to {most}"
+        told.append(
+            f"{one.model} on {one.benchmark}: {count} replies to every item, averaged by item"
+        )
     return told
 
 

@@ -20,6 +20,7 @@ from heldout.stats import Interval, cluster_mean, cluster_rate_interval
 ALL = "all"
 SUBSETS = (ALL, LEAKED, CLEAN)
 MEAN = "mean"
+RECORDED = "recorded"  # the prompt of answers made elsewhere
 
 
 @dataclass(frozen=True)
@@ -36,8 +37,15 @@ class ItemGrades:
     items: int
     prompt_tokens: int = 0
     reply_tokens: int = 0
+    #: fewest and most replies to an item
+    draws: tuple[int, int] = (1, 1)
     #: by scorer, aligned with ids
     others: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
+
+    @property
+    def recorded(self) -> bool:
+        """Answers made elsewhere: how they were asked for is not known."""
+        return RECORDED in self.templates
 
     def chosen(self, wanted: Collection[str] | None) -> NDArray[np.bool_]:
         if wanted is None:
@@ -100,6 +108,7 @@ def item_grades(
         model, benchmark, ids, _means(right, ids), tuple(clusters.get(one, one) for one in ids), outcomes,
         frozenset(row["template"] for row in rows), items,
         sum(row["prompt_tokens"] or 0 for row in rows), sum(row["reply_tokens"] or 0 for row in rows),
+        (min(map(len, right.values())), max(map(len, right.values()))),
         {name: _means(found, ids) for name, found in others.items()},
     )  # fmt: skip
     return made, disagreements

@@ -39,6 +39,9 @@ def write_evaluation_report(run: Run) -> Path:
         "ranked": sorted(made.ranks.items(), key=lambda pair: pair[1].rank),
         "mean": {model: made.mean(model) for model in made.models},
         "mean_name": MEAN,
+        "recorded": [
+            name for name, mine in made.grades.items() if any(one.recorded for one in mine)
+        ],
         "disagreements": _disagreements(made),
         "scored": any(one.counts.get("scorers") for one in made.accuracies),
         "manifest_text": json.dumps(manifest, indent=1, ensure_ascii=False),
