@@ -113,7 +113,7 @@ def test_a_run_of_another_suite_is_refused(
 
 def test_runs_are_compared_item_by_item(runs: Path) -> None:
     made = compare_runs([runs / "plain", runs / "weak"])
-    (pair,) = made.comparisons.values()
+    (pair,) = made.pairs.values()
     organs = pair.differences[0]
     assert organs.table is not None
     assert tuple(organs.table) == (24, 12, 0, 0)
@@ -123,6 +123,7 @@ def test_runs_are_compared_item_by_item(runs: Path) -> None:
     assert pair.overall.p < 0.001
     assert (made.ranks["plain"].rank, made.ranks["weak"].rank) == (1, 2)
     assert made.ranks["weak"].low == 2  # surely below
+    assert made.comparisons["benchmark"].to_list() == ["organs", "sides", "mean"]
 
 
 def test_the_command_prints_tables_of_at_most_120_columns(runs: Path) -> None:

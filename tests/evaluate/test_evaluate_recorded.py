@@ -278,10 +278,19 @@ def test_two_models_in_one_run_are_ranked(suite_file: Path, tmp_path: Path) -> N
         "m3",
         "m2",
     ]
-    assert len(made.comparisons) == 3
+    assert (len(made.pairs), made.comparisons.height) == (3, 9)
     assert "<table>" in made._repr_html_()
     kept = json.loads((tmp_path / "run/evaluation.json").read_text())
     assert kept["evaluation_version"] == 1
+    renamed = evaluated(suite_file, tmp_path / "renamed", files[1], name="other")
+    assert renamed.models == ("other",)
+    with pytest.raises(InputError, match="names 2: m2, m3"):
+        evaluated(suite_file, tmp_path / "both", files[0], files[1], name="other")
+    (tmp_path / "empty.jsonl").write_text("")
+    with pytest.raises(InputError, match="no answer in it"):
+        evaluated(suite_file, tmp_path / "none", tmp_path / "empty.jsonl")
+    with pytest.raises(InputError, match="modells: there is no such setting"):
+        evaluated(suite_file, tmp_path / "none", modells=("m",))
     worse = record(suite_file.parent, tmp_path / "worse.jsonl", "m3", 1)
     with pytest.raises(InputError, match=r"'m3' to organs from 3\.jsonl"):
         evaluated(suite_file, tmp_path / "run", worse)

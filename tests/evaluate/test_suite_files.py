@@ -49,7 +49,8 @@ def test_paths_of_a_suite_start_from_its_folder(
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("name: x\nbenchmarks: []\n", "benchmarks: tuple should have at least 1 item"),
+        ("name: x\nbenchmarks: []\n", "benchmarks: list at least one"),
+        ("name: x\nbenchmarks: [{name: Mean, source: b}]\n", "take another name"),
         (
             "name: x\nbenchmarks: [{name: a, source: b, image: c}]\n",
             "benchmarks.1.image: there is no such key",

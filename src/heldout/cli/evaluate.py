@@ -215,13 +215,13 @@ def evaluate_command(
     else:
         values["models"] = tuple(models)
     from heldout.audit import evaluate_suite
+    from heldout.evaluate import EvaluateSettings
 
     try:
-        made = evaluate_suite(
-            out=out, engine=engine, workers=workers, quiet=quiet or as_json, **values
-        )
+        settings = EvaluateSettings(**values)
     except ValidationError as error:
         raise InputError(_sentence(error)) from error
+    made = evaluate_suite(settings, out=out, engine=engine, workers=workers, quiet=quiet or as_json)
     if as_json:
         return print_json(made.as_json())
     show.print_evaluation(made)

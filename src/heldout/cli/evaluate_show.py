@@ -55,7 +55,7 @@ def print_evaluation(made: Evaluation) -> None:
     if made.ranks:
         console().print()
         _print_ranks(made.ranks, made.accuracies)
-    for pair in made.comparisons.values():
+    for pair in made.pairs.values():
         _print_pair(pair)
 
 
@@ -147,7 +147,7 @@ def print_comparison(made: RunComparison) -> None:
         console().print(Text(plain(remark), "yellow"))
     if made.ranks:
         _print_ranks(made.ranks, made.accuracies)
-    for pair in made.comparisons.values():
+    for pair in made.pairs.values():
         _print_pair(pair)
 
 
@@ -161,7 +161,7 @@ def comparison_json(made: RunComparison) -> dict[str, Any]:
                 "first": one.first, "second": one.second, "remarks": list(one.remarks),
                 "differences": [part.as_json() for part in one.differences],
             }
-            for one in made.comparisons.values()
+            for one in made.pairs.values()
         ],
     }  # fmt: skip
 
@@ -275,11 +275,14 @@ def _table(heads: Sequence[str], left: Sequence[int] = (0,)) -> Table:
 
 
 def _percent(value: float) -> str:
-    return f"{100 * value:.1f}"
+    """A share that is not quite 0 or 1 is never printed as 0.0 or 100.0."""
+    shown = f"{100 * value:.1f}"
+    near = (value > 0 and shown == "0.0") or (value < 1 and shown == "100.0")
+    return f"{100 * value:.3f}" if near else shown
 
 
 def _range(interval: Interval) -> str:
-    return f"{100 * interval.low:.1f} – {100 * interval.high:.1f}"
+    return f"{_percent(interval.low)} – {_percent(interval.high)}"
 
 
 def _points(value: float) -> str:

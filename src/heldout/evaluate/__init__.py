@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from heldout.evaluate.runs import RunComparison, compare_runs
     from heldout.evaluate.scorers import SCORERS
     from heldout.evaluate.settings import EvaluateSettings
-    from heldout.evaluate.suite import Suite, SuiteBenchmark, builtin_suites, read_suite
-    from heldout.evaluate.table import ALL, MEAN, SUBSETS, BenchmarkAccuracy, ItemGrades
+    from heldout.evaluate.suite import MEAN, Suite, SuiteBenchmark, builtin_suites, read_suite
+    from heldout.evaluate.table import ALL, SUBSETS, BenchmarkAccuracy, ItemGrades
 
 __all__ = [
     "ALL",

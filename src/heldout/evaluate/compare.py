@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from itertools import combinations
 from typing import Any
 
 import numpy as np
+import polars as pl
 from numpy.typing import NDArray
 
 from heldout.errors import InputError
 from heldout.evaluate.detectable import ClusterDifferences, detectable_difference
-from heldout.evaluate.table import MEAN, ItemGrades, combined
+from heldout.evaluate.suite import MEAN
+from heldout.evaluate.table import ItemGrades, combined
 from heldout.stats import (
     Interval,
     PairedTable,
@@ -183,6 +185,25 @@ def rank_models(
         if a in means and b in means
     ]
     return ranks_of(means, tested), made, remarks
+
+
+def comparison_frame(pairs: Iterable[PairedComparison]) -> pl.DataFrame:
+    """Paired differences as a data frame, one row per pair of models and benchmark."""
+    return pl.DataFrame(
+        [
+            {
+                "first": one.first, "second": one.second, "benchmark": one.benchmark, "n": one.n,
+                "clusters": one.clusters, "first_accuracy": one.first_value,
+                "second_accuracy": one.second_value, "difference": one.value,
+                "low": one.interval.low, "high": one.interval.high, "p": one.p,
+                "p_adjusted": one.p_adjusted, "reading": one.reading, "method": one.method,
+                "detectable": one.detectable, "left_out": one.left_out,
+            }
+            for pair in pairs
+            for one in pair.differences
+        ],
+        infer_schema_length=None,
+    )  # fmt: skip
 
 
 def _paired(

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+from pydantic import ValidationError
 
 from heldout.engine import open_engine
 from heldout.errors import InputError
@@ -27,7 +29,7 @@ from heldout.evaluate.settings import EvaluateSettings
 from heldout.evaluate.suite import Suite, read_suite
 from heldout.model import Asker
 from heldout.store import Run, without_credentials
-from heldout.synth import open_endpoint
+from heldout.synth import open_endpoint, settings_sentence
 
 
 def evaluate(
@@ -52,7 +54,7 @@ def evaluate(
     Returns:
         Accuracies, disagreements with published scorers, ranks and paired comparisons.
     """
-    chosen = settings if settings is not None else EvaluateSettings(**values)
+    chosen = settings if settings is not None else _settings(values)
     suite, folder = read_suite(chosen.suite)
     files = recorded_files(chosen, suite)
     benchmarks = open_benchmarks(suite, folder, chosen, quiet=quiet)
@@ -97,6 +99,13 @@ def evaluate(
                 if made.grades:
                     write_evaluation(made)
     return made
+
+
+def _settings(values: Mapping[str, Any]) -> EvaluateSettings:
+    try:
+        return EvaluateSettings(**values)
+    except ValidationError as error:
+        raise InputError(settings_sentence(error, EvaluateSettings)) from None
 
 
 def _claim(

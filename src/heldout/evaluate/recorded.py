@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from heldout.errors import InputError
@@ -44,11 +45,20 @@ def read_suite_answers(
 ) -> RecordedSuite:
     """By model: the benchmarks that its files have answers to."""
     found: RecordedSuite = defaultdict(list)
+    renamed: set[str] = set()
     for name, path in files:
         chosen = [one for one in benchmarks if name is None or one.name == name]
         known = {item.id for one in chosen for item in one.benchmark}
         file = read_recorded_rows(path, settings.mapping, known)
         origin = file_origin(path)
+        if settings.name is not None:
+            renamed |= {row.model for row in file.rows if row.model}
+            if len(renamed) > 1:
+                raise InputError(
+                    f"{path}: one name is given (--as {settings.name}), and the column 'model' names "
+                    f"{len(renamed)}: {', '.join(sorted(renamed)[:3])}; leave --as out"
+                )
+            file = replace(file, rows=[replace(row, model=None) for row in file.rows])
         for opened, belongs in _shares(path, file, chosen):
             answers = read_answers(
                 path, opened.benchmark, file=file, model=settings.name, belongs=belongs
@@ -99,11 +109,15 @@ def _shares(
         )
     answered = [one for one in benchmarks if any(item.id in mine for item in one.benchmark)]
     if not answered:
+        if not rows:
+            raise InputError(
+                f"{path}: there is no answer in it; expected rows with id and prediction"
+            )
         theirs = ", ".join(sorted(mine)[:3]) or "none"
         ours = ", ".join(one.benchmark.examples[0].id for one in benchmarks[:3])
         raise InputError(
             f"{path}: no row is about an item of the suite. Its ids are like {theirs}; the suite's are "
-            f"like {ours}. Name columns with map: id=COLUMN, benchmark=COLUMN"
+            f"like {ours}. Name columns with --map-recorded id=COLUMN, benchmark=COLUMN"
         )
     shares = [{item.id for item in one.benchmark} for one in answered]
     shares[0] |= mine - set(owners)  # rows about no item of the suite are listed once, as unknown

@@ -10,11 +10,11 @@ from typing import Any
 import polars as pl
 
 from heldout.errors import InputError
-from heldout.evaluate.compare import PairedComparison, rank_models
+from heldout.evaluate.compare import PairedComparison, comparison_frame, rank_models
 from heldout.evaluate.leaked import ItemLabels
+from heldout.evaluate.suite import MEAN
 from heldout.evaluate.table import (
     ALL,
-    MEAN,
     BenchmarkAccuracy,
     ItemGrades,
     accuracies,
@@ -38,7 +38,7 @@ class Evaluation:
     disagreements: pl.DataFrame
     leaks: Mapping[str, ItemLabels] = field(default_factory=dict)
     ranks: Mapping[str, Rank] = field(default_factory=dict)
-    comparisons: Mapping[tuple[str, str], PairedComparison] = field(default_factory=dict)
+    pairs: Mapping[tuple[str, str], PairedComparison] = field(default_factory=dict)
     costs: Mapping[str, float] = field(default_factory=dict)
     remarks: tuple[str, ...] = ()
     dropped: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
@@ -51,6 +51,11 @@ class Evaluation:
     def table(self) -> pl.DataFrame:
         """One row per model, benchmark and subset; ``mean`` is the unweighted mean over benchmarks."""
         return accuracy_frame(self.accuracies)
+
+    @property
+    def comparisons(self) -> pl.DataFrame:
+        """One row per pair of models and benchmark, and one for the mean; ``pairs`` has the objects."""
+        return comparison_frame(self.pairs.values())
 
     def mean(self, model: str, subset: str = ALL) -> BenchmarkAccuracy:
         """A model's score on the suite; of its one benchmark where it has one."""
@@ -71,7 +76,7 @@ class Evaluation:
                     "first": one.first, "second": one.second, "remarks": list(one.remarks),
                     "differences": [part.as_json() for part in one.differences],
                 }
-                for one in self.comparisons.values()
+                for one in self.pairs.values()
             ],
             "costs": dict(self.costs),
             "remarks": list(self.remarks),

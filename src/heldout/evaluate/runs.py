@@ -7,8 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import polars as pl
+
 from heldout.errors import InputError
-from heldout.evaluate.compare import PairedComparison, rank_models
+from heldout.evaluate.compare import PairedComparison, comparison_frame, rank_models
 from heldout.evaluate.result import FOLDER, Evaluation, read_evaluation
 from heldout.evaluate.table import BenchmarkAccuracy, ItemGrades, accuracies
 from heldout.stats import Rank
@@ -22,8 +24,13 @@ class RunComparison:
     grades: Mapping[str, Sequence[ItemGrades]]
     accuracies: tuple[BenchmarkAccuracy, ...]
     ranks: Mapping[str, Rank]
-    comparisons: Mapping[tuple[str, str], PairedComparison]
+    pairs: Mapping[tuple[str, str], PairedComparison]
     remarks: tuple[str, ...] = ()
+
+    @property
+    def comparisons(self) -> pl.DataFrame:
+        """One row per pair of models and benchmark, and one for the mean."""
+        return comparison_frame(self.pairs.values())
 
 
 def compare_runs(paths: Sequence[str | Path], *, seed: int = 0) -> RunComparison:

@@ -95,6 +95,7 @@ class SuitePrompt:
         return Request(question.id, tuple(placed(text, question.images)))
 
 
+MEAN = "mean"  # what tables call the mean over benchmarks
 LARGEST = 2**20  # bytes of a suite file: it lists benchmarks, it does not hold them
 _NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
 
@@ -124,6 +125,15 @@ class SuiteBenchmark(_Strict):
     """Published scorers to show beside strict grading; default: the suite's."""
     items: Annotated[int, Field(ge=1)] | None = None
     """Number of items that results are published for."""
+
+    @field_validator("name")
+    @classmethod
+    def _own_name(cls, value: str) -> str:
+        if value.lower() == MEAN:
+            raise ValueError(
+                f"'{value}' is what tables call the mean over benchmarks; take another name"
+            )
+        return value
 
     @field_validator("prompt")
     @classmethod
@@ -233,6 +243,8 @@ def _suite(value: Any, where: str) -> Suite:
             str(part + 1) if isinstance(part, int) else str(part) for part in first["loc"]
         )
         said = first["msg"].removeprefix("Value error, ")
+        if first["type"] == "too_short":
+            said = "list at least one"
         if first["type"] == "extra_forbidden":
             fields = SuiteBenchmark if "benchmarks" in first["loc"][:1] else Suite
             said = f"there is no such key; there are {', '.join(fields.model_fields)}"

@@ -14,12 +14,12 @@ from scipy import special
 from heldout.benchmark import OUTCOMES
 from heldout.evaluate.leaked import CLEAN, LEAKED, ItemLabels
 from heldout.evaluate.scorers import SCORERS, explained
+from heldout.evaluate.suite import MEAN
 from heldout.model import Question
 from heldout.stats import Interval, cluster_mean, cluster_rate_interval
 
 ALL = "all"
 SUBSETS = (ALL, LEAKED, CLEAN)
-MEAN = "mean"
 RECORDED = "recorded"  # the prompt of answers made elsewhere
 
 

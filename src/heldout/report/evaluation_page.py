@@ -35,7 +35,7 @@ def write_evaluation_report(run: Run) -> Path:
         "models": [_model(made, model) for model in made.models],
         "subsets": SUBSETS,
         "figures": figures,
-        "pairs": list(made.comparisons.values()),
+        "pairs": list(made.pairs.values()),
         "ranked": sorted(made.ranks.items(), key=lambda pair: pair[1].rank),
         "mean": {model: made.mean(model) for model in made.models},
         "mean_name": MEAN,

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         Normalisation,
         SynthSettings,
         SynthStage,
+        settings_sentence,
     )
     from heldout.synth.shortcut import LONGEST
 
@@ -69,6 +70,7 @@ __all__ = [
     "read_funnel",
     "read_rows",
     "require_settings",
+    "settings_sentence",
     "source_costs",
     "synth",
     "text_encoder",

@@ -228,9 +228,7 @@ def read_settings(values: Mapping[str, Any]) -> SynthSettings:
     try:
         return SynthSettings(**values)
     except ValidationError as error:
-        # A name that does not exist explains why another is missing.
-        first = min(error.errors(), key=lambda one: one["type"] != "extra_forbidden")
-        raise InputError(_sentence(first)) from None
+        raise InputError(settings_sentence(error, SynthSettings)) from None
 
 
 _WORDS = {
@@ -245,11 +243,13 @@ _WORDS = {
 }
 
 
-def _sentence(problem: Mapping[str, Any]) -> str:
+def settings_sentence(error: ValidationError, settings: type[BaseModel]) -> str:
+    """The first mistake; a name that does not exist explains why another is missing."""
+    problem = min(error.errors(), key=lambda one: one["type"] != "extra_forbidden")
     place = [str(part) for part in problem["loc"] if not isinstance(part, int)]
     model = len(place) > 1 or place[:1] in [[role] for role in MODEL_ROLES]
     if problem["type"] == "extra_forbidden":
-        names = list((ModelEndpoint if model else SynthSettings).model_fields)
+        names = list((ModelEndpoint if model else settings).model_fields)
         close = difflib.get_close_matches(place[-1], names, 1)
         hint = f"did you mean {close[0]}?" if close else f"there are {', '.join(names)}"
         return f"{'.'.join(place)}: there is no such setting; {hint}"
