@@ -79,7 +79,11 @@ class _Kinds(NamedTuple):
             [height, height**2, height * size, size, size**2, height > 0, height < 0]
         )
         smallest = self.height[self.height > 0].min(initial=float(self.size.min()))
-        return _Drawn(*(counts @ features).T, self.clusters, float(smallest))
+        sums = iter((counts @ features).T)
+        return _Drawn(
+            next(sums), next(sums), next(sums), next(sums), next(sums), next(sums), next(sums),
+            self.clusters, float(smallest),
+        )  # fmt: skip
 
     def _mixed(self, effect: float) -> tuple[Floats, Floats, Floats]:
         upward, whole = (1 + min(effect, 1.0)) / 2, max(effect - 1.0, 0.0)
