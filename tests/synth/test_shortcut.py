@@ -9,12 +9,13 @@ import pytest
 from made_items import figure, five, item, write_run
 
 from heldout.synth import LETTERS, Draft, synth
+from heldout.synth.mechanical import answer_is_overlong
 from heldout.synth.shortcut import (
+    FLAGGED_BY_CHANCE,
     NEEDED,
     NO_IMAGE,
     OPTIONS_ONLY,
     QUESTION_ONLY,
-    length_gives_away,
     rotated,
     shortcut_prompts,
     solved_probes,
@@ -50,13 +51,14 @@ def test_what_is_right_in_four_of_five_rotations_is_solved() -> None:
             lambda probe, turn, _, right, wrong=wrong: "E" if turn in wrong and right != "E"
             else "A" if turn in wrong else right
         ))  # fmt: skip
-        assert found[NO_IMAGE] is solved and found[OPTIONS_ONLY] is solved
-    assert NEEDED == 4
+        assert found[NO_IMAGE] == found[OPTIONS_ONLY] == (solved, (5 - misses) / 5)
+    assert NEEDED == 4 and FLAGGED_BY_CHANCE == pytest.approx(0.00672)
 
 
 def test_one_letter_always_is_no_knowledge() -> None:
     found = solved_probes(DRAFT, replies(lambda *_: "C"))
-    assert found == {NO_IMAGE: False, OPTIONS_ONLY: False, QUESTION_ONLY: False}
+    assert found[NO_IMAGE] == found[OPTIONS_ONLY] == (False, 0.2)
+    assert found[QUESTION_ONLY] == (False, 0.0)
 
 
 def test_the_question_alone_is_solved_by_the_right_words_alone() -> None:
@@ -64,7 +66,7 @@ def test_the_question_alone_is_solved_by_the_right_words_alone() -> None:
         found = solved_probes(DRAFT, replies(
             lambda probe, *_, said=said: said if probe == QUESTION_ONLY else "C"
         ))  # fmt: skip
-        assert found[QUESTION_ONLY] is solved
+        assert found[QUESTION_ONLY].solved is solved
 
 
 def test_missing_replies_leave_open_only_what_they_could_decide() -> None:
@@ -74,8 +76,8 @@ def test_missing_replies_leave_open_only_what_they_could_decide() -> None:
         return right if probe == NO_IMAGE else "C"
 
     found = solved_probes(DRAFT, replies(two_missing))
-    assert found[NO_IMAGE] is None  # three of three: four of five is still possible
-    assert found[OPTIONS_ONLY] is False  # at most one of three was right
+    assert found[NO_IMAGE] == (None, None)  # three of three: four of five is still possible
+    assert found[OPTIONS_ONLY] == (False, None)  # at most one of three was right
 
 
 @pytest.mark.parametrize(
@@ -90,8 +92,8 @@ def test_missing_replies_leave_open_only_what_they_could_decide() -> None:
 def test_a_right_option_by_far_the_longest_gives_itself_away(
     options: tuple[str, ...], given: bool
 ) -> None:
-    assert length_gives_away(item("x", "Which?", options)) is given
-    assert not length_gives_away(item("x", "Which?", options, "E"))
+    assert answer_is_overlong(item("x", "Which?", options)) is given
+    assert not answer_is_overlong(item("x", "Which?", options, "E"))
 
 
 def test_flagged_items_stay_and_come_last_unless_they_are_to_be_dropped(
@@ -107,11 +109,11 @@ def test_flagged_items_stay_and_come_last_unless_they_are_to_be_dropped(
     stages = ("shortcut", "balance")
     made = synth(source="made", stages=stages, out=tmp_path, quiet=True)
     flags = {row["id"]: row["reason"] for row in made.frame("shortcut").to_dicts()}
-    assert flags == {"PMC0/f": "longest-option", "PMC1/f": ""}
+    assert flags == {"PMC0/f": "overlong-answer", "PMC1/f": ""}
     assert made.frame("balance").sort("rank")["id"].to_list() == ["PMC1/f", "PMC0/f"]
     made = synth(source="made", stages=stages, drop_shortcuts=True, out=tmp_path, quiet=True)
     assert made.frame("balance")["id"].to_list() == ["PMC1/f"]
     lost = made.dropped.filter(made.dropped["stage"] == "shortcut").to_dicts()
     assert [(one["id"], one["reason"], one["detail"]) for one in lost] == [
-        ("PMC0/f", "shortcut", "longest-option")
+        ("PMC0/f", "shortcut", "overlong-answer")
     ]
