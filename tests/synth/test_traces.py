@@ -11,6 +11,7 @@ from item_serving import ItemServer
 from made_items import figure, five, item, write_run
 
 from heldout.model.request import CUT, STOPPED, Reply
+from heldout.report.synthesis_page import write_synthesis_report
 from heldout.synth import synth
 from heldout.synth.traces import CUT_OFF, WRONG, read_trace
 
@@ -58,8 +59,9 @@ def test_traces_are_published_with_their_items(
     known = json.loads((tmp_path / "synth/dataset/statistics.json").read_text())
     told = known["traces"]
     assert told == {"asked": 16, "kept": len(traced), "left_out": {WRONG: 16 - len(traced)}}
-    card = (tmp_path / "synth/dataset/README.md").read_text()
-    assert f"{len(traced)} kept of 16" in card
+    write_synthesis_report(made.run)
+    for name in ("synth/dataset/README.md", "report.html"):
+        assert f"{len(traced)} kept of 16" in (tmp_path / name).read_text()
     with (tmp_path / "synth/dataset/llava.jsonl").open() as lines:
         turns = [[one["value"] for one in json.loads(line)["conversations"]] for line in lines]
     # Reasoning is asked for where the reply has it, and nowhere else.

@@ -65,9 +65,9 @@ PROBES = (
     f"A probe flags an item if the model chooses the right option in at least {NEEDED} of {len(LETTERS)} "
     f"rotations of the options; question-only, if it writes the right option word for word; "
     f"overlong-answer, if code finds the right option by far the longest. Guessing anew in every rotation "
-    f"flags {100 * FLAGGED_BY_CHANCE:.1f} % of items; a model that knows nothing and keeps to one favourite "
-    f"option, {100 * CHANCE:.0f} %. Right replies are counted over all accepted items, also those that were "
-    f"dropped later; p tests them against guessing (Student's t over articles, two-sided, Holm over both "
+    f"flags {100 * FLAGGED_BY_CHANCE:.1f} % of items; a model that knows nothing and keeps to one "
+    f"favourite option, {100 * CHANCE:.0f} %. Right replies are counted over all accepted items, also "
+    f"those that were dropped later; p tests them against guessing (Student's t over articles, two-sided, Holm over both "
     f"probes)."
 )
 _COUNTED = {

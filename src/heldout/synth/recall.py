@@ -108,8 +108,8 @@ def _gates(run: Run) -> dict[str, tuple[str, str]]:
 ONE_CLUSTER = "all of one cluster: an interval needs two"
 # How an interval over articles or images is made, for card and page.
 INTERVALS = (
-    f"Student's t over these clusters; exact (Clopper–Pearson over effective clusters) where fewer than {FEW} "
-    f"of them have a hit, or a miss, as at 0 and 100 %; from 40 effective clusters on Korn–Graubard"
+    f"Student's t over these clusters; exact (Clopper–Pearson over effective clusters) where fewer than "
+    f"{FEW} of them have a hit, or a miss, as at 0 and 100 %; from 40 effective clusters on Korn–Graubard"
 )
 
 
@@ -144,7 +144,7 @@ def cluster_rate(hits: Sequence[float], clusters: Sequence[str]) -> ClusterRate:
     with_miss = {name for hit, name in zip(hits, clusters, strict=True) if hit < 1}
     if found.method != "korn-graubard" and min(len(with_hit), len(with_miss)) >= FEW:
         _, error, spread = cluster_mean(hits, clusters)
-        found = spread if error > 0 else found
+        found = spread if error > 1e-12 else found  # clusters may be equal by chance
     return ClusterRate(
         hits=sum(hits), rate=sum(hits) / len(hits), clusters=count,
         interval=[max(0.0, found.low), min(1.0, found.high)], method=found.method, reason="",
