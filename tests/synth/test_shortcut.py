@@ -154,7 +154,7 @@ def test_probes_are_tested_against_guessing_article_by_article(
     found = {one.probe: one for one in probe_rates(run)}
     seen, guessed, written = (found[name] for name in (NO_IMAGE, OPTIONS_ONLY, QUESTION_ONLY))
     assert (seen.items, seen.flagged, seen.right) == (16, 6, pytest.approx(0.5))
-    assert seen.p is not None and seen.p < 0.05 and seen.method == "cluster t"
+    assert seen.p is not None and seen.p < 0.05 and seen.method == "korn-graubard"
     assert seen.interval is not None and 0.2 < seen.interval[0] < 0.5 < seen.interval[1]
     assert guessed.right == pytest.approx(0.2) and guessed.p == 1.0
     assert guessed.interval is not None and guessed.interval[0] < 0.1  # no spread is no certainty

@@ -67,8 +67,8 @@ PROBES = (
     f"overlong-answer, if code finds the right option by far the longest. Guessing anew in every rotation "
     f"flags {100 * FLAGGED_BY_CHANCE:.1f} % of items; a model that knows nothing and keeps to one "
     f"favourite option, {100 * CHANCE:.0f} %. Right replies are counted over all accepted items, also "
-    f"those that were dropped later; p tests them against guessing (Student's t over articles, two-sided, Holm over both "
-    f"probes)."
+    f"those that were dropped later; p tests them against guessing (Student's t over articles, two-sided, "
+    f"Holm over both probes)."
 )
 _COUNTED = {
     "question_type": "Kind of question",
