@@ -107,13 +107,13 @@ def _gates(run: Run) -> dict[str, tuple[str, str]]:
 
 ONE_CLUSTER = "all of one cluster: an interval needs two"
 # Clusters with a hit, and with a miss, and effective clusters, from which on the spread between clusters
-# is used. bench/cluster_coverage.py: with these few it covers 92 % and more, and is half as wide.
-_ENOUGH, _EVEN = 2, 4
+# is used: with fewer it covers too little (bench/cluster_coverage.py).
+_ENOUGH, _EVEN = 2, 3
 # How an interval over articles or images is made, for card and page.
 INTERVALS = (
     f"Korn–Graubard, from the spread between these clusters; exact (Clopper–Pearson over effective "
-    f"clusters) where fewer than {_ENOUGH} of them have a hit, or a miss, as at 0 and 100 %, or a few large "
-    f"ones hold most items"
+    f"clusters) where fewer than {_ENOUGH} of them have a hit, or a miss, as at 0 and 100 %, or a few "
+    f"large ones hold most items"
 )
 
 

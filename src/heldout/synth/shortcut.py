@@ -36,9 +36,9 @@ NO_IMAGE, OPTIONS_ONLY, QUESTION_ONLY, OVERLONG = (
     "no-image", "options-only", "question-only", "overlong-answer",
 )  # fmt: skip
 NEEDED = 4  # right rotations of five
-CHANCE = 1 / len(LETTERS)
+CHANCE: float = 1 / len(LETTERS)
 # Flagged by guessing anew in every rotation: four or five of five.
-FLAGGED_BY_CHANCE = len(LETTERS) * CHANCE**NEEDED * (1 - CHANCE) + CHANCE ** len(LETTERS)
+FLAGGED_BY_CHANCE: float = len(LETTERS) * CHANCE**NEEDED * (1 - CHANCE) + CHANCE ** len(LETTERS)
 
 Probes = dict[str, bool | None]
 
