@@ -272,7 +272,7 @@ DEATHS = {
     "select": ("select", "draw"),
     "generate": ("from_scenes", "scene_draft"),
     "verify": ("from_scenes", "verdict_row"),
-    "shortcut": ("shortcut", "length_gives_away"),
+    "shortcut": ("shortcut", "answer_is_overlong"),
     "balance": ("balance", "mixed"),
     "decontaminate": ("decontaminate", "contamination_report"),
     "publish": ("publish", "_write_filter_log"),
