@@ -34,6 +34,17 @@ def test_a_rank_counts_wrong_candidates_that_are_as_near() -> None:
     assert best_ranks(queries[:1], candidates, [np.array([0, 3])]).tolist() == [1]
 
 
+@pytest.mark.filterwarnings("ignore:invalid value")
+def test_what_is_not_a_number_is_never_a_hit() -> None:
+    candidates = unit(np.eye(3))
+    nothing = np.full((1, 3), np.nan, np.float32)
+    assert best_ranks(nothing, candidates, [np.array([0, 1])]).tolist() == [4]
+    spoilt = np.vstack([nothing, candidates[1:]])
+    # As the right candidate it is last, as a wrong one it stands ahead.
+    right = [np.array([0]), np.array([1])]
+    assert best_ranks(candidates[:2], spoilt, right).tolist() == [4, 2]
+
+
 def test_ranks_do_not_depend_on_how_many_are_compared_at_a_time(monkeypatch) -> None:
     rng = np.random.default_rng(0)
     queries, candidates = unit(rng.normal(size=(23, 5))), unit(rng.normal(size=(31, 5)))

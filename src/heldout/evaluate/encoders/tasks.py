@@ -16,7 +16,7 @@ from heldout.evaluate.encoders.items import STAGE, Asked, AskedItems, read_class
 from heldout.evaluate.encoders.probe import fit_probe
 from heldout.evaluate.encoders.result import TaskResult
 from heldout.evaluate.encoders.retrieval import Pairing
-from heldout.evaluate.encoders.saved_rows import read_class_rows
+from heldout.evaluate.encoders.saved_rows import UNUSABLE, read_class_rows
 from heldout.evaluate.encoders.settings import EncoderSettings, EncoderTask, prompts, read_templates
 from heldout.evaluate.encoders.training_features import training_features
 from heldout.evaluate.encoders.zero_shot import CUTS, class_rows, zero_shot
@@ -28,6 +28,11 @@ def zero_shot_task(asked: AskedItems, settings: EncoderSettings, rows: EncodedRo
     if rows.saved is not None:
         assert settings.class_embeddings is not None
         names, classes = read_class_rows(settings.class_embeddings)
+        if classes.shape[1] != rows.pictures.shape[1]:
+            raise InputError(
+                f"class_embeddings {settings.class_embeddings}: its rows have {classes.shape[1]} numbers, "
+                f"those of {rows.spec} {rows.pictures.shape[1]}: they are of different encoders"
+            )
     else:
         templates = read_templates(settings.templates)
         called = _classes(asked, settings)
@@ -79,7 +84,8 @@ def probe_task(asked: AskedItems, settings: EncoderSettings, rows: EncodedRows) 
     places = {name: number for number, name in enumerate(found.classes)}
     right = np.array([places[one.label or ""] for one in items])
     own = scores[np.arange(len(items)), right]
-    ranks = (scores >= own[:, None]).sum(axis=1)  # itself among them; a tie is lost
+    # Itself among them; a tie is lost, and so is what is not a number.
+    ranks = (~(scores < own[:, None])).sum(axis=1)
     hits = {
         f"top-{cut}": (ranks <= cut).astype(float).tolist()
         for cut in CUTS
@@ -112,6 +118,8 @@ def retrieval_task(asked: AskedItems, rows: EncodedRows, task: EncoderTask) -> T
         if own:
             items.append(one)
             captions.append(own)
+        elif saved is not None and one.id in saved.unusable_texts:
+            dropped.append(Dropped(STAGE, one.id, "unusable text embedding", UNUSABLE))
         else:
             dropped.append(Dropped(STAGE, one.id, "no caption", f"it takes no part in {task}"))
     pairing = Pairing.of([rows.place[one.picture] for one in items], captions, len(rows.pictures))
