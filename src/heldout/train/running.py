@@ -50,7 +50,7 @@ class Trained:
 def check_rows(settings: TrainSettings, items: Sequence[TrainingItem]) -> None:
     if len(items) < settings.batch:
         raise InputError(
-            f"{len(items)} rows are left to train on, and a batch is {settings.batch}: set batch to at "
+            f"there are {len(items)} rows to train on, and a batch is {settings.batch}: set batch to at "
             f"most {len(items)}, or train on more rows"
         )
 
