@@ -74,7 +74,7 @@ def check_verl(settings: TrainSettings) -> None:
 
 
 def config(settings: TrainSettings) -> dict[str, Any]:
-    """verl's configuration over its own defaults (``ppo_trainer``). ``run.sh`` starts beside the files it names."""
+    """verl's configuration over its own defaults (``ppo_trainer``). Files stand beside ``run.sh``."""
     model = Path(settings.model).expanduser()
     longest = _PROMPT_TOKENS + settings.reply_tokens
     lora = {"lora_rank": settings.lora, "lora_alpha": 2 * settings.lora} if settings.lora else {}

@@ -249,6 +249,11 @@ def test_saved_rows_that_point_nowhere_are_left_out(tmp_path: Path) -> None:
         evaluated("none")
     write_saved(tmp_path / "mute", np.eye(6), np.zeros((6, 6)), ids)
     assert set(evaluated("mute").skipped) == {"image-to-text", "text-to-image", "probe"}
+    assert not any(one.remarks for one in found.tasks)
+    write_saved(tmp_path / "same", np.ones((6, 6)), np.eye(6), ids)
+    assert all(len(one.remarks) == 1 for one in evaluated("same").tasks)
+    write_saved(tmp_path / "twice", None, np.eye(6)[[0, 0, 1, 1]], classes)
+    assert len(evaluated("e", "twice").tasks[0].remarks) == 1
     write_saved(tmp_path / "spoilt", None, prompts, {"label": ["red", "green", "blue", "grey"]})
     with pytest.raises(InputError, match="such as 'grey'"):
         evaluated("e", "spoilt")

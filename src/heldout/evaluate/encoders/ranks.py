@@ -41,5 +41,27 @@ def usable(rows: NDArray[Any]) -> NDArray[np.bool_]:
     return found
 
 
+def alike(rows: Floats) -> int:
+    """How many rows equal the one that more than half of them are; 0 where there is none.
+
+    Where more than half are equal, that row is the median of every column.
+    """
+    middle = np.median(rows, axis=0) if len(rows) else np.zeros(0)
+    length = float(np.linalg.norm(middle))
+    if len(rows) < 2 or not length:
+        return 0
+    count = int((rows @ (middle / length).astype(np.float32) >= 1 - TIE).sum())
+    return count if 2 * count > len(rows) else 0
+
+
+def tied(rows: Floats) -> int:
+    """How many rows have an equal among the others."""
+    count, size = 0, max(1, _CELLS // max(1, len(rows)))
+    for start in range(0, len(rows), size):
+        near = rows[start : start + size] @ rows.T >= 1 - TIE
+        count += int((near.sum(axis=1) > 1).sum())
+    return count
+
+
 def hits_at(ranks: NDArray[np.int64], cut: int) -> NDArray[np.float64]:
     return (ranks <= cut).astype(np.float64)
