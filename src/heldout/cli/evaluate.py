@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -26,7 +27,7 @@ from heldout.cli.options import (
     per_second,
 )
 from heldout.cli.show import console, print_json
-from heldout.errors import InputError
+from heldout.errors import HeldoutError, InputError
 
 MODELS, SUITE, SERVER = "Models", "Suite", "Endpoints"
 EXAMPLE = (
@@ -222,6 +223,9 @@ def evaluate_command(
         )
     except ValidationError as error:
         raise InputError(_sentence(error)) from error
+    except HeldoutError as error:
+        error.args = (re.sub(r"(?<![\w.])key_env\b", "--api-key-env", str(error)),)
+        raise
     if as_json:
         return print_json(made.as_json())
     show.print_evaluation(made)
