@@ -73,21 +73,22 @@ class BenchmarkQuestions:
     ) -> None:
         self._threshold = reworded
         self._examples = [one for one in benchmark if (one.question or "").strip()]
-        having: dict[str, list[int]] = {}
+        # By question, the first example of every answer and list of options.
+        having: dict[str, dict[tuple[str, ...], int]] = {}
         for place, example in enumerate(self._examples):
-            having.setdefault(normal(example.question), []).append(place)
-        self._texts, self._places = list(having), list(having.values())
+            told = (normal(example.answer), *example.options)
+            having.setdefault(normal(example.question), {}).setdefault(told, place)
+        self._texts = list(having)
+        self._places = [list(places.values()) for places in having.values()]
         clusters = dict(zip((one.id for one in benchmark), benchmark.clusters, strict=True))
         self._asked: dict[_Words, set[tuple[str, str]]] = {}  # images and answers
         for example in self._examples:
             asked = self._asked.setdefault(_words(example.question or ""), set())
             asked.add((clusters[example.id], normal(example.answer)))
-        self._apart: dict[
-            int, set[int]
-        ] = {}  # by its words but one or its numbers, which questions
+        self._kin: dict[int, set[int]] = {}  # questions that differ in one word or in numbers
         for number, text in enumerate(self._texts):
             for key in _templates(text):
-                self._apart.setdefault(key, set()).add(number)
+                self._kin.setdefault(key, set()).add(number)
         answers = Counter(
             answer
             for places in self._places
@@ -97,9 +98,10 @@ class BenchmarkQuestions:
         self._stock_answers = {answer for answer, count in answers.items() if count > most}
         self._model = open_text_encoder(encoder) if encoder is not None else None
         self._rows = self._embed(self._texts)
+        self._stock: dict[tuple[int, str, float], bool] = {}
 
     def compare(self, items: Sequence[Draft]) -> Iterator[QuestionMatch]:
-        """The gravest match of every item that has one: before all stock questions."""
+        """One match for every item that has any: one that removes it, if there is one."""
         ours = [normal(item.question) for item in items]
         rows = self._embed(ours)
         best: dict[str, QuestionMatch] = {}
@@ -179,16 +181,22 @@ class BenchmarkQuestions:
             yield QuestionMatch(item.id, example.id, relation, similarity, stock)
 
     def _is_stock(self, text: int, answer: str, cosine: float) -> bool:
+        key = (text, normal(answer), cosine)
+        if key not in self._stock:
+            self._stock[key] = self._asked_of_many(*key)
+        return self._stock[key]
+
+    def _asked_of_many(self, text: int, answer: str, cosine: float) -> bool:
         """Asked of many images in these words; or of many in much the same words, this answer fitting more
         than one of them. Then an item is no nearer to it than other questions of its kind."""
         own = self._asked[_words(self._texts[text])]
         if len({image for image, _ in own}) > FEW_IMAGES:
             return True
-        kin = set().union(*(self._apart[key] for key in _templates(self._texts[text])))
+        kin = set().union(*(self._kin[key] for key in _templates(self._texts[text])))
         if self._rows is not None:
             kin.update(np.flatnonzero(self._rows @ self._rows[text] >= cosine).tolist())
         asked = own.union(*(self._asked[_words(self._texts[one])] for one in kin))
-        fitting = {image for image, given in asked if given == normal(answer)}
+        fitting = {image for image, given in asked if given == answer}
         return len({image for image, _ in asked}) > FEW_IMAGES and len(fitting) > 1
 
     def _reworded(self, answer: str | None, text: int, item: Draft, cosine: float) -> bool:
