@@ -34,9 +34,8 @@ from heldout.synth.draft import LETTERS, Draft
 
 FEW_IMAGES = 3  # a question asked of more is a stock question
 REWORDED = 0.70  # cosine of two questions with the same telling answer; measured in docs/synth.md
-NEARLY_THE_SAME = (
-    0.88  # where the answer tells little ("yes", "CT"), or one word makes another question
-)
+# Where the answer tells little ("yes", "CT"), or nearly equal letters hide another word.
+NEARLY_THE_SAME = 0.88
 _STOCK_ANSWER = 0.01  # share of the questions with one answer, above which it tells little
 _OPTIONS = 0.5  # share of the benchmark's options that a reworded item has, too
 _BLOCK = 2_048
