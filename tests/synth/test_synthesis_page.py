@@ -157,6 +157,10 @@ def test_the_card_has_front_matter_and_its_figures(made: Synthesis) -> None:
     for criterion in CRITERIA:  # a row each
         assert f"\n| {criterion.title} | " in body
     assert str(made.run.path) not in card
+    (report,) = read_facts(made.run).contamination
+    assert (
+        report["words"] in body and report["words"] in (made.run.path / "report.html").read_text()
+    )
     datasets = pytest.importorskip("datasets")
     loaded = datasets.load_dataset(
         str(dataset), split="train[:5]", cache_dir=str(dataset.parent / "c")

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from heldout.errors import InputError
+from heldout.errors import InputError, counted
 from heldout.report.figures import (
     Rate,
     Step,
@@ -279,13 +279,14 @@ def _contamination(report: Mapping[str, Any]) -> dict[str, Any]:
     images, and of the items, before anything was removed and after."""
     rows = []
     for part, what, unit in (
-        ("text", "text cosine ({}) >", "questions"),
+        ("text", "cosine of {fields} ({}) >", "questions"),
         ("hashes", "image hash distance ≤", "images"),
         ("embeddings", "image cosine ({}) >", "images"),
     ):
         known = report.get(part, {})
         # Another encoder has another scale: the thresholds are those of the paper's encoders.
-        what = what.format(str(known.get("encoder", "")).partition(" ")[0])
+        encoder = str(known.get("encoder", "")).partition(" ")[0]
+        what = what.format(encoder, fields=_compared(known))
         for threshold, found in known.get("overlap_at", {}).items():
             items = known["by_item"]
             rows.append({
@@ -297,7 +298,30 @@ def _contamination(report: Mapping[str, Any]) -> dict[str, Any]:
                 "of_items_before": items["before_removal"]["items"],
                 "items_before": items["before_removal"]["overlap_at"][threshold],
             })  # fmt: skip
-    return {**report, "rows": rows}
+    return {**report, "rows": rows, "words": _words(report.get("questions", {}))}
+
+
+def _compared(text: Mapping[str, Any]) -> str:
+    """The field of both sides that is compared."""
+    return " or ".join(text.get("fields", ("texts",)))
+
+
+def _words(asked: Mapping[str, Any]) -> str:
+    """How many questions could be found by their words, and how many items ask one nevertheless."""
+    if not asked:  # made by an earlier version
+        return ""
+    scripts = ", ".join(f"{name} {number:,}" for name, number in asked["scripts"].items())
+    reasons = {
+        f"in a script that no item has ({scripts})": asked["other_script"],
+        "without an answer": asked["without_answer"],
+        "stock questions, asked of many images": asked["stock"],
+    }
+    others = ", ".join(f"{number:,} {why}" for why, number in reasons.items() if number)
+    return (
+        f"By words, {asked['findable']:,} of its {counted(asked['questions'], 'question', 'questions')} "
+        f"could be found{f' (not: {others})' if others else ''}. Published items that ask a stock question "
+        f"of it and give its answer: {asked['items_kept']:,}."
+    )
 
 
 def _figures(
@@ -332,7 +356,7 @@ def _figures(
             drawn = bin_chart(
                 histogram["edges"], histogram["counts"], threshold=text["threshold"],
                 title=f"Nearest published item of every question of {report['benchmark']}",
-                label="cosine similarity of texts", unit="questions",
+                label=f"cosine of {_compared(text)}", unit="questions",
             )  # fmt: skip
             yield Figure(f"text-similarity-{number}", drawn, "")
 
