@@ -11,9 +11,9 @@ import yaml
 from PIL import Image
 from typer.testing import CliRunner
 
+from heldout.audit import nearness_family
 from heldout.audit.cases import open_cases
 from heldout.audit.init_file import look_around
-from heldout.audit.nearness_family import share_nearness
 from heldout.audit.plan import corpus_size, make_plan
 from heldout.audit.reader import read_audit
 from heldout.audit.runner import run_audit
@@ -164,16 +164,15 @@ def test_init_of_an_empty_folder_writes_an_example_to_fill_in(tmp_path: Path) ->
         read_audit(tmp_path)
 
 
-def test_nearness_of_all_benchmarks_is_one_family(audit_folder: Path, tmp_path: Path) -> None:
+def test_nearness_of_all_benchmarks_is_one_family(
+    audit_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pytest.importorskip("cv2", reason="OpenCV is not installed")
     path = _edit(audit_folder, search={"encoder": "pixels", "second_encoders": ["pixels"]})
     assert _plan(path).nearness == 2 * 2  # two benchmarks, with and without proven copies
-    runs = {}
-    for name, p_values in (("a", [0.01, 0.2]), ("b", [0.03])):
-        runs[name] = Run.create(tmp_path / name, command=["test"])
-        findings = [{"detector": "image-nearness", "p": p} for p in p_values]
-        other = {"detector": "image-overlap", "p": None}
-        runs[name].write_json("findings.json", {"findings": [*findings, other]})
-    share_nearness(runs)
+    runs = {name: Run.create(tmp_path / name, command=["test"]) for name in "ab"}
+    p_values = {"a": [0.01, 0.2], "b": [0.03]}
+    monkeypatch.setattr(nearness_family, "_p_values", lambda run: p_values[run.path.name])
+    nearness_family.share_nearness(runs)
     assert runs["a"].manifest()["audit"] == {"nearness": [0.03]}
     assert runs["b"].manifest()["audit"] == {"nearness": [0.01, 0.2]}

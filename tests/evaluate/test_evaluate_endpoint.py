@@ -163,6 +163,15 @@ def test_what_is_missing_is_said() -> None:
     assert "medvlsynther-originals" in run_inside("evaluate", "--suites").stdout
 
 
+def test_a_key_is_named_by_its_option(suite_file: Path, tmp_path: Path) -> None:
+    told = run_inside(
+        "evaluate", suite_file, "--endpoint", "http://127.0.0.1:9/v1", "--api-key-env", "HELDOUT_UNSET",
+        "--out", tmp_path / "run",
+    )  # fmt: skip
+    assert told.returncode == 2
+    assert "--api-key-env: the" in told.stderr
+
+
 def test_the_page_is_made_again_from_the_folder(runs: Path) -> None:
     page = runs / "loud/report.html"
     first = page.read_text()

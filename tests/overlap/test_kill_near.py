@@ -98,7 +98,9 @@ def test_the_order_of_shards_decides_nothing(near_data: Path, tmp_path: Path) ->
         (data / "bench").symlink_to(near_data / "bench")
         for number, tar in enumerate(sorted((near_data / "corpus").glob("*.tar"))[:FEW]):
             (data / f"corpus/{place(number):05d}.tar").symlink_to(tar)
-        subprocess.run(command(data, data / "run"), check=True, capture_output=True)
+        subprocess.run(
+            command(data, data / "run", "--workers", "1"), check=True, capture_output=True
+        )
         found.append(
             sorted(
                 (row["benchmark_id"], original(row["corpus_id"], data), row["relation"])

@@ -8,14 +8,17 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 import pytest
 from made_items import figure, five, item, png, write_run
 from PIL import Image
 
 from heldout.errors import InputError
+from heldout.report.synthesis import read_facts
 from heldout.scenes import SCENES, render
 from heldout.store import Run
 from heldout.synth import Draft, PaperFigure, Synthesis, synth
+from heldout.synth.decontaminate import STOCK
 from heldout.synth.planting import CROPPED, ELSEWHERE, PANEL, RECODED, RESIZED, copied, near_miss
 
 pytest.importorskip("cv2", reason="registration needs OpenCV")
@@ -38,7 +41,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Synthesis:
     scenes = [SCENES.draw(np.random.default_rng((8, number))) for number in range(6)]
     pictures = [render(scene, 224) for scene in scenes]
     _write_benchmark(folder / "bench", pictures)
-    others = [render(SCENES.draw(np.random.default_rng((9, n))), 224) for n in range(12)]
+    others = [render(SCENES.draw(np.random.default_rng((9, n))), 224) for n in range(15)]
     drawn: dict[str, Image.Image] = {
         "resized": copied(RESIZED, pictures[0], rng, ()),
         "cropped": copied(CROPPED, pictures[1], rng, ()),
@@ -48,6 +51,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Synthesis:
         "second-image": pictures[5],
         "same-words": others[4], "reworded": others[5], "other-answer": others[6],
         "stock": others[7], "same-article": others[8], "fresh": others[9],
+        "short": others[10], "beneath": others[11], "common": others[12],
     }  # fmt: skip
     path = folder / "run"
     items: list[tuple[Draft, PaperFigure]] = []
@@ -71,6 +75,12 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Synthesis:
     words("reworded", REWORDED, ORGANS)
     words("other-answer", QUESTION, ORGANS, "C")
     words("stock", "What is shown?", five("cups", "jars", "boxes", "pans", "lids"))
+    air = five("free air", "free fluid", "liver mass", "bowel loop", "hepatic cyst")
+    words("short", "What is under the right hemidiaphragm?", air)
+    words("beneath", "What is beneath the right hemidiaphragm?", air)
+    words(
+        "common", "Which plane is it?", five("axial", "coronal", "sagittal", "oblique", "lateral")
+    )
     write_run(path, items)
     return synth(
         source="made", stages=("balance", "decontaminate", "publish"), against=(str(folder / "bench"),),
@@ -89,6 +99,11 @@ def _write_benchmark(folder: Path, pictures: list[Image.Image]) -> None:
     # Words of picture 4, which no item has: only the words can give it away.
     rows[4] |= {"question": QUESTION, "options": list(ORGANS), "answer": ORGANS[0]}
     rows.append({"id": "s", "image": "4.png", "question": "What is shown?", "answer": "shapes"})
+    asked = {"id": "w", "image": "4.png", "question": "What is under the right hemidiaphragm?"}
+    rows.append({**asked, "answer": "Free air"})
+    stock = {"question": "Which plane is it?", "answer": "axial"}
+    rows += [{"id": f"p{n}", "image": f"{n}.png", **stock} for n in range(len(pictures))]
+    rows.append({"id": "zh", "image": "0.png", "question": "图中是什么?", "answer": "肝脏"})
     for number, picture in enumerate(pictures):
         picture.save(folder / f"{number}.png")
     (folder / "test.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
@@ -108,16 +123,16 @@ def test_a_changed_copy_of_a_picture_is_removed(made: Synthesis, name: str) -> N
     assert removed(made)[name] in (*wanted, "image copy")
 
 
-@pytest.mark.parametrize("name", ["same-words", "reworded"])
+@pytest.mark.parametrize("name", ["same-words", "reworded", "short", "beneath"])
 def test_question_and_answer_are_removed_also_in_other_words(made: Synthesis, name: str) -> None:
-    assert "question and answer" in removed(made)[name]
+    assert removed(made)[name].endswith("and answer")
 
 
 def test_an_article_that_the_benchmark_names_is_removed(made: Synthesis) -> None:
     assert removed(made)["same-article"] == "same article"
 
 
-@pytest.mark.parametrize("name", ["near-miss", "stock", "fresh", "other-answer"])
+@pytest.mark.parametrize("name", ["near-miss", "stock", "fresh", "other-answer", "common"])
 def test_a_near_miss_is_kept(made: Synthesis, name: str) -> None:
     assert name not in removed(made)
 
@@ -125,8 +140,8 @@ def test_a_near_miss_is_kept(made: Synthesis, name: str) -> None:
 def test_the_funnel_counts_every_item_once(made: Synthesis) -> None:
     steps = {step.name: step for step in made.funnel.steps}
     rows = made.frame("decontaminate")
-    assert steps["decontaminate"].entered == len(rows) == 12
-    assert steps["decontaminate"].left == 12 - rows["removed"].sum() == steps["publish"].left
+    assert steps["decontaminate"].entered == len(rows) == 15
+    assert steps["decontaminate"].left == 15 - rows["removed"].sum() == steps["publish"].left
     assert sum(steps["decontaminate"].reasons.values()) == rows["removed"].sum()
     published = {json.loads(row["misc"])["id"] for row in made.items.to_dicts()}
     assert published == set(rows.filter(~rows["removed"])["id"])
@@ -135,10 +150,22 @@ def test_the_funnel_counts_every_item_once(made: Synthesis) -> None:
 def test_the_report_is_about_what_is_left(made: Synthesis) -> None:
     (report,) = made.run.read_json("synth/contamination.json")["benchmarks"]
     assert report["items"] == len(made.items)
-    assert sum(report["removed"].values()) == 12 - len(made.items)
+    assert sum(report["removed"].values()) == 15 - len(made.items)
     assert report["hashes"]["overlap_at"]["4"]["hits"] <= 1  # the near miss may hash alike
     assert {row["of"] for row in report["found"]} == {"image", "text"}
-    assert report["text"]["queries"] == 7 and report["text"]["threshold"] == 0.88
+    text, asked = report["text"], report["questions"]
+    assert text["queries"] == asked["questions"] == 15 and text["threshold"] == 0.88
+    # Like with like: the item's five options do not hide that it asks the benchmark's question.
+    assert text["fields"] == {"question": 14, "question and options": 1}
+    assert text["before_removal"]["max_similarity"]["max"] == pytest.approx(1)
+    assert text["by_item"]["before_removal"]["overlap_at"]["0.88"]["hits"] >= 4
+    # Six times the plane; the Chinese question; the others could have been found.
+    assert (asked["stock"], asked["other_script"], asked["findable"]) == (6, 1, 8)
+    assert asked["scripts"] == {"latin": 14, "cjk": 1} and asked["items_kept"] == 1
+    (kept,) = made.frame("decontaminate").filter(pl.col("relation") == STOCK).to_dicts()
+    assert kept["id"].endswith("/common") and not kept["removed"]
+    (shown,) = read_facts(made.run).contamination
+    assert "cjk 1" in shown["words"] and "question and options" in shown["rows"][0]["what"]
     assert set(report["embeddings"]["overlap_at"]) == {"0.85", "0.88", "0.9"}
 
 

@@ -17,6 +17,7 @@ import pytest
 from PIL import Image
 
 from heldout.errors import InputError
+from heldout.report.synthesis import read_facts
 from heldout.store import Dropped
 from heldout.synth import PaperFigure, SynthSettings, synth
 from heldout.synth.ingest import read_figures
@@ -154,6 +155,9 @@ def test_a_source_without_figures_says_what_it_held(tmp_path: Path) -> None:
     (tmp_path / "x.xml").write_bytes(b"<article><p></article>")
     with pytest.raises(InputError, match="unreadable XML 1"):
         synth(source=str(tmp_path), stages=("ingest",), out=tmp_path / "run", quiet=True)
+    (tmp_path / "x.xml").rename(tmp_path / "x.pdf")
+    with pytest.raises(InputError, match=r"captions\.tsv.*\.txt"):
+        synth(source=str(tmp_path), stages=("ingest",), out=tmp_path / "run", quiet=True)
     with pytest.raises(InputError, match="does not exist"):
         synth(source=str(tmp_path / "no"), stages=("ingest",), out=tmp_path / "other", quiet=True)
 
@@ -225,6 +229,9 @@ def test_a_borrowed_figure_is_not_covered_by_the_licence_of_its_article(
     keep = synth(source=str(tmp_path), stages=("ingest",), out=tmp_path / "run", quiet=True)
     assert keep.frame("ingest")["id"].to_list() == ["PMC1234567/f3"]
     assert keep.dropped["reason"].to_list() == ["licence", "third-party copyright"]
+    assert (
+        "© Elsevier 2001" in keep.dropped["detail"][0]
+    )  # what was read, where no licence is known
     every = synth(
         source=str(tmp_path), stages=("ingest",), any_licence=True, out=tmp_path / "all", quiet=True
     )
@@ -267,8 +274,14 @@ def test_a_bad_document_stops_no_other(tmp_path: Path, picture: Picture) -> None
         (tmp_path / name).mkdir()
         (tmp_path / name / "x.nxml").write_bytes(data)
     (tmp_path / "b/f1.png").write_bytes(picture(1, (40, 30)))
-    figures, dropped = read(tmp_path)
-    assert len(figures) == 1 and [one.reason for one in dropped] == ["unreadable XML"]
+    tar(tmp_path / "PMC2.tar.gz", {"PMC2/f1.png": picture(2, (40, 30))})
+    made = synth(source=str(tmp_path), stages=("ingest",), out=tmp_path / "run", quiet=True)
+    (step,) = made.funnel.steps  # a file is no figure
+    assert (step.entered, step.left, step.reasons) == (1, 1, {})
+    assert step.files == {"unreadable XML": 1, "package without XML": 1}
+    assert sorted(made.dropped["reason"]) == sorted(step.files)
+    found = read_facts(made.run).steps[0]
+    assert found.left == 1 and sum(count for _, count in found.lost) == 2
 
 
 # Packages

@@ -72,7 +72,9 @@ def test_a_terminated_run_leaves_the_tables_of_its_finished_stages(
     )
     # What is paid for is not planned again.
     plan = CliRunner().invoke(app, [*given, "--plan", "--json"])
-    costs = json.loads(plan.stdout)["costs"]
+    costs, total = (json.loads(plan.stdout)[name] for name in ("costs", "total"))
+    for name in ("requests", "prompt_tokens", "reply_tokens", "hours", "done"):
+        assert total[name] == sum(cost[name] for cost in costs) > 0
     answered = len((run / "synth/replies/generator.jsonl").read_text().splitlines())
     assert answered >= 2 and (costs[0]["done"], costs[0]["requests"]) == (answered, 15 - answered)
     shown = CliRunner().invoke(app, [*given, "--plan"]).stdout

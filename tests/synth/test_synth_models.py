@@ -272,7 +272,7 @@ DEATHS = {
     "select": ("select", "draw"),
     "generate": ("from_scenes", "scene_draft"),
     "verify": ("from_scenes", "verdict_row"),
-    "shortcut": ("shortcut", "length_gives_away"),
+    "shortcut": ("shortcut", "answer_is_overlong"),
     "balance": ("balance", "mixed"),
     "decontaminate": ("decontaminate", "contamination_report"),
     "publish": ("publish", "_write_filter_log"),
@@ -399,8 +399,8 @@ def test_prompts_that_always_fail_cost_their_items_alone(
     posted = item_server.counts()["posted"][how]
     again = make(captioned, item_server, tmp_path / "a", how, **values)
     assert tables(again) == tables(made)
-    # Three attempts at each, and a few requests that ask whether the server is alive.
-    assert 6 * 3 < item_server.counts()["posted"][how] - posted <= 6 * 3 + 6
+    # Six attempts at each, and a few requests that ask whether the server is alive.
+    assert 6 * 6 < item_server.counts()["posted"][how] - posted <= 6 * 6 + 8
 
 
 def test_a_server_that_dies_ends_the_stage_and_keeps_what_it_answered(

@@ -101,7 +101,7 @@ def test_facts_agree_with_the_tables(made: Synthesis) -> None:
     told = {row["reason"] for row in facts.reasons}
     assert {why for step in facts.steps for why, _ in step.lost} == told
     assert {one.why.partition(" (")[0] for one in read_samples(made.run) if one.why} <= told
-    assert "single correct option" in told
+    assert "not met: single correct option" in told
     tabled = set(made.dropped["reason"])
     assert {why for step in made.funnel.steps for why in step.reasons} == tabled
 
@@ -157,6 +157,10 @@ def test_the_card_has_front_matter_and_its_figures(made: Synthesis) -> None:
     for criterion in CRITERIA:  # a row each
         assert f"\n| {criterion.title} | " in body
     assert str(made.run.path) not in card
+    (report,) = read_facts(made.run).contamination
+    assert (
+        report["words"] in body and report["words"] in (made.run.path / "report.html").read_text()
+    )
     datasets = pytest.importorskip("datasets")
     loaded = datasets.load_dataset(
         str(dataset), split="train[:5]", cache_dir=str(dataset.parent / "c")

@@ -11,8 +11,9 @@ from item_serving import ItemServer
 from made_items import figure, five, item, write_run
 
 from heldout.model.request import CUT, STOPPED, Reply
+from heldout.report.synthesis_page import write_synthesis_report
 from heldout.synth import synth
-from heldout.synth.traces import read_trace
+from heldout.synth.traces import CUT_OFF, WRONG, read_trace
 
 
 @pytest.mark.parametrize(
@@ -32,8 +33,10 @@ from heldout.synth.traces import read_trace
 def test_a_trace_is_the_whole_reply_and_leads_to_the_right_answer(
     text: str, trace: str | None
 ) -> None:
-    assert read_trace(Reply("x", text, STOPPED), "B") == trace
-    assert read_trace(Reply("x", text, CUT), "B") is None
+    found, why = read_trace(Reply("x", text, STOPPED), "B")
+    assert (found or None) == trace and bool(why) == (trace is None)
+    assert (why == WRONG) == ("<answer>C</answer>" in text and "B" not in text)
+    assert read_trace(Reply("x", text, CUT), "B") == ("", CUT_OFF)
 
 
 def test_traces_are_published_with_their_items(
@@ -54,7 +57,16 @@ def test_traces_are_published_with_their_items(
     assert 0 < len(traced) < 16
     assert set(traced["reasoning"]) == {"It is plain to see."}
     known = json.loads((tmp_path / "synth/dataset/statistics.json").read_text())
-    assert known["traces"] == len(traced)
+    told = known["traces"]
+    assert told == {"asked": 16, "kept": len(traced), "left_out": {WRONG: 16 - len(traced)}}
+    write_synthesis_report(made.run)
+    for name in ("synth/dataset/README.md", "report.html"):
+        assert f"{len(traced)} kept of 16" in (tmp_path / name).read_text()
+    with (tmp_path / "synth/dataset/llava.jsonl").open() as lines:
+        turns = [[one["value"] for one in json.loads(line)["conversations"]] for line in lines]
+    # Reasoning is asked for where the reply has it, and nowhere else.
+    assert all(("<think>" in question) == ("<think>" in reply) for question, reply in turns)
+    assert sum("<think>" in reply for _, reply in turns) == len(traced)
     with (tmp_path / "synth/dataset/trl.jsonl").open() as lines:
         completed = ["completion" in json.loads(line) for line in lines]
     assert completed == [row["reasoning"] != "" for row in made.items.to_dicts()]

@@ -14,6 +14,7 @@ from PIL import Image
 import heldout
 from heldout.engine import open_engine
 from heldout.errors import InputError
+from heldout.report.training import model_card, read_training
 from heldout.store import Run
 from heldout.train import GateError, GateRecord, TrainSettings
 from heldout.train.gate import guard, take_comparisons
@@ -200,6 +201,9 @@ def test_a_suite_stands_for_all_its_benchmarks(
         ("First", 6, 2), ("Second", 4, 0),
     ]  # fmt: skip
     assert (made.rows, made.gate.removed) == (8, 2)
+    first = made.gate.benchmarks[0]
+    card = model_card(read_training(made.run))
+    assert f"({Path(first['source']).name}, revision `{first['revision'][:12]}`)" in card
     suite.write_text("name: two\nbenchmarks:\n  - {name: First, source: ./gone.jsonl}\n")
     with pytest.raises(
         InputError, match=r"suite two, benchmark First.*in a suite file of your own"

@@ -6,6 +6,7 @@ import importlib.util
 import inspect
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from heldout.train import Solution, grade
@@ -132,5 +133,14 @@ def test_the_file_for_verl_grades_alike_and_needs_nothing_else(tmp_path: Path) -
             continue
         graded = grade(reply, COLOURS)
         assert told == {"score": graded.reward, "format": float(graded.well_formed)}, reply
+        listed = {
+            **info,
+            "options": np.array(COLOURS.options, dtype=object),
+        }  # as pandas reads lists
+        assert shipped.compute_score("rows", reply, "B", listed) == told
+    bare = {"answer": "red", "options": np.array([])}
+    assert shipped.compute_score("rows", "<think></think><answer>red</answer>", "red", bare)[
+        "score"
+    ]
     ended = shipped.compute_score("rows", RIGHT[0] + "<|im_end|>", "B", info)
     assert ended["score"] == 1.0

@@ -105,9 +105,33 @@ def test_verl_gets_rows_reward_configuration_and_command(tmp_path: Path, rows: P
     assert told["actor_rollout_ref"]["rollout"]["n"] == 8
     assert told["trainer"]["total_training_steps"] == 4  # batches, of two updates each
     assert told["reward"]["custom_reward_function"] == told["custom_reward_function"]
-    checked = subprocess.run(["sh", "-n", str(tmp_path / "verl/run.sh")], check=False)
-    assert checked.returncode == 0
-    compile((tmp_path / "verl/reward.py").read_text(), "reward.py", "exec")
+    assert told["actor_rollout_ref"]["model"]["path"] == "folder"  # a name on the hub
+
+
+def test_the_command_for_verl_starts_where_its_files_are(
+    tmp_path: Path, rows: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "folder").mkdir()
+    target = tmp_path / "a run" / "verl"
+    write_verl(settings(recipe="grpo"), read_training_set(str(rows)), target)
+    told = yaml.safe_load((target / "config.yaml").read_text())
+    assert Path(told["actor_rollout_ref"]["model"]["path"]) == (tmp_path / "folder").resolve()
+    (tmp_path / "bin").mkdir()
+    python = tmp_path / "bin" / "python"
+    python.write_text('#!/bin/sh\npwd -P\nfor one in "$@"; do echo "$one"; done\n')
+    python.chmod(0o755)
+    started = subprocess.run(
+        ["a run/verl/run.sh", "trainer.nnodes=2"], check=True, capture_output=True, text=True,
+        env={"PATH": f"{tmp_path / 'bin'}:/usr/bin:/bin"},
+    )  # fmt: skip
+    where, *arguments = started.stdout.splitlines()
+    assert Path(where) == target.resolve()
+    assert arguments[:2] == ["-m", "verl.trainer.main_ppo"]
+    assert Path(arguments[arguments.index("--config-path") + 1]).resolve() == target.resolve()
+    assert arguments[-1] == "trainer.nnodes=2"
+    names = [told["data"]["train_files"], told["reward"]["custom_reward_function"]["path"]]
+    assert all((target / name).is_file() for name in names)
 
 
 #: Names that verl's reference configuration has (verl/trainer/config/_generated_ppo_trainer.yaml).

@@ -228,13 +228,19 @@ def test_a_checkpoint_without_a_chat_template_is_refused(
     folder = tiny_families.save("blip_2", tmp_path / "blip-2")
     with pytest.raises(InputError, match="no chat template"):
         heldout.train(data=str(rows), model=str(folder), out=tmp_path / "run", **SMALL)
+    assert not (tmp_path / "run").exists()  # said before the comparison
 
 
 def test_fewer_rows_than_a_batch_are_refused(tmp_path: Path, checkpoint: Path, rows: Path) -> None:
-    with pytest.raises(InputError, match="12 rows are left.*set batch to at most 12"):
+    with pytest.raises(InputError, match="are 12 rows.*set batch to at most 12"):
         heldout.train(
             data=str(rows), model=str(checkpoint), out=tmp_path / "run", **{**SMALL, "batch": 16}
         )
+    with pytest.raises(InputError, match="recipe grpo"):
+        heldout.train(
+            data=str(rows), model=str(checkpoint), out=tmp_path / "run", to="verl", **SMALL
+        )
+    assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.parametrize("family", ["llava", "idefics3", "internvl", "gemma3"])
@@ -340,7 +346,7 @@ def test_leaks_on_the_command_line_exit_with_one(
     bench = path.with_name("test.jsonl")
     bench.write_text("".join(f"{line}\n" for line in path.read_text().splitlines()[:2]))
     command = ["heldout", "train", str(path), "--model", str(checkpoint), "--against", str(bench),
-               "--workers", "1", "--out", str(tmp_path / "run"), "--quiet"]  # fmt: skip
+               "--workers", "1", "--out", str(tmp_path / "run"), "--quiet", "--batch", "4"]  # fmt: skip
     monkeypatch.setattr("sys.argv", command)
     with pytest.raises(SystemExit) as ended:
         main()
@@ -348,7 +354,7 @@ def test_leaks_on_the_command_line_exit_with_one(
     said = capsys.readouterr().err
     assert "Gate failed: 2" in " ".join(said.split())
     assert "--remove-leaks" in said
-    files = ["--recipe", "grpo", "--to", "verl", "--batch", "4", "--mini-batch", "2", "--json"]
+    files = ["--recipe", "grpo", "--to", "verl", "--mini-batch", "2", "--json"]
     monkeypatch.setattr("sys.argv", [*command, "--remove-leaks", *files])
     with pytest.raises(SystemExit) as ended:
         main()

@@ -8,7 +8,7 @@ import pytest
 
 from heldout.engine.progress import Progress
 from heldout.errors import InputError
-from heldout.train.watching import StepJournal, Watch
+from heldout.train.watching import COMPLETE, StepJournal, Watch
 
 
 def watch(folder: Path, said: list[str]) -> Watch:
@@ -57,3 +57,11 @@ def test_what_is_not_a_number_is_not_kept(tmp_path: Path, name: str) -> None:
     with pytest.raises(InputError, match="at update 2"):
         one.logged(2, {"loss": 1.0, "grad_norm": 2.0, name: float("inf")})
     assert [row["step"] for row in one.journal.rows()] == [1]
+    assert "float32" not in one.advice()
+    assert "no checkpoint" in one.advice()
+    saved = tmp_path / "checkpoints" / "checkpoint-1"
+    saved.mkdir(parents=True)
+    (saved / COMPLETE).write_text("1")
+    one.half = True
+    assert "float32" in one.advice()
+    assert "no checkpoint" not in one.advice()

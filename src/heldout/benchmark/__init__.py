@@ -7,7 +7,7 @@ from heldout.lazy import load_on_first_use
 if TYPE_CHECKING:
     from heldout.benchmark.benchmark import Benchmark
     from heldout.benchmark.check import check
-    from heldout.benchmark.check.problem import CheckReport
+    from heldout.benchmark.check.problem import CheckReport, script_of
     from heldout.benchmark.example import (
         RELEASED,
         Example,
@@ -100,6 +100,7 @@ __all__ = [
     "read_whole",
     "refuse_special",
     "same",
+    "script_of",
     "split_of",
     "too_deep",
     "unreadable",

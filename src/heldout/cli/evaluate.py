@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -26,7 +27,7 @@ from heldout.cli.options import (
     per_second,
 )
 from heldout.cli.show import console, print_json
-from heldout.errors import InputError
+from heldout.errors import HeldoutError, InputError
 
 MODELS, SUITE, SERVER = "Models", "Suite", "Endpoints"
 EXAMPLE = (
@@ -218,10 +219,18 @@ def evaluate_command(
     from heldout.evaluate import EvaluateSettings
 
     try:
-        settings = EvaluateSettings(**values)
+        made = evaluate_suite(
+            EvaluateSettings(**values),
+            out=out,
+            engine=engine,
+            workers=workers,
+            quiet=quiet or as_json,
+        )
     except ValidationError as error:
         raise InputError(_sentence(error)) from error
-    made = evaluate_suite(settings, out=out, engine=engine, workers=workers, quiet=quiet or as_json)
+    except HeldoutError as error:
+        error.args = (re.sub(r"(?<![\w.])key_env\b", "--api-key-env", str(error)),)
+        raise
     if as_json:
         return print_json(made.as_json())
     show.print_evaluation(made)

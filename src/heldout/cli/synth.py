@@ -391,14 +391,19 @@ def _show(made: Any, out: Path, plan: bool) -> None:
         why = ", ".join(
             f"{plain(reason)} {count:,}" for reason, count in step.reasons.items() if count
         )
+        if step.files:
+            files = ", ".join(f"{plain(reason)} {count:,}" for reason, count in step.files.items())
+            why += f"{'; ' if why else ''}files not read: {files}"
         table.add_row(step.name, f"{step.entered:,}", f"{step.left:,}", Text(why))
     screen.print(table)
     if plan:
-        for cost in made.costs:
+        for cost in (*made.costs, *([made.total] if made.costs else [])):
             left = f"about {_cost(cost)}, {_duration(cost.hours)}" if cost.requests else "none"
             done = f"{counted(cost.done, 'request', 'requests')} done; left: " if cost.done else ""
             screen.print(f"{cost.stage}: {done}{left}", soft_wrap=True)
         if made.costs:
+            if not made.total.price and made.total.requests:
+                screen.print("no price: no prices are given (--prices IN,OUT)", soft_wrap=True)
             screen.print(Text(made.assumptions, "dim"), soft_wrap=True)
         return
     for spent in made.spent:

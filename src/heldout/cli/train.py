@@ -234,7 +234,8 @@ def train_command(
     except ValidationError as error:
         raise InputError(_sentence(error)) from error
     except HeldoutError as error:
-        raise type(error)(_with_flags(str(error))) from error
+        error.args = (_with_flags(str(error)),)  # some kinds are made of more than a sentence
+        raise
     if as_json:
         print_json(made.as_json())
     else:

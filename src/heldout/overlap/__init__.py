@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from heldout.overlap.regrade import Bounds, parse_bounds
     from heldout.overlap.relations import BY_DIGEST, COPIES, POSSIBLE_COPIES, SUREST, Relation
     from heldout.overlap.scan import items_table, prepare_run, scan
-    from heldout.overlap.text.edits import EDITED
+    from heldout.overlap.text.edits import EDITED, RENUMBERED, SAME, compare_wording
     from heldout.overlap.text.encoders import DEFAULT, open_text_encoder
     from heldout.overlap.text.index import TextSearch
     from heldout.overlap.text.judge import (
@@ -65,7 +65,7 @@ if TYPE_CHECKING:
         ModelJudge,
         judge_texts,
     )
-    from heldout.overlap.text.normalise import SHORT_BITS, Rarity, common_questions, loose, mask
+    from heldout.overlap.text.normalise import bare_options, loose, mask
     from heldout.overlap.text.pictures import ANOTHER, BESIDE, UNCOMPARED, beside
     from heldout.overlap.text.relation import (
         CONTAINED,
@@ -73,6 +73,7 @@ if TYPE_CHECKING:
         SAME_CAPTION,
         SAME_ITEM,
         SAME_QUESTION,
+        TEMPLATE,
     )
     from heldout.overlap.text.testable import NO_WORDS, untestable_items
     from heldout.overlap.texts import forget_texts, scan_texts
@@ -107,12 +108,14 @@ __all__ = [
     "RADII",
     "RAISED_ALONE",
     "RELATIONS",
+    "RENUMBERED",
+    "SAME",
     "SAME_CAPTION",
     "SAME_ITEM",
     "SAME_QUESTION",
     "SEEN",
-    "SHORT_BITS",
     "SUREST",
+    "TEMPLATE",
     "TEXT_RELATIONS",
     "UNCOMPARED",
     "Audited",
@@ -129,10 +132,10 @@ __all__ = [
     "ModelJudge",
     "NearSearch",
     "Pair",
-    "Rarity",
     "Relation",
     "TextSearch",
     "Threshold",
+    "bare_options",
     "benchmark_pictures",
     "beside",
     "build_index",
@@ -141,7 +144,7 @@ __all__ = [
     "calibrations",
     "can_register",
     "cheap_features",
-    "common_questions",
+    "compare_wording",
     "degrees_of",
     "embed_corpus",
     "flag_p",

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from heldout.errors import InputError
+from heldout.errors import InputError, counted
 from heldout.report.figures import (
     Rate,
     Step,
@@ -21,13 +21,19 @@ from heldout.report.model_figures import Figure
 from heldout.store import Run
 from heldout.synth import (
     BY_KEY,
+    CHANCE,
     CRITERIA,
     DATASET,
-    LONGEST,
+    FILE_REASONS,
+    FLAGGED_BY_CHANCE,
+    LETTERS,
+    NEEDED,
+    OVERLONG,
     PROVENANCE,
     STATISTICS,
     Category,
     PlantedRecall,
+    ProbeRate,
     SynthStage,
     answering_models,
     cluster_rate,
@@ -35,6 +41,7 @@ from heldout.synth import (
     finished,
     folder,
     planted_recall,
+    probe_rates,
     read_dropped,
     read_funnel,
     read_rows,
@@ -53,6 +60,16 @@ STEPS = {
     "publish": "published",
 }
 SHORTCUT_STEP = STEPS["shortcut"]
+# What a flag and a rate of the probes mean, for card and page.
+PROBES = (
+    f"A probe flags an item if the model chooses the right option in at least {NEEDED} of {len(LETTERS)} "
+    f"rotations of the options; question-only, if it writes the right option word for word; "
+    f"overlong-answer, if code finds the right option by far the longest. Guessing anew in every rotation "
+    f"flags {100 * FLAGGED_BY_CHANCE:.1f} % of items; a model that knows nothing and keeps to one "
+    f"favourite option, {100 * CHANCE:.0f} %. Right replies are counted over all accepted items, also "
+    f"those that were dropped later; p tests them against guessing (Student's t over articles, two-sided, "
+    f"Holm over both probes)."
+)
 _COUNTED = {
     "question_type": "Kind of question",
     "modality": "Modality",
@@ -105,7 +122,7 @@ class SynthesisFacts:
     reasons: list[dict[str, Any]]
     criteria: list[CriterionRate]
     letters: Mapping[str, Mapping[str, int]]  # as written, and as balanced
-    probes: Mapping[str, int]
+    probes: list[ProbeRate]
     statistics: Mapping[str, Any]
     contamination: list[dict[str, Any]]
     recall: list[PlantedRecall]
@@ -114,7 +131,7 @@ class SynthesisFacts:
     @property
     def asked_blind(self) -> bool:
         """Whether a model was asked without the image; else code alone looked for shortcuts."""
-        return bool(self.probes.keys() - {LONGEST})
+        return any(one.probe != OVERLONG for one in self.probes)
 
     @property
     def asked_models(self) -> list[ModelLine]:
@@ -141,7 +158,8 @@ def read_facts(run: Run) -> SynthesisFacts:
     known = run.manifest().get("synth", {})
     settings = known.get("settings", {})
     funnel = read_funnel(run).steps
-    steps = [Step("figures found", funnel[0].entered, ())] if funnel else []
+    files = [(worded(why), n) for step in funnel[:1] for why, n in step.files.items()]
+    steps = [Step("figures found", funnel[0].entered, files)] if funnel else []
     steps += [
         Step(STEPS[step.name], step.left, [(worded(why), n) for why, n in step.reasons.items()])
         for step in funnel
@@ -155,8 +173,9 @@ def read_facts(run: Run) -> SynthesisFacts:
         )
     report = _json(run, "contamination.json") if finished(run, SynthStage.DECONTAMINATE) else None
     contamination = [_contamination(one) for one in (report or {}).get("benchmarks", [])]
-    probes = _probes(run)
-    if SHORTCUT_STEP in (step.name for step in steps) and not probes.keys() - {LONGEST}:
+    probes = probe_rates(run)
+    blind = any(one.probe != OVERLONG for one in probes)
+    if SHORTCUT_STEP in (step.name for step in steps) and not blind:
         told = "right option not overlong"
         steps = [step._replace(name=told) if step.name == SHORTCUT_STEP else step for step in steps]
     figures = list(_figures(steps, criteria, statistics, contamination))
@@ -177,9 +196,12 @@ def read_facts(run: Run) -> SynthesisFacts:
 
 
 def worded(reason: str) -> str:
-    """A reason of the table of what was dropped as people read it: an essential by its title."""
+    """A reason of the table of what was dropped as people read it: an essential by its title, and a file
+    told from a figure."""
+    if reason in FILE_REASONS:
+        return f"file not read: {reason}"
     key = reason.removeprefix("essential: ")
-    return BY_KEY[key].title.lower() if key in BY_KEY else reason
+    return f"not met: {BY_KEY[key].title.lower()}" if key in BY_KEY else reason
 
 
 def _models(run: Run) -> Iterator[ModelLine]:
@@ -252,29 +274,19 @@ def _letters(run: Run) -> dict[str, dict[str, int]]:
     return found
 
 
-def _probes(run: Run) -> dict[str, int]:
-    """How many accepted items each shortcut solves."""
-    if not finished(run, SynthStage.SHORTCUT):
-        return {}
-    counts: Counter[str] = Counter()
-    for row in read_rows(run, SynthStage.SHORTCUT):
-        for name, solved in row["probes"]:
-            counts[name] += bool(solved)  # null: replies that would decide it are missing
-    return dict(counts)
-
-
 def _contamination(report: Mapping[str, Any]) -> dict[str, Any]:
     """The report of one benchmark with its Overlap@τ as rows of one table: of the benchmark's questions or
     images, and of the items, before anything was removed and after."""
     rows = []
     for part, what, unit in (
-        ("text", "text cosine ({}) >", "questions"),
+        ("text", "cosine of {fields} ({}) >", "questions"),
         ("hashes", "image hash distance ≤", "images"),
         ("embeddings", "image cosine ({}) >", "images"),
     ):
         known = report.get(part, {})
         # Another encoder has another scale: the thresholds are those of the paper's encoders.
-        what = what.format(str(known.get("encoder", "")).partition(" ")[0])
+        encoder = str(known.get("encoder", "")).partition(" ")[0]
+        what = what.format(encoder, fields=_compared(known))
         for threshold, found in known.get("overlap_at", {}).items():
             items = known["by_item"]
             rows.append({
@@ -286,7 +298,30 @@ def _contamination(report: Mapping[str, Any]) -> dict[str, Any]:
                 "of_items_before": items["before_removal"]["items"],
                 "items_before": items["before_removal"]["overlap_at"][threshold],
             })  # fmt: skip
-    return {**report, "rows": rows}
+    return {**report, "rows": rows, "words": _words(report.get("questions", {}))}
+
+
+def _compared(text: Mapping[str, Any]) -> str:
+    """The field of both sides that is compared."""
+    return " or ".join(text.get("fields", ("texts",)))
+
+
+def _words(asked: Mapping[str, Any]) -> str:
+    """How many questions could be found by their words, and how many items ask one nevertheless."""
+    if not asked:  # made by an earlier version
+        return ""
+    scripts = ", ".join(f"{name} {number:,}" for name, number in asked["scripts"].items())
+    reasons = {
+        f"in a script that no item has ({scripts})": asked["other_script"],
+        "without an answer": asked["without_answer"],
+        "stock questions, asked of many images": asked["stock"],
+    }
+    others = ", ".join(f"{number:,} {why}" for why, number in reasons.items() if number)
+    return (
+        f"By words, {asked['findable']:,} of its {counted(asked['questions'], 'question', 'questions')} "
+        f"could be found{f' (not: {others})' if others else ''}. Published items that ask a stock question "
+        f"of it and give its answer: {asked['items_kept']:,}."
+    )
 
 
 def _figures(
@@ -299,6 +334,8 @@ def _figures(
         told = (
             "Every bar is as long as what the step let through; beside it what it dropped, and why."
         )
+        if steps[0].lost:
+            told += " Files that could not be read stand beside the first bar; they are no figures."
         yield Figure("funnel", funnel_chart(steps, title="From figures to items"), told)
     for key, title in _COUNTED.items():
         if len(counts := statistics.get(key, {})) > 1:  # one bar says nothing
@@ -319,7 +356,7 @@ def _figures(
             drawn = bin_chart(
                 histogram["edges"], histogram["counts"], threshold=text["threshold"],
                 title=f"Nearest published item of every question of {report['benchmark']}",
-                label="cosine similarity of texts", unit="questions",
+                label=f"cosine of {_compared(text)}", unit="questions",
             )  # fmt: skip
             yield Figure(f"text-similarity-{number}", drawn, "")
 

@@ -20,12 +20,13 @@ from heldout.image import FileOnDisk, ImageError, ImageRef, to_rgb
 from heldout.report.commands import commands_shown
 from heldout.report.environment import templates, visible
 from heldout.report.figures import for_paper
-from heldout.report.synthesis import SynthesisFacts, read_facts, worded
+from heldout.report.synthesis import PROBES, SynthesisFacts, read_facts, worded
 from heldout.review import item_tables
 from heldout.store import Run, write_atomic
 from heldout.synth import (
     CRITERIA,
     DATASET,
+    INTERVALS,
     LETTERS,
     RUBRIC,
     STAGES,
@@ -160,6 +161,8 @@ def dataset_card(facts: SynthesisFacts, samples: Sequence[Sample]) -> str:
         known=facts.statistics,
         samples=[one for one in samples if not one.why][:_SHOWN],
         roles=_ROLES,
+        probes=PROBES,
+        intervals=INTERVALS,
         rubric=RUBRIC,
         criteria=len(CRITERIA),
         # The folders of the machine that it was read on are nobody's business.
@@ -202,6 +205,8 @@ def write_synthesis_report(run: Run) -> Path:
     manifest = run.manifest()
     page: dict[str, Any] = {
         "facts": facts,
+        "probes": PROBES,
+        "intervals": INTERVALS,
         "published": [one for one in samples if not one.why],
         "rejected": [one for one in samples if one.why],
         "people": item_tables(run),

@@ -31,7 +31,12 @@ def binomial_interval(successes: float, n: float, level: float = 0.95) -> Interv
 
 
 def cluster_rate_interval(
-    hits: ArrayLike, clusters: Sequence[str], *, level: float = 0.95
+    hits: ArrayLike,
+    clusters: Sequence[str],
+    *,
+    level: float = 0.95,
+    enough: int = _ENOUGH,
+    even: float = _EVEN,
 ) -> Interval:
     """Interval of the mean of ``hits`` when items of one cluster rise and fall together.
 
@@ -39,6 +44,8 @@ def cluster_rate_interval(
     would give the variance seen between clusters, never more than there are items. Where too few
     clusters carry a hit (or a miss) to estimate that variance, items of a cluster are taken to be
     one observation each (Kish's effective number of clusters), which errs on the wide side.
+    ``enough``: clusters with a hit, and with a miss, that are not too few; ``even``: effective
+    clusters that are needed besides.
     """
     values = np.asarray(hits, dtype=np.float64)
     sums, sizes = _by_cluster(values, clusters)
@@ -49,7 +56,7 @@ def cluster_rate_interval(
     effective = float(n**2 / (sizes**2).sum())
     method = "clopper-pearson over effective clusters"
     mixed = min(int((sums > 0).sum()), int((sums < sizes).sum()))
-    if mixed >= _ENOUGH and effective >= _EVEN:
+    if mixed >= enough and effective >= even:
         spread = float(((sums - rate * sizes) ** 2).sum()) * count / (count - 1) / n**2
         seen = rate * (1.0 - rate) / spread if spread > 0 else float(n)
         tail = (1.0 - level) / 2.0

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from heldout.synth.decontaminate import text_encoder
     from heldout.synth.draft import LETTERS, Draft, FigureImage, PaperFigure
     from heldout.synth.endpoints import open_endpoint
-    from heldout.synth.funnel import Funnel, FunnelStep, read_funnel
+    from heldout.synth.funnel import FILE_REASONS, Funnel, FunnelStep, read_funnel
     from heldout.synth.ledger import (
         answering_models,
         code_and_verifier,
@@ -21,7 +21,13 @@ if TYPE_CHECKING:
     from heldout.synth.pipeline import Synthesis, check_source, synth
     from heldout.synth.plan import source_costs
     from heldout.synth.publish import DATASET, PROVENANCE, STATISTICS
-    from heldout.synth.recall import STAGES, PlantedRecall, cluster_rate, planted_recall
+    from heldout.synth.recall import (
+        INTERVALS,
+        STAGES,
+        PlantedRecall,
+        cluster_rate,
+        planted_recall,
+    )
     from heldout.synth.rubric import BY_KEY, CRITERIA, RUBRIC, Category
     from heldout.synth.settings import (
         SCENES,
@@ -32,14 +38,26 @@ if TYPE_CHECKING:
         SynthStage,
         settings_sentence,
     )
-    from heldout.synth.shortcut import LONGEST
+    from heldout.synth.shortcut import (
+        CHANCE,
+        FLAGGED_BY_CHANCE,
+        NEEDED,
+        OVERLONG,
+        ProbeRate,
+        probe_rates,
+    )
 
 __all__ = [
     "BY_KEY",
+    "CHANCE",
     "CRITERIA",
     "DATASET",
+    "FILE_REASONS",
+    "FLAGGED_BY_CHANCE",
+    "INTERVALS",
     "LETTERS",
-    "LONGEST",
+    "NEEDED",
+    "OVERLONG",
     "PROVENANCE",
     "RUBRIC",
     "SCENES",
@@ -55,6 +73,7 @@ __all__ = [
     "Normalisation",
     "PaperFigure",
     "PlantedRecall",
+    "ProbeRate",
     "SynthSettings",
     "SynthStage",
     "Synthesis",
@@ -66,6 +85,7 @@ __all__ = [
     "folder",
     "open_endpoint",
     "planted_recall",
+    "probe_rates",
     "read_dropped",
     "read_funnel",
     "read_rows",

@@ -35,7 +35,8 @@ Ordered = tuple[tuple[str, ...], str]  # options, and the letter of the right on
 
 
 def _balance(context: StageContext, writer: StageWriter) -> None:
-    kept = {row["id"]: row["flagged"] for row in read_rows(context.run, SynthStage.SHORTCUT)}
+    flags = read_rows(context.run, SynthStage.SHORTCUT)
+    kept = {row["id"]: row["flagged"] for row in flags if not row.get("dropped")}
     rng = random.Random(f"{context.settings.seed}/balance")
     letters: Counter[str] = Counter()
     numbers: dict[str, Ordered] = {}

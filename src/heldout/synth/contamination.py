@@ -37,6 +37,7 @@ from heldout.synth.prompts import figure_images
 from heldout.synth.recall import cluster_rate
 
 TEXT_THRESHOLD, NEAREST = 0.88, 5
+FIELDS = ("question", "question and options")
 HAMMING = (4, 8, 16)
 IMAGE_THRESHOLDS = (0.85, 0.88, 0.90)
 _BINS = tuple(round(0.05 * step, 2) for step in range(21))
@@ -245,20 +246,32 @@ def _texts(
     articles: Mapping[str, str],
     removed: Collection[str],
 ) -> dict[str, Any]:
+    """Like with like: a question that has options is compared with items as a whole, another one with their
+    questions alone. Rows hold both texts, and a query has zeros where it has no options, or else where
+    the question stands alone, so that one product compares each with its own kind."""
     asked = [example for example in benchmark if (example.question or "").strip()]
     model = open_text_encoder(encoder)
-    words = [mask(_query(one.question or "", one.options).lower()) for one in asked]
-    found = Nearest(model.embed(words), NEAREST, TEXT_THRESHOLD, removed) if asked else None
+
+    def embed(texts: Iterable[tuple[str, Sequence[str]]]) -> Floats:
+        return model.embed([mask(_query(question, options).lower()) for question, options in texts])
+
+    chosen = np.asarray([[len(one.options) < 2, len(one.options) > 1] for one in asked], np.float32)
+    queries = embed((one.question or "", one.options) for one in asked)
+    queries = np.hstack([queries * chosen[:, :1], queries * chosen[:, 1:]]) if asked else queries
+    found = Nearest(queries, NEAREST, TEXT_THRESHOLD, removed) if asked else None
     while found is not None and (batch := list(itertools.islice(items, _BLOCK))):
         drafts = [item.draft for item in batch]
-        rows = model.embed([mask(_query(one.question, one.options).lower()) for one in drafts])
-        found.compare([one.id for one in drafts], rows)
+        alone = embed((one.question, ()) for one in drafts)
+        whole = embed((one.question, one.options) for one in drafts)
+        found.compare([one.id for one in drafts], np.hstack([alone, whole]))
     if found is None or found.items.keys() <= set(removed):
         return {"skipped": "no texts to compare"}
     near = found.pairs([example.id for example in asked])
     clusters = [example.images[0].name if example.images else example.id for example in asked]
     by_image = NearPairs(near.pairs, near.nearest, clusters)
+    counts = dict(zip(FIELDS, chosen.sum(axis=0).astype(int).tolist(), strict=True))
     told = {"encoder": model.identity, "threshold": TEXT_THRESHOLD, "top": NEAREST}
+    told["fields"] = {name: count for name, count in counts.items() if count}
     return {**told, **found.both(by_image, (TEXT_THRESHOLD,), articles)}
 
 

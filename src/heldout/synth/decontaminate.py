@@ -1,9 +1,9 @@
 """Decontaminate: remove every item that overlaps a benchmark, by image, by words, or by its article.
 
 An item is removed for a copy of a benchmark's image (also cropped, resized, re-encoded or inside a
-panel), for an image pair that nobody could decide, for question and answer in the same or reworded
-form, and for coming from an article that the benchmark names as a source. Stock questions about
-other images are kept.
+panel), for an image pair that nobody could decide, for question and answer in the same, edited or
+reworded form, and for coming from an article that the benchmark names as a source. Stock questions
+about other images are kept and counted.
 """
 
 from __future__ import annotations
@@ -12,74 +12,76 @@ import dataclasses
 import itertools
 import re
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import polars as pl
-
-from heldout.benchmark import Benchmark, parse_source, read_benchmark
+from heldout.benchmark import Benchmark, parse_source, read_benchmark, script_of
 from heldout.corpus import Corpus
 from heldout.errors import InputError
-from heldout.evidence import COPIES, Leak, Relation, Rung, evidence_of, leaks_of
+from heldout.evidence import COPIES, Leak, Relation, Rung, leaks_of
 from heldout.overlap import DEFAULT as TEXT_ENCODER
 from heldout.overlap import (
     NEAREST,
-    SHORT_BITS,
     NearSearch,
-    Rarity,
     TextSearch,
     can_register,
-    common_questions,
-    loose,
     read_matches,
-    read_text_matches,
     scan,
     scan_texts,
 )
 from heldout.store import Dropped, Run
+from heldout.synth.benchmark_questions import BenchmarkQuestions, QuestionMatch
 from heldout.synth.contamination import contamination_report, found_by_method
 from heldout.synth.context import StageContext, StageWork, files_digest
 from heldout.synth.corpus_of_items import balanced_items, write_corpus
-from heldout.synth.ledger import StageWriter, folder
+from heldout.synth.ledger import BATCH, StageWriter, folder
 from heldout.synth.settings import SynthStage
 
 STAGE = "decontaminate"
-RULES = "heldout-decontaminate/2"  # raise with any change of what is removed or reported
-_WORDED = {
-    "same item": "same question and answer",
-    "same question": "reworded question and answer",  # with other options
-    "edited": "reworded question and answer",
-    "paraphrase candidate": "reworded question and answer",
-}
-_TELLING_WORDS, _TELLING_BITS = 12, 2 * SHORT_BITS
+RULES = "heldout-decontaminate/3"  # raise with any change of what is removed or reported
+STOCK = "stock question and answer"  # kept, unless something else removes the item
 _SPLITS = {"test", "train", "val", "valid", "validation", "dev", "data", "benchmark", "questions"}
+SCHEMA = 3  # of contamination.json
 _FURTHER = 4  # times as many neighbours, where all that were looked at are copies
 _ARTICLE = re.compile(r"\bPMC\d{4,}\b|\b10\.\d{4,9}/[^\s\"'<>]+", re.IGNORECASE)
 
 
 def _decontaminate(context: StageContext, writer: StageWriter) -> None:
     settings, run = context.settings, context.run
-    articles = {item.draft.id: item.figure.article for item in balanced_items(run)}
+    articles: dict[str, str] = {}
+    scripts: set[str] = set()
+    for one in balanced_items(run):
+        articles[one.draft.id] = one.figure.article
+        scripts.add(script_of(one.draft.question))
     if not articles:  # nothing was accepted: nothing to search
-        run.write_json("synth/contamination.json", {"schema_version": 2, "benchmarks": []})
+        run.write_json("synth/contamination.json", {"schema_version": SCHEMA, "benchmarks": []})
         return
     corpus = write_corpus(run)
     removed: dict[str, tuple[str, str, str]] = {}  # item → benchmark, relation, detail
-    benchmarks = open_benchmarks(context)
+    stock: dict[str, tuple[str, str, str]] = {}
+    benchmarks, words = open_benchmarks(context), {}
+    encoder = text_encoder(settings.text_encoder)
     for benchmark in benchmarks:
-        for item, relation, detail in _overlaps(context, benchmark, corpus, articles):
+        questions = BenchmarkQuestions(benchmark, encoder)
+        matches = list(_worded(context, questions))
+        for item, relation, detail in _overlaps(context, benchmark, corpus, articles, matches):
             removed.setdefault(item, (benchmark.name, relation, detail))
+        asked = {match.item: match for match in matches if match.stock}
+        words[benchmark.name] = (questions.counts(scripts), asked)
+        for item, match in asked.items():
+            stock.setdefault(item, (benchmark.name, STOCK, _detail(match)))
     reports = []
     for benchmark in benchmarks:
-        encoder = text_encoder(settings.text_encoder)
         searched = Run.open(overlap_folder(run, benchmark))
         report = contamination_report(context, benchmark, searched, encoder, articles, removed)
         gone = Counter(why for name, why, _ in removed.values() if name == benchmark.name)
+        counts, asked = words[benchmark.name]
+        report |= {"questions": {**counts, "items_kept": len(asked.keys() - removed.keys())}}
         reports.append({**report, "removed": dict(gone), "found": found_by_method(searched)})
-    run.write_json("synth/contamination.json", {"schema_version": 2, "benchmarks": reports})
+    run.write_json("synth/contamination.json", {"schema_version": SCHEMA, "benchmarks": reports})
     for item in articles:
-        name, relation, detail = removed.get(item, ("", "", ""))
+        name, relation, detail = removed.get(item) or stock.get(item) or ("", "", "")
         row = {"id": item, "removed": item in removed, "benchmark": name, "relation": relation}
         writer.keep({**row, "detail": detail})
         if item in removed:
@@ -141,11 +143,14 @@ def overlap_folder(run: Run, benchmark: Benchmark, number: int = 0) -> Path:
 
 
 def _overlaps(
-    context: StageContext, benchmark: Benchmark, corpus: Corpus, articles: Mapping[str, str]
+    context: StageContext,
+    benchmark: Benchmark,
+    corpus: Corpus,
+    articles: Mapping[str, str],
+    matches: Iterable[QuestionMatch],
 ) -> Iterator[tuple[str, str, str]]:
-    """(item, relation, detail) of every item to remove. Several rows of one item come gravest first."""
+    """(item, relation, detail) of every item to remove. The gravest reason of an item comes first."""
     found: list[tuple[int, str, str, str]] = []
-    telling = _telling(benchmark, context.run)
     for searched in _searches(context, benchmark, corpus, len(articles)):
         for identifier, leaked in leaks_of(searched).items():
             for leak in leaked.leaks:
@@ -153,9 +158,11 @@ def _overlaps(
                     method = str(leak.row["method"]).partition(" |")[0]  # without its settings
                     detail = f"{relation} of {identifier} by {method}"
                     found.append((-leak.rung, str(leak.row["corpus_id"]), relation, detail))
-        found += _worded(searched, telling)
     for _, corpus_id, relation, detail in sorted(found):
         yield _item(corpus_id, articles), relation, detail
+    for match in matches:
+        if not match.stock:
+            yield match.item, match.relation, _detail(match)
     sources = _sources(benchmark)
     for item, article in articles.items():
         if article.lower() in sources:
@@ -193,6 +200,10 @@ def _searches(
         queries, nearest = Benchmark(benchmark.name, tuple(crowded)), nearest * _FURTHER
 
 
+def _detail(match: QuestionMatch) -> str:
+    return f"{match.relation} of {match.example}, similarity {match.similarity:.2f}"
+
+
 def removal(leak: Leak) -> str | None:
     """Why this match of an image removes the item, or None where it does not."""
     if leak.rung is Rung.UNDECIDED:
@@ -202,41 +213,12 @@ def removal(leak: Leak) -> str | None:
     return None
 
 
-def _telling(benchmark: Benchmark, run: Run) -> set[str]:
-    """Benchmark items whose question identifies them even in other words.
-
-    What many would ask in much the same words ("Which imaging modality is shown?") does not, whatever
-    its options are.
-    """
-    rarity = Rarity()
-    asked = {example.id: loose(example.question or "") for example in benchmark}
-    rarity.learn([*asked.values(), *(loose(item.draft.question) for item in balanced_items(run))])
-    return {
-        name for name, words in asked.items()
-        if len(words.split()) >= _TELLING_WORDS and rarity.bits(words) >= _TELLING_BITS
-    }  # fmt: skip
-
-
-def _worded(searched: Run, telling: Collection[str]) -> Iterator[tuple[int, str, str, str]]:
-    """Items that ask what the benchmark asks and give its answer, in these or other words.
-
-    A picture of its own does not excuse an item that was written from the benchmark's text. Stock
-    questions, which the benchmark asks of several pictures or which say little, are nobody's.
-    """
-    if not searched.table_path("text_matches").exists():
-        return
-    common = set()
-    if searched.table_path("text_queries").exists():
-        queries = pl.DataFrame(searched.read_table("text_queries"))
-        common = set(common_questions(queries)["benchmark_id"].to_list())
-    for row in read_text_matches(searched).to_dicts():
-        relation, evidence = _WORDED.get(row["relation"]), evidence_of(row)
-        stock = evidence.get("generic") or evidence.get("short") or row["benchmark_id"] in common
-        if relation is None or row["answer_relation"] != "same" or stock:
-            continue
-        if row["relation"] == "same item" or row["benchmark_id"] in telling:
-            detail = f"{relation} of {row['benchmark_id']} by {row['method']}"
-            yield -Rung.TEXT, str(row["corpus_id"]), relation, detail
+def _worded(context: StageContext, questions: BenchmarkQuestions) -> Iterator[QuestionMatch]:
+    """Items that ask what the benchmark asks and give its answer. A picture of its own does not excuse an
+    item that was written from the benchmark's text."""
+    items = (item.draft for item in balanced_items(context.run))
+    while batch := list(itertools.islice(items, BATCH)):
+        yield from questions.compare(batch)
 
 
 def _item(corpus_id: str, articles: Mapping[str, Any]) -> str:

@@ -40,6 +40,7 @@ class PaperFigure:
     source: str  # the file it was read from
     primary: str = ""
     secondary: str = ""
+    licence_text: str = ""  # how an unknown licence begins
 
     def as_row(self) -> dict[str, Any]:
         return asdict(self)

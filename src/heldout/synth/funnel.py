@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import pyarrow.parquet as pq
@@ -15,19 +15,29 @@ from heldout.synth.settings import SynthStage
 # Stages whose table holds every item, with the decision in a column: the value that lets an item through.
 _DECIDED = {
     SynthStage.VERIFY: ("accepted", True),
+    SynthStage.SHORTCUT: ("dropped", False),
     SynthStage.DECONTAMINATE: ("removed", False),
 }
+# Reasons of `ingest` for which a whole file is left out: how many figures it has, nobody knows.
+FILE_REASONS = frozenset(
+    {
+        "XML too large", "member too large", "package too large", "package without XML", "unknown file",
+        "unreadable XML", "unreadable package", "unreadable shard",
+    }
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
 class FunnelStep:
     """``reasons``: how often each reason dropped something, most frequent first, in the words of the table
-    of what was dropped."""
+    of what was dropped; ``entered`` is ``left`` and these. ``files``: by reason the files that could not be
+    read, which are in that table, too, but are no figures."""
 
     name: str
     entered: int
     left: int
     reasons: dict[str, int]
+    files: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -49,16 +59,17 @@ def read_funnel(run: Run) -> Funnel:
         if stage is SynthStage.VERIFY:
             steps += _verify_steps(run)
             continue
-        reasons = Counter(drop.reason for drop in read_dropped(run, stage))
+        dropped = Counter(drop.reason for drop in read_dropped(run, stage)).most_common()
+        by_file = FILE_REASONS if stage is SynthStage.INGEST else frozenset()
+        files = {why: count for why, count in dropped if why in by_file}
+        reasons = {why: count for why, count in dropped if why not in by_file}
         rows = pq.read_metadata(table_path(run, stage)).num_rows
         if stage in _DECIDED:
             column, value = _DECIDED[stage]
-            left = sum(row[column] is value for row in read_rows(run, stage))
+            left = sum(bool(row.get(column)) is value for row in read_rows(run, stage))
         else:
             left = rows
-        steps.append(
-            FunnelStep(str(stage), left + reasons.total(), left, dict(reasons.most_common()))
-        )
+        steps.append(FunnelStep(str(stage), left + sum(reasons.values()), left, reasons, files))
     return Funnel(tuple(steps))
 
 

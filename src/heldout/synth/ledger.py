@@ -51,6 +51,7 @@ _FIGURE = [
     ("source", pa.string()),
     ("primary", pa.string()),
     ("secondary", pa.string()),
+    ("licence_text", pa.string()),
 ]
 _DRAFT = [
     ("id", pa.string()),
@@ -106,6 +107,8 @@ SCHEMAS: dict[SynthStage, pa.Schema] = {
             ("probes", pa.map_(pa.string(), pa.bool_())),  # by probe: was the answer guessed?
             ("flagged", pa.bool_()),
             ("reason", pa.string()),
+            ("right", pa.map_(pa.string(), pa.float64())),  # by probe: share of right replies
+            ("dropped", pa.bool_()),
         ]
     ),
     SynthStage.BALANCE: pa.schema(

@@ -17,6 +17,7 @@ from heldout.synth.draft import LETTERS, Draft, PaperFigure
 
 MOST_WORDS, MOST_SENTENCES = 35, 2
 _OUTLIER = 2.0  # times the median length of the other options, and by more than a few characters
+_OVERLONG, _BY = 1.5, 12  # times the longest wrong option, and by more characters than this
 _LEAKED = 0.75  # of the right option's content words that stand in the question
 
 _FORBIDDEN = re.compile(r"\b(?:captions?|contexts?)\b", re.IGNORECASE)
@@ -300,3 +301,10 @@ _CHECKS: Mapping[str, Check] = {
     "forbidden-terms": _forbidden,
     "multiple-keys": _multiple_keys,
 }
+
+
+def answer_is_overlong(draft: Draft) -> bool:
+    """The right option is by far the longest: no criterion of the rubric, but a shortcut."""
+    lengths = [len(option) for option in draft.options]
+    own = lengths.pop(LETTERS.index(draft.answer))
+    return own > _OVERLONG * max(lengths) and own - max(lengths) > _BY

@@ -34,6 +34,7 @@ from heldout.synth.plan import (
     plan_assumptions,
     plan_costs,
     spent_costs,
+    total_cost,
 )
 from heldout.synth.publish import DATASET, published_rows
 from heldout.synth.settings import SCENES, SynthSettings, SynthStage, read_settings
@@ -69,7 +70,15 @@ class Synthesis:
         told["models"] = self.models.to_dicts()
         told["code_and_verifier"] = self.code_and_verifier.to_dicts()
         told["undecided"] = self.undecided
-        return {**told, "costs": costs_as_json(list(self.costs))} if self.costs else told
+        if not self.costs:
+            return told
+        (total,) = costs_as_json([self.total])
+        return {**told, "costs": costs_as_json(list(self.costs)), "total": total}
+
+    @property
+    def total(self) -> StageCost:
+        """The sum of ``costs``."""
+        return total_cost(self.costs)
 
     @property
     def assumptions(self) -> str:

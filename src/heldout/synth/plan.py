@@ -80,8 +80,18 @@ def plan_assumptions(costs: Sequence[StageCost]) -> str:
         at_a_time = str(costs[0].concurrency)
     return (
         f"assumed: {SECONDS_PER_REQUEST:g} s a request, {at_a_time} at a time; tokens of a reply: "
-        f"{replies}; {100 * _ACCEPTED:.0f} % of items accepted; no second attempts"
+        f"{replies}; {100 * _ACCEPTED:.0f} % of items accepted; no second attempts. The work of this "
+        f"machine is not counted: reading, code, decontamination (docs/synth.md, Speed and memory)"
     )
+
+
+def total_cost(costs: Sequence[StageCost]) -> StageCost:
+    """All stages together; they run one after the other, so their hours add up."""
+    return StageCost(
+        "total", sum(one.requests for one in costs), sum(one.prompt_tokens for one in costs),
+        sum(one.reply_tokens for one in costs), sum(one.price for one in costs),
+        sum(one.hours for one in costs), sum(one.done for one in costs),
+    )  # fmt: skip
 
 
 def source_costs(settings: SynthSettings, most: int) -> SourceCosts:

@@ -40,15 +40,15 @@ from heldout.synth.ledger import (
 from heldout.synth.prompts import GENERATE_TEMPLATE, VERIFY_TEMPLATE
 from heldout.synth.rubric import RUBRIC
 from heldout.synth.settings import MODEL_ROLES, SynthStage
-from heldout.synth.shortcut import LONGEST, BlindItem, blind_rules
+from heldout.synth.shortcut import OVERLONG, BlindItem, blind_rules, probe_rates
 from heldout.synth.shortcut import TEMPLATE as PROBES
 from heldout.synth.traces import read_traces
 from heldout.synth.trainer_lines import LINES, image_paths, write_lines
 
 STAGE = "publish"
 DATASET, PROVENANCE = "dataset", "provenance.json"
-FORMAT = "heldout-dataset/3"  # raise with any change of what is written
-STATISTICS = 2  # schema of statistics.json
+FORMAT = "heldout-dataset/4"  # raise with any change of what is written
+STATISTICS = 3  # schema of statistics.json
 _SHARD = 1_000  # rows a file: hub viewers and streaming like files of a few hundred MB at most
 _BATCH = 64
 _NOT_ASKED = (
@@ -203,24 +203,24 @@ def _write(context: StageContext, target: Path, ranks: Mapping[str, int]) -> dic
                 for start in range(0, len(judged), _BATCH):
                     rows = []
                     for place, one in enumerate(judged[start : start + _BATCH], start):
-                        row = _row(context, one, shard * _SHARD + place, traces)
+                        row = _row(context, one, shard * _SHARD + place, traces.kept)
                         rows.append(row)
                         counted.add(one.item, one.verdict["verifier"])
                         _link_images(run, one.item, target)
                         write_lines(texts, one.item, row, settings.name)
                     file.write_table(pa.Table.from_pylist(rows, schema=SCHEMA))
     sizes = [size for size in settings.subsets if size < len(ranks)]
-    probes = {name for row in read_rows(run, SynthStage.SHORTCUT) for name, _ in row["probes"]}
+    probes = probe_rates(run)
     return {
         "schema_version": STATISTICS,
         "name": settings.name,
         "items": len(ranks),
         "subsets": [*sizes, len(ranks)],
-        "traces": len(traces),
-        "shortcut_probes": sorted(probes),
+        "traces": {"asked": traces.asked, "kept": len(traces.kept), "left_out": traces.left_out},
+        "shortcut_probes": [asdict(one) for one in probes],
         "other_models": [
-            *(["shortcut"] if probes - {LONGEST} else []),
-            *(["traces"] if traces else []),
+            *(["shortcut"] if any(one.probe != OVERLONG for one in probes) else []),
+            *(["traces"] if traces.kept else []),
         ],
         **counted.as_json(),
     }

@@ -9,7 +9,9 @@ from typing import TypedDict
 
 from heldout.stats import binomial_interval, cluster_rate_interval
 from heldout.store import Run
+from heldout.synth.draft import Draft
 from heldout.synth.ledger import finished, read_dropped, read_rows
+from heldout.synth.mechanical import answer_is_overlong
 from heldout.synth.planting import COPIES, FAULTS, NEAR_MISSES, read_planted
 from heldout.synth.settings import SynthStage
 
@@ -20,13 +22,16 @@ STAGES = (SynthStage.VERIFY, *AFTER)
 
 @dataclass(frozen=True)
 class PlantedRecall:
-    """Items with one kind of fault. ``gates``: by stage and reason how many were caught there;
-    ``sound``: such items should be kept, so that each that is caught is a loss."""
+    """Items with one kind of fault. ``gates``: by stage and reason how many were caught there first;
+    ``overlong``: in how many the rule of the shortcut stage sees an overlong answer, asked of all of them,
+    also of those that the verifier rejected; ``sound``: such items should be kept, so that each that is
+    caught is a loss."""
 
     planted: str
     sound: bool
     items: int
     gates: dict[tuple[str, str], int]
+    overlong: int
     low: float
     high: float
 
@@ -54,6 +59,9 @@ def planted_recall(run: Run) -> list[PlantedRecall]:
     by_fault: dict[str, Counter[tuple[str, str]]] = defaultdict(Counter)
     for name, gate in _gates(run).items():
         by_fault[planted.get(name, NOTHING)][gate] += 1
+    overlong: Counter[str] = Counter()
+    for draft in map(Draft.of_row, read_rows(run, SynthStage.GENERATE)):
+        overlong[planted.get(draft.id, NOTHING)] += answer_is_overlong(draft)
     found = []
     for kind in (*FAULTS, *COPIES, NOTHING, *NEAR_MISSES):
         items = by_fault[kind].total()
@@ -61,7 +69,11 @@ def planted_recall(run: Run) -> list[PlantedRecall]:
             gates = {gate: count for gate, count in by_fault[kind].most_common() if gate != _NONE}
             interval = binomial_interval(sum(gates.values()), items)
             sound = kind in (NOTHING, *NEAR_MISSES)
-            found.append(PlantedRecall(kind, sound, items, gates, interval.low, interval.high))
+            found.append(
+                PlantedRecall(
+                    kind, sound, items, gates, overlong[kind], interval.low, interval.high
+                )
+            )
     return found
 
 
@@ -94,27 +106,40 @@ def _gates(run: Run) -> dict[str, tuple[str, str]]:
 
 
 ONE_CLUSTER = "all of one cluster: an interval needs two"
+# Clusters with a hit, and with a miss, and effective clusters, from which on the spread between clusters
+# is used: with fewer it covers too little (bench/cluster_coverage.py).
+_ENOUGH, _EVEN = 2, 3
+# How an interval over articles or images is made, for card and page.
+INTERVALS = (
+    f"Korn–Graubard, from the spread between these clusters; exact (Clopper–Pearson over effective "
+    f"clusters) where fewer than {_ENOUGH} of them have a hit, or a miss, as at 0 and 100 %, or a few "
+    f"large ones hold most items"
+)
 
 
 class ClusterRate(TypedDict):
-    """``interval``: 95 %; None with the ``reason`` where there are no two clusters to compare."""
+    """``interval``: 95 %, by ``method``; None with the ``reason`` where there are no two clusters to
+    compare."""
 
     hits: float
     rate: float | None
     clusters: int
     interval: list[float] | None
+    method: str
     reason: str
 
 
 def cluster_rate(hits: Sequence[float], clusters: Sequence[str]) -> ClusterRate:
-    """The mean of ``hits`` (0 to 1 each)."""
+    """The mean of ``hits`` (0 to 1 each) with the interval that ``INTERVALS`` describes."""
     count = len(set(clusters))
     if count < 2:
         rate = sum(hits) / len(hits) if hits else None
         why = ONE_CLUSTER if count else "nothing to compare"
-        return ClusterRate(hits=sum(hits), rate=rate, clusters=count, interval=None, reason=why)
-    found = cluster_rate_interval(hits, clusters)
+        return ClusterRate(
+            hits=sum(hits), rate=rate, clusters=count, interval=None, method="", reason=why
+        )
+    found = cluster_rate_interval(hits, clusters, enough=_ENOUGH, even=_EVEN)
     return ClusterRate(
         hits=sum(hits), rate=sum(hits) / len(hits), clusters=count,
-        interval=[found.low, found.high], reason="",
+        interval=[found.low, found.high], method=found.method, reason="",
     )  # fmt: skip

@@ -1,36 +1,43 @@
 """Shortcut: items that can be solved without the image are flagged or dropped.
 
-A model answers without the image, and with the options alone, in every rotation of the options:
-guessing is right in one of five, so an item that is right in four or five of five rotations (p =
-.007 by chance) has a shortcut. With the question alone the model must write the right option
-itself. Code looks for an answer that its length gives away.
+A model answers without the image, and with the options alone, in every rotation of the options; a
+probe flags an item that is right in four or five of five. Who guesses anew every time gets there in .7 %
+of items, who has a favourite among the options and knows nothing in 20 %: a flag says that the item can be
+solved, not that it is known. Whether a model knows more than guessing, the rate over all accepted items
+says, which is one in five for both. With the question alone the model must write the right option itself.
+Code looks for an answer that its length gives away.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from heldout.benchmark import grade, normal
 from heldout.model import FAILED, Prompt, Request, Text
-from heldout.store import Dropped
+from heldout.stats import cluster_mean_test, holm
+from heldout.store import Dropped, Run
 from heldout.synth.balance import numbers_of
 from heldout.synth.context import StageContext, StageWork
 from heldout.synth.draft import LETTERS, Draft
 from heldout.synth.endpoints import StageModel
-from heldout.synth.ledger import BATCH, StageWriter, read_rows
-from heldout.synth.mechanical import content_words
+from heldout.synth.ledger import BATCH, StageWriter, finished, read_rows
+from heldout.synth.mechanical import answer_is_overlong, content_words
 from heldout.synth.recall import cluster_rate
 from heldout.synth.settings import SynthStage
 
 STAGE = "shortcut"
 TEMPLATE = "heldout-shortcut/1"
-NO_IMAGE, OPTIONS_ONLY, QUESTION_ONLY, LONGEST = (
-    "no-image", "options-only", "question-only", "longest-option",
+RULES = "heldout-shortcut-rules/2"  # raise with any change of what is flagged or kept of it
+NO_IMAGE, OPTIONS_ONLY, QUESTION_ONLY, OVERLONG = (
+    "no-image", "options-only", "question-only", "overlong-answer",
 )  # fmt: skip
 NEEDED = 4  # right rotations of five
-_LONGER = 1.5  # times the longest wrong option
+CHANCE: float = 1 / len(LETTERS)
+# Flagged by guessing anew in every rotation: four or five of five.
+FLAGGED_BY_CHANCE: float = len(LETTERS) * CHANCE**NEEDED * (1 - CHANCE) + CHANCE ** len(LETTERS)
 
 Probes = dict[str, bool | None]
 
@@ -52,18 +59,21 @@ def _shortcut(context: StageContext, writer: StageWriter) -> None:
 
 
 def _write(
-    writer: StageWriter, drafts: list[Draft], asked: Mapping[str, Probes], drop: bool
+    writer: StageWriter, drafts: list[Draft], asked: Mapping[str, Probed], drop: bool
 ) -> None:
     for draft in drafts:
-        probes: Probes = {LONGEST: length_gives_away(draft), **asked.get(draft.id, {})}
-        flags = [name for name, solved in probes.items() if solved]
-        reason = ", ".join(flags)
-        if flags and drop:
+        told = asked.get(draft.id, {})
+        probes: Probes = {OVERLONG: answer_is_overlong(draft)}
+        probes |= {name: one.solved for name, one in told.items()}
+        reason = ", ".join(name for name, solved in probes.items() if solved)
+        dropped = bool(reason) and drop
+        if dropped:
             writer.drop(Dropped(STAGE, draft.id, "shortcut", reason))
-            continue
-        solved = sorted(probes.items())
-        row = {"id": draft.id, "probes": solved, "flagged": bool(flags), "reason": reason}
-        writer.keep(row, again=None in probes.values())
+        row = {
+            "id": draft.id, "probes": sorted(probes.items()), "flagged": bool(reason), "reason": reason,
+            "right": sorted((name, one.right) for name, one in told.items()), "dropped": dropped,
+        }  # fmt: skip
+        writer.keep(row, again=None in probes.values() and not dropped)
 
 
 SHORTCUT = StageWork(
@@ -71,7 +81,7 @@ SHORTCUT = StageWork(
     _shortcut,
     ("shortcut", "drop_shortcuts", "seed"),
     (SynthStage.GENERATE, SynthStage.VERIFY),
-    (TEMPLATE,),
+    (TEMPLATE, RULES),
 )
 
 
@@ -81,13 +91,6 @@ def accepted_drafts(context: StageContext) -> Iterator[Draft]:
     for draft in map(Draft.of_row, read_rows(context.run, SynthStage.GENERATE)):
         if next(verdicts)["accepted"]:
             yield draft
-
-
-def length_gives_away(draft: Draft) -> bool:
-    """The right option is by far the longest."""
-    lengths = [len(option) for option in draft.options]
-    own = lengths.pop(LETTERS.index(draft.answer))
-    return own > _LONGER * max(lengths) and own - max(lengths) > 12
 
 
 def rotated(draft: Draft, turn: int) -> tuple[tuple[str, ...], str]:
@@ -114,7 +117,7 @@ def shortcut_prompts(draft: Draft) -> dict[str, Prompt]:
     return prompts
 
 
-def _asked(model: StageModel, drafts: list[Draft]) -> dict[str, Probes]:
+def _asked(model: StageModel, drafts: list[Draft]) -> dict[str, Probed]:
     prompts = {name: one for draft in drafts for name, one in shortcut_prompts(draft).items()}
     answered = model.ask(prompts, "asking without the image")
     # What the server refuses is no answer, and stays none; where it failed, nobody knows.
@@ -123,9 +126,20 @@ def _asked(model: StageModel, drafts: list[Draft]) -> dict[str, Probes]:
     return {draft.id: solved_probes(draft, replies) for draft in drafts}
 
 
-def solved_probes(draft: Draft, replies: Mapping[str, str | None]) -> Probes:
-    """By probe whether the answer was guessed; None where replies are missing and would decide it."""
-    solved: Probes = {}
+class ProbeReplies(NamedTuple):
+    """``solved``: whether the item is flagged, None where replies are missing that would decide it;
+    ``right``: the share of right replies, None where one is missing."""
+
+    solved: bool | None
+    right: float | None
+
+
+Probed = dict[str, ProbeReplies]
+
+
+def solved_probes(draft: Draft, replies: Mapping[str, str | None]) -> Probed:
+    """What the replies to the probes of one item come to."""
+    solved: Probed = {}
     for probe in (NO_IMAGE, OPTIONS_ONLY):
         right = missing = 0
         for turn in range(len(draft.options)):
@@ -134,11 +148,14 @@ def solved_probes(draft: Draft, replies: Mapping[str, str | None]) -> Probes:
             missing += reply is None
             right += bool(reply) and grade(reply or "", letter, options).outcome == "right"
         undecided = right < NEEDED <= right + missing
-        solved[probe] = None if undecided else right >= NEEDED
+        solved[probe] = ProbeReplies(
+            None if undecided else right >= NEEDED, None if missing else right / len(draft.options)
+        )
     key = draft.options[LETTERS.index(draft.answer)]
     reply = replies[f"{QUESTION_ONLY}/0/{draft.id}"]
     said = None if reply is None else normal(reply).rstrip(".")
-    solved[QUESTION_ONLY] = None if said is None else said == normal(key).rstrip(".") != ""
+    same = None if said is None else said == normal(key).rstrip(".") != ""
+    solved[QUESTION_ONLY] = ProbeReplies(same, None if same is None else float(same))
     return solved
 
 
@@ -153,10 +170,65 @@ def _batches(drafts: Iterator[Draft]) -> Iterator[list[Draft]]:
         yield batch
 
 
+# What the probes come to over all accepted items, flagged, dropped or neither.
+
+
+@dataclass(frozen=True)
+class ProbeRate:
+    """One probe on the accepted items. ``undecided``: items of which replies are missing that would decide
+    the flag. ``right``: share of right replies on the ``answered`` items, of which no reply is missing,
+    with an ``interval`` over articles by ``method``. ``chance``: what guessing gets; ``p``: whether the
+    share differs from it, two-sided, Student's t over articles, Holm over the probes; None where nothing
+    is guessed, or all items are of one article."""
+
+    probe: str
+    items: int
+    flagged: int
+    undecided: int
+    answered: int
+    right: float | None
+    interval: list[float] | None
+    method: str
+    chance: float | None
+    p: float | None
+
+
+def probe_rates(run: Run) -> list[ProbeRate]:
+    """Empty where no shortcut was looked for. The rule that code applies has no replies."""
+    if not finished(run, SynthStage.SHORTCUT):
+        return []
+    articles = {row["id"]: row["article"] for row in read_rows(run, SynthStage.SELECT)}
+    figures = {row["id"]: row["figure"] for row in read_rows(run, SynthStage.GENERATE)}
+    flags: dict[str, list[bool | None]] = defaultdict(list)
+    right: dict[str, list[float]] = defaultdict(list)
+    clusters: dict[str, list[str]] = defaultdict(list)
+    for row in read_rows(run, SynthStage.SHORTCUT):
+        for probe, solved in row["probes"]:
+            flags[probe].append(solved)
+        for probe, share in row.get("right") or ():
+            if share is not None:
+                right[probe].append(share)
+                clusters[probe].append(articles[figures[row["id"]]])
+    tested = [probe for probe in (NO_IMAGE, OPTIONS_ONLY) if len(set(clusters.get(probe, ()))) > 1]
+    raw = [
+        cluster_mean_test([share - CHANCE for share in right[probe]], clusters[probe]).p
+        for probe in tested
+    ]
+    p_values = dict(zip(tested, holm(raw), strict=True))
+    found = []
+    for probe, solved in flags.items():
+        rate = cluster_rate(right[probe], clusters[probe])
+        found.append(
+            ProbeRate(
+                probe, len(solved), solved.count(True), solved.count(None), len(right[probe]),
+                rate["rate"], rate["interval"], rate["method"],
+                CHANCE if probe in (NO_IMAGE, OPTIONS_ONLY) else None, p_values.get(probe),
+            )
+        )  # fmt: skip
+    return found
+
+
 # Rules that choose an option without image and model: what they get right, the wording gives away.
-
-
-CHANCE = 1 / len(LETTERS)
 
 
 @dataclass(frozen=True)
@@ -176,6 +248,7 @@ class BlindRule:
     items: int
     right: float
     interval: list[float] | None  # over articles; None where there is one alone
+    method: str  # of the interval
 
 
 def blind_rules(items: Sequence[BlindItem]) -> list[dict[str, Any]]:
@@ -205,7 +278,9 @@ def _measured(
     if not points:
         return None
     found = cluster_rate(points, clusters)
-    return BlindRule(name, len(points), sum(points) / len(points), found["interval"])
+    return BlindRule(
+        name, len(points), sum(points) / len(points), found["interval"], found["method"]
+    )
 
 
 def _most(values: Sequence[float]) -> list[int]:

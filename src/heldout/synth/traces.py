@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import itertools
 import re
+from collections import Counter
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from heldout.model import STOPPED, Prompt, Reply, Request, Text
 from heldout.synth.context import StageContext
@@ -27,12 +29,26 @@ Then give the letter of \
 the right option inside <answer> and </answer>."""
 
 
-def read_traces(context: StageContext, ranks: Mapping[str, int]) -> dict[str, str]:
-    """By item the trace that leads to the right answer. Empty where no model writes traces."""
+NO_REPLY, CUT_OFF, OTHER_FORM, WRONG = "no reply", "cut off", "other form", "wrong answer"
+
+
+@dataclass(frozen=True)
+class Traces:
+    """``kept``: by item the trace that leads to the right answer; ``left_out``: by reason how many items
+    have none, of ``asked`` for which a trace was asked for."""
+
+    asked: int = 0
+    kept: dict[str, str] = field(default_factory=dict)
+    left_out: dict[str, int] = field(default_factory=dict)
+
+
+def read_traces(context: StageContext, ranks: Mapping[str, int]) -> Traces:
+    """Nothing asked and nothing kept where no model writes traces."""
     settings = context.settings.traces
     if settings is None:
-        return {}
+        return Traces()
     kept: dict[str, str] = {}
+    left_out: Counter[str] = Counter()
     items = (item for item in balanced_items(context.run) if item.draft.id in ranks)
     depends = {"template": TEMPLATE}
     with StageModel(context, "traces", settings, "publish", depends) as model:
@@ -41,18 +57,23 @@ def read_traces(context: StageContext, ranks: Mapping[str, int]) -> dict[str, st
             answered = model.ask(prompts, "writing traces", "traces")
             for item in batch:
                 reply = answered.replies.get(item.draft.id)
-                trace = read_trace(reply, item.draft.answer) if reply else None
+                trace, why = read_trace(reply, item.draft.answer) if reply else ("", NO_REPLY)
                 if trace:
                     kept[item.draft.id] = trace
-    return kept
+                else:
+                    left_out[why] += 1
+    return Traces(len(kept) + left_out.total(), kept, dict(left_out.most_common()))
 
 
-def read_trace(reply: Reply, answer: str) -> str | None:
-    """The reasoning, if the whole reply has the form and ends in the right answer."""
-    match = _WHOLE.fullmatch(reply.text) if reply.finish == STOPPED else None
-    if match is None or match[2] != answer or "<think>" in match[1] or "<answer>" in match[1]:
-        return None
-    return " ".join(match[1].split())
+def read_trace(reply: Reply, answer: str) -> tuple[str, str]:
+    """The reasoning, if the whole reply has the form and ends in the right answer; else why not."""
+    if reply.finish != STOPPED:
+        return "", CUT_OFF
+    match = _WHOLE.fullmatch(reply.text)
+    trace = " ".join(match[1].split()) if match else ""
+    if match is None or not trace or "<think>" in trace or "<answer>" in trace:
+        return "", OTHER_FORM
+    return (trace, "") if match[2] == answer else ("", WRONG)
 
 
 def _prompt(context: StageContext, item: BalancedItem) -> Prompt:

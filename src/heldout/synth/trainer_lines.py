@@ -14,13 +14,14 @@ INSTRUCTION = (
     "Think about the question step by step inside <think> and </think>. Then give the letter of "
     "the right option inside <answer> and </answer>."
 )
+ANSWER_ALONE = "Give the letter of the right option inside <answer> and </answer>."
 
 
-def asked(item: BalancedItem) -> str:
+def asked(item: BalancedItem, instruction: str = INSTRUCTION) -> str:
     shown = "\n".join(
         f"{letter}. {option}" for letter, option in zip(LETTERS, item.draft.options, strict=True)
     )
-    return f"{item.draft.question}\n{shown}\n\n{INSTRUCTION}"
+    return f"{item.draft.question}\n{shown}\n\n{instruction}"
 
 
 def image_paths(item: BalancedItem) -> list[str]:
@@ -59,14 +60,15 @@ def _verl(item: BalancedItem, row: Mapping[str, Any], name: str) -> dict[str, An
 def _llava(item: BalancedItem, row: Mapping[str, Any], name: str) -> dict[str, Any]:
     paths = image_paths(item)
     marks = "<image>\n" * len(paths)
-    reply = f"<answer>{row['answer_label']}</answer>"
+    # Who learns from replies learns to ignore a request that they do not meet.
+    reply, instruction = f"<answer>{row['answer_label']}</answer>", ANSWER_ALONE
     if row["reasoning"]:
-        reply = f"<think>{row['reasoning']}</think>{reply}"
+        reply, instruction = f"<think>{row['reasoning']}</think>{reply}", INSTRUCTION
     return {
         "id": item.draft.id,
         "image": paths[0] if len(paths) == 1 else paths,
         "conversations": [
-            {"from": "human", "value": f"{marks}{asked(item)}"},
+            {"from": "human", "value": f"{marks}{asked(item, instruction)}"},
             {"from": "gpt", "value": reply},
         ],
     }

@@ -40,7 +40,7 @@ class GateRecord:
 
     benchmarks: tuple[
         dict[str, Any], ...
-    ]  # name, items, leaked items, training rows that hold them
+    ]  # name, source, revision, items, leaked items, training rows that hold them
     compared: int  # training rows that were compared
     leaking: int  # of these, rows that hold an item of a benchmark
     removed: int
@@ -141,7 +141,7 @@ def guard(
     gate = write_gate(runs, run.path / FOLDER, strict=settings.strict)
     leaking = _leaking_rows(gate)
     unread = _unread_rows(runs, data)
-    record = _record(settings, data, gate, leaking)
+    record = _record(settings, data, gate, leaking, benchmarks)
     write_json(run.path / FOLDER / "record.json", record.as_json())
     if record.forced:
         return data.without(unread), record
@@ -157,17 +157,18 @@ def guard(
 
 
 def _record(
-    settings: TrainSettings, data: TrainingSet, gate: Gate, leaking: dict[str, str]
-) -> GateRecord:
+    settings: TrainSettings, data: TrainingSet, gate: Gate, leaking: dict[str, str],
+    benchmarks: Sequence[Benchmark],
+) -> GateRecord:  # fmt: skip
     failed = bool(leaking) or not gate.passed
     forced = settings.open_gate if failed and not settings.remove_leaks else ""
     return GateRecord(
         benchmarks=tuple(
             {
                 "benchmark": one.benchmark, "items": one.items, "leaked": one.leaked, "rows": one.rows,
-                "doubtful": one.doubtful,
+                "doubtful": one.doubtful, "source": read.source, "revision": read.fingerprint,
             }
-            for one in gate.protected
+            for one, read in zip(gate.protected, benchmarks, strict=True)
         ),
         compared=len(data.items), leaking=len(leaking),
         removed=0 if forced else len(leaking), passed=not leaking,

@@ -23,7 +23,7 @@ from heldout.train.running import (
 )
 from heldout.train.settings import TrainSettings
 from heldout.train.training_set import TrainingSet, read_training_set, unusual
-from heldout.train.verl import write_verl
+from heldout.train.verl import check_verl, write_verl
 
 if TYPE_CHECKING:
     import polars as pl
@@ -118,14 +118,20 @@ def train(
     chosen = settings if settings is not None else TrainSettings(**values)
     if to not in ("", VERL):
         raise InputError(f"to {to}: expected verl, or nothing to train here")
-    if not to:
-        from heldout.train.trainers import require_packages
+    if to == VERL:
+        check_verl(chosen)
+    else:
+        from heldout.train.trainers import check_checkpoint, require_packages
 
         require_packages()
+    # What can be known before the comparison, which takes minutes, is said before it.
+    data = read_training_set(chosen.data, limit=chosen.limit)
+    check_rows(chosen, data.items)
+    if not to:
+        check_checkpoint(chosen)
     run = Run.create(out, seed=chosen.seed)
     warnings: list[str] = []
     with run.writing():
-        data = read_training_set(chosen.data, limit=chosen.limit)
         _claim(run, chosen, data)
         if gate_from is not None:
             take_comparisons(run, gate_from)

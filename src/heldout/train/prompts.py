@@ -51,18 +51,22 @@ def messages(item: TrainingItem, prompt: str = "") -> list[dict[str, Any]]:
     return [{"role": "user", "content": [*images, {"type": "text", "text": asked(item, prompt)}]}]
 
 
+def require_template(processor: Any, name: str) -> None:
+    if not getattr(processor, "chat_template", None):
+        raise InputError(
+            f"model {name}: the checkpoint has no chat template, so nobody knows how its prompts begin "
+            f"and its replies end. Save one with it (processor.chat_template), or start from the "
+            f"instruction-tuned checkpoint of this model"
+        )
+
+
 class ChatForm:
     """The checkpoint's chat template: how a prompt begins, and how a reply ends."""
 
     def __init__(
         self, processor: Any, tokenizer: Any, model: Any, name: str, prompt: str = ""
     ) -> None:
-        if not getattr(processor, "chat_template", None):
-            raise InputError(
-                f"model {name}: the checkpoint has no chat template, so nobody knows how its prompts begin "
-                f"and its replies end. Save one with it (processor.chat_template), or start from the "
-                f"instruction-tuned checkpoint of this model"
-            )
+        require_template(processor, name)
         self._processor = processor
         self._prompt = prompt
         self._opening = _opening(tokenizer)

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
@@ -87,9 +86,10 @@ def compute_score(
 ) -> dict[str, float]:
     """verl's door to ``grade``: ``ground_truth`` is the letter, or the text of an open answer."""
     info = extra_info or {}
-    options: Sequence[str] = tuple(info.get("options") or ())
+    listed = info.get("options")  # an array where rows were read by pandas: it has no truth value
+    options = () if listed is None else tuple(map(str, listed))
     text = str(info.get("answer") or ground_truth)
-    solution = Solution(text, ground_truth if options else "", tuple(options))
+    solution = Solution(text, ground_truth if options else "", options)
     # The rollout's end-of-turn token is no part of the reply.
     reply = re.sub(
         r"(?:<\|im_end\|>|<\|endoftext\|>|<\|eot_id\|>|<end_of_turn>|</s>|<eos>)\s*$",

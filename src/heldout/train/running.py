@@ -50,7 +50,7 @@ class Trained:
 def check_rows(settings: TrainSettings, items: Sequence[TrainingItem]) -> None:
     if len(items) < settings.batch:
         raise InputError(
-            f"{len(items)} rows are left to train on, and a batch is {settings.batch}: set batch to at "
+            f"there are {len(items)} rows to train on, and a batch is {settings.batch}: set batch to at "
             f"most {len(items)}, or train on more rows"
         )
 
@@ -119,6 +119,7 @@ def _attempt(
         if last is not None and settings.lora is None:
             restore_weights(loaded.model, last)
         trainer = training.trainer(loaded, pace)
+        watch.half = trainer.args.bf16 or loaded.model.dtype is torch.bfloat16
         if settings.lora is None:
             trainer._load_from_checkpoint = lambda *_, **__: None  # done, see restore_weights
         steps = planned_steps(settings, len(items))
@@ -139,7 +140,7 @@ def _attempt(
     except Exception as error:
         if _is_out_of_memory(error):
             return "writing" if getattr(trainer, "writing", False) else "learning"
-        raise _explained(error, run.path) from error
+        raise _explained(error, run.path, watch) from error
 
 
 def _free_memory() -> None:
@@ -247,7 +248,7 @@ def _is_out_of_memory(error: Exception) -> bool:
     )
 
 
-def _explained(error: Exception, path: Path) -> Exception:
+def _explained(error: Exception, path: Path, watch: Watch) -> Exception:
     """What is raised in place of an error of the training: a sentence where there is one to say."""
     if isinstance(error, HeldoutError):
         return error
@@ -258,8 +259,7 @@ def _explained(error: Exception, path: Path) -> Exception:
         return MachineError("the disk is full, so a checkpoint could not be written")
     if "probability tensor contains either" in told:
         return InputError(
-            "the model's probabilities are no longer numbers: its weights diverged. Lower learning_rate, "
-            "or set precision to float32; the last checkpoint is from before"
+            f"the model's probabilities are no numbers: its weights diverged. {watch.advice()}"
         )
     return error
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from heldout.errors import InputError, require
 from heldout.model import Loaded, load
-from heldout.train.prompts import ChatForm
+from heldout.train.prompts import ChatForm, require_template
 from heldout.train.rows import rewarded_rows, supervised_rows
 from heldout.train.settings import Precision, Recipe, TrainSettings
 from heldout.train.training_set import TrainingItem
@@ -56,6 +56,32 @@ def require_packages() -> None:
         require(module, "train", _WHY)
 
 
+def check_checkpoint(settings: TrainSettings) -> None:
+    """Processor and chat template alone, without the weights: InputError where TRL cannot use them."""
+    from transformers import AutoProcessor
+
+    folder = Path(settings.model).expanduser()
+    try:
+        processor = AutoProcessor.from_pretrained(
+            str(folder) if folder.is_dir() else settings.model, revision=settings.revision,
+            trust_remote_code=settings.trust_remote_code,
+        )  # fmt: skip
+    except Exception:  # opening all of it succeeds, or says what is wrong
+        processor = open_checkpoint(settings).processor
+    _require_processor(processor, settings.model)
+    require_template(processor, settings.model)
+
+
+def _require_processor(processor: Any, name: str) -> None:
+    from transformers import ProcessorMixin
+
+    if not isinstance(processor, ProcessorMixin):
+        raise InputError(
+            f"model {name}: it has a tokenizer and no processor of transformers, so TRL cannot "
+            f"train it. Use the same model in transformers' own layout"
+        )
+
+
 def open_checkpoint(settings: TrainSettings) -> Loaded:
     """Weights in float32, which small learning rates need; under LoRA those of the model in bfloat16."""
     import torch
@@ -67,13 +93,7 @@ def open_checkpoint(settings: TrainSettings) -> Loaded:
         dtype="bfloat16" if half and on_gpu else "float32",
         device=settings.device, trust_remote_code=settings.trust_remote_code,
     )  # fmt: skip
-    from transformers import ProcessorMixin
-
-    if not isinstance(loaded.processor, ProcessorMixin):
-        raise InputError(
-            f"model {settings.model}: it has a tokenizer and no processor of transformers, so TRL cannot "
-            f"train it. Use the same model in transformers' own layout"
-        )
+    _require_processor(loaded.processor, settings.model)
     if loaded.tokenizer.pad_token_id is None:
         loaded.tokenizer.pad_token = loaded.tokenizer.eos_token
     if settings.freeze_vision:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -43,10 +42,28 @@ SCHEMA = pa.schema(
 _GPUS = 8
 _PROMPT_TOKENS = 4096
 _BETAS = (0.9, 0.999)  # verl's own
+_COMMAND = """\
+#!/bin/sh
+# Needs verl with vLLM.
+set -e
+cd "$(dirname "$0")"
+python -m verl.trainer.main_ppo --config-path "$PWD" --config-name config "$@"
+"""
 
 
 def write_verl(settings: TrainSettings, data: TrainingSet, folder: Path) -> None:
     """``train.parquet``, ``reward.py``, ``config.yaml`` and ``run.sh``."""
+    check_verl(settings)
+    folder.mkdir(parents=True, exist_ok=True)
+    _write_rows(data, folder / "train.parquet", settings.prompt)
+    write_atomic(folder / "reward.py", inspect.getsource(reward))
+    write_atomic(folder / "config.yaml", yaml.safe_dump(config(settings), sort_keys=False))
+    write_atomic(folder / "run.sh", _COMMAND)
+    (folder / "run.sh").chmod(0o755)
+
+
+def check_verl(settings: TrainSettings) -> None:
+    """InputError where verl cannot do what the settings ask for."""
     if settings.recipe is not Recipe.GRPO:
         raise InputError(
             "verl is written for the recipe grpo: train the recipe sft here, and give its checkpoint as "
@@ -54,15 +71,11 @@ def write_verl(settings: TrainSettings, data: TrainingSet, folder: Path) -> None
         )
     if settings.schedule not in ("constant", "cosine"):
         raise InputError(f"schedule {settings.schedule}: verl has constant and cosine")
-    folder.mkdir(parents=True, exist_ok=True)
-    _write_rows(data, folder / "train.parquet", settings.prompt)
-    write_atomic(folder / "reward.py", inspect.getsource(reward))
-    write_atomic(folder / "config.yaml", yaml.safe_dump(config(settings), sort_keys=False))
-    write_atomic(folder / "run.sh", _command())
 
 
 def config(settings: TrainSettings) -> dict[str, Any]:
-    """verl's configuration over its own defaults (``ppo_trainer``). Paths are relative to the folder."""
+    """verl's configuration over its own defaults (``ppo_trainer``). Files stand beside ``run.sh``."""
+    model = Path(settings.model).expanduser()
     longest = _PROMPT_TOKENS + settings.reply_tokens
     lora = {"lora_rank": settings.lora, "lora_alpha": 2 * settings.lora} if settings.lora else {}
     # Keys that only newer releases know are written where they say something else than verl's default.
@@ -91,7 +104,7 @@ def config(settings: TrainSettings) -> dict[str, Any]:
         },
         "actor_rollout_ref": {
             "model": {
-                "path": settings.model,
+                "path": str(model.resolve()) if model.is_dir() else settings.model,
                 "enable_gradient_checkpointing": True,
                 "trust_remote_code": settings.trust_remote_code,
                 **lora,
@@ -150,27 +163,6 @@ def config(settings: TrainSettings) -> dict[str, Any]:
 def _batches(settings: TrainSettings, updates: int) -> int:
     """verl counts batches where heldout counts updates."""
     return max(1, -(-updates // settings.updates_per_batch))
-
-
-def _command() -> str:
-    parts = [
-        "python",
-        "-m",
-        "verl.trainer.main_ppo",
-        "--config-path",
-        "$PWD",
-        "--config-name",
-        "config",
-    ]
-    shown = " ".join(part if part.startswith("$") else shlex.quote(part) for part in parts)
-    lines = [
-        "#!/bin/sh",
-        "# Needs verl with vLLM.",
-        "set -e",
-        'cd "$(dirname "$0")"',
-        f'{shown} "$@"',
-    ]
-    return "\n".join(lines) + "\n"
 
 
 def _write_rows(data: TrainingSet, path: Path, prompt: str) -> None:

@@ -110,6 +110,7 @@ class Watch:
     started: float = field(default_factory=time.monotonic)
     earlier: float = 0.0  # seconds that finished updates took before this start
     flat: int = 0  # batches in a row without a learning signal
+    half: bool = False  # it computes in bfloat16
 
     def logged(self, step: int, logged: dict[str, Any]) -> None:
         if "loss" not in logged:  # the summary at the end
@@ -119,15 +120,24 @@ class Watch:
             if isinstance(value, int | float) and not math.isfinite(value):
                 raise InputError(
                     f"the {'loss' if name == 'loss' else 'gradient'} is {value} at update {step}: the "
-                    f"model cannot go on from here, and nothing of this update is kept. Lower "
-                    f"learning_rate, set precision to float32, or look at the rows of this batch; the "
-                    f"last checkpoint is from before"
+                    f"model cannot go on from here, and nothing of this update is kept. {self.advice()}"
                 )
         spent = self.earlier + time.monotonic() - self.started
         self.journal.add(step_row(step, logged, spent))
         self._show(logged)
         self.step()
         self._signal(step, logged)
+
+    def advice(self) -> str:
+        """What to do where a training diverged."""
+        lower = (
+            "Lower learning_rate, set precision to float32,"
+            if self.half
+            else "Lower learning_rate,"
+        )
+        kept = any(self.journal.path.parent.glob(f"*/checkpoint-*/{COMPLETE}"))
+        rest = "the last checkpoint is from before" if kept else "no checkpoint was saved yet"
+        return f"{lower} or look at the rows of this batch and the weights of the model; {rest}"
 
     def _show(self, logged: dict[str, Any]) -> None:
         shown = {

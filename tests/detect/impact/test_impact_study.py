@@ -17,7 +17,7 @@ from heldout.detect.impact import Impact, study_impact
 from heldout.detect.impact.subsets import blocks, matched_draws
 from heldout.errors import InputError
 from heldout.evidence import leaks_of
-from heldout.stats import holm
+from heldout.stats import cluster_rate_interval, holm
 from heldout.store import Run
 
 
@@ -62,6 +62,9 @@ def test_the_published_table_by_hand(run: Run, tmp_path: Path) -> None:
     assert hard["same label"].interval is not None  # 5 of 5 is no certainty
     assert hard["same label"].interval.low < 0.6
     assert hard["same label"].gain_interval is None  # five images are too few for a difference
+    # A rate has one interval, whichever command prints it.
+    rated = [(right(n), f"i{n}") for n in range(10, 40) for _ in "ab"]
+    assert hard["non-leaked"].interval == cluster_rate_interval(*zip(*rated, strict=True))
     soft = line(impact, "non-leaked", "soft")
     assert (soft.items, soft.value) == (50, pytest.approx(12 / 25))
     assert line(impact, "leaked", "soft").items == 10

@@ -11,7 +11,7 @@ from heldout.errors import InputError
 from heldout.evaluate.encoders import TEMPLATES
 from heldout.evaluate.encoders.items import read_class_names
 from heldout.evaluate.encoders.probe import Features, fit_probe
-from heldout.evaluate.encoders.ranks import best_ranks
+from heldout.evaluate.encoders.ranks import alike, best_ranks, tied
 from heldout.evaluate.encoders.retrieval import Pairing
 from heldout.evaluate.encoders.settings import read_templates
 from heldout.evaluate.encoders.zero_shot import averaged_rows, class_rows, zero_shot
@@ -32,6 +32,26 @@ def test_a_rank_counts_wrong_candidates_that_are_as_near() -> None:
     assert best_ranks(queries[:1], candidates, [np.array([0])]).tolist() == [2]
     # Unless both are right.
     assert best_ranks(queries[:1], candidates, [np.array([0, 3])]).tolist() == [1]
+
+
+@pytest.mark.filterwarnings("ignore:invalid value")
+def test_what_is_not_a_number_is_never_a_hit() -> None:
+    candidates = unit(np.eye(3))
+    nothing = np.full((1, 3), np.nan, np.float32)
+    assert best_ranks(nothing, candidates, [np.array([0, 1])]).tolist() == [4]
+    spoilt = np.vstack([nothing, candidates[1:]])
+    # As the right candidate it is last, as a wrong one it stands ahead.
+    right = [np.array([0]), np.array([1])]
+    assert best_ranks(candidates[:2], spoilt, right).tolist() == [4, 2]
+
+
+def test_rows_that_are_the_same_are_counted() -> None:
+    rows = unit(np.random.default_rng(0).normal(size=(9, 4)))
+    assert (alike(rows), tied(rows)) == (0, 0)
+    rows[:5] = rows[0]
+    assert (alike(rows), tied(rows)) == (5, 5)
+    rows[4], rows[5] = rows[6], rows[7]
+    assert (alike(rows), tied(rows)) == (0, 8)
 
 
 def test_ranks_do_not_depend_on_how_many_are_compared_at_a_time(monkeypatch) -> None:

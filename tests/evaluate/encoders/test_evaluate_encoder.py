@@ -15,7 +15,12 @@ from tiny_duals import picture, write_clip, write_pictures
 
 from heldout.benchmark import read_benchmark
 from heldout.errors import InputError
-from heldout.evaluate.encoders import EncoderSettings, EncoderTask, evaluate_encoder
+from heldout.evaluate.encoders import (
+    EncoderEvaluation,
+    EncoderSettings,
+    EncoderTask,
+    evaluate_encoder,
+)
 from heldout.overlap.encoders import open_encoder
 from heldout.store import Run
 
@@ -212,6 +217,65 @@ def test_saved_embeddings_in_laions_layout(tmp_path: Path) -> None:
     assert list(by_task[EncoderTask.IMAGE_TO_TEXT]["R@1"].values()) == [1, 1, 1, 1, 0, 0]
     assert list(by_task[EncoderTask.TEXT_TO_IMAGE]["R@1"].values()) == [1, 1, 1, 1, 0, 0]
     assert found.name == "e"
+
+
+def test_saved_rows_that_point_nowhere_are_left_out(tmp_path: Path) -> None:
+    benchmark = read_benchmark(str(write_pictures(tmp_path / "b", rows(6))))
+    ids = {"id": [f"i{n}" for n in range(6)]}
+    images, texts = np.eye(6), np.eye(6)
+    images[0], images[1, 2], images[2] = np.nan, np.inf, 0
+    texts[3, 0] = np.nan
+    classes = {"label": ["red", "green", "blue", "blue"]}
+    prompts = np.vstack([np.eye(6)[:3], np.full((1, 6), np.nan)])
+    write_saved(tmp_path / "e", images, texts, ids)
+    write_saved(tmp_path / "c", None, prompts, classes)
+
+    def evaluated(name: str, classes: str = "c") -> EncoderEvaluation:
+        settings = EncoderSettings(
+            encoder=f"saved:{tmp_path / name}", class_embeddings=tmp_path / classes
+        )
+        return evaluate_encoder(benchmark, settings, quiet=True)
+
+    found = evaluated("e")
+    gone = {one.id: one.reason for one in found.dropped}
+    assert gone == dict.fromkeys(["i0", "i1", "i2"], "unusable embedding")
+    by_task = {one.task: one for one in found.tasks}
+    assert list(by_task[EncoderTask.ZERO_SHOT].measures["top-1"]) == ["i3", "i4", "i5"]
+    there = by_task[EncoderTask.IMAGE_TO_TEXT]
+    assert there.measures == {"R@1": {"i4": 1.0, "i5": 1.0}}
+    assert [(one.id, one.reason) for one in there.dropped] == [("i3", "unusable text embedding")]
+    write_saved(tmp_path / "none", np.full((6, 6), np.nan), texts, ids)
+    with pytest.raises(InputError, match="none of the rows of 6"):
+        evaluated("none")
+    write_saved(tmp_path / "mute", np.eye(6), np.zeros((6, 6)), ids)
+    assert set(evaluated("mute").skipped) == {"image-to-text", "text-to-image", "probe"}
+    assert not any(one.remarks for one in found.tasks)
+    write_saved(tmp_path / "same", np.ones((6, 6)), np.eye(6), ids)
+    assert all(len(one.remarks) == 1 for one in evaluated("same").tasks)
+    write_saved(tmp_path / "twice", None, np.eye(6)[[0, 0, 1, 1]], classes)
+    assert len(evaluated("e", "twice").tasks[0].remarks) == 1
+    write_saved(tmp_path / "spoilt", None, prompts, {"label": ["red", "green", "blue", "grey"]})
+    with pytest.raises(InputError, match="such as 'grey'"):
+        evaluated("e", "spoilt")
+    write_saved(tmp_path / "short", None, np.eye(4), classes)
+    with pytest.raises(InputError, match="short: its rows have 4 numbers.* 6: "):
+        evaluated("e", "short")
+    write_saved(tmp_path / "odd", np.eye(6), np.ones((6, 5)), ids)
+    with pytest.raises(InputError, match="of 6 numbers, .*text_emb_0.npy of 5"):
+        evaluated("odd")
+    learnt = np.eye(6)[[0, 1, 0, 1]]
+    learnt[3] = np.nan
+    write_saved(tmp_path / "t", learnt, None, {"label": ["red", "green"] * 2, "id": list("abcd")})
+    asked = EncoderSettings(
+        encoder=f"saved:{tmp_path / 'e'}",
+        tasks=("probe",),
+        train=str(tmp_path / "t"),
+        strengths=(1,),
+    )
+    run = Run.create(tmp_path / "run", command=["test"])
+    probe = evaluate_encoder(benchmark, asked, run, quiet=True).tasks[0]
+    assert probe.details["training pictures"] == 3
+    assert "unusable embedding" in {one.reason for one in probe.dropped}
 
 
 def test_saved_embeddings_that_fit_nothing_are_refused(tmp_path: Path) -> None:

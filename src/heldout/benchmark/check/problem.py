@@ -140,10 +140,10 @@ def _per_image(benchmark: Benchmark) -> dict[str, float]:
 
 def scripts(benchmark: Benchmark) -> Counter[str]:
     """The writing system of each question: a language model of nothing, but it never guesses."""
-    return Counter(_script(example.question or example.answer or "") for example in benchmark)
+    return Counter(script_of(example.question or example.answer or "") for example in benchmark)
 
 
-def _script(text: str) -> str:
+def script_of(text: str) -> str:
     counts: Counter[str] = Counter()
     for character in text[:400]:
         if character.isalpha():

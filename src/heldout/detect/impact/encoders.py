@@ -101,7 +101,7 @@ def _predictions(found: EncoderEvaluation, name: str) -> list[Predictions]:
     return [
         Predictions(
             f"{name}: {one.task}", one.task.value, one.measures, [*found.dropped, *one.dropped],
-            read_from=found.encoder,
+            read_from=found.encoder, remarks=[f"{name}: {told}" for told in one.remarks],
         )
         for one in found.tasks
     ]  # fmt: skip

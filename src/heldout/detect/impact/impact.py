@@ -13,7 +13,6 @@ from heldout.detect.impact.subsets import Block, Mask, matched_draws
 from heldout.stats import Estimate, Interval, cluster_rate_interval, subset_difference, subset_mean
 
 DRAWS = 10  # random subsets, as published
-ENOUGH = 12  # clusters with a hit, and with a miss, from which on their spread is trusted
 
 
 @dataclass(frozen=True)
@@ -133,17 +132,11 @@ class _Measured:
         )  # fmt: skip
 
     def _interval(self, mean: Estimate, mask: Mask) -> Interval | None:
-        """Rates near 0 and 100 %, where few clusters differ, have an exact method of their own."""
-        chosen = self.values[mask]
+        """A rate has the interval that ``evaluate`` and ``overlap`` give it, too."""
         if not self.is_rate:
             return mean.interval
         groups = [name for name, kept in zip(self.clusters, mask, strict=True) if kept]
-        names = np.array(groups, dtype=object)
-        hit, missed = (len(set(names[chosen == value])) for value in (1.0, 0.0))
-        if mean.interval is None or min(hit, missed) < ENOUGH:
-            return cluster_rate_interval(chosen, groups)
-        low, high = max(mean.interval.low, 0.0), min(mean.interval.high, 1.0)
-        return mean.interval._replace(low=low, high=high)
+        return cluster_rate_interval(self.values[mask], groups)
 
     def random(self, leakage: str, leaked: Mask, place: int) -> Line:
         if not leaked.any():

@@ -51,6 +51,7 @@ class Predictions:
     own_grades: OwnGrades | None = None
     empty: list[str] = field(default_factory=list)
     unread: Unread = field(default_factory=Unread)
+    remarks: list[str] = field(default_factory=list)  # of the encoder that was evaluated
 
 
 def items_as_benchmark(name: str, table: Sequence[Mapping[str, Any]]) -> Benchmark:

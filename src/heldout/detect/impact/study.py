@@ -43,6 +43,7 @@ class Study:
     own_grades: dict[str, OwnGrades] = field(default_factory=dict)
     empty: dict[str, list[str]] = field(default_factory=dict)
     unread: dict[str, Unread] = field(default_factory=dict)  # where an answer was not understood
+    encoder_remarks: dict[str, list[str]] = field(default_factory=dict)
     evaluations: list[EncoderEvaluation] = field(default_factory=list)  # where encoders were run
 
     @property
@@ -69,8 +70,9 @@ class Study:
         return self.lines._repr_html_()
 
     def remarks(self, model: str) -> list[str]:
-        """What is to be known of a model's file, as sentences."""
+        """What is to be known of a model's file, or of its encoder, as sentences."""
         told = recorded_remarks(self.own_grades.get(model), self.empty.get(model, ()))
+        told = [*self.encoder_remarks.get(model, ()), *told]
         unread = self.unread.get(model)
         return told if unread is None else [unread.unparsed_sentence(), *told]
 
@@ -234,6 +236,8 @@ def add_impact(
         study.own_grades[model.model] = model.own_grades
     if model.empty:
         study.empty[model.model] = model.empty
+    if model.remarks:
+        study.encoder_remarks[model.model] = model.remarks
     if model.unread.unparsed:
         study.unread[model.model] = model.unread
 
@@ -318,5 +322,6 @@ def subtract(model: Predictions, control: Predictions) -> None:
         detail = f"{control.model} has no prediction for it"
         model.dropped.append(Dropped("impact", identifier, "no baseline", detail))
     model.model = f"{model.model} - {control.model}"
+    model.remarks = [*model.remarks, *control.remarks]
     if not all(model.measures.values()):
         raise InputError(f"{model.model}: the two have no item in common")

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from heldout.benchmark import Benchmark
 from heldout.engine import Engine
 from heldout.evaluate.encoders.items import STAGE, Asked, AskedItems
-from heldout.evaluate.encoders.saved_rows import SavedPairs, read_saved_pairs
+from heldout.evaluate.encoders.saved_rows import UNUSABLE, SavedPairs, read_saved_pairs
 from heldout.evaluate.encoders.settings import SAVED, EncoderSettings
 from heldout.overlap import Encoder, open_encoder, text_rows, upright_rows
 from heldout.store import Dropped, Run
@@ -70,7 +70,9 @@ def _saved(
     folder = Path(spec.removeprefix(SAVED))
     saved = read_saved_pairs(folder, benchmark, asked.items)
     asked.dropped += [
-        Dropped(STAGE, one.id, "no embedding", f"{folder.name} has no row of it")
+        Dropped(STAGE, one.id, "unusable embedding", UNUSABLE)
+        if one.id in saved.unusable
+        else Dropped(STAGE, one.id, "no embedding", f"{folder.name} has no row of it")
         for one in asked.items
         if one.id not in saved.pictures
     ]

@@ -10,6 +10,7 @@ from heldout.errors import InputError
 from heldout.evaluate.encoders.encoded_rows import EncodedRows, encoded_rows
 from heldout.evaluate.encoders.items import AskedItems, asked_items
 from heldout.evaluate.encoders.result import EncoderEvaluation
+from heldout.evaluate.encoders.saved_rows import UNUSABLE
 from heldout.evaluate.encoders.settings import EncoderSettings, EncoderTask
 from heldout.evaluate.encoders.tasks import probe_task, retrieval_task, zero_shot_task
 from heldout.store import Run
@@ -79,9 +80,10 @@ def _possible(
                 "saved rows need saved class prompts: name them as class_embeddings"
             )
         if not rows.saved.texts:
-            problems |= dict.fromkeys(
-                (IMAGE_TO_TEXT, TEXT_TO_IMAGE), "the folder has no text_emb/*.npy"
-            )
+            why = "the folder has no text_emb/*.npy"
+            if rows.saved.unusable_texts:
+                why = f"no text row can be used: {UNUSABLE}"
+            problems |= dict.fromkeys((IMAGE_TO_TEXT, TEXT_TO_IMAGE), why)
     else:
         if not spoken:
             why = "items have no caption: name its column as caption"

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from heldout.errors import InputError
+from heldout.evaluate.encoders.ranks import usable
 
 _ROWS = 8192  # features in memory at a time
 _TENTH = 10
@@ -40,15 +41,31 @@ class Features:
     def chosen(self, mask: NDArray[np.bool_]) -> Features:
         return Features(self.matrices, self.rows[mask], self.classes[mask])
 
+    def usable(self) -> NDArray[np.bool_]:
+        """Which rows have a direction."""
+        good = np.ones(len(self), bool)
+        for number, some in self._places():
+            with np.errstate(all="ignore"):  # a number beyond float32 is none
+                good[some] = usable(
+                    np.asarray(self.matrices[number][self.rows[some, 1]], np.float32)
+                )
+        return good
+
     def pieces(self) -> Iterator[tuple[NDArray[np.float32], NDArray[np.int64]]]:
-        for number, matrix in enumerate(self.matrices):
+        for number, some in self._places():
+            features = np.array(
+                self.matrices[number][self.rows[some, 1]], np.float32
+            )  # it is scaled
+            length = np.linalg.norm(features, axis=1, keepdims=True)
+            features /= np.where(length > 0, length, np.float32(1))
+            yield features, self.classes[some]
+
+    def _places(self) -> Iterator[tuple[int, NDArray[np.int64]]]:
+        """Matrices, and which of our rows to read from each at a time."""
+        for number in range(len(self.matrices)):
             own = np.flatnonzero(self.rows[:, 0] == number)
             for start in range(0, len(own), _ROWS):
-                some = own[start : start + _ROWS]
-                features = np.array(matrix[self.rows[some, 1]], np.float32)  # a copy: it is scaled
-                length = np.linalg.norm(features, axis=1, keepdims=True)
-                features /= np.where(length > 0, length, np.float32(1))
-                yield features, self.classes[some]
+                yield number, own[start : start + _ROWS]
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ class TaskResult:
     measures: dict[str, dict[str, float]]
     details: dict[str, Any] = field(default_factory=dict)
     dropped: list[Dropped] = field(default_factory=list)  # of this task
+    remarks: list[str] = field(default_factory=list)  # why its scores may say nothing of pictures
 
 
 @dataclass

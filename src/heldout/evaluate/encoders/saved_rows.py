@@ -8,7 +8,7 @@ image_path, …) or whose picture has the file name that stands there.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -20,6 +20,7 @@ from heldout.benchmark import Benchmark
 from heldout.corpus import FAILURES, LaionEmbeddings
 from heldout.errors import InputError
 from heldout.evaluate.encoders.items import Asked
+from heldout.evaluate.encoders.ranks import usable
 from heldout.evaluate.encoders.zero_shot import averaged_rows
 from heldout.overlap import open_matrix, read_identity, unit
 
@@ -27,6 +28,7 @@ _KEYS = ("id", "key", "image_id", "image_path", "image", "filename", "file_name"
 _LABELS = ("label", "class", "name", "caption", "text")
 _CAPTIONS = ("caption", "text", "title")
 _TEXT_PLACES = ("text_emb", "text_embeddings", "")
+UNUSABLE = "numbers that are not finite, or nothing but zeros"
 Floats = NDArray[np.float32]
 
 
@@ -38,6 +40,8 @@ class SavedPairs:
     pictures: dict[str, Floats]
     texts: dict[str, Floats]
     captions: dict[str, str]
+    unusable: set[str] = field(default_factory=set)  # items whose picture has no usable row
+    unusable_texts: set[str] = field(default_factory=set)
 
 
 @dataclass(frozen=True)
@@ -63,12 +67,26 @@ def read_saved_pairs(folder: Path, benchmark: Benchmark, items: list[Asked]) -> 
             )
             if item is None or item in found.pictures or shard.images is None:
                 continue
-            found.pictures[item] = unit(np.asarray(shard.images[row], np.float32))
+            picture = _row(shard.images, row)
+            if picture is None:
+                found.unusable.add(item)
+                continue
+            found.pictures[item] = picture
             if shard.texts is not None:
-                found.texts[item] = unit(np.asarray(shard.texts[row], np.float32))
+                text = _row(shard.texts, row)
+                if text is None:
+                    found.unusable_texts.add(item)
+                    continue
+                found.texts[item] = text
                 said = shard.columns[words][row] if words else None
                 # Rows without their words are told apart by whose they are.
                 found.captions[item] = str(said) if said else f"text of {item}"
+    found.unusable.difference_update(found.pictures)
+    if not found.pictures and found.unusable:
+        raise InputError(
+            f"{folder}: none of the rows of {len(found.unusable):,} items can be used: {UNUSABLE}. Embed "
+            f"the pictures again"
+        )
     if not found.pictures:
         raise InputError(
             f"{folder}: none of its {seen:,} rows names an item of {benchmark.name}. Expected a metadata "
@@ -78,9 +96,10 @@ def read_saved_pairs(folder: Path, benchmark: Benchmark, items: list[Asked]) -> 
 
 
 def read_class_rows(folder: Path) -> tuple[list[str], Floats]:
-    """Classes and their rows: the mean of the text rows that have the same label."""
+    """Classes and their rows: the mean of the usable text rows that have the same label."""
     rows: list[Floats] = []
     labels: list[str] = []
+    named: set[str] = set()
     for shard in _shards(folder, images=False):
         column = next((name for name in _LABELS if name in shard.columns), None)
         if column is None or shard.texts is None:
@@ -88,9 +107,29 @@ def read_class_rows(folder: Path) -> tuple[list[str], Floats]:
                 f"class_embeddings {folder}: expected text embeddings (text_emb/*.npy) and a metadata "
                 f"column label; its metadata has: {', '.join(shard.columns) or 'no column'}"
             )
-        rows.append(np.asarray(shard.texts, np.float32))
-        labels += [str(one) for one in shard.columns[column]]
+        made = _units(shard.texts)
+        good = usable(made)
+        rows.append(made[good])
+        said = [str(one) for one in shard.columns[column]]
+        named.update(said)
+        labels += [one for one, kept in zip(said, good, strict=True) if kept]
+    if lost := sorted(named - set(labels)):
+        raise InputError(
+            f"class_embeddings {folder}: no row of {len(lost):,} of {len(named):,} classes can be used, "
+            f"such as '{lost[0]}': {UNUSABLE}. Embed their prompts again"
+        )
     return averaged_rows(np.concatenate(rows), labels)
+
+
+def _row(matrix: NDArray[Any], place: int) -> Floats | None:
+    """A unit row, or None where it has no direction."""
+    row = _units(matrix[place])
+    return row if usable(row) else None
+
+
+def _units(rows: NDArray[Any]) -> Floats:
+    with np.errstate(all="ignore"):  # what comes out as no number is left out and counted
+        return unit(np.asarray(rows, np.float32))
 
 
 def _identity(folder: Path) -> str:
@@ -112,6 +151,7 @@ def _shards(folder: Path, *, images: bool = True) -> Iterator[_Shard]:
         raise InputError(
             f"saved:{folder}: expected img_emb/*.npy with metadata/*.parquet; found none"
         )
+    first: tuple[Path, int] | None = None
     for matrix, path, log in pairs:
         if log is None:
             raise InputError(
@@ -125,6 +165,13 @@ def _shards(folder: Path, *, images: bool = True) -> Iterator[_Shard]:
                 raise InputError(
                     f"{whose} has {len(one):,} rows but {log} has {rows:,}: they do not belong together"
                 )
+            if one is not None and whose is not None:
+                first = first or (Path(whose), one.shape[1])
+                if one.shape[1] != first[1]:
+                    raise InputError(
+                        f"{first[0]} has rows of {first[1]} numbers, {whose} of {one.shape[1]}: they are "
+                        f"of different encoders"
+                    )
         yield _Shard(matrix, words, columns, rows)
 
 

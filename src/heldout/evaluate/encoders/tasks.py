@@ -14,9 +14,10 @@ from heldout.errors import InputError
 from heldout.evaluate.encoders.encoded_rows import EncodedRows
 from heldout.evaluate.encoders.items import STAGE, Asked, AskedItems, read_class_names
 from heldout.evaluate.encoders.probe import fit_probe
+from heldout.evaluate.encoders.ranks import Floats, alike, tied
 from heldout.evaluate.encoders.result import TaskResult
 from heldout.evaluate.encoders.retrieval import Pairing
-from heldout.evaluate.encoders.saved_rows import read_class_rows
+from heldout.evaluate.encoders.saved_rows import UNUSABLE, read_class_rows
 from heldout.evaluate.encoders.settings import EncoderSettings, EncoderTask, prompts, read_templates
 from heldout.evaluate.encoders.training_features import training_features
 from heldout.evaluate.encoders.zero_shot import CUTS, class_rows, zero_shot
@@ -28,6 +29,11 @@ def zero_shot_task(asked: AskedItems, settings: EncoderSettings, rows: EncodedRo
     if rows.saved is not None:
         assert settings.class_embeddings is not None
         names, classes = read_class_rows(settings.class_embeddings)
+        if classes.shape[1] != rows.pictures.shape[1]:
+            raise InputError(
+                f"class_embeddings {settings.class_embeddings}: its rows have {classes.shape[1]} numbers, "
+                f"those of {rows.spec} {rows.pictures.shape[1]}: they are of different encoders"
+            )
     else:
         templates = read_templates(settings.templates)
         called = _classes(asked, settings)
@@ -43,7 +49,15 @@ def zero_shot_task(asked: AskedItems, settings: EncoderSettings, rows: EncodedRo
     items, dropped = _labelled(asked, names, "class not among the candidates")
     places = {name: number for number, name in enumerate(names)}
     hits = zero_shot(rows.of(items), classes, [places[one.label or ""] for one in items])
-    return _result(EncoderTask.ZERO_SHOT, items, hits, {**details, "classes": len(names)}, dropped)
+    details["classes"] = len(names)
+    found = _result(EncoderTask.ZERO_SHOT, items, hits, details, dropped)
+    found.remarks += _same_rows(rows.pictures, "pictures")
+    if same := tied(classes):
+        found.remarks.append(
+            f"the prompts of {same:,} of {len(names):,} classes have an equal row in another class: these "
+            f"classes cannot be told apart, and their pictures count as missed at the first place"
+        )
+    return found
 
 
 def _classes(asked: AskedItems, settings: EncoderSettings) -> dict[str, str]:
@@ -79,7 +93,8 @@ def probe_task(asked: AskedItems, settings: EncoderSettings, rows: EncodedRows) 
     places = {name: number for number, name in enumerate(found.classes)}
     right = np.array([places[one.label or ""] for one in items])
     own = scores[np.arange(len(items)), right]
-    ranks = (scores >= own[:, None]).sum(axis=1)  # itself among them; a tie is lost
+    # Itself among them; a tie is lost, and so is what is not a number.
+    ranks = (~(scores < own[:, None])).sum(axis=1)
     hits = {
         f"top-{cut}": (ranks <= cut).astype(float).tolist()
         for cut in CUTS
@@ -90,7 +105,9 @@ def probe_task(asked: AskedItems, settings: EncoderSettings, rows: EncodedRows) 
         "strength": probe.strength, "converged": probe.converged,
         "validation": {f"{one:g}": round(value, 5) for one, value in probe.validation.items()},
     }  # fmt: skip
-    return _result(EncoderTask.PROBE, items, hits, details, [*found.dropped, *dropped])
+    result = _result(EncoderTask.PROBE, items, hits, details, [*found.dropped, *dropped])
+    result.remarks += _same_rows(rows.pictures, "pictures")
+    return result
 
 
 def _corpus(settings: EncoderSettings) -> Corpus:
@@ -112,6 +129,8 @@ def retrieval_task(asked: AskedItems, rows: EncodedRows, task: EncoderTask) -> T
         if own:
             items.append(one)
             captions.append(own)
+        elif saved is not None and one.id in saved.unusable_texts:
+            dropped.append(Dropped(STAGE, one.id, "unusable text embedding", UNUSABLE))
         else:
             dropped.append(Dropped(STAGE, one.id, "no caption", f"it takes no part in {task}"))
     pairing = Pairing.of([rows.place[one.picture] for one in items], captions, len(rows.pictures))
@@ -140,7 +159,18 @@ def retrieval_task(asked: AskedItems, rows: EncodedRows, task: EncoderTask) -> T
             for one, own in zip(items, captions, strict=True):
                 # Of an item with several captions each is a query; the item has their mean.
                 measures[name][one.id] = float(np.mean([by_text[place[text]] for text in own]))
-    return TaskResult(task, dict(measures), details, dropped)
+    remarks = [*_same_rows(rows.pictures, "pictures"), *_same_rows(texts, "captions")]
+    return TaskResult(task, dict(measures), details, dropped, remarks)
+
+
+def _same_rows(rows: Floats, what: str) -> list[str]:
+    """A sentence where an encoder does not tell most of what it saw apart."""
+    if not (same := alike(rows)):
+        return []
+    return [
+        f"{same:,} of {len(rows):,} {what} have the same row: the encoder does not tell them apart, so "
+        f"neither scores nor differences say anything about leaks"
+    ]
 
 
 def _labelled(

@@ -17,6 +17,7 @@ from heldout.engine import Engine
 from heldout.errors import InputError
 from heldout.evaluate.encoders.items import STAGE
 from heldout.evaluate.encoders.probe import Features
+from heldout.evaluate.encoders.saved_rows import UNUSABLE
 from heldout.evaluate.encoders.settings import EncoderSettings
 from heldout.overlap import Encoder, embed_corpus
 from heldout.store import Dropped, Run
@@ -95,11 +96,19 @@ def training_features(
         if label is not None
     ]
     table = np.array(rows, np.int64)
+    features = Features(found.matrices, table[:, :2], table[:, 2])
+    good = features.usable()
     dropped = [Dropped(STAGE, name, "shard failed", why) for name, why in found.failed.items()]
     if without:
         detail = f"{without:,} training pictures have no label"
         dropped.append(Dropped(STAGE, corpus.name, "no label", detail, scope="many"))
-    return TrainingFeatures(Features(found.matrices, table[:, :2], table[:, 2]), classes, dropped)
+    if not good.all():
+        detail = f"{int((~good).sum()):,} training rows have {UNUSABLE}"
+        dropped.append(Dropped(STAGE, corpus.name, "unusable embedding", detail, scope="many"))
+        features = features.chosen(good)
+        if not len(features):
+            raise InputError(f"train {corpus.source}: no row can be used: {UNUSABLE}")
+    return TrainingFeatures(features, classes, dropped)
 
 
 def _embedded(

@@ -18,14 +18,14 @@ from heldout.synth.ingest.articles import (
     package_articles,
 )
 from heldout.synth.ingest.biomedica import is_biomedica, shard_figures
-from heldout.synth.ingest.captioned import caption_table, sidecar_figures, table_figures
+from heldout.synth.ingest.captioned import TABLES, caption_table, sidecar_figures, table_figures
 from heldout.synth.ingest.images import SeenFigures
-from heldout.synth.ingest.licence import copyright_notice, needs_attribution
+from heldout.synth.ingest.licence import UNKNOWN, copyright_notice, needs_attribution
 from heldout.synth.ledger import StageWriter
 from heldout.synth.settings import SynthSettings, SynthStage
 
 STAGE = "ingest"
-RULES = "heldout-ingest/2"  # raise with any change of what is read or refused
+RULES = "heldout-ingest/3"  # raise with any change of what is read or refused
 DUPLICATE = "duplicate figure"
 SCENES = "scenes"  # a source that is rendered, not read
 
@@ -60,7 +60,8 @@ def _ingest(context: StageContext, writer: StageWriter) -> None:
             f"no figure with image and caption in {settings.source}"
             + (f" ({why}{first})" if why else "")
             + ": expected JATS XML (.xml, .nxml) with images beside it, PMC packages (.tar.gz), "
-            "Biomedica shards (.tar), or images with captions.jsonl"
+            f"Biomedica shards (.tar), images with a table ({', '.join(TABLES)}), or images with a .txt "
+            "of the same name beside each"
         )
 
 
@@ -142,7 +143,9 @@ def refusal(figure: PaperFigure, settings: SynthSettings) -> tuple[str, str] | N
     if notice := copyright_notice(figure.caption):
         return "third-party copyright", f"the caption says: {notice}"
     if not figure.redistributable:
-        return "licence", f"{figure.licence}: items made from it could not be published"
+        read = f' ("{figure.licence_text}")' if figure.licence_text else ""
+        read = read or (" (none is stated)" if figure.licence == UNKNOWN else "")
+        return "licence", f"{figure.licence}{read}: items made from it could not be published"
     if needs_attribution(figure.licence) and not figure.attribution.strip():
         return (
             "no attribution",

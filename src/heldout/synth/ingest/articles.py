@@ -138,7 +138,7 @@ def _figure(
         kept.append(image)
     return PaperFigure(
         name, article.id or fallback, figure.label, figure.caption, figure.references, tuple(kept),
-        *figure.licence, article.attribution, source,
+        *figure.licence[:3], article.attribution, source, licence_text=figure.licence.text,
     )  # fmt: skip
 
 

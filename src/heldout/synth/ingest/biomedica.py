@@ -168,7 +168,8 @@ def _joined(images: list[_Image], path: Path, most_images: int) -> PaperFigure |
     references = tuple(dict.fromkeys(text for image in images for text in image.references))
     return PaperFigure(
         name, first.article, "", first.caption, references, tuple(image.image for image in images),
-        *licence, attribution, str(path),
+        *licence[:3], attribution, str(path),
         primary="; ".join(dict.fromkeys(label for image in images for label in image.primary)),
         secondary="; ".join(dict.fromkeys(label for image in images for label in image.secondary)),
+        licence_text=licence.text,
     )  # fmt: skip

@@ -24,6 +24,7 @@ _SPELT_PARTS = (("nc", r"non-?\s?commercial"), ("nd", r"no-?\s?deriv"), ("sa", r
 _FREE = re.compile(r"\bpublic domain\b", re.IGNORECASE)
 _NAMES = {"zero": "CC0", "mark": PUBLIC_DOMAIN}
 _ALLOWED = {"BY", "NC", "SA"}
+_QUOTED = 80  # characters of a statement that names no known licence
 # A figure that somebody else owns, in an article whose own licence is open. Consent of a patient is no
 # copyright; "(c) 2019" is a notice, "(c)" alone a panel.
 _BORROWED = re.compile(
@@ -38,11 +39,12 @@ _BORROWED = re.compile(
 class Licence(NamedTuple):
     """``redistributable``: items made from the figure may be published with it. No-derivatives
     licences, unknown ones and reserved rights do not allow that; non-commercial ones do, under
-    their own terms."""
+    their own terms. ``text``: how the statement begins in which no known licence was found."""
 
     name: str
     url: str
     redistributable: bool
+    text: str = ""
 
 
 def read_licence(*texts: str) -> Licence:
@@ -65,7 +67,7 @@ def read_licence(*texts: str) -> Licence:
         return max(found, key=lambda one: (*_restriction(one), one.name[-1:].isdigit()))
     if any(_FREE.search(text) for text in texts):
         return Licence(PUBLIC_DOMAIN, "", True)
-    return Licence(UNKNOWN, "", False)
+    return Licence(UNKNOWN, "", False, " ".join(" ".join(texts).split())[:_QUOTED])
 
 
 def _licence(code: str, version: str | None) -> Licence:

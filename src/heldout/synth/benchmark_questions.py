@@ -1,0 +1,239 @@
+"""A benchmark's questions with their answers, and which items ask one of them and give its answer.
+
+Every item is compared with every question: in the same words, edited, or reworded (by a text encoder). A
+generator can always write another item, so doubt goes against the item. A question that the benchmark
+itself asks of many images is a stock question: whoever asks it has not copied it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from rapidfuzz import process
+from rapidfuzz.distance import Levenshtein
+
+from heldout.benchmark import Benchmark, normal, script_of
+from heldout.overlap import (
+    EDITED,
+    RENUMBERED,
+    SAME,
+    TEMPLATE,
+    bare_options,
+    compare_wording,
+    loose,
+    mask,
+    open_text_encoder,
+)
+from heldout.synth.draft import LETTERS, Draft
+
+FEW_IMAGES = 3  # a question asked of more is a stock question
+REWORDED = 0.70  # cosine of two questions with the same telling answer; measured in docs/synth.md
+# Where the answer tells little ("yes", "CT"), or nearly equal letters hide another word.
+NEARLY_THE_SAME = 0.88
+_STOCK_ANSWER = 0.01  # share of the questions with one answer, above which it tells little
+_OPTIONS = 0.5  # share of the benchmark's options that a reworded item has, too
+_BLOCK = 2_048
+_NUMBER = re.compile(r"\d+")
+_Words = tuple[str, tuple[str, ...]]  # the words alone, and their numbers
+
+WHOLE_ITEM = "same question, options and answer"
+WORDS = "same question and answer"
+EDITED_WORDS = "edited question and answer"
+REWORDED_WORDS = "reworded question and answer"
+_GRAVEST = (WHOLE_ITEM, WORDS, EDITED_WORDS, REWORDED_WORDS)
+
+
+@dataclass(frozen=True)
+class QuestionMatch:
+    """An item that asks a question of the benchmark and gives its answer. ``stock``: the benchmark asks it
+    of many images, and the item is kept."""
+
+    item: str
+    example: str
+    relation: str
+    similarity: float
+    stock: bool
+
+
+class BenchmarkQuestions:
+    """Every distinct question of a benchmark. Without an encoder rewordings are not looked for.
+
+    ``reworded``: the cosine from which on a question with the same telling answer is a rewording.
+    """
+
+    def __init__(
+        self, benchmark: Benchmark, encoder: str | None, reworded: float = REWORDED
+    ) -> None:
+        self._threshold = reworded
+        self._examples = [one for one in benchmark if (one.question or "").strip()]
+        # By question, the first example of every answer and list of options.
+        having: dict[str, dict[tuple[str, ...], int]] = {}
+        for place, example in enumerate(self._examples):
+            told = (normal(example.answer), *example.options)
+            having.setdefault(normal(example.question), {}).setdefault(told, place)
+        self._texts = list(having)
+        self._places = [list(places.values()) for places in having.values()]
+        clusters = dict(zip((one.id for one in benchmark), benchmark.clusters, strict=True))
+        self._asked: dict[_Words, set[tuple[str, str]]] = {}  # images and answers
+        for example in self._examples:
+            asked = self._asked.setdefault(_words(example.question or ""), set())
+            asked.add((clusters[example.id], normal(example.answer)))
+        self._kin: dict[int, set[int]] = {}  # questions that differ in one word or in numbers
+        for number, text in enumerate(self._texts):
+            for key in _templates(text):
+                self._kin.setdefault(key, set()).add(number)
+        answers = Counter(
+            answer
+            for places in self._places
+            for answer in {normal(self._examples[place].answer) for place in places}
+        )
+        most = max(FEW_IMAGES, _STOCK_ANSWER * len(self._texts))
+        self._stock_answers = {answer for answer, count in answers.items() if count > most}
+        self._model = open_text_encoder(encoder) if encoder is not None else None
+        self._rows = self._embed(self._texts)
+        self._stock: dict[tuple[int, str, float], bool] = {}
+
+    def compare(self, items: Sequence[Draft]) -> Iterator[QuestionMatch]:
+        """One match for every item that has any: one that removes it, if there is one."""
+        ours = [normal(item.question) for item in items]
+        rows = self._embed(ours)
+        best: dict[str, QuestionMatch] = {}
+        for start in range(0, len(self._texts), _BLOCK):
+            for place, text, cosine in self._near(ours, rows, start):
+                for match in self._agreeing(items[place], text, cosine):
+                    known = best.get(match.item)
+                    if known is None or _gravity(match) < _gravity(known):
+                        best[match.item] = match
+        yield from best.values()
+
+    def counts(self, item_scripts: Collection[str]) -> dict[str, Any]:
+        """How many questions there are, and how many could be found in items of these scripts."""
+        scripts = Counter(script_of(one.question or "") for one in self._examples)
+        readable = [one for one in self._examples if script_of(one.question or "") in item_scripts]
+        answered = [one for one in readable if normal(one.answer)]
+        number = {text: place for place, text in enumerate(self._texts)}
+        rare = [
+            one for one in answered
+            if not self._is_stock(number[normal(one.question)], one.answer or "", NEARLY_THE_SAME)
+        ]  # fmt: skip
+        return {
+            "questions": len(self._examples),
+            "scripts": dict(scripts.most_common()),
+            "other_script": len(self._examples) - len(readable),
+            "without_answer": len(readable) - len(answered),
+            "stock": len(answered) - len(rare),
+            "findable": len(rare),
+        }
+
+    def _embed(self, texts: Sequence[str]) -> NDArray[np.float32] | None:
+        return None if self._model is None else self._model.embed([mask(text) for text in texts])
+
+    def _near(
+        self, ours: Sequence[str], rows: NDArray[np.float32] | None, start: int
+    ) -> Iterator[tuple[int, int, float]]:
+        """(item, question, cosine) of one block that is near by letters or by meaning."""
+        texts = self._texts[start : start + _BLOCK]
+        letters = process.cdist(
+            ours, texts, scorer=Levenshtein.normalized_similarity, score_cutoff=TEMPLATE, dtype=np.float32
+        )  # fmt: skip
+        cosine = np.zeros_like(letters)
+        if rows is not None and self._rows is not None:
+            cosine = rows @ self._rows[start : start + len(texts)].T
+        for place, text in np.argwhere(
+            (letters >= TEMPLATE) | (cosine >= self._threshold)
+        ).tolist():
+            yield place, start + text, float(cosine[place, text])
+
+    def _agreeing(self, item: Draft, text: int, cosine: float) -> Iterator[QuestionMatch]:
+        right = item.options[LETTERS.index(item.answer)]
+        for place in self._places[text]:
+            example = self._examples[place]
+            if not _same_answer(example.answer or "", right):
+                continue
+            wording = compare_wording(example.question or "", item.question)
+            shared = _shared_options(example.options, item.options)
+            similarity = cosine
+            if wording in (SAME, EDITED) and shared == 1.0:
+                relation, similarity = WHOLE_ITEM, 1.0
+            elif wording in (SAME, EDITED):
+                relation = WORDS if wording == SAME else EDITED_WORDS
+                similarity = Levenshtein.normalized_similarity(
+                    self._texts[text], normal(item.question)
+                )
+            elif (
+                wording != RENUMBERED
+                and (shared is None or shared >= _OPTIONS)
+                and self._reworded(example.answer, text, item, cosine)
+            ):
+                relation = REWORDED_WORDS
+            else:
+                continue
+            stock = relation != WHOLE_ITEM and self._is_stock(
+                text, right, min(cosine or 1.0, NEARLY_THE_SAME)
+            )
+            yield QuestionMatch(item.id, example.id, relation, similarity, stock)
+
+    def _is_stock(self, text: int, answer: str, cosine: float) -> bool:
+        key = (text, normal(answer), cosine)
+        if key not in self._stock:
+            self._stock[key] = self._asked_of_many(*key)
+        return self._stock[key]
+
+    def _asked_of_many(self, text: int, answer: str, cosine: float) -> bool:
+        """Asked of many images in these words; or of many in much the same words, this answer fitting more
+        than one of them. Then an item is no nearer to it than other questions of its kind."""
+        own = self._asked[_words(self._texts[text])]
+        if len({image for image, _ in own}) > FEW_IMAGES:
+            return True
+        kin = set().union(*(self._kin[key] for key in _templates(self._texts[text])))
+        if self._rows is not None:
+            kin.update(np.flatnonzero(self._rows @ self._rows[text] >= cosine).tolist())
+        asked = own.union(*(self._asked[_words(self._texts[one])] for one in kin))
+        fitting = {image for image, given in asked if given == answer}
+        return len({image for image, _ in asked}) > FEW_IMAGES and len(fitting) > 1
+
+    def _reworded(self, answer: str | None, text: int, item: Draft, cosine: float) -> bool:
+        # "… of the left femur?" and "… of the right femur?": nearly the same letters, and another word.
+        theirs, ours = mask(self._texts[text]), mask(normal(item.question))
+        template = Levenshtein.normalized_similarity(theirs, ours) >= TEMPLATE
+        stock = normal(answer) in self._stock_answers
+        if template and stock:
+            return False
+        return cosine >= (NEARLY_THE_SAME if template or stock else self._threshold)
+
+
+def _words(text: str) -> _Words:
+    return loose(text), tuple(_NUMBER.findall(text))
+
+
+def _templates(text: str) -> Iterator[int]:
+    """Keys that the text shares with those that have another word, or other numbers."""
+    words = loose(text).split()
+    yield hash(tuple(words))
+    for place in range(len(words)):
+        yield hash((place, *words[:place], *words[place + 1 :]))
+
+
+def _gravity(match: QuestionMatch) -> tuple[bool, int, float]:
+    return match.stock, _GRAVEST.index(match.relation), -match.similarity
+
+
+def _same_answer(theirs: str, ours: str) -> bool:
+    if not normal(theirs):
+        return False
+    return normal(theirs) == normal(ours) or compare_wording(theirs, ours) in (SAME, EDITED)
+
+
+def _shared_options(theirs: Sequence[str], ours: Sequence[str]) -> float | None:
+    """The share of the benchmark's options that the item has, too; None where it has none."""
+    if len(theirs) < 2:
+        return None
+    known = {normal(option) for option in bare_options(ours)}
+    options = {normal(option) for option in bare_options(theirs)}
+    return len(options & known) / len(options)
