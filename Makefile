@@ -54,9 +54,11 @@ install: $(VENV)/.core
 demo: $(VENV)/.demo
 	@$(BIN)/heldout demo --out heldout-demo
 
+WORKERS := $(shell echo $$(( $$(nproc 2>/dev/null || echo 2) + 1 )))
 test: $(VENV)/.dev lint
-# Two workers on two cores: threads inside them would wait for each other by spinning.
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
+# Threads inside workers would wait for each other by spinning. One worker more than cores: many tests wait for
+# servers, clusters and processes that they started.
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
 # Kills, several writers, full disks, damaged and hostile files: under ten minutes on two cores.
 torture: $(VENV)/.dev

@@ -29,7 +29,6 @@ REASONS = {
     "depth": "cannot be processed",
     "bug": "cannot be processed",
     "kill": "killed its worker",
-    "segfault": "killed its worker",
 }
 
 
@@ -76,8 +75,8 @@ def scanned(run: Run) -> dict[str, object]:
     ("engine", "how"),
     [
         *(("serial", how) for how in ("memory", "depth", "bug")),
-        *(("local", how) for how in ("memory", "kill", "segfault")),
-        *(pytest.param("ray", how, marks=pytest.mark.ray) for how in ("memory", "kill")),
+        *(("local", how) for how in ("memory", "kill")),
+        pytest.param("ray", "kill", marks=pytest.mark.ray),
     ],
     indirect=["engine"],
 )

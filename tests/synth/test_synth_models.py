@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import functools
 import json
 import os
 import queue
@@ -26,7 +25,7 @@ from item_serving import ItemServer
 from PIL import Image
 
 from heldout.errors import InputError
-from heldout.model.endpoint import Backoff, Connection
+from heldout.model.endpoint import Backoff
 from heldout.model.endpoint.message import data_url
 from heldout.model.request import Prompt, Reply, Request, Text
 from heldout.scenes import write_benchmark
@@ -40,9 +39,7 @@ MADE = [stage for stage in SynthStage if stage is not SynthStage.DECONTAMINATE]
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Short waits between attempts; everything else is as users have it."""
-    backoff = Backoff(attempts=3, first_seconds=0.01)
-    impatient = functools.partial(Connection, backoff=backoff)
-    monkeypatch.setattr(synth_endpoints, "Connection", impatient)
+    monkeypatch.setattr(synth_endpoints, "Backoff", lambda attempts: Backoff(3, first_seconds=0.01))
 
 
 def make(
@@ -399,8 +396,8 @@ def test_prompts_that_always_fail_cost_their_items_alone(
     posted = item_server.counts()["posted"][how]
     again = make(captioned, item_server, tmp_path / "a", how, **values)
     assert tables(again) == tables(made)
-    # Six attempts at each, and a few requests that ask whether the server is alive.
-    assert 6 * 6 < item_server.counts()["posted"][how] - posted <= 6 * 6 + 8
+    # Three attempts at each, and a few requests that ask whether the server is alive.
+    assert 6 * 3 < item_server.counts()["posted"][how] - posted <= 6 * 3 + 6
 
 
 def test_a_server_that_dies_ends_the_stage_and_keeps_what_it_answered(

@@ -17,6 +17,8 @@ from heldout.store import Run
 
 pytest.importorskip("wordllama")
 
+pytestmark = pytest.mark.usefixtures("quick")
+
 ORGANS = ["heart", "kidney", "spleen", "liver", "stomach", "bladder", "thyroid", "pancreas"]
 ASKED = "Does the radiograph of this patient in the emergency room show signs of an enlarged {}?"
 REWORDED = "Are there signs of an enlarged {} on the radiograph of this emergency room patient?"

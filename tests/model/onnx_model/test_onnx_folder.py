@@ -32,7 +32,7 @@ from heldout.model.onnx import CARD, OnnxModel
 from heldout.model.onnx.card import (
     DECODER,
     PROJECTOR,
-    TEMPLATE,
+    CHAT_TEMPLATE,
     TOKENIZER,
     VISION,
     Preparation,
@@ -68,27 +68,27 @@ def test_the_card_says_what_is_there(folders: tuple[Path, Path]) -> None:
     card = json.loads((folders[1] / CARD).read_text())
     weights = folders[0] / "model.safetensors"
     assert card["source"]["weights"] == {weights.name: file_sha256(weights)}
-    assert set(card["files"]) == {VISION, PROJECTOR, DECODER, TOKENIZER, TEMPLATE}
+    assert set(card["files"]) == {VISION, PROJECTOR, DECODER, TOKENIZER, CHAT_TEMPLATE}
     assert card["places"] == 4 and card["stored"] == "float32"
     assert card["decoder"]["heads"] == 2 and card["decoder"]["context"] == 512
     assert 0 < card["largest_difference"] < 1e-4
 
 
-@pytest.mark.parametrize("name", [VISION, PROJECTOR, DECODER, TOKENIZER, TEMPLATE, CARD])
+@pytest.mark.parametrize("name", [VISION, PROJECTOR, DECODER, TOKENIZER, CHAT_TEMPLATE, CARD])
 def test_a_missing_file_is_named(copy: Path, name: str) -> None:
     (copy / name).unlink()
     with pytest.raises(InputError, match=name):
         OnnxModel.load(copy)
 
 
-@pytest.mark.parametrize("name", [VISION, DECODER, TOKENIZER, TEMPLATE])
+@pytest.mark.parametrize("name", [VISION, DECODER, TOKENIZER, CHAT_TEMPLATE])
 def test_a_file_that_was_cut_or_changed_is_named(copy: Path, name: str) -> None:
     content = (copy / name).read_bytes()
     (copy / name).write_bytes(content[: len(content) // 2])
     with pytest.raises(InputError, match=f"{name} is not the file that {CARD} describes"):
         OnnxModel.load(copy)
     rehash(copy)
-    if name != TEMPLATE:
+    if name != CHAT_TEMPLATE:
         with pytest.raises(InputError, match=f"{name}: not a"):
             OnnxModel.load(copy)
 
@@ -218,7 +218,7 @@ def test_other_towers_and_decoders_are_exported(
     transformers.LlavaForConditionalGeneration(config).save_pretrained(tmp_path / "tiny")
     processor.save_pretrained(tmp_path / "tiny")
     card = export_onnx(str(tmp_path / "tiny"), tmp_path / "out")
-    assert card.largest_difference < 1e-4 and TEMPLATE not in card.files
+    assert card.largest_difference < 1e-4 and CHAT_TEMPLATE not in card.files
     asked = requests(pictures(picture))
     expected = {one.id: one for one in by_torch(tmp_path / "tiny").score(asked)}
     for ours in OnnxModel.load(tmp_path / "out", device="cpu").score(asked):
