@@ -185,7 +185,8 @@ def test_questions_that_a_server_always_fails_on_are_lost_alone(
         assert Counter(row["reason"] for row in lost)["the endpoint failed"] == 8
         assert answers(tmp_path / "failing").height == 14
     assert "in a row" in sentence(*base("broken-0"))
-    assert server.counts()["posted"]["broken-0"] <= 3 * (5 + 4)  # those under way end their attempts
+    # Requests that are under way when it ends make their attempts.
+    assert server.counts()["posted"]["broken-0"] <= 3 * (5 + 4)
     assert "answered before" in sentence(*base("broken-9"))
     assert answers(tmp_path / "broken-9").height == 9
     assert server.counts()["posted"]["broken-9"] <= 9 + 3 * (5 + 4) + 2

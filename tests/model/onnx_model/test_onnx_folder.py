@@ -30,9 +30,9 @@ from heldout.lab import onnx_export
 from heldout.lab.onnx_export import export_onnx
 from heldout.model.onnx import CARD, OnnxModel
 from heldout.model.onnx.card import (
+    CHAT_TEMPLATE,
     DECODER,
     PROJECTOR,
-    CHAT_TEMPLATE,
     TOKENIZER,
     VISION,
     Preparation,
