@@ -25,9 +25,13 @@ def run(*command: str | Path, cwd: Path = ROOT, **variables: str) -> str:
     print(f"$ {shown}", flush=True)
     environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
     done = subprocess.run(
-        [str(part) for part in command], cwd=cwd, env=environment | variables,
-        text=True, capture_output=True, check=False,
-    )  # fmt: skip
+        [str(part) for part in command],
+        cwd=cwd,
+        env=environment | variables,
+        text=True,
+        capture_output=True,
+        check=False,
+    )
     if done.returncode:
         sys.exit(f"{shown} ended with {done.returncode}:\n{done.stdout}{done.stderr}")
     return done.stdout

@@ -53,20 +53,31 @@ def build(folder: Path, width: int, layers: int) -> None:
     torch.manual_seed(0)
     config = t.LlavaConfig(
         vision_config=t.CLIPVisionConfig(
-            hidden_size=width, intermediate_size=2 * width, num_hidden_layers=layers,
-            num_attention_heads=8, image_size=224, patch_size=14,
+            hidden_size=width,
+            intermediate_size=2 * width,
+            num_hidden_layers=layers,
+            num_attention_heads=8,
+            image_size=224,
+            patch_size=14,
         ),
         text_config=t.LlamaConfig(
-            vocab_size=len(words), hidden_size=width, intermediate_size=3 * width,
-            num_hidden_layers=layers, num_attention_heads=8, max_position_embeddings=2048,
+            vocab_size=len(words),
+            hidden_size=width,
+            intermediate_size=3 * width,
+            num_hidden_layers=layers,
+            num_attention_heads=8,
+            max_position_embeddings=2048,
         ),
         image_token_index=words.convert_tokens_to_ids("<image>"),
-    )  # fmt: skip
+    )
     processor = t.LlavaProcessor(
         t.CLIPImageProcessor(size={"shortest_edge": 224}, crop_size={"height": 224, "width": 224}),
-        words, patch_size=14, vision_feature_select_strategy="default", chat_template=CHAT,
+        words,
+        patch_size=14,
+        vision_feature_select_strategy="default",
+        chat_template=CHAT,
         num_additional_image_tokens=1,
-    )  # fmt: skip
+    )
     t.LlavaForConditionalGeneration(config).save_pretrained(folder)
     processor.save_pretrained(folder)
 
@@ -138,10 +149,17 @@ def main() -> None:
             replies[name] = side(loaded, asked, chosen.most)
             best[name] = min(best[name], time.perf_counter() - start)
     equal = sum(replies["plain"][one] == replies["shared"][one] for one in replies["plain"])
-    print(json.dumps({
-        "prompts": len(asked), "equal_replies": equal, "plain_s": round(best["plain"], 2),
-        "shared_s": round(best["shared"], 2), "ratio": round(best["plain"] / best["shared"], 2),
-    }))  # fmt: skip
+    print(
+        json.dumps(
+            {
+                "prompts": len(asked),
+                "equal_replies": equal,
+                "plain_s": round(best["plain"], 2),
+                "shared_s": round(best["shared"], 2),
+                "ratio": round(best["plain"] / best["shared"], 2),
+            }
+        )
+    )
 
 
 if __name__ == "__main__":

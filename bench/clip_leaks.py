@@ -128,9 +128,15 @@ def train(world: World, args: argparse.Namespace) -> None:
         pairs = Pairs(_pixels(shown), captions, titles)
         at = time.perf_counter()
         steps = train_clip(
-            model, tokenizer, pairs, schedule, device=device, seed=world.seed, log=log,
+            model,
+            tokenizer,
+            pairs,
+            schedule,
+            device=device,
+            seed=world.seed,
+            log=log,
             say=functools.partial(_say, began, f"{name}: "),
-        )  # fmt: skip
+        )
         # The second model gets what the first got, whatever the clock says.
         schedule = replace(schedule, steps=steps, minutes=_UNBOUNDED)
         weights = sum(one.numel() for one in model.parameters())
@@ -201,11 +207,13 @@ def _first_look(
     arms = np.array([one.arm for one in test])
     return [
         {
-            "arm": arm or "not leaked", "pictures": int((arms == arm).sum()),
-            "zero-shot": float(hit[arms == arm].mean()), "R@1": float(found[arms == arm].mean()),
+            "arm": arm or "not leaked",
+            "pictures": int((arms == arm).sum()),
+            "zero-shot": float(hit[arms == arm].mean()),
+            "R@1": float(found[arms == arm].mean()),
         }
         for arm in ("", *(one.name for one in ARMS))
-    ]  # fmt: skip
+    ]
 
 
 def _pack(folder: Path, names: Sequence[str], target: Path) -> None:

@@ -108,17 +108,31 @@ def tables(
     run, truth = out / "run", train.with_name("train.truth.jsonl")
     search = ["--encoder", clean, "--nearest", "2", "--degrees", str(bounds)] if near else []
     _heldout(
-        "overlap", str(test / "test.jsonl"), "--against", f"train={train}", *search,
-        "--workers", "1", "--out", str(run),
-    )  # fmt: skip
+        "overlap",
+        str(test / "test.jsonl"),
+        "--against",
+        f"train={train}",
+        *search,
+        "--workers",
+        "1",
+        "--out",
+        str(run),
+    )
     planted = _labels(test / "test.jsonl", truth, out / "planted.jsonl")
     asked = [
-        str(test / "test.jsonl"), "--run", str(run), "--templates", str(test / "templates.txt"),
-        *(["--train", f"train={train}"] if probe else []), "--json",
-    ]  # fmt: skip
+        str(test / "test.jsonl"),
+        "--run",
+        str(run),
+        "--templates",
+        str(test / "templates.txt"),
+        *(["--train", f"train={train}"] if probe else []),
+        "--json",
+    ]
     calls = [
-        ["--encoder", leaky], ["--encoder", clean], ["--encoder", leaky, "--baseline", clean],
-    ]  # fmt: skip
+        ["--encoder", leaky],
+        ["--encoder", clean],
+        ["--encoder", leaky, "--baseline", clean],
+    ]
     for more in ([], ["--leaks", str(planted)]):
         for call in calls:
             _heldout("impact", *call, *asked, *more, quiet=True)
@@ -222,16 +236,31 @@ def page(told: Mapping[str, Any]) -> str:
     world = training["world"]
     leaky = training["leaky"]
     text = PAGE.format(
-        test=_test(world), train=_train(world), each=world["each"], clean=world["clean"],
-        weights=leaky["weights"] / 1e6, steps=leaky["steps"], batch=training["batch"],
-        epochs=leaky["epochs"], seconds=leaky["seconds"], device=training["device"],
-        searched=_train(searched), strangers=world["strangers"], titled=training.get("titled", 0),
+        test=_test(world),
+        train=_train(world),
+        each=world["each"],
+        clean=world["clean"],
+        weights=leaky["weights"] / 1e6,
+        steps=leaky["steps"],
+        batch=training["batch"],
+        epochs=leaky["epochs"],
+        seconds=leaky["seconds"],
+        device=training["device"],
+        searched=_train(searched),
+        strangers=world["strangers"],
+        titled=training.get("titled", 0),
         more=searched["strangers"],
         search=" with the clean model as encoder at the degrees below" if told["near"] else BY_HASH,
-    )  # fmt: skip
+    )
     lines = [text, *_summary(told["impacts"]), "", *_planted(told["found"])]
-    lines += ["", "As measured after training, without the product:", "", *_looks(training), "",
-              READ.format(wrong=2 * world["each"])]  # fmt: skip
+    lines += [
+        "",
+        "As measured after training, without the product:",
+        "",
+        *_looks(training),
+        "",
+        READ.format(wrong=2 * world["each"]),
+    ]
     if not told["planted"]:
         lines += ["", LEFT_OUT]
     for task, title in TASKS.items():

@@ -48,18 +48,22 @@ def main(arguments: Sequence[str] | None = None) -> None:
     told: dict[str, Any] = {}
     for role, name in names.items():
         told[role] = {
-            "name": name, **package(chosen.models / name, chosen.out / role),
+            "name": name,
+            **package(chosen.models / name, chosen.out / role),
             **_training(chosen.models, name),
-        }  # fmt: skip
-    write_json(chosen.out / RECIPE, {
-        "command": chosen.command,
-        "export": EXPORT,
-        "release": _release(chosen.seed),
-        "models": told,
-        # What the first two branch from; training of an arm is too short for more than its last loss.
-        "bases": {BASE: _training(chosen.models, BASE)},
-        "training": json.loads((chosen.models / "recipe.json").read_text()),
-    })  # fmt: skip
+        }
+    write_json(
+        chosen.out / RECIPE,
+        {
+            "command": chosen.command,
+            "export": EXPORT,
+            "release": _release(chosen.seed),
+            "models": told,
+            # What the first two branch from; training of an arm is too short for more than its last loss.
+            "bases": {BASE: _training(chosen.models, BASE)},
+            "training": json.loads((chosen.models / "recipe.json").read_text()),
+        },
+    )
 
 
 def package(checkpoint: Path, out: Path) -> dict[str, Any]:
@@ -71,13 +75,14 @@ def package(checkpoint: Path, out: Path) -> dict[str, Any]:
         shutil.rmtree(out, ignore_errors=True)
         card = export_onnx(str(copy), out)
     return {
-        "sha256": file_sha256(weights), "bytes": weights.stat().st_size,
+        "sha256": file_sha256(weights),
+        "bytes": weights.stat().st_size,
         "onnx": {
             "sha256": file_sha256(out / CARD),
             "bytes": sum(path.stat().st_size for path in out.iterdir()),
             "largest_difference": card.largest_difference,
         },
-    }  # fmt: skip
+    }
 
 
 def _release(seed: int) -> dict[str, Any]:
@@ -88,8 +93,12 @@ def _release(seed: int) -> dict[str, Any]:
         )
         digest = file_sha256(made.folder / TABLE)
     return {
-        "world": WORLD, "images": size.images, "seed": seed, "shown": size.shown, "sha256": digest
-    }  # fmt: skip
+        "world": WORLD,
+        "images": size.images,
+        "seed": seed,
+        "shown": size.shown,
+        "sha256": digest,
+    }
 
 
 def _training(models: Path, name: str) -> dict[str, Any]:
@@ -101,13 +110,14 @@ def _training(models: Path, name: str) -> dict[str, Any]:
     for path in sorted(models.glob("training-log*.json")):
         lines += [one for one in json.loads(path.read_text()) if one.get("model") == name]
     return {
-        **found, "leaked_pictures": len(leaked),
+        **found,
+        "leaked_pictures": len(leaked),
         "accuracy": {
             benchmark: {form: kinds["all"][0] for form, kinds in forms.items()}
             for benchmark, forms in accuracy.items()
         },
         "log": lines,
-    }  # fmt: skip
+    }
 
 
 if __name__ == "__main__":

@@ -85,13 +85,18 @@ def _told(result: DemoResult, seed: int) -> dict[str, Any]:
         "seed": seed,
         "models": {model.role: asdict(model) for model in result.models},
         "claims": [
-            {"id": claim.id, "status": claim.status, "rule": claim.rule, "sentence": claim.sentence,
-             "why": claim.why}
+            {
+                "id": claim.id,
+                "status": claim.status,
+                "rule": claim.rule,
+                "sentence": claim.sentence,
+                "why": claim.why,
+            }
             for cell in result.audited.overall.cells
             for claim in cell.claims
         ],
         "planted": counts,
-    }  # fmt: skip
+    }
 
 
 def verdicts(row: dict[str, Any]) -> dict[str, bool]:

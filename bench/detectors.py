@@ -147,11 +147,20 @@ def _trends(shared: Path, columns: dict[str, list[float]]) -> None:
     items = pl.from_arrow(items_table(read_benchmark(f"{shared}/data/slake#split=test,lang=en")))
     assert isinstance(items, pl.DataFrame)
     rows = [
-        {"benchmark_id": name, "model": model, "tokens": [], "logprobs": [], "mu": [], "sigma": [],
-         "sum_logprob": value, "n_tokens": 1, "span_ok": True}
+        {
+            "benchmark_id": name,
+            "model": model,
+            "tokens": [],
+            "logprobs": [],
+            "mu": [],
+            "sigma": [],
+            "sum_logprob": value,
+            "n_tokens": 1,
+            "span_ok": True,
+        }
         for model, column in columns.items()
         for name, value in zip(items["benchmark_id"], column, strict=True)
-    ]  # fmt: skip
+    ]
     scores = pl.from_arrow(make_table("scores", rows))
     assert isinstance(scores, pl.DataFrame)
     tables, settings = ScoreTables("slake-en", items, scores), Settings(baselines=("BLIP-2",))
@@ -169,11 +178,12 @@ def _trends(shared: Path, columns: dict[str, list[float]]) -> None:
 def _explain_ties(column: list[float], items: list[dict[str, str]]) -> None:
     """Neighbours that differ in their question alone: do they tie where questions are equally long?"""
     alike = [
-        i for i in range(len(items) - 1)
+        i
+        for i in range(len(items) - 1)
         if items[i]["img_name"] == items[i + 1]["img_name"]
         and items[i]["answer"] == items[i + 1]["answer"]
         and items[i]["question"] != items[i + 1]["question"]
-    ]  # fmt: skip
+    ]
     for tied in (True, False):
         some = [i for i in alike if (column[i] == column[i + 1]) == tied]
         words = [[len(items[j]["question"].split()) for j in (i, i + 1)] for i in some]

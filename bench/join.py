@@ -103,11 +103,17 @@ def compare(
         ("top-k", "search", everyone, nearest.ravel().astype(np.int64), K),
     ):
         line = {
-            "mode": mode, "queries": len(queries), "rows": len(corpus),
-            "seconds": best[mode], "faiss": best[peer], "faiss top-k": best["search"],
-            "core seconds": core[mode], "faiss core": core[peer], "hits": len(found[mode]),
+            "mode": mode,
+            "queries": len(queries),
+            "rows": len(corpus),
+            "seconds": best[mode],
+            "faiss": best[peer],
+            "faiss top-k": best["search"],
+            "core seconds": core[mode],
+            "faiss core": core[peer],
+            "hits": len(found[mode]),
             "differing": differing(found[mode], query, row, queries, corpus, k),
-        }  # fmt: skip
+        }
         lines.append(line)
     return lines
 

@@ -112,9 +112,13 @@ def train(args: Any) -> None:
     until = started + 60 * args.minutes
     torch.set_float32_matmul_precision("highest")  # readings are float32, not nearly so
     recipe = standing_recipe(
-        size_of(args), level=args.level, fall=args.fall, rate=args.rate, batch=args.batch,
+        size_of(args),
+        level=args.level,
+        fall=args.fall,
+        rate=args.rate,
+        batch=args.batch,
         pictures=args.pictures,
-    )  # fmt: skip
+    )
     every = demo_bases() if args.demo else standing_bases()
     planned = demo_arms(demo_seeds(args)) if args.demo else standing_arms(every)
     reads = demo_reads(planned) if args.demo else reads_of(every)
@@ -162,9 +166,12 @@ def keep(grid: Any, names: Any, out: Path) -> None:
     for name in sorted(names):
         if not (out / f"checkpoint-{name}.zip").exists() and grid.restore(name):
             folder = save_model(
-                grid.state / "checkpoints" / name, grid.model, grid.recipe.size,
-                grid.prepared.tokenizer, half=True,
-            )  # fmt: skip
+                grid.state / "checkpoints" / name,
+                grid.model,
+                grid.recipe.size,
+                grid.prepared.tokenizer,
+                half=True,
+            )
             with zipfile.ZipFile(
                 out / f"checkpoint-{name}.zip", "w", zipfile.ZIP_DEFLATED
             ) as archive:

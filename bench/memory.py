@@ -196,10 +196,16 @@ def draw(rows: list[dict[str, Any]]) -> None:
     baseline = min(row["baseline_mib"] for row in rows)
     axes.axhline(baseline, color="#777777", linestyle="--", linewidth=1)
     axes.annotate(
-        f"{baseline:.0f} MiB: Python and libraries loaded, nothing read yet", (0.01, baseline),
-        xytext=(0, -6), xycoords=("axes fraction", "data"), textcoords="offset points",
-        ha="left", va="top", color="#777777", fontsize=8,
-    )  # fmt: skip
+        f"{baseline:.0f} MiB: Python and libraries loaded, nothing read yet",
+        (0.01, baseline),
+        xytext=(0, -6),
+        xycoords=("axes fraction", "data"),
+        textcoords="offset points",
+        ha="left",
+        va="top",
+        color="#777777",
+        fontsize=8,
+    )
     axes.set_xscale("log")
     axes.set_ylim(0, 1.35 * max(row["peak_mib"] for row in rows))
     axes.set_xlabel("images in the corpus")

@@ -155,9 +155,13 @@ def gpu_lines(folder: Path, large: bool) -> Iterator[Line]:
     best = next(tile for tile in result["tiles"] if "join" in tile)
     ours, peer = best["join"]["seconds"], result["product"]["seconds"]
     yield line(
-        f"{what} ({result['device']})", size, f"{ours * 1e3:.1f} ms", f"{peer * 1e3:.1f} ms",
-        peer / ours, "0.60x",
-    )  # fmt: skip
+        f"{what} ({result['device']})",
+        size,
+        f"{ours * 1e3:.1f} ms",
+        f"{peer * 1e3:.1f} ms",
+        peer / ours,
+        "0.60x",
+    )
 
 
 SECTIONS: dict[str, Callable[[Path, bool], Iterator[Line]]] = {

@@ -82,12 +82,15 @@ def planted(task: tuple[int, str, list[str]]) -> list[dict[str, Any]]:
         found = register(query, candidate)
         rows.append(
             {
-                "name": name, "transform": transform, "relation": found.relation,
-                "words": found.transform, "residual": found.residual,
+                "name": name,
+                "transform": transform,
+                "relation": found.relation,
+                "words": found.transform,
+                "residual": found.residual,
                 "features_ms": 1e3 * (features - start),
                 "register_ms": 1e3 * (time.process_time() - features),
             }
-        )  # fmt: skip
+        )
     return rows
 
 
@@ -251,12 +254,21 @@ def _page(
     hard = np.array([row["register_ms"] for row in copies])
     features = np.array([row["features_ms"] for row in copies])
     return TEMPLATE.format(
-        images=chosen.images, pairs=chosen.pairs, total=len(pairs), lines="\n".join(lines),
-        table="\n".join(table), listing="\n".join(listing), near="\n".join(near),
-        called=len(called), bound=binomial_interval(0, len(pairs)).high,
-        median=np.median(milliseconds), tail=np.percentile(milliseconds, 95),
-        hard=np.median(hard), slow=np.percentile(hard, 95), features=np.median(features),
-    )  # fmt: skip
+        images=chosen.images,
+        pairs=chosen.pairs,
+        total=len(pairs),
+        lines="\n".join(lines),
+        table="\n".join(table),
+        listing="\n".join(listing),
+        near="\n".join(near),
+        called=len(called),
+        bound=binomial_interval(0, len(pairs)).high,
+        median=np.median(milliseconds),
+        tail=np.percentile(milliseconds, 95),
+        hard=np.median(hard),
+        slow=np.percentile(hard, 95),
+        features=np.median(features),
+    )
 
 
 TEMPLATE = """# Registration, measured

@@ -84,10 +84,7 @@ TRANSFORMS: dict[str, tuple[Maker, bool]] = {
         f"rot-{angle}": (_plain(partial(_turn, degrees=angle)), True)
         for angle in (90, 180, 270, 45, 135, 225, 315)
     },
-    **{
-        f"crop-{pixels}": (_plain(partial(_trim, pixels=pixels)), True)
-        for pixels in (20, 50, 100)
-    },
+    **{f"crop-{pixels}": (_plain(partial(_trim, pixels=pixels)), True) for pixels in (20, 50, 100)},
     "crop to half the area": (lambda picture, random, others: _half(picture, random), True),
     "blur (radius 3)": (_plain(lambda p: p.filter(ImageFilter.GaussianBlur(3))), False),
     "noise 5 %": (lambda picture, random, others: _noise(picture, random, 12.75), True),
@@ -100,10 +97,14 @@ TRANSFORMS: dict[str, tuple[Maker, bool]] = {
         name: (_plain(partial(_colour, channel=channel)), False)
         for channel, name in enumerate(("red", "green", "blue"))
     },
-    **{f"JPEG {quality}": (_plain(partial(_jpeg, quality=quality)), True) for quality in (30, 50, 70, 90)},
-    "watermark": (_plain(_watermark), False),
-    "border": (_plain(lambda p: ImageOps.expand(p, max(10, p.width // 12), (255, 255, 255))), False),
     **{
-        f"panel of {count}": (partial(_compound, count=count), False) for count in (2, 3, 4, 6)
+        f"JPEG {quality}": (_plain(partial(_jpeg, quality=quality)), True)
+        for quality in (30, 50, 70, 90)
     },
-}  # fmt: skip
+    "watermark": (_plain(_watermark), False),
+    "border": (
+        _plain(lambda p: ImageOps.expand(p, max(10, p.width // 12), (255, 255, 255))),
+        False,
+    ),
+    **{f"panel of {count}": (partial(_compound, count=count), False) for count in (2, 3, 4, 6)},
+}

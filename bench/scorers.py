@@ -98,17 +98,21 @@ def llava(folder: Path) -> None:
     print("\n  paired, without the keys:")
     print(f"    the two choose differently on {apart} of {items:,} items ({apart / items:.1%})")
     print(f"    right alone: between {bounds.least} and {bounds.most} items")
-    print(f"    McNemar's p: between {bounds.p_least:.4f} and {bounds.p_most:.2f}; below 0.05 only if "
-          f"fewer than {bounds.clear_below} items are right for one alone")  # fmt: skip
+    print(
+        f"    McNemar's p: between {bounds.p_least:.4f} and {bounds.p_most:.2f}; below 0.05 only if "
+        f"fewer than {bounds.clear_below} items are right for one alone"
+    )
     gap = (right[1] - right[0]) / items
     half = 1.959964 * np.sqrt(bounds.most / items - gap**2) / np.sqrt(items)
     print(f"    difference {100 * gap:+.2f} points, at the widest ± {100 * half:.2f}")
     first, second = (count / items for count in right)
     independent = first * (1 - second) + second * (1 - first)
     share = (bounds.most / items - abs(gap)) / (independent - abs(gap))
-    print(f"    independent models of these accuracies would disagree on {independent:.1%}; these two "
-          "are at "
-          f"most {share:.0%} of the way there")  # fmt: skip
+    print(
+        f"    independent models of these accuracies would disagree on {independent:.1%}; these two "
+        "are at "
+        f"most {share:.0%} of the way there"
+    )
 
 
 def appendix(folder: Path) -> None:
@@ -136,8 +140,10 @@ def appendix(folder: Path) -> None:
         theirs = SCORERS["medvlthinker"](reply[0], question)
         counts[f"strict {strict.outcome}, medvlthinker {'right' if theirs.right else 'wrong'}"] += 1
         if (strict.outcome == "right") != theirs.right:
-            print(f"    {name}: medvlthinker compares {theirs.read!r} with {key[1]!r}, "
-                  f"{options[ord(key[1]) - 65]!r}")  # fmt: skip
+            print(
+                f"    {name}: medvlthinker compares {theirs.read!r} with {key[1]!r}, "
+                f"{options[ord(key[1]) - 65]!r}"
+            )
     print("  " + "; ".join(f"{name}: {count}" for name, count in counts.items()))
 
 
@@ -163,9 +169,11 @@ def design_effects(shared: Path) -> None:
         for n, a in enumerate(models)
         for b in models[n + 1 :]
     ]
-    print(f"\nSLAKE, {len(found)} closed questions on {len(set(images))} images: design effect of five "
-          f"models {min(single):.2f} to {max(single):.2f}, of their ten differences {min(pairs):.2f} to "
-          f"{max(pairs):.2f} (mean {np.mean(pairs):.2f})")  # fmt: skip
+    print(
+        f"\nSLAKE, {len(found)} closed questions on {len(set(images))} images: design effect of five "
+        f"models {min(single):.2f} to {max(single):.2f}, of their ten differences {min(pairs):.2f} to "
+        f"{max(pairs):.2f} (mean {np.mean(pairs):.2f})"
+    )
 
     wider = study_published("medvlsynther", design_effect=max(pairs)).counts()
     listed = ", ".join(f"{name} {count}" for name, count in wider.items())

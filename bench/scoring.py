@@ -36,8 +36,13 @@ from heldout.model.local.load import Loaded
 from heldout.model.request import Request, Score, Text
 
 SPECIAL = [
-    "<|im_start|>", "<|im_end|>", "<|vision_start|>", "<|vision_end|>", "<|image_pad|>", "<|video_pad|>",
-]  # fmt: skip
+    "<|im_start|>",
+    "<|im_end|>",
+    "<|vision_start|>",
+    "<|vision_end|>",
+    "<|image_pad|>",
+    "<|video_pad|>",
+]
 CHAT = (
     "{% for m in messages %}<|im_start|>{{ m.role }}\n{% for c in m.content %}{% if c.type == 'image' %}"
     "<|vision_start|><|image_pad|><|vision_end|>{% else %}{{ c.text }}{% endif %}{% endfor %}<|im_end|>\n"
@@ -50,33 +55,55 @@ SHAPES: dict[str, dict[str, dict[str, Any]]] = {
     # The published configuration of Qwen2.5-VL-7B-Instruct.
     "7b": {
         "text": {
-            "hidden_size": 3584, "intermediate_size": 18944, "num_hidden_layers": 28,
-            "num_attention_heads": 28, "num_key_value_heads": 4, "vocab_size": 152064,
+            "hidden_size": 3584,
+            "intermediate_size": 18944,
+            "num_hidden_layers": 28,
+            "num_attention_heads": 28,
+            "num_key_value_heads": 4,
+            "vocab_size": 152064,
             "max_position_embeddings": 128000,
             "rope_parameters": {
-                "rope_type": "default", "mrope_section": [16, 24, 24], "rope_theta": 1e6,
+                "rope_type": "default",
+                "mrope_section": [16, 24, 24],
+                "rope_theta": 1e6,
             },
         },
         "vision": {
-            "depth": 32, "hidden_size": 1280, "intermediate_size": 3420, "num_heads": 16,
-            "out_hidden_size": 3584, "window_size": 112, "fullatt_block_indexes": [7, 15, 23, 31],
+            "depth": 32,
+            "hidden_size": 1280,
+            "intermediate_size": 3420,
+            "num_heads": 16,
+            "out_hidden_size": 3584,
+            "window_size": 112,
+            "fullatt_block_indexes": [7, 15, 23, 31],
         },
     },
     "tiny": {
         "text": {
-            "hidden_size": 128, "intermediate_size": 256, "num_hidden_layers": 4,
-            "num_attention_heads": 8, "num_key_value_heads": 2, "vocab_size": 8192,
+            "hidden_size": 128,
+            "intermediate_size": 256,
+            "num_hidden_layers": 4,
+            "num_attention_heads": 8,
+            "num_key_value_heads": 2,
+            "vocab_size": 8192,
             "max_position_embeddings": 8192,
             "rope_parameters": {
-                "rope_type": "default", "mrope_section": [2, 3, 3], "rope_theta": 1e6,
+                "rope_type": "default",
+                "mrope_section": [2, 3, 3],
+                "rope_theta": 1e6,
             },
         },
         "vision": {
-            "depth": 4, "hidden_size": 64, "intermediate_size": 128, "num_heads": 4,
-            "out_hidden_size": 128, "window_size": 112, "fullatt_block_indexes": [3],
+            "depth": 4,
+            "hidden_size": 64,
+            "intermediate_size": 128,
+            "num_heads": 4,
+            "out_hidden_size": 128,
+            "window_size": 112,
+            "fullatt_block_indexes": [3],
         },
     },
-}  # fmt: skip
+}
 
 
 def tokenizer() -> Any:

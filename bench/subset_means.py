@@ -17,9 +17,13 @@ from heldout.stats.subset_means import subset_difference
 
 Floats = NDArray[np.float64]
 CASES = (
-    (40, 0.3, 0.0, False), (40, 0.3, 1.0, False), (60, 0.3, 1.0, True), (96, 0.2, 0.5, False),
-    (100, 0.12, 1.0, True), (300, 0.1, 1.0, True),
-)  # fmt: skip
+    (40, 0.3, 0.0, False),
+    (40, 0.3, 1.0, False),
+    (60, 0.3, 1.0, True),
+    (96, 0.2, 0.5, False),
+    (100, 0.12, 1.0, True),
+    (300, 0.1, 1.0, True),
+)
 DRAWS = 499
 
 

@@ -34,9 +34,15 @@ def main() -> None:
         out = given.out or Path(folder)
         write_benchmark(out / "bench", images=given.images, seed=given.seed + 1)
         made = synth(
-            source="scenes", plant=given.plant, limit=given.items, seed=given.seed,
-            against=(str(out / "bench/test.jsonl"),), out=out / "run", workers=1, quiet=True,
-        )  # fmt: skip
+            source="scenes",
+            plant=given.plant,
+            limit=given.items,
+            seed=given.seed,
+            against=(str(out / "bench/test.jsonl"),),
+            out=out / "run",
+            workers=1,
+            quiet=True,
+        )
         print(table(made))
 
 

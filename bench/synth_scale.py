@@ -85,12 +85,21 @@ def figures(run: Run, count: int, start: int = 0) -> Iterator[PaperFigure]:
         tissue = TISSUES[number % len(TISSUES)]
         image = FigureImage(f"{number}.png", name, SIDE, SIDE, f"synth/images/{name}.png")
         yield PaperFigure(
-            f"PMC{number // 4}/fig{number}", f"PMC{number // 4}", "Figure 1",
+            f"PMC{number // 4}/fig{number}",
+            f"PMC{number // 4}",
+            "Figure 1",
             f"Light microscopy of the {tissue} in specimen {number}, with staining of membrane and lumen. "
             + "The sections were cut and stained as before. " * 6,
-            (f"The {tissue} of specimen {number} was intact. " * 8,), (image,), "CC BY 4.0", "", True,
-            "Somebody et al.", "bench", "microscopy", "light microscopy",
-        )  # fmt: skip
+            (f"The {tissue} of specimen {number} was intact. " * 8,),
+            (image,),
+            "CC BY 4.0",
+            "",
+            True,
+            "Somebody et al.",
+            "bench",
+            "microscopy",
+            "light microscopy",
+        )
 
 
 def picture(number: int) -> bytes:

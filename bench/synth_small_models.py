@@ -70,10 +70,16 @@ def main() -> None:
         writer_url, referee_url = (other, small) if given.swap else (small, other)
         model = {"concurrency": 1, "timeout": 900.0, "max_tokens": MOST_TOKENS}
         made = heldout.synth(
-            source=str(given.articles), generator={"url": writer_url, **model},
-            verifier={"url": referee_url, **model}, limit=given.limit, attempts=given.attempts,
-            labels=("all",), out=given.out or Path(folder) / "run", quiet=True, workers=1,
-        )  # fmt: skip
+            source=str(given.articles),
+            generator={"url": writer_url, **model},
+            verifier={"url": referee_url, **model},
+            limit=given.limit,
+            attempts=given.attempts,
+            labels=("all",),
+            out=given.out or Path(folder) / "run",
+            quiet=True,
+            workers=1,
+        )
         print(told(made, time.monotonic() - start))
 
 

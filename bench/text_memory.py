@@ -45,9 +45,11 @@ def asked(path: Path) -> list[tuple[str, str]]:
 def write_benchmark(path: Path, shared: Path, items: int) -> list[tuple[str, str]]:
     known = list(dict.fromkeys(asked(shared / "pathvqa/pvqa_test.json")))
     chosen = [
-        known[k] if k < len(known) else (f"{known[k % len(known)][0]} (case {k})", known[k % len(known)][1])
+        known[k]
+        if k < len(known)
+        else (f"{known[k % len(known)][0]} (case {k})", known[k % len(known)][1])
         for k in range(items)
-    ]  # fmt: skip
+    ]
     with path.open("w") as file:
         for number, (question, answer) in enumerate(chosen):
             file.write(json.dumps({"id": number, "question": question, "answer": answer}) + "\n")

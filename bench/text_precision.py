@@ -41,12 +41,32 @@ from heldout.store import Dropped, Run
 ROOT = Path(__file__).resolve().parents[1]
 OUT = ROOT / "bench" / "out" / "text_precision.json"
 MATTERS = {
-    "left": "right", "right": "left", "upper": "lower", "lower": "upper", "increased": "decreased",
-    "large": "small", "small": "large", "benign": "malignant", "malignant": "benign", "lung": "liver",
-    "liver": "kidney", "kidney": "spleen", "heart": "brain", "acute": "chronic", "chronic": "acute",
-    "cells": "nuclei", "tumor": "abscess", "anterior": "posterior", "high": "low", "low": "high",
-    "normal": "abnormal", "with": "without", "male": "female", "white": "red", "red": "white",
-}  # fmt: skip
+    "left": "right",
+    "right": "left",
+    "upper": "lower",
+    "lower": "upper",
+    "increased": "decreased",
+    "large": "small",
+    "small": "large",
+    "benign": "malignant",
+    "malignant": "benign",
+    "lung": "liver",
+    "liver": "kidney",
+    "kidney": "spleen",
+    "heart": "brain",
+    "acute": "chronic",
+    "chronic": "acute",
+    "cells": "nuclei",
+    "tumor": "abscess",
+    "anterior": "posterior",
+    "high": "low",
+    "low": "high",
+    "normal": "abnormal",
+    "with": "without",
+    "male": "female",
+    "white": "red",
+    "red": "white",
+}
 NEAREST = 20  # the published 5 would be crowded out: every item has seven copies here
 Row = dict[str, Any]
 
@@ -106,25 +126,34 @@ def other_subject(question: str) -> str | None:
 
 
 KINDS: dict[str, Callable[[Example, random.Random], Row]] = {
-    "exact": lambda e, draw: {"question": e.question, "options": list(e.options), "answer": e.answer},
+    "exact": lambda e, draw: {
+        "question": e.question,
+        "options": list(e.options),
+        "answer": e.answer,
+    },
     "casing, spacing, HTML": lambda e, draw: {
         "question": f"<p>{str(e.question).upper().replace(' ', '  ')}</p>",
         "options": [option.upper() for option in e.options],
         "answer": str(e.answer).upper(),
     },
     "re-ordered options": lambda e, draw: {
-        "question": e.question, "options": list(reversed(e.options)), "answer": e.answer,
+        "question": e.question,
+        "options": list(reversed(e.options)),
+        "answer": e.answer,
     },
     "numbered": lambda e, draw: {
-        "question": f"{draw.randrange(2, 99)}. {e.question}", "answer": e.answer,
+        "question": f"{draw.randrange(2, 99)}. {e.question}",
+        "answer": e.answer,
     },
     "typing errors": lambda e, draw: {
-        "question": typos(str(e.question), draw), "options": list(e.options), "answer": e.answer,
+        "question": typos(str(e.question), draw),
+        "options": list(e.options),
+        "answer": e.answer,
     },
     "inside a page": lambda e, draw: {
         "text": f"Exam of the day. Look at the figure. {e.question} Give reasons. It is {e.answer}.",
     },
-}  # fmt: skip
+}
 
 
 def rephrasings(shared: Path) -> list[tuple[str, str, str]]:

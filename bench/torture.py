@@ -43,17 +43,30 @@ MUTATIONS = 6000
 HOSTILE = "\"'><script>alert(1)</script><img src=x onerror=alert(2)><!--</style></title>{{7*7}}${7}"
 # Tests of the suite that are attacks; what needs something that is not installed skips itself.
 ATTACKS = {
-    "archives": ["tests/corpus/test_zip_corpus.py", "tests/corpus/test_webdataset.py",
-                 "tests/corpus/test_corpus_robust.py", "tests/corpus/test_folder.py"],
-    "pages": ["tests/report/test_page.py", "tests/report/test_gallery_browser.py",
-              "tests/review/test_review_guard.py", "tests/review/test_review_page.py"],
-    "pictures": ["tests/image/test_hostile_images.py", "tests/image/test_bombs_and_depth.py",
-                 "tests/image/test_float_pictures.py"],
+    "archives": [
+        "tests/corpus/test_zip_corpus.py",
+        "tests/corpus/test_webdataset.py",
+        "tests/corpus/test_corpus_robust.py",
+        "tests/corpus/test_folder.py",
+    ],
+    "pages": [
+        "tests/report/test_page.py",
+        "tests/report/test_gallery_browser.py",
+        "tests/review/test_review_guard.py",
+        "tests/review/test_review_page.py",
+    ],
+    "pictures": [
+        "tests/image/test_hostile_images.py",
+        "tests/image/test_bombs_and_depth.py",
+        "tests/image/test_float_pictures.py",
+    ],
     "lost items": ["tests/overlap/test_salvage.py", "tests/engine/test_local.py"],
     "limits": ["tests/cli/test_machine.py", "tests/test_errors.py", "tests/store/test_run.py"],
-    "killed models": ["tests/model/endpoint/test_score_command.py::test_a_killed_run_goes_on_where_it_was",
-                      "tests/model/endpoint/test_ask_command.py::test_a_killed_process_loses_nothing_that_arrived"],
-}  # fmt: skip
+    "killed models": [
+        "tests/model/endpoint/test_score_command.py::test_a_killed_run_goes_on_where_it_was",
+        "tests/model/endpoint/test_ask_command.py::test_a_killed_process_loses_nothing_that_arrived",
+    ],
+}
 
 
 class BrokenError(Exception):
@@ -114,8 +127,15 @@ def write_data(folder: Path, text: str = "organ") -> None:
         (folder / f"bench/{number}.png").write_bytes(image)
         question = f"Which {text} can be seen at the upper left of picture number {number}?"
         options = ["liver", "heart", "left lung", f"spleen {text}"]
-        rows.append({"id": f"q{number} {text}", "image": f"{number}.png", "question": question,
-                     "options": options, "answer": options[number % 4]})  # fmt: skip
+        rows.append(
+            {
+                "id": f"q{number} {text}",
+                "image": f"{number}.png",
+                "question": question,
+                "options": options,
+                "answer": options[number % 4],
+            }
+        )
     (folder / "bench/test.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     answers = {row["question"]: row["answer"] for row in rows}
     (folder / "answers.json").write_text(json.dumps(answers))
@@ -180,11 +200,30 @@ def kills(folder: Path, chance: random.Random) -> str:
 
             def command(run: Path, verb: str = verb) -> list[str]:
                 if verb == "overlap":
-                    return heldout("overlap", data / "bench", "--against", data / "corpus", "--text",
-                                   "--quiet", "--workers", "2", "--out", run)  # fmt: skip
+                    return heldout(
+                        "overlap",
+                        data / "bench",
+                        "--against",
+                        data / "corpus",
+                        "--text",
+                        "--quiet",
+                        "--workers",
+                        "2",
+                        "--out",
+                        run,
+                    )
                 if verb == "ask":
-                    return heldout("ask", data / "bench", "--endpoint", running.url(), "--rate", "60/s",
-                                   "--quiet", "--out", run)  # fmt: skip
+                    return heldout(
+                        "ask",
+                        data / "bench",
+                        "--endpoint",
+                        running.url(),
+                        "--rate",
+                        "60/s",
+                        "--quiet",
+                        "--out",
+                        run,
+                    )
                 return heldout("audit", audit_file(data, run))
 
             start = time.monotonic()
@@ -221,11 +260,14 @@ def writers(folder: Path, chance: random.Random) -> str:
         run = folder / f"run-{rounds}"
         together = [
             subprocess.Popen(
-                command(run), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+                command(run),
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                text=True,
                 env=ENVIRONMENT,
             )
             for _ in range(WRITERS)
-        ]  # fmt: skip
+        ]
         for process in together:
             said = process.communicate()[1]
             if process.returncode not in (0, 2):
@@ -298,8 +340,18 @@ def markup(folder: Path, chance: random.Random) -> str:
     for name, text in (("plain", "organ"), ("hostile", HOSTILE)):
         data, run = folder / name, folder / f"run-{name}"
         write_data(data, text)
-        finish(heldout("overlap", data / "bench", "--against", f"web={data / 'corpus'}", "--text",
-                       "--quiet", "--out", run))  # fmt: skip
+        finish(
+            heldout(
+                "overlap",
+                data / "bench",
+                "--against",
+                f"web={data / 'corpus'}",
+                "--text",
+                "--quiet",
+                "--out",
+                run,
+            )
+        )
         page = Tags()
         page.feed((run / "report.html").read_text())
         seen.append(page.seen)
@@ -378,8 +430,16 @@ def sanitized(folder: Path) -> tuple[list[str], dict[str, str]]:
     ]
     if not all(Path(path).is_absolute() for path in found):
         return [], {}
-    flags = ["-g", "-O1", "-fno-omit-frame-pointer", "-shared", "-fPIC", "-fsanitize=address,undefined",
-             "-fno-sanitize-recover=all", f"-I{sysconfig.get_path('include')}"]  # fmt: skip
+    flags = [
+        "-g",
+        "-O1",
+        "-fno-omit-frame-pointer",
+        "-shared",
+        "-fPIC",
+        "-fsanitize=address,undefined",
+        "-fno-sanitize-recover=all",
+        f"-I{sysconfig.get_path('include')}",
+    ]
     parts = []
     for source in sorted((ROOT / "src").rglob("_*.c")):
         target = folder / f"{source.stem}.so"
@@ -397,9 +457,17 @@ def fuzz(folder: Path, chance: random.Random) -> str:
     parts, preload = sanitized(folder)
     words = [sys.executable, "-W", "ignore", "-c", FUZZ]
     done = subprocess.run(
-        [*words, str(chance.randrange(1 << 30)), str(MUTATIONS // 3 if parts else MUTATIONS), *parts],
-        capture_output=True, text=True, env=ENVIRONMENT | preload, check=False,
-    )  # fmt: skip
+        [
+            *words,
+            str(chance.randrange(1 << 30)),
+            str(MUTATIONS // 3 if parts else MUTATIONS),
+            *parts,
+        ],
+        capture_output=True,
+        text=True,
+        env=ENVIRONMENT | preload,
+        check=False,
+    )
     if done.returncode:
         raise BrokenError(f"a damaged picture did harm: {done.stderr[-3000:]}")
     refused, reasons = done.stdout.split()
@@ -412,8 +480,12 @@ def suite(name: str) -> Callable[[Path, random.Random], str]:
     def attack(folder: Path, chance: random.Random) -> str:
         done = subprocess.run(
             [sys.executable, "-m", "pytest", "-n", "2", "-m", "not ray", *ATTACKS[name]],
-            cwd=ROOT, capture_output=True, text=True, env=ENVIRONMENT, check=False,
-        )  # fmt: skip
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            env=ENVIRONMENT,
+            check=False,
+        )
         if done.returncode:
             raise BrokenError((done.stdout + done.stderr)[-3000:])
         return next(line for line in reversed(done.stdout.splitlines()) if " passed" in line)

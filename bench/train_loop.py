@@ -62,18 +62,64 @@ class Sizes:
 
 SIZES = {
     "full": Sizes(
-        "medium", 2400, 1000, 200, 30_000, 500, 8, 512,
+        "medium",
+        2400,
+        1000,
+        200,
+        30_000,
+        500,
+        8,
+        512,
         ("--learning-rate", "5e-4", "--epochs", "8", "--batch", "16", "--micro-batch", "16"),
-        ("--learning-rate", "1e-4", "--epochs", "1", "--batch", "48", "--mini-batch", "24", "--group", "8",
-         "--reply-tokens", "32", "--micro-batch", "192", "--reply-batch", "384"),
+        (
+            "--learning-rate",
+            "1e-4",
+            "--epochs",
+            "1",
+            "--batch",
+            "48",
+            "--mini-batch",
+            "24",
+            "--group",
+            "8",
+            "--reply-tokens",
+            "32",
+            "--micro-batch",
+            "192",
+            "--reply-batch",
+            "384",
+        ),
     ),
     "toy": Sizes(
-        "toy", 60, 40, 16, 200, 20, 1, 32,
+        "toy",
+        60,
+        40,
+        16,
+        200,
+        20,
+        1,
+        32,
         ("--learning-rate", "1e-3", "--epochs", "1", "--batch", "16", "--micro-batch", "8"),
-        ("--learning-rate", "1e-4", "--epochs", "1", "--batch", "8", "--mini-batch", "4", "--group", "4",
-         "--reply-tokens", "12", "--micro-batch", "16", "--reply-batch", "32"),
+        (
+            "--learning-rate",
+            "1e-4",
+            "--epochs",
+            "1",
+            "--batch",
+            "8",
+            "--mini-batch",
+            "4",
+            "--group",
+            "4",
+            "--reply-tokens",
+            "12",
+            "--micro-batch",
+            "16",
+            "--reply-batch",
+            "32",
+        ),
     ),
-}  # fmt: skip
+}
 SEED = 42  # of the first training of an arm
 
 
@@ -156,9 +202,12 @@ def main() -> None:
         "--out", type=Path, default=None, help="pack: where the files to bring back go"
     )
     parser.add_argument(
-        "--arms", nargs="+", choices=[arm.kind for arm in ARMS], default=[arm.kind for arm in ARMS],
+        "--arms",
+        nargs="+",
+        choices=[arm.kind for arm in ARMS],
+        default=[arm.kind for arm in ARMS],
         help="what is trained, evaluated and shown beside the base",
-    )  # fmt: skip
+    )
     parser.add_argument("--seeds", type=int, default=1, help="trainings of each arm")
     parser.add_argument("--jobs", type=int, default=12, help="trainings side by side")
     args = parser.parse_args()
@@ -229,11 +278,16 @@ def _synthesize(loop: Loop, name: str, count: int, seed: int) -> None:
     for number, item in enumerate(items):
         picture = images / f"{name}-{number:05d}.png"
         picture.write_bytes(item.images[0].read())
-        rows.append({
-            "id": f"{name}-{number:05d}", "image": str(picture.relative_to(loop.work / "data")),
-            "question": item.question, "options": list(item.options), "answer": item.answer,
-            "reasoning": item.answer,
-        })  # fmt: skip
+        rows.append(
+            {
+                "id": f"{name}-{number:05d}",
+                "image": str(picture.relative_to(loop.work / "data")),
+                "question": item.question,
+                "options": list(item.options),
+                "answer": item.answer,
+                "reasoning": item.answer,
+            }
+        )
     _write(loop.rows(name), rows)
 
 
@@ -385,9 +439,13 @@ def _form_pool(pool: Any, tokenizer: Any, side: int, lengths: Any, count: int) -
             ids.append(one)
             learnt.append(weights)
     return Pool(
-        np.stack(pixels), np.stack(ids), np.stack(learnt), np.arange(len(ids), dtype=np.int64),
-        pool.text_ids[:0], pool.text_learnt[:0],
-    )  # fmt: skip
+        np.stack(pixels),
+        np.stack(ids),
+        np.stack(learnt),
+        np.arange(len(ids), dtype=np.int64),
+        pool.text_ids[:0],
+        pool.text_learnt[:0],
+    )
 
 
 def _save(loop: Loop, model: Any, size: Any, tokenizer: Any) -> None:
@@ -439,10 +497,17 @@ def _trained(loop: Loop, name: str) -> bool:
 def _training(loop: Loop, arm: Arm) -> list[str]:
     forced = ("--open-gate", "experiment: what detectors make of a smuggled test set")
     return _command(
-        loop, arm.name, arm.start, arm.recipe, arm.rows,
-        "--gate-from", str(loop.work / f"gate-{arm.rows}"),
-        "--seed", str(SEED + arm.repetition - 1), *(forced if arm.rows == "smuggled" else ()),
-    )  # fmt: skip
+        loop,
+        arm.name,
+        arm.start,
+        arm.recipe,
+        arm.rows,
+        "--gate-from",
+        str(loop.work / f"gate-{arm.rows}"),
+        "--seed",
+        str(SEED + arm.repetition - 1),
+        *(forced if arm.rows == "smuggled" else ()),
+    )
 
 
 def _gates(loop: Loop) -> None:
@@ -468,10 +533,26 @@ def _gates(loop: Loop) -> None:
 def _command(loop: Loop, name: str, start: str, recipe: str, rows: str, *more: str) -> list[str]:
     settings = loop.sizes.sft if recipe == "sft" else loop.sizes.grpo
     return [
-        sys.executable, "-m", "heldout", "train", str(loop.rows(rows)), "--model", str(loop.model(start)),
-        "--recipe", recipe, "--against", str(loop.rows("test")), "--out", str(loop.work / name),
-        "--device", loop.device, "--save-every", "200", *settings, *more,
-    ]  # fmt: skip
+        sys.executable,
+        "-m",
+        "heldout",
+        "train",
+        str(loop.rows(rows)),
+        "--model",
+        str(loop.model(start)),
+        "--recipe",
+        recipe,
+        "--against",
+        str(loop.rows("test")),
+        "--out",
+        str(loop.work / name),
+        "--device",
+        loop.device,
+        "--save-every",
+        "200",
+        *settings,
+        *more,
+    ]
 
 
 # evaluate
@@ -504,10 +585,16 @@ def _graded(loop: Loop, name: str, rows: str) -> list[dict[str, Any]]:
             end = ids.index(stop) if stop in ids else len(ids)
             reply = processor.tokenizer.decode(ids[:end], skip_special_tokens=False)
             found = grade(reply, one.solution)
-            graded.append({
-                "id": one.id, "prediction": found.answer, "reply": reply, "right": found.reward,
-                "correct": bool(found.reward), "well_formed": found.well_formed,
-            })  # fmt: skip
+            graded.append(
+                {
+                    "id": one.id,
+                    "prediction": found.answer,
+                    "reply": reply,
+                    "right": found.reward,
+                    "correct": bool(found.reward),
+                    "well_formed": found.well_formed,
+                }
+            )
     return graded
 
 
@@ -561,9 +648,12 @@ def _batches(loop: Loop, processor: Any, rows: str, opened: str) -> Iterator[tup
             for one in part
         ]
         inputs = processor(
-            images=[pictures(one) for one in part], text=[f"{turn}{opened}" for turn in turns],
-            padding=True, return_tensors="pt", add_special_tokens=False,
-        ).to(loop.device)  # fmt: skip
+            images=[pictures(one) for one in part],
+            text=[f"{turn}{opened}" for turn in turns],
+            padding=True,
+            return_tensors="pt",
+            add_special_tokens=False,
+        ).to(loop.device)
         yield part, inputs
 
 
@@ -596,18 +686,29 @@ def write_comparison(loop: Loop) -> None:
             ):
                 differences = [right[one][name] - right[other][name] for name in ids]
                 found = paired_test(differences, ids)
-                table["pairs"].append({
-                    "first": one, "second": other, "items": subset, "n": found.n,
-                    "trainings": [len(next(iter(grades[kind].values()))) for kind in (one, other)],
-                    "difference": found.value,
-                    "low": found.interval.low, "high": found.interval.high, "p": found.p,
-                })  # fmt: skip
+                table["pairs"].append(
+                    {
+                        "first": one,
+                        "second": other,
+                        "items": subset,
+                        "n": found.n,
+                        "trainings": [
+                            len(next(iter(grades[kind].values()))) for kind in (one, other)
+                        ],
+                        "difference": found.value,
+                        "low": found.interval.low,
+                        "high": found.interval.high,
+                        "p": found.p,
+                    }
+                )
     (loop.work / "comparison.json").write_text(json.dumps(table, indent=1))
     for name, row in table["models"].items():
         say(f"{name}: {row}")
     for row in table["pairs"]:
-        say(f"{row['first']} less {row['second']} on {row['items']}: {row['difference']:+.3f} "
-            f"[{row['low']:+.3f}, {row['high']:+.3f}], p = {row['p']:.2g}")  # fmt: skip
+        say(
+            f"{row['first']} less {row['second']} on {row['items']}: {row['difference']:+.3f} "
+            f"[{row['low']:+.3f}, {row['high']:+.3f}], p = {row['p']:.2g}"
+        )
 
 
 def _thoughts(loop: Loop, rows: list[dict[str, Any]]) -> dict[str, float]:
@@ -633,9 +734,10 @@ def _accuracy(rows: list[dict[str, Any]], leaked: set[str]) -> dict[str, Any]:
 
     told: dict[str, Any] = {"well_formed": float(np.mean([row["well_formed"] for row in rows]))}
     for subset, chosen in (
-        ("all", rows), ("fresh", [row for row in rows if row["id"] not in leaked]),
+        ("all", rows),
+        ("fresh", [row for row in rows if row["id"] not in leaked]),
         ("smuggled", [row for row in rows if row["id"] in leaked]),
-    ):  # fmt: skip
+    ):
         hits = sum(int(row["right"]) for row in chosen)
         interval = binomial_interval(hits, len(chosen))
         told[subset] = [hits / len(chosen), interval.low, interval.high, len(chosen)]
@@ -653,12 +755,27 @@ def convict(loop: Loop) -> None:
             continue
         baseline = _repeated("sft", arm.repetition)
         done = subprocess.run(
-            [sys.executable, "-m", "heldout", "impact", str(loop.work / "replies" / f"{arm.name}.jsonl"),
-             "--leaks", f"{loop.work / 'leaked.jsonl'}#unlisted=clean", "--bench",
-             str(loop.rows("test")), "--baseline", str(loop.work / "replies" / f"{baseline}.jsonl"),
-             "--map", "correct=correct", "--out", str(loop.work / f"impact-{arm.name}.json")],
-            capture_output=True, text=True, check=False,
-        )  # fmt: skip
+            [
+                sys.executable,
+                "-m",
+                "heldout",
+                "impact",
+                str(loop.work / "replies" / f"{arm.name}.jsonl"),
+                "--leaks",
+                f"{loop.work / 'leaked.jsonl'}#unlisted=clean",
+                "--bench",
+                str(loop.rows("test")),
+                "--baseline",
+                str(loop.work / "replies" / f"{baseline}.jsonl"),
+                "--map",
+                "correct=correct",
+                "--out",
+                str(loop.work / f"impact-{arm.name}.json"),
+            ],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
         (loop.work / f"impact-{arm.name}.txt").write_text(done.stdout + done.stderr)
         say(done.stdout + done.stderr)
     # In the order in which synth publishes items every fifth has the same letter, so the smuggled tenth
@@ -724,10 +841,19 @@ seed: 0
 output: {name}
 """)
     done = subprocess.run(
-        [sys.executable, "-m", "heldout", "audit", str(loop.work / f"{name}.yaml"),
-         "--fail-on", "survives"],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        [
+            sys.executable,
+            "-m",
+            "heldout",
+            "audit",
+            str(loop.work / f"{name}.yaml"),
+            "--fail-on",
+            "survives",
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     (loop.work / f"{name}.txt").write_text(f"exit {done.returncode}\n{done.stdout}{done.stderr}")
     say(f"{name}: exit {done.returncode}\n{done.stdout[-6000:]}{done.stderr[-2000:]}")
 
@@ -753,11 +879,16 @@ def tables(loop: Loop) -> None:
         ("loss", "SFT: loss on the reply", "loss", False, ("sft", "smuggled")),
         ("reward", "GRPO: reward", "mean reward of a batch's replies", True, ("rl", "sft-rl")),
         ("format_rate", "GRPO: well-formed replies", "share of replies", True, ("rl", "sft-rl")),
-        ("constant_groups", "GRPO: prompts without a learning signal", "share of prompts", True,
-         ("rl", "sft-rl")),
+        (
+            "constant_groups",
+            "GRPO: prompts without a learning signal",
+            "share of prompts",
+            True,
+            ("rl", "sft-rl"),
+        ),
         ("kl", "GRPO: KL to the start", "nats per token", False, ("rl", "sft-rl")),
         ("reply_tokens", "GRPO: length of replies", "tokens", False, ("rl", "sft-rl")),
-    ):  # fmt: skip
+    ):
         curves = [step_curve(steps[name], column, name) for name in arms if name in steps]
         if any(curve.steps for curve in curves):
             drawn = step_chart(curves, title=title, label=label, percent=percent)
@@ -835,12 +966,23 @@ def pack(loop: Loop) -> None:
     loop.out.mkdir(parents=True, exist_ok=True)
     with tarfile.open(loop.out / "measured.tar.gz", "w:gz") as file:
         for pattern in (
-            "*.json", "*.txt", "*.log", "*.yaml", "docs/*", "replies/*",
-            "*/tables/steps.parquet", "*/gate/*.*",
-            "*/tables/replies.parquet", "*/manifest.json", "audit*/*.json", "scores/*",
+            "*.json",
+            "*.txt",
+            "*.log",
+            "*.yaml",
+            "docs/*",
+            "replies/*",
+            "*/tables/steps.parquet",
+            "*/gate/*.*",
+            "*/tables/replies.parquet",
+            "*/manifest.json",
+            "audit*/*.json",
+            "scores/*",
             "audit*/*/claims.json",
-            "audit*/*/findings.json", "audit*/*/detections.json", "*/model/README.md",
-        ):  # fmt: skip
+            "audit*/*/findings.json",
+            "audit*/*/detections.json",
+            "*/model/README.md",
+        ):
             for path in sorted(loop.work.glob(pattern)):
                 if path.is_file():
                     file.add(path, str(path.relative_to(loop.work)))

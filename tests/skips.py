@@ -44,9 +44,10 @@ def not_allowed(
     skips: list[tuple[str, str]], allowed: list[tuple[str, str]]
 ) -> list[tuple[str, str]]:
     return [
-        (test, reason) for test, reason in skips
+        (test, reason)
+        for test, reason in skips
         if not any(test.startswith(start) and part in reason for start, part in allowed)
-    ]  # fmt: skip
+    ]
 
 
 def summary(skips: list[tuple[str, str]]) -> str:

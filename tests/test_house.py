@@ -12,9 +12,30 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 SOURCE = ROOT / "src" / "heldout"
 # Top to bottom, as in docs/architecture.md.
-ROOMS = ["cli", "audit", "lab", "report", "review", "verdict", "detect", "evaluate", "train", "synth",
-         "twin", "cure", "evidence", "overlap", "model", "scenes", "corpus", "benchmark", "engine", "image",
-         "store", "stats"]  # fmt: skip
+ROOMS = [
+    "cli",
+    "audit",
+    "lab",
+    "report",
+    "review",
+    "verdict",
+    "detect",
+    "evaluate",
+    "train",
+    "synth",
+    "twin",
+    "cure",
+    "evidence",
+    "overlap",
+    "model",
+    "scenes",
+    "corpus",
+    "benchmark",
+    "engine",
+    "image",
+    "store",
+    "stats",
+]
 LEAVES = {"errors", "lazy"}  # importable from everywhere
 
 

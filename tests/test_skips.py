@@ -42,9 +42,12 @@ def _run(folder: Path, *arguments: str, mode: str) -> subprocess.CompletedProces
     (folder / "pytest.ini").write_text("[pytest]\n")
     return subprocess.run(
         [sys.executable, "-m", "pytest", "-q", *arguments],
-        cwd=folder, text=True, capture_output=True, check=False,
+        cwd=folder,
+        text=True,
+        capture_output=True,
+        check=False,
         env={**os.environ, "PYTHONPATH": str(TESTS), "HELDOUT_SKIPS": mode},
-    )  # fmt: skip
+    )
 
 
 @pytest.mark.parametrize("workers", ["0", "2"])

@@ -46,8 +46,14 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for number in range(40):
             image = f"{number // 2}.png"
             _picture(folder / name / image, 100 * place + number // 2)
-            rows.append({"id": f"q{number}", "image": image, "question": f"{name} asks {number}?",
-                         "answer": f"{name} finding {number}"})  # fmt: skip
+            rows.append(
+                {
+                    "id": f"q{number}",
+                    "image": image,
+                    "question": f"{name} asks {number}?",
+                    "answer": f"{name} finding {number}",
+                }
+            )
         _write(folder / name / "test.jsonl", rows)
         for model in ("target", "other", "clean"):
             # The target finds fresh easier the earlier an item was released: an order effect.

@@ -66,15 +66,23 @@ def test_a_good_file_is_read_and_its_folder_found(tmp_path: Path) -> None:
         (GOOD + "detectors: [order-tend]\n", 10, "did you mean 'order-trend'?"),
         (GOOD + "fail_on: [leaks]\n", 10, "leak-rate>SHARE"),
         (GOOD + "seed: 1\nseed: 2\n", 11, "given in line 10 already"),
-        (GOOD.replace("scores: tested.jsonl", "local: t, variants: rotatoin-all"), 7, "rotation-all"),
+        (
+            GOOD.replace("scores: tested.jsonl", "local: t, variants: rotatoin-all"),
+            7,
+            "rotation-all",
+        ),
         (GOOD.replace("scores: tested.jsonl", "local: t, variants: twin=x.jsonl"), 7, "key twins"),
         (GOOD.replace("name: bench", "name: no"), 2, "write it in quotes"),
         (GOOD.replace("name: clean", "name: tested"), 8, "two models are called 'tested'"),
         (GOOD.replace("{name: clean, scores: clean.jsonl}", "{name: clean}"), 8, "it has none"),
         (GOOD + "controls:\n  - {name: p, source: p, domain: in-domain}\n", 10, "search.encoder"),
-        (GOOD.replace("source: bench.jsonl", "source: bench.jsonl\n    against: [wbe]"), 4, "'web'"),
+        (
+            GOOD.replace("source: bench.jsonl", "source: bench.jsonl\n    against: [wbe]"),
+            4,
+            "'web'",
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_mistake_is_named_with_its_line(tmp_path: Path, wrong: str, line: int, told: str) -> None:
     message = _read(tmp_path, wrong)
     assert f"audit.yaml, line {line}:" in message
@@ -99,7 +107,7 @@ def test_all_mistakes_are_told_at_once(tmp_path: Path) -> None:
         ("a: 2024-99-99\n", "not YAML that can be read"),
         (BOMB, "aliases"),
     ],
-)  # fmt: skip
+)
 def test_what_is_no_audit_file_is_refused_with_a_sentence(
     tmp_path: Path, text: str, told: str
 ) -> None:
@@ -125,8 +133,14 @@ def test_a_share_above_one_is_no_share() -> None:
 
 def test_nearness_fires_no_gate_and_a_rate_is_of_one_corpus() -> None:
     def cell(id: str, leaked: int) -> CellVerdict:
-        claim = Claim(id=id, cell=Cell(benchmark="b", corpus="web"), sentence="s", status="survives",
-                      why="w", findings=[])  # fmt: skip
+        claim = Claim(
+            id=id,
+            cell=Cell(benchmark="b", corpus="web"),
+            sentence="s",
+            status="survives",
+            why="w",
+            findings=[],
+        )
         rate = Rate(leaked, 100, Interval(0.0, 1.0, 0.95, "none"))
         return CellVerdict(claim.cell, "survives", [claim], rate)
 

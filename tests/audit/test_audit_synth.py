@@ -103,7 +103,7 @@ def test_items_are_made_last_kept_and_compared_with_what_is_audited(finished_fol
         ),
         ({**RENDERED, "verifier": {"url": "http://x/v1", "key_env": "sk-1 2"}}, "key_env takes"),
     ],
-)  # fmt: skip
+)
 def test_what_is_wrong_is_said_with_its_line_before_any_work(
     audit_folder: Path, figures: Path, entry: dict[str, Any], told: str
 ) -> None:

@@ -54,8 +54,12 @@ def test_the_data_side_is_right_about_what_was_planted(data_side: DemoResult) ->
         elif group in ("decoy", "broken"):
             assert called == 0, kind
     assert {group for group, _ in found} == {
-        "exact copy", "changed copy", "words alone", "decoy", "broken"
-    }  # fmt: skip
+        "exact copy",
+        "changed copy",
+        "words alone",
+        "decoy",
+        "broken",
+    }
     cell = next(one for one in data_side.audited.overall.cells if one.cell.corpus == CORPUS)
     assert cell.status == "survives"
 
@@ -160,9 +164,13 @@ def test_the_shipped_models_are_what_their_recipe_says(tmp_path: Path) -> None:
     assert {"command", "export", "training", "release"} <= set(shipped.recipe)
     known = shipped.recipe["release"]
     release = write_release(
-        tmp_path, known["world"], images=known["images"], seed=known["seed"],
-        first=known["shown"], twinned=False,
-    )  # fmt: skip
+        tmp_path,
+        known["world"],
+        images=known["images"],
+        seed=known["seed"],
+        first=known["shown"],
+        twinned=False,
+    )
     assert file_sha256(release.folder / TABLE) == shipped.release_digest(known["shown"])
     assert known["shown"] == DemoSize().shown
     assert isinstance(models_for(known["seed"] + 1, None), str)
@@ -190,8 +198,10 @@ def test_three_models_are_audited_without_torch_under_names_that_tell_nothing(
     folder = tmp_path / "demo"
     done = subprocess.run(
         [sys.executable, str(WITHOUT), "torch,transformers", DEMO, str(folder), str(loose)],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     tiny = DemoSize(images=12, shown=8, corpus=30)
     made = run_demo(folder, seed=2, models=loose, size=tiny, quiet=True)

@@ -28,8 +28,15 @@ def bench(tmp_path: Path, picture: Picture) -> Path:
     rows = []
     for number in range(6):
         (folder / f"images/{number}.png").write_bytes(picture(number))
-        rows.append({"id": str(number), "image": f"{number}.png", "question": "What is it?",
-                     "answer": "a" * (number + 1), "lang": "en" if number % 2 else "zh"})  # fmt: skip
+        rows.append(
+            {
+                "id": str(number),
+                "image": f"{number}.png",
+                "question": "What is it?",
+                "answer": "a" * (number + 1),
+                "lang": "en" if number % 2 else "zh",
+            }
+        )
     (folder / "test.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     return folder
 

@@ -58,9 +58,15 @@ def test_a_pair_and_its_outsiders_are_trained_read_and_kept(folder: Path, tmp_pa
     recipe = standing_recipe(TOY, level=3, fall=2, batch=8, texts=2, pictures=12)
     recipe = replace(recipe, clean_steps=4)
     grid = Grid(
-        Prepared(folder), recipe, tmp_path / "state", "cpu", False, demo_reads(arms), lambda _: None,
+        Prepared(folder),
+        recipe,
+        tmp_path / "state",
+        "cpu",
+        False,
+        demo_reads(arms),
+        lambda _: None,
         frozenset(names),
-    )  # fmt: skip
+    )
     assert grid.run(demo_bases()[:1], arms, until=float("inf"))
     for name in names:
         told = json.loads((tmp_path / "state" / "readings" / f"{name}.json").read_text())

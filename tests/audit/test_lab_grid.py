@@ -28,9 +28,15 @@ RECIPE = standing_recipe(TOY, level=6, fall=2, batch=8, texts=2, pictures=16)
 
 def _train(out: Path, told: list[str]) -> bool:
     return train_grid(
-        out, RECIPE, images=5, bases=["scenes0"], arms=[ARM], keeps=[ARM], device="cpu",
+        out,
+        RECIPE,
+        images=5,
+        bases=["scenes0"],
+        arms=[ARM],
+        keeps=[ARM],
+        device="cpu",
         tell=told.append,
-    )  # fmt: skip
+    )
 
 
 @pytest.fixture(scope="module")
@@ -54,16 +60,42 @@ def test_the_products_backend_writes_the_same_tables(trained: Path, tmp_path: Pa
     run = str(tmp_path / "run")
     runner = CliRunner()
     scored = runner.invoke(
-        app, ["score", release, "--model", model, "--dtype", "float32", "--options", "--order-neighbour",
-              "--out", run, "--json"],
-    )  # fmt: skip
+        app,
+        [
+            "score",
+            release,
+            "--model",
+            model,
+            "--dtype",
+            "float32",
+            "--options",
+            "--order-neighbour",
+            "--out",
+            run,
+            "--json",
+        ],
+    )
     assert scored.exit_code == 0, scored.output
     checks = json.loads(scored.stdout)["models"][0]["checks"]
     assert all(check["passed"] for check in checks), checks
     asked = runner.invoke(
-        app, ["ask", release, "--model", model, "--dtype", "float32", "--variants", "original,no-image",
-              "--max-new-tokens", "16", "--out", run, "--json"],
-    )  # fmt: skip
+        app,
+        [
+            "ask",
+            release,
+            "--model",
+            model,
+            "--dtype",
+            "float32",
+            "--variants",
+            "original,no-image",
+            "--max-new-tokens",
+            "16",
+            "--out",
+            run,
+            "--json",
+        ],
+    )
     assert asked.exit_code == 0, asked.output
     ours, theirs = Run.open(trained / "runs" / "scenes"), Run.open(Path(run))
     for table in ("scores", "option_scores", "order_neighbour"):
@@ -107,6 +139,6 @@ def test_detect_reads_the_grids_tables(trained: Path) -> None:
     assert planted["contamination"]["dose"] == 2 and len(planted["leaked"]) == 5
     found = CliRunner().invoke(
         app, ["detect", str(trained / "runs" / "scenes"), "--detector", "order-joint", "--json"]
-    )  # fmt: skip
+    )
     assert found.exit_code == 0, found.output
     assert any(f["cell"]["model"] == ARM for f in json.loads(found.stdout)["findings"])

@@ -38,10 +38,17 @@ def folder(tmp_path: Path) -> Path:
         for n in range(30)
     ]
     write(tmp_path / "test.jsonl", items)
-    write(tmp_path / "answers.jsonl", [
-        {"id": f"q{n}", "prediction": f"Thing {n}." if n < 15 else "no idea", "is_correct": n < 10}
-        for n in range(30)
-    ])  # fmt: skip
+    write(
+        tmp_path / "answers.jsonl",
+        [
+            {
+                "id": f"q{n}",
+                "prediction": f"Thing {n}." if n < 15 else "no idea",
+                "is_correct": n < 10,
+            }
+            for n in range(30)
+        ],
+    )
     labels(tmp_path, leaked=10)
     (tmp_path / "audit.yaml").write_text(AUDIT)
     return tmp_path
@@ -110,9 +117,14 @@ def test_labels_of_other_items_are_refused_before_any_work(folder: Path) -> None
 
 def test_a_proven_copy_stays_leaked_whatever_a_label_says(audit_folder: Path) -> None:
     """The corpus holds the pictures of q0 to q19; labels call q0 clean and q39 leaked."""
-    write(audit_folder / "labels.jsonl", [
-        {"id": "q0", "leaked": False}, {"id": "q1", "leaked": True}, {"id": "q39", "leaked": True}
-    ])  # fmt: skip
+    write(
+        audit_folder / "labels.jsonl",
+        [
+            {"id": "q0", "leaked": False},
+            {"id": "q1", "leaked": True},
+            {"id": "q39", "leaked": True},
+        ],
+    )
     text = (audit_folder / "audit.yaml").read_text()
     named = text.replace(
         "source: leaky/test.jsonl}", "source: leaky/test.jsonl, leaks: labels.jsonl}"

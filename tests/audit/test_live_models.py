@@ -42,9 +42,11 @@ def server(audit_folder: Path) -> Iterator[int]:
     answers.write_text(json.dumps({row["question"]: row["answer"] for row in rows}))
     script = TESTS / "model/endpoint/asking_server.py"
     process = subprocess.Popen(
-        [sys.executable, str(script), str(answers)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        [sys.executable, str(script), str(answers)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
         text=True,
-    )  # fmt: skip
+    )
     assert process.stdout is not None
     yield int(process.stdout.readline())
     process.kill()
@@ -92,8 +94,12 @@ def test_a_local_model_is_scored_and_asked(audit_folder: Path) -> None:
     spec.loader.exec_module(tiny)
     tiny.save("qwen2_5_vl", audit_folder / "tiny")
     local = {
-        "name": "tiny", "local": "tiny", "dtype": "float32", "device": "cpu", "max_new_tokens": 2,
-    }  # fmt: skip
+        "name": "tiny",
+        "local": "tiny",
+        "dtype": "float32",
+        "device": "cpu",
+        "max_new_tokens": 2,
+    }
     path = _edit(audit_folder, models=[local], baselines=[], budget={"items": 12})
     done = run_audit(read_audit(path), quiet=True)
     assert {"leaky/scores/tiny", "leaky/answers/tiny"} <= set(done.made)

@@ -43,8 +43,12 @@ def test_a_plan_runs_nothing_and_names_the_family(audit_folder: Path) -> None:
     steps = {(step["benchmark"], step["stage"], step["on"]): step for step in told["steps"]}
     assert steps["leaky", "overlap", "web"]["pictures"] == 20 + 40
     assert set(told["family"]["claims"]["fresh"]) == {
-        "order/other", "order/target", "cohort/other", "cohort/target", "cohort/other & target",
-    }  # fmt: skip
+        "order/other",
+        "order/target",
+        "cohort/other",
+        "cohort/target",
+        "cohort/other & target",
+    }
     assert told["family"]["size"] == 10
     lacking = {test["detector"]: test["lacks"] for test in told["family"]["tests"] if test["lacks"]}
     assert "clean_references.items" in lacking["min-k"]

@@ -36,12 +36,14 @@ def audited(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Audi
         (folder / f"{model}.jsonl").write_text("".join(json.dumps(one) + "\n" for one in replies))
     told = {
         "benchmarks": [{"name": "rad", "source": "test.json"}],
-        "corpora": [{"name": "train", "source": "train.json"},
-                    {"name": "med", "source": str(shared_data / "vqa_med_2019/train_images")}],
+        "corpora": [
+            {"name": "train", "source": "train.json"},
+            {"name": "med", "source": str(shared_data / "vqa_med_2019/train_images")},
+        ],
         "models": [{"name": name, "answers": f"{name}.jsonl"} for name in ("often", "seldom")],
         "search": {"exact": True, "text": False, "workers": 1},
         "output": "out",
-    }  # fmt: skip
+    }
     (folder / "audit.yaml").write_text(yaml.safe_dump(told))
     return run_audit(read_audit(folder), quiet=True)
 

@@ -141,8 +141,9 @@ def test_rates_of_an_own_lab_change_claims_and_no_evidence(
     (finished_folder / "rates.json").write_text(off.model_dump_json())
     _change(finished_folder, "output: out", "output: out\nrates: rates.json")
     again = _run(finished_folder)
-    assert set(again.made) <= {f"{name}/{stage}" for name in ("leaky", "fresh")
-                               for stage in ("claims", "report")}  # fmt: skip
+    assert set(again.made) <= {
+        f"{name}/{stage}" for name in ("leaky", "fresh") for stage in ("claims", "report")
+    }
     claims = json.loads((finished_folder / "out/fresh/claims.json").read_text())["claims"]
     capped = next(one for one in claims if one["id"] == "order/target")
     assert capped["rule"] == "order/fires-on-clean"
@@ -183,8 +184,11 @@ def test_a_model_that_is_no_longer_named_leaves_the_family(
     (finished_folder / "audit.yaml").write_text(text[:start] + text[end:])
     after = {(cell.cell.benchmark, cell.on) for cell in _run(finished_folder).overall.cells}
     assert before - after == {
-        ("leaky", "other"), ("fresh", "other"), ("leaky", "other & target"), ("fresh", "other & target"),
-    }  # fmt: skip
+        ("leaky", "other"),
+        ("fresh", "other"),
+        ("leaky", "other & target"),
+        ("fresh", "other & target"),
+    }
 
 
 def test_the_family_is_corrected_over_all_benchmarks(done: Audited, finished_folder: Path) -> None:
@@ -192,8 +196,11 @@ def test_the_family_is_corrected_over_all_benchmarks(done: Audited, finished_fol
     together = _p_of(finished_folder / "out/fresh/claims.json")
     _change(finished_folder, "  - {name: leaky, source: leaky/test.jsonl}\n", "")
     for name in ("target", "other", "clean"):
-        _change(finished_folder, f"{{leaky: {name}-leaky.jsonl, fresh: {name}-fresh.jsonl}}",
-                f"{{fresh: {name}-fresh.jsonl}}")  # fmt: skip
+        _change(
+            finished_folder,
+            f"{{leaky: {name}-leaky.jsonl, fresh: {name}-fresh.jsonl}}",
+            f"{{fresh: {name}-fresh.jsonl}}",
+        )
     for line in ("answers: {leaky: answers-leaky.jsonl}", "answers: {leaky: other-answers.jsonl}"):
         _change(finished_folder, f"    {line}\n", "")
     _change(finished_folder, "output: out", "output: alone")

@@ -25,8 +25,14 @@ def bench(tmp_path: Path, picture: Callable[..., bytes]) -> Path:
     rows = []
     for number in range(ITEMS):
         (folder / f"{number}.png").write_bytes(picture(number))
-        rows.append({"id": f"q{number}", "image": f"{number}.png", "question": f"What is {number}?",
-                     "answer": f"a{number % 7}"})  # fmt: skip
+        rows.append(
+            {
+                "id": f"q{number}",
+                "image": f"{number}.png",
+                "question": f"What is {number}?",
+                "answer": f"a{number % 7}",
+            }
+        )
     (folder / "test.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     return folder / "test.jsonl"
 
@@ -69,8 +75,17 @@ def test_scores_and_copies_share_a_run_in_either_order(
         "--out",
         run,
     )
-    scanning = ("overlap", bench, "--against", f"own={bench.parent}", "--exact", "--out", run,
-                "--workers", "1")  # fmt: skip
+    scanning = (
+        "overlap",
+        bench,
+        "--against",
+        f"own={bench.parent}",
+        "--exact",
+        "--out",
+        run,
+        "--workers",
+        "1",
+    )
     for command in (scoring, scanning) if first == "score" else (scanning, scoring):
         done = heldout(*command)
         assert done.exit_code == 0, done.exception

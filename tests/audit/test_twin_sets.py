@@ -48,8 +48,13 @@ def _release(folder: Path, count: int, unchanged: int) -> tuple[list[Any], list[
         _picture(folder / f"{number}.png", number)
         _picture(folder / f"twin{number}.png", 10_000 + number)
         gold, other = random.Random(number).sample(WORDS, 2)
-        row = {"id": f"q{number}", "image": f"{number}.png", "question": "Which tree is it?",
-               "options": WORDS, "answer": gold}  # fmt: skip
+        row = {
+            "id": f"q{number}",
+            "image": f"{number}.png",
+            "question": "Which tree is it?",
+            "options": WORDS,
+            "answer": gold,
+        }
         items.append(row)
         shown = f"{number}.png" if number < unchanged else f"twin{number}.png"
         twins.append({**row, "image": shown, "answer": other})
@@ -68,8 +73,15 @@ def _claims(folder: Path, unchanged: int, count: int = 80) -> tuple[list[Claim],
             for variant, row in (("original", item), ("twin", twin)):
                 seen = item if number < unchanged else row
                 reply = seen["answer"] if draw.random() < sees else draw.choice(WORDS)
-                said.append({"id": item["id"], "variant": variant, "options": WORDS,
-                             "reply": "ABCD"[WORDS.index(reply)], "answer": row["answer"]})  # fmt: skip
+                said.append(
+                    {
+                        "id": item["id"],
+                        "variant": variant,
+                        "options": WORDS,
+                        "reply": "ABCD"[WORDS.index(reply)],
+                        "answer": row["answer"],
+                    }
+                )
         _rows(folder / f"{name}.jsonl", said)
     (folder / "audit.yaml").write_text(AUDIT)
     done = run_audit(read_audit(folder / "audit.yaml"), quiet=True)

@@ -255,9 +255,17 @@ def test_a_killed_text_search_goes_on_where_it_was(
 ) -> None:
     def arguments(run: Path) -> list[str]:
         return [
-            "overlap", str(tars / "bench.jsonl"), "--against", f"tars={tars / 'tars'}", "--exact",
-            "--text", "--workers", "1", "--out", str(run),
-        ]  # fmt: skip
+            "overlap",
+            str(tars / "bench.jsonl"),
+            "--against",
+            f"tars={tars / 'tars'}",
+            "--exact",
+            "--text",
+            "--workers",
+            "1",
+            "--out",
+            str(run),
+        ]
 
     killed, whole = tars / "killed", tars / "whole"
     command = [sys.executable, "-m", "heldout", *arguments(killed)]

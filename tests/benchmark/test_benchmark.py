@@ -124,9 +124,15 @@ def test_a_folder_with_several_tables_asks_which_is_meant(tmp_path: Path, pictur
 
 @pytest.mark.parametrize(
     ("name", "split"),
-    [("official_test", "test"), ("mevf_trainset", "train"), ("All_QA_Pairs_val", "val"),
-     ("validation-00000-of-00001", "val"), ("latest", None), ("train_vs_test", None)],
-)  # fmt: skip
+    [
+        ("official_test", "test"),
+        ("mevf_trainset", "train"),
+        ("All_QA_Pairs_val", "val"),
+        ("validation-00000-of-00001", "val"),
+        ("latest", None),
+        ("train_vs_test", None),
+    ],
+)
 def test_split_of_a_file_name(name: str, split: str | None) -> None:
     assert split_of(name) == split
 

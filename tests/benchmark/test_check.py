@@ -86,13 +86,15 @@ def test_an_answer_outside_the_options_is_an_error(picture: Picture) -> None:
 
 
 def test_duplicates_and_contradictions_are_told_apart(picture: Picture) -> None:
-    report = check(bench(
-        item("1", picture(1), question="Is it big?", answer="yes"),
-        item("2", picture(1), question="is it  big", answer="Yes."),
-        item("3", picture(2), question="Is it big?", answer="yes"),
-        item("4", picture(2), question="Is it big?", answer="no"),
-        item("5", picture(3), question="Is it big?", answer="no"),
-    ))  # fmt: skip
+    report = check(
+        bench(
+            item("1", picture(1), question="Is it big?", answer="yes"),
+            item("2", picture(1), question="is it  big", answer="Yes."),
+            item("3", picture(2), question="Is it big?", answer="yes"),
+            item("4", picture(2), question="Is it big?", answer="no"),
+            item("5", picture(3), question="Is it big?", answer="no"),
+        )
+    )
     duplicate, contradiction = found(report, "duplicate-item"), found(report, "contradictory-label")
     assert duplicate is not None
     assert duplicate.examples == ["1 = 2"]
@@ -107,10 +109,12 @@ def test_five_captions_of_one_picture_do_not_contradict_each_other(picture: Pict
 
 
 def test_same_pixels_in_another_format_are_the_same_picture(picture: Picture) -> None:
-    report = check(bench(
-        item("1", picture(1), question="Is it big?", answer="yes"),
-        item("2", picture(1, format="WEBP"), question="Is it big?", answer="no"),
-    ))  # fmt: skip
+    report = check(
+        bench(
+            item("1", picture(1), question="Is it big?", answer="yes"),
+            item("2", picture(1, format="WEBP"), question="Is it big?", answer="no"),
+        )
+    )
     assert found(report, "contradictory-label") is not None
     assert found(report, "duplicate-image") is not None
     assert report.facts["images"] == 1
@@ -126,14 +130,16 @@ def test_unreadable_missing_and_blank_images_are_named(picture: Picture) -> None
     missing = Example(
         "m", (ImageRef("gone.png", Nowhere("missing image", "gone.png")),), "?", answer="a"
     )
-    report = check(bench(
-        item("t", picture(1)[:60], question="a?", answer="a"),
-        item("h", b"<html>not found</html>", question="b?", answer="bb"),
-        item("b", buffer.getvalue(), question="c?", answer="c"),
-        missing,
-        item("ok", picture(2), question="d?", answer="d"),
-        item("none", None, question="e?", answer="e"),
-    ))  # fmt: skip
+    report = check(
+        bench(
+            item("t", picture(1)[:60], question="a?", answer="a"),
+            item("h", b"<html>not found</html>", question="b?", answer="bb"),
+            item("b", buffer.getvalue(), question="c?", answer="c"),
+            missing,
+            item("ok", picture(2), question="d?", answer="d"),
+            item("none", None, question="e?", answer="e"),
+        )
+    )
     rules = {problem.rule: problem for problem in report.problems}
     assert rules["blank-image"].examples == ["b.png"]
     assert rules["missing-image"].count == 1
@@ -164,9 +170,12 @@ def test_a_perturbed_set_is_compared_with_its_original(picture: Picture) -> None
     original = bench(
         *(item(str(i), picture(i), question="q?", answer="a") for i in range(4)), name="o"
     )
-    perturbed = bench(*(
-        item(str(i), picture(i if i == 2 else 60 + i), question="q?", answer="b") for i in range(4)
-    ))  # fmt: skip
+    perturbed = bench(
+        *(
+            item(str(i), picture(i if i == 2 else 60 + i), question="q?", answer="b")
+            for i in range(4)
+        )
+    )
     problem = found(check(perturbed, original), "twin-keeps-original-image")
     assert problem is not None
     assert problem.examples == ["2: 2.png is 2.png"]
@@ -177,10 +186,16 @@ def choices(picture: Picture, n: int, key: Callable[[int], int], longest_key: bo
     for i in range(n):
         options = [f"option {(i * 5 + k * 3) % 97:02d}" for k in range(4)]
         options[key(i) if longest_key else (i * 7) % 4] += " which goes on for longer"
-        examples.append(item(
-            str(i), picture(i), question=f"{i}?", options=tuple(options),
-            answer=options[key(i)], answer_index=key(i),
-        ))  # fmt: skip
+        examples.append(
+            item(
+                str(i),
+                picture(i),
+                question=f"{i}?",
+                options=tuple(options),
+                answer=options[key(i)],
+                answer_index=key(i),
+            )
+        )
     return bench(*examples)
 
 
@@ -216,10 +231,15 @@ def test_questions_of_one_image_do_not_count_as_evidence_one_by_one(picture: Pic
 
 def test_release_order_is_measured_by_image_topic_and_length(picture: Picture) -> None:
     examples = [
-        item(f"{i}", picture(i // 5), question=f"{i}?", answer="a" * (i + 1),
-             metadata={"topic": "lung" if i < 40 else "brain", "mixed": str(i * 7 % 3)})
+        item(
+            f"{i}",
+            picture(i // 5),
+            question=f"{i}?",
+            answer="a" * (i + 1),
+            metadata={"topic": "lung" if i < 40 else "brain", "mixed": str(i * 7 % 3)},
+        )
         for i in range(80)
-    ]  # fmt: skip
+    ]
     report = check(bench(*examples))
     strength = {(fact.property, fact.kind): fact.strength for fact in report.order}
     assert strength["image", "grouping"] == 1.0

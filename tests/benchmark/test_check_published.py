@@ -168,10 +168,14 @@ def test_a_deep_row_ends_no_check(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "source",
-    ["vqa_rad#split=test", "slake#split=test,lang=en", "pathvqa#split=test",
-     "vqa_med_2019/All_QA_Pairs_val.txt",
-     "vqa_med_2019/VQAMed2019_Test_Questions_w_Ref_Answers.txt"],
-)  # fmt: skip
+    [
+        "vqa_rad#split=test",
+        "slake#split=test,lang=en",
+        "pathvqa#split=test",
+        "vqa_med_2019/All_QA_Pairs_val.txt",
+        "vqa_med_2019/VQAMed2019_Test_Questions_w_Ref_Answers.txt",
+    ],
+)
 def test_real_benchmarks_stay_quiet(shared_data: Path, source: str) -> None:
     report = check(read_benchmark(f"{shared_data}/{source}"))
     assert not NEW & {problem.rule for problem in report.problems}

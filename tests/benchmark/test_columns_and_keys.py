@@ -69,18 +69,30 @@ def test_a_name_with_an_ending_is_the_picture_and_letters_are_keys(
     )
     first = moved.examples[0]
     assert (first.id, first.question, first.options, first.key) == (
-        "What is it", "CT", ("MRI", "US"), "B",
-    )  # fmt: skip
+        "What is it",
+        "CT",
+        ("MRI", "US"),
+        "B",
+    )
 
 
 @pytest.mark.parametrize(
     ("rows", "names"),
     [
-        (["a.png", "Is it?", "1", "2", "A"], ["image", "question", "option A", "option B", "answer"]),
-        (["a.png", "Is it?", "1", "2", "C"], ["image", "question", "answer", "column 4", "column 5"]),
-        (["a.png", "Is it?", "no", "No", "A"], ["image", "question", "answer", "column 4", "column 5"]),
+        (
+            ["a.png", "Is it?", "1", "2", "A"],
+            ["image", "question", "option A", "option B", "answer"],
+        ),
+        (
+            ["a.png", "Is it?", "1", "2", "C"],
+            ["image", "question", "answer", "column 4", "column 5"],
+        ),
+        (
+            ["a.png", "Is it?", "no", "No", "A"],
+            ["image", "question", "answer", "column 4", "column 5"],
+        ),
     ],
-)  # fmt: skip
+)
 def test_letters_are_keys_of_columns_that_they_fit(rows: list[str], names: list[str]) -> None:
     assert column_names([rows, ["b.png", "Was it?", *rows[2:]]]) == names
 
@@ -144,16 +156,24 @@ def test_several_keys(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "listed",
-    ["\nOptions:\nCT\nMRI\nUS", "\nOptions: ['CT', 'MRI', 'US']", "\nOptions:\n- CT\n- MRI\n- US",
-     " Choose from: CT, MRI, US.", "\nOptions: CT | MRI | US", "\nChoices: CT, MRI, or US"],
-)  # fmt: skip
+    [
+        "\nOptions:\nCT\nMRI\nUS",
+        "\nOptions: ['CT', 'MRI', 'US']",
+        "\nOptions:\n- CT\n- MRI\n- US",
+        " Choose from: CT, MRI, US.",
+        "\nOptions: CT | MRI | US",
+        "\nChoices: CT, MRI, or US",
+    ],
+)
 def test_lists_without_letters(listed: str, tmp_path: Path) -> None:
     question = f"What is it?{listed}"
     first, second = read(
         tmp_path,
-        [{"id": "1", "question": question, "answer": "MRI"},
-         {"id": "2", "question": question, "answer": "PET"}],
-    )  # fmt: skip
+        [
+            {"id": "1", "question": question, "answer": "MRI"},
+            {"id": "2", "question": question, "answer": "PET"},
+        ],
+    )
     assert (first.question, first.options, first.answer_index) == ("What is it?", MODALITIES, 1)
     assert (second.question, second.options) == (question, ())
     assert found(Benchmark("b", (first, second)), "option-list-in-question") == ["2"]
@@ -174,9 +194,12 @@ def test_text_that_is_no_list_without_letters(question: str, key: str) -> None:
 
 @pytest.mark.parametrize(
     "listed",
-    ["Options: A: a man, B: , C: dog", "Options: A: CT, B: MRI, A: US, B: PET",
-     "Options:\nA: CT\nB:\nC: US"],
-)  # fmt: skip
+    [
+        "Options: A: a man, B: , C: dog",
+        "Options: A: CT, B: MRI, A: US, B: PET",
+        "Options:\nA: CT\nB:\nC: US",
+    ],
+)
 def test_options_are_never_merged(listed: str, tmp_path: Path) -> None:
     question = f"What is it?\n{listed}"
     assert take_list(question, (), "A") == (question, None)

@@ -31,15 +31,26 @@ def example(row: dict[str, Any], **overrides: str) -> Any:
         ({"options": {"B": "MRI", "A": "CT", "C": None}, "answer": "A"}, ("CT", "MRI"), "CT", 0),
         ({"options": "['CT', 'MRI']", "answer": "mri"}, ("CT", "MRI"), "MRI", 1),
         ({"Choice A": " A:CT ", "Choice B": " B:MRI", "answer": "B"}, ("CT", "MRI"), "MRI", 1),
-        ({"choices": [{"letter": "A", "content": "CT"}, {"letter": "B", "content": "MRI"}],
-          "answer": "A"}, ("CT", "MRI"), "CT", 0),
-        ({"choices": ["A. only one labelled", "MRI"], "answer": "MRI"},
-         ("A. only one labelled", "MRI"), "MRI", 1),
+        (
+            {
+                "choices": [{"letter": "A", "content": "CT"}, {"letter": "B", "content": "MRI"}],
+                "answer": "A",
+            },
+            ("CT", "MRI"),
+            "CT",
+            0,
+        ),
+        (
+            {"choices": ["A. only one labelled", "MRI"], "answer": "MRI"},
+            ("A. only one labelled", "MRI"),
+            "MRI",
+            1,
+        ),
         ({"options": ["CT", "MRI"], "answer": 1}, ("CT", "MRI"), "MRI", 1),
         ({"options": ["CT", "MRI"], "answer": "9" * 5000}, ("CT", "MRI"), "9" * 5000, None),
         ({"answer": "yes"}, (), "yes", None),
     ],
-)  # fmt: skip
+)
 def test_options_and_answers(
     row: dict[str, Any], options: tuple[str, ...], answer: str, index: int | None
 ) -> None:
@@ -121,11 +132,18 @@ def test_split_column_and_split_by_name(tmp_path: Path) -> None:
 
 
 ROWS: list[dict[str, Any]] = [
-    {"id": str(i), "image": f"{i}.png", "question": f'What is "it",\n{i}?',
-     "options": ["CT", "MRI"], "answer": "AB"[i % 2],
-     "organ": "Lunge ü", "age": 40 + i, "note": None}
+    {
+        "id": str(i),
+        "image": f"{i}.png",
+        "question": f'What is "it",\n{i}?',
+        "options": ["CT", "MRI"],
+        "answer": "AB"[i % 2],
+        "organ": "Lunge ü",
+        "age": 40 + i,
+        "note": None,
+    }
     for i in range(4)
-]  # fmt: skip
+]
 
 
 def in_format(
@@ -171,8 +189,10 @@ def test_revision_changes_with_order_text_and_pixels(tmp_path: Path, picture: Pi
 
 
 def test_instructions_with_an_input_and_an_output() -> None:
-    rows = [{"instruction": "<image>\nAnswer briefly.", "input": "What is it?", "output": "A dog."},
-            {"instruction": "What is it?", "input": "", "output": "A cat."}]  # fmt: skip
+    rows = [
+        {"instruction": "<image>\nAnswer briefly.", "input": "What is it?", "output": "A dog."},
+        {"instruction": "What is it?", "input": "", "output": "A cat."},
+    ]
     fields = FieldMap.infer(rows)
     found = [fields.example(row, 1, "o", ImageFinder(Path("/nowhere"))) for row in rows]
     assert [e.question for e in found] == ["Answer briefly. What is it?", "What is it?"]

@@ -262,8 +262,11 @@ def test_options_of_every_kind(
         ("lung", "left lung", "wrong"),
         ("left lung or right lung", "left lung", "unparsed"),
         ("", "left lung", "unparsed"),
-        ("The chest radiograph shows an opacity that is in the left lung and also elsewhere", "left lung",
-         "unparsed"),
+        (
+            "The chest radiograph shows an opacity that is in the left lung and also elsewhere",
+            "left lung",
+            "unparsed",
+        ),
         ("Spinal Cord, Lung", "Lung, Spinal Cord", "right"),
         ("lung and spinal cord", "Lung, Spinal Cord", "right"),
         ("Lung", "Lung, Spinal Cord", "wrong"),
@@ -293,7 +296,7 @@ def test_options_of_every_kind(
         ("1/0", "3", "unparsed"),
         ("1999", "2000", "wrong"),
     ],
-)  # fmt: skip
+)
 def test_open_answers(reply: str, gold: str, outcome: str) -> None:
     assert grade(reply, gold).outcome == outcome, grade(reply, gold)
 
@@ -371,8 +374,15 @@ def test_latex_is_read_where_replies_put_it() -> None:
 
 
 def test_hostile_latex_stays_as_it_is() -> None:
-    for text in (r"\frac" * 4_000, "{" * 19_000, "x^{" * 6_000, r"\sqrt[" * 3_000, "^" * 19_000,
-                 r"\text{" * 40 + "4/5" + "}" * 40, r"\boxed{" * 2_000 + "4/5"):  # fmt: skip
+    for text in (
+        r"\frac" * 4_000,
+        "{" * 19_000,
+        "x^{" * 6_000,
+        r"\sqrt[" * 3_000,
+        "^" * 19_000,
+        r"\text{" * 40 + "4/5" + "}" * 40,
+        r"\boxed{" * 2_000 + "4/5",
+    ):
         assert grade(text, "4/5").outcome != "right"
         assert grade("4/5", text).outcome != "right"
 
@@ -392,8 +402,17 @@ def test_the_table_is_large_and_every_outcome_is_in_it() -> None:
 
 
 def test_hostile_replies_are_read_in_no_time() -> None:
-    for reply in ("A" * 10**6, "the answer is " * 20_000, "(" * 10**5, "<answer>" * 10**4, "a. " * 10**5,
-                  "<think>" * 10**4, "not " * 10**5 + "A", "1," * 10**5, "\\boxed{" * 10**4):  # fmt: skip
+    for reply in (
+        "A" * 10**6,
+        "the answer is " * 20_000,
+        "(" * 10**5,
+        "<answer>" * 10**4,
+        "a. " * 10**5,
+        "<think>" * 10**4,
+        "not " * 10**5 + "A",
+        "1," * 10**5,
+        "\\boxed{" * 10**4,
+    ):
         assert grade(reply, "B", ORGANS).outcome == "unparsed"
         assert grade(reply, "42").outcome in ("unparsed", "wrong")
 
@@ -401,10 +420,15 @@ def test_hostile_replies_are_read_in_no_time() -> None:
 @pytest.mark.parametrize(
     ("reply", "gold", "outcome"),
     [
-        ("4", "$x=4$", "right"), ("x = 4", "4", "right"), ("The answer is $x=4$.", "4", "right"),
-        ("$x = \\frac{1}{2}$", "0.5", "right"), ("y=4", "x=4", "wrong"), ("x=5", "4", "wrong"),
-        ("50%", "0.5", "wrong"), ("0.5", "50\\%", "wrong"),
+        ("4", "$x=4$", "right"),
+        ("x = 4", "4", "right"),
+        ("The answer is $x=4$.", "4", "right"),
+        ("$x = \\frac{1}{2}$", "0.5", "right"),
+        ("y=4", "x=4", "wrong"),
+        ("x=5", "4", "wrong"),
+        ("50%", "0.5", "wrong"),
+        ("0.5", "50\\%", "wrong"),
     ],
-)  # fmt: skip
+)
 def test_latex_with_a_variable_on_the_left(reply: str, gold: str, outcome: str) -> None:
     assert grade(reply, gold).outcome == outcome

@@ -30,9 +30,12 @@ def published(tmp_path: Path, picture: Picture) -> Path:
     folder = tmp_path / "published" / "data"
     folder.mkdir(parents=True)
     features = datasets.Features(
-        {"image": datasets.Image(), "question": datasets.Value("string"),
-         "label": datasets.ClassLabel(names=["normal", "fracture"])}
-    )  # fmt: skip
+        {
+            "image": datasets.Image(),
+            "question": datasets.Value("string"),
+            "label": datasets.ClassLabel(names=["normal", "fracture"]),
+        }
+    )
     for split, first in (("train", 0), ("validation", 4)):
         rows = {
             "image": [{"bytes": picture(i), "path": f"{i}.png"} for i in range(first, first + 4)],

@@ -58,10 +58,12 @@ def test_the_whole_name_comes_before_a_part_of_it_elsewhere(tmp_path: Path) -> N
 
 @pytest.mark.parametrize(
     ("there", "wanted"),
-    [("imgs/xmlab1/source.jpg", "xmlab102/source.jpg"),
-     ("train/patient00001/study1/view1.jpg", "CheXpert/train/patient00002/study1/view1.jpg"),
-     ("d/4f2a91bc77/0.png", "d/91bc774f2a/0.png")],
-)  # fmt: skip
+    [
+        ("imgs/xmlab1/source.jpg", "xmlab102/source.jpg"),
+        ("train/patient00001/study1/view1.jpg", "CheXpert/train/patient00002/study1/view1.jpg"),
+        ("d/4f2a91bc77/0.png", "d/91bc774f2a/0.png"),
+    ],
+)
 def test_another_patient_is_not_the_same_picture(tmp_path: Path, there: str, wanted: str) -> None:
     touch(tmp_path, there)
     assert place(ImageFinder(tmp_path), wanted) == "missing image"

@@ -32,11 +32,14 @@ def row(index: int, picture: Picture, **changed: Any) -> dict[str, Any]:
         "Image_1": {"bytes": picture(2 * index + 1), "path": f"{index}_1.jpg"},
         "Question_0": f"{question} ({index})" if not choice else question,
         "Question_1": "Is it dark?",
-        "Image_0_Question_0": first, "Image_1_Question_0": second,
-        "Image_0_Question_1": "No", "Image_1_Question_1": "Yes",
-        "Question_Type": "multiple_choice" if choice else "yes_no", "Source": "Flickr30K",
+        "Image_0_Question_0": first,
+        "Image_1_Question_0": second,
+        "Image_0_Question_1": "No",
+        "Image_1_Question_1": "Yes",
+        "Question_Type": "multiple_choice" if choice else "yes_no",
+        "Source": "Flickr30K",
         **changed,
-    }  # fmt: skip
+    }
 
 
 @pytest.fixture

@@ -38,29 +38,59 @@ def rules(benchmark: Benchmark) -> dict[str, list[str]]:
     ("question", "key", "stem", "options"),
     [
         # MMStar: commas inside options, and a letter's pattern inside one
-        ("Which?\nOptions: A: a cat, asleep, B: 3, 4, and 5, C: None", "B",
-         "Which?", ("a cat, asleep", "3, 4, and 5", "None")),
-        ("Which?\nOptions: A: vitamin A: 2, vitamin B: 3, B: none, C: vitamin D: 5", "B",
-         "Which?", ("vitamin A: 2, vitamin B: 3", "none", "vitamin D: 5")),
+        (
+            "Which?\nOptions: A: a cat, asleep, B: 3, 4, and 5, C: None",
+            "B",
+            "Which?",
+            ("a cat, asleep", "3, 4, and 5", "None"),
+        ),
+        (
+            "Which?\nOptions: A: vitamin A: 2, vitamin B: 3, B: none, C: vitamin D: 5",
+            "B",
+            "Which?",
+            ("vitamin A: 2, vitamin B: 3", "none", "vitamin D: 5"),
+        ),
         # NaturalBench
         ("Which?; Option: A:deep red; B:blue;", "B", "Which?", ("deep red", "blue")),
         # RealWorldQA
         (f"Where?\n\nA. left\nB. right\n{DIRECTLY}", "A", "Where?", ("left", "right")),
         # MedXpertQA, with the option columns left out
-        ("What is next?\nAnswer Choices: (A) Retinoids (A and B) (B) surgery", "A",
-         "What is next?", ("Retinoids (A and B)", "surgery")),
-        ("Represents cells in the Choices: (A) Superior colliculus. (B) Lateral geniculate.(C) Retina.",
-         "C", "Represents cells in the", ("Superior colliculus.", "Lateral geniculate.", "Retina.")),
+        (
+            "What is next?\nAnswer Choices: (A) Retinoids (A and B) (B) surgery",
+            "A",
+            "What is next?",
+            ("Retinoids (A and B)", "surgery"),
+        ),
+        (
+            "Represents cells in the Choices: (A) Superior colliculus. (B) Lateral geniculate.(C) Retina.",
+            "C",
+            "Represents cells in the",
+            ("Superior colliculus.", "Lateral geniculate.", "Retina."),
+        ),
         # MathVista
-        ("Hint: Please answer the question and provide the correct option letter, e.g., A, B, C, D, at "
-         "the end.\nQuestion: Find x.\nChoices:\n(A) 5\n(B) 6.5", "B", "Find x.", ("5", "6.5")),
+        (
+            "Hint: Please answer the question and provide the correct option letter, e.g., A, B, C, D, at "
+            "the end.\nQuestion: Find x.\nChoices:\n(A) 5\n(B) 6.5",
+            "B",
+            "Find x.",
+            ("5", "6.5"),
+        ),
         # VLMEvalKit
-        ("Question: Which?\nOptions:\nA. x\nB. y\nPlease select the correct answer from the options "
-         "above. \n", "B", "Which?", ("x", "y")),
+        (
+            "Question: Which?\nOptions:\nA. x\nB. y\nPlease select the correct answer from the options "
+            "above. \n",
+            "B",
+            "Which?",
+            ("x", "y"),
+        ),
         # two scripts, one after the other
-        ("Question: Hint: Please answer the question and provide the correct option letter, e.g., A, B, "
-         "C, D, at the end.\nQuestion: Is it?\nChoices:\n(A) Yes\n(B) No\nOptions: A: Yes, B: No", "B",
-         "Is it?", ("Yes", "No")),
+        (
+            "Question: Hint: Please answer the question and provide the correct option letter, e.g., A, B, "
+            "C, D, at the end.\nQuestion: Is it?\nChoices:\n(A) Yes\n(B) No\nOptions: A: Yes, B: No",
+            "B",
+            "Is it?",
+            ("Yes", "No"),
+        ),
         # LLaVA: the hint follows the last option on its line
         (f"Which colour? (A) orange (B) black {LETTER}", "B", "Which colour?", ("orange", "black")),
         ("What is it? A. CT B. MRI C. X-ray", "B", "What is it?", ("CT", "MRI", "X-ray")),
@@ -69,31 +99,61 @@ def rules(benchmark: Benchmark) -> dict[str, list[str]]:
         ("Which?\n- A) cat\n- B) dog", "B", "Which?", ("cat", "dog")),
         ("Which?\n**A.** cat\n**B.** dog", "B", "Which?", ("cat", "dog")),
         ("Which?\nOption A: cat\nOption B: dog", "B", "Which?", ("cat", "dog")),
-        ("Which?\nA. cat    B. dog\nC. bird    D. fish", "D", "Which?", ("cat", "dog", "bird", "fish")),
-        ("How much?\nOptions: A: low | B: medium | C: high\nAnswer:", "C",
-         "How much?", ("low", "medium", "high")),
-        ("Which is larger?\n(A) 3 tesla (T) (B) 1 gauss (G)", "A",
-         "Which is larger?", ("3 tesla (T)", "1 gauss (G)")),
+        (
+            "Which?\nA. cat    B. dog\nC. bird    D. fish",
+            "D",
+            "Which?",
+            ("cat", "dog", "bird", "fish"),
+        ),
+        (
+            "How much?\nOptions: A: low | B: medium | C: high\nAnswer:",
+            "C",
+            "How much?",
+            ("low", "medium", "high"),
+        ),
+        (
+            "Which is larger?\n(A) 3 tesla (T) (B) 1 gauss (G)",
+            "A",
+            "Which is larger?",
+            ("3 tesla (T)", "1 gauss (G)"),
+        ),
         # the key as letter and text
         ("Is it left?\nOptions: A: Yes, B: No", "B: No", "Is it left?", ("Yes", "No")),
         # the question goes on
-        ("Options:\nA. x\nB. y\nWhich of these is shown?", "B", "Which of these is shown?", ("x", "y")),
+        (
+            "Options:\nA. x\nB. y\nWhich of these is shown?",
+            "B",
+            "Which of these is shown?",
+            ("x", "y"),
+        ),
         # full-width signs, Chinese styles
         ("以下哪项正确？\nＡ．肺\nＢ．肝", "B", "以下哪项正确？", ("肺", "肝")),
         ("以下哪项正确？（A）肺（B）肝\n请直接回答选项字母。", "B", "以下哪项正确？", ("肺", "肝")),
         ("这是什么？选项：A、肺 B、肝", "A", "这是什么？", ("肺", "肝")),
         # an instruction that is all there is stays the question
-        ("Select from the following choices.\n(A) cat\n(B) dog", "A",
-         "Select from the following choices.", ("cat", "dog")),
+        (
+            "Select from the following choices.\n(A) cat\n(B) dog",
+            "A",
+            "Select from the following choices.",
+            ("cat", "dog"),
+        ),
         # what follows the list and is no hint stays
-        ("Which?\nA. cat\nB. dog\nIt was taken at noon.", "B",
-         "Which?\nIt was taken at noon.", ("cat", "dog")),
-        ("Which?\nA. cat\nB. dog\nYour answer must be one of: A, B, C or D.", "B",
-         "Which?", ("cat", "dog")),
+        (
+            "Which?\nA. cat\nB. dog\nIt was taken at noon.",
+            "B",
+            "Which?\nIt was taken at noon.",
+            ("cat", "dog"),
+        ),
+        (
+            "Which?\nA. cat\nB. dog\nYour answer must be one of: A, B, C or D.",
+            "B",
+            "Which?",
+            ("cat", "dog"),
+        ),
         # no key at all
         ("Which?\nOptions: A: cat, B: dog", None, "Which?", ("cat", "dog")),
     ],
-)  # fmt: skip
+)
 def test_lists_are_taken_out(
     question: str, key: str | None, stem: str, options: tuple[str, ...]
 ) -> None:
@@ -102,26 +162,65 @@ def test_lists_are_taken_out(
     assert (asked, listed.options) == (stem, options)
 
 
-STYLES: dict[str, tuple[str, str, str, str]] = {  # before the list, its labels, between them, after it
+STYLES: dict[
+    str, tuple[str, str, str, str]
+] = {  # before the list, its labels, between them, after it
     "MMStar": ("\nOptions: ", "{}: ", ", ", ""),
     "NaturalBench": ("; Option: ", "{}:", "; ", ";"),
     "RealWorldQA": ("\n\n", "{}. ", "\n", f"\n{DIRECTLY}"),
     "MathVista": ("\nChoices:\n", "({}) ", "\n", ""),
     "MedXpertQA": ("\nAnswer Choices: ", "({}) ", " ", ""),
     "VLMEvalKit": ("\nOptions:\n", "{}. ", "\n", "\nPlease select the correct answer."),
-}  # fmt: skip
+}
 AWKWARD = (
-    "A cat, sitting on a mat", "3, 4, and 5", "Vitamin B: none", "$63,020", "-4", "-", "1:2", "6:00 a.m.",
-    "12'6\"", "$\\frac{1}{2}x^2$", "A", "B", "C", "(3, -4)", "A. baumannii", "B. C. Smith",
+    "A cat, sitting on a mat",
+    "3, 4, and 5",
+    "Vitamin B: none",
+    "$63,020",
+    "-4",
+    "-",
+    "1:2",
+    "6:00 a.m.",
+    "12'6\"",
+    "$\\frac{1}{2}x^2$",
+    "A",
+    "B",
+    "C",
+    "(3, -4)",
+    "A. baumannii",
+    "B. C. Smith",
     "C. albicans (C)",
-    "Both A and B", "Does it slide faster, or not?", "The book is on the table.", "0.5 mL", "<5%",
+    "Both A and B",
+    "Does it slide faster, or not?",
+    "The book is on the table.",
+    "0.5 mL",
+    "<5%",
     "U.S. Route 1",
-    "type A; mild", "{a: 1, b: 2}", "Plan C: wait", "It is (b)", "50/50", "left | right", "肺",
+    "type A; mild",
+    "{a: 1, b: 2}",
+    "Plan C: wait",
+    "It is (b)",
+    "50/50",
+    "left | right",
+    "肺",
     "5 ft. 6 in.",
-    "(A)", "(A) and (C)", "option B", "the first option", "Figure (B)", "Answer: B", "Options: none",
-    "Write a letter", "Select the correct word", "Answer the phone", "Choose one option", "Reply: yes",
-    "Respond with yes or no", "1. benign", "(i) one, (ii) two", "[0, 1)",
-)  # fmt: skip
+    "(A)",
+    "(A) and (C)",
+    "option B",
+    "the first option",
+    "Figure (B)",
+    "Answer: B",
+    "Options: none",
+    "Write a letter",
+    "Select the correct word",
+    "Answer the phone",
+    "Choose one option",
+    "Reply: yes",
+    "Respond with yes or no",
+    "1. benign",
+    "(i) one, (ii) two",
+    "[0, 1)",
+)
 
 
 @pytest.mark.parametrize("style", STYLES)
@@ -165,7 +264,7 @@ def test_an_option_stays_whole_in_every_place_of_every_style(style: str) -> None
         ("Is it a T1 image? (a) T1 is short.", "yes"),
         ("Which?\nA. heart\nB. lung\nThe arrow marks it.", "lung"),  # a letter would prove it
     ],
-)  # fmt: skip
+)
 def test_text_that_only_looks_like_a_list_stays(question: str, key: str) -> None:
     assert take_list(question, (), key) == (question, None)
 
@@ -173,28 +272,41 @@ def test_text_that_only_looks_like_a_list_stays(question: str, key: str) -> None
 @pytest.mark.parametrize(
     ("question", "asked"),
     [
-        ("What colour is it\nAnswer the question using a single word or phrase.", "What colour is it"),
+        (
+            "What colour is it\nAnswer the question using a single word or phrase.",
+            "What colour is it",
+        ),
         ("Is there a mass? Please answer yes or no.", "Is there a mass?"),
         ("How many?\n\nPlease answer directly with a single word or number.", "How many?"),
         ("Is it? Answer with Yes or No. Do not explain.", "Is it?"),
         ("Please answer the question with a short phrase.\nWhat is it?", "What is it?"),
         ("Question: What is it?", "What is it?"),
-        ("Hint: The left lung is shown.\nQuestion: What is it?",
-         "Hint: The left lung is shown.\nQuestion: What is it?"),
+        (
+            "Hint: The left lung is shown.\nQuestion: What is it?",
+            "Hint: The left lung is shown.\nQuestion: What is it?",
+        ),
         ("Select the number below.", "Select the number below."),
         ("Answer yes or no.", "Answer yes or no."),
-        ("The sign says stop. Choose the correct word.", "The sign says stop. Choose the correct word."),
+        (
+            "The sign says stop. Choose the correct word.",
+            "The sign says stop. Choose the correct word.",
+        ),
         ("Where? Select the organ above the liver.", "Where? Select the organ above the liver."),
         (" Is it?\n", " Is it?\n"),
     ],
-)  # fmt: skip
+)
 def test_hints_are_taken_out(question: str, asked: str) -> None:
     assert take_list(question) == (asked, None)
 
 
 def test_a_list_that_agrees_with_the_columns_goes_whatever_its_style() -> None:
-    for written in ("Answer Choices: (A) CT (B) MRI", "1. CT\n2. MRI", "Choices: CT, MRI", "A- CT, B- MRI",
-                    "Options:\nA) ct\nB) Mri."):  # fmt: skip
+    for written in (
+        "Answer Choices: (A) CT (B) MRI",
+        "1. CT\n2. MRI",
+        "Choices: CT, MRI",
+        "A- CT, B- MRI",
+        "Options:\nA) ct\nB) Mri.",
+    ):
         asked, listed = take_list(f"Which?\n{written}\n{LETTER}", ("CT", "MRI"), "B")
         assert (asked == "Which?") is (listed is not None) is (written[:2] != "A-"), written
     for written in ("(A) CT (B) PET", "(A) MRI (B) CT", "(A) CT (B) MRI (C) PET"):
@@ -228,10 +340,14 @@ def test_a_list_that_agrees_with_the_columns_goes_whatever_its_style() -> None:
         ([" A:.05 ", " B:.1 "], (".05", ".1"), ("A", "B")),
         (["A.", "B.", "C."], ("A.", "B.", "C."), ()),
         ([1, 2.0, 2.5], ("1", "2", "2.5"), ()),
-        ("[]", (), ()), ("{}", (), ()), ("", (), ()), (None, (), ()), ("n/a", (), ()),
+        ("[]", (), ()),
+        ("{}", (), ()),
+        ("", (), ()),
+        (None, (), ()),
+        ("n/a", (), ()),
         (float("nan"), (), ()),
     ],
-)  # fmt: skip
+)
 def test_options_columns(value: Any, texts: tuple[str, ...], labels: tuple[str, ...]) -> None:
     choices = read_options(value)
     assert (choices.texts, choices.labels) == (texts, labels)
@@ -304,18 +420,37 @@ def test_keys_follow_the_names_of_the_options(
 
 def test_check_reports_lists_that_were_not_taken_out(tmp_path: Path) -> None:
     rows = [
-        {"id": "fine", "question": "Which?\nOptions: A: x, B: y", "options": ["x", "y"], "answer": "A"},
-        {"id": "differs", "question": "Which?\nOptions: A: x, B: z", "options": ["x", "y"], "answer": "A"},
-        {"id": "panels", "question": "What do (A) left lung and (B) right lung show?",
-         "options": ["x", "y"], "answer": "A"},
+        {
+            "id": "fine",
+            "question": "Which?\nOptions: A: x, B: y",
+            "options": ["x", "y"],
+            "answer": "A",
+        },
+        {
+            "id": "differs",
+            "question": "Which?\nOptions: A: x, B: z",
+            "options": ["x", "y"],
+            "answer": "A",
+        },
+        {
+            "id": "panels",
+            "question": "What do (A) left lung and (B) right lung show?",
+            "options": ["x", "y"],
+            "answer": "A",
+        },
         {"id": "no such key", "question": "Which?\nOptions: A: x, B: z", "answer": "D"},
         {"id": "open", "question": "What do A. x and B. y show?", "answer": "a mass"},
-        {"id": "statements", "question": "Which hold?\n(A) It is big. (B) It is red.\n"
-         "Options: A: Only (A), B: Only (B)", "answer": "A"},
-    ]  # fmt: skip
+        {
+            "id": "statements",
+            "question": "Which hold?\n(A) It is big. (B) It is red.\n"
+            "Options: A: Only (A), B: Only (B)",
+            "answer": "A",
+        },
+    ]
     assert rules(read_benchmark(lines(tmp_path / "t.jsonl", rows)))["option-list-in-question"] == [
-        "differs", "no such key",
-    ]  # fmt: skip
+        "differs",
+        "no such key",
+    ]
 
 
 def test_what_is_written_again_is_the_released_text(tmp_path: Path) -> None:
@@ -350,8 +485,9 @@ def test_a_corpus_that_holds_the_released_text_is_compared_with_it(tmp_path: Pat
     theirs = CorpusItem("c", question=question, answer="B")
     fields = {text for name, text in item_texts(example).fields if name == "question+options"}
     assert {document.text for document in document_texts(theirs)} & {
-        question, " ".join(question.split()),
-    }  # fmt: skip
+        question,
+        " ".join(question.split()),
+    }
     assert " ".join(question.split()) in fields
     plain = Example("1", question="Which?", options=("a", "b"))
     assert [name for name, _ in item_texts(plain).fields] == [
@@ -382,9 +518,16 @@ def test_check_shows_prompts_as_a_model_gets_them(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "question",
-    ["A: " * 6600, "Options: A: " + "x, B: y, " * 2000, "A. a\nB. b\n" * 2000, "Answer. " * 2400,
-     "(A) x" + " " * 19_000 + "y", "the " * 4900 + "options: A: x, B: y", "A: x, B: y" * 100_000],
-)  # fmt: skip
+    [
+        "A: " * 6600,
+        "Options: A: " + "x, B: y, " * 2000,
+        "A. a\nB. b\n" * 2000,
+        "Answer. " * 2400,
+        "(A) x" + " " * 19_000 + "y",
+        "the " * 4900 + "options: A: x, B: y",
+        "A: x, B: y" * 100_000,
+    ],
+)
 def test_hostile_questions_end(question: str) -> None:
     """Patterns that go back and forth would take hours here."""
     for given in ((), ("x", "y")):
@@ -394,9 +537,14 @@ def test_hostile_questions_end(question: str) -> None:
 
 @pytest.mark.parametrize(
     ("source", "count"),
-    [("vqa_rad/mevf_trainset.json", 3064), ("slake#split=train", 9835), ("pathvqa#split=train", 19755),
-     ("vqa_med_2019#split=train", 12792), ("vqa_med_2019#split=test", 500)],
-)  # fmt: skip
+    [
+        ("vqa_rad/mevf_trainset.json", 3064),
+        ("slake#split=train", 9835),
+        ("pathvqa#split=train", 19755),
+        ("vqa_med_2019#split=train", 12792),
+        ("vqa_med_2019#split=test", 500),
+    ],
+)
 def test_real_questions_without_lists_stay_as_they_are(
     shared_data: Path, source: str, count: int
 ) -> None:

@@ -138,9 +138,11 @@ def test_mmmu_validation_is_not_dev(tmp_path: Path, picture: Picture) -> None:
     assert ids("") == ["validation_Pharmacy_1", "validation_Public_Health_1"]
     assert ids("#split=dev") == ["dev_Pharmacy_1", "dev_Public_Health_1"]
     assert ids("#split=validation+dev") == [
-        "validation_Pharmacy_1", "dev_Pharmacy_1",
-        "validation_Public_Health_1", "dev_Public_Health_1",
-    ]  # fmt: skip
+        "validation_Pharmacy_1",
+        "dev_Pharmacy_1",
+        "validation_Public_Health_1",
+        "dev_Public_Health_1",
+    ]
     both = read_benchmark(f"{tmp_path / 'MMMU'}#split=validation+dev", preset="mmmu-med")
     assert both.split == "validation+dev"
 
@@ -149,9 +151,15 @@ def test_a_mirror_with_training_data_alone_is_not_called_test(
     tmp_path: Path, picture: Picture
 ) -> None:
     row = {
-        "question_id": "A_0", "image": IMAGE, "question": "Which?", "gt_answer": "cyst",
-        "option_A": "none", "option_B": "cyst", "option_C": None, "option_D": None,
-    }  # fmt: skip
+        "question_id": "A_0",
+        "image": IMAGE,
+        "question": "Which?",
+        "gt_answer": "cyst",
+        "option_A": "none",
+        "option_B": "cyst",
+        "option_C": None,
+        "option_D": None,
+    }
     folder = publish(tmp_path / "mirror", "train", [row], picture)
     benchmark = read_benchmark(folder, preset="omnimedvqa")
     assert (benchmark.split, benchmark.examples[0].answer) == ("train", "cyst")
@@ -161,9 +169,12 @@ def test_a_mirror_with_training_data_alone_is_not_called_test(
 
 @pytest.mark.parametrize(
     ("name", "says"),
-    [("slake-en", "BoKelvin/SLAKE"), ("textcaps", "without captions"),
-     ("conceptual-captions", "addresses")],
-)  # fmt: skip
+    [
+        ("slake-en", "BoKelvin/SLAKE"),
+        ("textcaps", "without captions"),
+        ("conceptual-captions", "addresses"),
+    ],
+)
 def test_a_preset_says_what_its_copy_cannot_do(
     name: str, says: str, tmp_path: Path, picture: Picture
 ) -> None:
@@ -180,9 +191,18 @@ def test_a_preset_says_what_its_copy_cannot_do(
 
 def test_official_slake_has_its_strata(tmp_path: Path, picture: Picture) -> None:
     rows = [
-        {"img_id": 1, "img_name": "1.png", "question": f"{k}?", "answer": "Yes", "q_lang": "en",
-         "answer_type": "CLOSED", "content_type": "Organ", "qid": k} for k in range(2)
-    ]  # fmt: skip
+        {
+            "img_id": 1,
+            "img_name": "1.png",
+            "question": f"{k}?",
+            "answer": "Yes",
+            "q_lang": "en",
+            "answer_type": "CLOSED",
+            "content_type": "Organ",
+            "qid": k,
+        }
+        for k in range(2)
+    ]
     (tmp_path / "test.json").write_text(json.dumps(rows))
     report = check(read_benchmark(tmp_path, preset="slake-en"))
     assert "preset-limit" not in {problem.rule for problem in report.problems}
@@ -223,7 +243,7 @@ def test_language_of_slake_applies_where_there_is_one(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("folder", "preset", "count"),
     [("slake", "slake-en", 1061), ("vqa_rad", "vqa-rad", 451), ("pathvqa", "pathvqa", 6761)],
-)  # fmt: skip
+)
 def test_authors_own_files(shared_data: Path, folder: str, preset: str, count: int) -> None:
     benchmark = read_benchmark(shared_data / folder, preset=preset)
     assert (len(benchmark), benchmark.split, len(benchmark.dropped)) == (count, "test", 0)

@@ -164,6 +164,11 @@ def test_rows_hold_references_and_not_images(tmp_path: Path, picture: Picture) -
 
 
 def test_encoding_falls_back_record_by_record() -> None:
-    assert [Record(data, 0, len(data), 1).encoding for data in (b"a", b"\xc3\xa9", b"\xe9", b"\x81")] == [
-        "utf-8", "utf-8", "cp1252", "latin-1",
-    ]  # fmt: skip
+    assert [
+        Record(data, 0, len(data), 1).encoding for data in (b"a", b"\xc3\xa9", b"\xe9", b"\x81")
+    ] == [
+        "utf-8",
+        "utf-8",
+        "cp1252",
+        "latin-1",
+    ]

@@ -73,9 +73,11 @@ def test_llava(tmp_path: Path, picture: Picture, lines: bool) -> None:
     ]
     assert "What is it?" in benchmark.examples[1].metadata["conversation"]
     assert [(d.id.split()[-1], d.reason) for d in benchmark.dropped] == [
-        ("3", "broken conversation"), ("4", "broken conversation"),
-        ("5", "broken conversation"), ("6", "broken conversation"),
-    ]  # fmt: skip
+        ("3", "broken conversation"),
+        ("4", "broken conversation"),
+        ("5", "broken conversation"),
+        ("6", "broken conversation"),
+    ]
     assert "has no answer" in benchmark.dropped[2].detail
 
 
@@ -93,8 +95,12 @@ def test_messages_with_parts(tmp_path: Path) -> None:
     (tmp_path / "t.jsonl").write_text(json.dumps(item) + "\nnot json\n")
     row, dropped = LlavaReader().rows(tmp_path / "t.jsonl")
     assert row.values == {  # type: ignore[union-attr]
-        "id": "1", "system": "be brief", "image": ["x.png"], "question": "q", "answer": "a",
-    }  # fmt: skip
+        "id": "1",
+        "system": "be brief",
+        "image": ["x.png"],
+        "question": "q",
+        "answer": "a",
+    }
     assert isinstance(dropped, Dropped)
 
 
@@ -120,8 +126,10 @@ def test_coco_captions_beside_their_year_folder(tmp_path: Path, picture: Picture
     benchmark = read_benchmark(path)
     assert benchmark.reader == "coco"
     assert [(e.id, e.answer, e.metadata["img_id"]) for e in benchmark] == [
-        ("10", "A cat.", "1"), ("11", "One cat.", "1"), ("image_2", None, "2"),
-    ]  # fmt: skip
+        ("10", "A cat.", "1"),
+        ("11", "One cat.", "1"),
+        ("image_2", None, "2"),
+    ]
     assert benchmark.examples[0].images[0].read() == picture(1)
     assert [d.reason for d in benchmark.dropped] == [
         "missing field",
@@ -153,8 +161,10 @@ def test_class_folders(tmp_path: Path, picture: Picture) -> None:
     (tmp_path / "cat" / "notes.bin").write_bytes(b"x")
     benchmark = read_benchmark(tmp_path)
     assert [(e.id, e.answer) for e in benchmark] == [
-        ("cat/1.png", "cat"), ("cat/deep/0.png", "cat"), ("dog/2.JPEG", "dog"),
-    ]  # fmt: skip
+        ("cat/1.png", "cat"),
+        ("cat/deep/0.png", "cat"),
+        ("dog/2.JPEG", "dog"),
+    ]
     assert [e.images[0].read() for e in benchmark] == [picture(1), picture(2), picture(0)]
     assert [(d.id, d.reason) for d in benchmark.dropped] == [
         (".hidden", "not an image"),

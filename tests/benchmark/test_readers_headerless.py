@@ -80,9 +80,15 @@ def test_positions_in_place_of_names(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "names",
-    [["ID", "Q", "A"], ["image_name", "Is it correct?", "n"], ["index", "2019"], ["foo", "bar"],
-     ["Unnamed: 0", "question", "x.jpg"], ["Caption of the picture", "Address"]],
-)  # fmt: skip
+    [
+        ["ID", "Q", "A"],
+        ["image_name", "Is it correct?", "n"],
+        ["index", "2019"],
+        ["foo", "bar"],
+        ["Unnamed: 0", "question", "x.jpg"],
+        ["Caption of the picture", "Address"],
+    ],
+)
 def test_names_are_names(names: list[str]) -> None:
     assert has_names(names)
 

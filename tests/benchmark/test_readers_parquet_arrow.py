@@ -181,8 +181,11 @@ def test_saved_dataset_keeps_order_over_parts(tmp_path: Path, picture: Picture) 
     save_arrow(tmp_path / "saved", [hub_table(rows[:3]), hub_table(rows[3:])])
     benchmark = read_benchmark(tmp_path / "saved")
     assert [(e.question, e.answer) for e in benchmark] == [
-        ("q0", "normal"), ("q1", "fracture"), ("q2", "normal"), ("q3", "fracture"),
-    ]  # fmt: skip
+        ("q0", "normal"),
+        ("q1", "fracture"),
+        ("q2", "normal"),
+        ("q3", "fracture"),
+    ]
     assert [row.number for row in ArrowReader().rows(tmp_path / "saved")] == [1, 2, 3, 4]  # type: ignore[union-attr]
     assert isinstance(benchmark.examples[3].images[0].location, ArrowCell)
     assert [e.images[0].read() for e in benchmark] == [picture(i) for i in range(4)]

@@ -91,8 +91,14 @@ def test_offsets_are_of_the_file(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("start", "expected"),
-    [(b"PAR1", ("utf-8", 0)), (b"\xff\xd8\xff\xe0", ("utf-8", 0)), (b"[\0\n\0", ("utf-16-le", 0)),
-     (b"\0{\0\"", ("utf-16-be", 0)), (b"\0\0\0\x1c", ("utf-8", 0)), (b"", ("utf-8", 0))],
-)  # fmt: skip
+    [
+        (b"PAR1", ("utf-8", 0)),
+        (b"\xff\xd8\xff\xe0", ("utf-8", 0)),
+        (b"[\0\n\0", ("utf-16-le", 0)),
+        (b'\0{\0"', ("utf-16-be", 0)),
+        (b"\0\0\0\x1c", ("utf-8", 0)),
+        (b"", ("utf-8", 0)),
+    ],
+)
 def test_only_text_is_taken_for_utf16(start: bytes, expected: tuple[str, int]) -> None:
     assert text_encoding(start) == expected

@@ -57,10 +57,12 @@ def test_json_keeps_the_text_of_what_it_keeps(tmp_path: Path, layout: str, inden
         assert {one.id for one in rewrite(source, target, keep)} == keep
         written = target.read_text()
         assert json.loads(written) == (
-            [row for row in rows if row["id"] in keep] if layout == "array"
-            else {k: v for k, v in whole.items() if k in keep} if layout == "by id"  # type: ignore[attr-defined]
+            [row for row in rows if row["id"] in keep]
+            if layout == "array"
+            else {k: v for k, v in whole.items() if k in keep}
+            if layout == "by id"  # type: ignore[attr-defined]
             else {**whole, "questions": [row for row in rows if row["id"] in keep]}  # type: ignore[dict-item]
-        )  # fmt: skip
+        )
         assert "wh\\u00e4t" in written  # as it was escaped
 
 
@@ -94,8 +96,11 @@ def test_conversations_are_units(tmp_path: Path) -> None:
             {"from": "gpt" if n % 2 else "human", "value": text} for n, text in enumerate(texts)
         ]
 
-    rows = [{"id": "a", "conversations": say("q1", "a1", "q2", "a2")}, {"id": "x", "conversations": []},
-            {"id": "b", "conversations": say("q3", "a3")}]  # fmt: skip
+    rows = [
+        {"id": "a", "conversations": say("q1", "a1", "q2", "a2")},
+        {"id": "x", "conversations": []},
+        {"id": "b", "conversations": say("q3", "a3")},
+    ]
     source = tmp_path / "a.json"
     source.write_text(json.dumps(rows))
     assert find_writer("llava").units(source) == {1: 1, 2: 1, 3: 3}
@@ -110,8 +115,11 @@ def test_conversations_are_units(tmp_path: Path) -> None:
 
 def test_pathvqa_entries_are_units(tmp_path: Path) -> None:
     def entry(image: str, count: int) -> dict[str, object]:
-        return {"img_id": image, "sentf": {"pvqa": [f"q{n}" for n in range(count)]},
-                "labelf": {"pvqa": [{"yes": 1} for _ in range(count)]}}  # fmt: skip
+        return {
+            "img_id": image,
+            "sentf": {"pvqa": [f"q{n}" for n in range(count)]},
+            "labelf": {"pvqa": [{"yes": 1} for _ in range(count)]},
+        }
 
     source = tmp_path / "a.json"
     broken = {**entry("bad", 2), "labelf": {"pvqa": [{"yes": 1}]}}
@@ -122,14 +130,17 @@ def test_pathvqa_entries_are_units(tmp_path: Path) -> None:
 
 def test_coco_keeps_images_of_kept_captions_and_nothing_else_changes(tmp_path: Path) -> None:
     whole = {
-        "info": {"year": 2017}, "licenses": [{"id": 1}],
+        "info": {"year": 2017},
+        "licenses": [{"id": 1}],
         "images": [{"id": n, "file_name": f"{n}.jpg", "license": 1} for n in range(4)],
         "annotations": [
-            {"id": 10, "image_id": 0, "caption": "a"}, {"id": 11, "image_id": 0, "caption": "b"},
-            {"id": 12, "image_id": 9, "caption": "nobody's"}, {"id": 13, "image_id": 1, "caption": "c"},
+            {"id": 10, "image_id": 0, "caption": "a"},
+            {"id": 11, "image_id": 0, "caption": "b"},
+            {"id": 12, "image_id": 9, "caption": "nobody's"},
+            {"id": 13, "image_id": 1, "caption": "c"},
             {"id": 14, "image_id": 2, "caption": "d"},
         ],
-    }  # fmt: skip
+    }
     source, target = tmp_path / "a.json", tmp_path / "b.json"
     source.write_text(json.dumps(whole, indent=2))
     back = rewrite(source, target, {"11", "13", "image_3"})
@@ -142,11 +153,13 @@ def test_coco_keeps_images_of_kept_captions_and_nothing_else_changes(tmp_path: P
 def test_parquet_keeps_schema_metadata_and_compression(tmp_path: Path, picture: Picture) -> None:
     label = {"_type": "ClassLabel", "names": ["cat", "dog"]}
     features = {"info": {"features": {"image": {"_type": "Image"}, "label": label}}}
-    table = pa.table({
-        "image": [{"bytes": picture(n), "path": f"{n}.png"} for n in range(7)],
-        "question": [f"q{n}" for n in range(7)],
-        "label": pa.array([n % 2 for n in range(7)], pa.int64()),
-    }).replace_schema_metadata({"huggingface": json.dumps(features)})  # fmt: skip
+    table = pa.table(
+        {
+            "image": [{"bytes": picture(n), "path": f"{n}.png"} for n in range(7)],
+            "question": [f"q{n}" for n in range(7)],
+            "label": pa.array([n % 2 for n in range(7)], pa.int64()),
+        }
+    ).replace_schema_metadata({"huggingface": json.dumps(features)})
     source, target = tmp_path / "a.parquet", tmp_path / "b.parquet"
     pq.write_table(table, source, row_group_size=3, compression="zstd")
     back = rewrite(source, target, {"2", "3", "7"})  # rows are ids here

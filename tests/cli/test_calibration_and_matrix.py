@@ -60,9 +60,24 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def run(folders: Path) -> Path:
     out = folders / "run"
-    call("overlap", str(folders / "bench"), "--against", f"web={folders / 'corpus'}", "--encoder",
-         "pixels", "--nearest", "1", "--alpha", "0.05", "--control",
-         f"clean={folders / 'clean'}:in-domain", "--workers", "1", "--out", str(out))  # fmt: skip
+    call(
+        "overlap",
+        str(folders / "bench"),
+        "--against",
+        f"web={folders / 'corpus'}",
+        "--encoder",
+        "pixels",
+        "--nearest",
+        "1",
+        "--alpha",
+        "0.05",
+        "--control",
+        f"clean={folders / 'clean'}:in-domain",
+        "--workers",
+        "1",
+        "--out",
+        str(out),
+    )
     return out
 
 
@@ -152,8 +167,16 @@ def test_the_report_draws_it_and_rebuilds_it_from_the_run_alone(run: Path, folde
 
 def test_a_run_without_an_encoder_forgets_its_calibration(folders: Path, run: Path) -> None:
     out = folders / "again"
-    flags = ("overlap", str(folders / "bench"), "--against", f"web={folders / 'clean'}",
-             "--workers", "1", "--out", str(out))  # fmt: skip
+    flags = (
+        "overlap",
+        str(folders / "bench"),
+        "--against",
+        f"web={folders / 'clean'}",
+        "--workers",
+        "1",
+        "--out",
+        str(out),
+    )
     with_encoder = call(*flags, "--encoder", "pixels", "--nearest", "1")
     assert [one["id"] for one in with_encoder["claims"]] == ["overlap/web", "nearness/web"]
     without = call(*flags)
@@ -168,9 +191,24 @@ def test_a_second_encoder_is_calibrated_by_itself_and_compared(folders: Path) ->
     file = folders / "small.pt"
     torch.jit.trace(network, torch.zeros(1, 3, 64, 64)).save(str(file))
     out = folders / "two"
-    found = call("overlap", str(folders / "bench"), "--against", f"web={folders / 'corpus'}",
-                 "--encoder", "pixels", "--nearest", "1", "--alpha", "0.05", "--workers", "1",
-                 "--second-encoder", f"torchscript:{file}#size=64", "--out", str(out))  # fmt: skip
+    found = call(
+        "overlap",
+        str(folders / "bench"),
+        "--against",
+        f"web={folders / 'corpus'}",
+        "--encoder",
+        "pixels",
+        "--nearest",
+        "1",
+        "--alpha",
+        "0.05",
+        "--workers",
+        "1",
+        "--second-encoder",
+        f"torchscript:{file}#size=64",
+        "--out",
+        str(out),
+    )
     ids = [one["id"] for one in found["claims"]]
     assert ids[:2] == ["overlap/web", "nearness/web"]
     assert ids[2].startswith("nearness/web/torchscript:small.pt@")
@@ -186,15 +224,33 @@ def test_a_second_encoder_is_calibrated_by_itself_and_compared(folders: Path) ->
 
 def test_calibration_flags_without_an_encoder_are_refused(folders: Path) -> None:
     with pytest.raises(InputError, match="add --encoder"):
-        call("overlap", str(folders / "bench"), "--against", f"web={folders / 'corpus'}", "--out",
-             str(folders / "z"), "--null", str(folders / "clean"))  # fmt: skip
+        call(
+            "overlap",
+            str(folders / "bench"),
+            "--against",
+            f"web={folders / 'corpus'}",
+            "--out",
+            str(folders / "z"),
+            "--null",
+            str(folders / "clean"),
+        )
 
 
 @pytest.mark.parametrize("text", ["clean", "a=b", "a=b:near", "a=b:"])
 def test_a_control_that_does_not_say_its_domain_is_refused(folders: Path, text: str) -> None:
     with pytest.raises(InputError, match="expected NAME=SOURCE:in-domain"):
-        call("overlap", str(folders / "bench"), "--against", f"web={folders / 'corpus'}",
-             "--encoder", "pixels", "--control", text, "--out", str(folders / "no"))  # fmt: skip
+        call(
+            "overlap",
+            str(folders / "bench"),
+            "--against",
+            f"web={folders / 'corpus'}",
+            "--encoder",
+            "pixels",
+            "--control",
+            text,
+            "--out",
+            str(folders / "no"),
+        )
 
 
 def test_the_matrix_of_runs(folders: Path, run: Path) -> None:

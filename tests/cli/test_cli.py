@@ -38,10 +38,14 @@ def bench(tmp_path: Path, picture: Picture) -> Path:
         for number in numbers:
             (folder / "images").mkdir(parents=True, exist_ok=True)
             (folder / f"images/{number}.png").write_bytes(picture(number))
-            rows.append({
-                "id": f"{split}{number}", "image": f"{number}.png", "question": f"What is {number}?",
-                "answer": "a" * (number + 1),
-            })  # fmt: skip
+            rows.append(
+                {
+                    "id": f"{split}{number}",
+                    "image": f"{number}.png",
+                    "question": f"What is {number}?",
+                    "answer": "a" * (number + 1),
+                }
+            )
         (folder / f"{split}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     return folder
 
@@ -89,9 +93,14 @@ def test_json_is_the_only_thing_on_standard_output(bench: Path, tmp_path: Path) 
     checked = heldout("check", f"{bench}#split=test", "--json")
     assert json.loads(checked.stdout)["ok"] is True
     scanned = heldout(
-        "overlap", f"{bench}#split=test", "--against", f"train={bench}#split=train",
-        "--out", tmp_path / "run", "--json",
-    )  # fmt: skip
+        "overlap",
+        f"{bench}#split=test",
+        "--against",
+        f"train={bench}#split=train",
+        "--out",
+        tmp_path / "run",
+        "--json",
+    )
     assert scanned.returncode == 0, scanned.stderr
     claim = json.loads(scanned.stdout)["claims"][0]
     assert claim["cell"] == {"benchmark": "bench-test", "corpus": "train", "model": None}
@@ -100,9 +109,7 @@ def test_json_is_the_only_thing_on_standard_output(bench: Path, tmp_path: Path) 
 
 def test_overlap_writes_a_run_that_report_rebuilds_offline(bench: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
-    done = heldout(
-        "overlap", f"{bench}#split=test", "--against", bench / "images", "--out", run
-    )  # fmt: skip
+    done = heldout("overlap", f"{bench}#split=test", "--against", bench / "images", "--out", run)
     assert done.returncode == 0, done.stderr
     assert "6 of 6 images" in " ".join(done.stdout.split())
     assert str(run / "report.html") in done.stdout
@@ -128,12 +135,26 @@ def test_overlap_writes_a_run_that_report_rebuilds_offline(bench: Path, tmp_path
         (["check", "{bench}#split=test", "--preset", "slakeen"], "slake-en"),
         (["check", "{bench}#split=test", "--jsn"], "No such option"),
         (["overlap", "{bench}#split=test", "--against", "gone", "--out", "run"], "gone"),
-        (["overlap", "{bench}#split=test", "--against", "{bench}", "--out", "{bench}"], "not a run"),
-        (["overlap", "{bench}#split=test", "--against", "{bench}/images", "--out", "run",
-          "--engine", "rai"], "local"),
+        (
+            ["overlap", "{bench}#split=test", "--against", "{bench}", "--out", "{bench}"],
+            "not a run",
+        ),
+        (
+            [
+                "overlap",
+                "{bench}#split=test",
+                "--against",
+                "{bench}/images",
+                "--out",
+                "run",
+                "--engine",
+                "rai",
+            ],
+            "local",
+        ),
         (["report", "{bench}"], "not a run folder"),
     ],
-)  # fmt: skip
+)
 def test_bad_input_gets_a_sentence_and_exit_code_2(
     bench: Path,
     tmp_path: Path,
@@ -158,10 +179,23 @@ def test_a_missing_package_names_its_install_command(bench: Path) -> None:
         "from heldout.cli import main; main()"
     )
     answer = subprocess.run(
-        [sys.executable, "-c", code, "overlap", f"{bench}#split=test", "--against",
-         f"{bench}/images", "--out", f"{bench}/../run", "--engine", "ray"],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        [
+            sys.executable,
+            "-c",
+            code,
+            "overlap",
+            f"{bench}#split=test",
+            "--against",
+            f"{bench}/images",
+            "--out",
+            f"{bench}/../run",
+            "--engine",
+            "ray",
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert answer.returncode == 3, answer.stderr
     assert "pip install 'heldout[ray]'" in answer.stderr
 

@@ -54,16 +54,28 @@ def scanned(tmp_path: Path, heldout: Callable[..., Told]) -> Path:
         (tmp_path / f"images/{number}.png").write_bytes(png(number))
     for split, numbers in (("test", range(6)), ("train", range(4, 10))):
         lines = [
-            json.dumps({"id": f"{split}{n}{k}", "image": f"{n}.png", "question": f"{split} {k}?",
-                        "answer": "a" * n + k})
+            json.dumps(
+                {
+                    "id": f"{split}{n}{k}",
+                    "image": f"{n}.png",
+                    "question": f"{split} {k}?",
+                    "answer": "a" * n + k,
+                }
+            )
             for n in numbers
             for k in "xy"
-        ]  # fmt: skip
+        ]
         (tmp_path / f"{split}.jsonl").write_text("\n".join(lines))
     done = heldout(
-        "overlap", f"{tmp_path}#split=test", "--against", f"train={tmp_path}#split=train",
-        "--out", tmp_path / "run", "--workers", "1",
-    )  # fmt: skip
+        "overlap",
+        f"{tmp_path}#split=test",
+        "--against",
+        f"train={tmp_path}#split=train",
+        "--out",
+        tmp_path / "run",
+        "--workers",
+        "1",
+    )
     assert done.returncode == 0, done.stderr
     return tmp_path
 
@@ -85,9 +97,13 @@ def test_sanitize_tells_what_it_did_and_check_agrees(
 
 def test_resplit_shares_nothing(scanned: Path, heldout: Callable[..., Told]) -> None:
     done = heldout(
-        "sanitize", f"{scanned}#split=test", "--resplit", f"{scanned}#split=train",
-        "--out", scanned / "new",
-    )  # fmt: skip
+        "sanitize",
+        f"{scanned}#split=test",
+        "--resplit",
+        f"{scanned}#split=train",
+        "--out",
+        scanned / "new",
+    )
     assert done.returncode == 0, done.stderr
     assert "images that two splits share: 0" in done.stdout
     clean = scanned / "new/clean"
@@ -146,24 +162,66 @@ def test_impact_of_another_call_replaces_nothing(
     ("arguments", "told"),
     [
         (["sanitize", "{0}#split=test", "--out", "{0}/out"], "needs --run RUN"),
-        (["sanitize", "{0}#split=test", "--run", "{0}/run", "--out", "{0}/out", "--policy", "hard"],
-         "expected one of proven, same-image, soft, full, down-weight"),
-        (["sanitize", "{0}#split=test", "--run", "{0}/images", "--out", "{0}/out"], "not a run folder"),
+        (
+            [
+                "sanitize",
+                "{0}#split=test",
+                "--run",
+                "{0}/run",
+                "--out",
+                "{0}/out",
+                "--policy",
+                "hard",
+            ],
+            "expected one of proven, same-image, soft, full, down-weight",
+        ),
+        (
+            ["sanitize", "{0}#split=test", "--run", "{0}/images", "--out", "{0}/out"],
+            "not a run folder",
+        ),
         (["sanitize", "{0}#split=train", "--run", "{0}/run", "--out", "{0}/out"], "was made for"),
         (["sanitize", "vqa-rad", "--run", "{0}/run", "--out", "{0}/out"], "comes from the hub"),
-        (["sanitize", "{0}#split=test", "--resplit", "{0}#split=test", "--out", "{0}/out"],
-         "names say which split they are"),
-        (["sanitize", "{0}#split=test", "--resplit", "{0}#split=train", "--stratify", "organ",
-          "--out", "{0}/out"], "no item has this column"),
+        (
+            ["sanitize", "{0}#split=test", "--resplit", "{0}#split=test", "--out", "{0}/out"],
+            "names say which split they are",
+        ),
+        (
+            [
+                "sanitize",
+                "{0}#split=test",
+                "--resplit",
+                "{0}#split=train",
+                "--stratify",
+                "organ",
+                "--out",
+                "{0}/out",
+            ],
+            "no item has this column",
+        ),
         (["impact", "{0}/gone.csv", "--run", "{0}/run"], "does not exist"),
-        (["sanitize", "{0}#split=test", "--run", "{0}/run", "--out", "{0}/out", "--weight", "0.3"],
-         "--weight 0.3 means nothing under --policy proven"),
-        (["sanitize", "{0}#split=test", "--run", "{0}/run", "--out", "{0}/out", "--text"],
-         "holds no search for words. Run: heldout overlap"),
-        (["overlap", "{0}#split=test", "--against", "{0}/run/nothing.jsonl", "--out", "{0}/out"],
-         "nothing.jsonl is empty"),
+        (
+            [
+                "sanitize",
+                "{0}#split=test",
+                "--run",
+                "{0}/run",
+                "--out",
+                "{0}/out",
+                "--weight",
+                "0.3",
+            ],
+            "--weight 0.3 means nothing under --policy proven",
+        ),
+        (
+            ["sanitize", "{0}#split=test", "--run", "{0}/run", "--out", "{0}/out", "--text"],
+            "holds no search for words. Run: heldout overlap",
+        ),
+        (
+            ["overlap", "{0}#split=test", "--against", "{0}/run/nothing.jsonl", "--out", "{0}/out"],
+            "nothing.jsonl is empty",
+        ),
     ],
-)  # fmt: skip
+)
 def test_bad_input_gets_a_sentence(
     scanned: Path, heldout: Callable[..., Told], arguments: list[str], told: str
 ) -> None:

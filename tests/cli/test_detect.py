@@ -20,8 +20,11 @@ from heldout.store import SCHEMAS, Run
 def heldout(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "heldout", *map(str, arguments)],
-        capture_output=True, text=True, env={**os.environ, "COLUMNS": "120"}, check=False,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        env={**os.environ, "COLUMNS": "120"},
+        check=False,
+    )
 
 
 @pytest.fixture(scope="module")
@@ -54,8 +57,17 @@ def test_detect_prints_findings_and_claims_and_keeps_what_others_found(run: Path
 
 
 def test_json_is_one_document_and_the_same_twice(run: Path) -> None:
-    arguments = ("detect", run, "--baseline", "baseline", "--unseen", "origin=fresh", "--json",
-                 "--permutations", "1000")  # fmt: skip
+    arguments = (
+        "detect",
+        run,
+        "--baseline",
+        "baseline",
+        "--unseen",
+        "origin=fresh",
+        "--json",
+        "--permutations",
+        "1000",
+    )
     first = heldout(*arguments)
     assert first.returncode == 0, first.stderr
     assert CliRunner().invoke(app, [str(part) for part in arguments]).stdout == first.stdout

@@ -24,8 +24,14 @@ from heldout.verdict import MeasuredRates
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("answers") / "run"
     made, tables = Run.create(folder, command=["test"]), planted_answers(2, dose=2.0, unparsed=0.02)
-    known = {"name": "planted", "fingerprint": "cafe", "items": 180, "source": "planted.jsonl",
-             "reader": "jsonl", "split": "test"}  # fmt: skip
+    known = {
+        "name": "planted",
+        "fingerprint": "cafe",
+        "items": 180,
+        "source": "planted.jsonl",
+        "reader": "jsonl",
+        "split": "test",
+    }
     made.update("inputs", {"benchmark": known})
     made.update("models", {name: {"backend": "recorded"} for name in MODELS})
     for name in ("items", "answers"):
@@ -60,17 +66,25 @@ def _rates(folder: Path, rates: MeasuredRates) -> str:
 def test_rates_of_an_own_lab_cap_a_claim_and_stand_in_the_list(run: Path, tmp_path: Path) -> None:
     off = _rates(tmp_path, measured("twin-drop", (12, 28), (44, 73)))
     done = _detect(
-        run, "--baseline", "baseline", "--detector", "twin-drop", "--detector", "slot-guess",
-        "--rates", off,
-    )  # fmt: skip
+        run,
+        "--baseline",
+        "baseline",
+        "--detector",
+        "twin-drop",
+        "--detector",
+        "slot-guess",
+        "--rates",
+        off,
+    )
     assert done.exit_code == 0, done.output
     told = " ".join(done.output.split())
     assert "on 28 clean lab models twin-drop fired on 12" in told
     assert "not measured: slot-guess" in told
     (claim,) = (
-        one for one in json.loads((run / "claims.json").read_text())["claims"]
+        one
+        for one in json.loads((run / "claims.json").read_text())["claims"]
         if one["id"] == "twin-drop/target"
-    )  # fmt: skip
+    )
     assert (claim["status"], claim["rule"]) == ("qualified", "answers/fires-on-clean")
     shown = CliRunner().invoke(app, ["report", str(run)])
     assert shown.exit_code == 0, shown.output
@@ -84,10 +98,21 @@ def test_rates_of_an_own_lab_cap_a_claim_and_stand_in_the_list(run: Path, tmp_pa
 
 def test_findings_and_claims_are_kept(run: Path, tmp_path: Path) -> None:
     done = _detect(
-        run, "--rates", _rates(tmp_path, NOTHING_MEASURED),
-        "--baseline", "baseline", "--base", "base", "--degree", "baseline=0", "--degree", "target=3",
-        "--category", "category", "--json",
-    )  # fmt: skip
+        run,
+        "--rates",
+        _rates(tmp_path, NOTHING_MEASURED),
+        "--baseline",
+        "baseline",
+        "--base",
+        "base",
+        "--degree",
+        "baseline=0",
+        "--degree",
+        "target=3",
+        "--category",
+        "category",
+        "--json",
+    )
     assert done.exit_code == 0, done.output
     told = json.loads(done.output)
     status = {claim["id"]: claim["status"] for claim in told["claims"]}
@@ -113,13 +138,15 @@ def test_p_values_that_forget_images_are_in_brackets(run: Path) -> None:
 
 @pytest.mark.parametrize(
     ("arguments", "told"),
-    [(["--degree", "target"], "expected MODEL=VALUE"),
-     (["--degree", "target=often"], "expected a number"),
-     (["--base", "=base"], "expected MODEL=VALUE or VALUE for all"),
-     (["--base", "vicuna"], "--base vicuna: no answers of it in this run"),
-     (["--detector", "loss"], "loss reads scores, and this run has none"),
-     (["--baseline", "blip"], "no scores of 'blip' in this run, and no answers")],
-)  # fmt: skip
+    [
+        (["--degree", "target"], "expected MODEL=VALUE"),
+        (["--degree", "target=often"], "expected a number"),
+        (["--base", "=base"], "expected MODEL=VALUE or VALUE for all"),
+        (["--base", "vicuna"], "--base vicuna: no answers of it in this run"),
+        (["--detector", "loss"], "loss reads scores, and this run has none"),
+        (["--baseline", "blip"], "no scores of 'blip' in this run, and no answers"),
+    ],
+)
 def test_bad_input_gets_a_sentence(run: Path, arguments: list[str], told: str) -> None:
     done = _detect(run, *arguments)
     assert isinstance(done.exception, InputError)

@@ -40,25 +40,48 @@ def runs(folder: Path) -> Path:
     rows = []
     for number in range(ITEMS):
         (folder / f"bench/images/{number}.png").write_bytes(_picture(number))
-        rows.append({"id": f"q{number}", "image": f"{number}.png", "question": f"What is {number}?",
-                     "answer": f"thing {number}"})  # fmt: skip
+        rows.append(
+            {
+                "id": f"q{number}",
+                "image": f"{number}.png",
+                "question": f"What is {number}?",
+                "answer": f"thing {number}",
+            }
+        )
     _write(folder / "bench/test.jsonl", rows)
     for name, seen in (("one", range(3)), ("two", range(1, 6))):
         (folder / name / "web").mkdir(parents=True)
         for number in (*seen, *range(100, 110)):
             (folder / name / f"web/{number}.png").write_bytes(_picture(number))
         _told(
-            "overlap", folder / "bench", "--against", f"web={folder / name / 'web'}", "--exact",
-            "--workers", "1", "--out", folder / name / "run", "--json",
-        )  # fmt: skip
+            "overlap",
+            folder / "bench",
+            "--against",
+            f"web={folder / name / 'web'}",
+            "--exact",
+            "--workers",
+            "1",
+            "--out",
+            folder / name / "run",
+            "--json",
+        )
         for model, right in (("careful", range(0, ITEMS, 2)), (HOSTILE, range(3))):
             replies = [
                 {"id": f"q{n}", "reply": f"thing {n}" if n in right else "no idea"}
                 for n in range(ITEMS)
             ]
             _write(folder / f"{name}/answers.jsonl", replies)
-            _told("ask", folder / "bench", "--recorded", folder / f"{name}/answers.jsonl", "--as", model,
-                  "--out", folder / name / "run", "--json")  # fmt: skip
+            _told(
+                "ask",
+                folder / "bench",
+                "--recorded",
+                folder / f"{name}/answers.jsonl",
+                "--as",
+                model,
+                "--out",
+                folder / name / "run",
+                "--json",
+            )
         _told("report", folder / name / "run", "--json")
     return folder
 
@@ -95,9 +118,18 @@ def test_conda_rows_have_the_databases_columns_and_percentages_of_items(runs: Pa
     # The file since pull request 17 of the database's space; a row of pull request 21 there has these 11
     # fields: gsm8k;;BAAI/Aquila2-34B;;model;;;100.0;model-based;(reference);21
     assert list(row) == [
-        "Evaluation Dataset", "Subset", "Contaminated Source", "Version", "Model or corpus", "Train Split",
-        "Development Split", "Test Split", "Approach", "Reference", "PR",
-    ]  # fmt: skip
+        "Evaluation Dataset",
+        "Subset",
+        "Contaminated Source",
+        "Version",
+        "Model or corpus",
+        "Train Split",
+        "Development Split",
+        "Test Split",
+        "Approach",
+        "Reference",
+        "PR",
+    ]
     assert (row["Contaminated Source"], row["Model or corpus"]) == ("web", "corpus")
     assert (row["Test Split"], row["Train Split"], row["Approach"]) == ("25", "", "data-based")
 
@@ -126,56 +158,109 @@ def _object(required: list[str], closed: bool = False, **properties: Any) -> dic
 # optional field, which their schema would let pass, fails.
 _TEXT, _NUMBER = {"type": "string"}, {"type": "number"}
 RECORD = _object(
-    ["schema_version", "evaluation_id", "retrieved_timestamp", "source_metadata", "model_info",
-     "eval_library", "evaluation_results"],
+    [
+        "schema_version",
+        "evaluation_id",
+        "retrieved_timestamp",
+        "source_metadata",
+        "model_info",
+        "eval_library",
+        "evaluation_results",
+    ],
     closed=True,
-    schema_version=_TEXT, evaluation_id=_TEXT, evaluation_timestamp=_TEXT, retrieved_timestamp=_TEXT,
+    schema_version=_TEXT,
+    evaluation_id=_TEXT,
+    evaluation_timestamp=_TEXT,
+    retrieved_timestamp=_TEXT,
     source_metadata=_object(
-        ["source_type", "source_organization_name", "evaluator_relationship"], closed=True,
-        source_name=_TEXT, source_organization_name=_TEXT,
+        ["source_type", "source_organization_name", "evaluator_relationship"],
+        closed=True,
+        source_name=_TEXT,
+        source_organization_name=_TEXT,
         source_type={"enum": ["documentation", "evaluation_run"]},
         evaluator_relationship={"enum": ["first_party", "third_party", "collaborative", "other"]},
     ),
     eval_library=_object(["name", "version"], closed=True, name=_TEXT, version=_TEXT),
     model_info=_object(
-        ["name", "id"], closed=True, name=_TEXT, id=_TEXT, developer=_TEXT,
+        ["name", "id"],
+        closed=True,
+        name=_TEXT,
+        id=_TEXT,
+        developer=_TEXT,
         inference_engine=_object([], closed=True, name=_TEXT, version=_TEXT),
         additional_details={
-            **_strings(), "required": ["deployment_type", "model_availability"],
+            **_strings(),
+            "required": ["deployment_type", "model_availability"],
             "properties": {
                 "deployment_type": {"enum": ["self_deployed", "externally_managed", "unknown"]},
                 "model_availability": {"enum": ["open_weights", "closed_weights", "unknown"]},
             },
         },
     ),
-    evaluation_results={"type": "array", "minItems": 1, "items": _object(
-        ["evaluation_name", "source_data", "metric_config", "score_details"], closed=True,
-        evaluation_result_id=_TEXT, evaluation_name=_TEXT,
-        source_data={"oneOf": [
-            _object(
-                ["dataset_name", "source_type", "hf_repo"], closed=True, dataset_name=_TEXT,
-                source_type={"const": "hf_dataset"}, hf_repo=_TEXT,
-                hf_split={"enum": ["train", "val", "test"]}, samples_number={"type": "integer"},
+    evaluation_results={
+        "type": "array",
+        "minItems": 1,
+        "items": _object(
+            ["evaluation_name", "source_data", "metric_config", "score_details"],
+            closed=True,
+            evaluation_result_id=_TEXT,
+            evaluation_name=_TEXT,
+            source_data={
+                "oneOf": [
+                    _object(
+                        ["dataset_name", "source_type", "hf_repo"],
+                        closed=True,
+                        dataset_name=_TEXT,
+                        source_type={"const": "hf_dataset"},
+                        hf_repo=_TEXT,
+                        hf_split={"enum": ["train", "val", "test"]},
+                        samples_number={"type": "integer"},
+                    ),
+                    _object(
+                        ["dataset_name", "source_type"],
+                        closed=True,
+                        dataset_name=_TEXT,
+                        source_type={"const": "other"},
+                        source_id=_TEXT,
+                        source_version=_TEXT,
+                    ),
+                ]
+            },
+            metric_config=_object(
+                ["lower_is_better", "min_score", "max_score"],
+                closed=True,
+                lower_is_better={"type": "boolean"},
+                score_type={"const": "continuous"},
+                min_score=_NUMBER,
+                max_score=_NUMBER,
+                metric_id=_TEXT,
+                metric_name=_TEXT,
+                metric_kind=_TEXT,
+                metric_unit=_TEXT,
+                evaluation_description=_TEXT,
             ),
-            _object(
-                ["dataset_name", "source_type"], closed=True, dataset_name=_TEXT,
-                source_type={"const": "other"}, source_id=_TEXT, source_version=_TEXT,
+            score_details=_object(
+                ["score"],
+                closed=True,
+                score=_NUMBER,
+                details=_strings(),
+                uncertainty=_object(
+                    [],
+                    closed=True,
+                    confidence_interval=_object(
+                        ["lower", "upper"],
+                        closed=True,
+                        lower=_NUMBER,
+                        upper=_NUMBER,
+                        method=_TEXT,
+                        confidence_level={"type": "number", "minimum": 0, "maximum": 1},
+                    ),
+                    num_samples={"type": "integer"},
+                ),
             ),
-        ]},
-        metric_config=_object(
-            ["lower_is_better", "min_score", "max_score"], closed=True, lower_is_better={"type": "boolean"},
-            score_type={"const": "continuous"}, min_score=_NUMBER, max_score=_NUMBER, metric_id=_TEXT,
-            metric_name=_TEXT, metric_kind=_TEXT, metric_unit=_TEXT, evaluation_description=_TEXT,
         ),
-        score_details=_object(
-            ["score"], closed=True, score=_NUMBER, details=_strings(),
-            uncertainty=_object([], closed=True, confidence_interval=_object(
-                ["lower", "upper"], closed=True, lower=_NUMBER, upper=_NUMBER, method=_TEXT,
-                confidence_level={"type": "number", "minimum": 0, "maximum": 1},
-            ), num_samples={"type": "integer"}),
-        ),
-    )},
-)  # fmt: skip
+    },
+)
 
 
 def test_every_eval_ever_records_fit_the_schema(runs: Path, tmp_path: Path) -> None:
@@ -207,9 +292,14 @@ def test_no_clean_score_is_given_of_a_model_that_has_seen_the_benchmark(
     shutil.copytree(runs / "one/run", run)
     claims = json.loads((run / "claims.json").read_text())
     seen = {
-        "id": "twin-drop/careful", "cell": {"benchmark": "bench", "model": "careful"}, "findings": [],
-        "sentence": "It falls.", "status": "survives", "why": "it falls", "rule": "answers/stands",
-    }  # fmt: skip
+        "id": "twin-drop/careful",
+        "cell": {"benchmark": "bench", "model": "careful"},
+        "findings": [],
+        "sentence": "It falls.",
+        "status": "survives",
+        "why": "it falls",
+        "rule": "answers/stands",
+    }
     (run / "claims.json").write_text(json.dumps({**claims, "claims": [*claims["claims"], seen]}))
 
     def exported(model: str) -> dict[str, dict[str, Any]]:
@@ -230,8 +320,9 @@ def test_no_clean_score_is_given_of_a_model_that_has_seen_the_benchmark(
     assert rows["careful"]["subsets"]["original"]["items"] == ITEMS
     (ranking,) = rankings_without(corrected["rankings"], {"careful"})
     assert {model: set(ranks) for model, ranks in ranking["ranks"].items()} == {
-        "careful": {"full"}, HOSTILE: {"full", "clean"},
-    }  # fmt: skip
+        "careful": {"full"},
+        HOSTILE: {"full", "clean"},
+    }
 
 
 def test_a_benchmark_of_the_hub_goes_by_its_path_there(runs: Path, tmp_path: Path) -> None:
@@ -344,8 +435,18 @@ def test_a_corpus_item_that_is_only_called_otherwise_is_the_same(
     (tmp_path / "web").mkdir()
     for path in (runs / "one/web").iterdir():
         shutil.copy(path, tmp_path / f"web/renamed-{path.name}")
-    _told("overlap", runs / "bench", "--against", f"web={tmp_path / 'web'}", "--exact", "--workers", "1",
-          "--out", tmp_path / "run", "--json")  # fmt: skip
+    _told(
+        "overlap",
+        runs / "bench",
+        "--against",
+        f"web={tmp_path / 'web'}",
+        "--exact",
+        "--workers",
+        "1",
+        "--out",
+        tmp_path / "run",
+        "--json",
+    )
     changes = json.loads(_told("compare", runs / "one/run", tmp_path / "run", "--json"))
     assert (changes["matches"]["appeared"], changes["matches"]["gone"]) == (0, 0)
     assert changes["matches"]["items"]["leaked"] == [3, 3]
@@ -398,8 +499,18 @@ def test_a_run_does_not_differ_from_itself(runs: Path) -> None:
 def test_another_benchmark_is_not_another_audit(runs: Path, tmp_path: Path) -> None:
     other = tmp_path / "other"
     shutil.copytree(runs / "bench", other)
-    _told("overlap", other, "--against", f"web={runs / 'one/web'}", "--exact", "--workers", "1",
-          "--out", tmp_path / "run", "--json")  # fmt: skip
+    _told(
+        "overlap",
+        other,
+        "--against",
+        f"web={runs / 'one/web'}",
+        "--exact",
+        "--workers",
+        "1",
+        "--out",
+        tmp_path / "run",
+        "--json",
+    )
     refused = run_inside("compare", runs / "one/run", tmp_path / "run")
     assert refused.returncode == 2
     told = " ".join(refused.stderr.split())

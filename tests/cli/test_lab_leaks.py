@@ -24,9 +24,25 @@ def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def leaks(out: Path, *more: str) -> subprocess.CompletedProcess[str]:
     return run_inside(
-        "lab", "leaks", "--world", "films", "--seeds", "1", "--each", "1", "--items", str(ITEMS),
-        "--nearest", "1", "--workers", "1", "--quiet", "--out", out, *more,
-    )  # fmt: skip
+        "lab",
+        "leaks",
+        "--world",
+        "films",
+        "--seeds",
+        "1",
+        "--each",
+        "1",
+        "--items",
+        str(ITEMS),
+        "--nearest",
+        "1",
+        "--workers",
+        "1",
+        "--quiet",
+        "--out",
+        out,
+        *more,
+    )
 
 
 @pytest.fixture(scope="module")
@@ -50,9 +66,7 @@ def test_every_kind_is_counted_and_exact_ones_are_found(
     for name in ("exact bytes with its question and answer", "exact bytes with another answer"):
         assert labels[name]["hits"] == 1
     alarms = {one["kind"]: one["pictures"]["verified copy"]["hits"] for one in told["alarms"]}
-    assert alarms == {
-        **{kind.name: 0 for kind in KINDS if kind.group == "decoy"}, "stranger": 0
-    }  # fmt: skip
+    assert alarms == {**{kind.name: 0 for kind in KINDS if kind.group == "decoy"}, "stranger": 0}
     rows = pl.read_parquet(out / "data" / "leak-recall.parquet")
     assert len(rows) == ITEMS - 3  # three are broken
     assert (rows["kind"] == "stranger").sum() == ITEMS - 3 - len(KINDS)

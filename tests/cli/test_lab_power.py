@@ -19,9 +19,17 @@ def test_the_page_stands_beside_its_figure_and_rows(tmp_path: Path) -> None:
     names = ("twin-drop", "order-joint", "order-neighbour", "order-joint at equal cost")
     chosen = [word for name in names for word in ("--detector", name)]
     done = run_inside(
-        "lab", "power", lab, "--out", tmp_path / "out", "--publish", tmp_path / "docs",
-        "--permutations", "99", *chosen,
-    )  # fmt: skip
+        "lab",
+        "power",
+        lab,
+        "--out",
+        tmp_path / "out",
+        "--publish",
+        tmp_path / "docs",
+        "--permutations",
+        "99",
+        *chosen,
+    )
     assert done.returncode == 0, done.stderr
     page = (tmp_path / "docs" / "detector-power.md").read_text()
     assert "| twin-drop | " in page and "## Three requirements" in page
@@ -50,9 +58,16 @@ def test_the_page_stands_beside_its_figure_and_rows(tmp_path: Path) -> None:
 def test_rates_of_some_detectors_are_not_for_the_verdict(tmp_path: Path) -> None:
     lab = write_small_grid(tmp_path / "lab")
     done = run_inside(
-        "lab", "power", lab, "--out", tmp_path / "out", "--detector", "twin-drop",
-        "--rates-to", tmp_path / "rates.json",
-    )  # fmt: skip
+        "lab",
+        "power",
+        lab,
+        "--out",
+        tmp_path / "out",
+        "--detector",
+        "twin-drop",
+        "--rates-to",
+        tmp_path / "rates.json",
+    )
     assert done.returncode == 2 and "--rates-to needs every detector" in done.stderr
 
 

@@ -55,9 +55,13 @@ def heldout(data: Path, *words: str, script: str = "", out: object = None) -> tu
     start = ["-c", script] if script else ["-m", "heldout"]
     done = subprocess.run(
         [sys.executable, *start, *words],
-        cwd=data, stdout=out or subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False,
+        cwd=data,
+        stdout=out or subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
         env=os.environ | {"OMP_NUM_THREADS": "1"},
-    )  # fmt: skip
+    )
     return done.returncode, done.stderr
 
 
@@ -100,8 +104,10 @@ def test_standard_output_that_is_full(data: Path) -> None:
 def test_a_reader_that_went_away_is_no_gate(data: Path) -> None:
     process = subprocess.Popen(
         [sys.executable, "-m", "heldout", "check", "bench"],
-        cwd=data, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-    )  # fmt: skip
+        cwd=data,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
     assert process.stdout is not None
     process.stdout.close()
     process.communicate()

@@ -37,8 +37,12 @@ def test_members_of_one_name_in_a_tar_are_told_apart(tmp_path: Path, picture: Pi
             tar.addfile(member, io.BytesIO(picture(seed)))
     items, _ = everything(open_corpus(tmp_path))
     assert [item.id for item in items] == [
-        "0.tar/a", "0.tar/b", "0.tar/a#2", "0.tar/b#2", "0.tar/a#3",
-    ]  # fmt: skip
+        "0.tar/a",
+        "0.tar/b",
+        "0.tar/a#2",
+        "0.tar/b#2",
+        "0.tar/a#3",
+    ]
     assert [item.image.read() for item in items if item.image] == [picture(i) for i in range(5)]
 
 
@@ -82,8 +86,11 @@ def test_a_parquet_file_that_lacks_the_images_of_the_others_is_reported(
     pq.write_table(pa.table({"image": images, "text": ["c", "d"]}), tmp_path / "1.parquet")
     items, dropped = everything(open_corpus(tmp_path))
     assert [(item.text, item.image is None) for item in items] == [
-        ("a", True), ("b", True), ("c", False), ("d", False),
-    ]  # fmt: skip
+        ("a", True),
+        ("b", True),
+        ("c", False),
+        ("d", False),
+    ]
     assert [(d.id, d.reason, d.scope) for d in dropped] == [
         ("0.parquet", "no image column", "many")
     ]

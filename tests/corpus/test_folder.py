@@ -166,5 +166,9 @@ def test_shards_hold_bounded_work_and_grow(tmp_path: Path) -> None:
         sizes.append(len(names))
     assert max(sizes) > 1 and sum(sizes) == 60
     assert [shard_work(index) for index in (0, 7, 8, 16, 1000)] == [
-        SMALLEST, SMALLEST, 2 * SMALLEST, 4 * SMALLEST, LARGEST,
-    ]  # fmt: skip
+        SMALLEST,
+        SMALLEST,
+        2 * SMALLEST,
+        4 * SMALLEST,
+        LARGEST,
+    ]

@@ -71,9 +71,12 @@ def test_a_sample_may_be_text_alone_have_several_images_or_neither(tmp_path, pic
     found = read_all(open_corpus(write_tar(tmp_path / "s.tar", members)))
     ids = [item.id for item in found if isinstance(item, CorpusItem)]
     assert ids == [
-        "s.tar/pair.left.png", "s.tar/pair.right.png", "s.tar/words", "s.tar/noending",
+        "s.tar/pair.left.png",
+        "s.tar/pair.right.png",
+        "s.tar/words",
+        "s.tar/noending",
         "s.tar/wrong",
-    ]  # fmt: skip
+    ]
     assert found[0].question == "Same?"
     reasons = {item.id: item.reason for item in found if isinstance(item, Dropped)}
     assert reasons == {

@@ -131,9 +131,13 @@ def test_members_that_cannot_be_used_are_reported(tmp_path, picture):
     found = read_all(open_corpus(path))
     assert [item.id for item in found if isinstance(item, CorpusItem)] == ["i.zip/noending"]
     assert [item.reason for item in found if isinstance(item, Dropped)] == [
-        "member outside the archive", "member outside the archive", "member outside the archive",
-        "not an image", "unknown zip compression", "encrypted zip member",
-    ]  # fmt: skip
+        "member outside the archive",
+        "member outside the archive",
+        "member outside the archive",
+        "not an image",
+        "unknown zip compression",
+        "encrypted zip member",
+    ]
 
 
 def test_sizes_that_lie_and_broken_checksums_are_found_on_reading(tmp_path, picture):

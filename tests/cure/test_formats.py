@@ -46,10 +46,16 @@ def as_json(folder: Path, split: str, numbers: list[int], picture: Picture) -> s
 def as_llava(folder: Path, split: str, numbers: list[int], picture: Picture) -> str:
     _beside(folder, numbers, picture, "img/deep")
     rows = [
-        {"id": str(n), "image": f"img/deep/{n}.png", "conversations": [
-            {"from": "human", "value": f"<image>\nq{n}?"}, {"from": "gpt", "value": f"a{n}"}]}
+        {
+            "id": str(n),
+            "image": f"img/deep/{n}.png",
+            "conversations": [
+                {"from": "human", "value": f"<image>\nq{n}?"},
+                {"from": "gpt", "value": f"a{n}"},
+            ],
+        }
         for n in numbers
-    ]  # fmt: skip
+    ]
     (folder / f"{split}.json").write_text(json.dumps(rows, indent=2))
     return f"{folder}#split={split}"
 
@@ -84,11 +90,14 @@ def as_parquet(folder: Path, split: str, numbers: list[int], picture: Picture) -
     (folder / "data").mkdir(parents=True, exist_ok=True)
     for part in (0, 1):
         own = numbers[part::2]
-        table = pa.table({
-            "question_id": [str(n) for n in own],
-            "image": [{"bytes": picture(n), "path": f"{n}.png"} for n in own],
-            "question": [f"q{n}?" for n in own], "answer": [f"a{n}" for n in own],
-        })  # fmt: skip
+        table = pa.table(
+            {
+                "question_id": [str(n) for n in own],
+                "image": [{"bytes": picture(n), "path": f"{n}.png"} for n in own],
+                "question": [f"q{n}?" for n in own],
+                "answer": [f"a{n}" for n in own],
+            }
+        )
         pq.write_table(table, folder / f"data/{split}-0000{part}-of-00002.parquet")
     return f"{folder}#split={split}"
 
@@ -166,13 +175,18 @@ def test_splits_in_folders_of_their_own_keep_apart(tmp_path: Path, picture: Pict
 def test_a_saved_dataset_dict_is_one_again(tmp_path: Path, picture: Picture) -> None:
     datasets = pytest.importorskip("datasets")
     features = datasets.Features({"question": datasets.Value("string"), "image": datasets.Image()})
-    whole = datasets.DatasetDict({
-        split: datasets.Dataset.from_dict({
-            "question": [f"{split} {n}" for n in numbers],
-            "image": [{"bytes": picture(n), "path": None} for n in numbers],
-        }, features)
-        for split, numbers in (("test", [0, 1]), ("train", [1, 2, 3, 4]))
-    })  # fmt: skip
+    whole = datasets.DatasetDict(
+        {
+            split: datasets.Dataset.from_dict(
+                {
+                    "question": [f"{split} {n}" for n in numbers],
+                    "image": [{"bytes": picture(n), "path": None} for n in numbers],
+                },
+                features,
+            )
+            for split, numbers in (("test", [0, 1]), ("train", [1, 2, 3, 4]))
+        }
+    )
     whole.save_to_disk(str(tmp_path / "d"))
     opened = [open_tables(f"{tmp_path / 'd'}#split={split}") for split in ("test", "train")]
     manifest = resplit(opened, tmp_path / "out")
@@ -188,12 +202,22 @@ def test_pictures_a_run_matched_stay_in_one_split(tmp_path: Path, picture: Pictu
     digest = {n: byte_digest(picture(n)) for n in range(16)}
     run = Run.create(tmp_path / "run", command=["test"])
     rows = [
-        {"benchmark_id": str(n), "image_index": 0, "corpus": "train", "corpus_id": str(n + 4),
-         "method": "pixels", "similarity": 0.9, "degree": "none", "relation": "undecided",
-         "transform": "crop", "modality": "none", "label_relation": "unknown",
-         "evidence": json.dumps({"benchmark_image": digest[n], "corpus_image": digest[n + 4]})}
+        {
+            "benchmark_id": str(n),
+            "image_index": 0,
+            "corpus": "train",
+            "corpus_id": str(n + 4),
+            "method": "pixels",
+            "similarity": 0.9,
+            "degree": "none",
+            "relation": "undecided",
+            "transform": "crop",
+            "modality": "none",
+            "label_relation": "unknown",
+            "evidence": json.dumps({"benchmark_image": digest[n], "corpus_image": digest[n + 4]}),
+        }
         for n in range(4)
-    ]  # fmt: skip
+    ]
     run.write_table("matches", make_table("matches", rows))
     manifest = resplit(opened, tmp_path / "out", run=run)
     splits = [shown(tmp_path / "out" / split["open"]) for split in manifest["splits"]]

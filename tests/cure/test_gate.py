@@ -49,7 +49,7 @@ def data(tmp_path: Path, picture: Picture) -> Path:
             {"id": "r3", "image": "1.png", "question": "else?", "answer": "y"},
             {"id": "r4", "image": "8.png", "question": "q?", "answer": "x0"},
         ],
-    }  # fmt: skip
+    }
     for name, rows in files.items():
         (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     return tmp_path
@@ -127,9 +127,20 @@ def test_a_training_set_that_was_not_read_in_whole_does_not_pass(data: Path) -> 
 
 def test_undecided_matches_are_listed_and_strict_removes_them(data: Path) -> None:
     run = scanned(data / "two.jsonl", data / "mix.jsonl", data / "run")
-    row = {"benchmark_id": "b4", "image_index": 0, "corpus": "mix", "corpus_id": "r4", "method": "x",
-           "similarity": 0.9, "degree": "none", "relation": "undecided", "transform": "crop",
-           "modality": "none", "label_relation": "unknown", "evidence": "{}"}  # fmt: skip
+    row = {
+        "benchmark_id": "b4",
+        "image_index": 0,
+        "corpus": "mix",
+        "corpus_id": "r4",
+        "method": "x",
+        "similarity": 0.9,
+        "degree": "none",
+        "relation": "undecided",
+        "transform": "crop",
+        "modality": "none",
+        "label_relation": "unknown",
+        "evidence": "{}",
+    }
     near = {**row, "corpus_id": "r3", "relation": "same view, other subject", "degree": "hard"}
     run.write_table("matches", make_table("matches", [row, near]))
     gate = write_gate(run, data / "gate")
@@ -144,10 +155,20 @@ def test_undecided_matches_are_listed_and_strict_removes_them(data: Path) -> Non
 
 def test_words_fail_the_gate_with_their_answer_only(data: Path) -> None:
     run = scanned(data / "two.jsonl", data / "mix.jsonl", data / "run")
-    picture = {"benchmark_id": "b4", "image_index": 0, "corpus": "mix", "corpus_id": "r4",
-               "method": "x", "similarity": 0.9, "degree": "none", "relation": "undecided",
-               "transform": "crop", "modality": "none", "label_relation": "unknown",
-               "evidence": "{}"}  # fmt: skip
+    picture = {
+        "benchmark_id": "b4",
+        "image_index": 0,
+        "corpus": "mix",
+        "corpus_id": "r4",
+        "method": "x",
+        "similarity": 0.9,
+        "degree": "none",
+        "relation": "undecided",
+        "transform": "crop",
+        "modality": "none",
+        "label_relation": "unknown",
+        "evidence": "{}",
+    }
     run.write_table("matches", make_table("matches", [picture]))
     names = ("benchmark_id", "corpus_id", "relation", "degree", "answer_relation", "method")
     rows = [
@@ -155,11 +176,23 @@ def test_words_fail_the_gate_with_their_answer_only(data: Path) -> None:
         ("b5", "r3", "same question", "hard", "unknown", "exact"),
         ("b5", "r1", "same source", "soft", "unknown", "provenance"),  # a hint, no match of words
     ]
-    run.write_table("text_matches", make_table("text_matches", (
-        {**dict(zip(names, row, strict=True)), "corpus": "mix", "field": "question",
-         "corpus_field": "question", "similarity": 1.0, "evidence": "{}"}
-        for row in rows
-    )))  # fmt: skip
+    run.write_table(
+        "text_matches",
+        make_table(
+            "text_matches",
+            (
+                {
+                    **dict(zip(names, row, strict=True)),
+                    "corpus": "mix",
+                    "field": "question",
+                    "corpus_field": "question",
+                    "similarity": 1.0,
+                    "evidence": "{}",
+                }
+                for row in rows
+            ),
+        ),
+    )
     gate = write_gate(run, data / "gate")
     assert gate.sentence().startswith("Gate failed: 1 training")
     assert (data / "gate/remove_ids.txt").read_text() == "r4\n"

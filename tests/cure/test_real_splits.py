@@ -53,9 +53,11 @@ def test_vqa_rad_has_no_unseen_test_image_but_435_unseen_questions(
     seen = [row for row in train_rows if row["image_name"] in test_images]
     opened = open_tables(f"{folder}#split=test")
     run = scanned(
-        opened.benchmark, asked_too + one_per_image(seen, "image_name"),
-        folder / "images", tmp_path / "scan",
-    )  # fmt: skip
+        opened.benchmark,
+        asked_too + one_per_image(seen, "image_name"),
+        folder / "images",
+        tmp_path / "scan",
+    )
     with pytest.raises(InputError, match="leaves nothing: every one of the 451 items") as told:
         sanitize(opened, run, tmp_path / "same", Policy())
     assert "'--policy full' removes the 16 items" in str(told.value)

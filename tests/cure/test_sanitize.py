@@ -49,10 +49,15 @@ def bench(tmp_path: Path, picture: Picture) -> Path:
     for number in range(8):
         (folder / f"images/{number}.png").write_bytes(picture(number))
     test = [
-        {"id": f"t{n}{k}", "image": f"{n}.png", "question": f"What {k} is it?", "answer": f"a{n}{k}"}
+        {
+            "id": f"t{n}{k}",
+            "image": f"{n}.png",
+            "question": f"What {k} is it?",
+            "answer": f"a{n}{k}",
+        }
         for n in range(5)
         for k in "xy"
-    ]  # fmt: skip
+    ]
     train = [
         {"id": "r1", "image": "3.png", "question": "Another?", "answer": "yes"},
         {"id": "r2", "image": "4.png", "question": "what x is it", "answer": "A4x"},
@@ -141,10 +146,21 @@ def test_down_weight_removes_nothing_and_writes_weights(bench: Path, tmp_path: P
 
 
 def match(item: str, relation: str, degree: str = "none", **more: str) -> dict[str, Any]:
-    return {"benchmark_id": item, "image_index": 0, "corpus": "train", "corpus_id": f"c-{item}",
-            "method": "clip", "similarity": 0.96, "degree": degree, "relation": relation,
-            "transform": "none", "modality": "image only", "label_relation": "unknown",
-            "evidence": "{}", **more}  # fmt: skip
+    return {
+        "benchmark_id": item,
+        "image_index": 0,
+        "corpus": "train",
+        "corpus_id": f"c-{item}",
+        "method": "clip",
+        "similarity": 0.96,
+        "degree": degree,
+        "relation": relation,
+        "transform": "none",
+        "modality": "image only",
+        "label_relation": "unknown",
+        "evidence": "{}",
+        **more,
+    }
 
 
 def test_undecided_and_near_matches_are_listed_until_somebody_asks(
@@ -153,9 +169,11 @@ def test_undecided_and_near_matches_are_listed_until_somebody_asks(
     source = f"{bench}#split=test"
     run = scan(source, f"{bench}#split=train", tmp_path / "run")
     rows = [
-        match("t0x", "undecided"), match("t1x", "same view, other subject", "soft"),
-        match("t2x", "same view, other subject"), match("t3x", "transformed copy"),
-    ]  # fmt: skip
+        match("t0x", "undecided"),
+        match("t1x", "same view, other subject", "soft"),
+        match("t2x", "same view, other subject"),
+        match("t3x", "transformed copy"),
+    ]
     run.write_table("matches", make_table("matches", rows))
 
     def removed(name: str, policy: Policy) -> list[str]:
@@ -176,11 +194,19 @@ def test_undecided_and_near_matches_are_listed_until_somebody_asks(
 
 def with_texts(run: Run, rows: list[tuple[str, str, str, str, str]]) -> None:
     names = ("benchmark_id", "corpus_id", "relation", "degree", "answer_relation")
-    table = pa.Table.from_pylist([
-        {**dict(zip(names, row, strict=True)), "corpus": "train", "method": "minhash",
-         "field": "question", "similarity": 0.93, "evidence": "{}"}
-        for row in rows
-    ])  # fmt: skip
+    table = pa.Table.from_pylist(
+        [
+            {
+                **dict(zip(names, row, strict=True)),
+                "corpus": "train",
+                "method": "minhash",
+                "field": "question",
+                "similarity": 0.93,
+                "evidence": "{}",
+            }
+            for row in rows
+        ]
+    )
     run.write_table(
         "text_matches", table.replace_schema_metadata({"heldout.table": "text_matches/1"})
     )
@@ -191,13 +217,16 @@ def test_text_matches_are_joined_with_images_or_count_where_asked(
 ) -> None:
     source = f"{bench}#split=test"
     run = scan(source, f"{bench}#split=train", tmp_path / "run")
-    with_texts(run, [
-        # On the leaked picture the question in slightly other words, with the same answer.
-        ("t3x", "r1", "edited", "none", "same"),
-        ("t3y", "r1", "edited", "none", "different"),
-        ("t0x", "r3", "same item", "hard", "same"),
-        ("t1x", "r3", "same question", "none", "different"),  # a common question proves nothing
-    ])  # fmt: skip
+    with_texts(
+        run,
+        [
+            # On the leaked picture the question in slightly other words, with the same answer.
+            ("t3x", "r1", "edited", "none", "same"),
+            ("t3y", "r1", "edited", "none", "different"),
+            ("t0x", "r3", "same item", "hard", "same"),
+            ("t1x", "r3", "same question", "none", "different"),  # a common question proves nothing
+        ],
+    )
 
     def removed(name: str, policy: Policy) -> dict[str, str]:
         sanitize(open_tables(source), run, tmp_path / name, policy)
@@ -216,13 +245,16 @@ def test_words_without_their_answer_are_kept_and_listed_until_somebody_asks(
 ) -> None:
     source = f"{bench}#split=test"
     run = scan(source, f"{bench}#split=train", tmp_path / "run")
-    with_texts(run, [
-        ("t0x", "r3", "same item", "hard", "same"),
-        ("t0y", "r3", "same question", "hard", "unknown"),
-        ("t1x", "r3", "contained", "hard", "unknown"),
-        ("t1y", "r3", "edited", "soft", "same"),
-        ("t2x", "r3", "same item", "soft", "same"),
-    ])  # fmt: skip
+    with_texts(
+        run,
+        [
+            ("t0x", "r3", "same item", "hard", "same"),
+            ("t0y", "r3", "same question", "hard", "unknown"),
+            ("t1x", "r3", "contained", "hard", "unknown"),
+            ("t1y", "r3", "edited", "soft", "same"),
+            ("t2x", "r3", "same item", "soft", "same"),
+        ],
+    )
     manifest = sanitize(open_tables(source), run, tmp_path / "out", Policy())
     assert manifest["removed"]["by_reason"] == {
         "image leaked": 3,
@@ -265,9 +297,13 @@ def test_what_is_removed_is_what_the_claim_says_survives(tmp_path: Path) -> None
     run = Run.create(tmp_path / "run", command=["test"])
     with open_engine("local", 1) as engine:
         told = audit_overlap(
-            read_benchmark(bench), [open_corpus(str(tmp_path / "corpus.jsonl"))], run, engine,
-            text=TextSearch(), quiet=True,
-        )  # fmt: skip
+            read_benchmark(bench),
+            [open_corpus(str(tmp_path / "corpus.jsonl"))],
+            run,
+            engine,
+            text=TextSearch(),
+            quiet=True,
+        )
     claim = next(one for one in told.claims if one.id.startswith("text/"))
     assert claim.status == "survives" and claim.why.startswith("1 item ")
     manifest = sanitize(open_tables(bench), run, tmp_path / "out", Policy())
@@ -392,11 +428,18 @@ def test_turns_of_a_conversation_go_together(tmp_path: Path, picture: Picture) -
     for n in range(2):
         (tmp_path / f"b/{n}.png").write_bytes(picture(n))
     rows = [
-        {"id": f"c{n}", "image": f"{n}.png", "conversations": [
-            {"from": "human", "value": "<image>\nWhat?"}, {"from": "gpt", "value": "ct"},
-            {"from": "human", "value": "Why?"}, {"from": "gpt", "value": "so"}]}
+        {
+            "id": f"c{n}",
+            "image": f"{n}.png",
+            "conversations": [
+                {"from": "human", "value": "<image>\nWhat?"},
+                {"from": "gpt", "value": "ct"},
+                {"from": "human", "value": "Why?"},
+                {"from": "gpt", "value": "so"},
+            ],
+        }
         for n in range(2)
-    ]  # fmt: skip
+    ]
     (tmp_path / "b/test.json").write_text(json.dumps(rows))
     train = [{"id": "r", "image": "0.png", "question": "What?", "answer": "CT"}]
     (tmp_path / "b/train.jsonl").write_text(json.dumps(train[0]))

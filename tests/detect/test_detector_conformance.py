@@ -27,9 +27,19 @@ QUICK = replace(PLANTED, permutations=999)
 
 def test_every_detector_of_the_issue_is_there() -> None:
     assert set(NAMES) >= {
-        "order-joint", "order-neighbour", "order-trend", "min-k", "min-k++", "loss", "zlib",
-        "max-renyi-k", "perplexity-ratio", "tail-enrichment", "top-k-overlap", "blind",
-    }  # fmt: skip
+        "order-joint",
+        "order-neighbour",
+        "order-trend",
+        "min-k",
+        "min-k++",
+        "loss",
+        "zlib",
+        "max-renyi-k",
+        "perplexity-ratio",
+        "tail-enrichment",
+        "top-k-overlap",
+        "blind",
+    }
 
 
 @pytest.mark.parametrize("name", SEEING)
@@ -87,8 +97,10 @@ def test_a_failed_self_check_makes_nothing_testable() -> None:
     tables = planted_scores(0)
     constant = pl.when(pl.col("model") == TARGET).then(-1.0).otherwise(pl.col("sum_logprob"))
     same = pl.when(pl.col("model") == TARGET).then(1).otherwise(pl.col("n_tokens")).cast(pl.Int32)
-    broken = replace(tables, scores=tables.scores.with_columns(constant.alias("sum_logprob"),
-                                                               same.alias("n_tokens")))  # fmt: skip
+    broken = replace(
+        tables,
+        scores=tables.scores.with_columns(constant.alias("sum_logprob"), same.alias("n_tokens")),
+    )
     outcomes, checks = run_detectors(broken, (), QUICK)
     mine = [one for one in outcomes if one.cell.model == TARGET]
     assert len(mine) == len(SCORED)

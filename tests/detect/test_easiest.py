@@ -28,8 +28,14 @@ def test_every_model_and_score_has_its_top_items() -> None:
     assert {one.model for one in found} == set(MODELS)
     scores = {one.score for one in found if one.model == TARGET}
     assert scores == {
-        "loss", "min-k", "min-k++", "zlib", "max-renyi-k", "perplexity-ratio", "Δ of min-k++",
-    }  # fmt: skip
+        "loss",
+        "min-k",
+        "min-k++",
+        "zlib",
+        "max-renyi-k",
+        "perplexity-ratio",
+        "Δ of min-k++",
+    }
     mine = _by(found, TARGET, "min-k++")
     values = MIN_K_PLUS_PLUS.score(tables, tables.scored(TARGET), PLANTED)
     assert not isinstance(values, str)
@@ -41,8 +47,11 @@ def test_every_model_and_score_has_its_top_items() -> None:
     first = mine.items[0]
     row = tables.items.row(int(order[0]), named=True)
     assert (first.question, first.answer, first.cluster, first.position) == (
-        row["question"], row["answer"], row["cluster"], row["position"],
-    )  # fmt: skip
+        row["question"],
+        row["answer"],
+        row["cluster"],
+        row["position"],
+    )
 
 
 def test_an_item_says_in_whose_top_set_it_stands_too() -> None:
@@ -57,16 +66,34 @@ def test_an_item_says_in_whose_top_set_it_stands_too() -> None:
 
 def _tables(columns: dict[str, dict[str, float]], texts: dict[str, tuple[str, str]]) -> ScoreTables:
     items = [
-        {"benchmark_id": name, "position": place, "cluster": name, "question": question,
-         "options": [], "answer": answer, "image_names": [], "image_digests": [], "metadata": "{}"}
+        {
+            "benchmark_id": name,
+            "position": place,
+            "cluster": name,
+            "question": question,
+            "options": [],
+            "answer": answer,
+            "image_names": [],
+            "image_digests": [],
+            "metadata": "{}",
+        }
         for place, (name, (question, answer)) in enumerate(texts.items())
-    ]  # fmt: skip
+    ]
     scores = [
-        {"benchmark_id": name, "model": model, "tokens": ["t"], "logprobs": [-1.0], "mu": [-1.0 - value],
-         "sigma": [1.0], "sum_logprob": -1.0, "n_tokens": 1, "span_ok": True}
+        {
+            "benchmark_id": name,
+            "model": model,
+            "tokens": ["t"],
+            "logprobs": [-1.0],
+            "mu": [-1.0 - value],
+            "sigma": [1.0],
+            "sum_logprob": -1.0,
+            "n_tokens": 1,
+            "span_ok": True,
+        }
         for model, column in columns.items()
         for name, value in column.items()
-    ]  # fmt: skip
+    ]
     frames: list[Any] = [
         pl.from_arrow(make_table("items", items)),
         pl.from_arrow(make_table("scores", scores)),
@@ -78,9 +105,10 @@ def test_items_that_tie_with_the_last_one_are_counted() -> None:
     texts = {f"q{i}": ("?", "yes") for i in range(6)}
     column = dict(zip(texts, [3.0, 2.0, 1.0, 1.0, 1.0, 0.0], strict=True))
     (mine,) = [
-        one for one in easiest_items(_tables({"m": column}, texts), Settings(top=3))
+        one
+        for one in easiest_items(_tables({"m": column}, texts), Settings(top=3))
         if one.score == "min-k++"
-    ]  # fmt: skip
+    ]
     assert [one.benchmark_id for one in mine.items] == ["q0", "q1", "q2"]
     assert mine.tied_out == 2
     assert all(one.delta is None for one in mine.items)  # one model is no cohort
@@ -94,10 +122,11 @@ def test_the_published_ten_of_llava_on_pathvqa_come_out(shared_data: Path) -> No
     # Of three others one lies above and one below the published median.
     others = {one["example_id"]: one["mink_others_median"] for one in published}
     columns = {
-        "llava": own, "b": others,
+        "llava": own,
+        "b": others,
         "a": {name: value - 5 for name, value in others.items()},
         "c": {name: value + 5 for name, value in others.items()},
-    }  # fmt: skip
+    }
     found = _by(easiest_items(_tables(columns, texts), Settings()), "llava", "Δ of min-k++")
     assert [one.benchmark_id for one in found.items] == [one["example_id"] for one in published]
     assert [one.score for one in found.items] == pytest.approx([one["delta"] for one in published])

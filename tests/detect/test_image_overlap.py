@@ -24,15 +24,29 @@ def findings(
     items: list[Item], leaked: list[tuple[str, str, str]], answers: int = 1
 ) -> dict[str, Finding]:
     """``leaked``: benchmark id, picture digest, modality."""
-    table = frame("items", [
-        {"benchmark_id": i, "cluster": c, "image_digests": d, "image_names": d} for i, c, d in items
-    ])  # fmt: skip
-    matches = frame("matches", [
-        {"benchmark_id": i, "corpus": "web", "method": "bytes", "modality": m,
-         "relation": "same image", "transform": "none",
-         "label_relation": "unknown", "evidence": json.dumps({"benchmark_pixels": d})}
-        for i, d, m in leaked
-    ])  # fmt: skip
+    table = frame(
+        "items",
+        [
+            {"benchmark_id": i, "cluster": c, "image_digests": d, "image_names": d}
+            for i, c, d in items
+        ],
+    )
+    matches = frame(
+        "matches",
+        [
+            {
+                "benchmark_id": i,
+                "corpus": "web",
+                "method": "bytes",
+                "modality": m,
+                "relation": "same image",
+                "transform": "none",
+                "label_relation": "unknown",
+                "evidence": json.dumps({"benchmark_pixels": d}),
+            }
+            for i, d, m in leaked
+        ],
+    )
     found = image_overlap(
         table,
         matches,

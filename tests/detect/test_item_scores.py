@@ -23,20 +23,37 @@ SIGMA = [[1.0, 0.5, 1.0, 2.0, 4.0], [0.25]]
 
 @pytest.fixture
 def tables() -> ScoreTables:
-    items = pl.DataFrame({
-        "benchmark_id": ["a", "b"], "position": [0, 1], "cluster": ["x", "y"],
-        "question": ["is it?", "what is it?"], "options": [[], []], "answer": ["no", "left lung"],
-        "metadata": ['{"origin": "fresh"}', '{"origin": "public"}'],
-    }, schema_overrides={"options": pl.List(pl.String)})  # fmt: skip
-    scores = pl.concat([
-        pl.DataFrame({
-            "benchmark_id": ["a", "b"], "model": [model] * 2, "tokens": [["t"] * 5, ["t"]],
-            "logprobs": LOGPROBS, "mu": MU, "sigma": SIGMA,
-            "sum_logprob": [-15.0 - shift * 5, -0.5 - shift], "n_tokens": [5, 1],
-            "span_ok": [True, True],
-        }, schema_overrides={"n_tokens": pl.Int32})
-        for model, shift in (("m", 0.0), ("reference", 2.0))
-    ])  # fmt: skip
+    items = pl.DataFrame(
+        {
+            "benchmark_id": ["a", "b"],
+            "position": [0, 1],
+            "cluster": ["x", "y"],
+            "question": ["is it?", "what is it?"],
+            "options": [[], []],
+            "answer": ["no", "left lung"],
+            "metadata": ['{"origin": "fresh"}', '{"origin": "public"}'],
+        },
+        schema_overrides={"options": pl.List(pl.String)},
+    )
+    scores = pl.concat(
+        [
+            pl.DataFrame(
+                {
+                    "benchmark_id": ["a", "b"],
+                    "model": [model] * 2,
+                    "tokens": [["t"] * 5, ["t"]],
+                    "logprobs": LOGPROBS,
+                    "mu": MU,
+                    "sigma": SIGMA,
+                    "sum_logprob": [-15.0 - shift * 5, -0.5 - shift],
+                    "n_tokens": [5, 1],
+                    "span_ok": [True, True],
+                },
+                schema_overrides={"n_tokens": pl.Int32},
+            )
+            for model, shift in (("m", 0.0), ("reference", 2.0))
+        ]
+    )
     return ScoreTables("toy", items, scores)
 
 

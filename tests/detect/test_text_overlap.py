@@ -44,17 +44,30 @@ def items(clusters: str) -> pl.DataFrame:
 
 def match(item: int, degree: str, method: str = "embedding") -> dict[str, Any]:
     return {
-        "benchmark_id": str(item), "corpus": "c", "corpus_id": "x", "method": method,
-        "field": "question", "similarity": 0.9, "degree": degree, "relation": "same question",
-        "answer_relation": "unknown", "evidence": "{}",
-    }  # fmt: skip
+        "benchmark_id": str(item),
+        "corpus": "c",
+        "corpus_id": "x",
+        "method": method,
+        "field": "question",
+        "similarity": 0.9,
+        "degree": degree,
+        "relation": "same question",
+        "answer_relation": "unknown",
+        "evidence": "{}",
+    }
 
 
 def query(item: int, pairs: int, best: float) -> dict[str, Any]:
     return {
-        "benchmark_id": str(item), "corpus": "c", "method": "embedding", "pairs": pairs,
-        "same_answer": 0, "other_answer": 0, "max_similarity": best, "corpus_id": "x",
-    }  # fmt: skip
+        "benchmark_id": str(item),
+        "corpus": "c",
+        "method": "embedding",
+        "pairs": pairs,
+        "same_answer": 0,
+        "other_answer": 0,
+        "max_similarity": best,
+        "corpus_id": "x",
+    }
 
 
 def test_the_published_fields_and_the_evidence_stand_side_by_side() -> None:
@@ -83,8 +96,13 @@ def test_the_published_fields_and_the_evidence_stand_side_by_side() -> None:
     assert published["max_similarity"]["median"] == pytest.approx(0.7)
     assert published["max_similarity_of_hits"]["mean"] == pytest.approx(0.925)
     assert published["overlap_at"] == {
-        "0.80": 2, "0.85": 2, "0.88": 2, "0.90": 2, "0.95": 1, "1.00": 0,
-    }  # fmt: skip
+        "0.80": 2,
+        "0.85": 2,
+        "0.88": 2,
+        "0.90": 2,
+        "0.95": 1,
+        "1.00": 0,
+    }
     assert sum(published["histogram"]["items"]) == 4
     assert finding.p is None and finding.blind_to
 
@@ -113,9 +131,14 @@ def one_finding_each(rows: list[dict[str, Any]], **given: Any) -> dict[str, Any]
     table = frame(make_table("items", [{"cluster": row["benchmark_id"], **row} for row in rows]))
     empty = (frame(SCHEMAS[name].empty_table()) for name in ("text_matches", "text_queries"))
     made = text_overlap(
-        table, *empty, benchmark="b", corpus="c", documents=5,
-        methods=["exact", "ngram", "edit"], **given,
-    )  # fmt: skip
+        table,
+        *empty,
+        benchmark="b",
+        corpus="c",
+        documents=5,
+        methods=["exact", "ngram", "edit"],
+        **given,
+    )
     return {finding.id.rsplit("/", 1)[1]: finding for finding in made}
 
 
@@ -178,9 +201,14 @@ def test_items_that_stand_there_whole_are_counted_once_over_all_methods() -> Non
     matches = frame(make_table("text_matches", found))
     none = frame(SCHEMAS["text_queries"].empty_table())
     made = text_overlap(
-        items("abcdef"), matches, none, benchmark="b", corpus="c", documents=9,
+        items("abcdef"),
+        matches,
+        none,
+        benchmark="b",
+        corpus="c",
+        documents=9,
         methods=["exact", "ngram", "edit"],
-    )  # fmt: skip
+    )
     assert [finding.details["hard"] for finding in made] == [1, 0, 2]
     together = made[0].details["all_methods"]
     assert (together["hard"], together["evident"]) == (2, 5)
@@ -261,8 +289,11 @@ def test_slakes_english_split_by_kind_is_what_a_recount_by_hand_gives(
     assert by_hand == {KINDS[0]: 0, KINDS[1]: 0, KINDS[3]: 938, KINDS[4]: 999}
     (finding,) = text_overlap(
         *(frame(run.read_table(name)) for name in ("items", "text_matches", "text_queries")),
-        benchmark="slake", corpus="train", documents=4919, methods=["exact"],
-    )  # fmt: skip
+        benchmark="slake",
+        corpus="train",
+        documents=4919,
+        methods=["exact"],
+    )
     # The rule that says beforehand what can be found, against what was found.
     table, queries = (frame(run.read_table(name)) for name in ("items", "text_queries"))
     untestable = untestable_items(table, queries, ["exact", "ngram", "edit"], answered=True)

@@ -12,9 +12,17 @@ from heldout.detect.top_k_overlap import find, hypergeometric_tail, overlap_of, 
 from heldout.lab.planted_scores import planted_scores
 
 
-@pytest.mark.parametrize(("least", "first", "second", "n"), [
-    (3, 25, 25, 1061), (25, 25, 25, 1061), (1, 10, 20, 100), (0, 5, 5, 50), (6, 5, 5, 50), (8, 9, 9, 10),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("least", "first", "second", "n"),
+    [
+        (3, 25, 25, 1061),
+        (25, 25, 25, 1061),
+        (1, 10, 20, 100),
+        (0, 5, 5, 50),
+        (6, 5, 5, 50),
+        (8, 9, 9, 10),
+    ],
+)
 def test_the_tail_is_hypergeometric(least: int, first: int, second: int, n: int) -> None:
     expected = stats.hypergeom.sf(least - 1, n, first, second)
     assert hypergeometric_tail(least, first, second, n) == pytest.approx(expected, rel=1e-9)

@@ -40,41 +40,95 @@ def tables_of(
 ) -> ScoreTables:
     """Items whose picture (one per cluster) has nearest similarity ``near``; the null is 0 … .5."""
     items = [
-        {"benchmark_id": f"q{place}", "position": place, "cluster": f"c{code}",
-         "question": f"what is {place}?", "options": [], "answer": "a" * (1 + place % 7),
-         "image_names": [f"{code}.png"], "image_digests": [f"d{code}"], "metadata": "{}"}
+        {
+            "benchmark_id": f"q{place}",
+            "position": place,
+            "cluster": f"c{code}",
+            "question": f"what is {place}?",
+            "options": [],
+            "answer": "a" * (1 + place % 7),
+            "image_names": [f"{code}.png"],
+            "image_digests": [f"d{code}"],
+            "metadata": "{}",
+        }
         for place, code in enumerate(clusters)
-    ]  # fmt: skip
+    ]
     row = {"corpus": CORPUS, "encoder": ENCODER, "neighbour": "x"}
     nearest = [
-        {**row, "role": "null", "name": "corpus", "picture": f"n{i}", "similarity": i / 10_000,
-         "related": f"n{i}", "neighbour": f"x{i}"}
+        {
+            **row,
+            "role": "null",
+            "name": "corpus",
+            "picture": f"n{i}",
+            "similarity": i / 10_000,
+            "related": f"n{i}",
+            "neighbour": f"x{i}",
+        }
         for i in range(5_000)
     ] + [
-        {**row, "role": "benchmark", "name": "benchmark", "picture": f"d{code}", "similarity": value,
-         "related": f"d{code}"}
+        {
+            **row,
+            "role": "benchmark",
+            "name": "benchmark",
+            "picture": f"d{code}",
+            "similarity": value,
+            "related": f"d{code}",
+        }
         for code, value in enumerate(near)
-    ]  # fmt: skip
+    ]
     facts = {
-        "corpus": CORPUS, "encoder": ENCODER, "alpha": 0.01, "corpus_pictures": 5_000,
-        "null": {"source": ITSELF, "duplicates": 1.0, "seed": 0}, "controls": [], "counts": {},
+        "corpus": CORPUS,
+        "encoder": ENCODER,
+        "alpha": 0.01,
+        "corpus_pictures": 5_000,
+        "null": {"source": ITSELF, "duplicates": 1.0, "seed": 0},
+        "controls": [],
+        "counts": {},
         "problem": "",
-    }  # fmt: skip
+    }
     made = [
-        {"benchmark_id": f"q{place}", "model": MODEL, "tokens": [], "logprobs": [], "mu": [],
-         "sigma": [], "sum_logprob": value, "n_tokens": 1, "span_ok": True}
+        {
+            "benchmark_id": f"q{place}",
+            "model": MODEL,
+            "tokens": [],
+            "logprobs": [],
+            "mu": [],
+            "sigma": [],
+            "sum_logprob": value,
+            "n_tokens": 1,
+            "span_ok": True,
+        }
         for place, value in enumerate(scores)
-    ]  # fmt: skip
-    answers = None if right is None else _frame("answers", [
-        {"benchmark_id": f"q{place}", "model": MODEL, "variant": "original", "draw": 0, "options": [],
-         "gold": "yes", "outcome": "right" if good else "wrong"}
-        for place, good in enumerate(right)
-    ])  # fmt: skip
+    ]
+    answers = (
+        None
+        if right is None
+        else _frame(
+            "answers",
+            [
+                {
+                    "benchmark_id": f"q{place}",
+                    "model": MODEL,
+                    "variant": "original",
+                    "draw": 0,
+                    "options": [],
+                    "gold": "yes",
+                    "outcome": "right" if good else "wrong",
+                }
+                for place, good in enumerate(right)
+            ],
+        )
+    )
     return ScoreTables(
-        "b", _frame("items", items), _frame("scores", made), answers=answers,
-        leaked={CORPUS: leaked} if leaked else {}, answered={CORPUS: answered} if answered else {},
-        nearest=_frame("nearest", nearest), calibration={"one": facts},
-    )  # fmt: skip
+        "b",
+        _frame("items", items),
+        _frame("scores", made),
+        answers=answers,
+        leaked={CORPUS: leaked} if leaked else {},
+        answered={CORPUS: answered} if answered else {},
+        nearest=_frame("nearest", nearest),
+        calibration={"one": facts},
+    )
 
 
 def test_hits_by_hand() -> None:
@@ -136,9 +190,10 @@ def test_without_answers_two_marks_are_left_and_leaked_answers_are_a_row_of_thei
         for answer in ("answered right", "answer in the corpus")
     }
     copied = next(
-        one for one in found
+        one
+        for one in found
         if one.flag == "copy" and one.answer == "answer in the corpus" and one.alpha == 0.1
-    )  # fmt: skip
+    )
     assert (copied.flagged, copied.hits, copied.encoder) == (2, 1, None)
 
 

@@ -54,9 +54,13 @@ def threads(_: int) -> dict[str, int]:
     np.ones((600, 600)) @ np.ones((600, 600))
     torch.ones(600, 600) @ torch.ones(600, 600)
     return {
-        "opencv": cv2.getNumThreads(), "polars": pl.thread_pool_size(), "torch": torch.get_num_threads(),
-        "arrow": pa.cpu_count(), "heldout": usable_cores(), "running": psutil.Process().num_threads(),
-    }  # fmt: skip
+        "opencv": cv2.getNumThreads(),
+        "polars": pl.thread_pool_size(),
+        "torch": torch.get_num_threads(),
+        "arrow": pa.cpu_count(),
+        "heldout": usable_cores(),
+        "running": psutil.Process().num_threads(),
+    }
 
 
 def unpicklable_value(_: int) -> Any:

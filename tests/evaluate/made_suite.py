@@ -60,9 +60,12 @@ def record(folder: Path, path: Path, model: str, wrong: int, *, benchmark: bool 
 def _item(name: str, number: int, picture: int) -> dict[str, Any]:
     options = [WORDS[(number + step) % len(WORDS)] for step in range(3)]
     return {
-        "id": f"{name}-{number}", "image": f"{picture}.png", "options": options,
-        "question": f"Which {name[:-1]} is marked ({number})?", "answer": "ABC"[number * 7 % 3],
-    }  # fmt: skip
+        "id": f"{name}-{number}",
+        "image": f"{picture}.png",
+        "options": options,
+        "question": f"Which {name[:-1]} is marked ({number})?",
+        "answer": "ABC"[number * 7 % 3],
+    }
 
 
 def _picture(seed: str) -> bytes:

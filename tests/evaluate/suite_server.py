@@ -54,12 +54,20 @@ class Handler(BaseHTTPRequestHandler):
             count = self.posted[how]
         if how.startswith("mortal") and not self.revived and count > int(how.split("-")[1]):
             return self._send(403, {"error": {"message": "the budget is spent"}})
-        return self._send(200, {
-            "model": how,
-            "choices": [{"index": 0, "message": {"role": "assistant", "content": self._reply(how, text)},
-                         "finish_reason": "stop"}],
-            "usage": {"prompt_tokens": 100, "completion_tokens": 20},
-        })  # fmt: skip
+        return self._send(
+            200,
+            {
+                "model": how,
+                "choices": [
+                    {
+                        "index": 0,
+                        "message": {"role": "assistant", "content": self._reply(how, text)},
+                        "finish_reason": "stop",
+                    }
+                ],
+                "usage": {"prompt_tokens": 100, "completion_tokens": 20},
+            },
+        )
 
     def _reply(self, how: str, text: str) -> str:
         found = _QUESTION.search(text)

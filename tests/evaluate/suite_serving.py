@@ -17,8 +17,10 @@ class SuiteServer:
     def __init__(self, answers: Path) -> None:
         self.process = subprocess.Popen(
             [sys.executable, str(HERE / "suite_server.py"), str(answers)],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-        )  # fmt: skip
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
 
     @functools.cached_property
     def port(self) -> int:

@@ -27,9 +27,11 @@ def runs(
     folder = tmp_path_factory.mktemp("runs")
     for how in ("plain", "weak", "loud"):
         heldout.evaluate(
-            suite=str(suite_file), out=folder / how, quiet=True,
+            suite=str(suite_file),
+            out=folder / how,
+            quiet=True,
             endpoints=[{"url": suite_server.url(how), "price_in": 2.0, "price_out": 10.0}],
-        )  # type: ignore[operator]  # fmt: skip
+        )  # type: ignore[operator]
     return folder
 
 
@@ -60,9 +62,21 @@ def test_the_prompt_is_the_published_one_word_for_word(
 def test_the_limit_is_called_as_the_server_calls_it(
     suite_file: Path, suite_server: SuiteServer, tmp_path: Path
 ) -> None:
-    told = run_inside("evaluate", suite_file, "--endpoint", suite_server.url(), "--limit", "1",
-                      "--token-field", "max_completion_tokens", "--attempts", "2", "--quiet",
-                      "--out", tmp_path / "run")  # fmt: skip
+    told = run_inside(
+        "evaluate",
+        suite_file,
+        "--endpoint",
+        suite_server.url(),
+        "--limit",
+        "1",
+        "--token-field",
+        "max_completion_tokens",
+        "--attempts",
+        "2",
+        "--quiet",
+        "--out",
+        tmp_path / "run",
+    )
     assert told.returncode == 0, told.stderr
     sent = suite_server.counts()["last"][0]
     assert (sent["max_completion_tokens"], "max_tokens" in sent) == (64, False)
@@ -107,8 +121,9 @@ def test_a_run_of_another_suite_is_refused(
     other = suite_file.with_name("other.yaml")
     other.write_text(suite_file.read_text().replace("name: two", "name: other"))
     with pytest.raises(InputError, match="holds an evaluation on the suite 'two', not 'other'"):
-        heldout.evaluate(suite=str(other), out=runs / "weak", quiet=True,
-                         endpoints=[{"url": suite_server.url()}])  # type: ignore[operator]  # fmt: skip
+        heldout.evaluate(
+            suite=str(other), out=runs / "weak", quiet=True, endpoints=[{"url": suite_server.url()}]
+        )  # type: ignore[operator]
 
 
 def test_runs_are_compared_item_by_item(runs: Path) -> None:
@@ -145,8 +160,12 @@ def test_two_revisions_of_a_benchmark_are_not_paired(
     rows = (suite_file.parent / "sides/test.jsonl").read_text().splitlines()
     (suite_file.parent / "sides/fewer.jsonl").write_text("\n".join(rows[:-1]) + "\n")
     changed.write_text(suite_file.read_text().replace("sides/test.jsonl", "sides/fewer.jsonl"))
-    heldout.evaluate(suite=str(changed), out=tmp_path / "run", quiet=True,
-                     endpoints=[{"url": suite_server.url()}])  # type: ignore[operator]  # fmt: skip
+    heldout.evaluate(
+        suite=str(changed),
+        out=tmp_path / "run",
+        quiet=True,
+        endpoints=[{"url": suite_server.url()}],
+    )  # type: ignore[operator]
     with pytest.raises(
         InputError, match="sides is not the same in .*: evaluate both models on one revision"
     ):
@@ -165,9 +184,15 @@ def test_what_is_missing_is_said() -> None:
 
 def test_a_key_is_named_by_its_option(suite_file: Path, tmp_path: Path) -> None:
     told = run_inside(
-        "evaluate", suite_file, "--endpoint", "http://127.0.0.1:9/v1", "--api-key-env", "HELDOUT_UNSET",
-        "--out", tmp_path / "run",
-    )  # fmt: skip
+        "evaluate",
+        suite_file,
+        "--endpoint",
+        "http://127.0.0.1:9/v1",
+        "--api-key-env",
+        "HELDOUT_UNSET",
+        "--out",
+        tmp_path / "run",
+    )
     assert told.returncode == 2
     assert "--api-key-env: the" in told.stderr
 

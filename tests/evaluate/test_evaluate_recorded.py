@@ -68,8 +68,10 @@ def test_ids_that_two_benchmarks_share_need_a_name(suite_file: Path, tmp_path: P
     for name in ("first", "second"):
         (folder / f"{name}.jsonl").write_text(text)
     suite = folder / "suite.yaml"
-    suite.write_text("name: same\nbenchmarks:\n  - {name: first, source: first.jsonl}\n"
-                     "  - {name: second, source: second.jsonl}\n")  # fmt: skip
+    suite.write_text(
+        "name: same\nbenchmarks:\n  - {name: first, source: first.jsonl}\n"
+        "  - {name: second, source: second.jsonl}\n"
+    )
     lines = [{"id": row["id"], "prediction": "A"} for row in rows_of(suite_file.parent, "sides")]
     file = folder / "m.jsonl"
     file.write_text("\n".join(map(json.dumps, lines)) + "\n")
@@ -103,13 +105,18 @@ def test_results_of_medvlthinker_with_several_rollouts(suite_file: Path, tmp_pat
                 f"<answer>{row['answer']}. {text}.</answer>",
                 f"<answer>{row['answer']}</answer>",
             ]
-            lines.append({
-                "dataset_name": name, "dataset_index": row["id"], "answer_label": row["answer"],
-                "answer": text, "parsed_outputs": [
-                    {"output_text": reply, "is_correct": not reply.endswith(".</answer>")}
-                    for reply in replies
-                ],
-            })  # fmt: skip
+            lines.append(
+                {
+                    "dataset_name": name,
+                    "dataset_index": row["id"],
+                    "answer_label": row["answer"],
+                    "answer": text,
+                    "parsed_outputs": [
+                        {"output_text": reply, "is_correct": not reply.endswith(".</answer>")}
+                        for reply in replies
+                    ],
+                }
+            )
     file = tmp_path / "eval_results.jsonl"
     file.write_text("\n".join(map(json.dumps, lines)) + "\n")
     made = evaluated(suite_file, tmp_path / "run", file)
@@ -129,12 +136,22 @@ def test_a_prediction_file_of_vlmevalkit(suite_file: Path, tmp_path: Path, kind:
     for number, row in enumerate(rows_of(suite_file.parent, "sides")):
         said = f"The answer is {row['answer']}." if number else "Failed to obtain answer via API."
         said = "It could be any of them" if number in (1, 2) else said
-        rows.append({
-            "index": row["id"], "question": row["question"], "hint": float("nan"),
-            **dict(zip("ABC", row["options"], strict=True)), "D": float("nan"), "answer": row["answer"],
-            "category": "organ", "l2-category": "body", "split": "dev", "prediction": said,
-            "hit": int(number != 2), "log": "Match Log: …",
-        })  # fmt: skip
+        rows.append(
+            {
+                "index": row["id"],
+                "question": row["question"],
+                "hint": float("nan"),
+                **dict(zip("ABC", row["options"], strict=True)),
+                "D": float("nan"),
+                "answer": row["answer"],
+                "category": "organ",
+                "l2-category": "body",
+                "split": "dev",
+                "prediction": said,
+                "hit": int(number != 2),
+                "log": "Match Log: …",
+            }
+        )
     file = tmp_path / f"Model_SIDES_gpt-4o_result.{kind}"
     if kind == "json":
         file.write_text(json.dumps(rows, indent=4))
@@ -159,11 +176,15 @@ def test_samples_of_lmms_eval_as_its_tracker_writes_them(suite_file: Path, tmp_p
         listed = "\n".join(f"{'ABC'[n]}. {text}" for n, text in enumerate(row["options"]))
         told = row["answer"] if number else "I cannot tell"
         line = {
-            "doc_id": number, "target": row["answer"], "filtered_resps": [told], "doc_hash": "0f" * 32,
-            "token_counts": [{"output_tokens": 2}], "input_media": [row["image"]],
+            "doc_id": number,
+            "target": row["answer"],
+            "filtered_resps": [told],
+            "doc_hash": "0f" * 32,
+            "token_counts": [{"output_tokens": 2}],
+            "input_media": [row["image"]],
             "organs_score": {"question_id": row["image"], "category": "organ", "score": 1.0},
             "input": f"{row['question']}\n{listed}\nAnswer with the option's letter.",
-        }  # fmt: skip
+        }
         if number == 1:
             line["resps"] = [[f"Answer: {told}"]]
         if number == 2:
@@ -190,12 +211,17 @@ def test_an_eval_log_of_inspect_ai(suite_file: Path, tmp_path: Path) -> None:
             for epoch in (1, 2):
                 told = f"ANSWER: {row['answer'] if epoch == 1 else 'A'}"
                 sample = {
-                    "id": row["id"], "epoch": epoch, "input": row["question"],
-                    "choices": row["options"], "target": row["answer"],
-                    "output": {"choices": [{"message": {"content": told}}],
-                               "usage": {"input_tokens": 10, "output_tokens": 2}},
+                    "id": row["id"],
+                    "epoch": epoch,
+                    "input": row["question"],
+                    "choices": row["options"],
+                    "target": row["answer"],
+                    "output": {
+                        "choices": [{"message": {"content": told}}],
+                        "usage": {"input_tokens": 10, "output_tokens": 2},
+                    },
                     "scores": {"choice": {"value": "C" if told[-1] == row["answer"] else "I"}},
-                }  # fmt: skip
+                }
                 archive.writestr(f"samples/{row['id']}_epoch_{epoch}.json", json.dumps(sample))
     file = tmp_path / "log.eval"
     file.write_bytes(buffer.getvalue())
@@ -211,10 +237,16 @@ def test_a_batch_of_openai(suite_file: Path, tmp_path: Path) -> None:
     for number, row in enumerate(rows_of(suite_file.parent, "sides")):
         message = {"role": "assistant", "content": f"<answer>{row['answer']}</answer>"}
         if number % 2:  # /v1/responses beside /v1/chat/completions
-            body: dict[str, Any] = {"output": [
-                {"type": "reasoning", "summary": []},
-                {"type": "message", "content": [{"type": "output_text", "text": message["content"]}]},
-            ], "usage": {"input_tokens": 5, "output_tokens": 1}}  # fmt: skip
+            body: dict[str, Any] = {
+                "output": [
+                    {"type": "reasoning", "summary": []},
+                    {
+                        "type": "message",
+                        "content": [{"type": "output_text", "text": message["content"]}],
+                    },
+                ],
+                "usage": {"input_tokens": 5, "output_tokens": 1},
+            }
         else:
             body = {
                 "choices": [{"message": message}],
@@ -261,8 +293,17 @@ def test_leaked_items_by_a_run_of_overlap(suite_file: Path, tmp_path: Path) -> N
     home = suite_file.parent / "organs"
     for number in range(3):  # a quarter of the pictures, and the nine items about them
         (corpus / f"{number}.png").write_bytes((home / f"images/{number}.png").read_bytes())
-    scan = run_inside("overlap", home / "test.jsonl", "--images", home / "images",
-                      "--against", f"c={corpus}", "--out", tmp_path / "scan", "--quiet")  # fmt: skip
+    scan = run_inside(
+        "overlap",
+        home / "test.jsonl",
+        "--images",
+        home / "images",
+        "--against",
+        f"c={corpus}",
+        "--out",
+        tmp_path / "scan",
+        "--quiet",
+    )
     assert scan.returncode == 0, scan.stderr
     file = record(suite_file.parent, tmp_path / "all.jsonl", "m", 4)
     made = evaluated(suite_file, tmp_path / "run", file, leaks=(str(tmp_path / "scan"),))

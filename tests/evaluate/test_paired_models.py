@@ -15,15 +15,24 @@ from heldout.stats.paired import mcnemar, mcnemar_power
 
 
 def grades(
-    model: str, benchmark: str, right: np.ndarray | list[float], clusters: list[str] | None = None,
+    model: str,
+    benchmark: str,
+    right: np.ndarray | list[float],
+    clusters: list[str] | None = None,
     template: str = "t/1",
-) -> ItemGrades:  # fmt: skip
+) -> ItemGrades:
     values = np.asarray(right, dtype=np.float64)
     ids = tuple(f"{benchmark}-{n}" for n in range(len(values)))
     return ItemGrades(
-        model, benchmark, ids, values, tuple(clusters or ids), {"unparsed": 0, "refused": 0},
-        frozenset({template}), len(values),
-    )  # fmt: skip
+        model,
+        benchmark,
+        ids,
+        values,
+        tuple(clusters or ids),
+        {"unparsed": 0, "refused": 0},
+        frozenset({template}),
+        len(values),
+    )
 
 
 def test_one_benchmark_without_clusters_is_mcnemar() -> None:

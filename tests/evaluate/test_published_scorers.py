@@ -38,11 +38,17 @@ def test_medvlthinker(reply: str, strict: bool, medvlthinker: bool, substring: b
 @pytest.mark.parametrize(
     ("reply", "right"),
     [
-        ("B", True), ("(B) left", True), ("Option B", True), ("the answer is b", True),
+        ("B", True),
+        ("(B) left", True),
+        ("Option B", True),
+        ("the answer is b", True),
         ("Both lungs", True),  # the first letter of a word is taken for an option's
-        ("C", False), ("", False), ("(", False), ("It is B", False),
+        ("C", False),
+        ("", False),
+        ("(", False),
+        ("It is B", False),
     ],
-)  # fmt: skip
+)
 def test_mmstar(reply: str, right: bool) -> None:
     assert SCORERS["mmstar"](reply, QUESTION).right is right
 
@@ -57,11 +63,14 @@ def test_realworldqa(reply: str, right: bool) -> None:
 @pytest.mark.parametrize(
     ("reply", "read"),
     [
-        ("B", "B"), ("B. Left lung", "B"), ("So. The answer is C.", "C"),
+        ("B", "B"),
+        ("B. Left lung", "B"),
+        ("So. The answer is C.", "C"),
         ("The answer is A. No, wait. The answer is B.", "A"),  # the first one counts
-        ("The answer is G.", None), ("I do not know", None),
+        ("The answer is G.", None),
+        ("I do not know", None),
     ],
-)  # fmt: skip
+)
 def test_llava_reads_the_first_statement(reply: str, read: str | None) -> None:
     assert llava_choice(reply) == read
 

@@ -122,13 +122,17 @@ def test_one_source_for_a_packed_suite(tmp_path: Path) -> None:
     )
     rows = [
         {
-            "images": [], "question": f"Is it {name} {number}?", "dataset_name": name,
-            "options": json.dumps({"A": "Yes", "B": "No"}), "answer_label": "AB"[number % 2],
-            "answer": ("Yes", "No")[number % 2], "dataset_index": 10 * place + number,
+            "images": [],
+            "question": f"Is it {name} {number}?",
+            "dataset_name": name,
+            "options": json.dumps({"A": "Yes", "B": "No"}),
+            "answer_label": "AB"[number % 2],
+            "answer": ("Yes", "No")[number % 2],
+            "dataset_index": 10 * place + number,
         }
         for place, name in enumerate(names)
         for number in range(3)
-    ]  # fmt: skip
+    ]
     pl.DataFrame(
         rows, schema_overrides={"images": pl.List(pl.Struct({"bytes": pl.Binary}))}
     ).write_parquet(tmp_path / "test.parquet")
@@ -153,9 +157,14 @@ def test_prompts_word_for_word() -> None:
     picture = ImageRef("1.png", InlineBytes(b"", "1.png"))
     released = "Where is it?\nOptions: A: left, B: right"
     item = Example(
-        "1", (picture,), "Where is it <image 1>?", ("left", "{options}"), "left", 0,
+        "1",
+        (picture,),
+        "Where is it <image 1>?",
+        ("left", "{options}"),
+        "left",
+        0,
         metadata={"released_question": released},
-    )  # fmt: skip
+    )
     shown = original(item)
     assert isinstance(shown, Question)
 
@@ -165,8 +174,9 @@ def test_prompts_word_for_word() -> None:
 
     assert parts("released") == ["1.png", released]
     assert parts("mmstar") == [
-        "1.png", f"{released}\nAnswer with the option's letter from the given choices directly",
-    ]  # fmt: skip
+        "1.png",
+        f"{released}\nAnswer with the option's letter from the given choices directly",
+    ]
     assert parts("Q: {question}\n{options}") == [
         "Q: Where is it ",
         "1.png",

@@ -16,32 +16,50 @@ from heldout.store import make_table
 
 def match(item: str, corpus_id: str, modality: str = "image only", **more: Any) -> dict[str, Any]:
     row = {
-        "benchmark_id": item, "corpus": "c", "corpus_id": corpus_id, "modality": modality,
-        "method": "phash", "degree": "none", "relation": "same image", "label_relation": "unknown",
+        "benchmark_id": item,
+        "corpus": "c",
+        "corpus_id": corpus_id,
+        "modality": modality,
+        "method": "phash",
+        "degree": "none",
+        "relation": "same image",
+        "label_relation": "unknown",
         "evidence": "{}",
-    }  # fmt: skip
+    }
     return {**row, **more}
 
 
 def text(item: str, corpus_id: str, relation: str = "same item", **more: Any) -> dict[str, Any]:
     row = {
-        "benchmark_id": item, "corpus": "c", "corpus_id": corpus_id, "relation": relation,
-        "method": "exact", "degree": "hard", "answer_relation": "same", "evidence": "{}",
-    }  # fmt: skip
+        "benchmark_id": item,
+        "corpus": "c",
+        "corpus_id": corpus_id,
+        "relation": relation,
+        "method": "exact",
+        "degree": "hard",
+        "answer_relation": "same",
+        "evidence": "{}",
+    }
     return {**row, **more}
 
 
 def table(matches: list[dict[str, Any]], texts: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
     found = join_leaks(
-        pl.DataFrame(make_table("matches", matches)), pl.DataFrame(make_table("text_matches", texts))
-    )  # fmt: skip
+        pl.DataFrame(make_table("matches", matches)),
+        pl.DataFrame(make_table("text_matches", texts)),
+    )
     return {row["benchmark_id"]: row for row in found.to_dicts()}
 
 
 def test_words_beside_a_copied_picture_make_the_leak_graver() -> None:
     found = table(
-        [match("alone", "1"), match("asked", "2"), match("whole", "3"), match("told", "4", "full"),
-         match("caption", "7")],
+        [
+            match("alone", "1"),
+            match("asked", "2"),
+            match("whole", "3"),
+            match("told", "4", "full"),
+            match("caption", "7"),
+        ],
         [
             text("asked", "2", "same question", answer_relation="different", degree="none"),
             text("whole", "3", "edited", degree="soft"),
@@ -49,7 +67,7 @@ def test_words_beside_a_copied_picture_make_the_leak_graver() -> None:
             text("words", "5"),
             text("source", "6", "same source", method="provenance", degree="soft"),
         ],
-    )  # fmt: skip
+    )
     assert {one: (row["modality"], row["rung"]) for one, row in found.items()} == {
         "alone": ("image only", Rung.COPY),
         "asked": ("image and question", Rung.COPY),
@@ -93,11 +111,21 @@ def test_a_common_question_alone_is_no_evidence() -> None:
         (match("a", "1", relation="unrelated", degree="soft"), Rung.NEAR),
         (text("a", "1", "same question"), Rung.WORDING),
         (text("a", "1", "edited", degree="soft"), Rung.SIMILAR),
-        (text("a", "1", degree="soft", evidence='{"beside": "another picture"}'), Rung.BESIDE_ANOTHER),
-        (text("a", "1", degree="soft", evidence='{"beside": "pictures that could not be compared"}'),
-         Rung.UNCOMPARED),
+        (
+            text("a", "1", degree="soft", evidence='{"beside": "another picture"}'),
+            Rung.BESIDE_ANOTHER,
+        ),
+        (
+            text(
+                "a",
+                "1",
+                degree="soft",
+                evidence='{"beside": "pictures that could not be compared"}',
+            ),
+            Rung.UNCOMPARED,
+        ),
     ],
-)  # fmt: skip
+)
 def test_what_is_no_proof_stands_on_a_rung_of_its_own(row: dict[str, Any], rung: Rung) -> None:
     pictured = "modality" in row
     found = table([row] if pictured else [], [] if pictured else [row])["a"]
@@ -151,20 +179,29 @@ def test_what_is_proven_speaks_for_an_item_before_what_is_not_and_pictures_befor
 
 
 def test_the_finding_counts_what_is_proven_by_cluster_and_names_items_hit_often() -> None:
-    items = pl.DataFrame({
-        "benchmark_id": ["a", "b", "c", "d"], "cluster": ["1", "1", "2", "3"]
-    })  # fmt: skip
+    items = pl.DataFrame({"benchmark_id": ["a", "b", "c", "d"], "cluster": ["1", "1", "2", "3"]})
     rows = join_leaks(
         pl.DataFrame(make_table("matches", [match("a", "1", "full"), match("a", "2")])),
-        pl.DataFrame(make_table("text_matches", [
-            text("b", "3"), text("c", "4", method="provenance"), text("d", "5", "edited", degree="soft"),
-        ])),
-    )  # fmt: skip
+        pl.DataFrame(
+            make_table(
+                "text_matches",
+                [
+                    text("b", "3"),
+                    text("c", "4", method="provenance"),
+                    text("d", "5", "edited", degree="soft"),
+                ],
+            )
+        ),
+    )
     found = joined_leakage(items, rows, benchmark="bench", corpus="c")
     assert (found.statistic.value, found.n, found.clusters) == (2, 4, 3)
     assert found.effect.value == 0.5 and "cluster" in found.effect.method.lower()
     assert found.details["by_modality"] == {
-        "full": 1, "image and question": 0, "image only": 0, "text only": 1, "source only": 1,
-    }  # fmt: skip
+        "full": 1,
+        "image and question": 0,
+        "image only": 0,
+        "text only": 1,
+        "source only": 1,
+    }
     assert found.details["by_rung"][Rung.SIMILAR] == 1
     assert found.details["multi_hit_items"] == ["a"]

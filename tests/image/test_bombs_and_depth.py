@@ -74,8 +74,16 @@ RAMP = np.arange(256, dtype="<u2").reshape(16, 16) * 15
 )
 def test_every_plain_encoding_of_a_dicom_shows_the_same_picture(syntax):
     order = ">u2" if syntax == ExplicitVRBigEndian else "<u2"
-    data = written(dataset(syntax, PixelData=RAMP.astype(order).tobytes(), WindowWidth=3825,
-                           WindowCenter=1913, RescaleSlope=1, RescaleIntercept=0))  # fmt: skip
+    data = written(
+        dataset(
+            syntax,
+            PixelData=RAMP.astype(order).tobytes(),
+            WindowWidth=3825,
+            WindowCenter=1913,
+            RescaleSlope=1,
+            RescaleIntercept=0,
+        )
+    )
     assert np.array_equal(np.asarray(decode(data)).ravel(), np.arange(256))
     assert native_size(data) == (16, 16)
 
@@ -173,10 +181,17 @@ def deep_tiff(samples: np.ndarray, _: int) -> bytes:
     pixels = samples.astype("<u2").tobytes()
     after = 8 + 2 + 10 * 12 + 4
     fields = [
-        (256, 3, 1, width), (257, 3, 1, height), (258, 3, 3, after), (259, 3, 1, 1),
-        (262, 3, 1, 2), (273, 4, 1, after + 6), (277, 3, 1, 3), (278, 3, 1, height),
-        (279, 4, 1, len(pixels)), (284, 3, 1, 1),
-    ]  # fmt: skip
+        (256, 3, 1, width),
+        (257, 3, 1, height),
+        (258, 3, 3, after),
+        (259, 3, 1, 1),
+        (262, 3, 1, 2),
+        (273, 4, 1, after + 6),
+        (277, 3, 1, 3),
+        (278, 3, 1, height),
+        (279, 4, 1, len(pixels)),
+        (284, 3, 1, 1),
+    ]
     table = b"".join(struct.pack("<HHII", *field) for field in fields)
     head = b"II*\0" + struct.pack("<IH", 8, len(fields)) + table + struct.pack("<I", 0)
     return head + struct.pack("<3H", 16, 16, 16) + pixels

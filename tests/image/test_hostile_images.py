@@ -140,11 +140,14 @@ def test_the_first_frame_of_an_animation_is_the_picture(format):
 def test_a_rotation_in_the_exif_block_is_applied(orientation):
     upright = noise()
     turns = {
-        2: Image.Transpose.FLIP_LEFT_RIGHT, 3: Image.Transpose.ROTATE_180,
-        4: Image.Transpose.FLIP_TOP_BOTTOM, 5: Image.Transpose.TRANSPOSE,
-        6: Image.Transpose.ROTATE_90, 7: Image.Transpose.TRANSVERSE,
+        2: Image.Transpose.FLIP_LEFT_RIGHT,
+        3: Image.Transpose.ROTATE_180,
+        4: Image.Transpose.FLIP_TOP_BOTTOM,
+        5: Image.Transpose.TRANSPOSE,
+        6: Image.Transpose.ROTATE_90,
+        7: Image.Transpose.TRANSVERSE,
         8: Image.Transpose.ROTATE_270,
-    }  # fmt: skip
+    }
     stored = upright.transpose(turns[orientation]) if orientation in turns else upright
     exif = Image.Exif()
     exif[0x0112] = orientation
@@ -200,8 +203,12 @@ def test_pictures_cut_anywhere_or_damaged_raise_nothing_but_image_errors(format)
             except ImageError as error:
                 reasons.add(error.reason)
     known = {
-        "truncated image", "not an image", "unreadable image", "empty image", "decompression bomb",
-    }  # fmt: skip
+        "truncated image",
+        "not an image",
+        "unreadable image",
+        "empty image",
+        "decompression bomb",
+    }
     assert reasons
     assert reasons <= known
 

@@ -85,9 +85,10 @@ def test_training_learns_and_what_is_saved_is_an_encoder(tmp_path: Path) -> None
     losses = [json.loads(line)["loss"] for line in log.read_text().splitlines()]
     assert steps == 50
     assert losses[-1] < 0.5 < np.log(8)
-    near = embed_pairs(model, tokenizer, pairs.pixels, None, "cpu") @ embed_pairs(
-        model, tokenizer, None, pairs.captions, "cpu"
-    ).T  # fmt: skip
+    near = (
+        embed_pairs(model, tokenizer, pairs.pixels, None, "cpu")
+        @ embed_pairs(model, tokenizer, None, pairs.captions, "cpu").T
+    )
     assert (near.argmax(axis=1) == np.arange(8)).mean() >= 0.75  # it knows them by heart
     save_clip(model, tokenizer, TINY, tmp_path / "clip")
     encoder = open_encoder(f"transformers:{tmp_path / 'clip'}")

@@ -27,13 +27,15 @@ from heldout.scenes.captions import paraphrased
 PAGES = [
     Released(
         picture,
-        (Asked(f"What colour is the star {picture}?", "red", ("red", "blue")),
-         Asked(f"How many rings are there {picture}?", "2")),
+        (
+            Asked(f"What colour is the star {picture}?", "red", ("red", "blue")),
+            Asked(f"How many rings are there {picture}?", "2"),
+        ),
         (f"Tell me {picture}.", f"Count {picture}."),
         (Asked(f"Is the ring {picture} green?", "no"),),
     )
     for picture in range(6)
-]  # fmt: skip
+]
 
 
 def _plant(plan: Contamination, seed: int = 0) -> Planted:

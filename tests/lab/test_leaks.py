@@ -13,21 +13,47 @@ from heldout.lab.leak_page import BY_EYE, PAGE, leak_page, told, write_leaks
 from heldout.lab.leak_rows import SCHEMA, STRANGER, LeakPlan
 
 EMPTY: dict[str, Any] = {
-    "world": "films", "seed": 0, "group": "", "detail": "", "pictured": True, "method": "",
-    "degree": "", "relation": "", "transform": "", "label_said": "", "other_pairs": 0,
-    "other_graded": 0, "other_hard": 0, "other_undecided": 0, "other_copies": 0, "other_image": "",
-    "other_relation": "", "untestable": "",
-    "text_methods": "", "text_degree": "", "text_relation": "", "answer_said": "",
-    "other_texts": 0, "other_text_hard": 0,
-}  # fmt: skip
+    "world": "films",
+    "seed": 0,
+    "group": "",
+    "detail": "",
+    "pictured": True,
+    "method": "",
+    "degree": "",
+    "relation": "",
+    "transform": "",
+    "label_said": "",
+    "other_pairs": 0,
+    "other_graded": 0,
+    "other_hard": 0,
+    "other_undecided": 0,
+    "other_copies": 0,
+    "other_image": "",
+    "other_relation": "",
+    "untestable": "",
+    "text_methods": "",
+    "text_degree": "",
+    "text_relation": "",
+    "answer_said": "",
+    "other_texts": 0,
+    "other_text_hard": 0,
+}
 NEAR = {"kind": "watermarked", "found_by": "near"}
 ANSWERED = {
-    "kind": "exact bytes with another answer", "found_by": "bytes", "words": "exact",
-    "label_relation": "different", "degree": "hard", "relation": "same image", "method": "bytes",
-}  # fmt: skip
+    "kind": "exact bytes with another answer",
+    "found_by": "bytes",
+    "words": "exact",
+    "label_relation": "different",
+    "degree": "hard",
+    "relation": "same image",
+    "method": "bytes",
+}
 ALONE = {
-    "kind": "question and answer alone", "words": "exact", "label_relation": "same", "pictured": False
-}  # fmt: skip
+    "kind": "question and answer alone",
+    "words": "exact",
+    "label_relation": "same",
+    "pictured": False,
+}
 DECOY = {"kind": "one attribute changed"}
 
 
@@ -62,9 +88,12 @@ def test_recall_of_pictures_counts_every_planted_one_at_every_degree(board: Leak
     marked = next(one for one in board.pictures if one.kind == "watermarked")
     counted = {level: (found.hits, found.n) for level, found in marked.levels.items()}
     assert counted == {
-        "listed": (3, 4), "soft or hard": (2, 4), "hard": (1, 4), "left to people": (1, 4),
+        "listed": (3, 4),
+        "soft or hard": (2, 4),
+        "hard": (1, 4),
+        "left to people": (1, 4),
         "verified copy": (1, 4),
-    }  # fmt: skip
+    }
     assert marked.label is None
     assert marked.levels["listed"].method == "clopper-pearson"
     relabelled = next(one for one in board.pictures if one.kind == ANSWERED["kind"])
@@ -97,8 +126,12 @@ def test_alarms_are_raised_by_what_is_no_leak_and_by_pictures_only_where_there_i
     decoy, stranger = board.alarms
     assert (decoy.kind, stranger.kind) == (DECOY["kind"], STRANGER)
     assert {level: found.hits for level, found in decoy.pictures.items()} == {
-        "listed": 3, "soft or hard": 2, "hard": 1, "left to people": 1, "verified copy": 0,
-    }  # fmt: skip
+        "listed": 3,
+        "soft or hard": 2,
+        "hard": 1,
+        "left to people": 1,
+        "verified copy": 0,
+    }
     assert [found.hits for found in decoy.words.values()] == [1, 0]
     assert {found.n for found in stranger.pictures.values()} == {1}
     assert {found.n for found in stranger.words.values()} == {2}

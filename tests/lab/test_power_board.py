@@ -16,14 +16,24 @@ def _rows(
     """Effects by role, arm and dose; whatever lies above ``level`` has fired."""
     made = [
         {
-            "benchmark": benchmark, "detector": "twin-drop", "way": "raw", "model": f"{arm}{place}",
-            "base": f"base{place % 3}", "arm": arm, "role": role, "dose": dose, "split": "",
-            "references": 0, "effect": value, "p": 0.01 if value > level else 0.5,
-            "direction": "seen" if value > level else "none", "reason": "",
+            "benchmark": benchmark,
+            "detector": "twin-drop",
+            "way": "raw",
+            "model": f"{arm}{place}",
+            "base": f"base{place % 3}",
+            "arm": arm,
+            "role": role,
+            "dose": dose,
+            "split": "",
+            "references": 0,
+            "effect": value,
+            "p": 0.01 if value > level else 0.5,
+            "direction": "seen" if value > level else "none",
+            "reason": "",
         }
         for (role, arm, dose), values in effects.items()
         for place, value in enumerate(values)
-    ]  # fmt: skip
+    ]
     return pl.DataFrame(made, schema=SCHEMA)
 
 
@@ -102,8 +112,9 @@ def test_areas_over_other_arms_are_listed_apart() -> None:
     loss = _rows(sure).with_columns(detector=pl.lit("loss"))
     board = standings(pl.concat([loss, _rows(effects)]))
     assert [(one.detector, one.group) for one in board] == [
-        ("twin-drop", "answers"), ("loss", "membership"),
-    ]  # fmt: skip
+        ("twin-drop", "answers"),
+        ("loss", "membership"),
+    ]
     assert board[0].auc == 0.5 and board[1].auc == 1.0
 
 
@@ -111,9 +122,14 @@ def test_practical_means_on_every_benchmark() -> None:
     good = {("clean", "clean-a", 0): [0.0] * 12, ("contaminated", "d1", 1): [3.0] * 12}
     bad = {("clean", "clean-b", 0): [0.0] * 12, ("contaminated", "d2", 2): [0.0] * 12}
     truth = {
-        "stage": "finetune", "mode": "full", "order": "released", "part": "full",
-        "paraphrased": False, "share": 1.0, "dilution": 0.5,
-    }  # fmt: skip
+        "stage": "finetune",
+        "mode": "full",
+        "order": "released",
+        "part": "full",
+        "paraphrased": False,
+        "share": 1.0,
+        "dilution": 0.5,
+    }
     rows = pl.concat([_rows(good), _rows(bad, benchmark="films")])
     rows = rows.with_columns(**{name: pl.lit(value) for name, value in truth.items()})
     (one,) = requirements(rows, standings(rows))

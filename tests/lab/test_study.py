@@ -83,9 +83,12 @@ def test_every_rate_equals_counting_by_hand(scenes: Collection, small: Study) ->
             assert (point.fpr_low, point.fpr_high) == (bounds.low, bounds.high)
         ones = np.ones(len(kept))
         interval = auc_interval(
-            area, (own[:, None, None] > others).mean(axis=(1, 2)), ones,
-            (own[:, None, None] > others).mean(axis=0).sum(axis=1), ones * 23,
-        )  # fmt: skip
+            area,
+            (own[:, None, None] > others).mean(axis=(1, 2)),
+            ones,
+            (own[:, None, None] > others).mean(axis=0).sum(axis=1),
+            ones * 23,
+        )
         assert (found.auc.low, found.auc.high) == pytest.approx(interval[:2], abs=2e-3)
         if name != "original":
             own_all.append(own)
@@ -281,9 +284,13 @@ def test_a_failing_judge_ends_the_study(scenes: Collection) -> None:
         pytest.raises(HeldoutError, match="no features"),
     ):
         study_transforms(
-            scenes, Thumbnail(), Plan([], queries=2), judge=Judge("fails", fails), engine=engine,
+            scenes,
+            Thumbnail(),
+            Plan([], queries=2),
+            judge=Judge("fails", fails),
+            engine=engine,
             quiet=True,
-        )  # fmt: skip
+        )
 
 
 def test_wrong_plans_and_encoders_are_refused(scenes: Collection) -> None:
@@ -304,9 +311,12 @@ def test_an_encoder_of_overlap_is_studied_with_its_views(scenes: Collection) -> 
     )
     encoder = open_encoder("pixels")
     seen = study_transforms(
-        scenes, encoder, Plan(["flip-h", "rot-90"], queries=8), views=encoder.encode_views,
+        scenes,
+        encoder,
+        Plan(["flip-h", "rot-90"], queries=8),
+        views=encoder.encode_views,
         quiet=True,
-    )  # fmt: skip
+    )
     assert plain.measured("original").recall_at_1.value == 1.0
     assert seen.measured("flip-h").recall_at_1.hits == 8
     assert seen.views == len(encoder.encode_views(scene(0))[0])

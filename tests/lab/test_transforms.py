@@ -46,12 +46,39 @@ def test_a_transform_takes_any_picture_and_depends_on_its_seed_alone(name: str) 
 def test_the_table_holds_the_seeds_transforms_and_what_publishing_does() -> None:
     seeds = [name for name, transform in TRANSFORMS.items() if transform.in_seed]
     assert seeds == [
-        "flip-v", "flip-h", "rot-45", "rot-135", "rot-225", "rot-315", "crop-20", "crop-50",
-        "crop-100", "gauss", "noise", "rs-128", "rs-256", "gray", "invert", "red", "green", "blue",
-    ]  # fmt: skip
-    assert {"original", "rot-90", "rot-180", "rot-270", "crop-half", "jpeg-30", "jpeg-75",
-            "watermark", "border", "compound-2", "compound-4", "compound-6"
-            } == set(TRANSFORMS) - set(seeds)  # fmt: skip
+        "flip-v",
+        "flip-h",
+        "rot-45",
+        "rot-135",
+        "rot-225",
+        "rot-315",
+        "crop-20",
+        "crop-50",
+        "crop-100",
+        "gauss",
+        "noise",
+        "rs-128",
+        "rs-256",
+        "gray",
+        "invert",
+        "red",
+        "green",
+        "blue",
+    ]
+    assert {
+        "original",
+        "rot-90",
+        "rot-180",
+        "rot-270",
+        "crop-half",
+        "jpeg-30",
+        "jpeg-75",
+        "watermark",
+        "border",
+        "compound-2",
+        "compound-4",
+        "compound-6",
+    } == set(TRANSFORMS) - set(seeds)
 
 
 @pytest.mark.parametrize("name", ["noise", "crop-half", "watermark", "border"])

@@ -43,12 +43,17 @@ def test_real_logs(shared_data: Path) -> None:
     assert {name: len(listed) for name, listed in rows.items()} == {
         "2025-02-11T15-17-00-05-00_popularity.eval": 10,
         "2025-05-12T20-28-26-04-00_security-guide.json": 3,
-        "log_formats.eval": 1, "log_images.json": 1, "mmlu-summary-choices.eval": 1,
-    }  # fmt: skip
+        "log_formats.eval": 1,
+        "log_images.json": 1,
+        "mmlu-summary-choices.eval": 1,
+    }
     (mmlu,) = rows["mmlu-summary-choices.eval"]
     assert (mmlu["prediction"], mmlu["answer"], mmlu["correct"], mmlu["scorer"]) == (
-        "ANSWER: C", "A", False, "choice",
-    )  # fmt: skip
+        "ANSWER: C",
+        "A",
+        False,
+        "choice",
+    )
     assert mmlu["options"] == ["6.0 e", "6.8 eV", "12.2 eV", "13.6 eV"]
     assert mmlu["model"] == "openai/gpt-4o"
     assert [row["id"] for row in rows["2025-02-11T15-17-00-05-00_popularity.eval"]] == list(
@@ -92,11 +97,26 @@ def zstandard_zip(members: dict[str, bytes], most: int = 2**30) -> bytes:
     for name, content in members.items():
         packed = pa.compress(content, codec="zstd", asbytes=True)
         start, title = out.tell(), name.encode()
-        common = struct.pack("<HHHHHIIIH", 63, 0, 93, 0, 0, zlib.crc32(content), len(packed),
-                             min(len(content), most), len(title))  # fmt: skip
+        common = struct.pack(
+            "<HHHHHIIIH",
+            63,
+            0,
+            93,
+            0,
+            0,
+            zlib.crc32(content),
+            len(packed),
+            min(len(content), most),
+            len(title),
+        )
         out.write(b"PK\3\4" + common + struct.pack("<H", 0) + title + packed)
-        directory += (b"PK\1\2" + struct.pack("<H", 63) + common
-                      + struct.pack("<HHHHII", 0, 0, 0, 0, 0, start) + title)  # fmt: skip
+        directory += (
+            b"PK\1\2"
+            + struct.pack("<H", 63)
+            + common
+            + struct.pack("<HHHHII", 0, 0, 0, 0, 0, start)
+            + title
+        )
     start = out.tell()
     end = b"PK\5\6" + struct.pack(
         "<HHHHIIH", 0, 0, len(members), len(members), len(directory), start, 0
@@ -174,11 +194,16 @@ def test_samples_that_cannot_be_read_are_listed(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("value", "told"),
     [
-        ("C", {"correct": True}), ("I", {"correct": False}), ("N", {"correct": False}),
-        ("P", {"score": 0.5}), (0.25, {"score": 0.25}), (True, {"correct": True}),
-        ("odd", {"score": None}), ([1], {"score": None}),
+        ("C", {"correct": True}),
+        ("I", {"correct": False}),
+        ("N", {"correct": False}),
+        ("P", {"score": 0.5}),
+        (0.25, {"score": 0.25}),
+        (True, {"correct": True}),
+        ("odd", {"score": None}),
+        ([1], {"score": None}),
     ],
-)  # fmt: skip
+)
 def test_verdicts_of_scorers(tmp_path: Path, value: Any, told: dict[str, Any]) -> None:
     scores = {"match": {"value": value, "answer": "B"}}
     members = {"header.json": HEADER, "samples/1_epoch_1.json": sample(1, scores=scores)}

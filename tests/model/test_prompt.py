@@ -64,14 +64,16 @@ def test_pictures_stand_where_the_question_marks_them(
     [
         ("Which?", ("A. x", "B. y"), [0, 1, "Which?\nA. x\nB. y"]),
         ("<image 1> <image 2>", ("A. x",), [0, " ", 1, "A. x"]),
-        ("What is it?", ("A. <image 2>", "B. <image 1>"),
-         ["What is it?\nA. ", 1, "\nB. ", 0]),
+        ("What is it?", ("A. <image 2>", "B. <image 1>"), ["What is it?\nA. ", 1, "\nB. ", 0]),
         ("Like <image 1>?", ("A. <image 2>", "B. none"), ["Like ", 0, "?\nA. ", 1, "\nB. none"]),
-        ("Is <image 1> or <image 2> new?", ("A. <image 1>", "B. <image 2>"),
-         ["Is ", 0, " or ", 1, " new?\nA. image 1\nB. image 2"]),
+        (
+            "Is <image 1> or <image 2> new?",
+            ("A. <image 1>", "B. <image 2>"),
+            ["Is ", 0, " or ", 1, " new?\nA. image 1\nB. image 2"],
+        ),
         ("Which?", ("A. <image 2>", "B. <image 3>"), [0, "Which?\nA. ", 1, "\nB. image 3"]),
     ],
-)  # fmt: skip
+)
 def test_an_option_may_be_a_picture(
     pictures: tuple[ImageRef, ...],
     question: str,

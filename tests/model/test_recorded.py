@@ -19,9 +19,16 @@ ITEMS = ["a", "b", "c"]
 
 def _row(identifier: str, **changed: Any) -> dict[str, Any]:
     row: dict[str, Any] = {
-        "benchmark_id": identifier, "model": "m", "tokens": ["x", "y"], "logprobs": [-1.0, -2.0],
-        "mu": [-3.0, -3.5], "sigma": [1.0, 1.5], "sum_logprob": -3.0, "n_tokens": 2, "span_ok": True,
-    }  # fmt: skip
+        "benchmark_id": identifier,
+        "model": "m",
+        "tokens": ["x", "y"],
+        "logprobs": [-1.0, -2.0],
+        "mu": [-3.0, -3.5],
+        "sigma": [1.0, 1.5],
+        "sum_logprob": -3.0,
+        "n_tokens": 2,
+        "span_ok": True,
+    }
     row.update(changed)
     return {key: value for key, value in row.items() if value is not None}
 
@@ -89,8 +96,9 @@ def test_missing_items_are_an_error_or_dropped_with_a_reason(tmp_path: Path) -> 
         read_recorded(path, ITEMS)
     dropped = read_recorded(path, ITEMS, allow_missing=True).dropped
     assert [(one.id, one.reason) for one in dropped] == [
-        ("m/b", "no recorded score"), ("m/c", "no recorded score"),
-    ]  # fmt: skip
+        ("m/b", "no recorded score"),
+        ("m/c", "no recorded score"),
+    ]
 
 
 @pytest.mark.parametrize(

@@ -59,10 +59,20 @@ def drawn(n: int, rng: np.random.Generator, width: int = 8) -> NDArray[np.float3
 
 def items_of(pictures: list[str], questions: int = 1) -> list[dict[str, Any]]:
     return [
-        {"benchmark_id": f"{one}-{q}", "position": 0, "cluster": one, "question": "?", "options": [],
-         "answer": "", "image_names": [one], "image_digests": [one], "metadata": "{}"}
-        for one in pictures for q in range(questions)
-    ]  # fmt: skip
+        {
+            "benchmark_id": f"{one}-{q}",
+            "position": 0,
+            "cluster": one,
+            "question": "?",
+            "options": [],
+            "answer": "",
+            "image_names": [one],
+            "image_digests": [one],
+            "metadata": "{}",
+        }
+        for one in pictures
+        for q in range(questions)
+    ]
 
 
 def calibrated(
@@ -77,9 +87,15 @@ def calibrated(
     run.write_table("dropped", dropped_table([]))
     labels = np.zeros(0, np.int64) if groups is None else groups
     found = measure(
-        run, "web", "fingerprint", Sharded(corpus, "c", groups=labels), Pictures(benchmark, "b"),
-        CalibrationPlan(alpha=alpha), open_encoder("pixels"), quiet=True,
-    )  # fmt: skip
+        run,
+        "web",
+        "fingerprint",
+        Sharded(corpus, "c", groups=labels),
+        Pictures(benchmark, "b"),
+        CalibrationPlan(alpha=alpha),
+        open_encoder("pixels"),
+        quiet=True,
+    )
     write_measured(run, [found])
     one = recomputed(run, Pictures(benchmark, "b").ids)
     items = frame(items_of(one.benchmark.pictures, 2))
@@ -111,9 +127,14 @@ def simulated(corpus: NDArray[np.float32], benchmark: NDArray[np.float32], alpha
         for role, pictures, neighbours, values, related in sets
     )
     facts = {
-        "corpus": "web", "encoder": IDENTITY, "alpha": alpha, "corpus_pictures": len(corpus),
-        "null": {"source": ITSELF, "duplicates": COPY, "seed": 0}, "controls": [], "problem": "",
-    }  # fmt: skip
+        "corpus": "web",
+        "encoder": IDENTITY,
+        "alpha": alpha,
+        "corpus_pictures": len(corpus),
+        "null": {"source": ITSELF, "duplicates": COPY, "seed": 0},
+        "controls": [],
+        "problem": "",
+    }
     items = frame(items_of([f"b{n}" for n in range(len(benchmark))]))
     (one,) = calibrations(items, nearest, {"web": facts})
     matches = pl.from_arrow(make_table("matches", []))

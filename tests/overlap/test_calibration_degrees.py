@@ -110,9 +110,16 @@ def test_hub_p_values_hold_under_random_assignment() -> None:
 
 def item(identifier: str, digests: list[str], cluster: str) -> dict[str, object]:
     return {
-        "benchmark_id": identifier, "position": 0, "cluster": cluster, "question": "?", "options": [],
-        "answer": "yes", "image_names": digests, "image_digests": digests, "metadata": "{}",
-    }  # fmt: skip
+        "benchmark_id": identifier,
+        "position": 0,
+        "cluster": cluster,
+        "question": "?",
+        "options": [],
+        "answer": "yes",
+        "image_names": digests,
+        "image_digests": digests,
+        "metadata": "{}",
+    }
 
 
 def match(
@@ -124,10 +131,19 @@ def match(
     relation: str = "",
 ) -> dict[str, object]:
     return {
-        "benchmark_id": identifier, "image_index": image, "corpus": corpus, "corpus_id": "x",
-        "method": method, "similarity": 0.99, "degree": degree, "relation": relation, "transform": "",
-        "modality": "image only", "label_relation": "unknown", "evidence": json.dumps({}),
-    }  # fmt: skip
+        "benchmark_id": identifier,
+        "image_index": image,
+        "corpus": corpus,
+        "corpus_id": "x",
+        "method": method,
+        "similarity": 0.99,
+        "degree": degree,
+        "relation": relation,
+        "transform": "",
+        "modality": "image only",
+        "label_relation": "unknown",
+        "evidence": json.dumps({}),
+    }
 
 
 def table(name: str, rows: list[dict[str, object]]) -> pl.DataFrame:

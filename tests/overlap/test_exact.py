@@ -68,13 +68,19 @@ def test_copies_are_found_by_bytes_and_by_pixels_with_what_came_along(
         ("d", picture(4), "Is it big?", "yes"),
         ("e", picture(5), "Is it big?", "yes"),
     )
-    corpus = write_tars(tmp_path / "c", [
-        {"png": picture(1), "json": {"question": "what is it", "answer": "ct"}},
-        {"webp": picture(2, format="WEBP"), "json": {"question": "What is it?", "answer": "PET"}},
-        {"png": picture(3), "txt": b"I am not sure, is it big? no"},
-        {"png": picture(4), "json": {"question": "Is it big?"}},
-        {"png": picture(99)},
-    ])  # fmt: skip
+    corpus = write_tars(
+        tmp_path / "c",
+        [
+            {"png": picture(1), "json": {"question": "what is it", "answer": "ct"}},
+            {
+                "webp": picture(2, format="WEBP"),
+                "json": {"question": "What is it?", "answer": "PET"},
+            },
+            {"png": picture(3), "txt": b"I am not sure, is it big? no"},
+            {"png": picture(4), "json": {"question": "Is it big?"}},
+            {"png": picture(99)},
+        ],
+    )
     rows = audit(benchmark, corpus, tmp_path / "run").sort("benchmark_id").to_dicts()
     told = [(r["benchmark_id"], r["method"], r["modality"], r["label_relation"]) for r in rows]
     assert told == [
@@ -152,9 +158,15 @@ def test_exact_matching_misses_a_lossy_copy(tmp_path: Path, picture: Picture) ->
 
 
 def test_broken_corpus_images_are_dropped_with_a_reason(tmp_path: Path, picture: Picture) -> None:
-    corpus = write_tars(tmp_path / "c", [
-        {"png": picture(1)}, {"png": b""}, {"jpg": b"<html>404</html>"}, {"png": picture(2)[:70]},
-    ])  # fmt: skip
+    corpus = write_tars(
+        tmp_path / "c",
+        [
+            {"png": picture(1)},
+            {"png": b""},
+            {"jpg": b"<html>404</html>"},
+            {"png": picture(2)[:70]},
+        ],
+    )
     audit(bench(("a", picture(1), "q?", "x")), corpus, tmp_path / "run")
     run = Run.open(tmp_path / "run")
     dropped = run.read_table("dropped").to_pylist()
@@ -169,9 +181,13 @@ def test_broken_corpus_images_are_dropped_with_a_reason(tmp_path: Path, picture:
 def test_findings_give_each_denominator_its_own_rate(tmp_path: Path, picture: Picture) -> None:
     rows = [(f"{i}-{k}", picture(i), f"q{k}?", "x") for i in range(10) for k in range(1 + i % 3)]
     benchmark = bench(*rows)
-    corpus = write_tars(tmp_path / "c", [
-        {"png": picture(2), "json": {"question": "q1?", "answer": "x"}}, {"png": picture(50)},
-    ])  # fmt: skip
+    corpus = write_tars(
+        tmp_path / "c",
+        [
+            {"png": picture(2), "json": {"question": "q1?", "answer": "x"}},
+            {"png": picture(50)},
+        ],
+    )
     audit(benchmark, corpus, tmp_path / "run")
     findings = Run.open(tmp_path / "run").read_json("findings.json")["findings"]
     counts = {f["unit"]: (f["statistic"]["value"], f["n"], f["clusters"]) for f in findings}

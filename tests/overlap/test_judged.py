@@ -30,10 +30,20 @@ def row(**changes: Any) -> dict[str, Any]:
         "corpus_answer": changes.pop("answer", ""),
     }
     return {
-        "benchmark_id": "q1", "image_index": 0, "corpus": "web", "corpus_id": "w1", "method": "pdq",
-        "similarity": 0.9, "degree": "soft", "relation": "undecided", "transform": "changed in part",
-        "modality": "none", "label_relation": "unknown", "evidence": json.dumps(evidence), **changes,
-    }  # fmt: skip
+        "benchmark_id": "q1",
+        "image_index": 0,
+        "corpus": "web",
+        "corpus_id": "w1",
+        "method": "pdq",
+        "similarity": 0.9,
+        "degree": "soft",
+        "relation": "undecided",
+        "transform": "changed in part",
+        "modality": "none",
+        "label_relation": "unknown",
+        "evidence": json.dumps(evidence),
+        **changes,
+    }
 
 
 def table(*rows: dict[str, Any]) -> pl.DataFrame:
@@ -64,8 +74,10 @@ def test_unrelated_is_no_copy_any_more() -> None:
     tool = row(relation="transformed copy", modality="full", label_relation="same")
     after = judged_matches(table(tool), say(tool, ada="unrelated")).row(0, named=True)
     assert (after["relation"], after["modality"], after["label_relation"]) == (
-        "unrelated", "none", "unknown",
-    )  # fmt: skip
+        "unrelated",
+        "none",
+        "unknown",
+    )
     assert (after["degree"], after["transform"]) == ("none", "")
     people = json.loads(after["evidence"])["people"]
     assert people == {"verdicts": {"ada": "unrelated"}, "tool": "transformed copy"}
@@ -76,8 +88,10 @@ def test_a_copy_by_peoples_word_says_what_leaked_beside_it() -> None:
     two = say(tool, ada="transformed copy", bo="transformed copy")
     after = judged_matches(table(tool), two, ITEMS).row(0, named=True)
     assert (after["relation"], after["modality"], after["label_relation"]) == (
-        "transformed copy", "full", "same",
-    )  # fmt: skip
+        "transformed copy",
+        "full",
+        "same",
+    )
     both = say(row(), ada="exact duplicate", bo="exact duplicate")
     alike = judged_matches(table(row()), both, ITEMS).row(0, named=True)
     # Nothing that was measured says that the files are equal: an eye cannot.
@@ -87,9 +101,14 @@ def test_a_copy_by_peoples_word_says_what_leaked_beside_it() -> None:
 @pytest.mark.parametrize("method", ["bytes", "pixels"])
 @pytest.mark.parametrize(
     "raters",
-    [{"ada": "unrelated"}, {"ada": "exact duplicate", "bo": "unrelated"}, {"ada": "unsure"},
-     {"ada": "unrelated", "bo": "unrelated"}, {"ada": "transformed copy"}],
-)  # fmt: skip
+    [
+        {"ada": "unrelated"},
+        {"ada": "exact duplicate", "bo": "unrelated"},
+        {"ada": "unsure"},
+        {"ada": "unrelated", "bo": "unrelated"},
+        {"ada": "transformed copy"},
+    ],
+)
 def test_equal_digests_outrank_people(method: str, raters: dict[str, str]) -> None:
     tool = row(method=method, relation="same image", modality="full", label_relation="same")
     after = judged_matches(table(tool), say(tool, **raters)).row(0, named=True)
@@ -104,8 +123,10 @@ def test_one_rater_alone_makes_no_copy(tool: str, verdict: str) -> None:
     after = judged_matches(table(found), say(found, ada=verdict), ITEMS)
     told = after.row(0, named=True)
     assert (told["relation"], told["modality"], told["label_relation"]) == (
-        "undecided", "none", "unknown",
-    )  # fmt: skip
+        "undecided",
+        "none",
+        "unknown",
+    )
     assert not_agreed("undecided", json.loads(told["evidence"])) == RAISED_ALONE
     assert recognised(after).is_empty()
 
@@ -149,9 +170,12 @@ def test_most_raters_decide_and_ties_count_as_no_copy(verdicts: list[str], relat
 
 @pytest.mark.parametrize(
     ("tool", "waits"),
-    [("transformed copy", DISMISSED_ALONE), ("undecided", DISMISSED_ALONE),
-     ("same view, other subject", "")],
-)  # fmt: skip
+    [
+        ("transformed copy", DISMISSED_ALONE),
+        ("undecided", DISMISSED_ALONE),
+        ("same view, other subject", ""),
+    ],
+)
 def test_what_one_rater_alone_dismissed_waits_for_a_second(tool: str, waits: str) -> None:
     found = row(relation=tool)
     one, two = (

@@ -13,23 +13,42 @@ from heldout.store import SCHEMAS
 from heldout.store.judgements import TEXT, Judgement
 
 ITEM = {
-    "benchmark_id": "q1", "position": 0, "cluster": "c", "question": "Where is the long lesion?",
-    "options": [], "answer": "left lobe", "image_names": ["a.png"], "image_digests": ["d"],
+    "benchmark_id": "q1",
+    "position": 0,
+    "cluster": "c",
+    "question": "Where is the long lesion?",
+    "options": [],
+    "answer": "left lobe",
+    "image_names": ["a.png"],
+    "image_digests": ["d"],
     "metadata": "{}",
-}  # fmt: skip
+}
 
 
 def _row(**changes: Any) -> dict[str, Any]:
     evidence = {
-        "benchmark_text": "Where is the long lesion?", "corpus_text": "Where is a long lesion?",
-        "corpus_answers": ["left lobe"], "generic": False, "short": False, "pictured": False,
+        "benchmark_text": "Where is the long lesion?",
+        "corpus_text": "Where is a long lesion?",
+        "corpus_answers": ["left lobe"],
+        "generic": False,
+        "short": False,
+        "pictured": False,
         **changes.pop("evidence", {}),
-    }  # fmt: skip
+    }
     return {
-        "benchmark_id": "q1", "corpus": "web", "corpus_id": "p1", "method": "edit", "field": "question",
-        "corpus_field": "question", "similarity": 0.95, "degree": "soft", "relation": "edited",
-        "answer_relation": "same", "evidence": json.dumps(evidence), **changes,
-    }  # fmt: skip
+        "benchmark_id": "q1",
+        "corpus": "web",
+        "corpus_id": "p1",
+        "method": "edit",
+        "field": "question",
+        "corpus_field": "question",
+        "similarity": 0.95,
+        "degree": "soft",
+        "relation": "edited",
+        "answer_relation": "same",
+        "evidence": json.dumps(evidence),
+        **changes,
+    }
 
 
 def _frame(name: str, rows: list[dict[str, Any]]) -> pl.DataFrame:
@@ -45,9 +64,12 @@ def _judged(
     subject = text_subject(ITEM, pair)
     said = [Judgement(f"rater {n}", TEXT, subject, one) for n, one in enumerate(verdicts)]
     return judged_texts(
-        _frame("text_matches", rows), said, _frame("items", [ITEM]), _frame("matches", []),
+        _frame("text_matches", rows),
+        said,
+        _frame("items", [ITEM]),
+        _frame("matches", []),
         _frame("text_queries", queries or []),
-    ).to_dicts()  # fmt: skip
+    ).to_dicts()
 
 
 @pytest.mark.parametrize(
@@ -73,16 +95,20 @@ def test_every_verdict_has_its_relation_and_worth(verdict: str, relation: str, d
     [
         ({}, ("edited", "same", "soft")),
         # Nothing before, now something for a second rater to read.
-        ({"relation": "same template, other subject", "degree": "none"},
-         ("same template, other subject", "same", "soft")),
+        (
+            {"relation": "same template, other subject", "degree": "none"},
+            ("same template, other subject", "same", "soft"),
+        ),
         # What the tool found by itself is not lowered by somebody who sees more in it.
-        ({"relation": "same question", "answer_relation": "unknown", "degree": "hard"},
-         ("same question", "unknown", "hard")),
+        (
+            {"relation": "same question", "answer_relation": "unknown", "degree": "hard"},
+            ("same question", "unknown", "hard"),
+        ),
         ({"relation": "same item", "degree": "hard"}, ("same item", "same", "hard")),
         # Worth less beside another picture: that it is the item's own, a second has to say, too.
         ({"relation": "same item", "degree": "soft"}, ("same item", "same", "soft")),
     ],
-)  # fmt: skip
+)
 def test_one_rater_alone_raises_no_text_to_the_item(
     found: dict[str, str], worth: tuple[str, str, str]
 ) -> None:
@@ -100,9 +126,15 @@ def test_words_beside_another_picture_are_worth_a_degree_less() -> None:
 
 def test_a_question_the_corpus_answers_otherwise_stays_common() -> None:
     asked = {
-        "benchmark_id": "q1", "corpus": "web", "method": "exact", "pairs": 9, "same_answer": 1,
-        "other_answer": 8, "max_similarity": 1.0, "corpus_id": "p1",
-    }  # fmt: skip
+        "benchmark_id": "q1",
+        "corpus": "web",
+        "method": "exact",
+        "pairs": 9,
+        "same_answer": 1,
+        "other_answer": 8,
+        "max_similarity": 1.0,
+        "corpus_id": "p1",
+    }
     twice = ["same question and answer"] * 2
     (row,) = _judged([_row()], *twice, queries=[asked])
     assert (row["relation"], row["degree"]) == ("same item", "none")

@@ -56,9 +56,18 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def command(data: Path, run: Path, *more: str) -> list[str]:
     return [
-        sys.executable, "-m", "heldout", "overlap", str(data / "bench"),
-        "--against", f"corpus={data / 'corpus'}", "--exact", "--out", str(run), *more,
-    ]  # fmt: skip
+        sys.executable,
+        "-m",
+        "heldout",
+        "overlap",
+        str(data / "bench"),
+        "--against",
+        f"corpus={data / 'corpus'}",
+        "--exact",
+        "--out",
+        str(run),
+        *more,
+    ]
 
 
 def finished_shards(run: Path) -> dict[str, int]:
@@ -139,7 +148,9 @@ def test_a_scan_on_ray_gives_the_same_tables(data: Path, whole: Path, tmp_path: 
     pytest.importorskip("ray", reason="the Ray engine needs heldout[ray]")
     done = subprocess.run(
         command(data, tmp_path / "ray", "--engine", "ray", "--workers", "2"),
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     assert tables(tmp_path / "ray") == tables(whole)

@@ -22,10 +22,21 @@ TABLES = ("items", "matches", "dropped", "thumbnails")
 
 def command(data: Path, run: Path, *more: str) -> list[str]:
     return [
-        sys.executable, "-m", "heldout", "overlap", str(data / "bench"),
-        "--against", f"corpus={data / 'corpus'}", "--encoder", "pixels", "--nearest", "2",
-        "--out", str(run), *more,
-    ]  # fmt: skip
+        sys.executable,
+        "-m",
+        "heldout",
+        "overlap",
+        str(data / "bench"),
+        "--against",
+        f"corpus={data / 'corpus'}",
+        "--encoder",
+        "pixels",
+        "--nearest",
+        "2",
+        "--out",
+        str(run),
+        *more,
+    ]
 
 
 def done(run: Path) -> dict[str, int]:

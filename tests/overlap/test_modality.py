@@ -32,10 +32,13 @@ def item(
         # labels without a question
         (("", "tabby cat"), item(None, "Tabby cat"), ("full", "same")),
         (("", "tabby cat"), item(None, "tiger"), ("image only", "different")),
-        (("", "A man rides a horse home."), item(None, "A rider in the sun, going home"),
-         ("image only", "unknown")),
+        (
+            ("", "A man rides a horse home."),
+            item(None, "A rider in the sun, going home"),
+            ("image only", "unknown"),
+        ),
     ],
-)  # fmt: skip
+)
 def test_what_leaked_beside_the_picture(
     ours: tuple[str, str], theirs: CorpusItem, expected: tuple[str, str]
 ) -> None:

@@ -18,8 +18,11 @@ def scene(colour: tuple[int, int, int]) -> Image.Image:
     )
     draw = ImageDraw.Draw(image)
     for k in range(9):
-        draw.ellipse((20 + 70 * (k % 3), 20 + 70 * (k // 3), 60 + 70 * (k % 3), 60 + 70 * (k // 3)),
-                     outline="black", width=3)  # fmt: skip
+        draw.ellipse(
+            (20 + 70 * (k % 3), 20 + 70 * (k // 3), 60 + 70 * (k % 3), 60 + 70 * (k // 3)),
+            outline="black",
+            width=3,
+        )
     draw.rectangle((100, 100, 135, 135), fill=colour)
     return image
 

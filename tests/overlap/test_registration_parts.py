@@ -62,8 +62,9 @@ def test_gutters_cut_a_page_into_its_panels() -> None:
     grey = np.asarray(page.convert("L"))
     boxes = panel_boxes(grey)
     assert len(boxes) == 3
-    for found, wanted in zip(boxes, [(10, 10, 250, 260), (260, 10, 510, 130), (260, 140, 510, 260)],
-                             strict=True):  # fmt: skip
+    for found, wanted in zip(
+        boxes, [(10, 10, 250, 260), (260, 10, 510, 130), (260, 140, 510, 260)], strict=True
+    ):
         assert np.abs(np.subtract(found, wanted)).max() <= 3
     assert panel_boxes(np.asarray(blobs(8).convert("L"))) == []
     assert panel_boxes(np.full((200, 200), 255, np.uint8)) == []

@@ -248,9 +248,12 @@ def test_a_picture_of_169_megapixels_under_low_memory_is_lost_alone(
     huge_png(tmp_path / "corpus/2b.png", 13_000)
     done = subprocess.run(
         [sys.executable, "-c", LOW_MEMORY],
-        cwd=tmp_path, capture_output=True, text=True, env=os.environ | {"OMP_NUM_THREADS": "1"},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
         check=False,
-    )  # fmt: skip
+    )
     assert done.returncode == 0, done.stderr
     result = json.loads(done.stdout)
     assert (result["counts"]["images"], result["counts"]["lost_items"]) == (6, 1)

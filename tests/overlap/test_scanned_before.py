@@ -21,9 +21,14 @@ def test_what_an_earlier_run_did_is_said() -> None:
 def test_the_last_line_says_what_was_found() -> None:
     result, lines = Scanned("vm", "vm", "tar", "f"), io.StringIO()
     with progress(
-        "scanning vm", None, "shards", file=lines, appears_after=0.0, line_every=60,
+        "scanning vm",
+        None,
+        "shards",
+        file=lines,
+        appears_after=0.0,
+        line_every=60,
         note=lambda: scanned_before(result),
-    ) as step:  # fmt: skip
+    ) as step:
         while not lines.getvalue():
             time.sleep(0.001)
         result.shards = result.reused = 4

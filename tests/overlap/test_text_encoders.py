@@ -38,9 +38,14 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ).save_pretrained(folder)
     torch.manual_seed(0)
     config = transformers.XLMRobertaConfig(
-        vocab_size=len(vocabulary), hidden_size=16, num_hidden_layers=1, num_attention_heads=2,
-        intermediate_size=16, max_position_embeddings=40, pad_token_id=1,
-    )  # fmt: skip
+        vocab_size=len(vocabulary),
+        hidden_size=16,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=16,
+        max_position_embeddings=40,
+        pad_token_id=1,
+    )
     transformers.XLMRobertaModel(config).save_pretrained(folder)
     return folder
 

@@ -28,10 +28,12 @@ class Scripted:
 
     def compare(self, pairs: Sequence[TextPair]) -> Opinions:
         self.asked += pairs
-        return Opinions({
-            pair: Opinion("different" if "kidney" in pair.corpus_text else "same", "because")
-            for pair in pairs
-        })  # fmt: skip
+        return Opinions(
+            {
+                pair: Opinion("different" if "kidney" in pair.corpus_text else "same", "because")
+                for pair in pairs
+            }
+        )
 
 
 @pytest.fixture
@@ -57,8 +59,11 @@ def test_a_judge_lowers_what_it_calls_different_and_raises_nothing(found: object
     }
     told = json.loads(rows["kidney"]["evidence"])["judge"]
     assert told == {
-        "name": "scripted", "verdict": "different", "why": "because", "degree_before": "soft",
-    }  # fmt: skip
+        "name": "scripted",
+        "verdict": "different",
+        "why": "because",
+        "degree_before": "soft",
+    }
     assert sorted(judge.asked) == sorted({TextPair(QUESTION, REWORDED), TextPair(QUESTION, KIDNEY)})
     (record,) = checked.records.values()
     assert (record["pairs"], record["same"], record["different"]) == (3, 2, 1)

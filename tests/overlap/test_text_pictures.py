@@ -8,19 +8,27 @@ import polars as pl
 
 from heldout.overlap.text.pictures import ANOTHER, BESIDE, UNCOMPARED, settle_pictures
 
-ITEMS = pl.DataFrame({
-    "benchmark_id": ["a", "b"],
-    "image_digests": [["1"], []],
-})  # fmt: skip
+ITEMS = pl.DataFrame(
+    {
+        "benchmark_id": ["a", "b"],
+        "image_digests": [["1"], []],
+    }
+)
 
 
 def settled(
     item: str, degree: str, *, pictured: bool, method: str = "exact", relation: str = ""
 ) -> str:
-    text = pl.DataFrame({
-        "benchmark_id": [item], "corpus": ["c"], "corpus_id": ["x"], "method": [method],
-        "degree": [degree], "evidence": [json.dumps({"pictured": pictured})],
-    })  # fmt: skip
+    text = pl.DataFrame(
+        {
+            "benchmark_id": [item],
+            "corpus": ["c"],
+            "corpus_id": ["x"],
+            "method": [method],
+            "degree": [degree],
+            "evidence": [json.dumps({"pictured": pictured})],
+        }
+    )
     rows = [("a", "c", "x", relation)] if relation else []
     names = ["benchmark_id", "corpus", "corpus_id", "relation"]
     matches = pl.DataFrame(rows, schema=dict.fromkeys(names, pl.String), orient="row")
@@ -50,13 +58,22 @@ def told(
     item: str, *, pictured: bool = True, lost: bool = False, degree: str = "hard"
 ) -> tuple[str, str]:
     """(degree, what the words stand beside) of one pair."""
-    text = pl.DataFrame({
-        "benchmark_id": [item], "corpus": ["c"], "corpus_id": ["x"], "method": ["exact"],
-        "degree": [degree], "evidence": [json.dumps({"pictured": pictured})],
-    })  # fmt: skip
-    items = pl.DataFrame({
-        "benchmark_id": ["seen", "lost", "half", "bare"], "image_digests": [["1"], [""], ["1", ""], []],
-    })  # fmt: skip
+    text = pl.DataFrame(
+        {
+            "benchmark_id": [item],
+            "corpus": ["c"],
+            "corpus_id": ["x"],
+            "method": ["exact"],
+            "degree": [degree],
+            "evidence": [json.dumps({"pictured": pictured})],
+        }
+    )
+    items = pl.DataFrame(
+        {
+            "benchmark_id": ["seen", "lost", "half", "bare"],
+            "image_digests": [["1"], [""], ["1", ""], []],
+        }
+    )
     names = ["benchmark_id", "corpus", "corpus_id", "relation"]
     none = pl.DataFrame([], schema=dict.fromkeys(names, pl.String))
     unread = pl.DataFrame(

@@ -84,11 +84,17 @@ def test_a_question_asked_of_several_pictures_is_never_evidence(tmp_path: Path) 
 def test_numbers_and_an_own_answer_tell_items_of_one_template_apart(tmp_path: Path) -> None:
     asked = "Which coloured shape is drawn at column {} and row {} of the large printed grid on page {}?"
     benchmark = bench(
-        *({"question": asked.format(k, k + 3, k * 7), "answer": f"teal disc {k}", "cluster": str(k)}
-          for k in range(4)),
+        *(
+            {
+                "question": asked.format(k, k + 3, k * 7),
+                "answer": f"teal disc {k}",
+                "cluster": str(k),
+            }
+            for k in range(4)
+        ),
         {"question": asked.format(9, 9, 9), "answer": "no", "cluster": "9"},
         {"question": asked.format(8, 8, 8), "answer": "no", "cluster": "8"},
-    )  # fmt: skip
+    )
     rows = [
         {"id": "copy", "question": asked.format(2, 5, 14), "answer": "teal disc 2"},
         {"id": "other numbers", "question": asked.format(40, 5, 14), "answer": "teal disc 1"},
@@ -165,9 +171,11 @@ def test_every_pair_is_counted_but_only_the_best_are_listed(tmp_path: Path) -> N
 
 def test_later_turns_of_a_conversation_are_read(tmp_path: Path) -> None:
     talk = [
-        {"from": "human", "value": "Hello there"}, {"from": "gpt", "value": "Hello"},
-        {"from": "human", "value": LONG}, {"from": "gpt", "value": LONG_OPTIONS[1]},
-    ]  # fmt: skip
+        {"from": "human", "value": "Hello there"},
+        {"from": "gpt", "value": "Hello"},
+        {"from": "human", "value": LONG},
+        {"from": "gpt", "value": LONG_OPTIONS[1]},
+    ]
     result = scan_all(
         bench(ITEM), corpus(tmp_path, {"id": "x", "image": "a.jpg", "conversations": talk})
     )

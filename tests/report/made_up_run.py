@@ -23,28 +23,50 @@ HOSTILE = (
 
 def made_up_run(folder: Path, pairs: int, corpora: tuple[str, ...] = ("web", "books")) -> Run:
     run = Run.create(folder, command=["heldout", "overlap", "made-up"])
-    run.claim_benchmark({
-        "name": "made-up", "source": "made-up", "fingerprint": "0" * 64, "reader": "made up",
-        "split": None, "items": pairs,
-    })  # fmt: skip
+    run.claim_benchmark(
+        {
+            "name": "made-up",
+            "source": "made-up",
+            "fingerprint": "0" * 64,
+            "reader": "made up",
+            "split": None,
+            "items": pairs,
+        }
+    )
     items, matches, thumbnails = [], [], {}
     for number in range(pairs):
         picture = _digest(f"benchmark {number}")
         own = _digest(f"corpus {number}")
         relation = RELATIONS[number % len(RELATIONS)]
-        items.append({
-            "benchmark_id": f"q{number}", "position": number, "cluster": picture,
-            "question": HOSTILE if number == 30 else f"What is number {number}?", "options": [],
-            "answer": str(number), "image_names": [f"{number}.png"], "image_digests": [picture],
-            "metadata": "{}",
-        })  # fmt: skip
-        matches.append({
-            "benchmark_id": f"q{number}", "image_index": 0, "corpus": corpora[number % len(corpora)],
-            "corpus_id": f"item{number}", "method": "pixels-2", "similarity": 0.99,
-            "degree": "hard", "relation": relation, "transform": "flipped horizontally",
-            "modality": "image only" if number % 4 < 2 else "none", "label_relation": "unknown",
-            "evidence": json.dumps(_evidence(picture, own)),
-        })  # fmt: skip
+        items.append(
+            {
+                "benchmark_id": f"q{number}",
+                "position": number,
+                "cluster": picture,
+                "question": HOSTILE if number == 30 else f"What is number {number}?",
+                "options": [],
+                "answer": str(number),
+                "image_names": [f"{number}.png"],
+                "image_digests": [picture],
+                "metadata": "{}",
+            }
+        )
+        matches.append(
+            {
+                "benchmark_id": f"q{number}",
+                "image_index": 0,
+                "corpus": corpora[number % len(corpora)],
+                "corpus_id": f"item{number}",
+                "method": "pixels-2",
+                "similarity": 0.99,
+                "degree": "hard",
+                "relation": relation,
+                "transform": "flipped horizontally",
+                "modality": "image only" if number % 4 < 2 else "none",
+                "label_relation": "unknown",
+                "evidence": json.dumps(_evidence(picture, own)),
+            }
+        )
         for digest in (picture, own):
             thumbnails[digest] = {
                 "digest": digest,
@@ -63,20 +85,42 @@ def made_up_run(folder: Path, pairs: int, corpora: tuple[str, ...] = ("web", "bo
 def _evidence(picture: str, own: str) -> dict[str, Any]:
     warp = [[-1.0, 0.0, 63.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]
     return {
-        "benchmark_image": picture, "benchmark_pixels": picture, "corpus_image": own,
-        "corpus_source": "", "corpus_text": "a caption", "corpus_question": "", "corpus_answer": "",
+        "benchmark_image": picture,
+        "benchmark_pixels": picture,
+        "corpus_image": own,
+        "corpus_source": "",
+        "corpus_text": "a caption",
+        "corpus_question": "",
+        "corpus_answer": "",
         "registration": {"warp": warp, "inverted": False, "detail": 0.97},
-    }  # fmt: skip
+    }
 
 
 def _stage(corpus: str, images: int) -> dict[str, Any]:
-    nothing = ("decoded", "with_answer", "dropped", "lost_items", "lost_containers", "missing",
-               "without_image", "pairs", "unverified_pairs")  # fmt: skip
+    nothing = (
+        "decoded",
+        "with_answer",
+        "dropped",
+        "lost_items",
+        "lost_containers",
+        "missing",
+        "without_image",
+        "pairs",
+        "unverified_pairs",
+    )
     return {
-        "corpus": corpus, "source": corpus, "reader": "made up", "fingerprint": "0" * 64,
-        "shards": 1, "reused": 0, "failed": {}, "hashes": True, "encoder": None, "nearest": 2,
+        "corpus": corpus,
+        "source": corpus,
+        "reader": "made up",
+        "fingerprint": "0" * 64,
+        "shards": 1,
+        "reused": 0,
+        "failed": {},
+        "hashes": True,
+        "encoder": None,
+        "nearest": 2,
         "counts": {**dict.fromkeys(nothing, 0), "items": images, "images": images},
-    }  # fmt: skip
+    }
 
 
 def _digest(name: str) -> str:

@@ -27,9 +27,13 @@ REQUIRED = {
 
 def _finding(method: str, **more: Any) -> dict[str, Any]:
     return {
-        "detector": "image-overlap", "effect": {"method": method}, "p_adjusted": None, "details": {},
-        "cell": {"benchmark": "b", "corpus": "web", "model": None}, **more,
-    }  # fmt: skip
+        "detector": "image-overlap",
+        "effect": {"method": method},
+        "p_adjusted": None,
+        "details": {},
+        "cell": {"benchmark": "b", "corpus": "web", "model": None},
+        **more,
+    }
 
 
 def _scan(**more: Any) -> dict[str, Any]:
@@ -52,18 +56,28 @@ def test_every_step_of_a_full_search_is_cited_once(tmp_path: Path) -> None:
         hashes=True, encoder="pixels-2 | 64 grey", counts={"pairs": 9, "unverified_pairs": 0}
     )
     manifest = {
-        "stages": {"a": scan, "b": scan}, "calibration": {"a": {}},
+        "stages": {"a": scan, "b": scan},
+        "calibration": {"a": {}},
         "text": {"a": {"methods": ["provenance", "exact", "ngram", "edit"]}},
-    }  # fmt: skip
+    }
     found = _finding("korn-graubard", p_adjusted=0.01)
     keys = _keys(tmp_path, manifest, [found, _finding("clopper-pearson over effective clusters")])
     assert len(keys) == len(set(keys))
     assert set(keys) == {
-        "heldout", "facebook2019pdq", "zauner2010implementation", "lowe2004distinctive",
-        "evangelidis2008parametric", "ramos2025data", "radovanovic2010hubs", "brown2020language",
-        "levenshtein1966binary", "korn1998confidence", "clopper1934use", "kish1965survey",
+        "heldout",
+        "facebook2019pdq",
+        "zauner2010implementation",
+        "lowe2004distinctive",
+        "evangelidis2008parametric",
+        "ramos2025data",
+        "radovanovic2010hubs",
+        "brown2020language",
+        "levenshtein1966binary",
+        "korn1998confidence",
+        "clopper1934use",
+        "kish1965survey",
         "holm1979simple",
-    }  # fmt: skip
+    }
 
 
 @pytest.mark.parametrize(

@@ -25,17 +25,26 @@ DOCS = Path(__file__).parents[2] / "docs"
         (0, 0, "Certain: every copy counted is proven by equal bytes or equal pixels."),
         (5, 0, "Items by their picture: 1 proven (equal bytes or pixels), 5 by people's word."),
         (0, 6, "Items by their picture: 6 verified (aligned detail agrees)."),
-        (2, 3, "Items by their picture: 1 proven (equal bytes or pixels), 3 verified (aligned detail "
-               "agrees), 2 by people's word."),
+        (
+            2,
+            3,
+            "Items by their picture: 1 proven (equal bytes or pixels), 3 verified (aligned detail "
+            "agrees), 2 by people's word.",
+        ),
     ],
-)  # fmt: skip
+)
 def test_only_equal_bytes_or_pixels_are_called_certain(
     believed: int, registered: int, sure: str
 ) -> None:
     found = Claim(
-        id="overlap/web", cell=Cell(benchmark="b", corpus="web"), sentence="6 of 40 images leaked.",
-        status="survives", why="", rule="copies/copy-found", findings=[],
-    )  # fmt: skip
+        id="overlap/web",
+        cell=Cell(benchmark="b", corpus="web"),
+        sentence="6 of 40 images leaked.",
+        status="survives",
+        why="",
+        rule="copies/copy-found",
+        findings=[],
+    )
     rate = Rate(7, 40, binomial_interval(7, 40))
     evidence = {
         "same image and answer": 2,

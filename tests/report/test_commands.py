@@ -23,5 +23,6 @@ def test_models_and_variants_are_stages_of_their_own() -> None:
     shown = [score("n"), ask("original"), ask("twin"), score("m", "--limit", "9")]
     assert commands_shown(given) == shown
     assert commands_shown([score("m"), score("m", "--as", "m16")]) == [
-        score("m"), score("m", "--as", "m16"),
-    ]  # fmt: skip
+        score("m"),
+        score("m", "--as", "m16"),
+    ]

@@ -184,9 +184,11 @@ def test_scales_put_values_where_they_belong() -> None:
     ("low", "high", "expected"),
     [
         (0.0, 3e-6, ["0", "5·10⁻⁷", "10⁻⁶", "1.5·10⁻⁶", "2·10⁻⁶", "2.5·10⁻⁶", "3·10⁻⁶"]),
-        (1.0, 1.00003, None), (2e6, 2.3e6, None), (0.0, 1.0, ["0", "0.2", "0.4", "0.6", "0.8", "1"]),
+        (1.0, 1.00003, None),
+        (2e6, 2.3e6, None),
+        (0.0, 1.0, ["0", "0.2", "0.4", "0.6", "0.8", "1"]),
     ],
-)  # fmt: skip
+)
 def test_no_two_labels_of_an_axis_are_the_same(
     low: float, high: float, expected: list[str] | None
 ) -> None:

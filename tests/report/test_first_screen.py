@@ -20,9 +20,15 @@ WHY = "+0.228 [+0.144, +0.303] above films, p = 9.9e-05"
 
 def _claim(kind: str, model: str, status: Any, rule: str = "answers/stands", **more: Any) -> Claim:
     return Claim(
-        id=f"{kind}/{model}", cell=Cell(benchmark="b", model=model), sentence=f"{kind} of {model}.",
-        status=status, why=WHY, rule=rule, findings=[], **more,
-    )  # fmt: skip
+        id=f"{kind}/{model}",
+        cell=Cell(benchmark="b", model=model),
+        sentence=f"{kind} of {model}.",
+        status=status,
+        why=WHY,
+        rule=rule,
+        findings=[],
+        **more,
+    )
 
 
 def _verdict(*groups: list[Claim]) -> BenchmarkVerdict:

@@ -120,8 +120,13 @@ def test_the_page_names_easiest_items_strata_and_orders(tmp_path: Path) -> None:
         assert f"<code>{item.benchmark_id}</code>" in page
     rows = [row for rows in section["tails"]["fields"].values() for row in rows]
     assert {row["stratum"] for row in rows} == {
-        "CLOSED", "OPEN", "1 word", "2-3 words", "fresh", "public",
-    }  # fmt: skip
+        "CLOSED",
+        "OPEN",
+        "1 word",
+        "2-3 words",
+        "fresh",
+        "public",
+    }
     for row in rows:
         assert f">{row['rate']:.1%}</td>" in page
     assert "<code>by_mink_pp</code>" in page

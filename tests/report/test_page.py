@@ -138,13 +138,18 @@ def test_corpus_items_with_one_picture_are_one_pair(tmp_path: Path, picture: Pic
         told = {"question": "Is it big?", "answer": answer}
         (tmp_path / f"c/{number}.json").write_text(json.dumps(told))
     ref = ImageRef("1.png", InlineBytes(data, "1"))
-    asked = [Example("big", (ref,), "Is it big?", answer="yes"),
-             Example("red", (ref,), "Is it red?", answer="no")]  # fmt: skip
+    asked = [
+        Example("big", (ref,), "Is it big?", answer="yes"),
+        Example("red", (ref,), "Is it red?", answer="no"),
+    ]
     with LocalEngine(1) as engine:
         found = audit_overlap(
-            Benchmark("b", tuple(asked)), [open_corpus(tmp_path / "c", name="c")],
-            Run.create(tmp_path / "run", command=["test"]), engine, quiet=True,
-        )  # fmt: skip
+            Benchmark("b", tuple(asked)),
+            [open_corpus(tmp_path / "c", name="c")],
+            Run.create(tmp_path / "run", command=["test"]),
+            engine,
+            quiet=True,
+        )
     html = found.report.read_text()
     assert html.count('<article class="pair') == 1
     assert "and 3 more</p>" in html

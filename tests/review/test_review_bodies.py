@@ -31,8 +31,13 @@ def post(
 ) -> tuple[int, bytes]:
     """Status and body of the answer, which comes even if not all parts could be sent. ``half``: the client
     says that nothing follows; otherwise it stays, and the server has to end the connection."""
-    lines = [f"POST {PATH} HTTP/1.1", f"Host: 127.0.0.1:{port}", f"X-Heldout-Token: {token}",
-             "Content-Type: application/json", *headers]  # fmt: skip
+    lines = [
+        f"POST {PATH} HTTP/1.1",
+        f"Host: 127.0.0.1:{port}",
+        f"X-Heldout-Token: {token}",
+        "Content-Type: application/json",
+        *headers,
+    ]
     with socket.create_connection(("127.0.0.1", port), timeout=60) as sender:
         try:
             sender.sendall("\r\n".join([*lines, "", ""]).encode())

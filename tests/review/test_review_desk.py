@@ -21,15 +21,32 @@ from heldout.store.judgements import ITEM, MATCH, Judgement, append, current, hi
 
 # MedVLSynther, Table 10: acceptable, correctness, clarity, grounding, options.
 TABLE_10 = [
-    "Y3343", "Y4343", "Y4444", "Y4444", "Y4444", "Y3333", "Y4444", "Y3333", "Y4333", "Y2323",
-    "Y4444", "N.133", "Y4444", "Y2324", "Y2142",
-]  # fmt: skip
+    "Y3343",
+    "Y4343",
+    "Y4444",
+    "Y4444",
+    "Y4444",
+    "Y3333",
+    "Y4444",
+    "Y3333",
+    "Y4333",
+    "Y2323",
+    "Y4444",
+    "N.133",
+    "Y4444",
+    "Y2324",
+    "Y2142",
+]
 # Table 11: the audited criterion and whether people agree with the rejection.
 TABLE_11 = {
-    "stem self-contained": "YYYYY", "vocabulary constraint": "YNNN", "diagnosis leak": "Y",
-    "single correct option": "YY", "option type consistency": "YYYY", "clinical validity": "YY",
+    "stem self-contained": "YYYYY",
+    "vocabulary constraint": "YNNN",
+    "diagnosis leak": "Y",
+    "single correct option": "YY",
+    "option type consistency": "YYYY",
+    "clinical validity": "YY",
     "image-text consistency": "YY",
-}  # fmt: skip
+}
 SCALES = ("correctness", "clarity", "grounding", "options")
 
 
@@ -65,8 +82,11 @@ def test_tables_8_and_9_of_the_paper_come_out_of_its_tables_10_and_11() -> None:
     assert rejected[:3] == ["verifier-rejected", "20", "1"]
     held = {row[0]: row[1:] for row in tables["Where people agree with a rejection"].rows}
     assert held["vocabulary constraint"] == ["4", "1 of 4"]
-    assert all(row == [str(len(TABLE_11[t])), f"{len(TABLE_11[t])} of {len(TABLE_11[t])}"]
-               for t, row in held.items() if t != "vocabulary constraint")  # fmt: skip
+    assert all(
+        row == [str(len(TABLE_11[t])), f"{len(TABLE_11[t])} of {len(TABLE_11[t])}"]
+        for t, row in held.items()
+        if t != "vocabulary constraint"
+    )
     assert "Agreement" not in tables  # one rater agrees with nobody
 
 
@@ -89,9 +109,12 @@ def match(
     name: str, relation: str, pictures: list[str], detail: float = 0.9, method: str = "pdq"
 ) -> Card:
     hint = {
-        "relation": relation, "modality": ["none"], "similarity": 0.9, "method": method,
+        "relation": relation,
+        "modality": ["none"],
+        "similarity": 0.9,
+        "method": method,
         "registration": {"detail": detail},
-    }  # fmt: skip
+    }
     return Card(name, name, {}, hint, decides=tuple(("web", picture) for picture in pictures))
 
 
@@ -105,8 +128,12 @@ def test_orders_put_the_surest_or_the_decisive_first() -> None:
     ]
     orders = match_orders(cards)
     assert [cards[i].subject for i in orders[EVIDENCE]] == [
-        "spare copy", "spare copy 2", "only copy", "undecided", "other",
-    ]  # fmt: skip
+        "spare copy",
+        "spare copy 2",
+        "only copy",
+        "undecided",
+        "other",
+    ]
     assert [cards[i].subject for i in orders[CLAIMS]][:2] == ["undecided", "only copy"]
     assert orders[CLAIMS][-1] in (0, 1, 4)  # whatever is said of these, no number changes
 

@@ -134,8 +134,9 @@ def test_originals_are_found_however_the_benchmark_was_read(
     (card,) = open_desks(str(tmp_path / "run"), rater="ada")[0].cards
     shown = {side: one.show() for side, one in card.pictures.items()}
     assert {side: (one.origin, one.why) for side, one in shown.items()} == {
-        "query": (FULL, ""), "neighbour": (FULL, ""),
-    }  # fmt: skip
+        "query": (FULL, ""),
+        "neighbour": (FULL, ""),
+    }
 
 
 def _reads(place: object, data: bytes) -> bool:

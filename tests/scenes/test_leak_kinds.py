@@ -122,8 +122,10 @@ def test_decoys_of_pictures_are_other_pictures(targets: list[Target]) -> None:
     for target, sample in draws(targets, "same view of another subject"):
         original, theirs = pictures(target, sample)
         assert (theirs != original).any(axis=2).mean() > 0.4  # another one's paper or grain
-        coarse = [np.asarray(Image.fromarray(one.astype(np.uint8)).convert("L").resize((6, 6)))
-                  for one in (original, theirs)]  # fmt: skip
+        coarse = [
+            np.asarray(Image.fromarray(one.astype(np.uint8)).convert("L").resize((6, 6)))
+            for one in (original, theirs)
+        ]
         assert np.corrcoef(*(one.ravel().astype(float) for one in coarse))[0, 1] > 0.5
 
 

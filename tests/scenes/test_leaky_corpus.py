@@ -83,8 +83,10 @@ def test_the_benchmark_reads_back_whole_and_grouped_by_image(benchmark: WrittenB
     written = [(id, q) for asked in benchmark.questions.values() for id, q in asked]
     for example, (id, question) in zip(read.examples, written, strict=True):
         assert (example.id, example.question, example.answer) == (
-            id, question.question, question.answer,
-        )  # fmt: skip
+            id,
+            question.question,
+            question.answer,
+        )
         assert example.options == question.options
         assert (example.answer_index is not None) == bool(question.options)
         assert example.metadata["answer_type"] == question.answer_type
@@ -170,8 +172,11 @@ def test_the_text_that_came_along_is_what_the_truth_says(
             assert (sidecar["question"] == item.question) == (row.words == "exact")
             assert (sidecar["answer"] == item.answer) == (row.label_relation == "same")
     assert relations == {
-        ("exact", "same"), ("exact", "different"), ("reworded", "same"), (None, None)
-    }  # fmt: skip
+        ("exact", "same"),
+        ("exact", "different"),
+        ("reworded", "same"),
+        (None, None),
+    }
 
 
 def test_every_picture_leaks_once(corpus: WrittenCorpus) -> None:

@@ -97,8 +97,15 @@ def test_every_answer_follows_from_the_scene_and_no_wording_is_ambiguous() -> No
 def test_every_kind_of_question_is_asked_of_many_pictures() -> None:
     counts = Counter(question.content_type for _, question in every())
     assert set(counts) == {
-        "colour", "shape", "texture", "count", "position", "size", "relation", "existence",
-    }  # fmt: skip
+        "colour",
+        "shape",
+        "texture",
+        "count",
+        "position",
+        "size",
+        "relation",
+        "existence",
+    }
     assert min(counts.values()) >= 20
     assert min(len(asked) for _, asked in ASKED) >= 4
 

@@ -161,9 +161,16 @@ def test_what_has_no_twin_says_why() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "What colour is the sky?", "Is the red red star red?", "How many star are there?",
-             "Where is the star relative to the moon?", "Is the star beside the heart?"],
-)  # fmt: skip
+    "text",
+    [
+        "",
+        "What colour is the sky?",
+        "Is the red red star red?",
+        "How many star are there?",
+        "Where is the star relative to the moon?",
+        "Is the star beside the heart?",
+    ],
+)
 def test_words_that_no_probe_says_are_not_read(text: str) -> None:
     assert read_question(text) is None
 

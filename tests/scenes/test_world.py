@@ -90,8 +90,12 @@ def test_render_gives_the_same_pixels_for_the_same_scene_at_any_size() -> None:
 def test_an_object_shows_its_colour_where_it_is(colour: str) -> None:
     item = replace(
         scene(1).objects[0],
-        shape="square", colour=colour, texture="plain", size="large", position=(0.3, 0.6),
-    )  # fmt: skip
+        shape="square",
+        colour=colour,
+        texture="plain",
+        size="large",
+        position=(0.3, 0.6),
+    )
     pixels = np.asarray(render(Scene(scene(1).background, (item,))), dtype=np.float64)
     shown = pixels[int(0.6 * 224), int(0.3 * 224)]
     distances = {name: math.dist(shown, rgb) for name, rgb in COLOURS.items()}

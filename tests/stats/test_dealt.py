@@ -71,8 +71,10 @@ def test_false_alarms_stay_at_the_level_where_marks_come_in_clusters() -> None:
         first, second = _clustered(rng, codes), _clustered(rng, codes)
         met = meeting_test(first, second, codes.tolist(), permutations=199, seed=seed)
         alarms += met.test is not None and met.test.p <= 0.05
-        table = [[(first & second).sum(), (first & ~second).sum()],
-                 [(~first & second).sum(), (~first & ~second).sum()]]  # fmt: skip
+        table = [
+            [(first & second).sum(), (first & ~second).sum()],
+            [(~first & second).sum(), (~first & ~second).sum()],
+        ]
         naive += stats.fisher_exact(table).pvalue <= 0.05
     most = stats.binom.ppf(0.995, rounds, 0.05)
     assert alarms <= most

@@ -12,9 +12,13 @@ REJECTIONS = (
         "Additively manufactured model of a pelvis with severe osteolysis.",
         (),
         "Which finding is most consistent with the severe osteolysis described in the context?",
-        ("Intact ischial ramus on AM model", "Complete destruction of ischial ramus",
-         "Stable acetabular prosthesis", "Minimal bone loss around acetabulum",
-         "Intact pubic ramus on AM model"),
+        (
+            "Intact ischial ramus on AM model",
+            "Complete destruction of ischial ramus",
+            "Stable acetabular prosthesis",
+            "Minimal bone loss around acetabulum",
+            "Intact pubic ramus on AM model",
+        ),
         "B",
         "Stem references 'context', violating self-containment.",
     ),
@@ -23,12 +27,18 @@ REJECTIONS = (
         "A six-year-old girl with right side neglected modified Severin classification type IV "
         "developmental "
         "dysplasia of hip.",
-        ("A 6-year-old girl was admitted to our outpatient clinic with complaints of limping in "
-         "June 2009.",),
+        (
+            "A 6-year-old girl was admitted to our outpatient clinic with complaints of limping in "
+            "June 2009.",
+        ),
         "Which abnormality is most consistent with the radiographic findings in this six-year-old girl?",
-        ("Right hip subluxation with acetabular dysplasia",
-         "Left hip dislocation with femoral head avascular necrosis", "Bilateral femoral neck fractures",
-         "Pelvic osteomyelitis", "Sacroiliac joint ankylosis"),
+        (
+            "Right hip subluxation with acetabular dysplasia",
+            "Left hip dislocation with femoral head avascular necrosis",
+            "Bilateral femoral neck fractures",
+            "Pelvic osteomyelitis",
+            "Sacroiliac joint ankylosis",
+        ),
         "A",
         "Stem introduces age and sex not visible in image.",
     ),
@@ -48,10 +58,13 @@ REJECTIONS = (
         "1, with predominant tubular formation, mild nuclear atypia, and strong diffuse ER "
         "positivity. Which "
         "histopathological feature is most consistent with the tumor grade?",
-        ("Poorly differentiated with marked nuclear atypia and frequent mitoses",
-         "Moderately differentiated with solid nests and moderate nuclear atypia",
-         "Well-differentiated with predominant tubular formation and mild nuclear atypia",
-         "In situ carcinoma with comedonecrosis", "Metastatic carcinoma with signet ring cells"),
+        (
+            "Poorly differentiated with marked nuclear atypia and frequent mitoses",
+            "Moderately differentiated with solid nests and moderate nuclear atypia",
+            "Well-differentiated with predominant tubular formation and mild nuclear atypia",
+            "In situ carcinoma with comedonecrosis",
+            "Metastatic carcinoma with signet ring cells",
+        ),
         "C",
         "Stem restates diagnosis from caption.",
     ),
@@ -61,10 +74,13 @@ REJECTIONS = (
         (),
         "Which of the following best describes the radiographic appearance of the dental implants in this "
         "panoramic view?",
-        ("All implants are fully osseointegrated with no peri-implant radiolucency",
-         "Multiple implants show peri-implant radiolucency indicating early failure",
-         "Implants are positioned in the maxillary arch", "Implants are surrounded by dense cortical bone",
-         "Implants exhibit significant angulation errors"),
+        (
+            "All implants are fully osseointegrated with no peri-implant radiolucency",
+            "Multiple implants show peri-implant radiolucency indicating early failure",
+            "Implants are positioned in the maxillary arch",
+            "Implants are surrounded by dense cortical bone",
+            "Implants exhibit significant angulation errors",
+        ),
         "B",
         "Option B is not clearly supported by image.",
     ),
@@ -77,7 +93,13 @@ REJECTIONS = (
         "image (2B) shows anterior flexion by 16.18 degrees of the patient's trunk.",
         (),
         "Which measurement represents the degree of trunk flexion in the lateral view?",
-        ("12.31 degrees", "16.18 degrees", "Anterior flexion", "Left-side flexion", "Trunk flexion angle"),
+        (
+            "12.31 degrees",
+            "16.18 degrees",
+            "Anterior flexion",
+            "Left-side flexion",
+            "Trunk flexion angle",
+        ),
         "B",
         "Options mix numeric values and descriptive terms.",
     ),
@@ -88,15 +110,22 @@ REJECTIONS = (
         "cervical kyphosis of 51 degree at C3-6. The Cobb angle was 21 degree on MRI, which "
         "indicated that the "
         "flexibility was 58.8% (D).",
-        ("The flexibility of kyphosis was evaluated on both dynamic extension-flexion X-rays and "
-         "cervical MRI.",),
+        (
+            "The flexibility of kyphosis was evaluated on both dynamic extension-flexion X-rays and "
+            "cervical MRI.",
+        ),
         "Which imaging modality best demonstrates the flexibility of cervical kyphosis in this patient?",
-        ("Neutral lateral cervical spine radiograph", "Flexion lateral cervical spine radiograph",
-         "Extension lateral cervical spine radiograph", "MRI", "CT scan"),
+        (
+            "Neutral lateral cervical spine radiograph",
+            "Flexion lateral cervical spine radiograph",
+            "Extension lateral cervical spine radiograph",
+            "MRI",
+            "CT scan",
+        ),
         "D",
         "MRI does not best demonstrate flexibility.",
     ),
-)  # fmt: skip
+)
 
 
 def cases() -> list[tuple[str, Draft, PaperFigure, str]]:

@@ -24,8 +24,20 @@ from collections import Counter
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, ClassVar
 
-FAULTS = ("busy", "broken", "cut", "empty", "refused", "malformed", "fenced", "length", "slow", "four",
-          "letter", "thinking")  # fmt: skip
+FAULTS = (
+    "busy",
+    "broken",
+    "cut",
+    "empty",
+    "refused",
+    "malformed",
+    "fenced",
+    "length",
+    "slow",
+    "four",
+    "letter",
+    "thinking",
+)
 SLOW = 1.6  # seconds: more than the tests wait
 LETTERS = "ABCDE"
 KEYS = re.compile(r"^- ([a-z-]+) \(", re.M)
@@ -47,8 +59,12 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         if self.path == "/counts":
-            told = {"posted": dict(self.posted), "answered": sum(self.answered.values()),
-                    "most": max(self.answered.values(), default=0), "bodies": self.bodies[-3:]}  # fmt: skip
+            told = {
+                "posted": dict(self.posted),
+                "answered": sum(self.answered.values()),
+                "most": max(self.answered.values(), default=0),
+                "bodies": self.bodies[-3:],
+            }
             return self._send(200, json.dumps(told))
         served = {"id": self._model(0), "owned_by": "tests"}
         return self._send(200, json.dumps({"data": [served]}))
@@ -97,13 +113,20 @@ class Handler(BaseHTTPRequestHandler):
             time.sleep(SLOW)
             return self.connection.close()
         content, finish = reply(text, fault, how)
-        answer = json.dumps({
-            "model": self._model(count),
-            "system_fingerprint": "fp-2" if self._model(count).endswith("-2") else "fp-1",
-            "choices": [{"index": 0, "message": {"role": "assistant", "content": content},
-                         "finish_reason": finish}],
-            "usage": {"prompt_tokens": 200 + 300 * len(images), "completion_tokens": 80},
-        })  # fmt: skip
+        answer = json.dumps(
+            {
+                "model": self._model(count),
+                "system_fingerprint": "fp-2" if self._model(count).endswith("-2") else "fp-1",
+                "choices": [
+                    {
+                        "index": 0,
+                        "message": {"role": "assistant", "content": content},
+                        "finish_reason": finish,
+                    }
+                ],
+                "usage": {"prompt_tokens": 200 + 300 * len(images), "completion_tokens": 80},
+            }
+        )
         if fault == "cut" and again < 2:
             return self._send(200, answer[: len(answer) // 2])
         with self.lock:
@@ -164,8 +187,11 @@ def item(text: str, fault: str, how: str) -> dict[str, Any]:
     question = f"Which feature of the {words[(seed // 7) % len(words)]} is most visible here?"
     if seed % 5 == 0:
         question = f"According to the caption, {question[0].lower()}{question[1:]}"
-    made = {"question": question, "options": dict(zip(LETTERS, options, strict=True)),
-            "answer": LETTERS[options.index(right)]}  # fmt: skip
+    made = {
+        "question": question,
+        "options": dict(zip(LETTERS, options, strict=True)),
+        "answer": LETTERS[options.index(right)],
+    }
     if fault == "four":
         made["options"] = dict(list(made["options"].items())[:4])
     if fault == "letter":

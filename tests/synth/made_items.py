@@ -39,12 +39,20 @@ def figure(run: Path, name: str, images: Sequence[bytes], **fields: Any) -> Pape
         assert store(run, image, data)
         kept.append(dataclasses.replace(image, path=stored_name(image)))
     row = {
-        "id": name, "article": name.partition("/")[0], "label": "Figure 1", "caption": "A chest CT.",
-        "references": ("See Figure 1.",), "images": tuple(kept), "licence": "CC BY 4.0",
-        "licence_url": "https://creativecommons.org/licenses/by/4.0/", "redistributable": True,
-        "attribution": f"Ada. {name}", "source": "made", "primary": "clinical imaging",
+        "id": name,
+        "article": name.partition("/")[0],
+        "label": "Figure 1",
+        "caption": "A chest CT.",
+        "references": ("See Figure 1.",),
+        "images": tuple(kept),
+        "licence": "CC BY 4.0",
+        "licence_url": "https://creativecommons.org/licenses/by/4.0/",
+        "redistributable": True,
+        "attribution": f"Ada. {name}",
+        "source": "made",
+        "primary": "clinical imaging",
         "secondary": "computerized tomography",
-    }  # fmt: skip
+    }
     return PaperFigure(**{**row, **fields})
 
 
@@ -53,8 +61,11 @@ def item(name: str, question: str, options: Sequence[str], answer: str = "A") ->
 
 
 def write_run(
-    path: Path, items: Sequence[tuple[Draft, PaperFigure]], flagged: Sequence[str] = (), **settings: Any
-) -> Run:  # fmt: skip
+    path: Path,
+    items: Sequence[tuple[Draft, PaperFigure]],
+    flagged: Sequence[str] = (),
+    **settings: Any,
+) -> Run:
     """Tables of select, generate, verify and shortcut, as those stages would have written them."""
     run = Run.create(path, seed=42)
     chosen = SynthSettings(source="made", **settings)

@@ -23,8 +23,12 @@ def made(tmp_path: Path, picture: Callable[..., bytes]) -> Synthesis:
     items = []
     for number in range(53):
         name = f"a{number}/f"
-        one = figure(path, name, [picture(number % 5, (40, 30))],
-                     secondary=("ultrasound", "x-ray radiography")[number % 2])  # fmt: skip
+        one = figure(
+            path,
+            name,
+            [picture(number % 5, (40, 30))],
+            secondary=("ultrasound", "x-ray radiography")[number % 2],
+        )
         options = five("90 mm", "10 mm", "30 mm", "20 mm", "-5 mm") if number < 13 else WORDS
         items.append((item(name, f"Which organ is shown in scan {number}?", options), one))
     write_run(path, items, flagged=["a50/f", "a51/f"])
@@ -52,8 +56,9 @@ def test_numbers_stand_in_order_up_or_down_by_the_rarer_letter(made: Synthesis) 
     # The right one is always the largest: it takes turns between the two ends.
     assert Counter(row["answer"] for row in numbers) == {"E": 7, "A": 6}
     assert ascending_options(item("x", "?", five("3", "3.0", "1", "2", "5"), "B")) == (
-        ("1", "2", "3", "3.0", "5"), "D",
-    )  # fmt: skip
+        ("1", "2", "3", "3.0", "5"),
+        "D",
+    )
     assert ascending_options(item("x", "?", five("T1", "T2 to T3", "1", "2", "5"))) is None
 
 
@@ -82,12 +87,14 @@ def test_labels_of_every_kind_keep_their_shares_in_every_prefix() -> None:
     draw = random.Random(1)
     rows = [
         {
-            "id": f"{number}", "answer": draw.choices("ABCDE", (5, 4, 3, 2, 1))[0],
-            "archetype": draw.choice("fmlad"), "modality": draw.choices("xyz", (90, 9, 1))[0],
+            "id": f"{number}",
+            "answer": draw.choices("ABCDE", (5, 4, 3, 2, 1))[0],
+            "archetype": draw.choice("fmlad"),
+            "modality": draw.choices("xyz", (90, 9, 1))[0],
             "anatomy": draw.choice("pqrstuvw"),
         }
         for number in range(1_000)
-    ]  # fmt: skip
+    ]
     ordered = evenly(list(rows), random.Random(2))
     assert sorted(row["id"] for row in ordered) == sorted(row["id"] for row in rows)
     for label in MIXED:
@@ -116,10 +123,13 @@ def test_an_item_that_comes_twice_is_kept_once(
         item("d/f", asked, WORDS),  # another picture
     ]
     seeds = (0, 0, 0, 1)
-    write_run(path, [
-        (one, figure(path, one.id, [picture(seed, (40, 30))]))
-        for one, seed in zip(drafts, seeds, strict=True)
-    ])  # fmt: skip
+    write_run(
+        path,
+        [
+            (one, figure(path, one.id, [picture(seed, (40, 30))]))
+            for one, seed in zip(drafts, seeds, strict=True)
+        ],
+    )
     made = synth(source="made", stages=("balance", "publish"), out=path, quiet=True)
     assert set(made.frame("balance")["id"]) == {"a/f", "c/f", "d/f"}
     (gone,) = made.dropped.to_dicts()

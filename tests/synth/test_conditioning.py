@@ -39,9 +39,15 @@ def test_every_generator_pays_for_its_own_replies(
     made = {}
     for conditioning in (*Conditioning, Conditioning.CONTEXT):
         made[conditioning] = synth(
-            source=str(captioned), generator=generator, conditioning=conditioning, labels=("all",),
-            stages=FIRST, limit=4, out=tmp_path / "run", quiet=True,
-        )  # fmt: skip
+            source=str(captioned),
+            generator=generator,
+            conditioning=conditioning,
+            labels=("all",),
+            stages=FIRST,
+            limit=4,
+            out=tmp_path / "run",
+            quiet=True,
+        )
         spent = {cost.stage: cost for cost in made[conditioning].spent}["generate"]
         seen = SHOWN[conditioning][0]
         assert (spent.requests, spent.prompt_tokens) == (4, 4 * (200 + 300 * seen))

@@ -49,10 +49,16 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Synthesis:
         "panel": copied(PANEL, pictures[3], rng, others[:3]),
         "near-miss": render(near_miss(ELSEWHERE, scenes[4], rng), 224),
         "second-image": pictures[5],
-        "same-words": others[4], "reworded": others[5], "other-answer": others[6],
-        "stock": others[7], "same-article": others[8], "fresh": others[9],
-        "short": others[10], "beneath": others[11], "common": others[12],
-    }  # fmt: skip
+        "same-words": others[4],
+        "reworded": others[5],
+        "other-answer": others[6],
+        "stock": others[7],
+        "same-article": others[8],
+        "fresh": others[9],
+        "short": others[10],
+        "beneath": others[11],
+        "common": others[12],
+    }
     path = folder / "run"
     items: list[tuple[Draft, PaperFigure]] = []
     for number, (name, picture) in enumerate(drawn.items()):
@@ -68,8 +74,9 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Synthesis:
     def words(name: str, question: str, options: tuple[str, ...], answer: str = "A") -> None:
         draft, one = items[by_name[name]]
         items[by_name[name]] = (
-            dataclasses.replace(draft, question=question, options=options, answer=answer), one,
-        )  # fmt: skip
+            dataclasses.replace(draft, question=question, options=options, answer=answer),
+            one,
+        )
 
     words("same-words", QUESTION, ORGANS)
     words("reworded", REWORDED, ORGANS)
@@ -83,19 +90,28 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Synthesis:
     )
     write_run(path, items)
     return synth(
-        source="made", stages=("balance", "decontaminate", "publish"), against=(str(folder / "bench"),),
-        out=path, quiet=True, workers=1,
-    )  # fmt: skip
+        source="made",
+        stages=("balance", "decontaminate", "publish"),
+        against=(str(folder / "bench"),),
+        out=path,
+        quiet=True,
+        workers=1,
+    )
 
 
 def _write_benchmark(folder: Path, pictures: list[Image.Image]) -> None:
     folder.mkdir()
     source = "https://www.ncbi.nlm.nih.gov/pmc/articles/PMC7654321/"
     rows = [
-        {"id": f"b{n}", "image": f"{n}.png", "question": f"How many shapes has drawing {n} of them?",
-         "answer": str(n), "source": source if n == 0 else ""}
+        {
+            "id": f"b{n}",
+            "image": f"{n}.png",
+            "question": f"How many shapes has drawing {n} of them?",
+            "answer": str(n),
+            "source": source if n == 0 else "",
+        }
         for n in range(len(pictures))
-    ]  # fmt: skip
+    ]
     # Words of picture 4, which no item has: only the words can give it away.
     rows[4] |= {"question": QUESTION, "options": list(ORGANS), "answer": ORGANS[0]}
     rows.append({"id": "s", "image": "4.png", "question": "What is shown?", "answer": "shapes"})
@@ -183,9 +199,13 @@ def test_copies_behind_copies_are_found(tmp_path: Path) -> None:
         )
     write_run(tmp_path / "run", items)
     found = synth(
-        source="made", stages=("balance", "decontaminate"), against=(str(tmp_path / "bench"),),
-        out=tmp_path / "run", quiet=True, workers=1,
-    )  # fmt: skip
+        source="made",
+        stages=("balance", "decontaminate"),
+        against=(str(tmp_path / "bench"),),
+        out=tmp_path / "run",
+        quiet=True,
+        workers=1,
+    )
     assert found.frame("decontaminate")["removed"].all()
 
 
@@ -205,10 +225,14 @@ def test_two_benchmarks_of_one_name_are_two(tmp_path: Path, picture: Callable[..
         _write_bench(tmp_path / name, picture(number, (60, 50)), "What is it called?")
     write_run(tmp_path / "run", items)
     values = {
-        "source": "made", "stages": ("balance", "decontaminate"), "out": tmp_path / "run",
+        "source": "made",
+        "stages": ("balance", "decontaminate"),
+        "out": tmp_path / "run",
         "against": tuple(str(tmp_path / name / "test.jsonl") for name in ("first", "second")),
-        "image_encoder": None, "quiet": True, "workers": 1,
-    }  # fmt: skip
+        "image_encoder": None,
+        "quiet": True,
+        "workers": 1,
+    }
     found = synth(**values)
     assert removed(found) == {"f": "image copy"}
     rows = found.frame("decontaminate")

@@ -88,9 +88,12 @@ def test_a_model_that_obeys_captions_finds_none_outside_the_fence(
         row["references"] = [order]
     table.write_text("".join(json.dumps(row) + "\n" for row in rows))
     made = synth(
-        source=str(captioned), generator={"url": item_server.url("orders", "writer")}, labels=("all",),
-        stages=(SynthStage.INGEST, SynthStage.SELECT, SynthStage.GENERATE), out=tmp_path / "run",
+        source=str(captioned),
+        generator={"url": item_server.url("orders", "writer")},
+        labels=("all",),
+        stages=(SynthStage.INGEST, SynthStage.SELECT, SynthStage.GENERATE),
+        out=tmp_path / "run",
         quiet=True,
-    )  # fmt: skip
+    )
     assert len(made.drafts) == 16
     assert made.drafts.filter(pl.col("question").str.contains("HACKED")).is_empty()

@@ -144,9 +144,12 @@ def test_what_cannot_be_used_is_dropped_with_its_reason(tmp_path: Path, picture:
     made = synth(source=str(tmp_path), stages=("ingest",), out=run, quiet=True)
     reasons = {row["id"][-2:]: row["reason"] for row in made.dropped.to_dicts()}
     assert reasons == {
-        "f1": "no caption", "f2": "no image", "f3": "missing image", "f4": "image too small",
+        "f1": "no caption",
+        "f2": "no image",
+        "f3": "missing image",
+        "f4": "image too small",
         "f5": "too many images",
-    }  # fmt: skip
+    }
     _, dropped = read(tmp_path, shortest_side=27)
     assert "image too small" not in {one.reason for one in dropped}
 
@@ -176,18 +179,26 @@ def test_a_source_without_figures_says_what_it_held(tmp_path: Path) -> None:
         ("CC BY-ND", "CC BY-ND", False),
         ("NO-CC CODE", "unknown", False),
         ("under the Creative Commons Attribution License, which permits", "CC BY", True),
-        ("Creative Commons Attribution-NonCommercial-NoDerivatives License 4.0", "CC BY-NC-ND 4.0", False),
+        (
+            "Creative Commons Attribution-NonCommercial-NoDerivatives License 4.0",
+            "CC BY-NC-ND 4.0",
+            False,
+        ),
         ("Creative Commons Attribution Non-Commercial Share Alike 3.0", "CC BY-NC-SA 3.0", True),
         ("CC BY / CC BY-ND", "CC BY-ND", False),  # of several the most restrictive
         ("CC BY-NC 4.0, text CC BY 4.0", "CC BY-NC 4.0", True),
-        ("https://creativecommons.org/licenses/by/4.0/ (CC BY-NC-ND 4.0)", "CC BY-NC-ND 4.0", False),
+        (
+            "https://creativecommons.org/licenses/by/4.0/ (CC BY-NC-ND 4.0)",
+            "CC BY-NC-ND 4.0",
+            False,
+        ),
         ("CC BY 4.0; data: https://creativecommons.org/publicdomain/zero/1.0/", "CC BY 4.0", True),
         ("CC BY, https://creativecommons.org/licenses/by/4.0/", "CC BY 4.0", True),
         ("lies in the public domain", "public domain", True),
         ("© 2019 The Publisher. All rights reserved.", "unknown", False),
         ("", "unknown", False),
     ],
-)  # fmt: skip
+)
 def test_licences_are_read_from_addresses_codes_and_words(
     text: str, name: str, allowed: bool
 ) -> None:
@@ -293,9 +304,12 @@ def test_a_package_is_read_where_it_is(tmp_path: Path, picture: Picture) -> None
     members = {"PMC1/x.nxml": article(fig("f1")), "PMC1/f1.png": picture(1, (40, 30))}
     tar(folder / "PMC1.tar.gz", members)
     made = synth(
-        source=str(folder), stages=("ingest", "select"), labels=("all",), out=tmp_path / "run",
+        source=str(folder),
+        stages=("ingest", "select"),
+        labels=("all",),
+        out=tmp_path / "run",
         quiet=True,
-    )  # fmt: skip
+    )
     (row,) = made.figures.to_dicts()
     assert (tmp_path / "run" / row["images"][0]["path"]).read_bytes() == members["PMC1/f1.png"]
 
@@ -330,9 +344,12 @@ def test_of_two_members_of_one_name_the_one_that_was_looked_at_is_kept(
             entry.size = len(content)
             package.addfile(entry, io.BytesIO(content))
     made = synth(
-        source=str(tmp_path), stages=("ingest", "select"), labels=("all",), out=tmp_path / "run",
+        source=str(tmp_path),
+        stages=("ingest", "select"),
+        labels=("all",),
+        out=tmp_path / "run",
         quiet=True,
-    )  # fmt: skip
+    )
     (row,) = made.figures.to_dicts()
     assert (tmp_path / "run" / row["images"][0]["path"]).read_bytes() == new
 
@@ -403,8 +420,11 @@ def test_a_figure_that_comes_twice_is_kept_once(tmp_path: Path, picture: Picture
     wave = smooth.transpose(Image.Transpose.ROTATE_180)
     first, other = (_encoded(image, "PNG") for image in (smooth, wave))
     words = "<p>A chest CT.</p>"
-    package = {"PMC1/x.nxml": article(fig("f1", words) + fig("f2", words)),
-               "PMC1/f1.png": first, "PMC1/f2.png": other}  # fmt: skip
+    package = {
+        "PMC1/x.nxml": article(fig("f1", words) + fig("f2", words)),
+        "PMC1/f1.png": first,
+        "PMC1/f2.png": other,
+    }
     tar(source / "a.tar.gz", package)
     # Another id and caption, the same bytes; and one picture saved again, with the caption in other blanks.
     other_words = "<p>An axial section.</p>"
@@ -488,19 +508,29 @@ def test_a_table_of_captions(tmp_path: Path, picture: Picture) -> None:
     for number in range(2):
         (folder / f"{number}.png").write_bytes(picture(number, (40, 30)))
     rows = [
-        {"images": ["0.png", "1.png"], "caption": "Two.", "id": "x", "licence": "CC0", "article": "A"},
+        {
+            "images": ["0.png", "1.png"],
+            "caption": "Two.",
+            "id": "x",
+            "licence": "CC0",
+            "article": "A",
+        },
         {"image": "../outside.png", "caption": "Away."},
         {"image": "0.png"},
         {"caption": "Nothing."},
         [],
-    ]  # fmt: skip
+    ]
     lines = [*(json.dumps(row) for row in rows), "{broken"]
     (folder / "captions.jsonl").write_text("\n".join(lines))
     (figure,), dropped = read(folder)
     assert (figure.id, len(figure.images), figure.licence) == ("A/x", 2, "CC0")
     assert [one.reason for one in dropped] == [
-        "missing image", "no caption", "no image", "unreadable row", "unreadable row",
-    ]  # fmt: skip
+        "missing image",
+        "no caption",
+        "no image",
+        "unreadable row",
+        "unreadable row",
+    ]
 
 
 def test_a_row_that_csv_cannot_read_costs_that_row_alone(tmp_path: Path, picture: Picture) -> None:

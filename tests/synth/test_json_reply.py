@@ -51,22 +51,29 @@ def test_an_item_is_read_in_its_wrapping(text: str, repaired: bool) -> None:
         ("It is the second.", "malformed JSON"),
         (TEXT[:-12], "malformed JSON"),
         (f"{TEXT} {TEXT}", "malformed JSON"),
-        (TEXT.replace('"B"', '"A"', 1), "malformed JSON"),  # a key twice: nobody knows which is meant
+        (
+            TEXT.replace('"B"', '"A"', 1),
+            "malformed JSON",
+        ),  # a key twice: nobody knows which is meant
         ("[" * 100_000, "malformed JSON"),
         ('{"question": 1' + "0" * 5_000 + "}", "malformed JSON"),
         ("[]", "malformed JSON"),
         ("{}", "not an item"),
         (json.dumps({**ITEM, "question": None}), "not an item"),
         (json.dumps({**ITEM, "options": "A, B"}), "not an item"),
-        (json.dumps({"question": "…", "options": dict.fromkeys("ABCDE", "…"), "answer": "A"}),
-         "form repeated"),
+        (
+            json.dumps({"question": "…", "options": dict.fromkeys("ABCDE", "…"), "answer": "A"}),
+            "form repeated",
+        ),
         (json.dumps(FOUR), "not five options"),
         (json.dumps(SIX), "not five options"),
         (json.dumps({**ITEM, "options": dict.fromkeys("ABCDE", 1)}), "not five options"),
-        *((json.dumps({**ITEM, "answer": said}), "answer is no letter")
-          for said in ("", "F", "c", "AB", "ABCDE", "C. lower", "lower", None, 3, ["C"])),
+        *(
+            (json.dumps({**ITEM, "answer": said}), "answer is no letter")
+            for said in ("", "F", "c", "AB", "ABCDE", "C. lower", "lower", None, 3, ["C"])
+        ),
     ],
-)  # fmt: skip
+)
 def test_what_is_no_item_has_a_reason(text: str, reason: str) -> None:
     with pytest.raises(UnreadableError) as caught:
         read_draft(Reply("x", text), figure("Cells."), "me")

@@ -57,8 +57,13 @@ def test_shares_by_number_of_images_are_kept_as_far_as_there_are_such_figures() 
     bucket = [(f"{images}/{number:03d}", images) for images in range(1, 7) for number in range(200)]
     chosen = draw({"ct": bucket}, settings(limit=100))
     assert Counter(name[0] for name in chosen) == {
-        "1": 90, "2": 2, "3": 2, "4": 2, "5": 2, "6": 2,
-    }  # fmt: skip
+        "1": 90,
+        "2": 2,
+        "3": 2,
+        "4": 2,
+        "5": 2,
+        "6": 2,
+    }
     few = [(f"{images}/{number:03d}", images) for images in (1, 2) for number in range(30)]
     counts = Counter(name[0] for name in draw({"ct": few}, settings(limit=50)))
     assert counts == {"1": 30, "2": 20}  # the quota is filled although the shares cannot be met
@@ -111,8 +116,11 @@ def test_images_are_copied_and_a_lost_one_drops_its_figure(
         (folder / f"{name}.png").write_bytes(picture(ord(name), (40, 30)))
         (folder / f"{name}.txt").write_text(f"CT {name}")
     common: dict[str, Any] = {
-        "source": str(folder), "any_licence": True, "out": tmp_path / "run", "quiet": True,
-    }  # fmt: skip
+        "source": str(folder),
+        "any_licence": True,
+        "out": tmp_path / "run",
+        "quiet": True,
+    }
     synth(stages=("ingest",), **common)
     (folder / "c.png").write_bytes(picture(2, (40, 30)))  # changed since
     made = synth(stages=("select",), **common)
@@ -135,9 +143,14 @@ def test_the_default_labels_fit_real_articles(shared_data: Path, tmp_path: Path)
     done = CliRunner().invoke(app, [*command, "--out", str(tmp_path / "run")])
     assert "--label (" in str(done.exception)
     few = synth(
-        source=str(articles), stages=both, labels=("plot", "map"), limit=9, quota=5,
-        out=tmp_path / "run", quiet=True,
-    )  # fmt: skip
+        source=str(articles),
+        stages=both,
+        labels=("plot", "map"),
+        limit=9,
+        quota=5,
+        out=tmp_path / "run",
+        quiet=True,
+    )
     why = few.dropped.filter(few.dropped["stage"] == "select")
     counts = dict(why["reason"].value_counts().rows())
     assert few.figures.height == 8 and set(counts) == {"label not selected", "quota full"}

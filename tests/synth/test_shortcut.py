@@ -49,10 +49,14 @@ def test_every_rotation_moves_the_right_option_to_another_letter() -> None:
 def test_what_is_right_in_four_of_five_rotations_is_solved() -> None:
     for misses, solved in ((0, True), (1, True), (2, False)):
         wrong = {str(turn) for turn in range(misses)}
-        found = solved_probes(DRAFT, replies(
-            lambda probe, turn, _, right, wrong=wrong: "E" if turn in wrong and right != "E"
-            else "A" if turn in wrong else right
-        ))  # fmt: skip
+        found = solved_probes(
+            DRAFT,
+            replies(
+                lambda probe, turn, _, right, wrong=wrong: (
+                    "E" if turn in wrong and right != "E" else "A" if turn in wrong else right
+                )
+            ),
+        )
         assert found[NO_IMAGE] == found[OPTIONS_ONLY] == (solved, (5 - misses) / 5)
     assert NEEDED == 4 and pytest.approx(0.00672) == FLAGGED_BY_CHANCE
 
@@ -65,9 +69,9 @@ def test_one_letter_always_is_no_knowledge() -> None:
 
 def test_the_question_alone_is_solved_by_the_right_words_alone() -> None:
     for said, solved in (("Spleen.", True), ("the liver", False), ("spleen or liver", False)):
-        found = solved_probes(DRAFT, replies(
-            lambda probe, *_, said=said: said if probe == QUESTION_ONLY else "C"
-        ))  # fmt: skip
+        found = solved_probes(
+            DRAFT, replies(lambda probe, *_, said=said: said if probe == QUESTION_ONLY else "C")
+        )
         assert found[QUESTION_ONLY].solved is solved
 
 
@@ -101,8 +105,10 @@ def test_a_right_option_by_far_the_longest_gives_itself_away(
 def test_flagged_items_stay_and_come_last_unless_they_are_to_be_dropped(
     tmp_path: Path, picture: Callable[..., bytes]
 ) -> None:
-    long = ("the whole of the left lobe with its veins and ducts", *(f"the {n} part of the right lobe"
-            for n in ("upper", "lower", "outer", "inner")))  # fmt: skip
+    long = (
+        "the whole of the left lobe with its veins and ducts",
+        *(f"the {n} part of the right lobe" for n in ("upper", "lower", "outer", "inner")),
+    )
     items: list[tuple[Draft, object]] = []
     for number, options in enumerate((long, five("cyst", "stone", "clot", "node", "scar"))):
         one = figure(tmp_path, f"PMC{number}/f", [picture(number, (40, 30))])

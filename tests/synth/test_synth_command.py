@@ -31,8 +31,18 @@ from heldout.synth.verify import verdict_row, write_verdict
 
 
 def command(source: Path, server: ItemServer, out: Path, how: str = "plain") -> list[str]:
-    return ["synth", str(source), "--generator", server.url(how, "writer"), "--verifier",
-            server.url("plain", "referee"), "--label", "all", "--out", str(out)]  # fmt: skip
+    return [
+        "synth",
+        str(source),
+        "--generator",
+        server.url(how, "writer"),
+        "--verifier",
+        server.url("plain", "referee"),
+        "--label",
+        "all",
+        "--out",
+        str(out),
+    ]
 
 
 def refusal(*arguments: object) -> str:
@@ -46,8 +56,12 @@ def test_a_terminated_run_leaves_the_tables_of_its_finished_stages(
 ) -> None:
     table = captioned / "captions.jsonl"
     rows = [json.loads(line) for line in table.read_text().splitlines()]
-    table.write_text("".join(json.dumps({**row, "licence": "CC BY-ND"} if n == 0 else row) + "\n"
-                             for n, row in enumerate(rows)))  # fmt: skip
+    table.write_text(
+        "".join(
+            json.dumps({**row, "licence": "CC BY-ND"} if n == 0 else row) + "\n"
+            for n, row in enumerate(rows)
+        )
+    )
     run = tmp_path / "run"
     given = [*command(captioned, item_server, run, "slow-300"), "--concurrency", "1"]
     process = subprocess.Popen(
@@ -132,11 +146,18 @@ def test_a_folder_holds_the_items_of_one_source(
         (
             {"generator": {"url": "http://x/v1", "key_env": "NO_SUCH"}, "stages": "generate"},
             "generator.key_env:",
-            ("--generator", "http://x/v1", "--generator-key-env", "NO_SUCH", "--stages", "generate"),
+            (
+                "--generator",
+                "http://x/v1",
+                "--generator-key-env",
+                "NO_SUCH",
+                "--stages",
+                "generate",
+            ),
         ),
         ({"generator": "http://x/v1"}, "the setting verifier", ("--generator", "http://x/v1")),
     ],
-)  # fmt: skip
+)
 def test_a_wrong_setting_is_named_as_it_was_given(
     tmp_path: Path, values: dict[str, Any], setting: str, option: tuple[object, ...]
 ) -> None:

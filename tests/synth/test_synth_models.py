@@ -282,9 +282,12 @@ def test_a_stage_that_is_killed_in_its_midst_leaves_nothing_half_done(
     """The same bytes in the end, whatever was killed on the way, and in every table."""
     write_benchmark(tmp_path / "bench", images=2, seed=5)
     values: dict[str, Any] = {
-        "source": "scenes", "limit": 5, "against": [str(tmp_path / "bench/test.jsonl")],
-        "image_encoder": None, "workers": 1,
-    }  # fmt: skip
+        "source": "scenes",
+        "limit": 5,
+        "against": [str(tmp_path / "bench/test.jsonl")],
+        "image_encoder": None,
+        "workers": 1,
+    }
     for stage, place in DEATHS.items():
         launcher.start(tmp_path / "killed", values, place)
         assert launcher.ended(120) == -signal.SIGKILL, stage
@@ -478,9 +481,13 @@ def test_a_model_does_not_verify_itself_unless_that_is_asked_for(
     ],
 )
 def test_a_schema_and_a_seed_are_sent_until_the_server_refuses_them(
-    captioned: Path, item_server: ItemServer, tmp_path: Path, how: str, refused: set[str],
+    captioned: Path,
+    item_server: ItemServer,
+    tmp_path: Path,
+    how: str,
+    refused: set[str],
     taken: set[str],
-) -> None:  # fmt: skip
+) -> None:
     made = make(captioned, item_server, tmp_path / "a", how, stages=tuple(MADE[:3]))
     decoding = manifest(made)["generator"]["decoding"]
     assert {name for name, told in decoding.items() if told.startswith("refused: ")} == refused
@@ -490,8 +497,9 @@ def test_a_schema_and_a_seed_are_sent_until_the_server_refuses_them(
     assert body["temperature"] == 0
     assert body["top_p"] == 1
     assert ("response_format" in body, body.get("seed")) == (
-        "response_format" in taken, 42 if "seed" in taken else None,
-    )  # fmt: skip
+        "response_format" in taken,
+        42 if "seed" in taken else None,
+    )
     # Only the requests that were under way when the first refusal came were sent twice or more.
     assert counts["posted"][how] <= 16 + (3 * 16 if refused else 0)
     assert counts["answered"] == 16

@@ -28,11 +28,20 @@ from heldout.train.training_set import read_training_set
 ORGANS = ("liver", "spleen", "kidney", "heart", "lung")
 FIELDS = {
     "images": "list<element: struct<bytes: binary, path: string>>",
-    "question": "string", "options": "string", "answer_label": "string", "answer": "string",
-    "reasoning": "string", "dataset_name": "string", "dataset_index": "int64", "hash": "string",
-    "misc": "string", "licence": "string", "licence_url": "string", "attribution": "string",
+    "question": "string",
+    "options": "string",
+    "answer_label": "string",
+    "answer": "string",
+    "reasoning": "string",
+    "dataset_name": "string",
+    "dataset_index": "int64",
+    "hash": "string",
+    "misc": "string",
+    "licence": "string",
+    "licence_url": "string",
+    "attribution": "string",
     "provenance": "string",
-}  # fmt: skip
+}
 
 
 @pytest.fixture(scope="module")
@@ -49,9 +58,13 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Synthesis:
         items.append((draft, figure(path, name, images)))
     write_run(path, items)
     return synth(
-        source="made", stages=("balance", "publish"), subsets=(4, 8, 1000), name="fresh", out=path,
+        source="made",
+        stages=("balance", "publish"),
+        subsets=(4, 8, 1000),
+        name="fresh",
+        out=path,
         quiet=True,
-    )  # fmt: skip
+    )
 
 
 def _picture(seed: int) -> bytes:
@@ -221,11 +234,14 @@ def test_digests_can_be_looked_up_beside_the_rows(
     synth(source="made", stages=("balance", "publish"), out=path, quiet=True)
     dataset = path / "synth/dataset"
     models = json.loads((dataset / "provenance.json").read_text())["models"]
-    told = {role: {name: (one["model"], one["items"]) for name, one in found.items()}
-            for role, found in models.items()}  # fmt: skip
+    told = {
+        role: {name: (one["model"], one["items"]) for name, one in found.items()}
+        for role, found in models.items()
+    }
     assert told == {
-        "generator": {"made": ("writer", 2), "other": ("writer-2", 1)}, "verifier": {"made": ("made", 3)},
-    }  # fmt: skip
+        "generator": {"made": ("writer", 2), "other": ("writer-2", 1)},
+        "verifier": {"made": ("made", 3)},
+    }
     assert models["generator"]["other"]["asked"]["template"] == "t/1"
     for row in pq.read_table(dataset / "data").to_pylist():
         named = json.loads(row["provenance"])

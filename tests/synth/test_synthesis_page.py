@@ -35,10 +35,17 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Synthesis:
     folder = tmp_path_factory.mktemp("page")
     write_benchmark(folder / "bench", images=4, seed=5)
     return heldout.synth(
-        source="scenes", plant=0.5, limit=40, against=(str(folder / "bench/test.jsonl"),),
-        image_encoder=None, subsets=(5, 10), name="rendered & fresh <b>", out=folder / "run",
-        quiet=True, workers=1,
-    )  # fmt: skip
+        source="scenes",
+        plant=0.5,
+        limit=40,
+        against=(str(folder / "bench/test.jsonl"),),
+        image_encoder=None,
+        subsets=(5, 10),
+        name="rendered & fresh <b>",
+        out=folder / "run",
+        quiet=True,
+        workers=1,
+    )
 
 
 def test_the_package_is_the_verb(made: Synthesis) -> None:
@@ -66,9 +73,22 @@ def test_the_page_shows_funnel_rubric_overlap_and_items(made: Synthesis) -> None
 def test_a_run_that_accepts_nothing_shows_where_all_was_dropped(tmp_path: Path) -> None:
     write_benchmark(tmp_path / "bench", images=1, seed=5)
     command = [
-        "synth", "--from", "scenes", "--plant", "1", "--limit", "5", "--out", str(tmp_path / "run"),
-        "--against", str(tmp_path / "bench/test.jsonl"), "--image-encoder", "none", "--workers", "1",
-    ]  # fmt: skip
+        "synth",
+        "--from",
+        "scenes",
+        "--plant",
+        "1",
+        "--limit",
+        "5",
+        "--out",
+        str(tmp_path / "run"),
+        "--against",
+        str(tmp_path / "bench/test.jsonl"),
+        "--image-encoder",
+        "none",
+        "--workers",
+        "1",
+    ]
     for _ in range(2):  # the second time nothing is done again
         done = CliRunner().invoke(app, command)
         assert done.exit_code == 1, done.output

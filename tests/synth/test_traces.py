@@ -50,9 +50,12 @@ def test_traces_are_published_with_their_items(
         items.append((item(one.id, f"What does scan {number} show?", options), one))
     write_run(tmp_path, items)
     made = synth(
-        source="made", stages=("balance", "publish"), out=tmp_path, quiet=True,
+        source="made",
+        stages=("balance", "publish"),
+        out=tmp_path,
+        quiet=True,
         traces={"url": item_server.url("plain", "thinker")},
-    )  # fmt: skip
+    )
     traced = made.items.filter(made.items["reasoning"] != "")
     assert 0 < len(traced) < 16
     assert set(traced["reasoning"]) == {"It is plain to see."}

@@ -30,10 +30,16 @@ def write_rows(folder: Path, count: int, seed: int = 0, name: str = "rows.jsonl"
         Image.fromarray(pixels).save(folder / image)
         options = [names[place] for place in rng.permutation(len(names))]
         question = f"What colour is picture {seed}-{number}?"
-        lines.append({
-            "id": f"row-{seed}-{number}", "image": image, "question": question,
-            "options": options, "answer": answer, "reasoning": f"It is {answer}.",
-        })  # fmt: skip
+        lines.append(
+            {
+                "id": f"row-{seed}-{number}",
+                "image": image,
+                "question": question,
+                "options": options,
+                "answer": answer,
+                "reasoning": f"It is {answer}.",
+            }
+        )
     path = folder / name
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
     return path

@@ -191,15 +191,24 @@ def test_a_suite_stands_for_all_its_benchmarks(
         f"  - {{name: Second, source: {other}}}\n"
     )
     values = {
-        "data": str(leaking), "model": "unused", "recipe": "grpo", "against": (str(suite),), "to": "verl",
-        "workers": 1, "quiet": True, "batch": 4, "mini_batch": 2, "image_encoder": None,
-    }  # fmt: skip
+        "data": str(leaking),
+        "model": "unused",
+        "recipe": "grpo",
+        "against": (str(suite),),
+        "to": "verl",
+        "workers": 1,
+        "quiet": True,
+        "batch": 4,
+        "mini_batch": 2,
+        "image_encoder": None,
+    }
     with pytest.raises(GateError, match="Gate failed: 2 .*First"):
         heldout.train(out=tmp_path / "run", **values)
     made = heldout.train(out=tmp_path / "run", remove_leaks=True, **values)
     assert [(one["benchmark"], one["items"], one["leaked"]) for one in made.gate.benchmarks] == [
-        ("First", 6, 2), ("Second", 4, 0),
-    ]  # fmt: skip
+        ("First", 6, 2),
+        ("Second", 4, 0),
+    ]
     assert (made.rows, made.gate.removed) == (8, 2)
     first = made.gate.benchmarks[0]
     card = model_card(read_training(made.run))
@@ -215,5 +224,8 @@ def test_names_are_suites_where_no_benchmark_has_them() -> None:
     from heldout.audit.training import _is_suite
 
     assert [_is_suite(name) for name in ("medvlsynther", "mmstar", "rows.jsonl", "mine.yml")] == [
-        True, False, False, True,
-    ]  # fmt: skip
+        True,
+        False,
+        False,
+        True,
+    ]

@@ -118,8 +118,11 @@ def test_an_empty_solution_is_never_right() -> None:
 def test_the_file_for_verl_grades_alike_and_needs_nothing_else(tmp_path: Path) -> None:
     path = tmp_path / "shipped_reward.py"
     path.write_text(inspect.getsource(rewards))
-    assert "heldout" not in [line.split()[1].split(".")[0] for line in path.read_text().splitlines()
-                             if line.startswith(("import ", "from "))]  # fmt: skip
+    assert "heldout" not in [
+        line.split()[1].split(".")[0]
+        for line in path.read_text().splitlines()
+        if line.startswith(("import ", "from "))
+    ]
     spec = importlib.util.spec_from_file_location("shipped_reward", path)
     assert spec is not None
     assert spec.loader is not None

@@ -122,9 +122,12 @@ def test_the_command_for_verl_starts_where_its_files_are(
     python.write_text('#!/bin/sh\npwd -P\nfor one in "$@"; do echo "$one"; done\n')
     python.chmod(0o755)
     started = subprocess.run(
-        ["a run/verl/run.sh", "trainer.nnodes=2"], check=True, capture_output=True, text=True,
+        ["a run/verl/run.sh", "trainer.nnodes=2"],
+        check=True,
+        capture_output=True,
+        text=True,
         env={"PATH": f"{tmp_path / 'bin'}:/usr/bin:/bin"},
-    )  # fmt: skip
+    )
     where, *arguments = started.stdout.splitlines()
     assert Path(where) == target.resolve()
     assert arguments[:2] == ["-m", "verl.trainer.main_ppo"]
@@ -156,8 +159,17 @@ VERL_KEYS = {
 
 @pytest.mark.parametrize(
     "more",
-    [{}, {"lora": 8, "freeze_vision": True, "schedule": "cosine", "betas": (0.9, 0.95), "max_steps": 3}],
-)  # fmt: skip
+    [
+        {},
+        {
+            "lora": 8,
+            "freeze_vision": True,
+            "schedule": "cosine",
+            "betas": (0.9, 0.95),
+            "max_steps": 3,
+        },
+    ],
+)
 def test_verl_is_told_nothing_that_it_does_not_know(more: dict[str, Any]) -> None:
     told = config(settings(recipe="grpo", **more))
     assert told.pop("defaults") == ["ppo_trainer", "_self_"]

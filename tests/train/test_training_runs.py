@@ -22,13 +22,24 @@ from heldout.train.settings import TrainSettings
 from heldout.train.training_set import read_training_set
 
 SMALL: dict[str, Any] = {
-    "open_gate": "a test", "device": "cpu", "quiet": True, "learning_rate": 1e-3, "batch": 4,
-    "micro_batch": 2, "epochs": 2,
-}  # fmt: skip
+    "open_gate": "a test",
+    "device": "cpu",
+    "quiet": True,
+    "learning_rate": 1e-3,
+    "batch": 4,
+    "micro_batch": 2,
+    "epochs": 2,
+}
 GROUPS: dict[str, Any] = {
-    **SMALL, "recipe": "grpo", "mini_batch": 2, "group": 4, "reply_tokens": 8, "micro_batch": 4,
-    "epochs": 1, "reply_batch": 6,
-}  # fmt: skip
+    **SMALL,
+    "recipe": "grpo",
+    "mini_batch": 2,
+    "group": 4,
+    "reply_tokens": 8,
+    "micro_batch": 4,
+    "epochs": 1,
+    "reply_batch": 6,
+}
 
 
 @pytest.fixture(scope="module")
@@ -90,9 +101,11 @@ def test_a_finished_training_is_not_done_again(
     assert again.trained == trained.trained
     with pytest.raises(InputError, match=r"other settings \(learning_rate\)"):
         heldout.train(
-            data=str(rows), model=str(checkpoint), out=trained.run.path,
+            data=str(rows),
+            model=str(checkpoint),
+            out=trained.run.path,
             **{**SMALL, "learning_rate": 0.5},
-        )  # fmt: skip
+        )
 
 
 class Killed(BaseException):
@@ -131,8 +144,12 @@ def test_a_killed_training_goes_on_to_the_same_weights(
     """Killed after update 5, with checkpoints at 2 and 4, of which the last was cut off."""
     out = tmp_path / "run"
     same: dict[str, Any] = {
-        "data": str(rows), "model": str(checkpoint), "out": out, "save_every": 2, **SMALL
-    }  # fmt: skip
+        "data": str(rows),
+        "model": str(checkpoint),
+        "out": out,
+        "save_every": 2,
+        **SMALL,
+    }
     killed(5, **same)
     (out / "train/checkpoints/checkpoint-4" / watching.COMPLETE).unlink()
     with (out / "train/steps.jsonl").open("a") as file:
@@ -147,9 +164,15 @@ def test_adapters_and_rewards_go_on_after_a_kill_too(
     tmp_path: Path, checkpoint: Path, rows: Path, killed: Callable[..., None]
 ) -> None:
     same = {
-        "data": str(rows), "model": str(checkpoint), "save_every": 2, **GROUPS, "batch": 2,
-        "max_steps": 3, "lora": 4, "group": 2,
-    }  # fmt: skip
+        "data": str(rows),
+        "model": str(checkpoint),
+        "save_every": 2,
+        **GROUPS,
+        "batch": 2,
+        "max_steps": 3,
+        "lora": 4,
+        "group": 2,
+    }
     whole = heldout.train(**same, out=tmp_path / "whole")
     killed(3, **same, out=tmp_path / "run")
     done = heldout.train(**same, out=tmp_path / "run")
@@ -189,9 +212,12 @@ def test_a_loss_that_is_not_a_number_ends_the_training_with_a_sentence(
 ) -> None:
     with pytest.raises(InputError, match="is nan at update 2.*Lower learning_rate"):
         heldout.train(
-            data=str(rows), model=str(checkpoint), out=tmp_path / "run", save_every=1,
+            data=str(rows),
+            model=str(checkpoint),
+            out=tmp_path / "run",
+            save_every=1,
             **{**SMALL, "learning_rate": 1e30, "schedule": "constant", "warmup": 0.0},
-        )  # fmt: skip
+        )
     assert heldout.Run.open(tmp_path / "run").read_table("steps").num_rows == 1
 
 
@@ -249,9 +275,14 @@ def test_other_families_train_with_lora(
 ) -> None:
     folder = tiny_families.save(family, tmp_path / family)
     done = heldout.train(
-        data=str(rows), model=str(folder), out=tmp_path / "run", lora=4, max_steps=1, warmup=0.0,
+        data=str(rows),
+        model=str(folder),
+        out=tmp_path / "run",
+        lora=4,
+        max_steps=1,
+        warmup=0.0,
         **SMALL,
-    )  # fmt: skip
+    )
     assert done.trained.trainable < 0.3 * done.trained.weights
     before, after = weights(folder), weights(done.model)
     assert before.keys() == after.keys()
@@ -307,9 +338,11 @@ def test_a_reply_is_read_with_its_special_tokens(
 
     shares: dict[str, float] = {}
     given = reward(
-        item=[item, item], completion_ids=ids, trainer_state=State,
+        item=[item, item],
+        completion_ids=ids,
+        trainer_state=State,
         log_metric=lambda name, value: shares.update({name: value}),
-    )  # fmt: skip
+    )
     assert given == [1.0, 0.0]
     assert shares == {"format": 1.0}
     assert [row["reward"] for row in journal.rows()] == [1.0, 0.0]
@@ -329,24 +362,44 @@ def test_replies_are_written_in_parts_when_memory_runs_out(
 
     monkeypatch.setattr(transformers.Qwen2VLForConditionalGeneration, "generate", small_device)
     done = heldout.train(
-        data=str(rows), model=str(checkpoint), out=tmp_path / "run", max_steps=2,
+        data=str(rows),
+        model=str(checkpoint),
+        out=tmp_path / "run",
+        max_steps=2,
         **{**GROUPS, "reply_batch": 16},
-    )  # fmt: skip
+    )
     assert (done.trained.pace.replies, done.trained.pace.micro) == (4, 4)
     assert "while replies were written" in done.warnings[0]
 
 
 def test_leaks_on_the_command_line_exit_with_one(
-    tmp_path: Path, make_rows: Callable[..., Path], checkpoint: Path, capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    make_rows: Callable[..., Path],
+    checkpoint: Path,
+    capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
+) -> None:
     from heldout.cli.app import main
 
     path = make_rows(8, seed=2)
     bench = path.with_name("test.jsonl")
     bench.write_text("".join(f"{line}\n" for line in path.read_text().splitlines()[:2]))
-    command = ["heldout", "train", str(path), "--model", str(checkpoint), "--against", str(bench),
-               "--workers", "1", "--out", str(tmp_path / "run"), "--quiet", "--batch", "4"]  # fmt: skip
+    command = [
+        "heldout",
+        "train",
+        str(path),
+        "--model",
+        str(checkpoint),
+        "--against",
+        str(bench),
+        "--workers",
+        "1",
+        "--out",
+        str(tmp_path / "run"),
+        "--quiet",
+        "--batch",
+        "4",
+    ]
     monkeypatch.setattr("sys.argv", command)
     with pytest.raises(SystemExit) as ended:
         main()

@@ -45,6 +45,10 @@ def twinned(bench: Path | str, out: Path, *, renderer: Any = None, **plan: Any) 
     run = Run.create(out)
     with run.writing():
         return make_twins(
-            read_benchmark(bench), run, TwinPlan(**plan), reopen=lambda: open_tables(bench),
-            renderer=renderer or Inverted(), quiet=True,
-        )  # fmt: skip
+            read_benchmark(bench),
+            run,
+            TwinPlan(**plan),
+            reopen=lambda: open_tables(bench),
+            renderer=renderer or Inverted(),
+            quiet=True,
+        )

@@ -66,10 +66,13 @@ class Handler(BaseHTTPRequestHandler):
         if how == "slow":
             time.sleep(SLOW)
             return self._hang_up()
-        answer = json.dumps({
-            "created": 1, "data": _data(how, picture),
-            "usage": {"input_tokens": 300, "output_tokens": 4000, "total_tokens": 4300},
-        })  # fmt: skip
+        answer = json.dumps(
+            {
+                "created": 1,
+                "data": _data(how, picture),
+                "usage": {"input_tokens": 300, "output_tokens": 4000, "total_tokens": 4300},
+            }
+        )
         if how == "garbage" or (how == "cut" and again == 1):
             answer = answer[: len(answer) // 2]
         return self._send(200, answer)

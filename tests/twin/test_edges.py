@@ -56,9 +56,12 @@ def test_every_mode_of_a_decoded_picture_gives_the_same_outline() -> None:
     alpha = square().convert("RGBA")
     alpha.putalpha(square().convert("L").point(lambda level: 255 if level < 128 else 0))
     pictures = {
-        "PNG grey 16": grey16, "PNG palette": square().convert("P"), "PNG alpha": alpha,
-        "TIFF CMYK": square().convert("CMYK"), "PNG bits": square().convert("1"),
-    }  # fmt: skip
+        "PNG grey 16": grey16,
+        "PNG palette": square().convert("P"),
+        "PNG alpha": alpha,
+        "TIFF CMYK": square().convert("CMYK"),
+        "PNG bits": square().convert("1"),
+    }
     expected = canny(square()).tobytes()
     for name, picture in pictures.items():
         buffer = io.BytesIO()

@@ -26,8 +26,10 @@ KEY = "sesame-77"
 def port() -> Iterator[int]:
     process = subprocess.Popen(
         [sys.executable, str(Path(__file__).parent / "edit_server.py")],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-    )  # fmt: skip
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
     assert process.stdout is not None
     yield int(process.stdout.readline())
     process.communicate()
@@ -59,10 +61,16 @@ def task(size: tuple[int, int] = (48, 32), **changed: Any) -> RenderTask:
     across, down = np.meshgrid(np.linspace(30, 220, size[0]), np.linspace(20, 200, size[1]))
     pixels = np.stack([across, down, np.full_like(across, 90)], axis=2).astype(np.uint8)
     values: dict[str, Any] = {
-        "id": "1", "image_name": "1.png", "original": Image.fromarray(pixels),
-        "edges": Image.new("L", size), "caption": "Zwei Kätzchen.", "question": "How many cats?",
-        "old_answer": "one", "new_answer": "two", "seed": 3,
-    }  # fmt: skip
+        "id": "1",
+        "image_name": "1.png",
+        "original": Image.fromarray(pixels),
+        "edges": Image.new("L", size),
+        "caption": "Zwei Kätzchen.",
+        "question": "How many cats?",
+        "old_answer": "one",
+        "new_answer": "two",
+        "seed": 3,
+    }
     return RenderTask(**{**values, **changed})
 
 
@@ -92,8 +100,11 @@ def test_the_form_holds_what_the_endpoint_needs(
     assert sent["path"] == "/plain/v1/images/edits"
     assert sent["key"] == f"Bearer {KEY}"
     assert (sent["model"], sent["n"], sent["size"], sent["quality"]) == (
-        "drawer", "1", "96x64", "high",
-    )  # fmt: skip
+        "drawer",
+        "1",
+        "96x64",
+        "high",
+    )
     assert sent["response_format"] == "b64_json"
     for words in ("How many cats?", ": one\n", ": two\n", "Zwei Kätzchen."):
         assert words in sent["prompt"]
@@ -199,8 +210,10 @@ def test_sizes_are_parsed_or_refused() -> None:
 
 def test_the_frame_is_the_one_that_wastes_least() -> None:
     sizes = ((64, 64), (96, 64), (64, 96))
-    chosen = {size: frame(Image.new("RGB", size), sizes).picture.size for size in
-              ((10, 10), (30, 20), (20, 30), (300, 20))}  # fmt: skip
+    chosen = {
+        size: frame(Image.new("RGB", size), sizes).picture.size
+        for size in ((10, 10), (30, 20), (20, 30), (300, 20))
+    }
     assert chosen == {
         (10, 10): (64, 64),
         (30, 20): (96, 64),

@@ -64,10 +64,16 @@ def task(**changed: Any) -> RenderTask:
     original = Image.new("RGB", (50, 37), "white")
     ImageDraw.Draw(original).ellipse((10, 5, 40, 30), fill="black")
     values: dict[str, Any] = {
-        "id": "1", "image_name": "1.png", "original": original, "edges": canny(original),
-        "caption": "a red circle", "question": "What colour?", "old_answer": "black",
-        "new_answer": "red", "seed": 7,
-    }  # fmt: skip
+        "id": "1",
+        "image_name": "1.png",
+        "original": original,
+        "edges": canny(original),
+        "caption": "a red circle",
+        "question": "What colour?",
+        "old_answer": "black",
+        "new_answer": "red",
+        "seed": 7,
+    }
     return RenderTask(**{**values, **changed})
 
 
@@ -185,9 +191,13 @@ def test_a_picture_too_large_for_the_memory_is_dropped_unless_none_fits(
 
 @pytest.mark.parametrize(
     ("size", "most", "expected"),
-    [((50, 37), 2**21, (48, 32)), ((5, 4000), 2**21, (16, 4000)), ((640, 480), 2**21, (640, 480)),
-     ((4000, 3000), 2**20, (1184, 880))],
-)  # fmt: skip
+    [
+        ((50, 37), 2**21, (48, 32)),
+        ((5, 4000), 2**21, (16, 4000)),
+        ((640, 480), 2**21, (640, 480)),
+        ((4000, 3000), 2**20, (1184, 880)),
+    ],
+)
 def test_sizes_are_the_nearest_that_can_be_drawn(
     size: tuple[int, int], most: int, expected: tuple[int, int]
 ) -> None:

@@ -32,10 +32,16 @@ def rows(picture: Callable[..., bytes], *, ids: bool, style: str) -> list[dict[s
             style
         ]
         row = {"qid": f"item {number}/x"} if ids else {}
-        found.append({
-            **row, "image": picture(number // 2), "question": f"Which, \"organ\"\t{number}?\nSay.",
-            "options": ORGANS, "answer": "kidney" if number == 2 else answer, "level": number,
-        })  # fmt: skip
+        found.append(
+            {
+                **row,
+                "image": picture(number // 2),
+                "question": f'Which, "organ"\t{number}?\nSay.',
+                "options": ORGANS,
+                "answer": "kidney" if number == 2 else answer,
+                "level": number,
+            }
+        )
     return found
 
 
@@ -66,10 +72,12 @@ def write(folder: Path, made: list[dict[str, Any]], format: str) -> Path:
         row["answer"] = str(row["answer"])
     features = {
         name: {"feature": {"dtype": "string", "_type": "Value"}, "_type": "Sequence"}
-        if name == "options" else {"_type": "Image"} if name == "image"
+        if name == "options"
+        else {"_type": "Image"}
+        if name == "image"
         else {"dtype": "int64" if name == "level" else "string", "_type": "Value"}
         for name in made[0]
-    }  # fmt: skip
+    }
     table = pa.Table.from_pylist(made)
     image = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
     place = table.schema.get_field_index("image")
@@ -129,8 +137,12 @@ def test_nothing_published_names_a_path_of_this_machine(
     bench = write(tmp_path / "bench", rows(picture, ids=True, style="text"), "jsonl")
     twinned(bench, tmp_path / "run")
     published = tmp_path / "run" / "twin"
-    for file in [published / "provenance.jsonl", *published.glob("benchmark/*.jsonl"),
-                 *published.glob("vlmevalkit/*"), published / "render.jsonl"]:  # fmt: skip
+    for file in [
+        published / "provenance.jsonl",
+        *published.glob("benchmark/*.jsonl"),
+        *published.glob("vlmevalkit/*"),
+        published / "render.jsonl",
+    ]:
         assert str(tmp_path) not in file.read_text()
         assert not re.search(r'"/(?!/)', file.read_text())
 
@@ -176,6 +188,10 @@ def test_ids_cannot_leave_the_folder(tmp_path: Path, picture: Callable[..., byte
     twinned(bench, tmp_path / "run")
     known = set(tmp_path.rglob("*.png"))
     assert {file.parent.name for file in known} == {
-        "bench", "images", "pictures", "edges", "originals"
-    }  # fmt: skip
+        "bench",
+        "images",
+        "pictures",
+        "edges",
+        "originals",
+    }
     assert not (tmp_path.parent / "escaped.png").exists()

@@ -29,10 +29,16 @@ def task(written: WrittenBenchmark) -> Callable[..., RenderTask]:
         original = to_rgb(decode((written.folder / image).read_bytes()))
         wrong = [c for c in item.options or item.probe.choices if c != item.answer]
         values = {
-            "id": id, "image_name": image, "original": original, "edges": canny(original),
-            "caption": "", "question": item.question, "old_answer": item.answer,
-            "new_answer": wrong[0], "seed": 0,
-        }  # fmt: skip
+            "id": id,
+            "image_name": image,
+            "original": original,
+            "edges": canny(original),
+            "caption": "",
+            "question": item.question,
+            "old_answer": item.answer,
+            "new_answer": wrong[0],
+            "seed": 0,
+        }
         return RenderTask(**{**values, **changed})  # type: ignore[arg-type]
 
     return make

@@ -23,11 +23,15 @@ def bench(tmp_path: Path, picture: Callable[..., bytes]) -> Path:
     path = tmp_path / "bench.jsonl"
     for number in range(3):
         (tmp_path / f"{number}.png").write_bytes(picture(number))
-    path.write_text("".join(
-        json.dumps({"id": f"q{n}", "image": f"{n // 2}.png", "question": "Is it red?",
-                    "answer": "yes"}) + "\n"
-        for n in range(6)
-    ))  # fmt: skip
+    path.write_text(
+        "".join(
+            json.dumps(
+                {"id": f"q{n}", "image": f"{n // 2}.png", "question": "Is it red?", "answer": "yes"}
+            )
+            + "\n"
+            for n in range(6)
+        )
+    )
     return path
 
 
@@ -38,13 +42,17 @@ def test_a_picture_of_no_use_has_a_reason_and_is_not_drawn_twice(
     first = Inverted(how)
     made = twinned(bench, tmp_path / "run", renderer=first)
     assert made.stages["render"]["left_out"] == {
-        "no room": 1, "picture of another size": 1, "picture unchanged": 1
-    }  # fmt: skip
+        "no room": 1,
+        "picture of another size": 1,
+        "picture unchanged": 1,
+    }
     assert sorted(first.drawn) == [f"q{n}" for n in range(6)]
     dropped = pl.read_parquet(tmp_path / "run/tables/dropped.parquet")
     assert dict(zip(dropped["id"], dropped["reason"], strict=True)) == {
-        "q0": "picture unchanged", "q1": "picture of another size", "q2": "no room"
-    }  # fmt: skip
+        "q0": "picture unchanged",
+        "q1": "picture of another size",
+        "q2": "no room",
+    }
     again = Inverted(how)
     made = twinned(bench, tmp_path / "run", renderer=again)
     assert again.drawn == ["q2"]  # what could not be drawn is tried anew, nothing else
@@ -123,8 +131,10 @@ def test_people_decide_by_majority_and_a_tie_keeps_nothing(bench: Path, tmp_path
     assert made.policy == "people"
     assert (run / "twin/kept.txt").read_text() == "q0\nq3\n"
     assert made.stages["filter"]["left_out"] == {
-        "rejected by people": 2, "people are divided": 1, "not judged by people": 1
-    }  # fmt: skip
+        "rejected by people": 2,
+        "people are divided": 1,
+        "not judged by people": 1,
+    }
     twins = pl.read_parquet(run / "tables/twins.parquet")
     assert twins["people"].to_list() == ["keep", "tie", "reject", "keep", "reject", None]
 

@@ -37,9 +37,17 @@ def sentence(*arguments: object) -> str:
 def run(scenes: Path, server: TwinServer, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("twin") / "run"
     call(
-        "twin", scenes, "--out", folder, "--renderer", "scene", "--describer", server.url(),
-        "--verifier", server.url(),
-    )  # fmt: skip
+        "twin",
+        scenes,
+        "--out",
+        folder,
+        "--renderer",
+        "scene",
+        "--describer",
+        server.url(),
+        "--verifier",
+        server.url(),
+    )
     return folder
 
 
@@ -77,15 +85,25 @@ def test_nothing_is_asked_or_drawn_again(run: Path, scenes: Path, server: TwinSe
     before = server.posted("plain")
     pictures = {path: path.stat().st_mtime_ns for path in (run / "twin/pictures").iterdir()}
     made = call(
-        "twin", scenes, "--out", run, "--renderer", "scene", "--describer", server.url(),
-        "--verifier", server.url(),
-    )  # fmt: skip
+        "twin",
+        scenes,
+        "--out",
+        run,
+        "--renderer",
+        "scene",
+        "--describer",
+        server.url(),
+        "--verifier",
+        server.url(),
+    )
     assert server.posted("plain") == before and set(server.answered("plain")) == {1}
     assert pictures == {path: path.stat().st_mtime_ns for path in (run / "twin/pictures").iterdir()}
     stages = made["stages"]
     assert (stages["describe"]["asked"], stages["render"]["drawn"], stages["filter"]["asked"]) == (
-        0, 0, 0
-    )  # fmt: skip
+        0,
+        0,
+        0,
+    )
     assert stages["describe"]["reused"] == stages["resample"]["items"]
 
 
@@ -102,8 +120,15 @@ def recorded(run: Path, scenes: Path, path: Path) -> Path:
             seen = model == "memoriser" and dice.random() < 0.8
             for variant, right in (("original", old), ("twin", new)):
                 said = right if dice.random() < 0.75 else dice.choice(wrong)
-                rows.append({"id": twin.id, "model": model, "variant": variant, "gold": right,
-                             "reply": old if seen else said})  # fmt: skip
+                rows.append(
+                    {
+                        "id": twin.id,
+                        "model": model,
+                        "variant": variant,
+                        "gold": right,
+                        "reply": old if seen else said,
+                    }
+                )
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     return path
 
@@ -139,10 +164,23 @@ def test_a_model_is_asked_about_originals_and_twins(
     tiny.save("qwen2_5_vl", tmp_path / "tiny")
     published = json.loads((run / "twin/publish.json").read_text())
     made = call(
-        "ask", scenes, "--model", tmp_path / "tiny", "--out", run, "--dtype", "float32", "--device",
-        "cpu", "--limit", "8", "--max-new-tokens", "2", "--variants",
+        "ask",
+        scenes,
+        "--model",
+        tmp_path / "tiny",
+        "--out",
+        run,
+        "--dtype",
+        "float32",
+        "--device",
+        "cpu",
+        "--limit",
+        "8",
+        "--max-new-tokens",
+        "2",
+        "--variants",
         f"original,twin={run / published['ask_with']}",
-    )["models"][0]  # fmt: skip
+    )["models"][0]
     answers = pl.read_parquet(run / "tables/answers.parquet").filter(pl.col("model") == "tiny")
     pairs = answers.pivot(on="variant", index="benchmark_id", values="gold").drop_nulls()
     assert len(pairs) >= 3 and (pairs["original"] != pairs["twin"]).all()

@@ -19,9 +19,13 @@ from heldout.cli.app import app
 from heldout.errors import InputError
 
 DESCRIBED = {
-    "empty caption": 1, "caption refused": 3, "prompt too long": 1, "caption cut off": 1,
-    "caption too long": 1, "the endpoint failed": 2,
-}  # fmt: skip
+    "empty caption": 1,
+    "caption refused": 3,
+    "prompt too long": 1,
+    "caption cut off": 1,
+    "caption too long": 1,
+    "the endpoint failed": 2,
+}
 JUDGED = {"the verifier gave no verdict": 5, "the verifier was not reached": 3}
 # What never got an answer is tried again: a slow one and a garbled one three times, a long one once.
 AGAIN = 3 + 3 + 1
@@ -29,9 +33,18 @@ AGAIN = 3 + 3 + 1
 
 def twin(scenes: Path, run: Path, describer: str, verifier: str, *more: object) -> list[str]:
     return [
-        "twin", str(scenes), "--out", str(run), "--renderer", "scene", "--describer", describer,
-        "--verifier", verifier, *map(str, more),
-    ]  # fmt: skip
+        "twin",
+        str(scenes),
+        "--out",
+        str(run),
+        "--renderer",
+        "scene",
+        "--describer",
+        describer,
+        "--verifier",
+        verifier,
+        *map(str, more),
+    ]
 
 
 @pytest.mark.usefixtures("quick")
@@ -114,8 +127,9 @@ def test_killed_in_every_stage_it_ends_as_if_it_never_was(
     for stage, moment in moments.items():
         process = subprocess.Popen(
             [sys.executable, "-m", "heldout", *arguments],
-            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-        )  # fmt: skip
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
         while not moment():
             assert process.poll() is None, f"it ended before it could be killed in {stage}"
             time.sleep(0.002)
@@ -140,8 +154,10 @@ def test_an_interrupt_says_that_nothing_is_lost(
     run, url = tmp_path / "run", server.url("slow")
     process = subprocess.Popen(
         [sys.executable, "-m", "heldout", *twin(scenes, run, url, url, "--concurrency", 1)],
-        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
     while lines_in(run / "stages/twin/describe.jsonl") < 2:
         assert process.poll() is None
         time.sleep(0.002)
@@ -159,10 +175,24 @@ def test_pictures_of_an_edit_endpoint_that_dies_are_kept(
 
     def arguments(mode: str) -> list[str]:
         return [
-            "twin", str(scenes), "--out", str(run), "--renderer", "edit", "--render-model", "mirror",
-            "--render-endpoint", server.url(mode), "--render-set", "sizes=", "--unfiltered",
-            "--limit", "20", "--concurrency", "2",
-        ]  # fmt: skip
+            "twin",
+            str(scenes),
+            "--out",
+            str(run),
+            "--renderer",
+            "edit",
+            "--render-model",
+            "mirror",
+            "--render-endpoint",
+            server.url(mode),
+            "--render-set",
+            "sizes=",
+            "--unfiltered",
+            "--limit",
+            "20",
+            "--concurrency",
+            "2",
+        ]
 
     done = CliRunner().invoke(app, arguments("mortal-5"))
     assert isinstance(done.exception, InputError)

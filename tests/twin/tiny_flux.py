@@ -24,10 +24,16 @@ from transformers import (
 
 _LATENTS = 4
 _BLOCKS = {
-    "in_channels": 4 * _LATENTS, "num_layers": 1, "num_single_layers": 1, "attention_head_dim": 16,
-    "num_attention_heads": 2, "joint_attention_dim": 32, "pooled_projection_dim": 32,
-    "axes_dims_rope": (4, 4, 8), "guidance_embeds": True,
-}  # fmt: skip
+    "in_channels": 4 * _LATENTS,
+    "num_layers": 1,
+    "num_single_layers": 1,
+    "attention_head_dim": 16,
+    "num_attention_heads": 2,
+    "joint_attention_dim": 32,
+    "pooled_projection_dim": 32,
+    "axes_dims_rope": (4, 4, 8),
+    "guidance_embeds": True,
+}
 
 
 def save_flux(folder: Path) -> Path:
@@ -35,16 +41,27 @@ def save_flux(folder: Path) -> Path:
     clip, clip_words = _clip()
     t5, t5_words = _t5()
     vae = AutoencoderKL(
-        block_out_channels=(4,) * 4, down_block_types=("DownEncoderBlock2D",) * 4,
-        up_block_types=("UpDecoderBlock2D",) * 4, layers_per_block=1, latent_channels=_LATENTS,
-        norm_num_groups=1, use_quant_conv=False, use_post_quant_conv=False, shift_factor=0.06,
+        block_out_channels=(4,) * 4,
+        down_block_types=("DownEncoderBlock2D",) * 4,
+        up_block_types=("UpDecoderBlock2D",) * 4,
+        layers_per_block=1,
+        latent_channels=_LATENTS,
+        norm_num_groups=1,
+        use_quant_conv=False,
+        use_post_quant_conv=False,
+        shift_factor=0.06,
         scaling_factor=1.5,
-    )  # fmt: skip
+    )
     pipeline = FluxControlNetPipeline(
         scheduler=FlowMatchEulerDiscreteScheduler(use_dynamic_shifting=True),
-        vae=vae, text_encoder=clip, tokenizer=clip_words, text_encoder_2=t5, tokenizer_2=t5_words,
-        transformer=FluxTransformer2DModel(patch_size=1, **_BLOCKS), controlnet=_controlnet(True),
-    )  # fmt: skip
+        vae=vae,
+        text_encoder=clip,
+        tokenizer=clip_words,
+        text_encoder_2=t5,
+        tokenizer_2=t5_words,
+        transformer=FluxTransformer2DModel(patch_size=1, **_BLOCKS),
+        controlnet=_controlnet(True),
+    )
     pipeline.save_pretrained(folder)
     return folder
 
@@ -58,9 +75,10 @@ def save_controlnet(folder: Path, *, hint: bool) -> Path:
 
 def _controlnet(hint: bool) -> FluxControlNetModel:
     made = FluxControlNetModel(
-        **_BLOCKS, patch_size=2 if hint else 1,
+        **_BLOCKS,
+        patch_size=2 if hint else 1,
         conditioning_embedding_channels=_LATENTS if hint else None,
-    )  # fmt: skip
+    )
     for parameter in made.parameters():  # a new ControlNet is all zeros where it meets the model
         if not parameter.any():
             torch.nn.init.normal_(parameter, std=0.3)
@@ -75,10 +93,16 @@ def _clip() -> tuple[CLIPTextModel, CLIPTokenizer]:
         vocab={token: n for n, token in enumerate(tokens)}, merges=[], model_max_length=77
     )
     config = CLIPTextConfig(
-        vocab_size=len(tokens), hidden_size=32, intermediate_size=37, num_hidden_layers=1,
-        num_attention_heads=4, projection_dim=32, bos_token_id=len(tokens) - 2,
-        eos_token_id=len(tokens) - 1, pad_token_id=len(tokens) - 1,
-    )  # fmt: skip
+        vocab_size=len(tokens),
+        hidden_size=32,
+        intermediate_size=37,
+        num_hidden_layers=1,
+        num_attention_heads=4,
+        projection_dim=32,
+        bos_token_id=len(tokens) - 2,
+        eos_token_id=len(tokens) - 1,
+        pad_token_id=len(tokens) - 1,
+    )
     return CLIPTextModel(config), words
 
 

@@ -24,8 +24,20 @@ from typing import Any, ClassVar
 
 from PIL import Image, ImageOps
 
-FAULTS = ("busy", "broken", "cut", "empty", "refused", "filtered", "sorry", "long", "length",
-          "slow", "wordy", "garbage")  # fmt: skip
+FAULTS = (
+    "busy",
+    "broken",
+    "cut",
+    "empty",
+    "refused",
+    "filtered",
+    "sorry",
+    "long",
+    "length",
+    "slow",
+    "wordy",
+    "garbage",
+)
 SLOW = 1.6  # seconds: more than the tests wait
 
 
@@ -81,10 +93,12 @@ class Handler(BaseHTTPRequestHandler):
             time.sleep(SLOW)
             return self._hang_up()
         message, finish = _message(text, job, fault)
-        answer = json.dumps({
-            "choices": [{"index": 0, "message": message, "finish_reason": finish}],
-            "usage": {"prompt_tokens": 100, "completion_tokens": 7},
-        })  # fmt: skip
+        answer = json.dumps(
+            {
+                "choices": [{"index": 0, "message": message, "finish_reason": finish}],
+                "usage": {"prompt_tokens": 100, "completion_tokens": 7},
+            }
+        )
         if fault == "garbage" or (fault == "cut" and again < 2):
             return self._send(200, answer[: len(answer) // 2])
         with self.lock:

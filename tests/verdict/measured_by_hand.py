@@ -14,7 +14,10 @@ def measured(
     """``clean`` and ``seen``: how many models fired, of how many."""
     counted = Fired.of(clean[0], clean[1], clean[1])
     rate = MeasuredRate(
-        detector=detector, way=REFERENCES if references else RAW, clean=counted,
-        contaminated=Fired.of(seen[0], seen[1], seen[1]), off=counted.low > 0.05,
-    )  # fmt: skip
+        detector=detector,
+        way=REFERENCES if references else RAW,
+        clean=counted,
+        contaminated=Fired.of(seen[0], seen[1], seen[1]),
+        off=counted.low > 0.05,
+    )
     return MeasuredRates(provenance=BY_HAND, rates=[rate])

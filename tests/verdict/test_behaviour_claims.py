@@ -89,9 +89,11 @@ def test_a_drop_made_of_unreadable_replies_does_not_survive() -> None:
     tables = planted_answers(2)
     assert tables.answers is not None
     lost = (
-        (pl.col("model") == TARGET) & (pl.col("variant") == "twin") & (pl.col("outcome") == "right")
+        (pl.col("model") == TARGET)
+        & (pl.col("variant") == "twin")
+        & (pl.col("outcome") == "right")
         & (pl.col("benchmark_id").hash(1) % 5 < 3)
-    )  # fmt: skip
+    )
     outcome = pl.when(lost).then(pl.lit("unparsed")).otherwise("outcome").alias("outcome")
     # The wrong ones are lost as well: what can be read is as good as before.
     wrong = (

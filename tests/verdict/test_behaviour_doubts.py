@@ -41,15 +41,27 @@ def _tables(models: dict[str, Model], *, items: int = 300, yes: float | None = N
                 if said == "-":
                     continue  # not asked
                 outcome = "unparsed" if said == "?" else "right" if said == gold else "wrong"
-                rows.append({
-                    "benchmark_id": f"q{place:03d}", "model": model, "variant": variant, "draw": 0,
-                    "options": list(LETTERS) if yes is None else [], "gold": gold,
-                    "outcome": outcome, "template": "heldout-ask/2",
-                })  # fmt: skip
+                rows.append(
+                    {
+                        "benchmark_id": f"q{place:03d}",
+                        "model": model,
+                        "variant": variant,
+                        "draw": 0,
+                        "options": list(LETTERS) if yes is None else [],
+                        "gold": gold,
+                        "outcome": outcome,
+                        "template": "heldout-ask/2",
+                    }
+                )
     known = [
-        {"benchmark_id": f"q{place:03d}", "position": place, "cluster": f"image{place}", "metadata": "{}"}
+        {
+            "benchmark_id": f"q{place:03d}",
+            "position": place,
+            "cluster": f"image{place}",
+            "metadata": "{}",
+        }
         for place in range(items)
-    ]  # fmt: skip
+    ]
     frames = []
     for name, made in (("items", known), ("answers", rows)):
         empty = pl.from_arrow(SCHEMAS[name].empty_table())

@@ -13,9 +13,14 @@ UNREAD = Control(name="corpus coverage", outcome="failed", reason="3 of 90 could
 
 def _claim(status: Status) -> Claim:
     return Claim(
-        id="overlap/web", cell=Cell(benchmark="b", corpus="web"), sentence="copies", status=status,
-        why="because", findings=[], controls=[READ, UNREAD],
-    )  # fmt: skip
+        id="overlap/web",
+        cell=Cell(benchmark="b", corpus="web"),
+        sentence="copies",
+        status=status,
+        why="because",
+        findings=[],
+        controls=[READ, UNREAD],
+    )
 
 
 def test_parts_that_were_not_read_are_a_limit_of_a_proven_copy_and_no_failed_control() -> None:

@@ -27,9 +27,12 @@ from heldout.verdict.controls import (
 QUICK = replace(PLANTED, permutations=999)
 DIFFERENCES = ("order-trend", "order-joint", "order-neighbour", "min-k", "loss")
 PUBLISHED_GAPS = {
-    "CheXagent-8b": -0.215, "LLaVA-OneVision-7B": 0.032, "InternVL3-8B": -0.143,
-    "Qwen2.5-VL-7B": 0.269, "BLIP-2": 0.028,
-}  # fmt: skip
+    "CheXagent-8b": -0.215,
+    "LLaVA-OneVision-7B": 0.032,
+    "InternVL3-8B": -0.143,
+    "Qwen2.5-VL-7B": 0.269,
+    "BLIP-2": 0.028,
+}
 
 
 def _finding(tables: ScoreTables, detector: str, model: str) -> Finding:
@@ -142,9 +145,10 @@ def test_a_trend_that_answer_length_makes_is_gone_when_it_is_taken_out() -> None
     )
     plain = replace(QUICK, strata=())
     found = next(
-        one for one in detectors()["order-trend"].find(sorted_by_length, plain)
+        one
+        for one in detectors()["order-trend"].find(sorted_by_length, plain)
         if isinstance(one, Finding) and one.cell.model == TARGET
-    )  # fmt: skip
+    )
     assert found.p is not None
     assert found.p <= 0.01
     left = adjusted_trend(sorted_by_length, TARGET, plain)

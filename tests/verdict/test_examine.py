@@ -118,10 +118,20 @@ def slake(shared_data: Path) -> ScoreTables:
     items = pl.from_arrow(items_table(benchmark))
     assert isinstance(items, pl.DataFrame)
     rows = [
-        {"benchmark_id": record["example_id"].rsplit("::", 1)[1], "model": model, "tokens": [],
-         "logprobs": [], "mu": [], "sigma": [], "sum_logprob": value, "n_tokens": 1, "span_ok": True}
-        for record in records for model, value in record["mean_logprob"].items()
-    ]  # fmt: skip
+        {
+            "benchmark_id": record["example_id"].rsplit("::", 1)[1],
+            "model": model,
+            "tokens": [],
+            "logprobs": [],
+            "mu": [],
+            "sigma": [],
+            "sum_logprob": value,
+            "n_tokens": 1,
+            "span_ok": True,
+        }
+        for record in records
+        for model, value in record["mean_logprob"].items()
+    ]
     scores = pl.from_arrow(make_table("scores", rows))
     assert isinstance(scores, pl.DataFrame)
     return ScoreTables("slake-en", items, scores)
@@ -261,13 +271,23 @@ def test_a_baseline_that_shows_the_effect_too_though_less_caps_the_claim() -> No
     for model, gain in ((TARGET, 1.0), (BASELINE, 0.4)):
         for shard in range(40):
             topic = rng.normal(2.0, 0.5)
-            rows.append({"model": model, "shard": shard, "permutation": "canonical",
-                         "logprob": -100.0 + gain * topic + 0.2 * rng.normal()})  # fmt: skip
+            rows.append(
+                {
+                    "model": model,
+                    "shard": shard,
+                    "permutation": "canonical",
+                    "logprob": -100.0 + gain * topic + 0.2 * rng.normal(),
+                }
+            )
             rows += [
-                {"model": model, "shard": shard, "permutation": str(n),
-                 "logprob": -100.0 + 0.2 * rng.normal()}
+                {
+                    "model": model,
+                    "shard": shard,
+                    "permutation": str(n),
+                    "logprob": -100.0 + 0.2 * rng.normal(),
+                }
                 for n in range(8)
-            ]  # fmt: skip
+            ]
     joint = pl.DataFrame(rows, schema_overrides={"shard": pl.Int32})
     claim = _claim(replace(tables, order_joint=joint), ("order-joint",), "order/target")
     assert claim.status == "qualified"
@@ -283,11 +303,16 @@ def test_a_model_that_is_only_noisier_than_its_cohort_does_not_survive() -> None
         noise = rng.normal(0, 150 if model == TARGET else 10, len(ease))
         mine = tables.scores.filter(pl.col("model") == model)
         mine = tables.items.select("benchmark_id").join(mine, on="benchmark_id", how="left")
-        frames.append(mine.with_columns(
-            sum_logprob=pl.Series(ease + noise - 1000.0), n_tokens=pl.lit(1, pl.Int32),
-            logprobs=pl.lit([], pl.List(pl.Float64)), mu=pl.lit([], pl.List(pl.Float64)),
-            sigma=pl.lit([], pl.List(pl.Float64)), tokens=pl.lit([], pl.List(pl.String)),
-        ).select(tables.scores.columns))  # fmt: skip
+        frames.append(
+            mine.with_columns(
+                sum_logprob=pl.Series(ease + noise - 1000.0),
+                n_tokens=pl.lit(1, pl.Int32),
+                logprobs=pl.lit([], pl.List(pl.Float64)),
+                mu=pl.lit([], pl.List(pl.Float64)),
+                sigma=pl.lit([], pl.List(pl.Float64)),
+                tokens=pl.lit([], pl.List(pl.String)),
+            ).select(tables.scores.columns)
+        )
     noisy = replace(tables, scores=pl.concat(frames))
     claim = _claim(noisy, ("tail-enrichment",), f"cohort/{TARGET}", tail=100.0)
     assert claim.status == "qualified"
@@ -306,8 +331,13 @@ def test_scores_are_broken_down_by_what_the_benchmark_names(slake: ScoreTables) 
     assert "CheXagent-8b" not in made.strata  # failed a self-check
     fields = made.strata["Qwen2.5-VL-7B"]
     assert set(fields) == {
-        "answer_type", "answer_length", "base_type", "content_type", "location", "modality",
-    }  # fmt: skip
+        "answer_type",
+        "answer_length",
+        "base_type",
+        "content_type",
+        "location",
+        "modality",
+    }
     closed, opened = fields["answer_type"]
     assert (closed.name, opened.name, closed.n + opened.n) == ("CLOSED", "OPEN", 1061)
     values = {m: slake.scored(m).frame.sort("position") for m in ("Qwen2.5-VL-7B", "BLIP-2")}

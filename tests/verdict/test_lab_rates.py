@@ -30,9 +30,10 @@ def _confusion(rates: MeasuredRates) -> Claim:
     settings = Settings(permutations=1999, baselines=(BASELINE, REFERENCE))
     tables = planted_answers(2, dose=4.0, clusters=80)
     (claim,) = (
-        one for one in examine(tables, ["choice-confusion"], settings, rates).claims
+        one
+        for one in examine(tables, ["choice-confusion"], settings, rates).claims
         if one.cell.model == "target"
-    )  # fmt: skip
+    )
     return claim
 
 
@@ -82,9 +83,13 @@ def _by_benchmark() -> MeasuredRates:
         for clean, seen in (((0, 20, 20), (60, 69, 69)), ((3, 8, 8), (1, 16, 16)))
     )
     rate = MeasuredRate(
-        detector="order-joint", way="with references", clean=Fired.of(3, 28, 28),
-        contaminated=Fired.of(61, 85, 85), benchmarks={"scenes": quiet, "films": loud}, off=True,
-    )  # fmt: skip
+        detector="order-joint",
+        way="with references",
+        clean=Fired.of(3, 28, 28),
+        contaminated=Fired.of(61, 85, 85),
+        benchmarks={"scenes": quiet, "films": loud},
+        off=True,
+    )
     return MeasuredRates(provenance=BY_HAND, rates=[rate])
 
 

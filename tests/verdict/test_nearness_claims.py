@@ -27,10 +27,18 @@ def frame(name: str, rows: list[dict[str, Any]]) -> pl.DataFrame:
 
 def nearest(role: str, name: str, values: list[float]) -> list[dict[str, Any]]:
     return [
-        {"corpus": "web", "encoder": ENCODER, "role": role, "name": name, "picture": f"{name}{n}",
-         "neighbour": f"{role}-{name}-{n}", "similarity": value, "related": f"{name}{n}"}
+        {
+            "corpus": "web",
+            "encoder": ENCODER,
+            "role": role,
+            "name": name,
+            "picture": f"{name}{n}",
+            "neighbour": f"{role}-{name}-{n}",
+            "similarity": value,
+            "related": f"{name}{n}",
+        }
         for n, value in enumerate(values)
-    ]  # fmt: skip
+    ]
 
 
 def flagged(count: int, n: int) -> list[float]:
@@ -59,23 +67,52 @@ def judged(
                 row["related"] = row["related"] if studies is None else f"study{n // studies}"
             rows += control
             controls.append({"name": name, "domain": domain, "source": "x"})
-    items = frame("items", [
-        {"benchmark_id": f"i{n}", "position": n, "cluster": f"b{n}", "question": "?", "options": [],
-         "answer": "", "image_names": [f"b{n}"], "image_digests": [f"b{n}"], "metadata": "{}"}
-        for n in range(BENCH)
-    ])  # fmt: skip
-    matches = frame("matches", [
-        {"benchmark_id": f"i{n}", "image_index": 0, "corpus": "web", "corpus_id": "x",
-         "method": ENCODER, "similarity": CLOSE, "degree": "none",
-         "relation": "same image" if n < copies else "same view, other subject", "transform": "",
-         "modality": "none", "label_relation": "unknown",
-         "evidence": json.dumps({"benchmark_pixels": f"b{n}"})}
-        for n in range(count)
-    ])  # fmt: skip
+    items = frame(
+        "items",
+        [
+            {
+                "benchmark_id": f"i{n}",
+                "position": n,
+                "cluster": f"b{n}",
+                "question": "?",
+                "options": [],
+                "answer": "",
+                "image_names": [f"b{n}"],
+                "image_digests": [f"b{n}"],
+                "metadata": "{}",
+            }
+            for n in range(BENCH)
+        ],
+    )
+    matches = frame(
+        "matches",
+        [
+            {
+                "benchmark_id": f"i{n}",
+                "image_index": 0,
+                "corpus": "web",
+                "corpus_id": "x",
+                "method": ENCODER,
+                "similarity": CLOSE,
+                "degree": "none",
+                "relation": "same image" if n < copies else "same view, other subject",
+                "transform": "",
+                "modality": "none",
+                "label_relation": "unknown",
+                "evidence": json.dumps({"benchmark_pixels": f"b{n}"}),
+            }
+            for n in range(count)
+        ],
+    )
     facts = {
-        "corpus": "web", "encoder": ENCODER, "alpha": alpha, "corpus_pictures": 5000, "problem": "",
-        "null": {"source": "a reference", "duplicates": 0.9995, "seed": 0}, "controls": controls,
-    }  # fmt: skip
+        "corpus": "web",
+        "encoder": ENCODER,
+        "alpha": alpha,
+        "corpus_pictures": 5000,
+        "problem": "",
+        "null": {"source": "a reference", "duplicates": 0.9995, "seed": 0},
+        "controls": controls,
+    }
     (one,) = calibrations(items, frame("nearest", rows), {"web": facts})
     findings = adjust(image_nearness(items, matches, one, benchmark="bench"))
     (claim,) = nearness_claims(findings, one, "bench")
@@ -118,8 +155,11 @@ def test_nearness_is_never_called_a_leak() -> None:
 def test_what_is_flagged_but_not_verified_is_stated() -> None:
     claim, (images, rest, _) = judged(20, copies=5)
     assert images.details["flagged"] == {
-        "proven copies": 5, "undecided": 0, "no copy": 15, "not looked at": 0,
-    }  # fmt: skip
+        "proven copies": 5,
+        "undecided": 0,
+        "no copy": 15,
+        "not looked at": 0,
+    }
     assert (rest.n, rest.statistic.value) == (95, 15)
     assert claim.controls[0].reason == "of 20 flagged pictures: 5 proven copies, 15 no copy"
     assert "Of 95 images without a copy, 15 are flagged" in claim.sentence

@@ -22,9 +22,15 @@ def _claim(id: str, status: Status, rule: str = "", controls: tuple[Control, ...
     model = None if kind in ("overlap", "text", "nearness") else on
     cell = Cell(benchmark="b", corpus=None if model else on, model=model)
     return Claim(
-        id=id, cell=cell, sentence="s", status=status, why="w", rule=rule, findings=[],
+        id=id,
+        cell=cell,
+        sentence="s",
+        status=status,
+        why="w",
+        rule=rule,
+        findings=[],
         controls=list(controls),
-    )  # fmt: skip
+    )
 
 
 @pytest.mark.parametrize(
@@ -96,30 +102,56 @@ def run(tmp_path: Path) -> Run:
     """Forty items, each on a picture of its own; the first few stand on one rung each."""
     made = Run.create(tmp_path / "run", command=["test"])
     items = [
-        {"benchmark_id": f"q{n}", "position": n, "cluster": f"c{n}", "question": "?", "options": [],
-         "answer": "a", "image_names": ["x"], "image_digests": [f"d{n}"], "metadata": "{}"}
+        {
+            "benchmark_id": f"q{n}",
+            "position": n,
+            "cluster": f"c{n}",
+            "question": "?",
+            "options": [],
+            "answer": "a",
+            "image_names": ["x"],
+            "image_digests": [f"d{n}"],
+            "metadata": "{}",
+        }
         for n in range(40)
-    ]  # fmt: skip
+    ]
     made.write_table("items", make_table("items", items))
     kinds = [
-        ("q0", "same view, other subject", "image only"), ("q1", "undecided", "image only"),
-        ("q2", "same image", "image only"), ("q3", "transformed copy", "full"),
-        ("q3", "undecided", "image only"), ("q4", "unrelated", "image only"),
-    ]  # fmt: skip
+        ("q0", "same view, other subject", "image only"),
+        ("q1", "undecided", "image only"),
+        ("q2", "same image", "image only"),
+        ("q3", "transformed copy", "full"),
+        ("q3", "undecided", "image only"),
+        ("q4", "unrelated", "image only"),
+    ]
     matches = [
-        {"benchmark_id": id, "image_index": 0, "corpus": "web", "corpus_id": f"w{n}",
-         "method": "hash", "similarity": 0.9, "degree": "none", "relation": relation,
-         "transform": "", "modality": modality, "label_relation": "same", "evidence": "{}"}
+        {
+            "benchmark_id": id,
+            "image_index": 0,
+            "corpus": "web",
+            "corpus_id": f"w{n}",
+            "method": "hash",
+            "similarity": 0.9,
+            "degree": "none",
+            "relation": relation,
+            "transform": "",
+            "modality": modality,
+            "label_relation": "same",
+            "evidence": "{}",
+        }
         for n, (id, relation, modality) in enumerate(kinds)
-    ]  # fmt: skip
+    ]
     made.write_table("matches", make_table("matches", matches))
     return made
 
 
 def test_items_stand_on_the_highest_rung_that_was_proven(run: Run) -> None:
     assert dict(leaks(run).select("benchmark_id", "rung").iter_rows()) == {
-        "q0": Rung.SOURCE_OVERLAP, "q1": Rung.UNDECIDED, "q2": Rung.COPY, "q3": Rung.FULL,
-    }  # fmt: skip
+        "q0": Rung.SOURCE_OVERLAP,
+        "q1": Rung.UNDECIDED,
+        "q2": Rung.COPY,
+        "q3": Rung.FULL,
+    }
     told = {row["benchmark_id"]: row["action"] for row in actions(run)}
     assert told["q3"] == "remove"
     assert told["q1"] == "have people judge it"
@@ -127,12 +159,25 @@ def test_items_stand_on_the_highest_rung_that_was_proven(run: Run) -> None:
 
 def test_what_is_undecided_is_neither_leaked_nor_clean(run: Run) -> None:
     answers = [
-        {"benchmark_id": f"q{n}", "model": "m", "variant": "original", "draw": 0, "options": [],
-         "order": [], "gold": "a", "reply": "a", "parsed": "a",
-         "outcome": "right" if n % 2 else "wrong", "rule": "", "choice_logprobs": [],
-         "prompt_tokens": 1, "reply_tokens": 1, "template": ""}
+        {
+            "benchmark_id": f"q{n}",
+            "model": "m",
+            "variant": "original",
+            "draw": 0,
+            "options": [],
+            "order": [],
+            "gold": "a",
+            "reply": "a",
+            "parsed": "a",
+            "outcome": "right" if n % 2 else "wrong",
+            "rule": "",
+            "choice_logprobs": [],
+            "prompt_tokens": 1,
+            "reply_tokens": 1,
+            "template": "",
+        }
         for n in range(40)
-    ]  # fmt: skip
+    ]
     run.write_table("answers", make_table("answers", answers))
     (model,) = correct_scores(run, ["m"]).models
     lines = {line.subset: line for line in model.lines}
@@ -148,10 +193,19 @@ def test_an_item_whose_picture_was_not_compared_is_in_no_corrected_score(run: Ru
     items[10]["image_digests"] = [""]
     run.write_table("items", make_table("items", items))
     scores = [
-        {"benchmark_id": f"q{n}", "model": "m", "tokens": [], "logprobs": [], "mu": [], "sigma": [],
-         "sum_logprob": -2.0, "n_tokens": 2, "span_ok": True}
+        {
+            "benchmark_id": f"q{n}",
+            "model": "m",
+            "tokens": [],
+            "logprobs": [],
+            "mu": [],
+            "sigma": [],
+            "sum_logprob": -2.0,
+            "n_tokens": 2,
+            "span_ok": True,
+        }
         for n in range(40)
-    ]  # fmt: skip
+    ]
     run.write_table("scores", make_table("scores", scores))
     made = correct_scores(run, ["m", "absent"])
     assert [(one.model, one.metric, one.items) for one in made.models] == [

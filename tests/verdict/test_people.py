@@ -22,24 +22,36 @@ def _matches(
     tool: str = "transformed copy",
 ) -> pl.DataFrame:
     evidence = {
-        "benchmark_pixels": "p1", "corpus_image": "i1",
+        "benchmark_pixels": "p1",
+        "corpus_image": "i1",
         "people": {"tool": tool, "verdicts": verdicts},
-    }  # fmt: skip
+    }
     row: dict[str, Any] = dict.fromkeys(SCHEMAS["matches"].names)
     row |= {
-        "benchmark_id": "q1", "image_index": 0, "corpus": "web", "corpus_id": "w1", "method": method,
-        "similarity": 1.0, "relation": relation, "evidence": json.dumps(evidence),
-    }  # fmt: skip
+        "benchmark_id": "q1",
+        "image_index": 0,
+        "corpus": "web",
+        "corpus_id": "w1",
+        "method": method,
+        "similarity": 1.0,
+        "relation": relation,
+        "evidence": json.dumps(evidence),
+    }
     return pl.DataFrame([row])
 
 
 def _claim(status: Any = "qualified", outcome: Any = "failed") -> Claim:
     return Claim(
-        id="overlap/web", cell=Cell(benchmark="bench", corpus="web"), sentence="None was found.",
-        status=status, why="9 items were lost", rule="copies/parts-unread", findings=[],
+        id="overlap/web",
+        cell=Cell(benchmark="bench", corpus="web"),
+        sentence="None was found.",
+        status=status,
+        why="9 items were lost",
+        rule="copies/parts-unread",
+        findings=[],
         controls=[Control(name="corpus coverage", outcome=outcome, reason="9 items were lost")],
         next_step="make readable what was lost",
-    )  # fmt: skip
+    )
 
 
 def _undecided() -> Claim:
@@ -62,8 +74,14 @@ def test_one_rater_alone_is_the_first_thing_to_settle_even_where_parts_were_unre
     assert rest and rest[0].startswith("corpus coverage")
 
 
-@pytest.mark.parametrize("said", [{"ada": "unrelated", "bo": "unrelated"}, {"ada": "unrelated"},
-                                  {"ada": "exact duplicate", "bo": "unrelated"}])  # fmt: skip
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"ada": "unrelated", "bo": "unrelated"},
+        {"ada": "unrelated"},
+        {"ada": "exact duplicate", "bo": "unrelated"},
+    ],
+)
 def test_equal_bytes_that_people_dispute_count_and_are_told(said: dict[str, str]) -> None:
     before = _claim("survives", "passed")
     (told,) = with_people([before], _matches("bytes", said, "transformed copy"))

@@ -101,9 +101,12 @@ def test_top_k_overlaps_come_out_exactly(golden: Path) -> None:
     for benchmark, table in published.items():
         for pair in table["pairs"]:
             tops = [
-                [row["example_id"] for row in _load(golden / f"tail_enrichment_topk/{m}__{benchmark}.json")]
+                [
+                    row["example_id"]
+                    for row in _load(golden / f"tail_enrichment_topk/{m}__{benchmark}.json")
+                ]
                 for m in (pair["a"], pair["b"])
-            ]  # fmt: skip
+            ]
             found = overlap_of(tops[0], tops[1], table["n_examples"])
             assert found.intersection == pair["intersection"]
             assert found.union == pair["union"]

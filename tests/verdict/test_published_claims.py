@@ -32,9 +32,16 @@ def test_the_nine_claims_with_both_statuses(golden: Path) -> None:
     claims = {one["number"]: one for one in told["claims"]}
     # Appendix E of the audit, in its order; "clean control" is our clean.
     assert [claims[number]["published"] for number in range(1, 10)] == [
-        "survives", "survives", "qualified", "survives", "survives", "re-attributed", "collapses",
-        "collapses", "clean",
-    ]  # fmt: skip
+        "survives",
+        "survives",
+        "qualified",
+        "survives",
+        "survives",
+        "re-attributed",
+        "collapses",
+        "collapses",
+        "clean",
+    ]
     assert {number for number, one in claims.items() if one["agrees"]} == {3, 6, 8}
     assert claims[4]["ours"] == ["re-attributed", "clean"]
     assert claims[5]["ours"] == ["qualified"]  # from p-values alone
@@ -54,8 +61,11 @@ def test_items_of_the_benchmark_change_what_tables_allow(golden: Path, shared_da
     assert (fifth["ours"], fifth["cells"][0]["rule"]) == (["re-attributed"], "order/structure")
     kinds = {remark["kind"] for remark in told["remarks"]}
     assert kinds == {
-        "opposite tail", "order changes nothing", "triple hits by chance", "tie runs",
-    }  # fmt: skip
+        "opposite tail",
+        "order changes nothing",
+        "triple hits by chance",
+        "tie runs",
+    }
 
 
 def test_people_get_sentences(golden: Path) -> None:

@@ -25,16 +25,19 @@ def test_the_pathvqa_hit_is_re_attributed_because_the_baseline_fires_too(
 ) -> None:
     one = readings["order", "pathvqa", LLAVA]
     assert (one.published, one.ours, one.rule) == (
-        "re-attributed", "re-attributed", "order/baseline-fires-too",
-    )  # fmt: skip
+        "re-attributed",
+        "re-attributed",
+        "order/baseline-fires-too",
+    )
     assert "blip2" in one.why
 
 
 def test_cohort_relative_tails_collapse(readings: dict[tuple[str, str, str], Reading]) -> None:
     tails = [
-        one for key, one in readings.items()
+        one
+        for key, one in readings.items()
         if key[0] == "cohort" and key[1] != "synthetic" and "&" not in key[2]
-    ]  # fmt: skip
+    ]
     assert {one.on for one in tails} == {"StanfordAIMI/CheXagent-8b", LLAVA}
     assert {one.ours for one in tails} == {"collapses"}
     pair = readings["cohort", "slake_en", f"StanfordAIMI/CheXagent-8b & {LLAVA}"]
@@ -72,9 +75,14 @@ def test_it_disagrees_where_the_published_reading_is_wrong_and_says_why(
 
 def test_a_claim_made_from_items_takes_the_place_of_what_tables_allow(shared_data: Path) -> None:
     claim = Claim(
-        id="order/q", cell=Cell(benchmark="slake_en", model=QWEN), sentence="s", why="within location",
-        status="re-attributed", rule="order/structure", findings=[],
-    )  # fmt: skip
+        id="order/q",
+        cell=Cell(benchmark="slake_en", model=QWEN),
+        sentence="s",
+        why="within location",
+        status="re-attributed",
+        rule="order/structure",
+        findings=[],
+    )
     made = read_map(shared_data.parent / "golden/medvlm", {("slake_en", QWEN): claim})
     one = next(r for r in made if (r.kind, r.benchmark, r.on) == ("order", "slake_en", QWEN))
     assert (one.ours, one.why) == ("re-attributed", "within location")

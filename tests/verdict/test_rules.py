@@ -58,9 +58,14 @@ def test_what_would_settle_a_claim_is_told_for_each_control_it_lacks() -> None:
         Control(name="structure", outcome="passed", reason="stays"),
     ]
     claim = Claim(
-        id="twin-drop/m", cell=Cell(benchmark="b", model="m"), sentence="s", status="qualified",
-        why="w", findings=[], controls=controls,
-    )  # fmt: skip
+        id="twin-drop/m",
+        cell=Cell(benchmark="b", model="m"),
+        sentence="s",
+        status="qualified",
+        why="w",
+        findings=[],
+        controls=controls,
+    )
     told = settled_by(claim)
     assert len(told) == 2
     assert "under baselines" in told[0]
@@ -97,9 +102,14 @@ def test_advice_fits_how_the_run_was_made() -> None:
     """Who has no audit file is told flags of commands, and who has one is told its keys."""
     control = Control(name="in-domain control", outcome="missing", reason="none")
     claim = Claim(
-        id="nearness/web", cell=Cell(benchmark="b", corpus="web"), sentence="s", status="qualified",
-        why="w", findings=[], controls=[control],
-    )  # fmt: skip
+        id="nearness/web",
+        cell=Cell(benchmark="b", corpus="web"),
+        sentence="s",
+        status="qualified",
+        why="w",
+        findings=[],
+        controls=[control],
+    )
     (key,), (flag,) = settled_by(claim, audited=True), settled_by(claim, audited=False)
     assert "under controls" in key and "--control" not in key
     assert "--control NAME=SOURCE:in-domain" in flag and "domain: in-domain" not in flag

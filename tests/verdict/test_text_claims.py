@@ -71,9 +71,15 @@ def claim(
     matches = settle_degrees(frame(result.tables["text_matches"]), queries)
     items = frame(items_table(benchmark))
     found = text_overlap(
-        items, matches, queries, benchmark="bench", corpus="web", methods=methods,
-        documents=result.counts["text_documents"], answered=result.counts["text_answers"] > 0,
-    )  # fmt: skip
+        items,
+        matches,
+        queries,
+        benchmark="bench",
+        corpus="web",
+        methods=methods,
+        documents=result.counts["text_documents"],
+        answered=result.counts["text_answers"] > 0,
+    )
     leaked = join_leaks(frame(SCHEMAS["matches"].empty_table()), matches)
     joined = joined_leakage(items, leaked, benchmark="bench", corpus="web")
     by_modality = {**joined.details["by_modality"], "full": whole}

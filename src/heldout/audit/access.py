@@ -22,19 +22,24 @@ from heldout.model import (
 def open_scorer(entry: ModelEntry, location: str) -> Scorer:
     if entry.endpoint is not None:
         return Endpoint.open(
-            _connection(entry.endpoint), entry.endpoint.model,
-            concurrency=entry.endpoint.concurrency, dtype=_dtype(entry),
-        )  # fmt: skip
+            _connection(entry.endpoint),
+            entry.endpoint.model,
+            concurrency=entry.endpoint.concurrency,
+            dtype=_dtype(entry),
+        )
     return _load(entry, location)
 
 
 def open_asker(entry: ModelEntry, location: str) -> Asker:
     if entry.endpoint is not None:
         return ChatEndpoint.open(
-            _connection(entry.endpoint), entry.endpoint.model, max_tokens=entry.max_new_tokens,
-            concurrency=entry.endpoint.concurrency, dtype=_dtype(entry),
+            _connection(entry.endpoint),
+            entry.endpoint.model,
+            max_tokens=entry.max_new_tokens,
+            concurrency=entry.endpoint.concurrency,
+            dtype=_dtype(entry),
             token_field=entry.endpoint.token_field,
-        )  # fmt: skip
+        )
     return _load(entry, location).asker(entry.max_new_tokens)
 
 

@@ -80,9 +80,13 @@ class Asking:
     def as_json(self) -> dict[str, Any]:
         own = self.own_grades.as_json() if self.own_grades is not None else None
         return {
-            **vars(self), "summary": self.summary.as_json(), "own_grades": own,
-            "empty": list(self.empty), "unread": asdict(self.unread), "remarks": self.remarks(),
-        }  # fmt: skip
+            **vars(self),
+            "summary": self.summary.as_json(),
+            "own_grades": own,
+            "empty": list(self.empty),
+            "unread": asdict(self.unread),
+            "remarks": self.remarks(),
+        }
 
 
 def default_variants(benchmark: Benchmark) -> list[Variant]:
@@ -135,9 +139,13 @@ def ask_benchmark(
             )
         rewordings = write_paraphrases(examples, paraphraser, run, quiet=quiet)
     made = expand(
-        benchmark, examples, plan.variants, twins=twins, seed=plan.seed,
+        benchmark,
+        examples,
+        plan.variants,
+        twins=twins,
+        seed=plan.seed,
         paraphrases=rewordings.texts if rewordings else None,
-    )  # fmt: skip
+    )
     if rewordings:
         made.dropped = [rewordings.explain(one) for one in made.dropped]
     if not made.questions:
@@ -145,18 +153,26 @@ def ask_benchmark(
         raise InputError(f"nothing can be asked: item {why.id}: {why.reason} ({why.detail})")
     journal = Journal(run.path / "stages" / "ask" / stage_folder(model) / "replies.jsonl")
     answered = ask_questions(
-        asker, made.questions, journal, picture_digest(benchmark, *twins.values()),
-        thought=plan.thought, title=f"asking {model}", quiet=quiet,
-    )  # fmt: skip
+        asker,
+        made.questions,
+        journal,
+        picture_digest(benchmark, *twins.values()),
+        thought=plan.thought,
+        title=f"asking {model}",
+        quiet=quiet,
+    )
     place = {example.id: number for number, example in enumerate(benchmark)}
     rows = [
         answer_row(
-            question, answered.replies[question.id], model,
-            template_name(question, thought=plan.thought), plan.tolerance,
+            question,
+            answered.replies[question.id],
+            model,
+            template_name(question, thought=plan.thought),
+            plan.tolerance,
         )
         for question in sorted(made.questions, key=lambda one: place[one.benchmark_id])
         if question.id in answered.replies
-    ]  # fmt: skip
+    ]
     replace_variants(run, model, rows)
     dropped = [*made.dropped, *answered.dropped]
     asked = {variant.name for variant in plan.variants} | {row["variant"] for row in rows}
@@ -177,11 +193,15 @@ def ask_benchmark(
     known = run.manifest()["models"][model]
     run.update("models", {model: {**known, "remarks": unread.remarks()}})
     return Asking(
-        model, summarise_model(benchmark, run, model), len(fresh),
-        len(answered.replies) - len(fresh), _reasons(dropped),
+        model,
+        summarise_model(benchmark, run, model),
+        len(fresh),
+        len(answered.replies) - len(fresh),
+        _reasons(dropped),
         sum(reply.prompt_tokens or 0 for reply in fresh),
-        sum(reply.reply_tokens or 0 for reply in fresh), unread=unread,
-    )  # fmt: skip
+        sum(reply.reply_tokens or 0 for reply in fresh),
+        unread=unread,
+    )
 
 
 def import_answers(
@@ -210,15 +230,30 @@ def import_answers(
         unread = _unread(rows)
         remarks = [*unread.remarks(tell_empty=False), *recorded_remarks(own, answers.empty)]
         known = run.manifest()["models"][name]
-        run.update("models", {name: {
-            **known, "remarks": remarks, "own_grades": own.as_json() if own is not None else None,
-            "empty_predictions": answers.empty,
-        }})  # fmt: skip
+        run.update(
+            "models",
+            {
+                name: {
+                    **known,
+                    "remarks": remarks,
+                    "own_grades": own.as_json() if own is not None else None,
+                    "empty_predictions": answers.empty,
+                }
+            },
+        )
         summary = summarise_model(benchmark, run, name)
-        made.append(Asking(
-            name, summary, 0, len(rows), _reasons(answers.dropped), own_grades=own, empty=answers.empty,
-            unread=unread,
-        ))  # fmt: skip
+        made.append(
+            Asking(
+                name,
+                summary,
+                0,
+                len(rows),
+                _reasons(answers.dropped),
+                own_grades=own,
+                empty=answers.empty,
+                unread=unread,
+            )
+        )
     return made
 
 

@@ -72,10 +72,13 @@ def open_cases(audit: Audit) -> list[Case]:
             )
         with audit.at("benchmarks", number, "source"):
             benchmark = read_benchmark(
-                audit.located(entry.source), preset=entry.preset, mapping=dict(entry.map),
-                images=audit.located(entry.images) if entry.images else None, reader=entry.reader,
+                audit.located(entry.source),
+                preset=entry.preset,
+                mapping=dict(entry.map),
+                images=audit.located(entry.images) if entry.images else None,
+                reader=entry.reader,
                 name=entry.name,
-            )  # fmt: skip
+            )
         wanted = [
             one for one in audit.file.corpora if entry.against is None or one.name in entry.against
         ]
@@ -142,15 +145,22 @@ def _recording(audit: Audit, case: Case, model: ModelEntry, place: int) -> Recor
             if name not in asked
         ]
         made = expand(
-            case.benchmark, case.benchmark.examples[: audit.file.budget.items], variants,
-            twins=_twins(variants, case), seed=audit.file.seed,
-        )  # fmt: skip
+            case.benchmark,
+            case.benchmark.examples[: audit.file.budget.items],
+            variants,
+            twins=_twins(variants, case),
+            seed=audit.file.seed,
+        )
         shown = {question.variant for question in made.questions}
         count = len(made.questions)
     return Recording(
-        model, live=frozenset(wanted), moments=model.local is not None,
-        variants=tuple(dict.fromkeys(variants)), shown=frozenset(shown), questions=count,
-    )  # fmt: skip
+        model,
+        live=frozenset(wanted),
+        moments=model.local is not None,
+        variants=tuple(dict.fromkeys(variants)),
+        shown=frozenset(shown),
+        questions=count,
+    )
 
 
 def _for_detectors(audit: Audit, case: Case) -> list[Variant]:
@@ -179,9 +189,11 @@ def _recorded(audit: Audit, case: Case, model: ModelEntry, place: int) -> Record
     if (scores := files["scores"]) is not None:
         with audit.at("models", place, "scores", case.name):
             found = read_recorded(
-                scores, [one.id for one in case.benchmark], model=model.name,
+                scores,
+                [one.id for one in case.benchmark],
+                model=model.name,
                 allow_missing=model.allow_missing,
-            )  # fmt: skip
+            )
             _named_there(scores, model.name, list(found.models))
         moments = all(row["mu"] for row in found.rows if row["model"] == model.name)
     shown: set[str] = set()

@@ -155,42 +155,61 @@ def _parent(path: Path, folder: Path) -> str:
 
 def audit_text(found: Found) -> str:
     """The file, with what was found filled in and everything else explained in comments."""
-    return "\n".join([
-        "# An audit: which benchmarks, against which corpora and models, by which means.",
-        "# Paths are relative to this file. `heldout audit audit.yaml --plan` says what it will cost.",
-        "", "benchmarks:  # what is protected",
-        *(_entries(found.benchmarks) or [
-            "  - name: my-benchmark",
-            "    source: path/to/test.jsonl  # a path, path#split=test,lang=en, a preset or a hub name",
-            "    # images: path/to/images",
-        ]),
-        "    # map: {answer: gold}       # columns with other names",
-        "    # against: [corpus]         # default: all corpora",
-        "    # twins: {twin: path/to/twins.jsonl}  # same ids, other picture and answer",
-        "", "corpora:  # what it may have leaked into",
-        *(_entries({name: {"source": one} for name, one in found.corpora.items()}) or ["  []"]),
-        "", "models:  # who may have seen it: one of local, endpoint, or recorded scores and answers",
-        *(_models(found) or ["  []"]),
-        "  # - name: served", "  #   endpoint: {url: http://localhost:8000/v1, model: NAME}",
-        "  #   record: [answers]         # scores need log-probabilities of prompts",
-        "", "# models above that cannot have seen any benchmark; without one, no model claim survives",
-        "baselines: []",
-        "", "clean_references: {}  # what nobody can have seen:",
-        "#   items: {origin: fresh}      # a metadata field and its value",
-        "#   model: blip2                # of the perplexity ratio",
-        "#   pictures: path/to/pictures  # a null for nearness",
-        "", "# pictures that cannot be in the corpora; they need search.encoder",
-        "controls: []",
-        "#  - {name: paintings, source: path, domain: out-of-domain}",
-        "#  - {name: clean, source: path, domain: in-domain}",
-        "", "detectors: []  # default: all that the models' access allows; heldout detect --list",
-        "", "search:",
-        "  text: true",
-        "  # encoder: pixels           # also near neighbours: transformed, cropped, framed copies",
-        "  # exact: true               # only equal bytes and pixels",
-        "", "budget: {}  # items, order_tokens, requests, forward_tokens, pictures",
-        "seed: 0", "output: audit", "fail_on: []  # survives, leak-rate>0.01", "",
-    ])  # fmt: skip
+    return "\n".join(
+        [
+            "# An audit: which benchmarks, against which corpora and models, by which means.",
+            "# Paths are relative to this file. `heldout audit audit.yaml --plan` says what it will cost.",
+            "",
+            "benchmarks:  # what is protected",
+            *(
+                _entries(found.benchmarks)
+                or [
+                    "  - name: my-benchmark",
+                    "    source: path/to/test.jsonl  # a path, path#split=test,lang=en, "
+                    "a preset or a hub name",
+                    "    # images: path/to/images",
+                ]
+            ),
+            "    # map: {answer: gold}       # columns with other names",
+            "    # against: [corpus]         # default: all corpora",
+            "    # twins: {twin: path/to/twins.jsonl}  # same ids, other picture and answer",
+            "",
+            "corpora:  # what it may have leaked into",
+            *(_entries({name: {"source": one} for name, one in found.corpora.items()}) or ["  []"]),
+            "",
+            "models:  # who may have seen it: one of local, endpoint, or recorded scores and answers",
+            *(_models(found) or ["  []"]),
+            "  # - name: served",
+            "  #   endpoint: {url: http://localhost:8000/v1, model: NAME}",
+            "  #   record: [answers]         # scores need log-probabilities of prompts",
+            "",
+            "# models above that cannot have seen any benchmark; without one, no model claim survives",
+            "baselines: []",
+            "",
+            "clean_references: {}  # what nobody can have seen:",
+            "#   items: {origin: fresh}      # a metadata field and its value",
+            "#   model: blip2                # of the perplexity ratio",
+            "#   pictures: path/to/pictures  # a null for nearness",
+            "",
+            "# pictures that cannot be in the corpora; they need search.encoder",
+            "controls: []",
+            "#  - {name: paintings, source: path, domain: out-of-domain}",
+            "#  - {name: clean, source: path, domain: in-domain}",
+            "",
+            "detectors: []  # default: all that the models' access allows; heldout detect --list",
+            "",
+            "search:",
+            "  text: true",
+            "  # encoder: pixels           # also near neighbours: transformed, cropped, framed copies",
+            "  # exact: true               # only equal bytes and pixels",
+            "",
+            "budget: {}  # items, order_tokens, requests, forward_tokens, pictures",
+            "seed: 0",
+            "output: audit",
+            "fail_on: []  # survives, leak-rate>0.01",
+            "",
+        ]
+    )
 
 
 def _entries(entries: dict[str, dict[str, str]]) -> list[str]:

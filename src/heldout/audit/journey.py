@@ -89,9 +89,16 @@ def audit_overlap(
     """
     with run.writing():
         search_corpora(
-            benchmark, corpora, run, engine, near=near, calibration=calibration, hashes=hashes,
-            text=text, quiet=quiet,
-        )  # fmt: skip
+            benchmark,
+            corpora,
+            run,
+            engine,
+            near=near,
+            calibration=calibration,
+            hashes=hashes,
+            text=text,
+            quiet=quiet,
+        )
         ended = None
         if text is not None and judge is not None:
             ended = judge_texts(run, judge, every=judge_every).ended

@@ -76,8 +76,11 @@ class Tier:
         words = sum(len(f"{one.question} {one.answer}".split()) + 8 for one in self.benchmark)
         return ScoringPlan(
             options=any(one.options for one in self.benchmark),
-            joint_budget=2 * words * (1 + SHUFFLES), context=CONTEXT, neighbour=True, seed=self.seed,
-        )  # fmt: skip
+            joint_budget=2 * words * (1 + SHUFFLES),
+            context=CONTEXT,
+            neighbour=True,
+            seed=self.seed,
+        )
 
     @property
     def asking(self) -> AskingPlan:
@@ -148,10 +151,12 @@ def _released(
             cluster,
             {
                 "picture": collector.picture(question_request(example)),
-                "name": name, "items": [], "paraphrases": [],
+                "name": name,
+                "items": [],
+                "paraphrases": [],
                 "other": list(next((o for n, o in others.items() if name.endswith(n)), ())),
             },
-        )  # fmt: skip
+        )
         page["items"].append([example.question, example.answer, list(example.options)])
         page["paraphrases"].append(paraphrased(example.question))
     return list(pages.values())
@@ -242,9 +247,15 @@ def train_grid(
         out / "prepared", recipe.size, images=images, seed=seed, worlds=worlds, real=real, tell=tell
     )
     grid = Grid(
-        prepared, recipe, out / "state", device, device.startswith("cuda"), reads, tell,
+        prepared,
+        recipe,
+        out / "state",
+        device,
+        device.startswith("cuda"),
+        reads,
+        tell,
         frozenset(keeps),
-    )  # fmt: skip
+    )
     finished = grid.run(chosen, mine, until=clock(device) + 60 * minutes)
     for name in keeps:
         if grid.restore(name):
@@ -285,9 +296,10 @@ def write_tables(
                 if real and real_test is None:
                     continue
                 tiers[sheet_name] = (
-                    Tier(read_benchmark(str(real_test))) if real
+                    Tier(read_benchmark(str(real_test)))
+                    if real
                     else world_tier(prepared.folder, sheet_name)
-                )  # fmt: skip
+                )
                 done[sheet_name] = _answered(runs / sheet_name)
             if one["name"] not in done[sheet_name]:
                 _one_model(prepared, size, tiers[sheet_name], sheet_name, one["name"], path, runs)
@@ -299,9 +311,12 @@ def _one_model(
 ) -> None:
     run = Run.create(runs / sheet, seed=tier.seed)
     identity = {
-        "backend": "lab", "model": name, "revision": "trained by heldout lab", "dtype": "float32",
+        "backend": "lab",
+        "model": name,
+        "revision": "trained by heldout lab",
+        "dtype": "float32",
         "template": TEMPLATE,
-    }  # fmt: skip
+    }
     reading = load_reading(path.with_name(f"{name}--{sheet}.npz"))
     replay = Replay(
         prepared.sheet(sheet), reading, prepared.tokenizer, identity, size.places, tier.keys

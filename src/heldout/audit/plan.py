@@ -93,9 +93,13 @@ def make_plan(cases: Sequence[Case], file: AuditFile, further: Sequence[Step] = 
     # Each is tested twice: all pictures, and those without a proven copy.
     nearness = 2 * len(encoders) * sum(len(case.corpora) for case in cases)
     plan = Plan(
-        steps, tests, claims, nearness, permutations=file.permutations,
+        steps,
+        tests,
+        claims,
+        nearness,
+        permutations=file.permutations,
         warnings=_warnings(tests, file),
-    )  # fmt: skip
+    )
     return replace(plan, over=_over(plan, file.budget))
 
 
@@ -135,10 +139,16 @@ def _steps(case: Case, file: AuditFile, tests: Sequence[Test]) -> list[Step]:
         ways = ["bytes", "pixels", *([] if file.search.exact else ["hashes"])]
         ways += [file.search.encoder] if file.search.encoder else []
         ways += ["words"] if file.search.text else []
-        made.append(Step(
-            case.name, "overlap", corpus.name, len(case.benchmark),
-            len(case.benchmark.images) + count, note=f"{told}; by {', '.join(ways)}",
-        ))  # fmt: skip
+        made.append(
+            Step(
+                case.name,
+                "overlap",
+                corpus.name,
+                len(case.benchmark),
+                len(case.benchmark.images) + count,
+                note=f"{told}; by {', '.join(ways)}",
+            )
+        )
     if (labels := case.labels) is not None:
         told = f"made elsewhere: {len(labels.leaked):,} leaked, {len(labels.clean):,} clean"
         made.append(
@@ -181,19 +191,35 @@ def _live(case: Case, recording: Recording, file: AuditFile) -> list[Step]:
         if wants(file, "order-joint") and file.budget.order_tokens:
             tokens += file.budget.order_tokens
             note.append("order-joint")
-        made.append(Step(
-            case.name, "scores", recording.name, len(examples), len(_pictures(examples)), requests,
-            tokens, ", ".join(note),
-        ))  # fmt: skip
+        made.append(
+            Step(
+                case.name,
+                "scores",
+                recording.name,
+                len(examples),
+                len(_pictures(examples)),
+                requests,
+                tokens,
+                ", ".join(note),
+            )
+        )
     if "answers" in recording.live:
         share = recording.questions / max(len(examples), 1)
         tokens = round(share * (words + PICTURE_TOKENS * len(examples)))
         tokens += recording.questions * recording.entry.max_new_tokens
         variants = ", ".join(one.name for one in recording.variants)
-        made.append(Step(
-            case.name, "answers", recording.name, len(examples), len(_pictures(examples)),
-            recording.questions, tokens, f"{where}; {variants}",
-        ))  # fmt: skip
+        made.append(
+            Step(
+                case.name,
+                "answers",
+                recording.name,
+                len(examples),
+                len(_pictures(examples)),
+                recording.questions,
+                tokens,
+                f"{where}; {variants}",
+            )
+        )
     return made
 
 

@@ -231,10 +231,12 @@ class _Names:
         models = [one.name for one in file.models]
         corpora = [one.name for one in file.corpora]
         for key, names in (
-            ("benchmarks", benchmarks), ("models", models), ("corpora", corpora),
+            ("benchmarks", benchmarks),
+            ("models", models),
+            ("corpora", corpora),
             ("controls", [one.name for one in file.controls]),
             ("synth", [one.name for one in file.synth]),
-        ):  # fmt: skip
+        ):
             for place, name in enumerate(names):
                 if name in names[:place]:
                     yield self._at((key, place, "name"), f"two {key} are called '{name}'")

@@ -24,9 +24,12 @@ def inputs_of(audit: Audit, case: Case, recording: Recording, kind: str) -> dict
     told: dict[str, Any] = {"benchmark": case.benchmark.fingerprint, "seed": audit.file.seed}
     if path is not None:
         return {
-            **told, "file": file_digest(path), "model": entry.name, "map": entry.map,
+            **told,
+            "file": file_digest(path),
+            "model": entry.name,
+            "map": entry.map,
             "allow_missing": entry.allow_missing,
-        }  # fmt: skip
+        }
     local = audit.located_model(entry.local) if entry.local else ""
     told |= {"model": entry.model_dump(mode="json"), "items": audit.file.budget.items}
     told["checkpoint"] = file_digest(onnx_folder(local) or Path(local)) if local else ""
@@ -58,9 +61,13 @@ def record(
         location = audit.located_model(entry.local) if entry.local else ""
         if kind == "scores":
             scored = score_benchmark(
-                case.benchmark, open_scorer(entry, location), run, name,
-                scoring_plan(audit.file, case), quiet=quiet,
-            )  # fmt: skip
+                case.benchmark,
+                open_scorer(entry, location),
+                run,
+                name,
+                scoring_plan(audit.file, case),
+                quiet=quiet,
+            )
             return {"rows": scored.rows, "dropped": scored.dropped, "again": _may_succeed(run)}
         plan = AskingPlan(recording.variants, limit=audit.file.budget.items, seed=audit.file.seed)
         asked = ask_benchmark(
@@ -73,9 +80,11 @@ def record(
 def scoring_plan(file: AuditFile, case: Case) -> ScoringPlan:
     joint = file.budget.order_tokens if wants(file, "order-joint") else None
     return ScoringPlan(
-        joint_budget=joint, neighbour=wants(file, "order-neighbour") and len(case.benchmark) > 1,
-        limit=file.budget.items, seed=file.seed,
-    )  # fmt: skip
+        joint_budget=joint,
+        neighbour=wants(file, "order-neighbour") and len(case.benchmark) > 1,
+        limit=file.budget.items,
+        seed=file.seed,
+    )
 
 
 def _may_succeed(run: Run) -> bool:

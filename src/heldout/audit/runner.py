@@ -44,9 +44,16 @@ from heldout.verdict import (
 
 Tell = Callable[[str], None]
 _TABLES = (
-    "items", "matches", "text_matches", "text_queries", "nearest",
-    "scores", "answers", "order_joint", "order_neighbour",
-)  # fmt: skip
+    "items",
+    "matches",
+    "text_matches",
+    "text_queries",
+    "nearest",
+    "scores",
+    "answers",
+    "order_joint",
+    "order_neighbour",
+)
 
 
 @dataclass
@@ -101,10 +108,12 @@ class _Journey:
         given = audit.file.rates
         self.rates = read_rates(Path(audit.located(given))) if given else shipped_rates()
         per_case = [
-            bool(case.corpora) + sum(one.scored + one.answered for one in case.recordings)
-            + (2 if case.recordings else 0) + 1
+            bool(case.corpora)
+            + sum(one.scored + one.answered for one in case.recordings)
+            + (2 if case.recordings else 0)
+            + 1
             for case in cases
-        ]  # fmt: skip
+        ]
         self.total = sum(per_case) + len(fresh)
 
     def run(self) -> Audited:
@@ -153,9 +162,14 @@ class _Journey:
         if datasets:
             write_audit_report(self.audit.output)
         return Audited(
-            self.plan, overall, {name: run.path for name, run in runs.items()}, target,
-            datasets, self.made, self.kept,
-        )  # fmt: skip
+            self.plan,
+            overall,
+            {name: run.path for name, run in runs.items()},
+            target,
+            datasets,
+            self.made,
+            self.kept,
+        )
 
     def _stage(
         self, key: str, inputs: dict[str, Any], outputs: list[Path], work: Callable[[], Any]
@@ -198,15 +212,24 @@ class _Journey:
                 bounds = parse_bounds(search.degrees) if search.degrees is not None else None
                 near = NearSearch(search.encoder, search.nearest, shared, bounds)
             plan = CalibrationPlan(
-                alpha=search.alpha, null=null, controls=controls,
+                alpha=search.alpha,
+                null=null,
+                controls=controls,
                 encoders=tuple(one for one in search.second_encoders if one != search.encoder),
-            )  # fmt: skip
+            )
             text = TextSearch(encoder=search.text_encoder) if search.text else None
             with run.writing():
                 search_corpora(
-                    case.benchmark, case.corpora, run, engine, near=near, calibration=plan,
-                    hashes=not search.exact, text=text, quiet=self.quiet,
-                )  # fmt: skip
+                    case.benchmark,
+                    case.corpora,
+                    run,
+                    engine,
+                    near=near,
+                    calibration=plan,
+                    hashes=not search.exact,
+                    text=text,
+                    quiet=self.quiet,
+                )
             scanned = run.manifest()["stages"].values()
             again = any(one["failed"] or one["counts"].get("missing") for one in scanned)
             return {"corpora": [one["corpus"] for one in scanned], "again": again}
@@ -216,9 +239,11 @@ class _Journey:
     def _record(self, case: Case, run: Run, recording: Any, kind: str) -> None:
         inputs = inputs_of(self.audit, case, recording, kind)
         self._stage(
-            f"{case.name}/{kind}/{recording.name}", inputs, [run.table_path(kind)],
+            f"{case.name}/{kind}/{recording.name}",
+            inputs,
+            [run.table_path(kind)],
             lambda: record(self.audit, case, recording, kind, run, quiet=self.quiet),
-        )  # fmt: skip
+        )
 
     def _test(self, case: Case, run: Run) -> dict[str, float]:
         """Every detector that was planned; returns one p per claim."""
@@ -237,12 +262,13 @@ class _Journey:
             **_evidence(run),
             "models": [one.name for one in case.recordings],
             "checks": {
-                name: one.get("self_checks") for name, one in run.manifest().get("models", {}).items()
+                name: one.get("self_checks")
+                for name, one in run.manifest().get("models", {}).items()
             },
             "settings": str(self._settings(case)),
             "detectors": self._detectors(case),
             "twins": run.manifest().get("twins"),
-        }  # fmt: skip
+        }
 
     def _look(self, case: Case, run: Run) -> Looked:
         wanted = pl.col("model").is_in([one.name for one in case.recordings])
@@ -253,9 +279,12 @@ class _Journey:
 
         # A model the audit file no longer names stays in the folder, and out of the family.
         tables = dataclasses.replace(
-            tables, scores=tables.scores.filter(wanted), answers=mine(tables.answers),
-            order_joint=mine(tables.order_joint), order_neighbour=mine(tables.order_neighbour),
-        )  # fmt: skip
+            tables,
+            scores=tables.scores.filter(wanted),
+            answers=mine(tables.answers),
+            order_joint=mine(tables.order_joint),
+            order_neighbour=mine(tables.order_neighbour),
+        )
         return look(tables, self._detectors(case), self._settings(case))
 
     def _detectors(self, case: Case) -> list[str]:
@@ -269,19 +298,24 @@ class _Journey:
         file, recorded = self.file, {one.name: one for one in case.recordings}
         clean = file.clean_references
         return Settings(
-            seed=file.seed, permutations=file.permutations, strata=tuple(file.strata),
+            seed=file.seed,
+            permutations=file.permutations,
+            strata=tuple(file.strata),
             baselines=tuple(name for name in file.baselines if name in recorded),
             reference=clean.model if clean.model in recorded else None,
-            unseen=next(iter(clean.items.items()), None), category=file.category,
+            unseen=next(iter(clean.items.items()), None),
+            category=file.category,
             bases=tuple(
-                (name, one.entry.base) for name, one in recorded.items()
+                (name, one.entry.base)
+                for name, one in recorded.items()
                 if one.answered and one.entry.base in recorded
             ),
             degrees=tuple(
-                (name, one.entry.degree) for name, one in recorded.items()
+                (name, one.entry.degree)
+                for name, one in recorded.items()
                 if one.answered and one.entry.degree is not None
             ),
-        )  # fmt: skip
+        )
 
     def _judge(self, case: Case, run: Run, tested: dict[str, dict[str, float]]) -> None:
         """Claims, corrected over all that was planned: other benchmarks', and what failed as p = 1."""
@@ -300,8 +334,10 @@ class _Journey:
             return [claim.id for claim in made.claims]
 
         inputs = {
-            **self._tested_on(case, run), "family": sorted(family), "rates": self.rates.digest
-        }  # fmt: skip
+            **self._tested_on(case, run),
+            "family": sorted(family),
+            "rates": self.rates.digest,
+        }
         self._stage(f"{case.name}/claims", inputs, [run.path / "detections.json"], work)
 
     def _conclude(self, case: Case, run: Run) -> None:
@@ -329,9 +365,13 @@ class _Journey:
         def work() -> dict[str, Any]:
             search = self.file.search
             made = synthesize(
-                entry.settings, out=entry.folder, engine=search.engine, workers=search.workers,
-                quiet=self.quiet, benchmarks=entry.benchmarks,
-            )  # fmt: skip
+                entry.settings,
+                out=entry.folder,
+                engine=search.engine,
+                workers=search.workers,
+                quiet=self.quiet,
+                benchmarks=entry.benchmarks,
+            )
             return {**made.funnel.as_json(), "again": made.undecided > 0}
 
         key = f"{entry.settings.name}/synth"

@@ -110,11 +110,15 @@ def score_order_joint(
                 yield [joint_request(_name(shard, order), items, interleaved=interleaved)]
 
     answers = score_requests(
-        scorer, requests(), run, f"order-joint/{folder}",
+        scorer,
+        requests(),
+        run,
+        f"order-joint/{folder}",
         fingerprint=f"{benchmark.fingerprint} {DOCUMENT}",
-        title=f"reading {model}'s shards in up to {1 + plan.shuffles} orders", sums_only=True,
+        title=f"reading {model}'s shards in up to {1 + plan.shuffles} orders",
+        sums_only=True,
         quiet=quiet,
-    )  # fmt: skip
+    )
     rows: list[dict[str, Any]] = []
     lost = _truncated(answers)
     for shard in range(len(plan.shards)):
@@ -123,11 +127,13 @@ def score_order_joint(
         if all(name in answers.totals and name not in lost for name in names.values()):
             rows += [
                 {
-                    "model": model, "shard": shard, "logprob": answers.totals[name][0],
+                    "model": model,
+                    "shard": shard,
+                    "logprob": answers.totals[name][0],
                     "permutation": CANONICAL if order is None else str(order),
                 }
                 for order, name in names.items()
-            ]  # fmt: skip
+            ]
     replace_dropped(run, "order-joint", model, [*answers.dropped.values(), *lost.values()])
     if not rows:
         raise _nothing("order-joint", answers, lost)
@@ -166,10 +172,15 @@ def score_order_neighbour(
             ]
 
     answers = score_requests(
-        scorer, requests(), run, f"order-neighbour/{folder}",
+        scorer,
+        requests(),
+        run,
+        f"order-neighbour/{folder}",
         fingerprint=f"{benchmark.fingerprint} {DOCUMENT}",
-        title=f"reading {model}'s items after others", sums_only=True, quiet=quiet,
-    )  # fmt: skip
+        title=f"reading {model}'s items after others",
+        sums_only=True,
+        quiet=quiet,
+    )
     lost = _truncated(answers)
     rows: list[dict[str, Any]] = []
     for place in others:
@@ -177,11 +188,13 @@ def score_order_neighbour(
         if all(name in answers.totals and name not in lost for name in names.values()):
             rows += [
                 {
-                    "benchmark_id": kept[place].id, "model": model, "condition": told,
+                    "benchmark_id": kept[place].id,
+                    "model": model,
+                    "condition": told,
                     "logprob": answers.totals[name][0],
                 }
                 for told, name in names.items()
-            ]  # fmt: skip
+            ]
     alone = [
         Dropped("order-neighbour", kept[place].id, "no other item in its block", "")
         for place in range(1, len(kept))
@@ -267,9 +280,14 @@ def score_benchmark(
     joint = None
     if plan.joint_budget is not None:
         joint = plan_order_joint(
-            benchmark, examples, scorer, budget=plan.joint_budget, context=plan.context,
-            interleaved=plan.interleaved, seed=plan.seed,
-        )  # fmt: skip
+            benchmark,
+            examples,
+            scorer,
+            budget=plan.joint_budget,
+            context=plan.context,
+            interleaved=plan.interleaved,
+            seed=plan.seed,
+        )
         tell(joint.plan.sentence())
     # Until they are made the scores do not stand: whoever is killed here leaves a failed check.
     pending = SelfCheck("ablation", False, "not finished: give the same `heldout score` again")
@@ -289,14 +307,27 @@ def score_benchmark(
         )
     if plan.neighbour:
         rows["order_neighbour"] = score_order_neighbour(
-            benchmark, examples, scorer, run, model, folder,
-            interleaved=plan.interleaved, seed=plan.seed, **how,
-        )  # fmt: skip
+            benchmark,
+            examples,
+            scorer,
+            run,
+            model,
+            folder,
+            interleaved=plan.interleaved,
+            seed=plan.seed,
+            **how,
+        )
     if joint is not None:
         rows["order_joint"] = score_order_joint(
-            benchmark, scorer, run, model, folder, joint,
-            interleaved=plan.interleaved, **how,
-        )  # fmt: skip
+            benchmark,
+            scorer,
+            run,
+            model,
+            folder,
+            joint,
+            interleaved=plan.interleaved,
+            **how,
+        )
     left = len(examples) - rows["scores"]
     return Scoring(model, len(examples), rows, left, save_checks(run, model, []))
 
@@ -312,9 +343,13 @@ def import_scores(
 ) -> list[Scoring]:
     """Scores somebody else recorded, with the checks that can be made without the model."""
     recorded = read_recorded(
-        source, [one.id for one in benchmark], fingerprint=benchmark.fingerprint, model=model,
-        allow_missing=allow_missing, mapping=mapping,
-    )  # fmt: skip
+        source,
+        [one.id for one in benchmark],
+        fingerprint=benchmark.fingerprint,
+        model=model,
+        allow_missing=allow_missing,
+        mapping=mapping,
+    )
     prepare_run(benchmark, run)
     for name in recorded.models:
         claim_model(run, name, recorded.instruments[name])

@@ -58,9 +58,15 @@ def synthesize(
         The run, the funnel, and the tables of all stages as data frames.
     """
     made = synth(
-        settings, out=out, engine=engine, workers=workers, quiet=quiet, plan=plan,
-        benchmarks=benchmarks, **values,
-    )  # fmt: skip
+        settings,
+        out=out,
+        engine=engine,
+        workers=workers,
+        quiet=quiet,
+        plan=plan,
+        benchmarks=benchmarks,
+        **values,
+    )
     if not plan:
         with made.run.writing():
             write_synthesis_report(made.run)
@@ -141,9 +147,14 @@ def fresh_steps(entries: Sequence[FreshItems]) -> list[Step]:
             note += f"; against {', '.join(entry.settings.against)}"
         steps.append(
             Step(
-                entry.settings.name, "synth", Path(entry.settings.source).name, looked.figures,
-                looked.images, sum(cost.requests for cost in looked.costs),
-                sum(cost.prompt_tokens + cost.reply_tokens for cost in looked.costs), note,
+                entry.settings.name,
+                "synth",
+                Path(entry.settings.source).name,
+                looked.figures,
+                looked.images,
+                sum(cost.requests for cost in looked.costs),
+                sum(cost.prompt_tokens + cost.reply_tokens for cost in looked.costs),
+                note,
             )
-        )  # fmt: skip
+        )
     return steps

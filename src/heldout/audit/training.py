@@ -42,9 +42,15 @@ def train_model(
     """
     chosen = settings if settings is not None else TrainSettings(**values)
     made = train(
-        chosen, out=out, engine=engine, workers=workers, quiet=quiet, to=to, gate_from=gate_from,
+        chosen,
+        out=out,
+        engine=engine,
+        workers=workers,
+        quiet=quiet,
+        to=to,
+        gate_from=gate_from,
         benchmarks=_benchmarks(chosen.against, quiet=quiet),
-    )  # fmt: skip
+    )
     if made.model is not None:
         with made.run.writing():
             write_training_report(made.run)

@@ -24,8 +24,11 @@ def note_twins(run: Run, benchmark: Benchmark, twins: Mapping[str, Benchmark]) -
     kept = run.read_json(TWIN_SETS)["twins"] if path.exists() else {}
     for name, twin in twins.items():
         shown = expand(
-            benchmark, benchmark.examples, [Variant(name, source=str(twin.source))], twins={name: twin}
-        )  # fmt: skip
+            benchmark,
+            benchmark.examples,
+            [Variant(name, source=str(twin.source))],
+            twins={name: twin},
+        )
         unchanged = unchanged_twins(benchmark, twin)
         kept[name] = {
             "items": [

@@ -132,9 +132,13 @@ def make_twins(
             if verifier is not None:
                 run.update("twin", {"verifier": {**verifier.identity, "template": VERIFY_TEMPLATE}})
             judged = filter_twins(
-                run, benchmark, verifier, policy=plan.keep, unfiltered=plan.unfiltered,
+                run,
+                benchmark,
+                verifier,
+                policy=plan.keep,
+                unfiltered=plan.unfiltered,
                 quiet=quiet,
-            )  # fmt: skip
+            )
             made.policy = judged.policy
             made.agreement = judged.agreement.as_json() if judged.agreement else None
             asked_for = _spent(judged.asked) if verifier else {}
@@ -151,10 +155,11 @@ def make_twins(
 def portable(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Settings as they may be published: no path of this machine, only its last part."""
     return {
-        key: PurePath(value).name if isinstance(value, str) and PurePath(value).is_absolute()
+        key: PurePath(value).name
+        if isinstance(value, str) and PurePath(value).is_absolute()
         else value
         for key, value in settings.items()
-    }  # fmt: skip
+    }
 
 
 def _refuse_early(

@@ -30,17 +30,39 @@ FIELDS = ("id", "image", "question", "options", "answer", "cluster")
 _NAMES: dict[str, tuple[str, ...]] = {
     "id": ("id", "qid", "question_id", "questionid", "uid", "index", "idx", "pid", "sample_id"),
     "image": (
-        "image", "images", "img", "image_path", "img_path", "image_name", "img_name", "image_file",
-        "figure_path", "filename", "file_name", "jpg", "png", "jpeg", "webp", "image_bytes",
+        "image",
+        "images",
+        "img",
+        "image_path",
+        "img_path",
+        "image_name",
+        "img_name",
+        "image_file",
+        "figure_path",
+        "filename",
+        "file_name",
+        "jpg",
+        "png",
+        "jpeg",
+        "webp",
+        "image_bytes",
     ),
     "question": ("question", "query", "prompt", "q", "instruction", "problem"),
     "options": ("options", "choices", "candidates", "multi-choice options"),
     "answer": (
-        "answer", "gt_answer", "gold_answer", "correct_answer", "answers", "gold", "label", "target",
-        "caption", "captions",
+        "answer",
+        "gt_answer",
+        "gold_answer",
+        "correct_answer",
+        "answers",
+        "gold",
+        "label",
+        "target",
+        "caption",
+        "captions",
     ),
     "cluster": ("cluster", "patient_id", "study_id", "case_id", "slide_id"),
-}  # fmt: skip
+}
 _INSTRUCTIONS = ("instruction", "text")  # they may hold the tag of the image
 _IMAGE_TAG = re.compile(r"<image>\s*")
 OPTION_NAMES = frozenset(_NAMES["options"])

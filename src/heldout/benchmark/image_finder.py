@@ -19,10 +19,25 @@ from heldout.image import (
 )
 
 _FOLDERS = (
-    "images", "imgs", "image", "img", "Images", "figures", "data", "train_images", "val_images",
-    "test_images", "flickr30k-images", "train2014", "val2014", "test2014", "test2015", "train2017",
-    "val2017", "test2017",
-)  # fmt: skip
+    "images",
+    "imgs",
+    "image",
+    "img",
+    "Images",
+    "figures",
+    "data",
+    "train_images",
+    "val_images",
+    "test_images",
+    "flickr30k-images",
+    "train2014",
+    "val2014",
+    "test2014",
+    "test2015",
+    "train2017",
+    "val2017",
+    "test2017",
+)
 # Folders that hold only the tables of a dataset: its images lie beside them.
 TABLE_FOLDERS = ("annotations", "annotation", "qa_information", "open-access", "restricted-access")
 _EXTENSIONS = ("", ".jpg", ".png", ".jpeg", ".webp", ".JPG", ".JPEG", ".dcm")

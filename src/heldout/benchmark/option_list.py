@@ -135,10 +135,15 @@ def _markers(names: Sequence[str]) -> tuple[str, ...]:
 _LOOSE = tuple(
     _markers(names)
     for names in (
-        "ABCDEFGH", "abcdefgh", "АБВГДЕ", "アイウエオ", "12345678",
-        ("I", "II", "III", "IV", "V"), ("Choice 1", "Choice 2", "Choice 3", "Choice 4"),
+        "ABCDEFGH",
+        "abcdefgh",
+        "АБВГДЕ",
+        "アイウエオ",
+        "12345678",
+        ("I", "II", "III", "IV", "V"),
+        ("Choice 1", "Choice 2", "Choice 3", "Choice 4"),
     )
-)  # fmt: skip
+)
 
 
 def list_left(question: str, answer: str | None, options: Sequence[str]) -> OptionList | None:

@@ -17,11 +17,20 @@ ALIASES = {
 }
 
 _SPLIT_WORDS = {
-    "train": "train", "training": "train", "trainset": "train",
-    "val": "val", "valid": "val", "validate": "val", "validation": "val", "valset": "val",
+    "train": "train",
+    "training": "train",
+    "trainset": "train",
+    "val": "val",
+    "valid": "val",
+    "validate": "val",
+    "validation": "val",
+    "valset": "val",
     "dev": "val",
-    "test": "test", "testing": "test", "testset": "test", "testmini": "testmini",
-}  # fmt: skip
+    "test": "test",
+    "testing": "test",
+    "testset": "test",
+    "testmini": "testmini",
+}
 
 
 @dataclass(frozen=True)

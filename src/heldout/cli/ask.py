@@ -192,9 +192,14 @@ def ask_command(
         run = Run.create(out, seed=seed)
         with run.writing():
             made = import_answers(
-                benchmark, recorded, run, model=name or model, mapping=parse_map(columns),
-                tolerance=tolerance, variant=of_twins,
-            )  # fmt: skip
+                benchmark,
+                recorded,
+                run,
+                model=name or model,
+                mapping=parse_map(columns),
+                tolerance=tolerance,
+                variant=of_twins,
+            )
         return _tell(made, out, prices, as_json)
     plan = AskingPlan(chosen or default_variants(benchmark), thought, tolerance, limit, seed)
     twins = read_twins(plan.variants, benchmark)
@@ -208,21 +213,31 @@ def ask_command(
                 "slot-paraphrase=COLUMN where the benchmark has rewordings"
             )
         server_of_words = Connection(
-            paraphraser, api_key=key_from(paraphraser_key, "--paraphraser-key-env"),
-            timeout=timeout, pace=Pace(per_second(rate)), role="paraphraser-",
+            paraphraser,
+            api_key=key_from(paraphraser_key, "--paraphraser-key-env"),
+            timeout=timeout,
+            pace=Pace(per_second(rate)),
+            role="paraphraser-",
             key_option="--paraphraser-key-env",
-        )  # fmt: skip
+        )
         rewords = ChatEndpoint.open(
-            server_of_words, paraphraser_model, max_tokens=_TOKENS_OF_A_SENTENCE,
-            concurrency=concurrency, token_field=token_field,
-        )  # fmt: skip
+            server_of_words,
+            paraphraser_model,
+            max_tokens=_TOKENS_OF_A_SENTENCE,
+            concurrency=concurrency,
+            token_field=token_field,
+        )
     asker: Asker
     if connection is not None:
         server = ChatEndpoint.open(
-            connection, model, max_tokens=most,
-            concurrency=concurrency, dtype="unknown" if dtype == "auto" else dtype,
-            logprobs=choice_logprobs, token_field=token_field,
-        )  # fmt: skip
+            connection,
+            model,
+            max_tokens=most,
+            concurrency=concurrency,
+            dtype="unknown" if dtype == "auto" else dtype,
+            logprobs=choice_logprobs,
+            token_field=token_field,
+        )
         asker, called = server, name or server.model
     else:
         assert model is not None
@@ -327,6 +342,10 @@ def _rate(one: Accuracy) -> str:
 
 def _cells(one: Accuracy) -> tuple[str, ...]:
     return (
-        one.name, f"{one.rate:.1%}", f"{one.interval.low:.1%} – {one.interval.high:.1%}",
-        f"{one.n:,}", f"{one.outcomes.get('unparsed', 0):,}", f"{one.outcomes.get('refused', 0):,}",
-    )  # fmt: skip
+        one.name,
+        f"{one.rate:.1%}",
+        f"{one.interval.low:.1%} – {one.interval.high:.1%}",
+        f"{one.n:,}",
+        f"{one.outcomes.get('unparsed', 0):,}",
+        f"{one.outcomes.get('refused', 0):,}",
+    )

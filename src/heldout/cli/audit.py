@@ -67,8 +67,11 @@ def audit_command(
         if as_json:
             print_json({"file": str(made)})
         else:
-            console().print(f"wrote {plain(str(made))}: read it, then `heldout audit {made} --plan`",
-                            soft_wrap=True, markup=False)  # fmt: skip
+            console().print(
+                f"wrote {plain(str(made))}: read it, then `heldout audit {made} --plan`",
+                soft_wrap=True,
+                markup=False,
+            )
         return
     if file is None:
         raise InputError("give an audit file, or --init to write one from the data in this folder")

@@ -20,10 +20,15 @@ def show_plan(plan: Plan, audit: Audit) -> None:
     table = _table("benchmark", "stage", "on", "items", "pictures", "requests", "tokens", "how")
     for step in plan.steps:
         table.add_row(
-            plain(step.benchmark), step.stage, plain(step.on), _count(step.items),
-            _count(step.pictures), _count(step.requests), _about(step.forward_tokens),
+            plain(step.benchmark),
+            step.stage,
+            plain(step.on),
+            _count(step.items),
+            _count(step.pictures),
+            _count(step.requests),
+            _about(step.forward_tokens),
             Text(plain(step.note), "dim"),
-        )  # fmt: skip
+        )
     out.print(table)
     out.print(
         f"in all: {plan.total('pictures'):,} pictures to read, {plan.total('requests'):,} requests, "

@@ -62,11 +62,16 @@ def show_behaviour(findings: Sequence[Finding]) -> None:
         first, second = one.details["accuracy"].items()
         unread = sum(sum(kinds.values()) for kinds in one.details["unread"].values())
         table.add_row(
-            one.detector, Text(plain(one.cell.model or "")), _rate(first), _rate(second),
+            one.detector,
+            Text(plain(one.cell.model or "")),
+            _rate(first),
+            _rate(second),
             f"{100 * (second[1]['value'] - first[1]['value']):+.2f}",
-            _p(one.details["mcnemar"], "exact"), _p(one.details["mcnemar"], "mid_p"),
-            f"{unread:,} of {one.details['replies']:,}", f"{one.details['pairs_needed']['0.05']:,}",
-        )  # fmt: skip
+            _p(one.details["mcnemar"], "exact"),
+            _p(one.details["mcnemar"], "mid_p"),
+            f"{unread:,} of {one.details['replies']:,}",
+            f"{one.details['pairs_needed']['0.05']:,}",
+        )
     out.print(table)
     note = "pairs: to see a difference of .05 in 4 of 5 studies"
     if any(not (one.details["mcnemar"] or {}).get("items_independent", True) for one in paired):
@@ -90,10 +95,13 @@ def _show_categories(finding: Finding) -> None:
     for label, part in parts.items():
         known = "value" in part
         table.add_row(
-            Text(plain(label)), f"{part['value']:+.3f}" if known else "too few",
+            Text(plain(label)),
+            f"{part['value']:+.3f}" if known else "too few",
             f"[{part['low']:+.3f}, {part['high']:+.3f}]" if known else "",
-            f"{part['p_adjusted']:.2g}" if known else "", f"{part['n']:,}", f"{part['clusters']:,}",
-        )  # fmt: skip
+            f"{part['p_adjusted']:.2g}" if known else "",
+            f"{part['n']:,}",
+            f"{part['clusters']:,}",
+        )
     out.print(table)
 
 

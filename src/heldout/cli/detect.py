@@ -102,11 +102,20 @@ def detect_command(
     if rank_by not in ("score", "delta"):
         raise InputError(f"--rank-by {rank_by}: expected score or delta")
     settings = Settings(
-        seed=seed, permutations=permutations, share=share, top=top, rank_by=rank_by, tail=tail,
-        baselines=tuple(baseline), reference=reference, unseen=_pair(unseen),
+        seed=seed,
+        permutations=permutations,
+        share=share,
+        top=top,
+        rank_by=rank_by,
+        tail=tail,
+        baselines=tuple(baseline),
+        reference=reference,
+        unseen=_pair(unseen),
         strata=() if stratum == ["none"] else tuple(stratum),
-        bases=named_pairs("--base", base, alone=True), degrees=degrees(degree), category=category,
-    )  # fmt: skip
+        bases=named_pairs("--base", base, alone=True),
+        degrees=degrees(degree),
+        category=category,
+    )
     opened = Run.open(run)
     made = examine(ScoreTables.load(opened), detector, settings, known)
     save_examination(opened, made)
@@ -150,10 +159,16 @@ def _show(made: Examination, run: Path) -> None:
     for f in made.findings:
         e = f.effect
         table.add_row(
-            f.detector, Text(plain(f.cell.model or "")), f"{e.value:.3g}", f"[{e.low:.3g}, {e.high:.3g}]",
-            "–" if f.p is None else f"{f.p:.2g}", "–" if f.p_adjusted is None else f"{f.p_adjusted:.2g}",
-            f.direction, f"{f.n:,}", f"{f.clusters:,}",
-        )  # fmt: skip
+            f.detector,
+            Text(plain(f.cell.model or "")),
+            f"{e.value:.3g}",
+            f"[{e.low:.3g}, {e.high:.3g}]",
+            "–" if f.p is None else f"{f.p:.2g}",
+            "–" if f.p_adjusted is None else f"{f.p_adjusted:.2g}",
+            f.direction,
+            f"{f.n:,}",
+            f"{f.clusters:,}",
+        )
     out.print(table)
     show_behaviour(made.findings)
     _show_inflation(made)
@@ -189,10 +204,13 @@ def _show_inflation(made: Examination) -> None:
         for one in rows:
             gap, above = one.gap, one.above_baseline
             table.add_row(
-                Text(plain(one.model)), Text(plain(one.stratum)), _gap(gap),
+                Text(plain(one.model)),
+                Text(plain(one.stratum)),
+                _gap(gap),
                 "–" if above is None else _gap(above),
-                f"{gap.n[0]:,} / {gap.n[1]:,}", f"{gap.clusters[0]:,} / {gap.clusters[1]:,}",
-            )  # fmt: skip
+                f"{gap.n[0]:,} / {gap.n[1]:,}",
+                f"{gap.clusters[0]:,} / {gap.clusters[1]:,}",
+            )
         out.print(table)
 
 

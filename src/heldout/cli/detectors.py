@@ -18,15 +18,21 @@ WAYS = (RAW, REFERENCES)
 def list_detectors(rates: MeasuredRates, *, as_json: bool) -> None:
     known = detectors().values()
     if as_json:
-        print_json([
-            {
-                "name": one.name, "family": one.family, "summary": one.summary,
-                "measured": [
-                    rate.model_dump(mode="json") for way in WAYS if (rate := rates.of(one.name, way))
-                ],
-            }
-            for one in known
-        ])  # fmt: skip
+        print_json(
+            [
+                {
+                    "name": one.name,
+                    "family": one.family,
+                    "summary": one.summary,
+                    "measured": [
+                        rate.model_dump(mode="json")
+                        for way in WAYS
+                        if (rate := rates.of(one.name, way))
+                    ],
+                }
+                for one in known
+            ]
+        )
         return
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
     for name in ("detector", "family", "asks"):
@@ -42,9 +48,7 @@ def list_detectors(rates: MeasuredRates, *, as_json: bool) -> None:
 
 def show_measured(measured: Mapping[str, Any]) -> None:
     """Method notes: which detectors of this run nobody has measured, and which are off."""
-    off = [
-        f"{one['detector']} ({one['way']})" for one in measured.get("rates", ()) if one["off"]
-    ]  # fmt: skip
+    off = [f"{one['detector']} ({one['way']})" for one in measured.get("rates", ()) if one["off"]]
     if off:
         told = f"fire on clean lab models more often than their level: {', '.join(off)}"
         console().print(Text(f"\n{told}", "dim"))

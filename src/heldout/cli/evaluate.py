@@ -198,19 +198,36 @@ def evaluate_command(
         )
     prices = _prices(price)
     values: dict[str, Any] = {
-        "suite": given[0], "recorded": tuple(recorded), "name": name, "leaks": tuple(leaks),
-        "benchmarks": tuple(benchmarks), "sources": _sources(sources), "images": _folders(images),
+        "suite": given[0],
+        "recorded": tuple(recorded),
+        "name": name,
+        "leaks": tuple(leaks),
+        "benchmarks": tuple(benchmarks),
+        "sources": _sources(sources),
+        "images": _folders(images),
         "limit": limit,
-        "max_new_tokens": max_new_tokens, "scorers": _scorers(scorers), "dtype": dtype,
-        "device": device, "revision": revision, "trust_remote_code": trust,
-        "batch_tokens": batch_tokens, "mapping": parse_map(columns), "seed": seed, **prices,
-    }  # fmt: skip
+        "max_new_tokens": max_new_tokens,
+        "scorers": _scorers(scorers),
+        "dtype": dtype,
+        "device": device,
+        "revision": revision,
+        "trust_remote_code": trust,
+        "batch_tokens": batch_tokens,
+        "mapping": parse_map(columns),
+        "seed": seed,
+        **prices,
+    }
     if endpoint is not None:
         shared = {
-            "url": endpoint, "key_env": api_key_env, "concurrency": concurrency, "timeout": timeout,
-            "requests_per_second": per_second(rate), "token_field": token_field, **prices,
+            "url": endpoint,
+            "key_env": api_key_env,
+            "concurrency": concurrency,
+            "timeout": timeout,
+            "requests_per_second": per_second(rate),
+            "token_field": token_field,
+            **prices,
             **({} if attempts is None else {"attempts": attempts}),
-        }  # fmt: skip
+        }
         named: list[str | None] = [*models] or [None]
         values["endpoints"] = tuple({**shared, "model": one} for one in named)
     else:

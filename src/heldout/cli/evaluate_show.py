@@ -74,10 +74,16 @@ def _print_model(made: Evaluation, model: str) -> None:
         tokens = one.counts.get("prompt_tokens", 0) + one.counts.get("reply_tokens", 0)
         name = f"mean of {one.benchmarks}" if last else plain(one.benchmark)
         table.add_row(
-            name, _percent(one.value), _range(one.interval), items, f"{one.clusters:,}",
-            f"{one.counts.get('unparsed', 0):,}", f"{one.counts.get('refused', 0):,}",
-            f"{tokens:,}" if tokens else "-", style="bold" if last else "",
-        )  # fmt: skip
+            name,
+            _percent(one.value),
+            _range(one.interval),
+            items,
+            f"{one.clusters:,}",
+            f"{one.counts.get('unparsed', 0):,}",
+            f"{one.counts.get('refused', 0):,}",
+            f"{tokens:,}" if tokens else "-",
+            style="bold" if last else "",
+        )
     screen.print(table)
     if model in made.costs:
         screen.print(Text(f"cost: {made.costs[model]:,.2f}"))
@@ -116,12 +122,15 @@ def _print_scorers(
     for one in listed:
         told = one.counts["scorers"]
         table.add_row(
-            plain(one.benchmark), _percent(one.value),
+            plain(one.benchmark),
+            _percent(one.value),
             *(
-                f"{_percent(told[name]['accuracy'])} ({told[name]['disagree']:,})" if name in told else "-"
+                f"{_percent(told[name]['accuracy'])} ({told[name]['disagree']:,})"
+                if name in told
+                else "-"
                 for name in scorers
             ),
-        )  # fmt: skip
+        )
     screen.print()
     screen.print(table)
     for name in scorers:
@@ -158,12 +167,14 @@ def comparison_json(made: RunComparison) -> dict[str, Any]:
         "remarks": list(made.remarks),
         "comparisons": [
             {
-                "first": one.first, "second": one.second, "remarks": list(one.remarks),
+                "first": one.first,
+                "second": one.second,
+                "remarks": list(one.remarks),
                 "differences": [part.as_json() for part in one.differences],
             }
             for one in made.pairs.values()
         ],
-    }  # fmt: skip
+    }
 
 
 def _print_ranks(ranks: Mapping[str, Rank], listed: Sequence[BenchmarkAccuracy]) -> None:
@@ -173,17 +184,30 @@ def _print_ranks(ranks: Mapping[str, Rank], listed: Sequence[BenchmarkAccuracy])
         mine = [one for one in whole if one.model == name]
         mean = next((one for one in mine if one.benchmark == MEAN), mine[-1])
         table.add_row(
-            str(rank.rank), f"{rank.low} – {rank.high}", plain(name), _percent(mean.value),
+            str(rank.rank),
+            f"{rank.low} – {rank.high}",
+            plain(name),
+            _percent(mean.value),
             _range(mean.interval),
-        )  # fmt: skip
+        )
     console().print(table)
 
 
 def _print_pair(pair: PairedComparison) -> None:
     screen = console()
     screen.print(Text(f"\n{plain(pair.first)} less {plain(pair.second)}, paired by item", "bold"))
-    heads = ["", "difference", "95 % interval", "p", "p (Holm)", "only first", "only second", "items",
-             "clusters", "detectable"]  # fmt: skip
+    heads = [
+        "",
+        "difference",
+        "95 % interval",
+        "p",
+        "p (Holm)",
+        "only first",
+        "only second",
+        "items",
+        "clusters",
+        "detectable",
+    ]
     table = _table(heads)
     for one in pair.differences:
         last = one.benchmark == MEAN
@@ -191,13 +215,17 @@ def _print_pair(pair: PairedComparison) -> None:
             ["-", "-"] if one.table is None else [str(one.table.first), str(one.table.second)]
         )
         table.add_row(
-            "mean" if last else plain(one.benchmark), _points(one.value),
-            f"{_points(one.interval.low)} – {_points(one.interval.high)}", _p(one.p),
+            "mean" if last else plain(one.benchmark),
+            _points(one.value),
+            f"{_points(one.interval.low)} – {_points(one.interval.high)}",
+            _p(one.p),
             _p(one.p_adjusted) if one.family > 1 else "-",
-            *discordant, f"{one.n:,}", f"{one.clusters:,}",
+            *discordant,
+            f"{one.n:,}",
+            f"{one.clusters:,}",
             "-" if one.detectable is None else f"{100 * one.detectable:.1f}",
             style="bold" if last else "",
-        )  # fmt: skip
+        )
     screen.print(table)
     screen.print(Text(_sentence(pair.overall)))
     for remark in pair.remarks:
@@ -251,9 +279,13 @@ def print_published(made: PublishedStudy) -> None:
         for row in rows:
             most = "-" if row.most_disagreement is None else f"{row.most_disagreement:.0%}"
             table.add_row(
-                plain(row.label), _points(row.value), _plus_minus(row.independent),
-                _plus_minus(row.usual), most, Text(row.reading, _COLOURS.get(row.reading, "")),
-            )  # fmt: skip
+                plain(row.label),
+                _points(row.value),
+                _plus_minus(row.independent),
+                _plus_minus(row.usual),
+                most,
+                Text(row.reading, _COLOURS.get(row.reading, "")),
+            )
         screen.print(table)
     counts = made.counts()
     total = sum(counts.values())

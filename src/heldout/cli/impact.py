@@ -132,18 +132,32 @@ def impact_command(
     if bounds is not None and (opened is None or leaks is not None):
         raise InputError("--degrees grades what a run's search found near: give --run, not --leaks")
     options = EncoderOptions(
-        encoder, tasks, label, caption, templates, class_names, class_embeddings, train, embeddings,
-        queries, seed,
-    )  # fmt: skip
+        encoder,
+        tasks,
+        label,
+        caption,
+        templates,
+        class_names,
+        class_embeddings,
+        train,
+        embeddings,
+        queries,
+        seed,
+    )
     benchmark: Benchmark | None
     if encoder:
         options.refuse(predictions, bench=bench, metric=metric, mapping=mapping)
         benchmark = read_benchmark(predictions[0])
         study = options.study(
-            opened, benchmark, baseline, bounds,
+            opened,
+            benchmark,
+            baseline,
+            bounds,
             _labels(leaks, opened, benchmark) if leaks is not None else None,
-            engine, workers, quiet=quiet or as_json,
-        )  # fmt: skip
+            engine,
+            workers,
+            quiet=quiet or as_json,
+        )
     else:
         options.refuse_alone()
         benchmark = read_benchmark(bench) if bench is not None else None

@@ -138,9 +138,15 @@ class EncoderOptions:
     def refuse_alone(self) -> None:
         """Options that mean nothing without an encoder."""
         names = (
-            "tasks", "label", "caption", "templates", "class_names", "class_embeddings", "train",
+            "tasks",
+            "label",
+            "caption",
+            "templates",
+            "class_names",
+            "class_embeddings",
+            "train",
             "embeddings",
-        )  # fmt: skip
+        )
         for name in names:
             if getattr(self, name) is not None:
                 raise InputError(f"--{name.replace('_', '-')} goes with --encoder: name one")
@@ -173,17 +179,30 @@ class EncoderOptions:
         control = self._settings(baseline) if baseline is not None else None
         with open_engine(engine, workers) as chosen:
             return study_encoders(
-                run, benchmark, settings, baseline=control, labels=labels, bounds=bounds, engine=chosen,
+                run,
+                benchmark,
+                settings,
+                baseline=control,
+                labels=labels,
+                bounds=bounds,
+                engine=chosen,
                 quiet=quiet,
-            )  # fmt: skip
+            )
 
     def _settings(self, encoder: str) -> EncoderSettings:
         values: dict[str, Any] = {
-            "encoder": encoder, "label": self.label, "caption": self.caption, "templates": self.templates,
-            "class_names": self.class_names, "class_embeddings": self.class_embeddings, "train": self.train,
-            "embeddings": self.embeddings, "queries": self.queries, "seed": self.seed,
+            "encoder": encoder,
+            "label": self.label,
+            "caption": self.caption,
+            "templates": self.templates,
+            "class_names": self.class_names,
+            "class_embeddings": self.class_embeddings,
+            "train": self.train,
+            "embeddings": self.embeddings,
+            "queries": self.queries,
+            "seed": self.seed,
             "tasks": tuple(filter(None, self.tasks.split(","))) if self.tasks is not None else None,
-        }  # fmt: skip
+        }
         try:
             return EncoderSettings(
                 **{key: value for key, value in values.items() if value is not None}

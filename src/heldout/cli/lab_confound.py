@@ -59,10 +59,20 @@ def confound_command(
 ) -> None:
     """Show how a cohort's median flags clean models: the published Appendix B, constants as flags."""
     settings = Confound(
-        items=items, closed=closed, closed_scale=closed_scale, noise=noise, gains=tuple(gain),
-        offsets=tuple(offset), low_gain=low_gain, high_gain=high_gain, most_outliers=outliers,
-        repeats=repeats, tail=tail, flag=flag, seed=seed,
-    )  # fmt: skip
+        items=items,
+        closed=closed,
+        closed_scale=closed_scale,
+        noise=noise,
+        gains=tuple(gain),
+        offsets=tuple(offset),
+        low_gain=low_gain,
+        high_gain=high_gain,
+        most_outliers=outliers,
+        repeats=repeats,
+        tail=tail,
+        flag=flag,
+        seed=seed,
+    )
     result = study_confound(settings)
     command = shlex.join(["heldout", *sys.argv[1:]])
     paths = write_confound(result, out, command) if out is not None else []

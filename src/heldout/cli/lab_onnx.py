@@ -30,9 +30,12 @@ def onnx_command(
     """
     silent = quiet or as_json
     card = export_onnx(
-        checkpoint, out, revision=revision, trust_remote_code=trust,
+        checkpoint,
+        out,
+        revision=revision,
+        trust_remote_code=trust,
         tell=(lambda _: None) if silent else complain,
-    )  # fmt: skip
+    )
     if as_json:
         print_json({"folder": str(out), **card.model_dump(mode="json")})
         return

@@ -68,20 +68,35 @@ def train_command(
     if out.exists() and not out.is_dir():
         raise InputError(f"--out {out} is a file; it needs the name of a folder")
     sizes = {
-        ModelSize.small: SMALL, ModelSize.medium: MEDIUM, ModelSize.larger: LARGER,
+        ModelSize.small: SMALL,
+        ModelSize.medium: MEDIUM,
+        ModelSize.larger: LARGER,
         ModelSize.toy: TOY,
-    }  # fmt: skip
+    }
     recipe = standing_recipe(
-        sizes[size], level=steps, fall=max(1, round(0.155 * steps)), batch=batch,
-        texts=max(2, batch // 21), pictures=pictures,
-    )  # fmt: skip
+        sizes[size],
+        level=steps,
+        fall=max(1, round(0.155 * steps)),
+        batch=batch,
+        texts=max(2, batch // 21),
+        pictures=pictures,
+    )
     splits = None
     if real is not None:
         splits = (f"{real}#split=train,lang=en", f"{real}#split=test,lang=en")
     finished = train_grid(
-        out, recipe, images=images, real=splits, bases=base, arms=arm, keeps=keep, device=device,
-        minutes=minutes, seed=seed, tell=lambda text: console().print(text, markup=False),
-    )  # fmt: skip
+        out,
+        recipe,
+        images=images,
+        real=splits,
+        bases=base,
+        arms=arm,
+        keeps=keep,
+        device=device,
+        minutes=minutes,
+        seed=seed,
+        tell=lambda text: console().print(text, markup=False),
+    )
     if not finished:
         console().print("the minutes ran out; give the same command again to go on")
     console().print(f"models: {out / 'runs' / 'models.json'}", soft_wrap=True)

@@ -124,9 +124,12 @@ def local_settings(
 ) -> dict[str, Any]:
     """What ``open_model`` takes besides the name."""
     return {
-        "dtype": dtype, "device": device, "revision": revision, "trust_remote_code": trust,
+        "dtype": dtype,
+        "device": device,
+        "revision": revision,
+        "trust_remote_code": trust,
         "batch_tokens": batch_tokens,
-    }  # fmt: skip
+    }
 
 
 def connect(
@@ -138,9 +141,12 @@ def connect(
     attempts: int | None = None,
 ) -> Connection:
     return Connection(
-        url, api_key=key_from(api_key_env), timeout=timeout, pace=Pace(per_second(rate)),
+        url,
+        api_key=key_from(api_key_env),
+        timeout=timeout,
+        pace=Pace(per_second(rate)),
         backoff=Backoff() if attempts is None else Backoff(attempts),
-    )  # fmt: skip
+    )
 
 
 def parse_map_beside(entries: list[str], recorded: Path | None) -> dict[str, str]:

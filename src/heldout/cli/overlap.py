@@ -147,9 +147,16 @@ def overlap_command(
     if exact and encoder is not None:
         raise InputError("--exact looks for nothing an --encoder finds: leave out one of the two")
     judging = JudgeOptions(
-        judge, judge_model, judge_api_key_env, judge_concurrency, judge_rate, judge_timeout,
-        judge_max_new_tokens, judge_token_field, judge_all,
-    ).open(text, text_encoder)  # fmt: skip
+        judge,
+        judge_model,
+        judge_api_key_env,
+        judge_concurrency,
+        judge_rate,
+        judge_timeout,
+        judge_max_new_tokens,
+        judge_token_field,
+        judge_all,
+    ).open(text, text_encoder)
     benchmark = read_benchmark(
         bench, preset=preset, mapping=parse_map(mapping), images=images, reader=reader
     )

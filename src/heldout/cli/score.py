@@ -140,9 +140,14 @@ def score_command(
     if parity is not None and endpoint is None:
         raise InputError("--parity compares an --endpoint with a local copy: name the endpoint")
     plan = ScoringPlan(
-        options=options, joint_budget=budget, context=context, interleaved=interleaved,
-        neighbour=order_neighbour, limit=limit, seed=seed,
-    )  # fmt: skip
+        options=options,
+        joint_budget=budget,
+        context=context,
+        interleaved=interleaved,
+        neighbour=order_neighbour,
+        limit=limit,
+        seed=seed,
+    )
     if recorded is not None and plan != ScoringPlan(context=context, seed=seed):
         raise InputError("--recorded takes what the file holds: it has no options, order or limit")
     benchmark = read_benchmark(
@@ -160,9 +165,13 @@ def score_command(
         run = Run.create(out, seed=seed)
         with run.writing():
             made = import_scores(
-                benchmark, recorded, run, model=name or model, allow_missing=allow_missing,
+                benchmark,
+                recorded,
+                run,
+                model=name or model,
+                allow_missing=allow_missing,
                 mapping=parse_map(columns),
-            )  # fmt: skip
+            )
     else:
         check_out(out, seed)
         local = local_settings(dtype, device, revision, trust, batch_tokens)
@@ -170,9 +179,11 @@ def score_command(
         scorer: Scorer
         if connection is not None:
             server = Endpoint.open(
-                connection, model,
-                concurrency=concurrency, dtype="unknown" if dtype == "auto" else dtype,
-            )  # fmt: skip
+                connection,
+                model,
+                concurrency=concurrency,
+                dtype="unknown" if dtype == "auto" else dtype,
+            )
             if parity is not None:
                 extra["parity"] = _parity(benchmark, server, parity, local, seed)
             scorer, called = server, name or server.model

@@ -287,13 +287,24 @@ def synth_command(
         "verifier": _settings(verifier, verifier_model, verifier_key_env, shared),
         "shortcut": _settings(shortcut, shortcut_model, shortcut_key_env, shared),
         "traces": _settings(traces, traces_model, traces_key_env, shared),
-        "against": tuple(against), "limit": limit, "labels": tuple(labels), "quota": quota,
-        "any_licence": any_licence, "attempts": attempts, "same_model": same_model,
-        "conditioning": conditioning, "normalisation": normalisation,
-        "threshold": threshold, "drop_shortcuts": drop_shortcuts, "plant": plant,
-        "image_encoder": image_encoder, "text_encoder": text_encoder, "name": name, "seed": seed,
+        "against": tuple(against),
+        "limit": limit,
+        "labels": tuple(labels),
+        "quota": quota,
+        "any_licence": any_licence,
+        "attempts": attempts,
+        "same_model": same_model,
+        "conditioning": conditioning,
+        "normalisation": normalisation,
+        "threshold": threshold,
+        "drop_shortcuts": drop_shortcuts,
+        "plant": plant,
+        "image_encoder": image_encoder,
+        "text_encoder": text_encoder,
+        "name": name,
+        "seed": seed,
         "stages": stages or None,
-    }  # fmt: skip
+    }
     values = {key: value for key, value in values.items() if value is not None}
     if image_encoder == "none":
         values["image_encoder"] = None
@@ -355,9 +366,14 @@ def _ended_by_term() -> Iterator[None]:
 
 # Settings whose options have another name, or are given for all models at once.
 _OPTIONS = {
-    "labels": "--label", "price_in": "--prices", "price_out": "--prices", "concurrency": "--concurrency",
-    "timeout": "--timeout", "max_tokens": "--max-tokens", "tokens_per_minute": "--tokens-per-minute",
-}  # fmt: skip
+    "labels": "--label",
+    "price_in": "--prices",
+    "price_out": "--prices",
+    "concurrency": "--concurrency",
+    "timeout": "--timeout",
+    "max_tokens": "--max-tokens",
+    "tokens_per_minute": "--tokens-per-minute",
+}
 _OF_MODEL = re.compile(r"\b(generator|verifier|shortcut|traces)\.([a-z_]+)")
 _NAMED = re.compile(r"^[a-z_]+(?=: )|(?<=the setting )[a-z_]+|(?<=\bset )(?:labels|same_model)\b")
 

@@ -112,9 +112,12 @@ class JudgeOptions:
             timeout_option="--judge-timeout",
         )
         return ChatEndpoint.open(
-            connection, self.model, max_tokens=self.tokens, concurrency=self.concurrency,
+            connection,
+            self.model,
+            max_tokens=self.tokens,
+            concurrency=self.concurrency,
             token_field=self.token_field,
-        )  # fmt: skip
+        )
 
 
 def text_search(asked: bool, encoder: str | None) -> TextSearch | None:

@@ -207,17 +207,42 @@ def train_command(
     from heldout.audit import train_model
 
     values: dict[str, Any] = {
-        "data": data, "model": model, "recipe": recipe, "preset": preset, "against": tuple(against),
-        "prompt": prompt, "remove_leaks": remove_leaks, "open_gate": open_gate, "strict": strict,
-        "image_encoder": image_encoder, "text_encoder": text_encoder, "learning_rate": learning_rate,
-        "schedule": schedule, "warmup": warmup, "batch": batch, "mini_batch": mini_batch,
-        "micro_batch": micro_batch, "epochs": epochs, "max_steps": max_steps,
-        "weight_decay": weight_decay, "precision": precision, "lora": lora,
-        "freeze_vision": freeze_vision, "gradient_checkpointing": gradient_checkpointing,
-        "group": group, "kl": kl, "temperature": temperature, "reply_tokens": reply_tokens,
-        "reply_batch": reply_batch, "limit": limit, "save_every": save_every, "device": device,
-        "revision": revision, "trust_remote_code": trust_remote_code, "seed": seed,
-    }  # fmt: skip
+        "data": data,
+        "model": model,
+        "recipe": recipe,
+        "preset": preset,
+        "against": tuple(against),
+        "prompt": prompt,
+        "remove_leaks": remove_leaks,
+        "open_gate": open_gate,
+        "strict": strict,
+        "image_encoder": image_encoder,
+        "text_encoder": text_encoder,
+        "learning_rate": learning_rate,
+        "schedule": schedule,
+        "warmup": warmup,
+        "batch": batch,
+        "mini_batch": mini_batch,
+        "micro_batch": micro_batch,
+        "epochs": epochs,
+        "max_steps": max_steps,
+        "weight_decay": weight_decay,
+        "precision": precision,
+        "lora": lora,
+        "freeze_vision": freeze_vision,
+        "gradient_checkpointing": gradient_checkpointing,
+        "group": group,
+        "kl": kl,
+        "temperature": temperature,
+        "reply_tokens": reply_tokens,
+        "reply_batch": reply_batch,
+        "limit": limit,
+        "save_every": save_every,
+        "device": device,
+        "revision": revision,
+        "trust_remote_code": trust_remote_code,
+        "seed": seed,
+    }
     values = {key: value for key, value in values.items() if value is not None}
     if image_encoder == "none":
         values["image_encoder"] = None
@@ -269,9 +294,12 @@ def _show(made: Any, out: Path, to: str) -> None:
         return
     last = made.steps.tail(1).to_dicts()[0] if made.steps.height else {}
     shown = {
-        "loss": "loss {:.4f}", "reward": "reward {:.3f}", "format_rate": "well-formed {:.0%}",
-        "kl": "KL {:.4f}", "reply_tokens": "length {:.0f}",
-    }  # fmt: skip
+        "loss": "loss {:.4f}",
+        "reward": "reward {:.3f}",
+        "format_rate": "well-formed {:.0%}",
+        "kl": "KL {:.4f}",
+        "reply_tokens": "length {:.0f}",
+    }
     told = [form.format(last[name]) for name, form in shown.items() if last.get(name) is not None]
     screen.print(
         Text(f"{made.steps.height:,} updates; the last: {', '.join(told)}"), soft_wrap=True

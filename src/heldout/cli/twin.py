@@ -162,14 +162,25 @@ def twin_command(
     first, last = _span(stage, start, until)
     low, high = _thresholds(edges)
     plan = TwinPlan(
-        first, last, seed, limit, low, high, longest_caption,
-        concurrency if renderer == "edit" else 1, keep, unfiltered,
-    )  # fmt: skip
+        first,
+        last,
+        seed,
+        limit,
+        low,
+        high,
+        longest_caption,
+        concurrency if renderer == "edit" else 1,
+        keep,
+        unfiltered,
+    )
     stages = plan.stages
     _check_captions(renderer, describer, stages)
     reading: dict[str, Any] = {
-        "preset": preset, "mapping": parse_map(mapping), "images": images, "reader": reader
-    }  # fmt: skip
+        "preset": preset,
+        "mapping": parse_map(mapping),
+        "images": images,
+        "reader": reader,
+    }
     benchmark = read_benchmark(bench, **reading)
     draws: Renderer | None = None
     if renderer is not None and RENDER in stages:
@@ -185,9 +196,11 @@ def twin_command(
                     "--render-model NAME"
                 )
             settings |= {
-                "url": render_url, "api_key": key_from(render_key, "--render-key-env"),
-                "timeout": timeout, "pace": Pace(per_second(rate)),
-            }  # fmt: skip
+                "url": render_url,
+                "api_key": key_from(render_key, "--render-key-env"),
+                "timeout": timeout,
+                "pace": Pace(per_second(rate)),
+            }
         draws = open_renderer(renderer, **settings)
 
     def chat(role: str, url: str | None, model: str | None, key: str | None) -> ChatEndpoint | None:
@@ -195,13 +208,20 @@ def twin_command(
             return None
         option = f"--{role}-key-env"
         connection = Connection(
-            url, api_key=key_from(key, option), timeout=timeout, pace=Pace(per_second(rate)),
-            role=f"{role}-", key_option=option,
-        )  # fmt: skip
+            url,
+            api_key=key_from(key, option),
+            timeout=timeout,
+            pace=Pace(per_second(rate)),
+            role=f"{role}-",
+            key_option=option,
+        )
         return ChatEndpoint.open(
-            connection, model, max_tokens=reply_tokens, concurrency=concurrency,
+            connection,
+            model,
+            max_tokens=reply_tokens,
+            concurrency=concurrency,
             token_field=token_field,
-        )  # fmt: skip
+        )
 
     # Before the run, so that a server that cannot be asked leaves none behind.
     check_out(out, seed)
@@ -214,13 +234,15 @@ def twin_command(
     identify(benchmark, quiet=as_json)
     with run.writing():
         made = make_twins(
-            benchmark, run, plan,
+            benchmark,
+            run,
+            plan,
             reopen=lambda: open_tables(bench, **reading),
             describer=describes,
             renderer=draws,
             verifier=verifies,
             quiet=as_json,
-        )  # fmt: skip
+        )
     if as_json:
         return print_json({"run": str(out), **made.as_json()})
     return _show(made, bench, out, last)
@@ -281,9 +303,12 @@ def _show(made: Twinning, bench: str, out: Path, last: str) -> None:
         items = told.get("kept", told["items"])
         new = told.get("asked", told.get("drawn"))
         table.add_row(
-            name, f"{items:,}", "" if new is None else f"{new:,}",
-            f"{told['reused']:,}" if "reused" in told else "", Text(why),
-        )  # fmt: skip
+            name,
+            f"{items:,}",
+            "" if new is None else f"{new:,}",
+            f"{told['reused']:,}" if "reused" in told else "",
+            Text(why),
+        )
     screen.print(table)
     tokens = [
         (sum(told.get(side, 0) for told in made.stages.values()), word)
@@ -293,16 +318,23 @@ def _show(made: Twinning, bench: str, out: Path, last: str) -> None:
         screen.print(", ".join(f"{count:,} tokens {word}" for count, word in tokens))
     if (faint := made.stages.get(EDGES, {}).get("faint", 0.0)) > 0.1:
         screen.print(
-            Text(f"the edge maps of {faint:.0%} of the items are all but empty inside, and keep no layout: "
-                 f"look at {out}/twin/edges, and lower --edges", "yellow"), soft_wrap=True,
-        )  # fmt: skip
+            Text(
+                f"the edge maps of {faint:.0%} of the items are all but empty inside, and keep no layout: "
+                f"look at {out}/twin/edges, and lower --edges",
+                "yellow",
+            ),
+            soft_wrap=True,
+        )
     if made.agreement is not None:
         _show_agreement(made.agreement)
     if made.policy == "unfiltered":
         screen.print(
-            Text("nobody judged these twins: they are marked unfiltered, and a drop on them may be the "
-                 "pictures' fault", "yellow")
-        )  # fmt: skip
+            Text(
+                "nobody judged these twins: they are marked unfiltered, and a drop on them may be the "
+                "pictures' fault",
+                "yellow",
+            )
+        )
     if made.published is not None:
         _show_published(made.published, bench, out)
     elif last == RENDER:

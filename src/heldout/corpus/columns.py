@@ -16,9 +16,23 @@ from heldout.benchmark import FieldMap, canonical_value
 from heldout.errors import InputError
 
 _TEXT = (
-    "text", "caption", "captions", "alt", "alt_text", "alttext", "description", "abstract",
-    "content", "contents", "raw_content", "body", "passage", "paragraph", "document", "article",
-)  # fmt: skip
+    "text",
+    "caption",
+    "captions",
+    "alt",
+    "alt_text",
+    "alttext",
+    "description",
+    "abstract",
+    "content",
+    "contents",
+    "raw_content",
+    "body",
+    "passage",
+    "paragraph",
+    "document",
+    "article",
+)
 _ANSWERS = ("output", "response", "completion")  # of instruction data, where no answer is there
 _TALK = ("conversations", "conversation", "messages", "texts", "dialog", "dialogue")
 _KEYS = ("key", "image_id", "img_id", "uid")  # ids of a corpus, where no id column is there

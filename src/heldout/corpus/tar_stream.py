@@ -23,9 +23,17 @@ _ZEROS = bytes(BLOCK)
 _PAX_RECORD = re.compile(rb"(\d{1,7}) ([^=\n]{1,200})=")
 FILE, FOLDER, SPARSE = "file", "folder", "sparse file"
 _KINDS = {
-    b"0": FILE, b"\0": FILE, b"7": FILE, b"5": FOLDER, b"S": SPARSE, b"1": "hard link",
-    b"2": "symbolic link", b"3": "character device", b"4": "block device", b"6": "pipe",
-}  # fmt: skip
+    b"0": FILE,
+    b"\0": FILE,
+    b"7": FILE,
+    b"5": FOLDER,
+    b"S": SPARSE,
+    b"1": "hard link",
+    b"2": "symbolic link",
+    b"3": "character device",
+    b"4": "block device",
+    b"6": "pipe",
+}
 
 
 class TarCut(Exception):  # noqa: N818 - a place in a file rather than a fault of ours

@@ -111,10 +111,16 @@ def write_gate(runs: Run | Sequence[Run], out: Path, *, strict: bool = False) ->
     write_list(out, "training_doubtful", sorted(doubtful, key=_by_training_row))
     write_atomic(files["ids"], _id_list(ids))
     write_atomic(files["junit"], junit("heldout gate", cases))
-    write_json(files["manifest"], {
-        "gate_version": GATE_VERSION, "passed": passed, "strict": strict, "training_rows": len(ids),
-        "benchmarks": [{**vars(one), "problems": list(one.problems)} for one in protected],
-    })  # fmt: skip
+    write_json(
+        files["manifest"],
+        {
+            "gate_version": GATE_VERSION,
+            "passed": passed,
+            "strict": strict,
+            "training_rows": len(ids),
+            "benchmarks": [{**vars(one), "problems": list(one.problems)} for one in protected],
+        },
+    )
     return Gate(passed, tuple(protected), len(ids), files)
 
 

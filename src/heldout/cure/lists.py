@@ -28,16 +28,39 @@ _DECIDED = [
     ("evidence", pa.string()),
 ]
 _KEPT = [("benchmark_id", pa.string()), ("written_id", pa.string()), ("position", pa.int64())]
-_WEIGHTS = [("benchmark_id", pa.string()), ("weight", pa.float64()), ("cluster", pa.string()),
-            ("reason", pa.string())]  # fmt: skip
-_MOVED = [("benchmark_id", pa.string()), ("written_id", pa.string()), ("from", pa.string()),
-          ("to", pa.string())]  # fmt: skip
-_GATE = [("corpus", pa.string()), ("corpus_id", pa.string()), ("reason", pa.string()),
-         ("benchmark", pa.string()), ("benchmark_id", pa.string()), ("method", pa.string()),
-         ("similarity", pa.float64()), ("relation", pa.string()), ("modality", pa.string()),
-         ("evidence", pa.string())]  # fmt: skip
-_COLUMNS = {"removed": _DECIDED, "doubtful": _DECIDED, "kept": _KEPT, "weights": _WEIGHTS,
-            "moved": _MOVED, "training_rows": _GATE, "training_doubtful": _GATE}  # fmt: skip
+_WEIGHTS = [
+    ("benchmark_id", pa.string()),
+    ("weight", pa.float64()),
+    ("cluster", pa.string()),
+    ("reason", pa.string()),
+]
+_MOVED = [
+    ("benchmark_id", pa.string()),
+    ("written_id", pa.string()),
+    ("from", pa.string()),
+    ("to", pa.string()),
+]
+_GATE = [
+    ("corpus", pa.string()),
+    ("corpus_id", pa.string()),
+    ("reason", pa.string()),
+    ("benchmark", pa.string()),
+    ("benchmark_id", pa.string()),
+    ("method", pa.string()),
+    ("similarity", pa.float64()),
+    ("relation", pa.string()),
+    ("modality", pa.string()),
+    ("evidence", pa.string()),
+]
+_COLUMNS = {
+    "removed": _DECIDED,
+    "doubtful": _DECIDED,
+    "kept": _KEPT,
+    "weights": _WEIGHTS,
+    "moved": _MOVED,
+    "training_rows": _GATE,
+    "training_doubtful": _GATE,
+}
 
 
 def write_list(folder: Path, name: str, rows: Iterable[Mapping[str, Any]]) -> None:
@@ -69,11 +92,19 @@ def decided_rows(
             "because_of": decision.because_of or None,
             **{
                 name: match.get(name)
-                for name in ("corpus", "corpus_id", "method", "similarity", "relation", "modality",
-                             "label_relation", "evidence")
+                for name in (
+                    "corpus",
+                    "corpus_id",
+                    "method",
+                    "similarity",
+                    "relation",
+                    "modality",
+                    "label_relation",
+                    "evidence",
+                )
             },
             "matches": decision.matches,
-        }  # fmt: skip
+        }
     for row in dropped:
         reason = f"could not be read: {row.reason}"
         yield {"benchmark_id": row.id, "reason": reason, "matches": 0, "evidence": row.detail}

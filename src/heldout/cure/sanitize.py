@@ -134,16 +134,28 @@ def _write_lists(
     write_list(folder, "doubtful", decided_rows(decisions, "list"))
     places = [position for position, kept in enumerate(keep) if kept]
     called = trip.ids if len(trip.ids) == len(places) else [None] * len(places)
-    write_list(folder, "kept", (
-        {"benchmark_id": decisions[place].benchmark_id, "written_id": name, "position": place}
-        for place, name in zip(places, called, strict=True)
-    ))  # fmt: skip
+    write_list(
+        folder,
+        "kept",
+        (
+            {"benchmark_id": decisions[place].benchmark_id, "written_id": name, "position": place}
+            for place, name in zip(places, called, strict=True)
+        ),
+    )
     if policy.name == "down-weight":
-        write_list(folder, "weights", (
-            {"benchmark_id": one.benchmark_id, "weight": one.weight, "cluster": cluster,
-             "reason": one.reason or None}
-            for one, cluster in zip(decisions, benchmark.clusters, strict=True)
-        ))  # fmt: skip
+        write_list(
+            folder,
+            "weights",
+            (
+                {
+                    "benchmark_id": one.benchmark_id,
+                    "weight": one.weight,
+                    "cluster": cluster,
+                    "reason": one.reason or None,
+                }
+                for one, cluster in zip(decisions, benchmark.clusters, strict=True)
+            ),
+        )
 
 
 def _counts(decisions: Sequence[Decision], action: str) -> dict[str, Any]:

@@ -57,8 +57,11 @@ def find(tables: ScoreTables, settings: Settings) -> Iterator[Outcome]:
         model,
         unit="questions",
         statistic=("area under the curve", value),
-        effect=("area under the curve above chance", value - 0.5,
-                around(value - 0.5, error, "spread over dealt labels", (-0.5, 0.5))),
+        effect=(
+            "area under the curve above chance",
+            value - 0.5,
+            around(value - 0.5, error, "spread over dealt labels", (-0.5, 0.5)),
+        ),
         error=error,
         p=p,
         n=len(names),
@@ -67,9 +70,13 @@ def find(tables: ScoreTables, settings: Settings) -> Iterator[Outcome]:
         seed=settings.seed,
         table="items",
         direction="none",  # whatever it finds, no model has been asked
-        details={"words": words.shape[1], "folds": FOLDS, "permutations": shuffles + 1,
-                 "p_tied": (1 + int((np.abs(null - value) <= 1e-12).sum())) / (1 + len(null))},
-    )  # fmt: skip
+        details={
+            "words": words.shape[1],
+            "folds": FOLDS,
+            "permutations": shuffles + 1,
+            "p_tied": (1 + int((np.abs(null - value) <= 1e-12).sum())) / (1 + len(null)),
+        },
+    )
 
 
 def blind_area(items: pl.DataFrame, suspects: NDArray[np.bool_]) -> float:
@@ -135,9 +142,11 @@ def _areas(scores: NDArray[np.float64], labels: NDArray[np.float64]) -> NDArray[
         marks = labels[order[:, column], column]
         ones = marks.sum()
         zeros = len(marks) - ones
-        found[column] = 0.5 if not ones or not zeros else (
-            (ranks @ marks - ones * (ones + 1) / 2) / (ones * zeros)
-        )  # fmt: skip
+        found[column] = (
+            0.5
+            if not ones or not zeros
+            else ((ranks @ marks - ones * (ones + 1) / 2) / (ones * zeros))
+        )
     return found
 
 

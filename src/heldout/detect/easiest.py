@@ -67,9 +67,10 @@ def easiest_items(tables: ScoreTables, settings: Settings) -> list[TopItems]:
         for rank, name in enumerate(top, start=1):
             position, cluster, question, answer = frames[model][name]
             also = [
-                other for (other, kind), theirs in tops.items()
+                other
+                for (other, kind), theirs in tops.items()
                 if kind == score and other != model and name in theirs
-            ]  # fmt: skip
+            ]
             delta = deltas.get(model, {}).get(name)
             items.append(
                 EasyItem(rank, name, position, cluster, values[name], delta, question, answer, also)
@@ -109,7 +110,9 @@ def _by_id(ids: list[str], values: Floats) -> dict[str, float]:
 
 def _texts(tables: ScoreTables, model: str) -> dict[str, tuple[int, str, str, str]]:
     frame = tables.scored(model).frame.select(
-        "benchmark_id", "position", "cluster",
+        "benchmark_id",
+        "position",
+        "cluster",
         pl.col("question", "answer").fill_null("").str.slice(0, _SHOWN),
-    )  # fmt: skip
+    )
     return {row[0]: (row[1], row[2], row[3], row[4]) for row in frame.iter_rows()}

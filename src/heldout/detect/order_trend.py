@@ -26,9 +26,12 @@ def find(tables: ScoreTables, settings: Settings) -> Iterator[Outcome]:
         scored = tables.scored(model)
         labels = strata(scored.frame, settings.strata)
         trend = trend_test(
-            scored.means, scored.clusters, labels,
-            permutations=settings.permutations, seed=settings.seed,
-        )  # fmt: skip
+            scored.means,
+            scored.clusters,
+            labels,
+            permutations=settings.permutations,
+            seed=settings.seed,
+        )
         if trend is None:
             reason = f"fewer than {FEWEST} clusters, or scores that do not vary within their strata"
             yield not_testable(NAME, tables.benchmark, model, reason)

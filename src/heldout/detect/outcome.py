@@ -36,9 +36,12 @@ Outcome = Finding | NotTestable
 def not_testable(detector: str, benchmark: str, model: str, reason: str) -> NotTestable:
     cell = Cell(benchmark=benchmark, model=model)
     return NotTestable(
-        id=f"{detector}/{model}", detector=detector, cell=cell, reason=str(reason),
+        id=f"{detector}/{model}",
+        detector=detector,
+        cell=cell,
+        reason=str(reason),
         recorded=not isinstance(reason, NotRecorded),
-    )  # fmt: skip
+    )
 
 
 def direction_of(p: float | None, effect: float) -> Direction:

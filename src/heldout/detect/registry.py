@@ -94,15 +94,21 @@ def run_detectors(
 
 _BUILT_IN = [
     Detector(
-        order_joint.NAME, "order", "canonical against shuffled shards, each item given those before",
+        order_joint.NAME,
+        "order",
+        "canonical against shuffled shards, each item given those before",
         order_joint.find,
     ),
     Detector(
-        order_neighbour.NAME, "order", "an item after its released predecessor, or after another",
+        order_neighbour.NAME,
+        "order",
+        "an item after its released predecessor, or after another",
         order_neighbour.find,
     ),
     Detector(
-        order_trend.NAME, "order", "do scores rise or fall along the released order?",
+        order_trend.NAME,
+        "order",
+        "do scores rise or fall along the released order?",
         order_trend.find,
     ),
     *(Detector(one.name, "membership", one.summary, one.find) for one in MEMBERSHIP),
@@ -110,21 +116,36 @@ _BUILT_IN = [
         tail_enrichment.NAME, "cohort", "items far above the cohort's median", tail_enrichment.find
     ),
     Detector(
-        top_k_overlap.NAME, "cohort", "do two models find the same items easiest?",
+        top_k_overlap.NAME,
+        "cohort",
+        "do two models find the same items easiest?",
         top_k_overlap.find,
     ),
     Detector(blind.NAME, "blind", "what words and metadata tell without any model", blind.find),
     *(
-        Detector(name, name if name != twin_consistency.NAME else "consistency", summary, find, "answers")
+        Detector(
+            name, name if name != twin_consistency.NAME else "consistency", summary, find, "answers"
+        )
         for name, summary, find in (
-            (twin_drop.NAME, "same question, another picture and answer: who falls?", twin_drop.find),
+            (
+                twin_drop.NAME,
+                "same question, another picture and answer: who falls?",
+                twin_drop.find,
+            ),
             (twin_consistency.NAME, "do drops grow with known degrees?", twin_consistency.find),
             (option_order.NAME, "right as released, wrong reordered (CR, PCR)", option_order.find),
             (circular.NAME, "vanilla beside circular accuracy", circular.find),
-            (choice_confusion.NAME, "wrong options that are right elsewhere", choice_confusion.find),
-            (multimodal_leakage.NAME, "right without the image, and the base is not",
-             multimodal_leakage.find),
+            (
+                choice_confusion.NAME,
+                "wrong options that are right elsewhere",
+                choice_confusion.find,
+            ),
+            (
+                multimodal_leakage.NAME,
+                "right without the image, and the base is not",
+                multimodal_leakage.find,
+            ),
             (slot_guess.NAME, "masked words, released wording or paraphrase", slot_guess.find),
         )
     ),
-]  # fmt: skip
+]

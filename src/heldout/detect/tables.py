@@ -233,12 +233,14 @@ def covariates(frame: pl.DataFrame) -> tuple[dict[str, list[str]], dict[str, int
 
 def metadata_fields(frame: pl.DataFrame) -> list[str]:
     """Metadata fields whose values are words, whole numbers or yes and no."""
-    return sorted({
-        key
-        for text in frame["metadata"]
-        for key, value in (json.loads(text) if text else {}).items()
-        if isinstance(value, (str, int, bool))
-    })  # fmt: skip
+    return sorted(
+        {
+            key
+            for text in frame["metadata"]
+            for key, value in (json.loads(text) if text else {}).items()
+            if isinstance(value, (str, int, bool))
+        }
+    )
 
 
 def strata(frame: pl.DataFrame, names: Sequence[str]) -> list[str] | None:

@@ -66,9 +66,12 @@ def with_strata(found: Sequence[Finding], tables: ScoreTables, settings: Setting
         row = tables.models.index(str(one.cell.model))
         others = [index for index in rows if index != row]
         where = tail_strata(
-            tails[row], clusters, fields,
-            baselines=tails[others] if others else None, settings=settings,
-        )  # fmt: skip
+            tails[row],
+            clusters,
+            fields,
+            baselines=tails[others] if others else None,
+            settings=settings,
+        )
         more = {"by_stratum": [each.as_json() for each in where], "fields_too_fine": fine}
         return one.model_copy(update={"details": {**one.details, **more}})
 
@@ -102,12 +105,18 @@ def tail_strata(
                 known[key] = None if met.test is None else met.test.p
             rows.append(
                 TailStratum(
-                    field, label, len(hits), len(set(groups)), int(hits.sum()), float(hits.mean()),
+                    field,
+                    label,
+                    len(hits),
+                    len(set(groups)),
+                    int(hits.sum()),
+                    float(hits.mean()),
                     cluster_rate_interval(hits, groups),
                     expected_meeting(tail, members, classes) / len(hits),
-                    None if baselines is None else float(baselines[:, members].mean()), known[key],
+                    None if baselines is None else float(baselines[:, members].mean()),
+                    known[key],
                 )
-            )  # fmt: skip
+            )
     return _adjusted(rows)
 
 

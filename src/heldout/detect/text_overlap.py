@@ -23,7 +23,9 @@ NAME = "text-overlap"
 TAUS = (0.80, 0.85, 0.88, 0.90, 0.95, 1.00)
 _BINS = np.linspace(0.0, 1.0, 21)
 _BLIND: Mapping[str, list[str]] = {
-    "provenance": ["sources that are not named on both sides by a PMC id, DOI, URL or telling file name"],
+    "provenance": [
+        "sources that are not named on both sides by a PMC id, DOI, URL or telling file name"
+    ],
     "exact": ["edited, translated or paraphrased texts"],
     "ngram": [
         "texts of fewer than 8 words",
@@ -38,7 +40,7 @@ _BLIND: Mapping[str, list[str]] = {
         "translations, unless the encoder is multilingual",
         "texts inside longer ones",
     ],
-}  # fmt: skip
+}
 
 
 def text_overlap(

@@ -44,9 +44,13 @@ def overlap_of(first: Collection[str], second: Collection[str], n: int) -> Overl
     expected = len(a) * len(b) / n
     jaccard = both / union if union else 0.0
     return Overlap(
-        both, union, jaccard, expected, both / expected if expected else 0.0,
+        both,
+        union,
+        jaccard,
+        expected,
+        both / expected if expected else 0.0,
         hypergeometric_tail(both, len(a), len(b), n),
-    )  # fmt: skip
+    )
 
 
 def hypergeometric_tail(least: int, first: int, second: int, n: int) -> float:
@@ -96,9 +100,16 @@ def find(tables: ScoreTables, settings: Settings) -> Iterator[Outcome]:
             f"{models[a]} & {models[b]}",
             unit="questions",
             statistic=("items in both top sets", float(found.intersection)),
-            effect=("overlap above chance, share of K", gain,
-                    around(gain, test.spread / k, "permutation standard error",
-                           (-found.expected / k, 1 - found.expected / k))),
+            effect=(
+                "overlap above chance, share of K",
+                gain,
+                around(
+                    gain,
+                    test.spread / k,
+                    "permutation standard error",
+                    (-found.expected / k, 1 - found.expected / k),
+                ),
+            ),
             error=test.spread / k,
             p=test.p,
             n=len(ids),
@@ -108,11 +119,16 @@ def find(tables: ScoreTables, settings: Settings) -> Iterator[Outcome]:
             table="scores",
             direction=direction_of(test.p, gain),
             details={
-                "k": k, "ranked_by": which if settings.rank_by == "score" else f"Δ of {which}",
-                **found._asdict(), "p_hypergeometric": found.p, "p_greater": test.p_greater,
-                "p_tied": test.p_tied, "permutations": test.evaluated, "models": [models[a], models[b]],
+                "k": k,
+                "ranked_by": which if settings.rank_by == "score" else f"Δ of {which}",
+                **found._asdict(),
+                "p_hypergeometric": found.p,
+                "p_greater": test.p_greater,
+                "p_tied": test.p_tied,
+                "permutations": test.evaluated,
+                "models": [models[a], models[b]],
             },
-        )  # fmt: skip
+        )
 
 
 def _beyond(products: Design, expected: float) -> Design:

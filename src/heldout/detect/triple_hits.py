@@ -177,14 +177,30 @@ def _hits(
     possible = float(min(int(marked.sum()), int(both.sum())))  # no more hits than either side has
     ids = [scored.frame["benchmark_id"][int(place)] for place in np.flatnonzero(hit)]
     return TripleHits(
-        model=scored.model, corpus=one.corpus, encoder=one.encoder, flag=one.flag, answer=answer,
-        alpha=one.alpha, n=n, clusters=len(set(clusters)), flagged=int(marked.sum()),
-        in_tail=int(tail.sum()), answered=int(good.sum()), hits=int(hit.sum()),
-        low=interval.low * n, high=min(interval.high * n, possible), expected=met.expected,
-        expected_low=met.low, expected_high=met.high, p=None if met.test is None else met.test.p,
-        p_adjusted=None, smallest_p=met.smallest_p, score=which,
-        baseline=scored.model in settings.baselines, ids=tuple(ids),
-    )  # fmt: skip
+        model=scored.model,
+        corpus=one.corpus,
+        encoder=one.encoder,
+        flag=one.flag,
+        answer=answer,
+        alpha=one.alpha,
+        n=n,
+        clusters=len(set(clusters)),
+        flagged=int(marked.sum()),
+        in_tail=int(tail.sum()),
+        answered=int(good.sum()),
+        hits=int(hit.sum()),
+        low=interval.low * n,
+        high=min(interval.high * n, possible),
+        expected=met.expected,
+        expected_low=met.low,
+        expected_high=met.high,
+        p=None if met.test is None else met.test.p,
+        p_adjusted=None,
+        smallest_p=met.smallest_p,
+        score=which,
+        baseline=scored.model in settings.baselines,
+        ids=tuple(ids),
+    )
 
 
 def _adjusted(found: Sequence[TripleHits]) -> list[TripleHits]:
@@ -198,10 +214,16 @@ def _adjusted(found: Sequence[TripleHits]) -> list[TripleHits]:
 
 def _row(made: TripleHits, name: str, one: _Flags, score: float) -> dict[str, Any]:
     return {
-        "benchmark_id": name, "model": made.model, "corpus": made.corpus, "encoder": made.encoder,
-        "flag": made.flag, "answer": made.answer, "alpha": made.alpha,
-        "similarity": one.similarity.get(name), "score": score,
-    }  # fmt: skip
+        "benchmark_id": name,
+        "model": made.model,
+        "corpus": made.corpus,
+        "encoder": made.encoder,
+        "flag": made.flag,
+        "answer": made.answer,
+        "alpha": made.alpha,
+        "similarity": one.similarity.get(name),
+        "score": score,
+    }
 
 
 def _smallest(rows: Sequence[Mapping[str, Any]]) -> pl.DataFrame:

@@ -82,9 +82,14 @@ def ask_model(
         )
     journal = Journal(run.path / "stages" / "ask" / stage_folder(model) / "replies.jsonl")
     given = ask_prompts(
-        asker, prompts, journal, picture_digest(benchmark), stage=STAGE,
-        title=f"{model} on {opened.name}", quiet=quiet,
-    )  # fmt: skip
+        asker,
+        prompts,
+        journal,
+        picture_digest(benchmark),
+        stage=STAGE,
+        title=f"{model} on {opened.name}",
+        quiet=quiet,
+    )
     place = {example.id: number for number, example in enumerate(benchmark)}
     rows = [
         answer_row(one, given.replies[one.id], model, opened.prompt.name(one), tolerance)
@@ -105,8 +110,13 @@ def ask_model(
 
 
 def keep_recorded(
-    opened: OpenedBenchmark, answers: RecordedAnswers, run: Run, model: str, *, tolerance: float = 0.0
-) -> CellAnswers:  # fmt: skip
+    opened: OpenedBenchmark,
+    answers: RecordedAnswers,
+    run: Run,
+    model: str,
+    *,
+    tolerance: float = 0.0,
+) -> CellAnswers:
     """Answers made elsewhere, graded by the same rules; the file's own grades are compared with ours."""
     prepare_run(opened.benchmark, run)
     claim_model(run, model, {"backend": RECORDED})

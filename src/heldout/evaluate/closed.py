@@ -44,9 +44,11 @@ def _closed(example: Example) -> Example | str:
         return "open question"
     if answer in _POLES:
         return replace(
-            example, options=("Yes", "No"), answer=("Yes", "No")[_POLES[answer]],
+            example,
+            options=("Yes", "No"),
+            answer=("Yes", "No")[_POLES[answer]],
             answer_index=_POLES[answer],
-        )  # fmt: skip
+        )
     if not kind:
         return "open question"
     options = alternatives(example.question or "", example.answer or "")

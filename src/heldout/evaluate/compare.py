@@ -90,10 +90,13 @@ class PairedDifference:
             one.name: getattr(self, one.name) for one in fields(self) if one.name != "clustered"
         }
         return {
-            **told, "interval": self.interval._asdict(),
+            **told,
+            "interval": self.interval._asdict(),
             "table": self.table._asdict() if self.table is not None else None,
-            "reading": self.reading, "detectable": self.detectable, "needed": self.needed,
-        }  # fmt: skip
+            "reading": self.reading,
+            "detectable": self.detectable,
+            "needed": self.needed,
+        }
 
 
 @dataclass(frozen=True)
@@ -192,18 +195,28 @@ def comparison_frame(pairs: Iterable[PairedComparison]) -> pl.DataFrame:
     return pl.DataFrame(
         [
             {
-                "first": one.first, "second": one.second, "benchmark": one.benchmark, "n": one.n,
-                "clusters": one.clusters, "first_accuracy": one.first_value,
-                "second_accuracy": one.second_value, "difference": one.value,
-                "low": one.interval.low, "high": one.interval.high, "p": one.p,
-                "p_adjusted": one.p_adjusted, "reading": one.reading, "method": one.method,
-                "detectable": one.detectable, "left_out": one.left_out,
+                "first": one.first,
+                "second": one.second,
+                "benchmark": one.benchmark,
+                "n": one.n,
+                "clusters": one.clusters,
+                "first_accuracy": one.first_value,
+                "second_accuracy": one.second_value,
+                "difference": one.value,
+                "low": one.interval.low,
+                "high": one.interval.high,
+                "p": one.p,
+                "p_adjusted": one.p_adjusted,
+                "reading": one.reading,
+                "method": one.method,
+                "detectable": one.detectable,
+                "left_out": one.left_out,
             }
             for pair in pairs
             for one in pair.differences
         ],
         infer_schema_length=None,
-    )  # fmt: skip
+    )
 
 
 def _paired(
@@ -217,24 +230,46 @@ def _paired(
         raise InputError(
             f"{first.benchmark}: {first.model} and {second.model} have no item in common"
         )
-    values = [np.array([float(side[one]) for one in both]) for side in (
-        {one: mine[one][0] for one in both}, theirs
-    )]  # fmt: skip
+    values = [
+        np.array([float(side[one]) for one in both])
+        for side in ({one: mine[one][0] for one in both}, theirs)
+    ]
     left = len(first.ids) + len(second.ids) - 2 * len(both)
     return values[0], values[1], [mine[one][1] for one in both], left
 
 
 def _difference(
-    first: ItemGrades, second: ItemGrades, a: NDArray[np.float64], b: NDArray[np.float64],
-    clusters: Sequence[str], left: int, summed: ClusterDifferences, *, seed: int,
-) -> PairedDifference:  # fmt: skip
+    first: ItemGrades,
+    second: ItemGrades,
+    a: NDArray[np.float64],
+    b: NDArray[np.float64],
+    clusters: Sequence[str],
+    left: int,
+    summed: ClusterDifferences,
+    *,
+    seed: int,
+) -> PairedDifference:
     test = paired_test(a - b, clusters, seed=seed)
     table = paired_table(a, b)
     return PairedDifference(
-        first.model, second.model, first.benchmark, test.n, test.clusters, float(a.mean()),
-        float(b.mean()), test.value, test.interval, test.p, test.method, test.error,
-        (summed,), test.design_effect, table, left_out=left, seed=seed,
-    )  # fmt: skip
+        first.model,
+        second.model,
+        first.benchmark,
+        test.n,
+        test.clusters,
+        float(a.mean()),
+        float(b.mean()),
+        test.value,
+        test.interval,
+        test.p,
+        test.method,
+        test.error,
+        (summed,),
+        test.design_effect,
+        table,
+        left_out=left,
+        seed=seed,
+    )
 
 
 def _overall(
@@ -244,9 +279,10 @@ def _overall(
     error, reach = combined(
         [one.error / count for one in parts], [one.clusters - 1 for one in parts]
     )
-    means = [sum(values) / count for values in zip(
-        *((one.first_value, one.second_value) for one in parts), strict=True
-    )]  # fmt: skip
+    means = [
+        sum(values) / count
+        for values in zip(*((one.first_value, one.second_value) for one in parts), strict=True)
+    ]
     value = means[0] - means[1]
     interval = Interval(
         max(-1.0, value - reach), min(1.0, value + reach), 0.95, "cluster t, benchmarks independent"
@@ -254,10 +290,22 @@ def _overall(
     weighted = [one.sums / (one.sizes.sum() * count) for one in clustered]
     test = flip_test(np.concatenate(weighted), seed=seed)
     return PairedDifference(
-        parts[0].first, parts[0].second, MEAN, sum(one.n for one in parts),
-        sum(one.clusters for one in parts), means[0], means[1], value, interval, test.p, FLIPS, error,
-        tuple(clustered), left_out=sum(one.left_out for one in parts), seed=seed,
-    )  # fmt: skip
+        parts[0].first,
+        parts[0].second,
+        MEAN,
+        sum(one.n for one in parts),
+        sum(one.clusters for one in parts),
+        means[0],
+        means[1],
+        value,
+        interval,
+        test.p,
+        FLIPS,
+        error,
+        tuple(clustered),
+        left_out=sum(one.left_out for one in parts),
+        seed=seed,
+    )
 
 
 def _remarks(

@@ -81,9 +81,16 @@ class _Kinds(NamedTuple):
         smallest = self.height[self.height > 0].min(initial=float(self.size.min()))
         sums = iter((counts @ features).T)
         return _Drawn(
-            next(sums), next(sums), next(sums), next(sums), next(sums), next(sums), next(sums),
-            self.clusters, float(smallest),
-        )  # fmt: skip
+            next(sums),
+            next(sums),
+            next(sums),
+            next(sums),
+            next(sums),
+            next(sums),
+            next(sums),
+            self.clusters,
+            float(smallest),
+        )
 
     def _mixed(self, effect: float) -> tuple[Floats, Floats, Floats]:
         upward, whole = (1 + min(effect, 1.0)) / 2, max(effect - 1.0, 0.0)
@@ -131,9 +138,11 @@ def _beside_zero(drawn: Sequence[_Drawn]) -> NDArray[np.bool_]:
         size = one.size + 2 * typical
         centre = one.total / size
         squares = (
-            one.squares + 2 * typical**2 - 2 * centre * one.products
+            one.squares
+            + 2 * typical**2
+            - 2 * centre * one.products
             + centre**2 * (one.sizes_squared + 2 * typical**2)
-        )  # fmt: skip
+        )
         freedom = max(one.clusters - 1, 1)
         errors.append(np.maximum(squares, 0) * one.clusters / freedom / size**2)
         centres.append(centre if len(drawn) == 1 else one.total / one.size)

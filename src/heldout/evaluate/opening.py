@@ -44,9 +44,7 @@ def open_benchmarks(
     wanted = {name.lower() for name in settings.benchmarks}
     chosen = [one for one in suite.benchmarks if not wanted or one.name.lower() in wanted]
     sources = {name.lower(): source for name, source in settings.sources.items()}
-    return [
-        _open(one, suite, folder, sources, settings, quiet=quiet) for one in chosen
-    ]  # fmt: skip
+    return [_open(one, suite, folder, sources, settings, quiet=quiet) for one in chosen]
 
 
 def suite_benchmarks(text: str, *, quiet: bool = False) -> list[Benchmark]:
@@ -78,18 +76,25 @@ class _Place:
 
 
 def _open(
-    entry: SuiteBenchmark, suite: Suite, folder: Path | None, sources: Mapping[str, str],
-    settings: EvaluateSettings, *, quiet: bool,
-) -> OpenedBenchmark:  # fmt: skip
+    entry: SuiteBenchmark,
+    suite: Suite,
+    folder: Path | None,
+    sources: Mapping[str, str],
+    settings: EvaluateSettings,
+    *,
+    quiet: bool,
+) -> OpenedBenchmark:
     own = sources.get(entry.name.lower(), sources.get(EVERY))
     source = _from(folder, entry.source) if own is None else _selected(own, entry)
     pictures = {name.lower(): path for name, path in settings.images.items()}
     images = pictures.get(entry.name.lower(), _images_from(folder, entry.images))
     where = _Place(
-        source, images, _preset(entry, own),
+        source,
+        images,
+        _preset(entry, own),
         data_advice="" if own is not None else f". Say where it is: --source {entry.name}=PATH",
         images_advice=f"name their folder: --images {entry.name}=DIR",
-    )  # fmt: skip
+    )
     read, benchmark = _read(entry, suite, where)
     title = f"reading the images of {entry.name}"
     with progress(title, len(benchmark.images), "images", disabled=quiet) as step:
@@ -98,9 +103,12 @@ def _open(
         _check_images(suite, entry, benchmark, where)
     scorers = settings.scorers if settings.scorers is not None else entry.scorers
     return OpenedBenchmark(
-        entry, benchmark, SuitePrompt(entry.prompt or suite.prompt),
-        suite.scorers if scorers is None else scorers, tuple(_remarks(entry, read, benchmark)),
-    )  # fmt: skip
+        entry,
+        benchmark,
+        SuitePrompt(entry.prompt or suite.prompt),
+        suite.scorers if scorers is None else scorers,
+        tuple(_remarks(entry, read, benchmark)),
+    )
 
 
 def _read(entry: SuiteBenchmark, suite: Suite, where: _Place) -> tuple[Benchmark, Benchmark]:
@@ -112,9 +120,12 @@ def _read(entry: SuiteBenchmark, suite: Suite, where: _Place) -> tuple[Benchmark
         )
     try:
         read = read_benchmark(
-            where.source, preset=where.preset, mapping=entry.map or None, images=where.images,
+            where.source,
+            preset=where.preset,
+            mapping=entry.map or None,
+            images=where.images,
             name=entry.name,
-        )  # fmt: skip
+        )
     except InputError as error:
         said = f"suite {suite.name}, benchmark {entry.name}: {error}{where.data_advice}"
         raise InputError(said) from error

@@ -64,12 +64,19 @@ def evaluate(
     with _askers(chosen, length, engine, workers) as (servers, askers):
         run = Run.create(out, seed=chosen.seed)
         with run.writing():
-            check_origins(run, {
-                **{name: {one.name: origin for one, _, origin in parts}
-                   for name, parts in recorded.items()},
-                **{name: {one.name: origin for one in benchmarks}
-                   for name, origin in servers.items()},
-            })  # fmt: skip
+            check_origins(
+                run,
+                {
+                    **{
+                        name: {one.name: origin for one, _, origin in parts}
+                        for name, parts in recorded.items()
+                    },
+                    **{
+                        name: {one.name: origin for one in benchmarks}
+                        for name, origin in servers.items()
+                    },
+                },
+            )
             _claim(run, suite, benchmarks, chosen)
             keep_leaks(run, leaks)
             done: list[CellAnswers] = []
@@ -86,10 +93,17 @@ def evaluate(
                         if name in servers:
                             keep_origin(run, name, one.name, servers[name])
                         with _part(run, one, chosen.seed) as part:
-                            done.append(ask_model(
-                                one, asker, part, name, limit=chosen.limit,
-                                tolerance=chosen.tolerance, quiet=quiet,
-                            ))  # fmt: skip
+                            done.append(
+                                ask_model(
+                                    one,
+                                    asker,
+                                    part,
+                                    name,
+                                    limit=chosen.limit,
+                                    tolerance=chosen.tolerance,
+                                    quiet=quiet,
+                                )
+                            )
                     _price(run, chosen, name)
                 for name in recorded:
                     _price(run, chosen, name)
@@ -123,9 +137,14 @@ def _claim(
     mine = {
         one.name: {"scorers": list(one.scorers), "items": len(one.benchmark)} for one in benchmarks
     }
-    run.update(SECTION, {
-        "suite": suite.model_dump(mode="json"), "settings": told, "benchmarks": {**kept, **mine},
-    })  # fmt: skip
+    run.update(
+        SECTION,
+        {
+            "suite": suite.model_dump(mode="json"),
+            "settings": told,
+            "benchmarks": {**kept, **mine},
+        },
+    )
 
 
 @contextlib.contextmanager
@@ -149,9 +168,12 @@ def _askers(
         for asker in [open_endpoint(one.model_copy(update={"max_tokens": length}), settings.seed)]
     ]
     options = (
-        ("dtype", settings.dtype), ("device", settings.device), ("revision", settings.revision),
-        ("trust_remote_code", settings.trust_remote_code), ("batch_tokens", settings.batch_tokens),
-    )  # fmt: skip
+        ("dtype", settings.dtype),
+        ("device", settings.device),
+        ("revision", settings.revision),
+        ("trust_remote_code", settings.trust_remote_code),
+        ("batch_tokens", settings.batch_tokens),
+    )
     specs = [LocalModelSpec(name, options, length) for name in settings.models]
     names = [name for name, _ in servers] + [
         settings.name or _short(name) for name in settings.models

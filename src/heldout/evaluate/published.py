@@ -115,12 +115,16 @@ class PublishedStudy:
 
     def as_json(self) -> dict[str, Any]:
         return {
-            "title": self.title, "benchmarks": [one.model_dump() for one in self.benchmarks],
-            "means": {name: {"value": v, "half_interval": h} for name, (v, h) in self.means.items()},
+            "title": self.title,
+            "benchmarks": [one.model_dump() for one in self.benchmarks],
+            "means": {
+                name: {"value": v, "half_interval": h} for name, (v, h) in self.means.items()
+            },
             "differences": [vars(one) for one in self.differences],
-            "counts": self.counts(), "assumptions": list(self.assumptions),
+            "counts": self.counts(),
+            "assumptions": list(self.assumptions),
             "remarks": list(self.remarks),
-        }  # fmt: skip
+        }
 
 
 def study_published(source: str, *, design_effect: float | None = None) -> PublishedStudy:
@@ -147,10 +151,14 @@ def study_published(source: str, *, design_effect: float | None = None) -> Publi
         for pair in tables.differences
     )
     return PublishedStudy(
-        tables.title, tables.benchmarks, means,
-        {name: row.mean for name, row in tables.rows.items() if row.mean is not None}, made,
-        tuple(_assumptions(tables, rows)), tuple(_remarks(tables, made)),
-    )  # fmt: skip
+        tables.title,
+        tables.benchmarks,
+        means,
+        {name: row.mean for name, row in tables.rows.items() if row.mean is not None},
+        made,
+        tuple(_assumptions(tables, rows)),
+        tuple(_remarks(tables, made)),
+    )
 
 
 def disagreement(first: Floats, second: Floats, share: float) -> Floats:
@@ -182,10 +190,17 @@ def _difference(
         part = _largest_share(abs(value), error)
         most = float(disagreement(first, second, part).mean()) if part is not None else 0.0
     return PublishedDifference(
-        str(pair.table), f"{pair.first} − {pair.second}", value, NORMAL * independent, NORMAL * usual,
-        _p(value, independent), _p(value, usual), most, reading,
+        str(pair.table),
+        f"{pair.first} − {pair.second}",
+        value,
+        NORMAL * independent,
+        NORMAL * usual,
+        _p(value, independent),
+        _p(value, usual),
+        most,
+        reading,
         int((np.abs(gaps) > NORMAL * single).sum()),
-    )  # fmt: skip
+    )
 
 
 def _largest_share(value: float, error: Any) -> float | None:
@@ -245,8 +260,9 @@ def _remarks(tables: PublishedTables, made: Sequence[PublishedDifference]) -> li
         if printed is not None and abs(printed - quote.mean) > _ROUNDED:
             told.append(
                 f'The text says "{quote.text}"; the table has {printed:.2f} for that row'
-                + _elsewhere(tables, quote) + "."
-            )  # fmt: skip
+                + _elsewhere(tables, quote)
+                + "."
+            )
     return told + _uncountable(tables)
 
 

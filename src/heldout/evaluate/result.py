@@ -73,7 +73,9 @@ class Evaluation:
             "ranks": {name: rank._asdict() for name, rank in self.ranks.items()},
             "comparisons": [
                 {
-                    "first": one.first, "second": one.second, "remarks": list(one.remarks),
+                    "first": one.first,
+                    "second": one.second,
+                    "remarks": list(one.remarks),
                     "differences": [part.as_json() for part in one.differences],
                 }
                 for one in self.pairs.values()
@@ -81,9 +83,11 @@ class Evaluation:
             "costs": dict(self.costs),
             "remarks": list(self.remarks),
             "dropped": {model: dict(reasons) for model, reasons in self.dropped.items()},
-            "leaks": {name: {"source": one.source, "remark": one.remark}
-                      for name, one in self.leaks.items()},
-        }  # fmt: skip
+            "leaks": {
+                name: {"source": one.source, "remark": one.remark}
+                for name, one in self.leaks.items()
+            },
+        }
 
     def _repr_html_(self) -> str:
         rows = "".join(
@@ -142,9 +146,18 @@ def read_evaluation(run: Run, *, seed: int | None = None) -> Evaluation:
     frame = pl.from_arrow(make_table("disagreements", disagreements))
     assert isinstance(frame, pl.DataFrame)
     return Evaluation(
-        run, about["suite"]["name"], grades, listed, frame, leaks, ranks, pairs,
-        _costs(grades, about.get("prices", {})), remarks, dropped,
-    )  # fmt: skip
+        run,
+        about["suite"]["name"],
+        grades,
+        listed,
+        frame,
+        leaks,
+        ranks,
+        pairs,
+        _costs(grades, about.get("prices", {})),
+        remarks,
+        dropped,
+    )
 
 
 def _unanswered(
@@ -154,8 +167,11 @@ def _unanswered(
     told = []
     for model, mine in grades.items():
         had = {one.benchmark for one in mine}
-        lost = [f"{name} ({one['items']:,} items)" for name, one in benchmarks.items()
-                if name not in had]  # fmt: skip
+        lost = [
+            f"{name} ({one['items']:,} items)"
+            for name, one in benchmarks.items()
+            if name not in had
+        ]
         if lost:
             mean = (
                 f"the mean is over the other {len(mine)} alone"

@@ -116,8 +116,8 @@ SCORERS: dict[str, PublishedScorer] = {
         PublishedScorer(
             "medvlthinker",
             "MedVLThinker's and MedVLSynther's regrading: the last <answer>, or what follows \"answer "
-            "is\", "
-            "has to equal letter, text or \"letter. text\", case aside",
+            'is", '
+            'has to equal letter, text or "letter. text", case aside',
             _medvlthinker,
         ),
         PublishedScorer(
@@ -127,8 +127,8 @@ SCORERS: dict[str, PublishedScorer] = {
         ),
         PublishedScorer(
             "mmstar",
-            "MMStar's exact match: the first character, or the one after \"(\", \"option \" or "
-            "\"the answer is \", is the right letter",
+            'MMStar\'s exact match: the first character, or the one after "(", "option " or '
+            '"the answer is ", is the right letter',
             _mmstar,
         ),
         PublishedScorer(
@@ -138,11 +138,11 @@ SCORERS: dict[str, PublishedScorer] = {
         ),
         PublishedScorer(
             "llava-scienceqa",
-            "LLaVA's ScienceQA script: a letter alone, at the start, or in the first \"The answer is X\"",
+            'LLaVA\'s ScienceQA script: a letter alone, at the start, or in the first "The answer is X"',
             _llava_scienceqa,
         ),
     )
-}  # fmt: skip
+}
 
 
 def explained(

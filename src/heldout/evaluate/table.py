@@ -95,22 +95,38 @@ def item_grades(
             verdict = SCORERS[scorer](row["reply"], question)
             others[scorer].setdefault(name, []).append(float(verdict.right))
             if verdict.right != hit:
-                disagreements.append({
-                    "benchmark": benchmark, "benchmark_id": name, "model": model, "draw": row["draw"],
-                    "scorer": scorer, "strict": row["outcome"], "scorer_right": verdict.right,
-                    "scorer_read": verdict.read[:500], "gold": row["gold"], "reply": row["reply"],
-                    "why": explained(
-                        row["outcome"], row["parsed"], row["rule"], verdict, row["options"]
-                    ),
-                })  # fmt: skip
+                disagreements.append(
+                    {
+                        "benchmark": benchmark,
+                        "benchmark_id": name,
+                        "model": model,
+                        "draw": row["draw"],
+                        "scorer": scorer,
+                        "strict": row["outcome"],
+                        "scorer_right": verdict.right,
+                        "scorer_read": verdict.read[:500],
+                        "gold": row["gold"],
+                        "reply": row["reply"],
+                        "why": explained(
+                            row["outcome"], row["parsed"], row["rule"], verdict, row["options"]
+                        ),
+                    }
+                )
     ids = tuple(right)
     made = ItemGrades(
-        model, benchmark, ids, _means(right, ids), tuple(clusters.get(one, one) for one in ids), outcomes,
-        frozenset(row["template"] for row in rows), items,
-        sum(row["prompt_tokens"] or 0 for row in rows), sum(row["reply_tokens"] or 0 for row in rows),
+        model,
+        benchmark,
+        ids,
+        _means(right, ids),
+        tuple(clusters.get(one, one) for one in ids),
+        outcomes,
+        frozenset(row["template"] for row in rows),
+        items,
+        sum(row["prompt_tokens"] or 0 for row in rows),
+        sum(row["reply_tokens"] or 0 for row in rows),
         (min(map(len, right.values())), max(map(len, right.values()))),
         {name: _means(found, ids) for name, found in others.items()},
-    )  # fmt: skip
+    )
     return made, disagreements
 
 
@@ -145,7 +161,9 @@ def _accuracy(one: ItemGrades, subset: str, mask: NDArray[np.bool_]) -> Benchmar
     counts: dict[str, Any] = {}
     if subset == ALL:
         counts = {
-            **one.outcomes, "items": one.items, "prompt_tokens": one.prompt_tokens,
+            **one.outcomes,
+            "items": one.items,
+            "prompt_tokens": one.prompt_tokens,
             "reply_tokens": one.reply_tokens,
             "scorers": {
                 name: {
@@ -154,11 +172,19 @@ def _accuracy(one: ItemGrades, subset: str, mask: NDArray[np.bool_]) -> Benchmar
                 }
                 for name, found in one.others.items()
             },
-        }  # fmt: skip
+        }
     return BenchmarkAccuracy(
-        one.model, one.benchmark, subset, len(values), len(set(groups)), value,
-        error if np.isfinite(error) else 0.5, cluster_rate_interval(values, groups), 1, counts,
-    )  # fmt: skip
+        one.model,
+        one.benchmark,
+        subset,
+        len(values),
+        len(set(groups)),
+        value,
+        error if np.isfinite(error) else 0.5,
+        cluster_rate_interval(values, groups),
+        1,
+        counts,
+    )
 
 
 def _mean(parts: Sequence[BenchmarkAccuracy], subset: str) -> BenchmarkAccuracy:
@@ -180,9 +206,17 @@ def _mean(parts: Sequence[BenchmarkAccuracy], subset: str) -> BenchmarkAccuracy:
     sums = ("unparsed", "refused", "prompt_tokens", "reply_tokens", "items")
     counts = {name: sum(one.counts.get(name, 0) for one in parts) for name in sums}
     return BenchmarkAccuracy(
-        parts[0].model, MEAN, subset, sum(one.n for one in parts), sum(one.clusters for one in parts),
-        value, error, interval, count, counts if subset == ALL else {},
-    )  # fmt: skip
+        parts[0].model,
+        MEAN,
+        subset,
+        sum(one.n for one in parts),
+        sum(one.clusters for one in parts),
+        value,
+        error,
+        interval,
+        count,
+        counts if subset == ALL else {},
+    )
 
 
 def combined(
@@ -202,17 +236,24 @@ def accuracy_frame(listed: Sequence[BenchmarkAccuracy]) -> pl.DataFrame:
     return pl.DataFrame(
         [
             {
-                "model": one.model, "benchmark": one.benchmark, "subset": one.subset, "n": one.n,
-                "clusters": one.clusters, "accuracy": one.value, "error": one.error,
-                "low": one.interval.low, "high": one.interval.high,
-                "unparsed": one.counts.get("unparsed"), "refused": one.counts.get("refused"),
+                "model": one.model,
+                "benchmark": one.benchmark,
+                "subset": one.subset,
+                "n": one.n,
+                "clusters": one.clusters,
+                "accuracy": one.value,
+                "error": one.error,
+                "low": one.interval.low,
+                "high": one.interval.high,
+                "unparsed": one.counts.get("unparsed"),
+                "refused": one.counts.get("refused"),
                 "prompt_tokens": one.counts.get("prompt_tokens"),
                 "reply_tokens": one.counts.get("reply_tokens"),
             }
             for one in listed
         ],
         infer_schema_length=None,
-    )  # fmt: skip
+    )
 
 
 def _question(row: Mapping[str, Any]) -> Question:

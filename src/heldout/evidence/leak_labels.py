@@ -65,10 +65,14 @@ class LeakLabels:
         """Where they come from and how many there are, for manifests and reports. ``proven``: what a search
         of heldout's own proved; None where nothing was searched."""
         about = {
-            "source": self.source, "sha256": self.sha256, "leaked": len(self.leaked),
-            "clean": len(self.clean), "undecided": len(self.undecided),
-            "unlabelled": len(self.unlabelled), "first_unlabelled": list(self.unlabelled[:_SHOWN]),
-        }  # fmt: skip
+            "source": self.source,
+            "sha256": self.sha256,
+            "leaked": len(self.leaked),
+            "clean": len(self.clean),
+            "undecided": len(self.undecided),
+            "unlabelled": len(self.unlabelled),
+            "first_unlabelled": list(self.unlabelled[:_SHOWN]),
+        }
         if proven is None:
             return {**about, "note": NOT_VERIFIED, "remark": self.one_class}
         confirmed = sorted(self.leaked & proven)
@@ -83,9 +87,12 @@ class LeakLabels:
                 f"{_named(contradicted, _MOST_NAMED)}"
             )
         return {
-            **about, "note": note, "remark": "", "confirmed": len(confirmed),
+            **about,
+            "note": note,
+            "remark": "",
+            "confirmed": len(confirmed),
             "contradicted": contradicted,
-        }  # fmt: skip
+        }
 
     @property
     def one_class(self) -> str:
@@ -165,10 +172,16 @@ def keep_leak_labels(run: Run, labels: LeakLabels | None) -> None:
         if inputs.pop("leaks", None) is not None:
             run.update("inputs", inputs, replace=True)
         return
-    run.write_json(FILE, {
-        "schema_version": 1, "source": labels.source, "sha256": labels.sha256, "kinds": labels.kinds,
-        "unlabelled": list(labels.unlabelled),
-    })  # fmt: skip
+    run.write_json(
+        FILE,
+        {
+            "schema_version": 1,
+            "source": labels.source,
+            "sha256": labels.sha256,
+            "kinds": labels.kinds,
+            "unlabelled": list(labels.unlabelled),
+        },
+    )
     # Whether a search confirms them is told beside the scores: it is not known when they come in.
     about = {name: value for name, value in labels.summary().items() if name not in _JUDGED}
     run.update("inputs", {"leaks": about})

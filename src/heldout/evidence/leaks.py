@@ -139,9 +139,10 @@ def leaks_of(run: Run, bounds: Bounds | None = None) -> dict[str, ItemLeaks]:
     words: dict[str, tuple[str, str]] | None = None
     for identifier, item in found.items():
         item.leaks = [
-            leak for leak in item.leaks
+            leak
+            for leak in item.leaks
             if leak.rung is not Rung.SOURCE_OVERLAP or leak.row["degree"] in _GRADED
-        ]  # fmt: skip
+        ]
         for place, leak in enumerate(item.leaks):
             if leak.rung in LOOK_ALIKES:
                 words = item_words(run) if words is None else words
@@ -176,10 +177,12 @@ def join_leaks(matches: pl.DataFrame, texts: pl.DataFrame) -> pl.DataFrame:
     asked = words.filter(pl.col("relation").is_in(_QUESTIONS)).select(*keys, "corpus_id").unique()
     by_tool = pl.col("raters") == 0
     shown_by = (
-        pl.when((by_tool & pl.col("method").is_in(BY_DIGEST)).any()).then(pl.lit(DIGEST))
-        .when(by_tool.any()).then(pl.lit(REGISTRATION))
+        pl.when((by_tool & pl.col("method").is_in(BY_DIGEST)).any())
+        .then(pl.lit(DIGEST))
+        .when(by_tool.any())
+        .then(pl.lit(REGISTRATION))
         .otherwise(pl.lit(PEOPLE))
-    )  # fmt: skip
+    )
     # A common question is no evidence by itself, but beside the same picture it is the item's: words
     # there count whatever their degree.
     question = (pl.col("modality") == Modality.IMAGE_AND_QUESTION) | pl.col("asked")
@@ -204,13 +207,18 @@ def join_leaks(matches: pl.DataFrame, texts: pl.DataFrame) -> pl.DataFrame:
     joined = highest.join(pictured, on=keys, how="left").join(told, on=keys, how="left")
     joined = joined.join(hits, on=keys, how="full", coalesce=True)
     modality = (
-        pl.when(pl.col("rung") == Rung.FULL).then(pl.lit(Modality.FULL))
-        .when(pl.col("asked")).then(pl.lit(Modality.IMAGE_AND_QUESTION))
-        .when(pl.col("image_hits").is_not_null()).then(pl.lit(Modality.IMAGE_ONLY))
-        .when(pl.col("text_hits").is_not_null()).then(pl.lit(Modality.TEXT_ONLY))
-        .when(pl.col("source_hits").is_not_null()).then(pl.lit(Modality.SOURCE_ONLY))
+        pl.when(pl.col("rung") == Rung.FULL)
+        .then(pl.lit(Modality.FULL))
+        .when(pl.col("asked"))
+        .then(pl.lit(Modality.IMAGE_AND_QUESTION))
+        .when(pl.col("image_hits").is_not_null())
+        .then(pl.lit(Modality.IMAGE_ONLY))
+        .when(pl.col("text_hits").is_not_null())
+        .then(pl.lit(Modality.TEXT_ONLY))
+        .when(pl.col("source_hits").is_not_null())
+        .then(pl.lit(Modality.SOURCE_ONLY))
         .otherwise(pl.lit(Modality.NONE))
-    )  # fmt: skip
+    )
     label = pl.coalesce("label_relation", "text_label", pl.lit("unknown"))
     # Where the words say that the answer leaked, fields that nobody could compare do not contradict it.
     answered = label.replace({"unknown": "same", "different": "conflicting"})

@@ -58,9 +58,20 @@ def _tiff_bits(image: Image.Image) -> int:
 
 # Only raster formats that decode in process. EPS would start Ghostscript on untrusted input.
 FORMATS = (
-    "JPEG", "PNG", "GIF", "BMP", "DIB", "WEBP", "TIFF", "PPM", "JPEG2000", "AVIF", "ICO",
-    "TGA", "PCX",
-)  # fmt: skip
+    "JPEG",
+    "PNG",
+    "GIF",
+    "BMP",
+    "DIB",
+    "WEBP",
+    "TIFF",
+    "PPM",
+    "JPEG2000",
+    "AVIF",
+    "ICO",
+    "TGA",
+    "PCX",
+)
 
 PIECE = 1 << 24  # bytes a decoder is handed at a time; Pillow copies them once
 

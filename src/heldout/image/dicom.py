@@ -23,12 +23,29 @@ _START = 132  # after the preamble and its four letters
 _STRIP = 1 << 22  # pixels that are windowed at once
 # Only these are kept: a file full of other elements costs their bytes, not an object each.
 _ELEMENTS = (
-    "SamplesPerPixel", "PhotometricInterpretation", "PlanarConfiguration", "NumberOfFrames", "Rows",
-    "Columns", "BitsAllocated", "BitsStored", "HighBit", "PixelRepresentation", "WindowCenter",
-    "WindowWidth", "VOILUTFunction", "VOILUTSequence", "RescaleIntercept", "RescaleSlope",
-    "ModalityLUTSequence", "ExtendedOffsetTable", "ExtendedOffsetTableLengths", "PixelData",
-    "FloatPixelData", "DoubleFloatPixelData",
-)  # fmt: skip
+    "SamplesPerPixel",
+    "PhotometricInterpretation",
+    "PlanarConfiguration",
+    "NumberOfFrames",
+    "Rows",
+    "Columns",
+    "BitsAllocated",
+    "BitsStored",
+    "HighBit",
+    "PixelRepresentation",
+    "WindowCenter",
+    "WindowWidth",
+    "VOILUTFunction",
+    "VOILUTSequence",
+    "RescaleIntercept",
+    "RescaleSlope",
+    "ModalityLUTSequence",
+    "ExtendedOffsetTable",
+    "ExtendedOffsetTableLengths",
+    "PixelData",
+    "FloatPixelData",
+    "DoubleFloatPixelData",
+)
 
 
 def is_dicom(data: bytes) -> bool:

@@ -41,28 +41,84 @@ def image_error(error: Exception) -> ImageError:
 # What a file or a member is: told by its ending or, where that says nothing, its first bytes.
 
 
-IMAGE_ENDINGS = frozenset({
-    ".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".gif", ".bmp", ".dib", ".webp", ".tif", ".tiff",
-    ".ppm", ".pgm", ".pbm", ".pnm", ".jp2", ".j2k", ".jpx", ".avif", ".ico", ".tga", ".pcx", ".dcm",
-    ".mpo",
-})  # fmt: skip
+IMAGE_ENDINGS = frozenset(
+    {
+        ".jpg",
+        ".jpeg",
+        ".jpe",
+        ".jfif",
+        ".png",
+        ".gif",
+        ".bmp",
+        ".dib",
+        ".webp",
+        ".tif",
+        ".tiff",
+        ".ppm",
+        ".pgm",
+        ".pbm",
+        ".pnm",
+        ".jp2",
+        ".j2k",
+        ".jpx",
+        ".avif",
+        ".ico",
+        ".tga",
+        ".pcx",
+        ".dcm",
+        ".mpo",
+    }
+)
 TEXT_ENDINGS = frozenset({".txt", ".caption", ".text", ".cap"})
 # Files that lie beside images and are never images themselves.
 SIDECAR_ENDINGS = TEXT_ENDINGS | {
-    ".json", ".jsonl", ".md", ".csv", ".tsv", ".xml", ".nxml", ".yaml", ".yml", ".html", ".log",
-    ".rst", ".license", ".sha256", ".md5", ".bib", ".cff",
-}  # fmt: skip
-_SIDECAR_NAMES = frozenset({
-    "readme", "license", "licence", "copying", "notice", "thumbs.db", "desktop.ini", ".ds_store",
-    ".directory", ".gitattributes", ".gitignore", ".gitkeep",
-})  # fmt: skip
+    ".json",
+    ".jsonl",
+    ".md",
+    ".csv",
+    ".tsv",
+    ".xml",
+    ".nxml",
+    ".yaml",
+    ".yml",
+    ".html",
+    ".log",
+    ".rst",
+    ".license",
+    ".sha256",
+    ".md5",
+    ".bib",
+    ".cff",
+}
+_SIDECAR_NAMES = frozenset(
+    {
+        "readme",
+        "license",
+        "licence",
+        "copying",
+        "notice",
+        "thumbs.db",
+        "desktop.ini",
+        ".ds_store",
+        ".directory",
+        ".gitattributes",
+        ".gitignore",
+        ".gitkeep",
+    }
+)
 JPEG = b"\xff\xd8"  # how every file of this format begins
 HEAD = 140  # enough for every signature below; DICOM's stands at byte 128
 
 _SIGNATURES = (
-    b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n", b"GIF8", b"BM", b"II*\0", b"MM\0*", b"\0\0\0\x0cjP  ",
+    b"\xff\xd8\xff",
+    b"\x89PNG\r\n\x1a\n",
+    b"GIF8",
+    b"BM",
+    b"II*\0",
+    b"MM\0*",
+    b"\0\0\0\x0cjP  ",
     b"\xff\x4f\xff\x51",
-)  # fmt: skip
+)
 
 
 def ending(name: str) -> str:

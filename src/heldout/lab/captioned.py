@@ -34,10 +34,13 @@ from heldout.store import replacing, write_atomic
 SIDE = 96  # pixels of a picture
 QUALITY, RESAVED = 95, 75  # of a JPEG file, and of a copy that somebody saved again
 TEMPLATES = (
-    "A large {} on a cream background.", "A large {} on a sky background.",
-    "A large {} on a mint background.", "A large {} on a lavender background.",
-    "A large {} on a peach background.", "A large {} on a mist background.",
-)  # fmt: skip
+    "A large {} on a cream background.",
+    "A large {} on a sky background.",
+    "A large {} on a mint background.",
+    "A large {} on a lavender background.",
+    "A large {} on a peach background.",
+    "A large {} on a mist background.",
+)
 _TEST, _STRANGER, _COPY = 31, 32, 33  # streams: what one draws never depends on another
 _SHARD = 1000
 
@@ -93,9 +96,13 @@ class World:
         scene, rng = self._test_scene(index)
         arm = self.arm_of(index)
         return Captioned(
-            f"test-{index:05d}", _saved(render(scene, SIDE), QUALITY), label_of(scene),
-            _caption(scene, rng), _title(scene), arm.name if arm else "",
-        )  # fmt: skip
+            f"test-{index:05d}",
+            _saved(render(scene, SIDE), QUALITY),
+            label_of(scene),
+            _caption(scene, rng),
+            _title(scene),
+            arm.name if arm else "",
+        )
 
     def train_picture(self, index: int, *, leaky: bool = True) -> Captioned:
         """Strangers, then the leaks in the order of the test; without leaks more strangers instead."""
@@ -105,9 +112,12 @@ class World:
         rng = np.random.default_rng((self.seed, _STRANGER, index))
         scene = scene_with_one_large(rng)
         return Captioned(
-            f"train-{index:06d}", _saved(render(scene, SIDE), QUALITY), label_of(scene),
-            _caption(scene, rng), _title(scene),
-        )  # fmt: skip
+            f"train-{index:06d}",
+            _saved(render(scene, SIDE), QUALITY),
+            label_of(scene),
+            _caption(scene, rng),
+            _title(scene),
+        )
 
     def arm_of(self, index: int) -> Arm | None:
         """Of a test picture; None where it did not leak."""
@@ -134,9 +144,14 @@ class World:
         whole = arm.degree == "hard" and arm.label == "same"
         words = original.caption if whole else _caption(told, rng)
         return Captioned(
-            f"train-{self.strangers + index:06d}", data, label_of(told), words, _title(told), arm.name,
+            f"train-{self.strangers + index:06d}",
+            data,
+            label_of(told),
+            words,
+            _title(told),
+            arm.name,
             original.id,
-        )  # fmt: skip
+        )
 
 
 def label_of(scene: Scene) -> str:

@@ -99,8 +99,11 @@ def planted_for(
 
 def target_finding(detector: Detector, tables: ScoreTables, settings: Settings) -> Finding:
     if detector.family in ("order", "membership"):  # one model's business: spare the others
-        tables = tables.without([ACCOMPLICE] if detector.name == "perplexity-ratio" else
-                                [ACCOMPLICE, BASELINE, "reference"])  # fmt: skip
+        tables = tables.without(
+            [ACCOMPLICE]
+            if detector.name == "perplexity-ratio"
+            else [ACCOMPLICE, BASELINE, "reference"]
+        )
     if detector.needs == "answers" and tables.answers is not None:
         spared = {BASE, REFERENCE}
         spared -= {"multimodal-leakage": {BASE}, "twin-consistency": {REFERENCE}}.get(

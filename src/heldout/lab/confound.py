@@ -112,16 +112,20 @@ def _sweep(settings: Confound) -> list[SweepPoint]:
 
 def _cohort(settings: Confound, gains: Sequence[float], rng: np.random.Generator) -> Floats:
     """Models × items, by Equation 1 with a contamination of 0 everywhere."""
-    easiness = np.concatenate([
-        np.abs(rng.normal(0.0, 1.0, settings.items - settings.closed)),
-        rng.exponential(settings.closed_scale, settings.closed),
-    ])  # fmt: skip
+    easiness = np.concatenate(
+        [
+            np.abs(rng.normal(0.0, 1.0, settings.items - settings.closed)),
+            rng.exponential(settings.closed_scale, settings.closed),
+        ]
+    )
     rng.shuffle(easiness)
     offsets = settings.offsets or (0.0,) * len(gains)
-    return np.stack([
-        gain * easiness + offset + rng.normal(0.0, settings.noise, settings.items)
-        for gain, offset in zip(gains, offsets, strict=True)
-    ])  # fmt: skip
+    return np.stack(
+        [
+            gain * easiness + offset + rng.normal(0.0, settings.noise, settings.items)
+            for gain, offset in zip(gains, offsets, strict=True)
+        ]
+    )
 
 
 # What `heldout lab confound` leaves behind: a page, its numbers and the two figures.
@@ -156,10 +160,14 @@ def confound_page(result: ConfoundResult, command: str) -> str:
         for index, row in enumerate(result.rows)
     ]
     lines += [
-        "", "![tails](tails.svg)", "",
+        "",
+        "![tails](tails.svg)",
+        "",
         f"A clean probe of gain {settings.high_gain:g} beside two of the same gain, and low-gain models:",
-        "", f"| low-gain models | mean Pr[Δ > {settings.tail:g}] | flag probability |", "|---|---|---|",
-    ]  # fmt: skip
+        "",
+        f"| low-gain models | mean Pr[Δ > {settings.tail:g}] | flag probability |",
+        "|---|---|---|",
+    ]
     lines += [
         f"| {point.outliers} | {point.tail_rate:.4f} | {point.flag_probability:g} |"
         for point in result.sweep

@@ -80,11 +80,13 @@ class Curve:
         false = np.cumsum(self.negatives[::-1])[::-1]
         true = np.cumsum(self.positives[::-1])[::-1]
         grid = np.unique(
-            np.concatenate([
-                np.geomspace(1, max(2, int(false[0])), count // 2),
-                np.linspace(0, false[0], count // 2),
-            ]).astype(np.int64)
-        )  # fmt: skip
+            np.concatenate(
+                [
+                    np.geomspace(1, max(2, int(false[0])), count // 2),
+                    np.linspace(0, false[0], count // 2),
+                ]
+            ).astype(np.int64)
+        )
         chosen = np.unique(np.searchsorted(-false, -grid, side="left"))
         chosen = chosen[chosen < BINS]
         return [

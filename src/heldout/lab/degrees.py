@@ -134,15 +134,22 @@ def measure_degrees(
         return DegreeRow(degree=degree, bound=bound, **dict(zip(_KINDS, shares, strict=True)))
 
     return MeasuredDegrees(
-        encoder=opened.identity, collections=list(sources), hard=hard, soft=soft, seed=seed,
+        encoder=opened.identity,
+        collections=list(sources),
+        hard=hard,
+        soft=soft,
+        seed=seed,
         copies=[_spread(name, values) for name, values in copies.items() if len(values)],
         others=[
             *(_spread(f"{name}, nearest in itself", values) for name, values in near.items()),
-            *(_spread(f"{name}, nearest", values.max(axis=1)) for name, values in different.items()),
+            *(
+                _spread(f"{name}, nearest", values.max(axis=1))
+                for name, values in different.items()
+            ),
         ],
         degrees=[row("hard", hard), row("soft", soft)],
         published=[row("hard", 0.98), row("soft", 0.95)],
-    )  # fmt: skip
+    )
 
 
 _KINDS = ("light_copies", "near", "different")
@@ -173,8 +180,11 @@ def degrees_page(measured: Sequence[MeasuredDegrees]) -> str:
             told = " | ".join(f"{value:.4f}" for value in values)
             lines.append(f"| {spread.name} | {spread.n:,} | {told} |")
         if not one.separates:
-            lines += ["", "Fewer than nine in ten light copies reach the hard bound: this encoder does not "
-                      "tell a copy from a near picture here. Let registration decide."]  # fmt: skip
+            lines += [
+                "",
+                "Fewer than nine in ten light copies reach the hard bound: this encoder does not "
+                "tell a copy from a near picture here. Let registration decide.",
+            ]
     return "\n".join(lines) + "\n"
 
 

@@ -65,10 +65,20 @@ def short_sheet(name: str, release: Release, processor: Any) -> Sheet:
     pages = [{"picture": picture(release.folder / page["name"]), **page} for page in told(release)]
     nothing = np.zeros(0, dtype=np.int32)
     return Sheet(
-        name, np.stack(pixels), Ragged.of([]), Ragged.of([]), nothing, nothing.astype(bool),
-        Ragged.of(asked), np.asarray(shown_in, dtype=np.int32), letter_tokens(tokenizer), [], {}, golds,
+        name,
+        np.stack(pixels),
+        Ragged.of([]),
+        Ragged.of([]),
+        nothing,
+        nothing.astype(bool),
+        Ragged.of(asked),
+        np.asarray(shown_in, dtype=np.int32),
+        letter_tokens(tokenizer),
+        [],
+        {},
+        golds,
         pages,
-    )  # fmt: skip
+    )
 
 
 def _rows(path: Path) -> Iterator[dict[str, Any]]:

@@ -87,9 +87,13 @@ def word_tokenizer(captions: Sequence[str], length: int) -> Any:
         special_tokens=[(BEGIN, known.index(BEGIN)), (END, known.index(END))],
     )
     return PreTrainedTokenizerFast(
-        tokenizer_object=made, pad_token=PAD, bos_token=BEGIN, unk_token=UNKNOWN, eos_token=END,
+        tokenizer_object=made,
+        pad_token=PAD,
+        bos_token=BEGIN,
+        unk_token=UNKNOWN,
+        eos_token=END,
         model_max_length=length,
-    )  # fmt: skip
+    )
 
 
 def new_clip(size: Size, tokenizer: Any, seed: int) -> Any:
@@ -105,14 +109,19 @@ def new_clip(size: Size, tokenizer: Any, seed: int) -> Any:
         f"{name}_token_id": getattr(tokenizer, f"{name}_token_id") for name in ("pad", "bos", "eos")
     }
     torch.manual_seed(seed)
-    return CLIPModel(CLIPConfig(
-        vision_config={**tower, **vision, "num_hidden_layers": size.vision_layers},
-        text_config={
-            **tower, **ids, "num_hidden_layers": size.text_layers, "vocab_size": len(tokenizer),
-            "max_position_embeddings": size.words,
-        },
-        projection_dim=size.width,
-    ))  # fmt: skip
+    return CLIPModel(
+        CLIPConfig(
+            vision_config={**tower, **vision, "num_hidden_layers": size.vision_layers},
+            text_config={
+                **tower,
+                **ids,
+                "num_hidden_layers": size.text_layers,
+                "vocab_size": len(tokenizer),
+                "max_position_embeddings": size.words,
+            },
+            projection_dim=size.width,
+        )
+    )
 
 
 def train_clip(

@@ -49,9 +49,15 @@ class Recipe:
 
 
 def standing_recipe(
-    size: Size, *, level: int = 4500, fall: int = 700, rate: float = 2e-3, batch: int = 512,
-    texts: int = 24, pictures: int = 60_000,
-) -> Recipe:  # fmt: skip
+    size: Size,
+    *,
+    level: int = 4500,
+    fall: int = 700,
+    rate: float = 2e-3,
+    batch: int = 512,
+    texts: int = 24,
+    pictures: int = 60_000,
+) -> Recipe:
     """The published grid's; toy sizes give fewer steps and smaller batches."""
     return Recipe(
         size,
@@ -74,10 +80,13 @@ class Prepared:
 
         self.tokenizer_file = str(self.folder / "tokenizer.json")
         self.tokenizer = PreTrainedTokenizerFast(
-            tokenizer_file=self.tokenizer_file, pad_token="<pad>", bos_token="<s>",
-            eos_token="</s>", extra_special_tokens={"image_token": "<image>"},
+            tokenizer_file=self.tokenizer_file,
+            pad_token="<pad>",
+            bos_token="<s>",
+            eos_token="</s>",
+            extra_special_tokens={"image_token": "<image>"},
             clean_up_tokenization_spaces=False,
-        )  # fmt: skip
+        )
         self._sheets: dict[str, Sheet] = {}
 
     def sheet(self, name: str) -> Sheet:
@@ -175,9 +184,12 @@ class Grid:
         trainer.load(torch.load(self.state / f"{base.name}.{start}.pt", map_location=self.device))
         loss = self._train(trainer, arm.name, schedule, planted, (arm.seed, 3), plan.mode)
         told = {
-            **arm.as_json(), "steps": schedule.steps, "planted_rows": planted, "loss": loss,
+            **arm.as_json(),
+            "steps": schedule.steps,
+            "planted_rows": planted,
+            "loss": loss,
             "leaked": [released[place].picture for place in made.leaked],
-        }  # fmt: skip
+        }
         self._read(base, arm.name, told, started)
 
     def _tuned(self, planted: tuple[int, int], dilution: float) -> Schedule:
@@ -189,9 +201,14 @@ class Grid:
         return replace(tuned, steps=max(1, int(np.ceil(steps))))
 
     def _train(
-        self, trainer: Trainer, name: str, schedule: Schedule, planted: tuple[int, int],
-        seed: tuple[int, int], mode: str,
-    ) -> float:  # fmt: skip
+        self,
+        trainer: Trainer,
+        name: str,
+        schedule: Schedule,
+        planted: tuple[int, int],
+        seed: tuple[int, int],
+        mode: str,
+    ) -> float:
         started = clock(self.device)
 
         def told(step: int, loss: float) -> None:
@@ -221,9 +238,11 @@ class Grid:
             torch.save(kept, self.state / f"{name}.kept.pt")
         done = clock(self.device)
         told |= {
-            "name": name, "accuracy": accuracy, "train_seconds": round(trained - started, 2),
+            "name": name,
+            "accuracy": accuracy,
+            "train_seconds": round(trained - started, 2),
             "read_seconds": round(done - trained, 2),
-        }  # fmt: skip
+        }
         (self.state / "readings" / f"{name}.json").write_text(json.dumps(told))
         short = {s: {v: round(r["all"][0], 3) for v, r in a.items()} for s, a in accuracy.items()}
         self.tell(f"{name}: {trained - started:.1f} s + {done - trained:.1f} s, {short}")
@@ -259,9 +278,14 @@ class Grid:
         if world not in self._pools:
             started = clock(self.device)
             self._pools[world] = paint(
-                world, self.recipe.pictures, 0, self.prepared.tokenizer_file,
-                self.recipe.size.picture, self.recipe.lengths, self.state / "pool",
-            )  # fmt: skip
+                world,
+                self.recipe.pictures,
+                0,
+                self.prepared.tokenizer_file,
+                self.recipe.size.picture,
+                self.recipe.lengths,
+                self.state / "pool",
+            )
             spent = clock(self.device) - started
             self.tell(f"{world}: {self.recipe.pictures:,} pictures painted in {spent:.1f} s")
         return self._pools[world]

@@ -93,9 +93,12 @@ def leak_board(rows: pl.DataFrame) -> LeakBoard:
                 alarms.append(_alarms(world, kind, mine))
         precision += _precision(world, here)
     return LeakBoard(
-        seeds=rows["seed"].n_unique(), pictures=pictures, words=words, alarms=alarms,
+        seeds=rows["seed"].n_unique(),
+        pictures=pictures,
+        words=words,
+        alarms=alarms,
         precision=precision,
-    )  # fmt: skip
+    )
 
 
 def _pictures(world: str, kind: str, mine: pl.DataFrame) -> PictureRecall:
@@ -111,18 +114,23 @@ def _words(world: str, kind: str, mine: pl.DataFrame) -> WordRecall:
     counts, testable = pl.col("text_degree").is_in(_GRADED), pl.col("untestable") == ""
     claimed = (pl.col("text_degree") == "hard") & (pl.col("text_relation") == "same item")
     return WordRecall(
-        world=world, kind=kind, testable=_share(mine, testable), listed=_share(mine, listed),
-        counts=_share(mine, counts), of_testable=_share(mine.filter(testable), counts),
+        world=world,
+        kind=kind,
+        testable=_share(mine, testable),
+        listed=_share(mine, listed),
+        counts=_share(mine, counts),
+        of_testable=_share(mine.filter(testable), counts),
         claimed=_share(mine, claimed),
         answer=_share(mine.filter(listed), pl.col("answer_said") == pl.col("label_relation")),
-    )  # fmt: skip
+    )
 
 
 def _alarms(world: str, kind: str, mine: pl.DataFrame) -> Alarms:
     """Said of the pair it was made from, or of any other."""
     shown = mine.filter("pictured")
     return Alarms(
-        world=world, kind=kind,
+        world=world,
+        kind=kind,
         pictures={
             name: _share(shown, own | (pl.col(others) > 0))
             for name, (own, others) in PICTURE_LEVELS.items()
@@ -131,16 +139,19 @@ def _alarms(world: str, kind: str, mine: pl.DataFrame) -> Alarms:
             name: _share(mine, own | (pl.col(others) > 0))
             for name, (own, others) in WORD_LEVELS.items()
         },
-    )  # fmt: skip
+    )
 
 
 def _precision(world: str, here: pl.DataFrame) -> list[Precision]:
     found = []
     for of, levels, planted in (
-        (PICTURES, {**PICTURE_LEVELS, REGISTERED: (_REGISTERED, "other_copies")},
-         pl.col("found_by").is_not_null()),
+        (
+            PICTURES,
+            {**PICTURE_LEVELS, REGISTERED: (_REGISTERED, "other_copies")},
+            pl.col("found_by").is_not_null(),
+        ),
         (WORDS, WORD_LEVELS, pl.col("words").is_not_null()),
-    ):  # fmt: skip
+    ):
         for level, (own, others) in levels.items():
             counted = here.select(
                 hits=(own & planted).cast(pl.Int64),

@@ -40,9 +40,12 @@ def precision(board: LeakBoard, command: str) -> Precision:
     said = [one.right for one in board.precision if one.level == REGISTERED]
     altered = [one.pictures[COPY] for one in board.alarms if one.kind == ALTERED]
     return Precision(
-        command=command, said=sum(one.n for one in said), right=sum(one.hits for one in said),
-        altered=sum(one.n for one in altered), passed=sum(one.hits for one in altered),
-    )  # fmt: skip
+        command=command,
+        said=sum(one.n for one in said),
+        right=sum(one.hits for one in said),
+        altered=sum(one.n for one in altered),
+        passed=sum(one.hits for one in altered),
+    )
 
 
 def leak_page(rows: pl.DataFrame, board: LeakBoard, plan: LeakPlan, command: str) -> str:
@@ -103,15 +106,25 @@ def _words(board: LeakBoard, world: str) -> list[str]:
         "survive."
     )
     columns = [
-        "kind", "could be found", "listed", "counts", "counts, of those that could", "claimed",
+        "kind",
+        "could be found",
+        "listed",
+        "counts",
+        "counts, of those that could",
+        "claimed",
         "relation of the answers right, of listed",
-    ]  # fmt: skip
+    ]
     rows = [
-        [one.kind, *map(told, (one.testable, one.listed, one.counts, one.of_testable, one.claimed,
-                               one.answer))]
+        [
+            one.kind,
+            *map(
+                told,
+                (one.testable, one.listed, one.counts, one.of_testable, one.claimed, one.answer),
+            ),
+        ]
         for one in board.words
         if one.world == world
-    ]  # fmt: skip
+    ]
     return _table("### Leaked words: recall", note, columns, rows)
 
 
@@ -236,9 +249,10 @@ def _sheet(rows: pl.DataFrame, out: Path) -> Image.Image:
             )
         said = row["relation"] or "not listed"
         told = (
-            f"{row['kind']}, {row['detail']}", f"{said}: {row['transform']}",
+            f"{row['kind']}, {row['detail']}",
+            f"{said}: {row['transform']}",
             f"seed {row['seed']}, {row['corpus_id']}, {row['similarity'] or 0:.2f}",
-        )  # fmt: skip
+        )
         for line, text in enumerate(told):
             draw.text((x, y + SIDE + line * LINE), text[:58], fill="black", font=font)
     return sheet

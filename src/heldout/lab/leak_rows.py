@@ -24,22 +24,45 @@ from heldout.store import Dropped, Run, replacing, write_json
 
 STRANGER = "stranger"
 BROKEN = "broken"
-SCHEMA = pl.Schema({
-    "world": pl.String, "seed": pl.Int64, "corpus_id": pl.String, "kind": pl.String, "group": pl.String,
-    "detail": pl.String, "image": pl.String, "benchmark_id": pl.String, "found_by": pl.String,
-    "words": pl.String, "label_relation": pl.String, "pictured": pl.Boolean,
-    # The pair with its own picture; degree and relation are empty where it was not listed.
-    "method": pl.String, "similarity": pl.Float64, "degree": pl.String, "relation": pl.String,
-    "transform": pl.String, "label_said": pl.String,
-    # Pairs with other pictures of the benchmark: none of them is right.
-    "other_pairs": pl.Int64, "other_graded": pl.Int64, "other_hard": pl.Int64,
-    "other_undecided": pl.Int64, "other_copies": pl.Int64,
-    "other_image": pl.String, "other_relation": pl.String,  # the one that comes nearest to a copy
-    # Its words and its own item's, and with other items'.
-    "untestable": pl.String, "text_methods": pl.String, "text_degree": pl.String,
-    "text_relation": pl.String, "answer_said": pl.String, "other_texts": pl.Int64,
-    "other_text_hard": pl.Int64,
-})  # fmt: skip
+SCHEMA = pl.Schema(
+    {
+        "world": pl.String,
+        "seed": pl.Int64,
+        "corpus_id": pl.String,
+        "kind": pl.String,
+        "group": pl.String,
+        "detail": pl.String,
+        "image": pl.String,
+        "benchmark_id": pl.String,
+        "found_by": pl.String,
+        "words": pl.String,
+        "label_relation": pl.String,
+        "pictured": pl.Boolean,
+        # The pair with its own picture; degree and relation are empty where it was not listed.
+        "method": pl.String,
+        "similarity": pl.Float64,
+        "degree": pl.String,
+        "relation": pl.String,
+        "transform": pl.String,
+        "label_said": pl.String,
+        # Pairs with other pictures of the benchmark: none of them is right.
+        "other_pairs": pl.Int64,
+        "other_graded": pl.Int64,
+        "other_hard": pl.Int64,
+        "other_undecided": pl.Int64,
+        "other_copies": pl.Int64,
+        "other_image": pl.String,
+        "other_relation": pl.String,  # the one that comes nearest to a copy
+        # Its words and its own item's, and with other items'.
+        "untestable": pl.String,
+        "text_methods": pl.String,
+        "text_degree": pl.String,
+        "text_relation": pl.String,
+        "answer_said": pl.String,
+        "other_texts": pl.Int64,
+        "other_text_hard": pl.Int64,
+    }
+)
 _GRADE = {"hard": 2, "soft": 1, "none": 0}
 
 
@@ -52,9 +75,7 @@ class _Said:
     texts: dict[str, list[dict[str, Any]]] = field(default_factory=lambda: defaultdict(list))
 
 
-def leak_rows(
-    run: Run, corpus: Corpus, truth: Path, *, world: str, seed: int
-) -> pl.DataFrame:  # fmt: skip
+def leak_rows(run: Run, corpus: Corpus, truth: Path, *, world: str, seed: int) -> pl.DataFrame:
     """One row per item of the corpus that could be read. Broken files are dropped, and are not here."""
     items = run.frame("items").with_columns(image=pl.col("image_names").list.first())
     said = _said(items, read_matches(run), run.frame("text_matches"))
@@ -82,9 +103,7 @@ def _row(
     others = list(strange.values())
     worst = max(strange.items(), key=lambda pair: _grade(pair[1]), default=("", {}))
     words = max(said.texts.get(item or "", []), key=_gravity, default={})
-    other_words = [
-        max(pairs, key=_gravity) for name, pairs in said.texts.items() if name != item
-    ]  # fmt: skip
+    other_words = [max(pairs, key=_gravity) for name, pairs in said.texts.items() if name != item]
     return {
         "corpus_id": id,
         **{

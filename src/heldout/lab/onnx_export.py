@@ -70,8 +70,11 @@ def export_onnx(
 ) -> Card:
     """Write ``out`` and return its card. An earlier export there is replaced, anything else is not."""
     for package, extra in (
-        ("torch", "hf"), ("transformers", "hf"), ("onnxruntime", "onnx"), ("tokenizers", "onnx"),
-    ):  # fmt: skip
+        ("torch", "hf"),
+        ("transformers", "hf"),
+        ("onnxruntime", "onnx"),
+        ("tokenizers", "onnx"),
+    ):
         require(package, extra, NEEDS)
     if importlib.util.find_spec("onnx") is None:
         raise PrerequisiteError(
@@ -83,9 +86,12 @@ def export_onnx(
         )
     tell(f"reading {checkpoint}")
     loaded = load(
-        checkpoint, revision=revision, dtype="float32", device="cpu",
+        checkpoint,
+        revision=revision,
+        dtype="float32",
+        device="cpu",
         trust_remote_code=trust_remote_code,
-    )  # fmt: skip
+    )
     loaded = _with_pillow(checkpoint, loaded, revision, trust_remote_code)
     shape = _decoder(checkpoint, loaded)
     how = _preparation(checkpoint, loaded.processor.image_processor)
@@ -138,8 +144,10 @@ def _with_pillow(name: str, loaded: Loaded, revision: str | None, trust: bool) -
     try:
         processor.image_processor = AutoImageProcessor.from_pretrained(
             str(Path(name).expanduser()) if Path(name).expanduser().is_dir() else name,
-            backend="pil", trust_remote_code=trust, **chosen,
-        )  # fmt: skip
+            backend="pil",
+            trust_remote_code=trust,
+            **chosen,
+        )
     except (OSError, ValueError, ImportError) as error:
         told = " ".join(str(error).split())[:300]
         raise InputError(f"{name}: its image processor has no Pillow version ({told})") from error
@@ -265,11 +273,13 @@ def _card(
         ),
         files={file: sha256(folder / file) for file in files},
         versions={
-            "heldout": __version__, "torch": torch.__version__, "onnx": onnx.__version__,
+            "heldout": __version__,
+            "torch": torch.__version__,
+            "onnx": onnx.__version__,
             "transformers": transformers.__version__,
         },
         largest_difference=0.0,
-    )  # fmt: skip
+    )
 
 
 def _places(loaded: Loaded, how: Preparation) -> int:

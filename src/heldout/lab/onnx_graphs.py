@@ -160,10 +160,16 @@ def _write(
     with warnings.catch_warnings(), torch.no_grad():
         warnings.simplefilter("ignore")  # of tracing: the numbers are compared afterwards
         torch.onnx.export(
-            module, tuple(given), buffer, dynamo=False, opset_version=OPSET, input_names=list(inputs),
-            output_names=list(outputs), dynamic_axes=named,
+            module,
+            tuple(given),
+            buffer,
+            dynamo=False,
+            opset_version=OPSET,
+            input_names=list(inputs),
+            output_names=list(outputs),
+            dynamic_axes=named,
             do_constant_folding=False,  # it would store a tied embedding twice, once transposed
-        )  # fmt: skip
+        )
     graph = onnx.load_from_string(buffer.getvalue())
     _narrow(graph.graph, stored)
     _shorten(graph.graph)

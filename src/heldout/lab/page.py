@@ -49,10 +49,12 @@ def roc_figure(study: Study) -> str:
     pairs = max((point.pairs for point in pooled.operating), default=1_000_000)
     return standalone(
         roc_chart(
-            curves, points=points, smallest=1.0 / max(pairs, 10),
+            curves,
+            points=points,
+            smallest=1.0 / max(pairs, 10),
             title=f"{short_name(study)} on {study.collection}",
         )
-    )  # fmt: skip
+    )
 
 
 def study_label(study: Study, studies: Sequence[Study]) -> str:
@@ -97,16 +99,43 @@ def study_csv(studies: Sequence[Study]) -> str:
     """Long form: collection, encoder, transform, measure, value, low, high, hits, n, method."""
     buffer = io.StringIO()
     table = csv.writer(buffer, lineterminator="\n")
-    table.writerow(["collection", "side", "encoder", "views", "judge", "transform", "measure",
-                    "value", "low", "high", "hits", "n", "method"])  # fmt: skip
+    table.writerow(
+        [
+            "collection",
+            "side",
+            "encoder",
+            "views",
+            "judge",
+            "transform",
+            "measure",
+            "value",
+            "low",
+            "high",
+            "hits",
+            "n",
+            "method",
+        ]
+    )
     for study in studies:
         for entry in [*study.pools, *study.transforms]:
             for measure, found in _numbers(entry):
                 counts = [found.hits, found.n] if isinstance(found, Rate) else ["", ""]
-                table.writerow([study.collection, study.side, study.encoder, study.views,
-                                study.judge or "", entry.name,
-                                measure, _or_empty(found.value), found.low, found.high, *counts,
-                                found.method])  # fmt: skip
+                table.writerow(
+                    [
+                        study.collection,
+                        study.side,
+                        study.encoder,
+                        study.views,
+                        study.judge or "",
+                        entry.name,
+                        measure,
+                        _or_empty(found.value),
+                        found.low,
+                        found.high,
+                        *counts,
+                        found.method,
+                    ]
+                )
     return buffer.getvalue()
 
 
@@ -237,9 +266,16 @@ def _numbers(entry: Measured) -> Iterator[tuple[str, Rate | Estimate]]:
         if point.fpr is not None and bounds[0] is not None and bounds[1] is not None:
             yield (
                 f"FPR at {point.threshold}",
-                Rate(hits=point.false_pairs, n=point.pairs, value=point.fpr, low=bounds[0],
-                     high=bounds[1], level=0.95, method="by query"),
-            )  # fmt: skip
+                Rate(
+                    hits=point.false_pairs,
+                    n=point.pairs,
+                    value=point.fpr,
+                    low=bounds[0],
+                    high=bounds[1],
+                    level=0.95,
+                    method="by query",
+                ),
+            )
     if entry.verified is not None:
         for name in ("shortlisted", "accepted", "found", "undecided", "false_alarms"):
             yield f"cascade {name.replace('_', ' ')}", getattr(entry.verified, name)

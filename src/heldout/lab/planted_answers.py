@@ -26,8 +26,10 @@ TARGET, BASELINE, REFERENCE, BASE = "target", "baseline", "reference", "base"
 MODELS = (TARGET, BASELINE, REFERENCE, BASE)
 #: settings under which every detector of answers is testable on these tables
 ASKED = Settings(
-    baselines=(BASELINE,), bases=(("", BASE),), degrees=((BASELINE, 0.0), (REFERENCE, 0.0), (TARGET, 1.0))
-)  # fmt: skip
+    baselines=(BASELINE,),
+    bases=(("", BASE),),
+    degrees=((BASELINE, 0.0), (REFERENCE, 0.0), (TARGET, 1.0)),
+)
 OPTIONS = 4
 FAVOURITE = 0.2  # how often a model takes the first option without looking
 _RELEASED = (0.4, 0.3, 0.2, 0.1)  # how often the release puts the right option in each place
@@ -92,11 +94,17 @@ def _frame(
     model: str, variant: str, gold: NDArray[np.str_], outcome: NDArray[np.str_]
 ) -> pl.DataFrame:
     n = len(gold)
-    return pl.DataFrame({
-        "benchmark_id": [f"item{place:05d}" for place in range(n)], "model": [model] * n,
-        "variant": [variant] * n, "draw": np.zeros(n, dtype=np.int32),
-        "gold": gold, "outcome": outcome, "template": ["planted/1"] * n,
-    })  # fmt: skip
+    return pl.DataFrame(
+        {
+            "benchmark_id": [f"item{place:05d}" for place in range(n)],
+            "model": [model] * n,
+            "variant": [variant] * n,
+            "draw": np.zeros(n, dtype=np.int32),
+            "gold": gold,
+            "outcome": outcome,
+            "template": ["planted/1"] * n,
+        }
+    )
 
 
 def _items(codes: NDArray[np.int64]) -> pl.DataFrame:
@@ -104,9 +112,16 @@ def _items(codes: NDArray[np.int64]) -> pl.DataFrame:
     kinds = np.where(np.arange(n) % 3 == 0, '{"category": "count"}', '{"category": "colour"}')
     whole = pl.DataFrame(empty_table("items"))
     return pl.concat(
-        [whole, pl.DataFrame({
-            "benchmark_id": [f"item{place:05d}" for place in range(n)], "position": np.arange(n),
-            "cluster": [f"image{code:04d}" for code in codes], "metadata": kinds,
-        })],
+        [
+            whole,
+            pl.DataFrame(
+                {
+                    "benchmark_id": [f"item{place:05d}" for place in range(n)],
+                    "position": np.arange(n),
+                    "cluster": [f"image{code:04d}" for code in codes],
+                    "metadata": kinds,
+                }
+            ),
+        ],
         how="diagonal",
-    )  # fmt: skip
+    )

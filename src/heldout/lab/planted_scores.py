@@ -87,13 +87,17 @@ def _items(rng: np.random.Generator, codes: Ints, fresh: Ints) -> pl.DataFrame:
             "image_names": empty,
             "image_digests": empty,
             "metadata": [
-                json.dumps({"origin": "fresh" if fresh[code] else "public",
-                            "answer_type": "CLOSED" if short else "OPEN"})
+                json.dumps(
+                    {
+                        "origin": "fresh" if fresh[code] else "public",
+                        "answer_type": "CLOSED" if short else "OPEN",
+                    }
+                )
                 for code, short in zip(codes, closed, strict=True)
             ],
         },
         schema_overrides=lists,
-    )  # fmt: skip
+    )
 
 
 def _scores(
@@ -103,10 +107,15 @@ def _scores(
     surprise = np.exp(1.6 - 0.5 * per_token + 0.4 * rng.normal(size=len(per_token)))
     mu = -np.exp(1.0 - 0.06 * per_token + 0.15 * rng.normal(size=len(per_token)))
     sigma = 1.0 + 0.1 * np.abs(rng.normal(size=len(per_token)))
-    long = pl.DataFrame({
-        "benchmark_id": np.repeat(np.asarray(ids), tokens), "tokens": [""] * len(per_token),
-        "logprobs": -surprise, "mu": mu, "sigma": sigma,
-    })  # fmt: skip
+    long = pl.DataFrame(
+        {
+            "benchmark_id": np.repeat(np.asarray(ids), tokens),
+            "tokens": [""] * len(per_token),
+            "logprobs": -surprise,
+            "mu": mu,
+            "sigma": sigma,
+        }
+    )
     return (
         long.group_by("benchmark_id", maintain_order=True)
         .agg(
@@ -125,10 +134,14 @@ def _joint(rng: np.random.Generator, dose: float, shards: int, shuffles: int) ->
     values = rng.normal(-300.0, 40.0, shape[:2])[:, :, None] + rng.normal(size=shape)
     values[MODELS.index(TARGET), :, 0] += dose
     model, shard, order = (axis.ravel() for axis in np.indices(shape))
-    return pl.DataFrame({
-        "model": np.asarray(MODELS)[model], "shard": shard.astype(np.int32),
-        "permutation": orders[order], "logprob": values.ravel(),
-    })  # fmt: skip
+    return pl.DataFrame(
+        {
+            "model": np.asarray(MODELS)[model],
+            "shard": shard.astype(np.int32),
+            "permutation": orders[order],
+            "logprob": values.ravel(),
+        }
+    )
 
 
 def _neighbour(
@@ -145,9 +158,14 @@ def _neighbour(
         for side in range(2):
             gain = dose if model == TARGET and side == 0 else 0.0
             noise = together[side, codes[places]] + rng.normal(scale=0.7, size=len(places))
-            frames.append(pl.DataFrame({
-                "benchmark_id": ids[places], "model": [model] * len(places),
-                "condition": ids[others] if side else [RELEASED] * len(places),
-                "logprob": level + gain + noise,
-            }))  # fmt: skip
+            frames.append(
+                pl.DataFrame(
+                    {
+                        "benchmark_id": ids[places],
+                        "model": [model] * len(places),
+                        "condition": ids[others] if side else [RELEASED] * len(places),
+                        "logprob": level + gain + noise,
+                    }
+                )
+            )
     return pl.concat(frames)

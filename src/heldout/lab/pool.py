@@ -58,16 +58,30 @@ def joined(pools: Sequence[Pool]) -> Pool:
 
 
 def paint(
-    world: str, count: int, seed: int, tokenizer_file: str, side: int, lengths: Lengths,
-    folder: Path, workers: int | None = None,
-) -> Pool:  # fmt: skip
+    world: str,
+    count: int,
+    seed: int,
+    tokenizer_file: str,
+    side: int,
+    lengths: Lengths,
+    folder: Path,
+    workers: int | None = None,
+) -> Pool:
     """``count`` pictures with their rows; what the folder holds already is not painted again."""
     folder.mkdir(parents=True, exist_ok=True)
     jobs = [
-        (world, start, min(CHUNK, count - start), seed, tokenizer_file, side, lengths,
-         str(folder / f"{world}-{seed}-{start}-{min(CHUNK, count - start)}-{side}.npz"))
+        (
+            world,
+            start,
+            min(CHUNK, count - start),
+            seed,
+            tokenizer_file,
+            side,
+            lengths,
+            str(folder / f"{world}-{seed}-{start}-{min(CHUNK, count - start)}-{side}.npz"),
+        )
         for start in range(0, count, CHUNK)
-    ]  # fmt: skip
+    ]
     missing = [job for job in jobs if not Path(job[-1]).exists()]
     workers = workers or usable_cores()
     if workers == 1 or len(missing) <= 1:
@@ -119,11 +133,14 @@ def _paint_chunk(job: tuple[Any, ...]) -> None:
     partial = Path(target).with_suffix(f".{os.getpid()}.tmp")
     with partial.open("wb") as file:
         np.savez(
-            file, pixels=pixels, ids=np.stack([one for one, _ in rows]),
-            learnt=np.stack([one for _, one in rows]), picture=np.asarray(owner, dtype=np.int64),
+            file,
+            pixels=pixels,
+            ids=np.stack([one for one, _ in rows]),
+            learnt=np.stack([one for _, one in rows]),
+            picture=np.asarray(owner, dtype=np.int64),
             text_ids=np.stack([one for one, _ in texts]),
             text_learnt=np.stack([one for _, one in texts]),
-        )  # fmt: skip
+        )
     partial.replace(target)
 
 

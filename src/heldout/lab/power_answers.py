@@ -17,17 +17,23 @@ ORDER = ("order-joint", EQUAL_COST, "order-neighbour", "order-trend")
 def answers(rows: pl.DataFrame, board: Sequence[Standing]) -> list[str]:
     tested = rows.filter(pl.col("effect").is_not_null())
     return [
-        *_shuffled(tested), *_twins(tested), *_membership(rows), *_equal_cost(tested, board),
+        *_shuffled(tested),
+        *_twins(tested),
+        *_membership(rows),
+        *_equal_cost(tested, board),
         *_paraphrased(tested),
-    ]  # fmt: skip
+    ]
 
 
 def by_arm(rows: pl.DataFrame, benchmark: str, way: str) -> list[str]:
     """Who fires in which arm: a table of counts."""
     frame = rows.filter(
-        (pl.col("benchmark") == benchmark) & (pl.col("way") == way) & pl.col("p").is_not_null()
-        & pl.col("role").is_in([CONTAMINATED, CLEAN]) & (pl.col("split") == "")
-    )  # fmt: skip
+        (pl.col("benchmark") == benchmark)
+        & (pl.col("way") == way)
+        & pl.col("p").is_not_null()
+        & pl.col("role").is_in([CONTAMINATED, CLEAN])
+        & (pl.col("split") == "")
+    )
     if frame.is_empty():
         return []
     names = frame["detector"].unique(maintain_order=True).to_list()
@@ -67,11 +73,14 @@ def _shuffled(rows: pl.DataFrame) -> Iterator[str]:
     hits = sum(one.hits for key, one in found.items() if OTHER_SEEDS in key)
     yield (
         "With references of other seeds, "
-        + ("no order test fires on a shuffled arm." if not hits else
-           f"order tests fire {hits} times on shuffled arms.")
+        + (
+            "no order test fires on a shuffled arm."
+            if not hits
+            else f"order tests fire {hits} times on shuffled arms."
+        )
         + " Whether that is blindness to shuffling cannot be told where the released order is not seen "
         "either: compare the two columns."
-    )  # fmt: skip
+    )
     yield ""
 
 
@@ -117,9 +126,11 @@ def _twins(rows: pl.DataFrame) -> Iterator[str]:
 
 def _membership(rows: pl.DataFrame) -> Iterator[str]:
     part = rows.filter(
-        (pl.col("split") != "") & pl.col("item_auc").is_not_null()
-        & (pl.col("role") == CONTAMINATED) & (pl.col("model") == pl.col("split"))
-    )  # fmt: skip
+        (pl.col("split") != "")
+        & pl.col("item_auc").is_not_null()
+        & (pl.col("role") == CONTAMINATED)
+        & (pl.col("model") == pl.col("split"))
+    )
     if part.is_empty():
         return
     yield "### Does Min-K%++ beat the blind baseline at all?"
@@ -154,9 +165,11 @@ def _min_k(mine: pl.DataFrame, rows: pl.DataFrame, loss: Share) -> Iterator[str]
     from scipy.stats import binomtest  # a second to import, for one number of one page
 
     clean = rows.filter(
-        (pl.col("detector") == "min-k++") & (pl.col("way") == RAW) & (pl.col("role") == CLEAN)
+        (pl.col("detector") == "min-k++")
+        & (pl.col("way") == RAW)
+        & (pl.col("role") == CLEAN)
         & pl.col("item_auc").is_not_null()
-    )  # fmt: skip
+    )
     usual = clean.group_by("split").agg(usual=pl.col("item_auc").mean())
     both = mine.join(usual, on="split", how="inner")
     margins = (both["item_auc"] - both["usual"]).to_list()

@@ -227,15 +227,24 @@ def _standing(detector: str, way: str, frame: pl.DataFrame, seed: int) -> Standi
     doses = dose_arms(frame)
     tokens = frame["tokens"].drop_nulls()
     return Standing(
-        detector, way, _area_of(strata, seed),
-        _rate_at(strata, 0.01), _rate_at(strata, 0.05),
-        fired(bad), fired(clean), fired(frame.filter(pl.col("role") == OUTSIDER)),
-        {str(name): _by_dose(part) for (name,), part in doses.group_by(
-            ["benchmark"], maintain_order=True)},
+        detector,
+        way,
+        _area_of(strata, seed),
+        _rate_at(strata, 0.01),
+        _rate_at(strata, 0.05),
+        fired(bad),
+        fired(clean),
+        fired(frame.filter(pl.col("role") == OUTSIDER)),
+        {
+            str(name): _by_dose(part)
+            for (name,), part in doses.group_by(["benchmark"], maintain_order=True)
+        },
         int(tokens.median()) if len(tokens) else None,  # type: ignore[arg-type]
-        {str(name): _place(part, strata, seed) for (name,), part in frame.group_by(
-            ["benchmark"], maintain_order=True)},
-    )  # fmt: skip
+        {
+            str(name): _place(part, strata, seed)
+            for (name,), part in frame.group_by(["benchmark"], maintain_order=True)
+        },
+    )
 
 
 def _place(part: pl.DataFrame, strata: Sequence[pl.DataFrame], seed: int) -> Place:
@@ -256,9 +265,12 @@ def _area_of(strata: Sequence[pl.DataFrame], seed: int) -> Area | None:
     both = pl.concat(strata)
     bad, clean = (both.filter(pl.col("role") == role) for role in _SIDES)
     return Area(
-        auc, _area_interval(auc, strata, seed), bad["model"].n_unique(),
-        tuple(sorted(bad["dose"].unique().to_list())), clean["model"].n_unique(),
-    )  # fmt: skip
+        auc,
+        _area_interval(auc, strata, seed),
+        bad["model"].n_unique(),
+        tuple(sorted(bad["dose"].unique().to_list())),
+        clean["model"].n_unique(),
+    )
 
 
 def _by_dose(frame: pl.DataFrame) -> dict[int, Share]:

@@ -43,9 +43,10 @@ class Cells:
     def splits(self) -> list[LabModel]:
         """Models that saw a part of the pictures: the rest is what they cannot have seen."""
         return [
-            one for one in self.models()
+            one
+            for one in self.models()
             if one.role(self.benchmark) == CONTAMINATED and one.planted and one.planted.share < 1
-        ]  # fmt: skip
+        ]
 
     def rows(self, detector: Detector, way: str, done: frozenset[tuple[str, str]]) -> Iterator[Row]:
         """Every cell that is not ``done`` (model and split)."""
@@ -139,8 +140,9 @@ class Cells:
                 one for one in detector.find(mine, settings) if one.cell.model == model.name
             )
             row = self._row(model, detector, way, outcome) | {
-                "split": split.name, "references": len(references)
-            }  # fmt: skip
+                "split": split.name,
+                "references": len(references),
+            }
             if references and isinstance(outcome, Finding) and detector.name != OWN_REFERENCE:
                 row |= self._less(tables, outcome, references, settings)
             yield row
@@ -154,8 +156,10 @@ class Cells:
             settings = replace(self.settings, unseen=MARK)
             for outcome in detector.find(marked(self.tables, split.leaked), settings):
                 yield self._row(split, detector, way, outcome) | {
-                    "model": "no model", "role": "none", "split": split.name
-                }  # fmt: skip
+                    "model": "no model",
+                    "role": "none",
+                    "split": split.name,
+                }
 
     def _consistency(
         self, detector: Detector, way: str, done: frozenset[tuple[str, str]]
@@ -176,10 +180,17 @@ class Cells:
     def _row(self, model: LabModel, detector: Detector, way: str, outcome: Outcome) -> Row:
         plan = model.planted
         row: Row = {
-            "benchmark": self.benchmark, "detector": detector.name, "way": way,
-            "model": model.name, "base": model.base, "arm": model.arm,
-            "role": model.role(self.benchmark), "dose": 0, "split": "", "references": 0,
-        }  # fmt: skip
+            "benchmark": self.benchmark,
+            "detector": detector.name,
+            "way": way,
+            "model": model.name,
+            "base": model.base,
+            "arm": model.arm,
+            "role": model.role(self.benchmark),
+            "dose": 0,
+            "split": "",
+            "references": 0,
+        }
         if plan is not None and plan.benchmark == self.benchmark:
             row["dose"] = plan.dose
         if not isinstance(outcome, Finding):
@@ -188,11 +199,20 @@ class Cells:
         areas = {name: outcome.details.get(name) for name in ("item_auc", "blind_auc")}
         if detector.family == "blind":
             areas = {"item_auc": outcome.statistic.value, "blind_auc": outcome.statistic.value}
-        return row | areas | {
-            "effect": effect.value, "low": effect.low, "high": effect.high, "p": outcome.p,
-            "direction": outcome.direction, "n": outcome.n, "clusters": outcome.clusters,
-            "reason": "",
-        }  # fmt: skip
+        return (
+            row
+            | areas
+            | {
+                "effect": effect.value,
+                "low": effect.low,
+                "high": effect.high,
+                "p": outcome.p,
+                "direction": outcome.direction,
+                "n": outcome.n,
+                "clusters": outcome.clusters,
+                "reason": "",
+            }
+        )
 
     def _less(
         self, tables: ScoreTables, found: Finding, references: Iterable[str], settings: Settings
@@ -206,8 +226,14 @@ class Cells:
         differences = [one for one in made if not isinstance(one, str)]
         if not differences:
             told = next((one for one in made if isinstance(one, str)), "no reference is left")
-            return {"effect": None, "low": None, "high": None, "p": None, "direction": None,
-                    "reason": told}  # fmt: skip
+            return {
+                "effect": None,
+                "low": None,
+                "high": None,
+                "p": None,
+                "direction": None,
+                "reason": told,
+            }
         ways = {direction_of(one.p, one.value) for one in differences}
         return {
             "effect": float(np.mean([one.value for one in differences])),
@@ -223,6 +249,11 @@ def is_plain(model: LabModel) -> bool:
     """Clean, or leaked whole and in order by full fine-tuning: the arms that differ in dose alone."""
     plan = model.planted
     return plan is not None and (
-        plan.stage == "finetune" and plan.mode == "full" and plan.order == "released"
-        and plan.part == "full" and plan.share == 1 and plan.dilution == 0.5 and not plan.paraphrased
-    )  # fmt: skip
+        plan.stage == "finetune"
+        and plan.mode == "full"
+        and plan.order == "released"
+        and plan.part == "full"
+        and plan.share == 1
+        and plan.dilution == 0.5
+        and not plan.paraphrased
+    )

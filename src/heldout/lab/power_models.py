@@ -198,9 +198,13 @@ class LabGrid:
         for model in self.models.values():
             plan = model.planted
             if (
-                plan is not None and model.role(benchmark) == CLEAN and not plan.dose
-                and plan.benchmark == benchmark and plan.mode == "full" and plan.stage == "finetune"
-            ):  # fmt: skip
+                plan is not None
+                and model.role(benchmark) == CLEAN
+                and not plan.dose
+                and plan.benchmark == benchmark
+                and plan.mode == "full"
+                and plan.stage == "finetune"
+            ):
                 found.setdefault(model.base, []).append(model.name)
         if way == SAME_BASE:
             return tuple(sorted(found.get(base, [])))

@@ -67,10 +67,21 @@ def boards(rows: pl.DataFrame, board: Sequence[Standing], about: About) -> Itera
         yield f"### {way.capitalize()}: {TOLD[way]}"
         yield ""
         yield from table(
-            ("detector", "works on", "AUC", "AUC over", "TPR at 1 %", "TPR at 5 %",
-             "fires, contaminated", "FPR, clean", "FPR, outsiders", "smallest dose", "tokens"),
+            (
+                "detector",
+                "works on",
+                "AUC",
+                "AUC over",
+                "TPR at 1 %",
+                "TPR at 5 %",
+                "fires, contaminated",
+                "FPR, clean",
+                "FPR, outsiders",
+                "smallest dose",
+                "tokens",
+            ),
             (_standing(one) for one in part),
-        )  # fmt: skip
+        )
         names = list(dict.fromkeys(name for one in part for name in one.places))
         yield (
             "By benchmark: AUC; fires on contaminated; fires on clean models (bases with a clean model "
@@ -102,8 +113,11 @@ def required_page(required: Sequence[Requirements]) -> Iterator[str]:
     yield "## Three requirements"
     yield ""
     places = list(dict.fromkeys(name for one in required for name in one.tested_on))
-    few = max((share for one in required for share in one.modes.values()), key=lambda one: one.n,
-              default=Share(0, 0))  # fmt: skip
+    few = max(
+        (share for one in required for share in one.modes.values()),
+        key=lambda one: one.n,
+        default=Share(0, 0),
+    )
     width = Share(max(0, few.n - 1), few.n)
     yield (
         "*Practical*: by answers alone and with no clean model at hand, it tells contaminated from clean "
@@ -118,10 +132,22 @@ def required_page(required: Sequence[Requirements]) -> Iterator[str]:
     )
     yield ""
     yield from table(
-        ("detector", "reads", "practical", "way", "reliable: fine-tuning", "full", "language", "LoRA",
-         "reliable: pre-training", "fires", "consistent", "concordance"),
+        (
+            "detector",
+            "reads",
+            "practical",
+            "way",
+            "reliable: fine-tuning",
+            "full",
+            "language",
+            "LoRA",
+            "reliable: pre-training",
+            "fires",
+            "consistent",
+            "concordance",
+        ),
         (_requirement(one) for one in required),
-    )  # fmt: skip
+    )
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
@@ -134,10 +160,18 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
 
 def _standing(one: Standing) -> list[str]:
     return [
-        one.detector, one.group, area_text(one), _over(one.area), _rate(one.at_1), _rate(one.at_5),
-        str(one.power), f"{one.false_positives}{_off(one)}", str(one.outsiders),
-        one.detectable, "–" if one.tokens is None else f"{one.tokens:,}",
-    ]  # fmt: skip
+        one.detector,
+        one.group,
+        area_text(one),
+        _over(one.area),
+        _rate(one.at_1),
+        _rate(one.at_5),
+        str(one.power),
+        f"{one.false_positives}{_off(one)}",
+        str(one.outsiders),
+        one.detectable,
+        "–" if one.tokens is None else f"{one.tokens:,}",
+    ]
 
 
 def _off(one: Standing) -> str:
@@ -168,12 +202,17 @@ def _requirement(one: Requirements) -> list[str]:
     trend = "–" if one.dose is None else f"{one.dose.concordance:+.2f} (p {one.dose.p:.2g})"
     testable = any(share.n for share in one.modes.values())
     return [
-        one.detector, one.reads, f"{one.practical}: {one.practical_why}", one.way,
+        one.detector,
+        one.reads,
+        f"{one.practical}: {one.practical_why}",
+        one.way,
         _yes(one.tuning_seen) if testable else "not tested",
         *(_rate(share) for share in one.modes.values()),
-        _yes(one.pretraining_seen) if one.pretraining.n else "not tested", _rate(one.pretraining),
-        "not tested" if one.dose is None else _yes(one.consistent), trend,
-    ]  # fmt: skip
+        _yes(one.pretraining_seen) if one.pretraining.n else "not tested",
+        _rate(one.pretraining),
+        "not tested" if one.dose is None else _yes(one.consistent),
+        trend,
+    ]
 
 
 def _rate(share: Share) -> str:
@@ -215,13 +254,27 @@ def power_page(
     command: str,
     about: About = About(),  # noqa: B008 - frozen
 ) -> str:
-    return "\n".join(
-        [*_head(rows, command), *boards(rows, board, about), *required_page(required),
-         "## Power against dose", "",
-         "Share of models that fire, with Clopper–Pearson bands; clean models at the left. The red line is "
-         "the level of the test.", "", *_figures(rows),
-         "## Answers", "", *answers(rows, board), *_arms(rows), *_limits(rows, about.weights)]
-    ) + "\n"  # fmt: skip
+    return (
+        "\n".join(
+            [
+                *_head(rows, command),
+                *boards(rows, board, about),
+                *required_page(required),
+                "## Power against dose",
+                "",
+                "Share of models that fire, with Clopper–Pearson bands; clean models at the left. "
+                "The red line is the level of the test.",
+                "",
+                *_figures(rows),
+                "## Answers",
+                "",
+                *answers(rows, board),
+                *_arms(rows),
+                *_limits(rows, about.weights),
+            ]
+        )
+        + "\n"
+    )
 
 
 def power_figure(rows: pl.DataFrame, benchmark: str) -> str:
@@ -230,9 +283,10 @@ def power_figure(rows: pl.DataFrame, benchmark: str) -> str:
     for name in tested["detector"].unique(maintain_order=True):
         mine = tested.filter(pl.col("detector") == name)
         curves = [
-            made for way in (RAW, OTHER_SEEDS)
+            made
+            for way in (RAW, OTHER_SEEDS)
             if (made := _curve(mine.filter(pl.col("way") == way), TOLD[way])) is not None
-        ]  # fmt: skip
+        ]
         if curves:
             panels.append(DosePanel(name, curves))
     title = f"Share of models that fire, by dose: {benchmark}"
@@ -262,9 +316,12 @@ def _curve(frame: pl.DataFrame, name: str) -> DoseCurve | None:
     shares = [fired(frame.filter(pl.col("role") == CLEAN))]
     shares += [fired(arms.filter(pl.col("dose") == dose)) for dose in doses]
     return DoseCurve(
-        name, [0, *doses], [one.value for one in shares],
-        [one.interval.low for one in shares], [one.interval.high for one in shares],
-    )  # fmt: skip
+        name,
+        [0, *doses],
+        [one.value for one in shares],
+        [one.interval.low for one in shares],
+        [one.interval.high for one in shares],
+    )
 
 
 def _head(rows: pl.DataFrame, command: str) -> Iterator[str]:

@@ -60,12 +60,16 @@ def requirements(rows: pl.DataFrame, board: list[Standing]) -> list[Requirements
         practical, why = _practical(raw, _needs(detector))
         used = mine.filter(pl.col("way") == way)
         tuned = used.filter(
-            (pl.col("stage") == "finetune") & (pl.col("order") == "released")
-            & (pl.col("part") == "full") & ~pl.col("paraphrased") & (pl.col("dilution") == 0.5)
-            & (pl.col("share") == 1) & pl.col("dose").is_in(DOSES)
+            (pl.col("stage") == "finetune")
+            & (pl.col("order") == "released")
+            & (pl.col("part") == "full")
+            & ~pl.col("paraphrased")
+            & (pl.col("dilution") == 0.5)
+            & (pl.col("share") == 1)
+            & pl.col("dose").is_in(DOSES)
             & (pl.col("role") == CONTAMINATED)
             & pl.col("benchmark").is_in(_benchmarks_with_modes(used))
-        )  # fmt: skip
+        )
         planted = used.filter((pl.col("stage") == "pretrain") & (pl.col("role") == CONTAMINATED))
         made.append(
             Requirements(

@@ -25,13 +25,31 @@ from heldout.lab.power_models import (
 from heldout.store import Run, replacing, write_json
 
 EQUAL_COST = "order-joint at equal cost"
-SCHEMA = pl.Schema({
-    "benchmark": pl.String, "detector": pl.String, "way": pl.String, "model": pl.String,
-    "base": pl.String, "arm": pl.String, "role": pl.String, "dose": pl.Int64, "split": pl.String,
-    "references": pl.Int64, "effect": pl.Float64, "low": pl.Float64, "high": pl.Float64,
-    "p": pl.Float64, "direction": pl.String, "n": pl.Int64, "clusters": pl.Int64,
-    "item_auc": pl.Float64, "blind_auc": pl.Float64, "tokens": pl.Int64, "reason": pl.String,
-})  # fmt: skip
+SCHEMA = pl.Schema(
+    {
+        "benchmark": pl.String,
+        "detector": pl.String,
+        "way": pl.String,
+        "model": pl.String,
+        "base": pl.String,
+        "arm": pl.String,
+        "role": pl.String,
+        "dose": pl.Int64,
+        "split": pl.String,
+        "references": pl.Int64,
+        "effect": pl.Float64,
+        "low": pl.Float64,
+        "high": pl.Float64,
+        "p": pl.Float64,
+        "direction": pl.String,
+        "n": pl.Int64,
+        "clusters": pl.Int64,
+        "item_auc": pl.Float64,
+        "blind_auc": pl.Float64,
+        "tokens": pl.Int64,
+        "reason": pl.String,
+    }
+)
 
 
 @dataclass(frozen=True)
@@ -140,9 +158,7 @@ def _same_inputs(folder: Path, run: Run, plan: PowerPlan) -> None:
     for path in [*sorted((run.path / "tables").glob("*.parquet")), run.path.parent / "models.json"]:
         digest.update(path.name.encode())
         digest.update(path.read_bytes())
-    inputs = {
-        "tables": digest.hexdigest(), "permutations": plan.permutations, "seed": plan.seed
-    }  # fmt: skip
+    inputs = {"tables": digest.hexdigest(), "permutations": plan.permutations, "seed": plan.seed}
     path = folder / "inputs.json"
     if path.exists() and json.loads(path.read_text()) != inputs:
         raise InputError(

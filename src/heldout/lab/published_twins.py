@@ -83,11 +83,19 @@ def allowed_answers(rows: list[PublishedRow], *, agreeing: bool, n: int = KEPT) 
         first = np.arange(n) < counts[0]
         second = np.arange(n) < counts[1] if agreeing else np.arange(n) >= n - counts[1]
         for variant, right in (("original", first), ("twin", second)):
-            frames.append(pl.DataFrame({
-                "benchmark_id": ids, "model": [row.model] * n, "variant": [variant] * n,
-                "draw": np.zeros(n, dtype=np.int32), "gold": ["A"] * n,
-                "outcome": np.where(right, "right", "wrong"), "template": ["published"] * n,
-            }))  # fmt: skip
+            frames.append(
+                pl.DataFrame(
+                    {
+                        "benchmark_id": ids,
+                        "model": [row.model] * n,
+                        "variant": [variant] * n,
+                        "draw": np.zeros(n, dtype=np.int32),
+                        "gold": ["A"] * n,
+                        "outcome": np.where(right, "right", "wrong"),
+                        "template": ["published"] * n,
+                    }
+                )
+            )
     answers = pl.concat(frames).with_columns(
         pl.lit([], dtype=pl.List(pl.String)).alias("options")  # letters are not published either
     )

@@ -120,9 +120,11 @@ def encode_queries(
             rows = np.stack(seen) if views else _embedded(encoder, seen)[:, None]
             if stored is None:
                 stored = np.lib.format.open_memmap(
-                    folder / "rows.npy", "w+", np.float32,
+                    folder / "rows.npy",
+                    "w+",
+                    np.float32,
                     (shape[0], columns, rows.shape[1], encoder.dimension),
-                )  # fmt: skip
+                )
             if rows.shape[1] != stored.shape[2]:
                 raise InputError("every query needs the same number of views, these differ")
             stored[index, made[index] if side == "query" else 0] = (

@@ -40,10 +40,13 @@ def real_pool(benchmark: Benchmark, tokenizer: Any, side: int, lengths: Lengths,
         texts += text.rows([document(item) for item in items])
         pixels.append(picture)
     return Pool(
-        np.stack(pixels), np.stack([ids for ids, _ in rows]), np.stack([one for _, one in rows]),
-        np.asarray(owner, dtype=np.int64), np.stack([ids for ids, _ in texts]),
+        np.stack(pixels),
+        np.stack([ids for ids, _ in rows]),
+        np.stack([one for _, one in rows]),
+        np.asarray(owner, dtype=np.int64),
+        np.stack([ids for ids, _ in texts]),
         np.stack([one for _, one in texts]),
-    )  # fmt: skip
+    )
 
 
 def words(benchmark: Benchmark) -> Iterator[str]:
@@ -236,11 +239,18 @@ def _things(world: World, images: int, seed: int) -> Iterator[tuple[int, Any]]:
 def _row(
     id: str, image: str, question: str, options: tuple[str, ...], answer: str, asked: Any
 ) -> str:
-    return json.dumps({
-        "id": id, "image": image, "question": question, "options": list(options), "answer": answer,
-        "answer_type": asked.answer_type, "content_type": asked.content_type,
-        REWORDED: paraphrased(question),
-    })  # fmt: skip
+    return json.dumps(
+        {
+            "id": id,
+            "image": image,
+            "question": question,
+            "options": list(options),
+            "answer": answer,
+            "answer_type": asked.answer_type,
+            "content_type": asked.content_type,
+            REWORDED: paraphrased(question),
+        }
+    )
 
 
 def _write(path: Path, rows: list[str]) -> None:

@@ -83,9 +83,12 @@ class Collector:
         tokenizer, family = self.processor.tokenizer, Family()
         self._writer = Writer(self.processor, tokenizer, family)
         self._layout = Layout(
-            self.processor, tokenizer, family, placeholder=self._writer.placeholder,
+            self.processor,
+            tokenizer,
+            family,
+            placeholder=self._writer.placeholder,
             image_id=tokenizer.convert_tokens_to_ids(IMAGE),
-        )  # fmt: skip
+        )
         # How many places a picture takes does not depend on what it shows.
         self._blank = Image.new("RGB", (8, 8))
 
@@ -157,14 +160,20 @@ class Collector:
         asked = [_without(row, image)[0] for row, _ in self.asked.values()]
         pixels = [pixels for _, pixels in self.pictures.values()]
         return Sheet(
-            name, np.stack(pixels), Ragged.of(scored), Ragged.of(places),
+            name,
+            np.stack(pixels),
+            Ragged.of(scored),
+            Ragged.of(places),
             np.asarray([picture for _, picture in self.scored.values()], dtype=np.int32),
             np.asarray([key in self.documents for key in self.scored], dtype=bool),
             Ragged.of(asked),
             np.asarray([picture for _, picture in self.asked.values()], dtype=np.int32),
-            letter_tokens(tokenizer), [*self.scored, *self.asked], self.lengths,
-            [self.golds.get(key, ["", "", ""]) for key in self.asked], released,
-        )  # fmt: skip
+            letter_tokens(tokenizer),
+            [*self.scored, *self.asked],
+            self.lengths,
+            [self.golds.get(key, ["", "", ""]) for key in self.asked],
+            released,
+        )
 
 
 def _without(row: Row, image: int) -> tuple[list[int], dict[int, int]]:
@@ -245,10 +254,12 @@ class Replay:
             tokens = [int(one) for one in self.reading.replies[place] if one >= 0]
             told = tuple(self.reading.letters[place, : prompt.letters].astype(float).tolist())
             reply = Reply(
-                prompt.request.id, self.tokenizer.decode(tokens, skip_special_tokens=True),
+                prompt.request.id,
+                self.tokenizer.decode(tokens, skip_special_tokens=True),
                 STOPPED if len(tokens) < MOST_NEW_TOKENS else CUT,
                 len(self.sheet.asked[place]) + self.picture_places * len(prompt.request.images),
-                len(tokens), told,
-            )  # fmt: skip
+                len(tokens),
+                told,
+            )
             keep(reply)
             yield reply

@@ -208,19 +208,27 @@ def refuse_another_encoder(run: Run, encoder: str) -> None:
 
 def _of(study: Study, command: str) -> Robustness:
     return Robustness(
-        command=command, collection=study.collection, side=study.side, encoder=study.encoder,
-        judge=study.judge, shortlist=study.shortlist, queries=study.queries, pictures=study.pictures,
+        command=command,
+        collection=study.collection,
+        side=study.side,
+        encoder=study.encoder,
+        judge=study.judge,
+        shortlist=study.shortlist,
+        queries=study.queries,
+        pictures=study.pictures,
         transforms=[_recall(one) for one in study.transforms],
-    )  # fmt: skip
+    )
 
 
 def _recall(one: Measured) -> Recall:
     judged = one.verified
     return Recall(
-        name=one.name, description=one.description, shortlisted=_share(one.recall_at_k),
+        name=one.name,
+        description=one.description,
+        shortlisted=_share(one.recall_at_k),
         found=_share(judged.found) if judged else None,
         undecided=_share(judged.undecided) if judged else None,
-    )  # fmt: skip
+    )
 
 
 def _share(rate: Rate) -> Share:

@@ -105,10 +105,20 @@ class Sheet:
                 for one in ("scored", "places", "asked", "letters")
             }
             return cls(
-                name, kept["pixels"], ragged["scored"], ragged["places"], kept["scored_picture"],
-                kept["sums"], ragged["asked"], kept["asked_picture"], ragged["letters"], told["keys"],
-                told["lengths"], told["golds"], told["released"],
-            )  # fmt: skip
+                name,
+                kept["pixels"],
+                ragged["scored"],
+                ragged["places"],
+                kept["scored_picture"],
+                kept["sums"],
+                ragged["asked"],
+                kept["asked_picture"],
+                ragged["letters"],
+                told["keys"],
+                told["lengths"],
+                told["golds"],
+                told["released"],
+            )
 
 
 # The small models' tokenizer: byte-level pairs learnt from texts, so that no word is ever unknown.

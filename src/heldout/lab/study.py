@@ -95,24 +95,42 @@ def study_transforms(
     maker = QueryMaker(transforms, strangers, plan.seed)
     with tempfile.TemporaryDirectory(prefix="heldout-lab-") as folder:
         queries = encode_queries(
-            rest, positions, maker, encoder, Path(folder),
-            views=views, parts=parts, side=plan.side, quiet=quiet,
-        )  # fmt: skip
+            rest,
+            positions,
+            maker,
+            encoder,
+            Path(folder),
+            views=views,
+            parts=parts,
+            side=plan.side,
+            quiet=quiet,
+        )
         width = queries.rows.shape[2]
         blocks = encode_collection(rest, encoder, plan.block, parts=parts, quiet=quiet)
         pools = _pools(transforms)
         depth = max(plan.shortlist, -(-plan.pairs // len(positions)))
         counted = tally(
-            queries, blocks, [[column] for column in range(len(transforms))] + list(pools.values()),
-            plan.degrees or {}, depth, _groups(rest) if plan.group else None,
-        )  # fmt: skip
+            queries,
+            blocks,
+            [[column] for column in range(len(transforms))] + list(pools.values()),
+            plan.degrees or {},
+            depth,
+            _groups(rest) if plan.group else None,
+        )
     clusters = [rest.items[position].cluster for position in positions]
     judged = None
     if judge is not None:
         judged = judge_shortlists(
-            rest, positions, maker, counted, judge, engine,
-            shortlist=plan.shortlist, side=plan.side, quiet=quiet,
-        )  # fmt: skip
+            rest,
+            positions,
+            maker,
+            counted,
+            judge,
+            engine,
+            shortlist=plan.shortlist,
+            side=plan.side,
+            quiet=quiet,
+        )
     original = counted.curve([0])
     thresholds = _thresholds(original, plan)
     figures = Figures(counted, queries.area_kept, clusters, thresholds, judged, plan.shortlist)
@@ -125,18 +143,28 @@ def study_transforms(
         for index, (name, columns) in enumerate(pools.items())
     ]
     return Study(
-        collection=collection.name, side=plan.side, encoder=encoder.identity, views=width,
-        judge=judge.identity if judge else None, shortlist=plan.shortlist, group=plan.group,
+        collection=collection.name,
+        side=plan.side,
+        encoder=encoder.identity,
+        views=width,
+        judge=judge.identity if judge else None,
+        shortlist=plan.shortlist,
+        group=plan.group,
         searched_only=sum(item.searched_only for item in rest.items),
-        pictures=len(rest), strangers=len(strangers),
+        pictures=len(rest),
+        strangers=len(strangers),
         duplicates=sum(entry.reason == "duplicate image" for entry in collection.dropped),
         unusable=sum(entry.reason != "duplicate image" for entry in collection.dropped),
-        queries=len(positions), clusters=len(set(clusters)), seed=plan.seed,
-        thresholds=thresholds, transforms=measured, pools=pooled,
+        queries=len(positions),
+        clusters=len(set(clusters)),
+        seed=plan.seed,
+        thresholds=thresholds,
+        transforms=measured,
+        pools=pooled,
         roc=_roc(counted, {"original": [0], **pools}),
         closest=_closest(rest, positions, counted),
         wrongly_accepted=_accepted(rest, judged),
-    )  # fmt: skip
+    )
 
 
 _POOLS = {

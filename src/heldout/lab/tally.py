@@ -79,14 +79,16 @@ def tally(
     """
     count, columns = queries.made.shape
     found = Tally(
-        queries.made, pools, micro(queries.own),
+        queries.made,
+        pools,
+        micro(queries.own),
         above=np.zeros((count, columns), np.int64),
         level=np.zeros((count, columns), np.int64),
         nearest=np.full((count, columns, depth), -1, np.int64),
         negatives=np.zeros((columns, BINS), np.int64),
         placed=np.zeros((count, len(pools)), np.int64),
         false=np.zeros((count, columns, len(thresholds)), np.int64),
-    )  # fmt: skip
+    )
     limits = [bin_of_threshold(value) for value in thresholds.values()]
     compare = _Compare(found, queries, limits, groups)
     one_row = queries.rows.shape[1] == 1  # copies are transformed: all columns see the same others

@@ -165,8 +165,11 @@ class Trainer:
                 {"params": [w for w in weights if w.ndim >= 2], "weight_decay": 0.05},
                 {"params": [w for w in weights if w.ndim < 2], "weight_decay": 0.0},
             ],
-            lr=rate, betas=(0.9, 0.98), fused=cuda, capturable=cuda,
-        )  # fmt: skip
+            lr=rate,
+            betas=(0.9, 0.98),
+            fused=cuda,
+            capturable=cuda,
+        )
 
         def once() -> Any:
             with torch.autocast(device.split(":")[0], torch.bfloat16, enabled=cuda):
@@ -190,9 +193,12 @@ class Trainer:
     def _batch(self, rows: Any, texts: Any) -> tuple[Any, ...]:
         data = self.data
         return (
-            data.pixels[data.picture[rows]], data.ids[rows].long(), data.learnt[rows],
-            data.text_ids[texts].long(), data.text_learnt[texts],
-        )  # fmt: skip
+            data.pixels[data.picture[rows]],
+            data.ids[rows].long(),
+            data.learnt[rows],
+            data.text_ids[texts].long(),
+            data.text_learnt[texts],
+        )
 
     def weights(self) -> dict[str, Any]:
         return {name: value.detach().clone() for name, value in self.model.state_dict().items()}

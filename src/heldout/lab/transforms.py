@@ -129,9 +129,15 @@ def _table() -> dict[str, Transform]:
     made: list[Transform] = []
 
     def add(
-        name: str, family: str, description: str, apply: Apply, *, least_side: int = 1,
-        others: int = 0, in_seed: bool = False,
-    ) -> None:  # fmt: skip
+        name: str,
+        family: str,
+        description: str,
+        apply: Apply,
+        *,
+        least_side: int = 1,
+        others: int = 0,
+        in_seed: bool = False,
+    ) -> None:
         made.append(Transform(name, family, description, apply, least_side, others, in_seed))
 
     seed = functools.partial(add, in_seed=True)
@@ -139,36 +145,65 @@ def _table() -> dict[str, Transform]:
     seed("flip-v", "geometric", "top and bottom exchanged", _Plain(ImageOps.flip))
     seed("flip-h", "geometric", "left and right exchanged", _Plain(ImageOps.mirror))
     for degrees in (45, 135, 225, 315):
-        seed(f"rot-{degrees}", "geometric", f"turned {degrees}° on a canvas of the same size",
-             _Plain(functools.partial(_rotated, degrees=degrees)))  # fmt: skip
+        seed(
+            f"rot-{degrees}",
+            "geometric",
+            f"turned {degrees}° on a canvas of the same size",
+            _Plain(functools.partial(_rotated, degrees=degrees)),
+        )
     for margin in (20, 50, 100):
-        seed(f"crop-{margin}", "cropping", f"{margin} pixels removed from all four sides",
-             _Plain(functools.partial(_without_margin, margin=margin)),
-             least_side=2 * margin + SMALLEST_CROP)  # fmt: skip
-    seed("gauss", "pixelization", "Gaussian blur, σ = 2 pixels",
-         _Plain(_blurred))  # fmt: skip
+        seed(
+            f"crop-{margin}",
+            "cropping",
+            f"{margin} pixels removed from all four sides",
+            _Plain(functools.partial(_without_margin, margin=margin)),
+            least_side=2 * margin + SMALLEST_CROP,
+        )
+    seed("gauss", "pixelization", "Gaussian blur, σ = 2 pixels", _Plain(_blurred))
     seed("noise", "pixelization", "Gaussian noise, σ = 25 of 255 levels", _noisy)
     for side in (128, 256):
-        seed(f"rs-{side}", "pixelization", f"shorter side reduced to {side} pixels",
-             _Plain(functools.partial(_downsized, side=side)), least_side=side + 1)  # fmt: skip
+        seed(
+            f"rs-{side}",
+            "pixelization",
+            f"shorter side reduced to {side} pixels",
+            _Plain(functools.partial(_downsized, side=side)),
+            least_side=side + 1,
+        )
     seed("gray", "colour", "brightness without colour", _Plain(_grey))
     seed("invert", "colour", "every level inverted", _Plain(ImageOps.invert))
     for channel, colour in enumerate(("red", "green", "blue")):
-        seed(colour, "colour", f"brightness in {colour} alone",
-             _Plain(functools.partial(_coloured, channel=channel)))  # fmt: skip
+        seed(
+            colour,
+            "colour",
+            f"brightness in {colour} alone",
+            _Plain(functools.partial(_coloured, channel=channel)),
+        )
     for degrees in (90, 180, 270):
         quarter = Image.Transpose[f"ROTATE_{degrees}"]
-        add(f"rot-{degrees}", "geometric", f"turned {degrees}°, nothing lost",
-            _Plain(functools.partial(_turn, quarter=quarter)))  # fmt: skip
+        add(
+            f"rot-{degrees}",
+            "geometric",
+            f"turned {degrees}°, nothing lost",
+            _Plain(functools.partial(_turn, quarter=quarter)),
+        )
     add("crop-half", "cropping", "a window of half the area, anywhere", _half, least_side=2)
     for quality in (30, 75):
-        add(f"jpeg-{quality}", "publishing", f"JPEG of quality {quality}",
-            _Plain(functools.partial(_jpeg, quality=quality)))  # fmt: skip
+        add(
+            f"jpeg-{quality}",
+            "publishing",
+            f"JPEG of quality {quality}",
+            _Plain(functools.partial(_jpeg, quality=quality)),
+        )
     add("watermark", "publishing", "translucent slanted text across the picture", watermark)
     add("border", "publishing", "a plain frame, 4 to 12 % of each side", border)
     for count in (2, 4, 6):
-        add(f"compound-{count}", "publishing", f"one panel of a figure of {count}",
-            functools.partial(compound, count=count), others=count - 1)  # fmt: skip
+        add(
+            f"compound-{count}",
+            "publishing",
+            f"one panel of a figure of {count}",
+            functools.partial(compound, count=count),
+            others=count - 1,
+        )
     return {transform.name: transform for transform in made}
 
 

@@ -34,8 +34,16 @@ class Size:
 SMALL = Size()  # three of them in float16 are below 12 MB: the demo's
 MEDIUM = Size(width=160, heads=5, vision_inner=480, text_layers=5, text_inner=384)  # the grid's
 LARGER = Size(width=192, heads=6, vision_inner=576, text_layers=6, text_inner=512)
-TOY = Size(picture=32, patch=8, width=32, heads=2, vision_layers=1, vision_inner=64, text_layers=1,
-           text_inner=64)  # fmt: skip
+TOY = Size(
+    picture=32,
+    patch=8,
+    width=32,
+    heads=2,
+    vision_layers=1,
+    vision_inner=64,
+    text_layers=1,
+    text_inner=64,
+)
 
 
 def new_model(size: Size, tokenizer: Any, seed: int) -> Any:

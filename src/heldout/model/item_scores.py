@@ -105,10 +105,16 @@ def score_options(
             name = f"{example.id}#option{number}"
             if name in answers.totals and not answers.scores[name].truncated:
                 total, count = answers.totals[name]
-                rows.append({
-                    "benchmark_id": example.id, "model": model, "option": number, "text": text,
-                    "sum_logprob": total, "n_tokens": count,
-                })  # fmt: skip
+                rows.append(
+                    {
+                        "benchmark_id": example.id,
+                        "model": model,
+                        "option": number,
+                        "text": text,
+                        "sum_logprob": total,
+                        "n_tokens": count,
+                    }
+                )
     replace_dropped(run, "options", model, list(answers.dropped.values()))
     return replace_rows(run, "option_scores", model, rows)
 
@@ -125,10 +131,16 @@ def _score_row(answers: Answers, identifier: str, model: str) -> dict[str, Any]:
     score = answers.scores[identifier]
     total, count = answers.totals[identifier]
     return {
-        "benchmark_id": identifier, "model": model, "tokens": list(score.tokens),
-        "logprobs": list(score.logprobs), "mu": list(score.mu), "sigma": list(score.sigma),
-        "sum_logprob": total, "n_tokens": count, "span_ok": score.span_ok,
-    }  # fmt: skip
+        "benchmark_id": identifier,
+        "model": model,
+        "tokens": list(score.tokens),
+        "logprobs": list(score.logprobs),
+        "mu": list(score.mu),
+        "sigma": list(score.sigma),
+        "sum_logprob": total,
+        "n_tokens": count,
+        "span_ok": score.span_ok,
+    }
 
 
 # Items as one running text, the way a scraped release reads: what the order tests score.

@@ -26,12 +26,35 @@ from heldout.store import Dropped
 
 #: What each field is called in the wild, in any case; the first present wins.
 ALIASES: dict[str, tuple[str, ...]] = {
-    "id": ("benchmark_id", "id", "index", "qid", "question_id", "example_id", "item_id", "item",
-           "sample_id", "custom_id", "dataset_index"),
+    "id": (
+        "benchmark_id",
+        "id",
+        "index",
+        "qid",
+        "question_id",
+        "example_id",
+        "item_id",
+        "item",
+        "sample_id",
+        "custom_id",
+        "dataset_index",
+    ),
     "model": ("model", "model_name", "model_id"),
-    "prediction": ("reply", "prediction", "pred", "response", "model_answer", "model_output",
-                   "model_response", "predicted_answer", "pred_answer", "output", "generated_text",
-                   "completion", "text"),
+    "prediction": (
+        "reply",
+        "prediction",
+        "pred",
+        "response",
+        "model_answer",
+        "model_output",
+        "model_response",
+        "predicted_answer",
+        "pred_answer",
+        "output",
+        "generated_text",
+        "completion",
+        "text",
+    ),
     "correct": ("correct", "is_correct", "hit", "exact_match"),
     "score": ("score", "accuracy", "acc"),
     "rank": ("rank",),
@@ -60,7 +83,7 @@ ALIASES: dict[str, tuple[str, ...]] = {
     "kind": ("kind", "leakage", "degree"),
     "cluster": ("cluster", "image_id", "image_name", "img_name", "image"),
     "position": ("doc_id",),  # where lmms-eval says the item stands in its dataset
-}  # fmt: skip
+}
 #: Other words for a field, where people name columns themselves.
 SYNONYMS = {"reply": "prediction", "gold": "answer"}
 #: Where id → prediction stands in a JSON object that holds other things, too.
@@ -224,9 +247,11 @@ def _object(path: Path) -> dict[str, Any] | None:
 def _pairs(value: dict[str, Any]) -> dict[str, Any] | None:
     """Ids and predictions, where an object maps one to the other or holds an object that does."""
     for inner in (value, *(value.get(name) for name in _MAPPINGS)):
-        if isinstance(inner, dict) and inner and not any(
-            isinstance(one, dict | list) for one in inner.values()
-        ):  # fmt: skip
+        if (
+            isinstance(inner, dict)
+            and inner
+            and not any(isinstance(one, dict | list) for one in inner.values())
+        ):
             return inner
     return None
 

@@ -28,8 +28,21 @@ from heldout.store import Dropped, Run, dropped_table, make_table
 
 
 #: what is taken from a row; what columns may be called says ALIASES
-FIELDS = ("id", "model", "tokens", "logprobs", "mu", "sigma", "sum_logprob", "n_tokens", "span_ok",
-          "revision", "backend", "dtype", "template")  # fmt: skip
+FIELDS = (
+    "id",
+    "model",
+    "tokens",
+    "logprobs",
+    "mu",
+    "sigma",
+    "sum_logprob",
+    "n_tokens",
+    "span_ok",
+    "revision",
+    "backend",
+    "dtype",
+    "template",
+)
 _LISTS = ("tokens", "logprobs", "mu", "sigma")
 _HEAD = 200  # rows that are looked at for the names of columns
 _MOST_TOKENS = 100_000  # a longer "answer" is a document, or an attack on memory
@@ -113,9 +126,14 @@ def check_row(
             f"tokens of the answer, at least 1"
         )
     return {
-        "benchmark_id": identifier, "model": str(named), "tokens": tokens, **lists,
-        "sum_logprob": total, "n_tokens": length, "span_ok": _truth(raw.get("span_ok"), where),
-    }  # fmt: skip
+        "benchmark_id": identifier,
+        "model": str(named),
+        "tokens": tokens,
+        **lists,
+        "sum_logprob": total,
+        "n_tokens": length,
+        "span_ok": _truth(raw.get("span_ok"), where),
+    }
 
 
 def _same_revision(raw: Mapping[str, Any], where: str, fingerprint: str) -> None:

@@ -180,9 +180,13 @@ def _key(shard: Sequence[Request]) -> str:
 def _row(score: Score, total: float, count: int, sums_only: bool) -> dict[str, Any]:
     lists = {key: [] if sums_only else list(getattr(score, key)) for key in _LISTS}
     return {
-        "request": score.id, **lists, "sum_logprob": total, "n_tokens": count,
-        "span_ok": score.span_ok, "truncated": score.truncated,
-    }  # fmt: skip
+        "request": score.id,
+        **lists,
+        "sum_logprob": total,
+        "n_tokens": count,
+        "span_ok": score.span_ok,
+        "truncated": score.truncated,
+    }
 
 
 def _read(stage: Stage) -> tuple[list[dict[str, Any]], list[Dropped]]:

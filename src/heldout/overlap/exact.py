@@ -59,11 +59,16 @@ def thumbnail(digest: str, image: Image.Image) -> dict[str, Any]:
 STAGE = "overlap"
 BYTES_ONLY = "bytes:"  # the key of a picture that nobody can decode
 COUNTS = (
-    "items", "images", "decoded", "with_answer", "dropped",
-    "lost_items", "lost_containers",  # what could not be compared: single items, whole archives
+    "items",
+    "images",
+    "decoded",
+    "with_answer",
+    "dropped",
+    "lost_items",
+    "lost_containers",  # what could not be compared: single items, whole archives
     "missing",  # of the lost items, those that may be there the next time
     "without_image",  # items that never had an image
-)  # fmt: skip
+)
 
 
 @dataclass(frozen=True, slots=True)

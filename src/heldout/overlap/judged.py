@@ -227,10 +227,13 @@ def text_subject(item: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> 
     )
     cut = len(theirs["corpus_text"]) >= SHOWN
     told = [
-        normal(item["question"]), [normal(one) for one in item["options"] or ()], normal(item["answer"]),
-        theirs["corpus_text"], sorted(theirs.get("corpus_answers", ())),
+        normal(item["question"]),
+        [normal(one) for one in item["options"] or ()],
+        normal(item["answer"]),
+        theirs["corpus_text"],
+        sorted(theirs.get("corpus_answers", ())),
         [rows[0]["corpus"], rows[0]["corpus_id"]] if cut else [],
-    ]  # fmt: skip
+    ]
     return hashlib.sha256(json.dumps(told, ensure_ascii=False).encode()).hexdigest()[:32]
 
 
@@ -293,9 +296,11 @@ def _judged_text(
     if relation in _ASKED and row["field"].startswith("caption"):
         relation = SAME_CAPTION
     evidence["people"] = {
-        "verdicts": dict(sorted(verdicts.items())), "subject": subject,
-        "tool": row["relation"], "tool_degree": row["degree"],
-    }  # fmt: skip
+        "verdicts": dict(sorted(verdicts.items())),
+        "subject": subject,
+        "tool": row["relation"],
+        "tool_degree": row["degree"],
+    }
     return {
         **row,
         "relation": relation,

@@ -66,10 +66,12 @@ def regraded(matches: pl.DataFrame, bounds: Bounds, encoders: Collection[str]) -
     """``matches`` with the degree of every row that one of ``encoders`` found; other rows stay."""
     similarity = pl.col("similarity")
     degree = (
-        pl.when(similarity >= bounds.hard).then(pl.lit("hard"))
-        .when(similarity >= bounds.soft).then(pl.lit("soft"))
+        pl.when(similarity >= bounds.hard)
+        .then(pl.lit("hard"))
+        .when(similarity >= bounds.soft)
+        .then(pl.lit("soft"))
         .otherwise(pl.lit("none"))
-    )  # fmt: skip
+    )
     own = pl.col("method").is_in(list(encoders))
     return matches.with_columns(
         pl.when(own).then(degree).otherwise(pl.col("degree")).alias("degree")

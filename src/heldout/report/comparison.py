@@ -68,8 +68,9 @@ def compare_folders(before: Path, after: Path) -> list[Changes]:
         )
     found = [compare_runs(old[name], new[name]) for name in both]
     found[0]["benchmarks"] = {
-        "appeared": sorted(set(new) - set(old)), "gone": sorted(set(old) - set(new))
-    }  # fmt: skip
+        "appeared": sorted(set(new) - set(old)),
+        "gone": sorted(set(old) - set(new)),
+    }
     return found
 
 
@@ -78,8 +79,14 @@ def is_empty(changes: Changes) -> bool:
     inputs = {key: one for key, one in changes["inputs"].items() if key != "heldout"}
     matches = changes["matches"]
     moved = any(matches[kind] for kind in ("appeared", "gone", "changed"))
-    return not (any(inputs.values()) or _any(changes["claims"]) or _any(changes["findings"]) or moved
-                or changes["scores"] or _any(changes.get("benchmarks", {})))  # fmt: skip
+    return not (
+        any(inputs.values())
+        or _any(changes["claims"])
+        or _any(changes["findings"])
+        or moved
+        or changes["scores"]
+        or _any(changes.get("benchmarks", {}))
+    )
 
 
 def _any(changes: Mapping[str, Any]) -> bool:
@@ -147,13 +154,19 @@ def _claims(before: Run, after: Run) -> Changes:
     old, new = _by_id(before, "claims"), _by_id(after, "claims")
     return {
         "changed": [
-            {"id": key, "before": old[key]["status"], "after": new[key]["status"],
-             "sentence": new[key]["sentence"], "why": new[key]["why"]}
-            for key in old if key in new and old[key]["status"] != new[key]["status"]
+            {
+                "id": key,
+                "before": old[key]["status"],
+                "after": new[key]["status"],
+                "sentence": new[key]["sentence"],
+                "why": new[key]["why"],
+            }
+            for key in old
+            if key in new and old[key]["status"] != new[key]["status"]
         ],
         "appeared": [_claim(new[key]) for key in new if key not in old],
         "gone": [_claim(old[key]) for key in old if key not in new],
-    }  # fmt: skip
+    }
 
 
 def _claim(one: Mapping[str, Any]) -> Changes:
@@ -164,21 +177,29 @@ def _findings(before: Run, after: Run) -> Changes:
     old, new = _by_id(before, "findings"), _by_id(after, "findings")
     return {
         "changed": [
-            {"id": key, "effect": new[key]["effect"]["name"],
-             "before": _effect(old[key]), "after": _effect(new[key])}
-            for key in old if key in new and _differs(old[key], new[key])
+            {
+                "id": key,
+                "effect": new[key]["effect"]["name"],
+                "before": _effect(old[key]),
+                "after": _effect(new[key]),
+            }
+            for key in old
+            if key in new and _differs(old[key], new[key])
         ],
         "appeared": [key for key in new if key not in old],
         "gone": [key for key in old if key not in new],
-    }  # fmt: skip
+    }
 
 
 def _effect(one: Mapping[str, Any]) -> Changes:
     effect = one["effect"]
     return {
-        "value": effect["value"], "low": effect["low"], "high": effect["high"], "n": one["n"],
+        "value": effect["value"],
+        "low": effect["low"],
+        "high": effect["high"],
+        "n": one["n"],
         "p_adjusted": one["p_adjusted"],
-    }  # fmt: skip
+    }
 
 
 def _differs(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
@@ -221,12 +242,17 @@ def _matches(before: Run, after: Run) -> Changes:
         "changed_by_people": len(by_people),
         "kinds": dict(Counter(f"{old[key].relation} → {new[key].relation}" for key in changed)),
         "examples": [
-            {"benchmark_id": key[0], "corpus": key[2], "corpus_id": (new.get(key) or old[key]).corpus_id,
-             "before": old[key].relation if key in old else None,
-             "after": new[key].relation if key in new else None, "by_people": key in by_people}
+            {
+                "benchmark_id": key[0],
+                "corpus": key[2],
+                "corpus_id": (new.get(key) or old[key]).corpus_id,
+                "before": old[key].relation if key in old else None,
+                "after": new[key].relation if key in new else None,
+                "by_people": key in by_people,
+            }
             for key in [*appeared, *gone, *changed][:EXAMPLES]
         ],
-    }  # fmt: skip
+    }
 
 
 class _Pair(NamedTuple):
@@ -260,9 +286,15 @@ def _scores(before: Run, after: Run) -> list[Changes]:
     for key in sorted(old.keys() & new.keys()):
         model, metric, subset = key
         if _apart(old[key], new[key]):
-            found.append({
-                "model": model, "metric": metric, "subset": subset, "before": old[key], "after": new[key],
-            })  # fmt: skip
+            found.append(
+                {
+                    "model": model,
+                    "metric": metric,
+                    "subset": subset,
+                    "before": old[key],
+                    "after": new[key],
+                }
+            )
     return found
 
 

@@ -40,9 +40,7 @@ def templates() -> Environment:
         lstrip_blocks=True,
         finalize=visible,
     )
-    made.filters.update(
-        percent=percent, count=lambda value: f"{value:,}", slug=slug, anchor=anchor
-    )  # fmt: skip
+    made.filters.update(percent=percent, count=lambda value: f"{value:,}", slug=slug, anchor=anchor)
     return made
 
 

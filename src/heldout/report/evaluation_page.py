@@ -62,11 +62,15 @@ def _model(made: Evaluation, model: str) -> dict[str, Any]:
     scorers = list(dict.fromkeys(name for one in whole for name in one.counts.get("scorers", {})))
     apart = {(one.benchmark, one.subset): one for one in mine}
     return {
-        "name": model, "rows": whole, "scorers": scorers, "apart": apart,
-        "split": any(one.subset != ALL for one in mine), "cost": made.costs.get(model),
+        "name": model,
+        "rows": whole,
+        "scorers": scorers,
+        "apart": apart,
+        "split": any(one.subset != ALL for one in mine),
+        "cost": made.costs.get(model),
         "dropped": made.dropped.get(model, {}),
         "tokens": any(one.counts["prompt_tokens"] for one in whole),
-    }  # fmt: skip
+    }
 
 
 def _figure(made: Evaluation, model: str) -> Figure:
@@ -74,11 +78,14 @@ def _figure(made: Evaluation, model: str) -> Figure:
     several = any(one.subset != ALL for one in mine)
     rates = [
         Rate(
-            one.benchmark if one.benchmark != MEAN else f"mean of {one.benchmarks}", one.value,
-            one.interval.low, one.interval.high, f"{one.subset} items" if several else "",
+            one.benchmark if one.benchmark != MEAN else f"mean of {one.benchmarks}",
+            one.value,
+            one.interval.low,
+            one.interval.high,
+            f"{one.subset} items" if several else "",
         )
         for one in mine
-    ]  # fmt: skip
+    ]
     number = list(made.models).index(model) + 1
     drawn = rate_chart(rates, title=model, label="accuracy with 95 % interval by image")
     return Figure(f"accuracy-{number}", drawn, "")
@@ -89,11 +96,17 @@ def _disagreements(made: Evaluation) -> list[dict[str, Any]]:
     found = []
     for (scorer,), rows in made.disagreements.group_by(["scorer"], maintain_order=True):
         loose = int(rows["scorer_right"].sum())
-        found.append({
-            "scorer": scorer, "strict": rows.height - loose, "loose": loose,
-            "rows": pl.concat([
-                rows.filter(~pl.col("scorer_right")).head(_EXAMPLES // 2),
-                rows.filter(pl.col("scorer_right")).head(_EXAMPLES // 2),
-            ]).to_dicts(),
-        })  # fmt: skip
+        found.append(
+            {
+                "scorer": scorer,
+                "strict": rows.height - loose,
+                "loose": loose,
+                "rows": pl.concat(
+                    [
+                        rows.filter(~pl.col("scorer_right")).head(_EXAMPLES // 2),
+                        rows.filter(pl.col("scorer_right")).head(_EXAMPLES // 2),
+                    ]
+                ).to_dicts(),
+            }
+        )
     return found

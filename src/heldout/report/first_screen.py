@@ -129,12 +129,14 @@ def _told(cell: Cell) -> dict[str, Any]:
     return {
         "status": cell["status"],
         "words": in_words(cell),
-        "rate": f"{percent(rate['value'])}, 95 % interval {_interval(rate['interval'])}" if proven else "",
+        "rate": f"{percent(rate['value'])}, 95 % interval {_interval(rate['interval'])}"
+        if proven
+        else "",
         "rungs": _rungs(cell["evidence"]),
         "why": "" if proven else why,
         "claim": speaking[0]["id"] if speaking else None,
         "benchmark": cell["benchmark"],
-    }  # fmt: skip
+    }
 
 
 def _interval(one: Mapping[str, float]) -> str:
@@ -169,13 +171,17 @@ def top_claims(cells: Sequence[Cell], count: int = TOP) -> list[dict[str, Any]]:
         return (*first, kinds.get(kind, 2), place)
 
     every = [
-        {**claim, "benchmark": cell["benchmark"], "on": target(cell)[1],
-         "nth": _nth(cell, claim),
-         "share": (cell["leak_rate"] or {}).get("value", 0.0) if is_leak(claim) else 0.0}
+        {
+            **claim,
+            "benchmark": cell["benchmark"],
+            "on": target(cell)[1],
+            "nth": _nth(cell, claim),
+            "share": (cell["leak_rate"] or {}).get("value", 0.0) if is_leak(claim) else 0.0,
+        }
         for cell in cells
         for claim in cell["claims"]
         if not _idle(claim)
-    ]  # fmt: skip
+    ]
     return [claim for _, claim in sorted(enumerate(every), key=order)][:count]
 
 

@@ -68,9 +68,10 @@ def _order_joint(tables: ScoreTables, found: Sequence[Found]) -> Figure | None:
         observed = float(shard_gains(shards).mean())
         strips.append(Strip(one["cell"]["model"], observed, gains, one["p"]))
     drawn = null_strips(
-        strips, title="Released order against shuffled ones",
+        strips,
+        title="Released order against shuffled ones",
         label="gain of the released order, nats per shard",
-    )  # fmt: skip
+    )
     told = (
         "Grey: what any other order of the same shards, taken for the released one, would have gained. "
         "Structure of the release can move the dot, too: that is what baselines are for."
@@ -89,9 +90,10 @@ def _order_trend(tables: ScoreTables, found: Sequence[Found]) -> Figure | None:
     if not strips:
         return None
     drawn = null_strips(
-        strips, title="Scores along the released order",
+        strips,
+        title="Scores along the released order",
         label="rank correlation with earliness; right of 0: earlier items are likelier",
-    )  # fmt: skip
+    )
     told = "Grey: the same clusters dealt out to random places. p before correction."
     return Figure("order-trend", drawn, told)
 
@@ -111,9 +113,12 @@ def _tails(tables: ScoreTables, found: Sequence[Found]) -> Figure | None:
     _, _, scores, which = cohort
     tail = float(found[0]["effect"]["name"].rsplit(" ", 1)[1])
     drawn = tail_chart(
-        tables.models[:_MOST], cohort_delta(scores)[:_MOST], tail=tail, flag=Settings().flag,
+        tables.models[:_MOST],
+        cohort_delta(scores)[:_MOST],
+        tail=tail,
+        flag=Settings().flag,
         title="Share of items far above the cohort's median",
-    )  # fmt: skip
+    )
     told = (
         f"Δ of {which}: an item's score less the median of the other models. A cohort is not a control: "
         "a better calibrated model has such a tail without having seen anything."
@@ -131,9 +136,16 @@ def _jaccard(found: Sequence[Found]) -> Figure | None:
     ]
     k = found[0]["details"]["k"]
     drawn = heat_map(
-        names, names, cells, tone="soft", title=f"Which {k} items are easiest: Jaccard of two models",
-        row_label="model", column_label="model", told=lambda value: f"{value:.2f}", missing="–",
-    )  # fmt: skip
+        names,
+        names,
+        cells,
+        tone="soft",
+        title=f"Which {k} items are easiest: Jaccard of two models",
+        row_label="model",
+        column_label="model",
+        told=lambda value: f"{value:.2f}",
+        missing="–",
+    )
     told = "Some items are easy for everybody: compare pairs with and without a baseline."
     return Figure("jaccard", drawn, told)
 
@@ -159,9 +171,12 @@ def _twins(found: Sequence[Found]) -> Iterator[Figure]:
 def _slope(one: Found, clean: bool) -> Slope:
     rates = list(one["details"]["accuracy"].values())
     return Slope(
-        one["cell"]["model"], (rates[0]["value"], rates[1]["value"]), (rates[0]["low"], rates[1]["low"]),
-        (rates[0]["high"], rates[1]["high"]), clean,
-    )  # fmt: skip
+        one["cell"]["model"],
+        (rates[0]["value"], rates[1]["value"]),
+        (rates[0]["low"], rates[1]["low"]),
+        (rates[0]["high"], rates[1]["high"]),
+        clean,
+    )
 
 
 def _file_name(name: str) -> str:

@@ -47,14 +47,25 @@ def _spreads(one: Calibration, benchmark: str) -> list[dict[str, Any]]:
     )
     null = one.null.similarities if one.null is not None else np.zeros(0)
     rows = [
-        (benchmark, "benchmark", len(one.benchmark), one.benchmark.quantiles, point and point.images),
+        (
+            benchmark,
+            "benchmark",
+            len(one.benchmark),
+            one.benchmark.quantiles,
+            point and point.images,
+        ),
         (one.null.source if one.null else "", "null", len(null), quantiles_of(null), None),
         *(
-            (each.name, f"{each.domain} control", len(each.nearest), each.nearest.quantiles,
-             each.at_alpha.images if each.at_alpha else None)
+            (
+                each.name,
+                f"{each.domain} control",
+                len(each.nearest),
+                each.nearest.quantiles,
+                each.at_alpha.images if each.at_alpha else None,
+            )
             for each in one.controls
         ),
-    ]  # fmt: skip
+    ]
     return [
         {"name": name, "role": role, "images": count, "quantiles": found, "above": rate}
         for name, role, count, found, rate in rows

@@ -62,9 +62,14 @@ def _by_browser(browser: str, svg: Path, target: Path) -> None:
         source, drawn = Path(folder) / "figure.html", Path(folder) / "figure.pdf"
         source.write_text(page)
         command = [
-            browser, "--headless", "--disable-gpu", "--no-pdf-header-footer",
-            f"--user-data-dir={folder}/profile", f"--print-to-pdf={drawn}", source.as_uri(),
-        ]  # fmt: skip
+            browser,
+            "--headless",
+            "--disable-gpu",
+            "--no-pdf-header-footer",
+            f"--user-data-dir={folder}/profile",
+            f"--print-to-pdf={drawn}",
+            source.as_uri(),
+        ]
         if hasattr(os, "geteuid") and os.geteuid() == 0:  # browsers refuse to sandbox root
             command.insert(1, "--no-sandbox")
         done = subprocess.run(command, capture_output=True, timeout=_SECONDS, check=False)

@@ -104,11 +104,15 @@ def _section(run: Run, encoder: str, nearest: int) -> dict[str, Any]:
         study = _fitting(source, encoder) if source is not None else None
         if source is not None and study is not None:
             return {
-                "encoder": short, "study": study, "own": own, "hashes": encoder == HASHES,
+                "encoder": short,
+                "study": study,
+                "own": own,
+                "hashes": encoder == HASHES,
                 "figure": Figure(f"robustness-{_plain(short)}", _drawn(study), ""),
-                "weak": _weak(study), "weak_more": max(0, len(_below(study)) - _NAMED),
+                "weak": _weak(study),
+                "weak_more": max(0, len(_below(study)) - _NAMED),
                 "nearest": nearest,
-            }  # fmt: skip
+            }
     return {"encoder": short, "study": None, "figure": None, "run": str(run.path)}
 
 

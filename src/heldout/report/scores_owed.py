@@ -76,9 +76,11 @@ def have_seen(cells: Sequence[Mapping[str, Any]], benchmark: str) -> frozenset[s
     return frozenset(
         cell["model"]
         for cell in cells
-        if cell["benchmark"] == benchmark and cell["model"] is not None
-        and cell["status"] == "survives" and " & " not in cell["model"]
-    )  # fmt: skip
+        if cell["benchmark"] == benchmark
+        and cell["model"] is not None
+        and cell["status"] == "survives"
+        and " & " not in cell["model"]
+    )
 
 
 def score_rows(corrected: Mapping[str, Any], seen: Collection[str] = ()) -> list[dict[str, Any]]:
@@ -88,7 +90,9 @@ def score_rows(corrected: Mapping[str, Any], seen: Collection[str] = ()) -> list
     """
     return [
         {
-            "model": model["model"], "metric": model["metric"], "items": model["items"],
+            "model": model["model"],
+            "metric": model["metric"],
+            "items": model["items"],
             "subsets": {
                 line["subset"]: NOT_CLEAN
                 if model["model"] in seen and line["subset"] == "non-leaked"
@@ -98,7 +102,7 @@ def score_rows(corrected: Mapping[str, Any], seen: Collection[str] = ()) -> list
             "owed": None if model["model"] in seen else _owed(model),
         }
         for model in corrected.get("models", [])
-    ]  # fmt: skip
+    ]
 
 
 def rankings_without(
@@ -109,12 +113,14 @@ def rankings_without(
         {
             **one,
             "ranks": {
-                model: {name: rank for name, rank in ranks.items() if name != CLEAN or model not in seen}
+                model: {
+                    name: rank for name, rank in ranks.items() if name != CLEAN or model not in seen
+                }
                 for model, ranks in one["ranks"].items()
             },
         }
         for one in rankings
-    ]  # fmt: skip
+    ]
 
 
 def _sentence(
@@ -145,8 +151,11 @@ def _sentence(
     elif LABELLED in leaked.get("leakage", ""):
         told += " (leaked by the search or by labels made elsewhere)"
     return points, {
-        "model": where, "points": signed(points) + " points", "told": told, "sure": _sure(model),
-    }  # fmt: skip
+        "model": where,
+        "points": signed(points) + " points",
+        "told": told,
+        "sure": _sure(model),
+    }
 
 
 def _sure(model: Mapping[str, Any]) -> str:

@@ -211,9 +211,13 @@ def _models(run: Run) -> Iterator[ModelLine]:
         for role, models in published["models"].items():
             for digest, one in models.items():
                 yield ModelLine(
-                    role, one["model"], one.get("fingerprint", ""), digest, one.get("items"),
+                    role,
+                    one["model"],
+                    one.get("fingerprint", ""),
+                    digest,
+                    one.get("items"),
                     "asked" in one,
-                )  # fmt: skip
+                )
         return
     for row in answering_models(run).to_dicts():
         yield ModelLine(row["role"], row["model"], row["fingerprint"], row["digest"], None, True)
@@ -234,9 +238,12 @@ def _reasons(run: Run) -> Iterator[dict[str, Any]]:
             example.setdefault(one.reason, (one.id, one.detail))
         for reason, count in counts.most_common():
             yield {
-                "stage": str(stage), "reason": worded(reason), "count": count, "id": example[reason][0],
+                "stage": str(stage),
+                "reason": worded(reason),
+                "count": count,
+                "id": example[reason][0],
                 "detail": example[reason][1],
-            }  # fmt: skip
+            }
 
 
 def _criteria(run: Run) -> Iterator[CriterionRate]:
@@ -260,9 +267,14 @@ def _criteria(run: Run) -> Iterator[CriterionRate]:
         fine = [float(met is not penalty) for met in found]
         interval = cluster_rate(fine, clusters)["interval"]
         yield CriterionRate(
-            criterion.title, str(criterion.category), criterion.weight, len(found),
-            sum(fine) / len(fine), interval, seen_by.get(criterion.key),
-        )  # fmt: skip
+            criterion.title,
+            str(criterion.category),
+            criterion.weight,
+            len(found),
+            sum(fine) / len(fine),
+            interval,
+            seen_by.get(criterion.key),
+        )
 
 
 def _letters(run: Run) -> dict[str, dict[str, int]]:
@@ -289,15 +301,20 @@ def _contamination(report: Mapping[str, Any]) -> dict[str, Any]:
         what = what.format(encoder, fields=_compared(known))
         for threshold, found in known.get("overlap_at", {}).items():
             items = known["by_item"]
-            rows.append({
-                "what": what, "at": threshold, "unit": unit,
-                "of": known.get("queries", known.get("images")), "published": found,
-                "before": known["before_removal"]["overlap_at"][threshold],
-                "of_items": items["published"]["items"],
-                "items": items["published"]["overlap_at"][threshold],
-                "of_items_before": items["before_removal"]["items"],
-                "items_before": items["before_removal"]["overlap_at"][threshold],
-            })  # fmt: skip
+            rows.append(
+                {
+                    "what": what,
+                    "at": threshold,
+                    "unit": unit,
+                    "of": known.get("queries", known.get("images")),
+                    "published": found,
+                    "before": known["before_removal"]["overlap_at"][threshold],
+                    "of_items": items["published"]["items"],
+                    "items": items["published"]["overlap_at"][threshold],
+                    "of_items_before": items["before_removal"]["items"],
+                    "items_before": items["before_removal"]["overlap_at"][threshold],
+                }
+            )
     return {**report, "rows": rows, "words": _words(report.get("questions", {}))}
 
 
@@ -354,10 +371,13 @@ def _figures(
         text = report.get("text", {})
         if histogram := text.get("histogram"):
             drawn = bin_chart(
-                histogram["edges"], histogram["counts"], threshold=text["threshold"],
+                histogram["edges"],
+                histogram["counts"],
+                threshold=text["threshold"],
                 title=f"Nearest published item of every question of {report['benchmark']}",
-                label=f"cosine of {_compared(text)}", unit="questions",
-            )  # fmt: skip
+                label=f"cosine of {_compared(text)}",
+                unit="questions",
+            )
             yield Figure(f"text-similarity-{number}", drawn, "")
 
 

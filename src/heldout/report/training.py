@@ -106,10 +106,18 @@ def write_training_report(run: Run) -> Path:
 
 def model_card(facts: TrainingFacts) -> str:
     """Data, gate, contamination verdict, recipe and curves of a trained model."""
-    return templates().get_template("model_card.md.j2").render(
-        facts=facts, gate=facts.told["gate"], md=_markdown, plain_name=_plain_name,
-        base=Markup(json.dumps(facts.base)), trained=facts.told.get("trained", {}),
-    )  # fmt: skip
+    return (
+        templates()
+        .get_template("model_card.md.j2")
+        .render(
+            facts=facts,
+            gate=facts.told["gate"],
+            md=_markdown,
+            plain_name=_plain_name,
+            base=Markup(json.dumps(facts.base)),
+            trained=facts.told.get("trained", {}),
+        )
+    )
 
 
 def _rows(run: Run, name: str) -> list[dict[str, Any]]:

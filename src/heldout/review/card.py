@@ -105,5 +105,8 @@ ITEM_FORM = Form(
     SCALES,
 )
 FORMS: dict[Kind, Form] = {
-    "matches": MATCH_FORM, "texts": TEXT_FORM, "twins": TWIN_FORM, "items": ITEM_FORM,
-}  # fmt: skip
+    "matches": MATCH_FORM,
+    "texts": TEXT_FORM,
+    "twins": TWIN_FORM,
+    "items": ITEM_FORM,
+}

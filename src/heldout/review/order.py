@@ -40,9 +40,10 @@ def text_orders(cards: Sequence[Card]) -> dict[str, list[int]]:
         EVIDENCE: sorted(indices, key=lambda index: (_worth(cards[index]), index)),
         CLAIMS: sorted(
             # Of equal stakes first what proves nothing as it is: a word may make or break it.
-            indices, key=lambda index: (stakes[index], cards[index].hint["degree"] != "soft", index)
+            indices,
+            key=lambda index: (stakes[index], cards[index].hint["degree"] != "soft", index),
         ),
-    }  # fmt: skip
+    }
 
 
 def _worth(card: Card) -> tuple[float, ...]:

@@ -51,7 +51,10 @@ _RULES = (
     (r"Is there (an?) (.+) in the picture\?", r"Does the picture show \1 \2?"),
     (r"Where is the (.+) relative to the (.+)\?", r"Seen from the \2, where does the \1 lie?"),
     (r"Is the (.+) larger than the (.+)\?", r"Is the \2 smaller than the \1?"),
-    (r"Which shape is closest to the (.+) edge of the picture\?", r"Nearest to the \1 edge lies what?"),
+    (
+        r"Which shape is closest to the (.+) edge of the picture\?",
+        r"Nearest to the \1 edge lies what?",
+    ),
     (r"Which part of the body does this film show\?", r"What body part was exposed here?"),
     (r"Which side marker does the film carry\?", r"Which letter marks the side?"),
     (r"Which organ is enlarged\?", r"Name the organ that is too large."),
@@ -61,7 +64,7 @@ _RULES = (
     (r"Is there a (.+) on the (.+) side\?", r"Does the \2 side show a \1?"),
     (r"Is a (.+) visible\?", r"Can a \1 be seen?"),
     (r"Is the (.+) (\w+)\?", r"Would you call the \1 \2?"),
-)  # fmt: skip
+)
 
 
 def paraphrased(question: str) -> str:

@@ -24,8 +24,11 @@ from heldout.scenes.world import (
 )
 
 _VALUES: dict[str, tuple[str, ...]] = {
-    "shape": SHAPES, "colour": tuple(COLOURS), "size": tuple(SIZES), "texture": TEXTURES,
-}  # fmt: skip
+    "shape": SHAPES,
+    "colour": tuple(COLOURS),
+    "size": tuple(SIZES),
+    "texture": TEXTURES,
+}
 _GRID = tuple(round(0.08 + 0.06 * step, 3) for step in range(15))  # where an object may move to
 
 

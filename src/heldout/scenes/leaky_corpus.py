@@ -137,9 +137,16 @@ class _Leak:
     def truth(self, corpus_id: str, sample: Sample) -> Truth:
         kind, target = self.kind, self.target
         return Truth(
-            corpus_id, kind.name, kind.group, kind.found_by, kind.label_relation, target.image,
-            target.item_id if sample.metadata is not None else None, kind.words, sample.detail,
-        )  # fmt: skip
+            corpus_id,
+            kind.name,
+            kind.group,
+            kind.found_by,
+            kind.label_relation,
+            target.image,
+            target.item_id if sample.metadata is not None else None,
+            kind.words,
+            sample.detail,
+        )
 
 
 @dataclass(frozen=True)

@@ -78,8 +78,14 @@ def compound(
         fitted = picture if picture.size == panel else _fitted(picture, panel)
         inset = [(whole - part) // 2 for whole, part in zip(panel, fitted.size, strict=True)]
         figure.paste(fitted, (corner[0] + inset[0], corner[1] + inset[1]))
-        draw.text((corner[0] + 2, corner[1] + 1), "ABCDEF"[index], font=font, fill="white",
-                  stroke_width=1, stroke_fill="black")  # fmt: skip
+        draw.text(
+            (corner[0] + 2, corner[1] + 1),
+            "ABCDEF"[index],
+            font=font,
+            fill="white",
+            stroke_width=1,
+            stroke_fill="black",
+        )
     return figure
 
 

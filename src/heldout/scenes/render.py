@@ -192,9 +192,19 @@ def _heart() -> Points:
 def _cross(arm: float = 0.34, reach: float = 0.93) -> Points:
     a, r = arm, reach
     return [
-        (-a, -r), (a, -r), (a, -a), (r, -a), (r, a), (a, a),
-        (a, r), (-a, r), (-a, a), (-r, a), (-r, -a), (-a, -a),
-    ]  # fmt: skip
+        (-a, -r),
+        (a, -r),
+        (a, -a),
+        (r, -a),
+        (r, a),
+        (a, a),
+        (a, r),
+        (-a, r),
+        (-a, a),
+        (-r, a),
+        (-r, -a),
+        (-a, -a),
+    ]
 
 
 _OUTLINES: dict[str, Points] = {

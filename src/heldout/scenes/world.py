@@ -17,9 +17,17 @@ Colour = tuple[int, int, int]
 Item = TypeVar("Item")
 
 SHAPES = (
-    "circle", "square", "triangle", "diamond", "hexagon",
-    "star", "heart", "cross", "ring", "crescent",
-)  # fmt: skip
+    "circle",
+    "square",
+    "triangle",
+    "diamond",
+    "hexagon",
+    "star",
+    "heart",
+    "cross",
+    "ring",
+    "crescent",
+)
 COLOURS: dict[str, Colour] = {
     "red": (214, 64, 69),
     "orange": (242, 134, 48),

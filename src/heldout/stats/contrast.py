@@ -62,8 +62,14 @@ def cluster_contrast(
     value, error = _difference(groups)
     if error < 1e-12:
         flat = Interval(value, value, level, "no spread between clusters")
-        return Contrast(value, error, flat, 1.0 if value == 0 else 2.0 ** (1 - min(counts)),
-                        _items(groups), (counts[0], counts[1]))  # fmt: skip
+        return Contrast(
+            value,
+            error,
+            flat,
+            1.0 if value == 0 else 2.0 ** (1 - min(counts)),
+            _items(groups),
+            (counts[0], counts[1]),
+        )
     pivots = _bootstrap_pivots(groups, value, draws, np.random.default_rng(seed))
     tail = (1.0 - level) / 2.0
     low, high = np.quantile(pivots, [tail, 1.0 - tail])
@@ -94,8 +100,10 @@ def _bootstrap_pivots(
     for index, (scale, mean) in enumerate(parts):
         sums, sizes = groups[index]
         squares = (
-            weights @ (sums**2) - 2 * mean * (weights @ (sums * sizes)) + mean**2 * (weights @ (sizes**2))
-        )  # fmt: skip
+            weights @ (sums**2)
+            - 2 * mean * (weights @ (sums * sizes))
+            + mean**2 * (weights @ (sizes**2))
+        )
         variance += scale**2 * squares
     (scale_a, mean_a), (scale_b, mean_b) = parts
     (sums_a, sizes_a), (sums_b, sizes_b) = groups

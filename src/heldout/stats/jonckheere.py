@@ -60,10 +60,12 @@ def jonckheere_blocks(
     if ways <= FEW:
         orders = [np.asarray(one) for one in arrangements(range(len(dose)))]
         each = np.stack([(blocks * _higher(dose[one])).sum((1, 2)) for one in orders])
-        null = np.asarray([
-            each[list(chosen), range(len(known))].sum()
-            for chosen in product(range(len(orders)), repeat=len(known))
-        ])  # fmt: skip
+        null = np.asarray(
+            [
+                each[list(chosen), range(len(known))].sum()
+                for chosen in product(range(len(orders)), repeat=len(known))
+            ]
+        )
         return _exactly(observed, null, pairs)
 
     def design(count: int, rng: np.random.Generator) -> Floats:
@@ -120,6 +122,10 @@ def _exactly(observed: float, null: Floats, pairs: float) -> Jonckheere:
 def _sampled(test: Permuted, pairs: float) -> Jonckheere:
     observed = test.statistic
     return Jonckheere(
-        (observed + pairs) / 2, observed / pairs, test.spread / pairs, test.p, test.p_tied,
+        (observed + pairs) / 2,
+        observed / pairs,
+        test.spread / pairs,
+        test.p,
+        test.p_tied,
         exact=False,
-    )  # fmt: skip
+    )

@@ -119,9 +119,10 @@ class BenchmarkQuestions:
         answered = [one for one in readable if normal(one.answer)]
         number = {text: place for place, text in enumerate(self._texts)}
         rare = [
-            one for one in answered
+            one
+            for one in answered
             if not self._is_stock(number[normal(one.question)], one.answer or "", NEARLY_THE_SAME)
-        ]  # fmt: skip
+        ]
         return {
             "questions": len(self._examples),
             "scripts": dict(scripts.most_common()),
@@ -140,8 +141,12 @@ class BenchmarkQuestions:
         """(item, question, cosine) of one block that is near by letters or by meaning."""
         texts = self._texts[start : start + _BLOCK]
         letters = process.cdist(
-            ours, texts, scorer=Levenshtein.normalized_similarity, score_cutoff=TEMPLATE, dtype=np.float32
-        )  # fmt: skip
+            ours,
+            texts,
+            scorer=Levenshtein.normalized_similarity,
+            score_cutoff=TEMPLATE,
+            dtype=np.float32,
+        )
         cosine = np.zeros_like(letters)
         if rows is not None and self._rows is not None:
             cosine = rows @ self._rows[start : start + len(texts)].T

@@ -48,9 +48,16 @@ def balanced_items(run: Run) -> Iterator[BalancedItem]:
             figure = next(figures, None)
         assert figure is not None
         final = Draft(
-            draft.id, draft.figure, draft.question, tuple(row["options"]), row["answer"],
-            row["archetype"], draft.generator, draft.raw, draft.extra,
-        )  # fmt: skip
+            draft.id,
+            draft.figure,
+            draft.question,
+            tuple(row["options"]),
+            row["answer"],
+            row["archetype"],
+            draft.generator,
+            draft.raw,
+            draft.extra,
+        )
         yield BalancedItem(
             final,
             figure,

@@ -90,9 +90,15 @@ class StageModel:
     def ask(self, prompts: Mapping[str, Prompt], title: str, unit: str = "questions") -> Replied:
         """Every prompt once. A server that is gone ends the stage; what it answered before is kept."""
         answered = ask_prompts(
-            self.asker, prompts, self._journal, lambda image: image.name, stage=self._stage, title=title,
-            unit=unit, quiet=self._context.quiet,
-        )  # fmt: skip
+            self.asker,
+            prompts,
+            self._journal,
+            lambda image: image.name,
+            stage=self._stage,
+            title=title,
+            unit=unit,
+            quiet=self._context.quiet,
+        )
         for reply in answered.paid.values():
             self._count(reply)
         if answered.ended is not None:

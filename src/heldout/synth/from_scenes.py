@@ -85,9 +85,18 @@ def scene_figures(settings: SynthSettings, run: Path) -> Iterator[PaperFigure | 
         assert isinstance(image, FigureImage)
         drawn[f"scenes/{name}"] = DrawnScene(scene, SIDE, pixel_digest(picture))
         yield PaperFigure(
-            f"scenes/{name}", name, "", caption(scene, rng), (), (image,), *_LICENCE, "rendered by heldout",
-            f"seed {settings.seed}", "rendered", "scene",
-        )  # fmt: skip
+            f"scenes/{name}",
+            name,
+            "",
+            caption(scene, rng),
+            (),
+            (image,),
+            *_LICENCE,
+            "rendered by heldout",
+            f"seed {settings.seed}",
+            "rendered",
+            "scene",
+        )
     write_scenes(folder, drawn)
     write_planted(run, "figures", planted)
 
@@ -192,15 +201,15 @@ def judge(draft: Draft, scene: Scene, words: str) -> dict[str, tuple[bool, str]]
     probe = probes[-1] if probes else None
     answer = probe.answer(scene) if probe else None
     right = [
-        letter for letter, option in zip(LETTERS, draft.options, strict=True)
+        letter
+        for letter, option in zip(LETTERS, draft.options, strict=True)
         if answer is not None and _says(option, answer)
-    ]  # fmt: skip
+    ]
     beside = [sentence for sentence in sentences if _probe(sentence) is None]
     false = [sentence for sentence in beside if _contradicts(sentence, scene)]
     unsupported = [
-        sentence for sentence in beside
-        if sentence not in false and not _supported(sentence, words)
-    ]  # fmt: skip
+        sentence for sentence in beside if sentence not in false and not _supported(sentence, words)
+    ]
     of_kind = [
         probe is not None
         and (option in probe.choices or any(_says(option, c) for c in probe.choices))

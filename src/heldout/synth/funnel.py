@@ -21,10 +21,16 @@ _DECIDED = {
 # Reasons of `ingest` for which a whole file is left out: how many figures it has, nobody knows.
 FILE_REASONS = frozenset(
     {
-        "XML too large", "member too large", "package too large", "package without XML", "unknown file",
-        "unreadable XML", "unreadable package", "unreadable shard",
+        "XML too large",
+        "member too large",
+        "package too large",
+        "package without XML",
+        "unknown file",
+        "unreadable XML",
+        "unreadable package",
+        "unreadable shard",
     }
-)  # fmt: skip
+)
 
 
 @dataclass(frozen=True)

@@ -181,9 +181,15 @@ def read_draft(reply: Reply, figure: PaperFigure, identity: str) -> Draft:
     facts |= {"extra_keys": ", ".join(extra)[:200]} if extra else {}
     texts = tuple(_one_line(options[letter]) for letter in LETTERS)
     return Draft(
-        figure.id, figure.id, _one_line(value["question"]), texts, answer, generator=identity,
-        raw=reply.text, extra=facts,
-    )  # fmt: skip
+        figure.id,
+        figure.id,
+        _one_line(value["question"]),
+        texts,
+        answer,
+        generator=identity,
+        raw=reply.text,
+        extra=facts,
+    )
 
 
 def problem_of(error: UnreadableError | None, attempt: int) -> str:

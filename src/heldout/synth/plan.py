@@ -88,10 +88,14 @@ def plan_assumptions(costs: Sequence[StageCost]) -> str:
 def total_cost(costs: Sequence[StageCost]) -> StageCost:
     """All stages together; they run one after the other, so their hours add up."""
     return StageCost(
-        "total", sum(one.requests for one in costs), sum(one.prompt_tokens for one in costs),
-        sum(one.reply_tokens for one in costs), sum(one.price for one in costs),
-        sum(one.hours for one in costs), sum(one.done for one in costs),
-    )  # fmt: skip
+        "total",
+        sum(one.requests for one in costs),
+        sum(one.prompt_tokens for one in costs),
+        sum(one.reply_tokens for one in costs),
+        sum(one.price for one in costs),
+        sum(one.hours for one in costs),
+        sum(one.done for one in costs),
+    )
 
 
 def source_costs(settings: SynthSettings, most: int) -> SourceCosts:
@@ -224,9 +228,15 @@ def _costs(settings: SynthSettings, work: Mapping[str, _Asked]) -> Iterator[Stag
         if endpoint.tokens_per_minute is not None:
             seconds = max(seconds, 60 * (prompt_tokens + replies) / endpoint.tokens_per_minute)
         yield StageCost(
-            name, requests, prompt_tokens, replies, price, seconds / 3600, asked.done,
+            name,
+            requests,
+            prompt_tokens,
+            replies,
+            price,
+            seconds / 3600,
+            asked.done,
             endpoint.concurrency,
-        )  # fmt: skip
+        )
 
 
 def _tokens(prompt: Prompt, figure: PaperFigure) -> int:
@@ -252,12 +262,15 @@ def spent_costs(run: Run) -> list[StageCost]:
     known = run.manifest().get("synth", {})
     return [
         StageCost(
-            _stage_of(role, spent["stage"]), spent["requests"], spent["prompt_tokens"],
-            spent["reply_tokens"], spent["price"],
+            _stage_of(role, spent["stage"]),
+            spent["requests"],
+            spent["prompt_tokens"],
+            spent["reply_tokens"],
+            spent["price"],
         )
         for role in MODEL_ROLES
         if (spent := known.get(role, {}).get("spent")) is not None
-    ]  # fmt: skip
+    ]
 
 
 def costs_as_json(costs: list[StageCost]) -> list[dict[str, Any]]:

@@ -21,8 +21,11 @@ Rng = np.random.Generator
 Fault = Callable[[Draft, Scene, Rng], Draft | None]
 
 RESIZED, CROPPED, RECODED, PANEL = (
-    "copy: resized", "copy: cropped", "copy: re-encoded", "copy: in a panel",
-)  # fmt: skip
+    "copy: resized",
+    "copy: cropped",
+    "copy: re-encoded",
+    "copy: in a panel",
+)
 COPIES = (RESIZED, CROPPED, RECODED, PANEL)
 # Other pictures, to be kept. Registration leaves most of the second kind undecided: all but one
 # object is the same, pixel by pixel.
@@ -129,9 +132,11 @@ def _no_image(draft: Draft, _: Scene, rng: Rng) -> Draft:
     shape = tuple(corners)[int(rng.integers(len(corners)))]
     options = ("3", "4", "5", "6", "8")
     return dataclasses.replace(
-        draft, question=f"How many corners does a {shape} have?", options=options,
+        draft,
+        question=f"How many corners does a {shape} have?",
+        options=options,
         answer=LETTERS[options.index(corners[shape])],
-    )  # fmt: skip
+    )
 
 
 def _points(draft: Draft, _: Scene, rng: Rng) -> Draft:

@@ -77,10 +77,9 @@ SCHEMA = pa.schema(
     ]
 )
 _FEATURES = {
-    name: [{"_type": "Image"}] if name == "images"
-    else {"dtype": str(kind), "_type": "Value"}
+    name: [{"_type": "Image"}] if name == "images" else {"dtype": str(kind), "_type": "Value"}
     for name, kind in zip(SCHEMA.names, SCHEMA.types, strict=True)
-}  # fmt: skip
+}
 # The `datasets` library reads this and decodes the images by itself.
 _HUB = {b"huggingface": json.dumps({"info": {"features": _FEATURES}}).encode()}
 
@@ -153,11 +152,16 @@ def _provenance(context: StageContext, facts: Mapping[str, Any]) -> dict[str, An
         "heldout": manifest.get("packages", {}).get("heldout", ""),
         "models": models,
         "versions": {
-            "labels": LABELS, "generate": GENERATE_TEMPLATE, "verify": VERIFY_TEMPLATE, "rubric": RUBRIC,
-            "shortcut": PROBES, "balance": BALANCE_RULES, "dataset": FORMAT,
+            "labels": LABELS,
+            "generate": GENERATE_TEMPLATE,
+            "verify": VERIFY_TEMPLATE,
+            "rubric": RUBRIC,
+            "shortcut": PROBES,
+            "balance": BALANCE_RULES,
+            "dataset": FORMAT,
         },
         "settings": settings,
-    }  # fmt: skip
+    }
 
 
 def _write_filter_log(context: StageContext, path: Path) -> None:

@@ -140,6 +140,10 @@ def cluster_rate(hits: Sequence[float], clusters: Sequence[str]) -> ClusterRate:
         )
     found = cluster_rate_interval(hits, clusters, enough=_ENOUGH, even=_EVEN)
     return ClusterRate(
-        hits=sum(hits), rate=sum(hits) / len(hits), clusters=count,
-        interval=[found.low, found.high], method=found.method, reason="",
-    )  # fmt: skip
+        hits=sum(hits),
+        rate=sum(hits) / len(hits),
+        clusters=count,
+        interval=[found.low, found.high],
+        method=found.method,
+        reason="",
+    )

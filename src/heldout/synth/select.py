@@ -54,8 +54,12 @@ def _select(context: StageContext, writer: StageWriter) -> None:
             f"no figure has a label that is selected; there are {seen}: set labels (some of them, or 'all')"
         )
     chosen = draw(buckets, settings)
-    full = {name for name, figures in buckets.items() if settings.quota is not None
-            and sum(chosen.get(figure) == name for figure, _ in figures) >= settings.quota}  # fmt: skip
+    full = {
+        name
+        for name, figures in buckets.items()
+        if settings.quota is not None
+        and sum(chosen.get(figure) == name for figure, _ in figures) >= settings.quota
+    }
     _write(context, writer, chosen, labels, full)
 
 
@@ -110,9 +114,10 @@ def draw(
             figure for images in order for figure in by_images[images][: targets.get(images, 0)]
         ]
         spare = [
-            figure for images in sorted(by_images)
+            figure
+            for images in sorted(by_images)
             for figure in by_images[images][targets.get(images, 0) :]
-        ]  # fmt: skip
+        ]
         chosen |= dict.fromkeys([*picked, *spare][: quotas[name]], name)
     return chosen
 
@@ -170,9 +175,10 @@ def _copy(
     images = {image.location: image for figure in figures for image in figure.images}
     failed: dict[str, str] = {}
     waiting = {
-        location for location, image in images.items()
+        location
+        for location, image in images.items()
         if not (context.run.path / stored_name(image)).exists()
-    }  # fmt: skip
+    }
     try:
         for location, data in read_located(sorted(waiting)):
             if store(context.run.path, images[location], data):

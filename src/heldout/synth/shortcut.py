@@ -32,8 +32,11 @@ STAGE = "shortcut"
 TEMPLATE = "heldout-shortcut/1"
 RULES = "heldout-shortcut-rules/2"  # raise with any change of what is flagged or kept of it
 NO_IMAGE, OPTIONS_ONLY, QUESTION_ONLY, OVERLONG = (
-    "no-image", "options-only", "question-only", "overlong-answer",
-)  # fmt: skip
+    "no-image",
+    "options-only",
+    "question-only",
+    "overlong-answer",
+)
 NEEDED = 4  # right rotations of five
 CHANCE: float = 1 / len(LETTERS)
 # Flagged by guessing anew in every rotation: four or five of five.
@@ -70,9 +73,13 @@ def _write(
         if dropped:
             writer.drop(Dropped(STAGE, draft.id, "shortcut", reason))
         row = {
-            "id": draft.id, "probes": sorted(probes.items()), "flagged": bool(reason), "reason": reason,
-            "right": sorted((name, one.right) for name, one in told.items()), "dropped": dropped,
-        }  # fmt: skip
+            "id": draft.id,
+            "probes": sorted(probes.items()),
+            "flagged": bool(reason),
+            "reason": reason,
+            "right": sorted((name, one.right) for name, one in told.items()),
+            "dropped": dropped,
+        }
         writer.keep(row, again=None in probes.values() and not dropped)
 
 
@@ -220,11 +227,18 @@ def probe_rates(run: Run) -> list[ProbeRate]:
         rate = cluster_rate(right[probe], clusters[probe])
         found.append(
             ProbeRate(
-                probe, len(solved), solved.count(True), solved.count(None), len(right[probe]),
-                rate["rate"], rate["interval"], rate["method"],
-                CHANCE if probe in (NO_IMAGE, OPTIONS_ONLY) else None, p_values.get(probe),
+                probe,
+                len(solved),
+                solved.count(True),
+                solved.count(None),
+                len(right[probe]),
+                rate["rate"],
+                rate["interval"],
+                rate["method"],
+                CHANCE if probe in (NO_IMAGE, OPTIONS_ONLY) else None,
+                p_values.get(probe),
             )
-        )  # fmt: skip
+        )
     return found
 
 

@@ -51,10 +51,11 @@ def _verl(item: BalancedItem, row: Mapping[str, Any], name: str) -> dict[str, An
         "ability": "visual question answering",
         "reward_model": {"style": "rule", "ground_truth": row["answer_label"]},
         "extra_info": {
-            "index": row["dataset_index"], "answer": row["answer"],
+            "index": row["dataset_index"],
+            "answer": row["answer"],
             "options": list(item.draft.options),
         },
-    }  # fmt: skip
+    }
 
 
 def _llava(item: BalancedItem, row: Mapping[str, Any], name: str) -> dict[str, Any]:

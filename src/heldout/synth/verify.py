@@ -110,9 +110,10 @@ def _verdicts(
         prompts = {
             draft.id: verify_prompt(draft, figure, run, problem_of(problems.get(draft.id), attempt))
             for draft, figure in drafts
-            if draft.id not in opinions and draft.id not in lost
+            if draft.id not in opinions
+            and draft.id not in lost
             and (attempt == 0 or problems[draft.id].reason != INSUFFICIENT)
-        }  # fmt: skip
+        }
         if not prompts:
             break
         answered = model.ask(prompts, "verifying", "items")

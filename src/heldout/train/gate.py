@@ -120,9 +120,14 @@ def take_comparisons(run: Run, other: str | Path) -> None:
 
 
 def guard(
-    settings: TrainSettings, data: TrainingSet, run: Run, engine: Engine, *, quiet: bool,
+    settings: TrainSettings,
+    data: TrainingSet,
+    run: Run,
+    engine: Engine,
+    *,
+    quiet: bool,
     benchmarks: Sequence[Benchmark] | None = None,
-) -> tuple[TrainingSet, GateRecord]:  # fmt: skip
+) -> tuple[TrainingSet, GateRecord]:
     """The rows that may be trained on, and what the gate said. Raises GateError where it fails.
 
     ``benchmarks`` are those that ``settings.against`` names, where somebody has read them already.
@@ -157,29 +162,44 @@ def guard(
 
 
 def _record(
-    settings: TrainSettings, data: TrainingSet, gate: Gate, leaking: dict[str, str],
+    settings: TrainSettings,
+    data: TrainingSet,
+    gate: Gate,
+    leaking: dict[str, str],
     benchmarks: Sequence[Benchmark],
-) -> GateRecord:  # fmt: skip
+) -> GateRecord:
     failed = bool(leaking) or not gate.passed
     forced = settings.open_gate if failed and not settings.remove_leaks else ""
     return GateRecord(
         benchmarks=tuple(
             {
-                "benchmark": one.benchmark, "items": one.items, "leaked": one.leaked, "rows": one.rows,
-                "doubtful": one.doubtful, "source": read.source, "revision": read.fingerprint,
+                "benchmark": one.benchmark,
+                "items": one.items,
+                "leaked": one.leaked,
+                "rows": one.rows,
+                "doubtful": one.doubtful,
+                "source": read.source,
+                "revision": read.fingerprint,
             }
             for one, read in zip(gate.protected, benchmarks, strict=True)
         ),
-        compared=len(data.items), leaking=len(leaking),
-        removed=0 if forced else len(leaking), passed=not leaking,
-        forced=forced, sentence=gate.sentence(),
-    )  # fmt: skip
+        compared=len(data.items),
+        leaking=len(leaking),
+        removed=0 if forced else len(leaking),
+        passed=not leaking,
+        forced=forced,
+        sentence=gate.sentence(),
+    )
 
 
 def _compare(
-    settings: TrainSettings, benchmark: Benchmark, data: TrainingSet, run: Run, engine: Engine,
+    settings: TrainSettings,
+    benchmark: Benchmark,
+    data: TrainingSet,
+    run: Run,
+    engine: Engine,
     quiet: bool,
-) -> Run:  # fmt: skip
+) -> Run:
     """One ``overlap`` run in the gate's folder: images by hash and encoder, words by every method."""
     digest = hashlib.sha256(benchmark.source.encode()).hexdigest()[:8]  # two may share a name
     name = re.sub(r"[^\w.-]+", "-", f"{benchmark.name}-{digest}")

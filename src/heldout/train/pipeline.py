@@ -191,9 +191,14 @@ def _claim(run: Run, settings: TrainSettings, data: TrainingSet) -> None:
             )
     run.update(
         "train",
-        {"settings": told, "data": data.fingerprint, "name": data.name, "template": TEMPLATE,
-         "packages": _versions()},
-    )  # fmt: skip
+        {
+            "settings": told,
+            "data": data.fingerprint,
+            "name": data.name,
+            "template": TEMPLATE,
+            "packages": _versions(),
+        },
+    )
 
 
 def _versions() -> dict[str, str]:

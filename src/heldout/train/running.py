@@ -56,9 +56,13 @@ def check_rows(settings: TrainSettings, items: Sequence[TrainingItem]) -> None:
 
 
 def run_training(
-    settings: TrainSettings, items: Sequence[TrainingItem], run: Run, *, quiet: bool,
+    settings: TrainSettings,
+    items: Sequence[TrainingItem],
+    run: Run,
+    *,
+    quiet: bool,
     warnings: list[str],
-) -> Trained:  # fmt: skip
+) -> Trained:
     """Train and save ``model/``. Finished updates are not made again."""
     check_rows(settings, items)
     folder = run.path / FOLDER
@@ -102,9 +106,15 @@ def run_training(
 
 
 def _attempt(
-    settings: TrainSettings, items: Sequence[TrainingItem], run: Run, pace: Pace,
-    journals: tuple[StepJournal, StepJournal], last: Path | None, quiet: bool, warnings: list[str],
-) -> Trained | str:  # fmt: skip
+    settings: TrainSettings,
+    items: Sequence[TrainingItem],
+    run: Run,
+    pace: Pace,
+    journals: tuple[StepJournal, StepJournal],
+    last: Path | None,
+    quiet: bool,
+    warnings: list[str],
+) -> Trained | str:
     """The finished training, or in which phase memory ran out."""
     import torch
 

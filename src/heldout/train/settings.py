@@ -27,21 +27,50 @@ class Precision(StrEnum):
 PRESETS: Mapping[str, Mapping[str, Any]] = {
     # MedVLSynther and MedVLThinker: SFT on (reasoning trace, answer) pairs.
     "medvlsynther-sft": {
-        "recipe": "sft", "learning_rate": 1e-5, "schedule": "cosine", "warmup": 0.05, "batch": 16,
-        "epochs": 5.0, "weight_decay": 1e-4, "betas": (0.9, 0.95), "precision": "bfloat16",
+        "recipe": "sft",
+        "learning_rate": 1e-5,
+        "schedule": "cosine",
+        "warmup": 0.05,
+        "batch": 16,
+        "epochs": 5.0,
+        "weight_decay": 1e-4,
+        "betas": (0.9, 0.95),
+        "precision": "bfloat16",
     },
     # GRPO as run with verl: prompts per batch and per update, replies per prompt.
     "medvlsynther-grpo-5k": {
-        "recipe": "grpo", "learning_rate": 1e-6, "schedule": "constant", "warmup": 0.0, "batch": 48,
-        "mini_batch": 24, "epochs": 1.0, "weight_decay": 0.01, "betas": (0.9, 0.999), "group": 8,
-        "kl": 0.01, "entropy": 0.0, "reply_tokens": 4096, "precision": "bfloat16",
+        "recipe": "grpo",
+        "learning_rate": 1e-6,
+        "schedule": "constant",
+        "warmup": 0.0,
+        "batch": 48,
+        "mini_batch": 24,
+        "epochs": 1.0,
+        "weight_decay": 0.01,
+        "betas": (0.9, 0.999),
+        "group": 8,
+        "kl": 0.01,
+        "entropy": 0.0,
+        "reply_tokens": 4096,
+        "precision": "bfloat16",
     },
     "medvlsynther-grpo-13k": {
-        "recipe": "grpo", "learning_rate": 1e-6, "schedule": "constant", "warmup": 0.0, "batch": 64,
-        "mini_batch": 32, "epochs": 1.0, "weight_decay": 0.01, "betas": (0.9, 0.999), "group": 8,
-        "kl": 0.01, "entropy": 0.0, "reply_tokens": 4096, "precision": "bfloat16",
+        "recipe": "grpo",
+        "learning_rate": 1e-6,
+        "schedule": "constant",
+        "warmup": 0.0,
+        "batch": 64,
+        "mini_batch": 32,
+        "epochs": 1.0,
+        "weight_decay": 0.01,
+        "betas": (0.9, 0.999),
+        "group": 8,
+        "kl": 0.01,
+        "entropy": 0.0,
+        "reply_tokens": 4096,
+        "precision": "bfloat16",
     },
-}  # fmt: skip
+}
 _DEFAULT_PRESET = {"sft": "medvlsynther-sft", "grpo": "medvlsynther-grpo-5k"}
 
 

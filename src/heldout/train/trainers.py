@@ -63,9 +63,10 @@ def check_checkpoint(settings: TrainSettings) -> None:
     folder = Path(settings.model).expanduser()
     try:
         processor = AutoProcessor.from_pretrained(
-            str(folder) if folder.is_dir() else settings.model, revision=settings.revision,
+            str(folder) if folder.is_dir() else settings.model,
+            revision=settings.revision,
             trust_remote_code=settings.trust_remote_code,
-        )  # fmt: skip
+        )
     except Exception:  # opening all of it succeeds, or says what is wrong
         processor = open_checkpoint(settings).processor
     _require_processor(processor, settings.model)
@@ -89,10 +90,12 @@ def open_checkpoint(settings: TrainSettings) -> Loaded:
     half = settings.lora is not None and settings.precision is Precision.BFLOAT16
     on_gpu = settings.device != "cpu" and torch.cuda.is_available()
     loaded = load(
-        settings.model, revision=settings.revision,
+        settings.model,
+        revision=settings.revision,
         dtype="bfloat16" if half and on_gpu else "float32",
-        device=settings.device, trust_remote_code=settings.trust_remote_code,
-    )  # fmt: skip
+        device=settings.device,
+        trust_remote_code=settings.trust_remote_code,
+    )
     _require_processor(loaded.processor, settings.model)
     if loaded.tokenizer.pad_token_id is None:
         loaded.tokenizer.pad_token = loaded.tokenizer.eos_token

@@ -47,8 +47,14 @@ class TrainingSet:
         """Changes with the words of a row, the names of its images, and the order."""
         hasher = hashlib.sha256(b"heldout-training-set-1\n")
         for item in self.items:
-            parts = (item.id, item.question, *item.options, item.answer, item.reasoning,
-                     *(ref.name for ref in item.images))  # fmt: skip
+            parts = (
+                item.id,
+                item.question,
+                *item.options,
+                item.answer,
+                item.reasoning,
+                *(ref.name for ref in item.images),
+            )
             hasher.update("\0".join(parts).encode("utf-8", "replace") + b"\n")
         return hasher.hexdigest()
 
@@ -105,9 +111,14 @@ def _item(example: Example) -> TrainingItem | Dropped:
             return Dropped(STAGE, example.id, "answer is no option", told)
         letter, answer = LETTERS[place], example.options[place].strip()
     return TrainingItem(
-        example.id, example.images, question, example.options, answer,
-        Solution(answer, letter, example.options), _trace(example.metadata),
-    )  # fmt: skip
+        example.id,
+        example.images,
+        question,
+        example.options,
+        answer,
+        Solution(answer, letter, example.options),
+        _trace(example.metadata),
+    )
 
 
 def _trace(metadata: Mapping[str, Any]) -> str:

@@ -188,9 +188,12 @@ def _row(name: str, number: int, item: TrainingItem, prompt: str) -> dict[str, A
         "ability": "visual question answering",
         "reward_model": {"style": "rule", "ground_truth": item.solution.letter or item.answer},
         "extra_info": {
-            "index": number, "id": item.id, "answer": item.answer, "options": list(item.options),
+            "index": number,
+            "id": item.id,
+            "answer": item.answer,
+            "options": list(item.options),
         },
-    }  # fmt: skip
+    }
 
 
 def _images(item: TrainingItem) -> Iterator[dict[str, Any]]:

@@ -141,9 +141,12 @@ class Watch:
 
     def _show(self, logged: dict[str, Any]) -> None:
         shown = {
-            "loss": ("loss", "{:.4f}"), "reward": ("reward", "{:.3f}"), "kl": ("KL", "{:.4f}"),
-            "completions/mean_length": ("length", "{:.0f}"), "format": ("format", "{:.0%}"),
-        }  # fmt: skip
+            "loss": ("loss", "{:.4f}"),
+            "reward": ("reward", "{:.3f}"),
+            "kl": ("KL", "{:.4f}"),
+            "completions/mean_length": ("length", "{:.0f}"),
+            "format": ("format", "{:.0%}"),
+        }
         for key, (name, form) in shown.items():
             if isinstance(logged.get(key), int | float):
                 self.status[name] = form.format(logged[key])

@@ -85,9 +85,16 @@ def _items(run: Run, benchmark: Benchmark, renderer: Renderer, seed: int) -> lis
         # Everything the drawing depends on: another caption or setting is another picture, but a server
         # that moved is still the same model.
         told = [
-            renderer.name, settings, drawn, row["original"], row["edges"],
-            row["caption"], row["question"], row["old_answer"], row["new_answer"],
-        ]  # fmt: skip
+            renderer.name,
+            settings,
+            drawn,
+            row["original"],
+            row["edges"],
+            row["caption"],
+            row["question"],
+            row["old_answer"],
+            row["new_answer"],
+        ]
         target = place(run, "pictures", file_name(name, digest(told)[:12]))
         found.append(_Item(row, drawn, target, examples[name].metadata))
     return found
@@ -137,9 +144,17 @@ def _task(run: Run, item: _Item) -> RenderTask:
     if isinstance(outline, ImageError):
         raise outline
     return RenderTask(
-        row["id"], row["image_name"], original, outline.convert("L"), row["caption"], row["question"],
-        row["old_answer"], row["new_answer"], item.seed, item.metadata,
-    )  # fmt: skip
+        row["id"],
+        row["image_name"],
+        original,
+        outline.convert("L"),
+        row["caption"],
+        row["question"],
+        row["old_answer"],
+        row["new_answer"],
+        item.seed,
+        item.metadata,
+    )
 
 
 def _problem(run: Run, item: _Item) -> Dropped | None:

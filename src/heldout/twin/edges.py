@@ -81,10 +81,16 @@ def edges(
             else:
                 share = covered[name] if name in covered else _covered(outline)
                 covered[name] = share
-                rows.append({
-                    "id": row["id"], "original": relative(run, original),
-                    "edges": relative(run, outline), "low": low, "high": high, "covered": share,
-                })  # fmt: skip
+                rows.append(
+                    {
+                        "id": row["id"],
+                        "original": relative(run, original),
+                        "edges": relative(run, outline),
+                        "low": low,
+                        "high": high,
+                        "covered": share,
+                    }
+                )
             step()
     write_stage(run, EDGES, rows, dropped)
 

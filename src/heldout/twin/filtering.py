@@ -43,9 +43,10 @@ class Agreement:
         intervals = {
             name: None if one is None else one._asdict()
             for name, one in (
-                ("raw_interval", self.raw_interval), ("kappa_interval", self.kappa_interval)
+                ("raw_interval", self.raw_interval),
+                ("kappa_interval", self.kappa_interval),
             )
-        }  # fmt: skip
+        }
         return {"n": self.n, **vars(self), **intervals}
 
 
@@ -63,9 +64,16 @@ def agreement(
     same = (first == second).astype(float)
     raw = cluster_rate_interval(same, clusters)
     return Agreement(
-        both, verifier_only, people_only, neither, len(set(clusters)), float(same.mean()), raw,
-        kappa.value, kappa.interval,
-    )  # fmt: skip
+        both,
+        verifier_only,
+        people_only,
+        neither,
+        len(set(clusters)),
+        float(same.mean()),
+        raw,
+        kappa.value,
+        kappa.interval,
+    )
 
 
 STAGE = "twin filter"
@@ -106,11 +114,16 @@ def filter_twins(
         name = row["id"]
         verdict, said = verdicts.get(name), people.get(name)
         kept, reason, detail = _decide(chosen, verdict, said, veto=policy is None)
-        rows.append({
-            "id": name, "verifier": verdict.verdict if verdict else None,
-            "verifier_reason": verdict.reason if verdict else None, "people": said, "kept": kept,
-            "policy": chosen,
-        })  # fmt: skip
+        rows.append(
+            {
+                "id": name,
+                "verifier": verdict.verdict if verdict else None,
+                "verifier_reason": verdict.reason if verdict else None,
+                "people": said,
+                "kept": kept,
+                "policy": chosen,
+            }
+        )
         if not kept:
             dropped.append(Dropped(STAGE, name, reason, detail))
     write_stage(run, FILTER, rows, dropped)
@@ -176,9 +189,12 @@ def _decide(
     """Kept or not, and the reason why not."""
     machine, person = verdict is not None and verdict.verdict == KEEP, said == KEEP
     kept = {
-        UNFILTERED: True, "verifier": machine, "people": person, "both": machine and person,
+        UNFILTERED: True,
+        "verifier": machine,
+        "people": person,
+        "both": machine and person,
         "either": machine or person,
-    }[policy]  # fmt: skip
+    }[policy]
     if kept and veto and said == REJECT:
         # Where nobody was named to decide, what a person has thrown out stays out.
         return False, "rejected by people", f"verifier: {verdict.verdict if verdict else 'none'}"
@@ -186,8 +202,10 @@ def _decide(
         return True, "", ""
     of_machine, detail = _against(verdict)
     of_people = {
-        REJECT: "rejected by people", TIE: "people are divided", None: "not judged by people"
-    }.get(said, "")  # fmt: skip
+        REJECT: "rejected by people",
+        TIE: "people are divided",
+        None: "not judged by people",
+    }.get(said, "")
     if policy == "people" or (policy == "both" and machine):
         return False, of_people, f"verifier: {verdict.verdict if verdict else 'none'}"
     if policy == "either" and said is not None:
@@ -199,9 +217,10 @@ def _against(verdict: Verdict | None) -> tuple[str, str]:
     if verdict is None:
         return "not seen by the verifier", ""
     reason = {
-        REJECT: "rejected by the verifier", UNREAD: "the verifier gave no verdict",
+        REJECT: "rejected by the verifier",
+        UNREAD: "the verifier gave no verdict",
         NOT_ASKED: "the verifier was not reached",
-    }.get(verdict.verdict, "")  # fmt: skip
+    }.get(verdict.verdict, "")
     return reason, " ".join(verdict.reason.split())[-300:]
 
 

@@ -43,13 +43,18 @@ class FluxRenderer:
             device = "cuda" if torch.cuda.is_available() else "cpu"
         dtype = _dtype(torch, settings.dtype, device)
         controlnet = _load(
-            FluxControlNetModel, settings.controlnet, settings.controlnet_revision,
+            FluxControlNetModel,
+            settings.controlnet,
+            settings.controlnet_revision,
             torch_dtype=dtype,
-        )  # fmt: skip
+        )
         pipeline = _load(
-            FluxControlNetPipeline, settings.model, settings.revision,
-            controlnet=controlnet, torch_dtype=dtype,
-        )  # fmt: skip
+            FluxControlNetPipeline,
+            settings.model,
+            settings.revision,
+            controlnet=controlnet,
+            torch_dtype=dtype,
+        )
         pipeline.set_progress_bar_config(disable=True)
         if settings.offload == "model":
             pipeline.enable_model_cpu_offload(device=device)
@@ -114,8 +119,12 @@ class FluxRenderer:
         time with what the first steps left and with the rest of their schedule."""
         chosen, pipeline = self._chosen, self._pipeline
         schedule = np.linspace(1.0, 1 / chosen.steps, chosen.steps)
-        told = {**what, **self._encoded(task.caption), "guidance_scale": chosen.guidance,
-                "controlnet_conditioning_scale": chosen.control_weight}  # fmt: skip
+        told = {
+            **what,
+            **self._encoded(task.caption),
+            "guidance_scale": chosen.guidance,
+            "controlnet_conditioning_scale": chosen.control_weight,
+        }
         guided = chosen.true_cfg > 1 and chosen.true_cfg_from < chosen.steps
         first = chosen.true_cfg_from if guided else chosen.steps
         latents = None
@@ -126,17 +135,25 @@ class FluxRenderer:
                 return tensors
 
             latents = pipeline(
-                **told, num_inference_steps=chosen.steps, sigmas=schedule,
-                generator=_generator(task.seed), output_type="latent", callback_on_step_end=stop,
-            ).images  # fmt: skip
+                **told,
+                num_inference_steps=chosen.steps,
+                sigmas=schedule,
+                generator=_generator(task.seed),
+                output_type="latent",
+                callback_on_step_end=stop,
+            ).images
             schedule = schedule[first:]
         if guided:
             told |= {**self._without(), "true_cfg_scale": chosen.true_cfg}
         # The same seed again: some ControlNets draw a random sample of the edges' own encoding.
         drawn = pipeline(
-            **told, num_inference_steps=len(schedule), sigmas=schedule, latents=latents,
-            generator=_generator(task.seed), output_type="np",
-        )  # fmt: skip
+            **told,
+            num_inference_steps=len(schedule),
+            sigmas=schedule,
+            latents=latents,
+            generator=_generator(task.seed),
+            output_type="np",
+        )
         return drawn.images[0]
 
     def _encoded(self, text: str) -> dict[str, Any]:

@@ -55,9 +55,14 @@ class FluxSettings:
 
 
 _LEAST: dict[str, float] = {
-    "steps": 1, "true_cfg_from": 0, "most_pixels": 256, "caption_tokens": 8,
-    "control_weight": 0.0, "guidance": 0.0, "true_cfg": 1.0,
-}  # fmt: skip
+    "steps": 1,
+    "true_cfg_from": 0,
+    "most_pixels": 256,
+    "caption_tokens": 8,
+    "control_weight": 0.0,
+    "guidance": 0.0,
+    "true_cfg": 1.0,
+}
 
 
 def drawing_size(width: int, height: int, multiple: int, most_pixels: int) -> tuple[int, int]:

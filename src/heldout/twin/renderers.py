@@ -62,9 +62,13 @@ def _edit(
     from heldout.twin.edit_renderer import SIZES, EditRenderer, parse_sizes
 
     connection = Connection(
-        url, api_key=api_key, timeout=timeout, pace=pace or Pace(), role="render-",
+        url,
+        api_key=api_key,
+        timeout=timeout,
+        pace=pace or Pace(),
+        role="render-",
         key_option="--render-key-env",
-    )  # fmt: skip
+    )
     drawn = SIZES if sizes is None else parse_sizes(sizes)
     return EditRenderer(connection, model, drawn, {key: str(value) for key, value in extra.items()})
 

@@ -61,9 +61,15 @@ def _item(benchmark: Benchmark, example: Example, seed: int) -> Resampled | Drop
         return drawn
     new, place, wrong = drawn
     return Resampled(
-        example.id, example.images[0].name, question, example.options,
-        (example.answer or "").strip(), new, place, wrong,
-    )  # fmt: skip
+        example.id,
+        example.images[0].name,
+        question,
+        example.options,
+        (example.answer or "").strip(),
+        new,
+        place,
+        wrong,
+    )
 
 
 def _choice(example: Example, seed: int) -> tuple[str, int, int] | Dropped:

@@ -8,9 +8,17 @@ from heldout.store import Run, make_table
 from heldout.twin.ledger import FILTER, RENDER, TABLE, finished, read_stage
 
 _DRAWN = (
-    "image_name", "question", "options", "old_answer", "new_answer", "caption", "original", "edges",
-    "picture", "renderer",
-)  # fmt: skip
+    "image_name",
+    "question",
+    "options",
+    "old_answer",
+    "new_answer",
+    "caption",
+    "original",
+    "edges",
+    "picture",
+    "renderer",
+)
 _JUDGED = ("verifier", "verifier_reason", "people", "kept")
 
 
@@ -21,11 +29,13 @@ def write_twins(run: Run) -> None:
     rows = []
     for row in read_stage(run, RENDER):
         known = judged.get(row["id"], {})
-        rows.append({
-            "benchmark_id": row["id"],
-            **{name: row[name] for name in _DRAWN},
-            **{name: known.get(name) for name in _JUDGED},
-        })  # fmt: skip
+        rows.append(
+            {
+                "benchmark_id": row["id"],
+                **{name: row[name] for name in _DRAWN},
+                **{name: known.get(name) for name in _JUDGED},
+            }
+        )
     table = make_table(TABLE, rows)
     if run.table_path(TABLE).exists() and run.read_table(TABLE).equals(table):
         return

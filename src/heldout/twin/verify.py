@@ -34,11 +34,14 @@ def verify(
 ) -> tuple[dict[str, Verdict], Replied]:
     prompts = {
         row["id"]: verify_prompt(
-            row["id"], ImageRef(row["picture"], FileOnDisk(str(run.path / row["picture"]))),
-            row["question"], row["options"], row["new_answer"],
+            row["id"],
+            ImageRef(row["picture"], FileOnDisk(str(run.path / row["picture"]))),
+            row["question"],
+            row["options"],
+            row["new_answer"],
         )
         for row in rendered
-    }  # fmt: skip
+    }
     journal = Journal(run.path / "stages" / "twin" / "verify.jsonl")
     answered = ask_prompts(
         verifier,
@@ -113,16 +116,27 @@ def describe(
     pictures = {example.id: example.images[0] for example in benchmark if example.images}
     prompts = {
         row["id"]: describe_prompt(
-            row["id"], pictures[row["id"]], row["question"], row["options"], row["old_answer"],
-            row["new_answer"], longest,
+            row["id"],
+            pictures[row["id"]],
+            row["question"],
+            row["options"],
+            row["old_answer"],
+            row["new_answer"],
+            longest,
         )
         for row in resampled
-    }  # fmt: skip
+    }
     journal = Journal(run.path / "stages" / "twin" / "describe.jsonl")
     answered = ask_prompts(
-        describer, prompts, journal, _digest_of(benchmark), stage=STAGE, title="describing",
-        unit="captions", quiet=quiet,
-    )  # fmt: skip
+        describer,
+        prompts,
+        journal,
+        _digest_of(benchmark),
+        stage=STAGE,
+        title="describing",
+        unit="captions",
+        quiet=quiet,
+    )
     rows: list[Mapping[str, Any]] = []
     dropped: list[Dropped] = []
     for row in resampled:

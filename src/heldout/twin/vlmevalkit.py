@@ -27,11 +27,18 @@ def write_tsv(twins: Sequence[Published], target: Path) -> list[Dropped]:
         for twin in fitting:
             options = list(twin.example.options)
             answer = twin.new_answer if twin.new_index is None else letter(twin.new_index)
-            out.writerow([
-                twin.example.id, twin.encoded(), twin.example.question,
-                *options, *[""] * (width - len(options)), answer, twin.example.answer,
-                json.dumps(twin.provenance),
-            ])  # fmt: skip
+            out.writerow(
+                [
+                    twin.example.id,
+                    twin.encoded(),
+                    twin.example.question,
+                    *options,
+                    *[""] * (width - len(options)),
+                    answer,
+                    twin.example.answer,
+                    json.dumps(twin.provenance),
+                ]
+            )
     return [
         Dropped(
             STAGE, twin.example.id, "too many options for the TSV", f"{len(twin.example.options)}"

@@ -117,10 +117,12 @@ def _also_fires(theirs: Finding, finding: Finding) -> bool:
 def _pairs(finding: Finding, everything: Sequence[Finding], baseline: str, name: str) -> Control:
     mine = set(finding.details["models"])
     with_it = [
-        f for f in everything
-        if f.detector == top_k_overlap.NAME and baseline in f.details["models"]
+        f
+        for f in everything
+        if f.detector == top_k_overlap.NAME
+        and baseline in f.details["models"]
         and mine & set(f.details["models"])
-    ]  # fmt: skip
+    ]
     if not with_it:
         return Control(name=name, outcome="missing", reason=f"no pair with {baseline}")
     strongest = max(with_it, key=lambda f: f.statistic.value)

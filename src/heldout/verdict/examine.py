@@ -170,10 +170,20 @@ def judge(
     hits, hit_items = triple_hits(sound, chosen)
     measured = known.told([*(f.detector for f in findings), *(u.detector for u in looked.untested)])
     return Examination(
-        with_strata(findings, sound, chosen), looked.untested, claims, looked.checks, orders, inflation,
-        strata, easiest_items(sound, chosen), hits, hit_items, measured,
-        sorted({*looked.tables.models, *looked.tables.answering}), list(chosen.baselines),
-    )  # fmt: skip
+        with_strata(findings, sound, chosen),
+        looked.untested,
+        claims,
+        looked.checks,
+        orders,
+        inflation,
+        strata,
+        easiest_items(sound, chosen),
+        hits,
+        hit_items,
+        measured,
+        sorted({*looked.tables.models, *looked.tables.answering}),
+        list(chosen.baselines),
+    )
 
 
 def _standing(
@@ -205,9 +215,12 @@ def _inflation(one: Inflation) -> dict[str, Any]:
         return {**gap._asdict(), "interval": [gap.interval.low, gap.interval.high]}
 
     return {
-        "model": one.model, "stratum": one.stratum, "gap": told(one.gap),
-        "above_baseline": told(one.above_baseline), "standardised": told(one.standardised),
-    }  # fmt: skip
+        "model": one.model,
+        "stratum": one.stratum,
+        "gap": told(one.gap),
+        "above_baseline": told(one.above_baseline),
+        "standardised": told(one.standardised),
+    }
 
 
 def save_examination(run: Run, made: Examination) -> None:

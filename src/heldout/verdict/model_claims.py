@@ -108,13 +108,16 @@ def kind_of(family: str) -> str:
 
 def _rule(family: str, findings: Sequence[Finding], q: float, controls: Sequence[Control]) -> Rule:
     strongest = strongest_of(findings)
-    return decide(kind_of(family), {
-        "tested": bool(findings),
-        "has a p": any(f.p is not None for f in findings),
-        "fires": fires(findings, q),
-        "points to memory": strongest is not None and strongest.direction == "seen",
-        **facts_of(controls),
-    })  # fmt: skip
+    return decide(
+        kind_of(family),
+        {
+            "tested": bool(findings),
+            "has a p": any(f.p is not None for f in findings),
+            "fires": fires(findings, q),
+            "points to memory": strongest is not None and strongest.direction == "seen",
+            **facts_of(controls),
+        },
+    )
 
 
 def facts_of(controls: Sequence[Control]) -> dict[str, bool]:

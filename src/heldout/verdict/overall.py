@@ -20,8 +20,13 @@ from heldout.verdict.required import settled_by
 
 #: the most pressing first: what a cell is called is the first that one of its claims has
 PRESSING: tuple[Status, ...] = (
-    "survives", "qualified", "re-attributed", "collapses", "clean", "not testable",
-)  # fmt: skip
+    "survives",
+    "qualified",
+    "re-attributed",
+    "collapses",
+    "clean",
+    "not testable",
+)
 NEARNESS = "nearness/"
 #: why a model without any claim could not be tested
 ONE_FORM = "answers in one form alone tell accuracy, not memory: add twins or variants"
@@ -41,9 +46,11 @@ class Rate:
 
     def as_json(self) -> dict[str, Any]:
         return {
-            "leaked": self.leaked, "items": self.items, "value": self.value,
+            "leaked": self.leaked,
+            "items": self.items,
+            "value": self.value,
             "interval": self.interval._asdict(),
-        }  # fmt: skip
+        }
 
 
 @dataclass(frozen=True)
@@ -150,10 +157,16 @@ def benchmark_verdict(
         cell = Cell(benchmark=name, corpus=corpus, model=model)
         cells.append(
             CellVerdict(
-                cell, cell_status(mine), mine, leak, evidence, how[PEOPLE], how[REGISTRATION],
+                cell,
+                cell_status(mine),
+                mine,
+                leak,
+                evidence,
+                how[PEOPLE],
+                how[REGISTRATION],
                 audited,
             )
-        )  # fmt: skip
+        )
     return BenchmarkVerdict(name, str(run.path), cells, found, corrected)
 
 

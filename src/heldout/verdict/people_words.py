@@ -51,9 +51,15 @@ def _pairs(judged: pl.DataFrame, clusters: Mapping[str, str]) -> list[dict[str, 
         people = json.loads(row["evidence"])["people"]
         pair = found.setdefault(
             people["subject"],
-            {"verdicts": people["verdicts"], "cluster": clusters[row["benchmark_id"]],
-             "changed": False, "exact": False, "overturned": False, "raised": False},
-        )  # fmt: skip
+            {
+                "verdicts": people["verdicts"],
+                "cluster": clusters[row["benchmark_id"]],
+                "changed": False,
+                "exact": False,
+                "overturned": False,
+                "raised": False,
+            },
+        )
         dismissed = people["tool_degree"] != "none" and row["degree"] == "none"
         pair["overturned"] |= dismissed
         pair["exact"] |= dismissed and row["method"] == "exact"

@@ -52,33 +52,60 @@ def _cells(kind: str, benchmark: str, part: str = "") -> Callable[[Reading], boo
 
 CLAIMS = (
     PublishedClaim(
-        1, "SLAKE-En images lie extremely near PMC-OA-beta, VQA-RAD and other pictures do not",
-        "survives", _cells("nearness", "slake_en", "at 0.01")),
+        1,
+        "SLAKE-En images lie extremely near PMC-OA-beta, VQA-RAD and other pictures do not",
+        "survives",
+        _cells("nearness", "slake_en", "at 0.01"),
+    ),
     PublishedClaim(
-        2, "the image signal is robust to the threshold across two orders of magnitude of α",
-        "survives", _cells("nearness", "slake_en", "at 0.001")),
+        2,
+        "the image signal is robust to the threshold across two orders of magnitude of α",
+        "survives",
+        _cells("nearness", "slake_en", "at 0.001"),
+    ),
     PublishedClaim(
-        3, "the flagged pairs show other patients: source overlap, not memorised pictures",
-        "qualified", _cells("copies", "slake_en")),
+        3,
+        "the flagged pairs show other patients: source overlap, not memorised pictures",
+        "qualified",
+        _cells("copies", "slake_en"),
+    ),
     PublishedClaim(
-        4, "the order of OmniMedVQA fires for five models while BLIP-2 stays clean",
-        "survives", _cells("order", "omnimedvqa")),
+        4,
+        "the order of OmniMedVQA fires for five models while BLIP-2 stays clean",
+        "survives",
+        _cells("order", "omnimedvqa"),
+    ),
     PublishedClaim(
-        5, "the order hit of Qwen2.5-VL on SLAKE-En survives ablation and two baselines",
-        "survives", _cells("order", "slake_en", "Qwen2.5-VL")),
+        5,
+        "the order hit of Qwen2.5-VL on SLAKE-En survives ablation and two baselines",
+        "survives",
+        _cells("order", "slake_en", "Qwen2.5-VL"),
+    ),
     PublishedClaim(
-        6, "the order hit on PathVQA is an artefact of its release",
-        "re-attributed", _cells("order", "pathvqa", "llava")),
+        6,
+        "the order hit on PathVQA is an artefact of its release",
+        "re-attributed",
+        _cells("order", "pathvqa", "llava"),
+    ),
     PublishedClaim(
-        7, "tail enrichment and top-k overlap collapse once BLIP-2 is in the cohort",
-        "collapses", lambda one: one.kind == "cohort" and one.benchmark != "synthetic"),
+        7,
+        "tail enrichment and top-k overlap collapse once BLIP-2 is in the cohort",
+        "collapses",
+        lambda one: one.kind == "cohort" and one.benchmark != "synthetic",
+    ),
     PublishedClaim(
-        8, "that confound follows from calibration that differs, in any cohort",
-        "collapses", _cells("cohort", "synthetic")),
+        8,
+        "that confound follows from calibration that differs, in any cohort",
+        "collapses",
+        _cells("cohort", "synthetic"),
+    ),
     PublishedClaim(
-        9, "VQA-RAD is clean by pictures and by text",
-        "clean", lambda one: one.benchmark == "vqa_rad" and one.kind in ("order", "nearness")),
-)  # fmt: skip
+        9,
+        "VQA-RAD is clean by pictures and by text",
+        "clean",
+        lambda one: one.benchmark == "vqa_rad" and one.kind in ("order", "nearness"),
+    ),
+)
 
 
 class ClaimReading(NamedTuple):
@@ -101,10 +128,13 @@ class ClaimReading(NamedTuple):
 
     def as_json(self) -> dict[str, Any]:
         return {
-            "number": self.claim.number, "sentence": self.claim.sentence,
-            "published": self.claim.published, "ours": self.ours, "agrees": self.agrees,
+            "number": self.claim.number,
+            "sentence": self.claim.sentence,
+            "published": self.claim.published,
+            "ours": self.ours,
+            "agrees": self.agrees,
             "cells": [one.as_json() for one in self.readings],
-        }  # fmt: skip
+        }
 
 
 class PublishedMap(NamedTuple):
@@ -143,11 +173,20 @@ def examine_items(folder: Path, benchmark: Benchmark) -> dict[tuple[str, str], C
     items = _items(benchmark)
     columns = _columns(folder, items["benchmark_id"].to_list(), benchmark)
     rows = [
-        {"benchmark_id": name, "model": model, "tokens": [], "logprobs": [], "mu": [], "sigma": [],
-         "sum_logprob": value, "n_tokens": 1, "span_ok": True}
+        {
+            "benchmark_id": name,
+            "model": model,
+            "tokens": [],
+            "logprobs": [],
+            "mu": [],
+            "sigma": [],
+            "sum_logprob": value,
+            "n_tokens": 1,
+            "span_ok": True,
+        }
         for model, column in columns.items()
         for name, value in column.items()
-    ]  # fmt: skip
+    ]
     tables = ScoreTables("slake_en", items, pl.DataFrame(make_table("scores", rows)))
     made = examine(tables, ("order-trend",), Settings(baselines=(BASELINE,)))
     claims = {claim.id: claim for claim in made.claims}
@@ -180,7 +219,7 @@ def _triple_hits(folder: Path) -> list[Remark]:
         counts = [
             (float(row["alpha"]), int(row["slake_en__triple"]), int(row["slake_en__qa_flag"]))
             for row in sweep
-        ]  # fmt: skip
+        ]
         items = int(known["slake_en"]["n_qa"])
         made += hits_that_chance_gives(f"slake_en × {backbone}", counts, text_hits, items)
     return made

@@ -99,9 +99,12 @@ def _orders(
         if controls and one.direction == "earlier easier":
             controls += _capped(order_trend.NAME, controls, rates)
         facts = {
-            "tested": True, "has a p": True, "fires": q <= ALPHA,
-            "points to memory": one.direction == "earlier easier", **facts_of(controls),
-        }  # fmt: skip
+            "tested": True,
+            "has a p": True,
+            "fires": q <= ALPHA,
+            "points to memory": one.direction == "earlier easier",
+            **facts_of(controls),
+        }
         rule = decide(ORDER, facts)
         told = f"two-sided p = {one.p_two_sided:.2g} ({one.direction}), corrected {q:.3g}"
         why = "; ".join([told, *(control.reason for control in controls)])
@@ -225,9 +228,12 @@ def _synthetic(folder: Path) -> Iterator[Reading]:
 
 def _cohort(benchmark: str, on: str, told: str, controls: Sequence[Control]) -> Reading:
     facts = {
-        "tested": True, "has a p": False, "fires": True, "points to memory": True,
+        "tested": True,
+        "has a p": False,
+        "fires": True,
+        "points to memory": True,
         **facts_of(controls),
-    }  # fmt: skip
+    }
     rule = decide(COHORT, facts)
     why = "; ".join([told, *(control.reason for control in controls)])
     return Reading(COHORT, benchmark, on, "collapses", rule.status, rule_id(COHORT, rule), why)
@@ -269,15 +275,18 @@ def _nearness(folder: Path) -> Iterator[Reading]:
         rate = cell.flagged / cell.n
         rises = p < ALPHA and rate > cell.alpha
         needed = cell.needed(len(cells))
-        rule = decide(NEARNESS, {
-            "the null resolves a threshold": needed is not None,
-            "fewer flags than chance": p < ALPHA and rate < cell.alpha,
-            "more flags than chance": rises,
-            "light copies are flagged": True,  # not measured; taken at its word, as runs without it are
-            "more than chance without copies": rises,
-            "a control is flagged as much": False,
-            "the in-domain control passed": False,
-        })  # fmt: skip
+        rule = decide(
+            NEARNESS,
+            {
+                "the null resolves a threshold": needed is not None,
+                "fewer flags than chance": p < ALPHA and rate < cell.alpha,
+                "more flags than chance": rises,
+                "light copies are flagged": True,  # not measured; taken at its word, as runs without it are
+                "more than chance without copies": rises,
+                "a control is flagged as much": False,
+                "the in-domain control passed": False,
+            },
+        )
         told = (
             f"{cell.flagged} of {cell.n:,} flagged at α = {cell.alpha:g}, {cell.alpha * cell.n:.1f} "
             f"expected (p = {p:.2g}, Holm over {len(cells)})"
@@ -324,10 +333,13 @@ def _adjudicated(folder: Path) -> Iterator[Reading]:
     """People looked at every flagged pair: none was proven a copy, one stayed undecided."""
     pairs = len(load(folder, "adjudication/manifest.json"))
     facts = {
-        "both sides have pictures": True, "pictures were compared": True,
-        "a copy was proven": False, "all was read": False,
-        "one rater alone dismissed pairs": False, "every pair was decided": False,
-    }  # fmt: skip
+        "both sides have pictures": True,
+        "pictures were compared": True,
+        "a copy was proven": False,
+        "all was read": False,
+        "one rater alone dismissed pairs": False,
+        "every pair was decided": False,
+    }
     rule = decide(COPIES, facts)
     why = (
         f"of {pairs} flagged pairs one is undecided and the others show other patients: source overlap; "

@@ -25,19 +25,28 @@ def answers_of(
     shared = images if images is not None else range(length)
     rows = [
         {
-            "benchmark_id": f"q{place:03d}", "model": model, "variant": variant, "draw": 0,
-            "options": [f"option {number}" for number in range(options)], "gold": gold,
-            "outcome": CODES[code], "template": "letters/1",
+            "benchmark_id": f"q{place:03d}",
+            "model": model,
+            "variant": variant,
+            "draw": 0,
+            "options": [f"option {number}" for number in range(options)],
+            "gold": gold,
+            "outcome": CODES[code],
+            "template": "letters/1",
         }
         for (model, variant), text in outcomes.items()
         for place, code in enumerate(text)
         if code != " "
-    ]  # fmt: skip
+    ]
     items = [
-        {"benchmark_id": f"q{place:03d}", "position": place, "cluster": f"image{image}",
-         "metadata": f'{{"kind": "{"even" if place % 2 == 0 else "odd"}"}}'}
+        {
+            "benchmark_id": f"q{place:03d}",
+            "position": place,
+            "cluster": f"image{image}",
+            "metadata": f'{{"kind": "{"even" if place % 2 == 0 else "odd"}"}}',
+        }
         for place, image in zip(range(length), shared, strict=True)
-    ]  # fmt: skip
+    ]
     frames = []
     for name, made in (("items", items), ("answers", rows)):
         empty = pl.from_arrow(SCHEMAS[name].empty_table())

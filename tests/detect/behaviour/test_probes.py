@@ -44,9 +44,14 @@ def test_vanilla_and_circular_accuracy_stand_together_and_alone_they_are_no_test
 
 def test_circular_counts_items_asked_in_all_rotations_only() -> None:
     tables = answers_of(
-        {("m", "original"): "11111110", ("m", "rotation-0"): "00000000",
-         ("m", "rotation-1"): "1111110 ", ("m", "rotation-2"): "11111111"}, options=3,
-    )  # fmt: skip
+        {
+            ("m", "original"): "11111110",
+            ("m", "rotation-0"): "00000000",
+            ("m", "rotation-1"): "1111110 ",
+            ("m", "rotation-2"): "11111111",
+        },
+        options=3,
+    )
     found = _of("circular", tables, "m")
     assert (found.n, found.details["unpaired"]) == (7, 1)
     assert found.details["accuracy"]["circular"]["value"] == pytest.approx(6 / 7)
@@ -133,16 +138,28 @@ def test_detectors_of_scores_say_that_there_are_none() -> None:
     outcomes, checks = run_detectors(tables, (), QUICK)
     assert not checks
     assert {one.detector for one in outcomes} <= {
-        "twin-drop", "circular", "option-order", "choice-confusion", "slot-guess", "multimodal-leakage"
-    }  # fmt: skip
+        "twin-drop",
+        "circular",
+        "option-order",
+        "choice-confusion",
+        "slot-guess",
+        "multimodal-leakage",
+    }
 
 
 def test_pairs_that_lack_an_answer_are_counted_by_variant_and_model() -> None:
-    tables = answers_of({
-        ("all", "original"): "1" * 12, ("all", "shuffle-1"): "1" * 12, ("all", "shuffle-2"): "1" * 12,
-        ("cut", "original"): "1" * 12, ("cut", "shuffle-1"): "1" * 6, ("cut", "shuffle-2"): "0" * 8,
-        ("once", "original"): "1" * 12, ("once", "shuffle-1"): "1" * 12,
-    })  # fmt: skip
+    tables = answers_of(
+        {
+            ("all", "original"): "1" * 12,
+            ("all", "shuffle-1"): "1" * 12,
+            ("all", "shuffle-2"): "1" * 12,
+            ("cut", "original"): "1" * 12,
+            ("cut", "shuffle-1"): "1" * 6,
+            ("cut", "shuffle-2"): "0" * 8,
+            ("once", "original"): "1" * 12,
+            ("once", "shuffle-1"): "1" * 12,
+        }
+    )
     found = pairs_recorded(option_order.PROBE, tables, Settings(), ["all", "cut", "once"])
     assert found["all"] == {"recorded": 24, "possible": 24}
     assert found["cut"] == {"recorded": 14, "possible": 24}

@@ -98,13 +98,22 @@ def test_a_little_memory_shows_only_against_a_reference() -> None:
 
 
 def test_both_arms_must_have_seen_the_same_prompt() -> None:
-    tables = answers_of({("m", "original"): "1" * 9, ("m", "twin"): "0" * 9, ("r", "original"): "1" * 9,
-                         ("r", "twin"): "1" * 9})  # fmt: skip
+    tables = answers_of(
+        {
+            ("m", "original"): "1" * 9,
+            ("m", "twin"): "0" * 9,
+            ("r", "original"): "1" * 9,
+            ("r", "twin"): "1" * 9,
+        }
+    )
     assert tables.answers is not None
     twin_of_m = (pl.col("variant") == "twin") & (pl.col("model") == "m")
     other = pl.when(twin_of_m).then(pl.lit("letters/2")).otherwise("template").alias("template")
-    (found,) = (one for one in _outcomes(replace(tables, answers=tables.answers.with_columns(other)))
-                if one.cell.model == "m")  # fmt: skip
+    (found,) = (
+        one
+        for one in _outcomes(replace(tables, answers=tables.answers.with_columns(other)))
+        if one.cell.model == "m"
+    )
     assert isinstance(found, NotTestable)
     assert "letters/1 and letters/2" in found.reason
     of_r = (
@@ -119,8 +128,14 @@ def test_both_arms_must_have_seen_the_same_prompt() -> None:
 
 
 def test_kinds_of_item_may_have_templates_of_their_own() -> None:
-    tables = answers_of({("m", "original"): "1" * 9, ("m", "twin"): "0" * 7, ("r", "original"): "1" * 9,
-                         ("r", "twin"): "1" * 9})  # fmt: skip
+    tables = answers_of(
+        {
+            ("m", "original"): "1" * 9,
+            ("m", "twin"): "0" * 7,
+            ("r", "original"): "1" * 9,
+            ("r", "twin"): "1" * 9,
+        }
+    )
     assert tables.answers is not None
     kind = pl.when(pl.col("benchmark_id") > "q006").then(pl.lit("open/1")).otherwise("template")
     mixed = replace(tables, answers=tables.answers.with_columns(kind.alias("template")))
@@ -169,9 +184,11 @@ def test_draws_are_averaged_and_then_there_is_no_table() -> None:
 
 @pytest.mark.parametrize(
     ("change", "told"),
-    [(lambda frame: pl.concat([frame, frame.head(1)]), "two rows for one item"),
-     (lambda frame: frame.with_columns(pl.lit("maybe").alias("outcome")), "the outcome 'maybe'")],
-)  # fmt: skip
+    [
+        (lambda frame: pl.concat([frame, frame.head(1)]), "two rows for one item"),
+        (lambda frame: frame.with_columns(pl.lit("maybe").alias("outcome")), "the outcome 'maybe'"),
+    ],
+)
 def test_a_broken_table_is_a_sentence(change: object, told: str) -> None:
     tables = answers_of({("m", "original"): "1" * 9, ("m", "twin"): "0" * 9})
     with pytest.raises(InputError, match=told):

@@ -17,17 +17,49 @@ def make_run(
     """A run folder as a scan leaves it, of items and matches made by hand."""
     run = Run.create(folder, command=["test"])
     run.update("inputs", {"benchmark": {"name": "bench", "fingerprint": "0", "items": len(items)}})
-    run.write_table("items", make_table("items", (
-        {"position": place, "cluster": one["benchmark_id"], "question": "q", "options": [],
-         "answer": "yes", "image_names": [], "image_digests": ["x"], "metadata": "{}", **one}
-        for place, one in enumerate(items)
-    )))  # fmt: skip
-    run.write_table("matches", make_table("matches", (
-        {"image_index": 0, "corpus": "train", "corpus_id": "c", "method": "bytes", "similarity": 1.0,
-         "degree": "hard", "relation": "same image", "transform": "none", "modality": "image only",
-         "label_relation": "unknown", "evidence": "{}", **one}
-        for one in matches
-    )))  # fmt: skip
+    run.write_table(
+        "items",
+        make_table(
+            "items",
+            (
+                {
+                    "position": place,
+                    "cluster": one["benchmark_id"],
+                    "question": "q",
+                    "options": [],
+                    "answer": "yes",
+                    "image_names": [],
+                    "image_digests": ["x"],
+                    "metadata": "{}",
+                    **one,
+                }
+                for place, one in enumerate(items)
+            ),
+        ),
+    )
+    run.write_table(
+        "matches",
+        make_table(
+            "matches",
+            (
+                {
+                    "image_index": 0,
+                    "corpus": "train",
+                    "corpus_id": "c",
+                    "method": "bytes",
+                    "similarity": 1.0,
+                    "degree": "hard",
+                    "relation": "same image",
+                    "transform": "none",
+                    "modality": "image only",
+                    "label_relation": "unknown",
+                    "evidence": "{}",
+                    **one,
+                }
+                for one in matches
+            ),
+        ),
+    )
     return run
 
 

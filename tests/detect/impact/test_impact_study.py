@@ -162,21 +162,36 @@ def test_direction_is_that_of_the_family(run: Run, tmp_path: Path) -> None:
     rng = np.random.default_rng(3)
     rows: list[dict[str, Any]] = [
         {"id": f"{n}{k}", "model": f"m{m}", "loglik": rng.normal() + 0.6 * (m == 0 and n < 10)}
-        for m in range(20) for n in range(40) for k in "ab"
-    ]  # fmt: skip
+        for m in range(20)
+        for n in range(40)
+        for k in "ab"
+    ]
     study = study_impact(run, [write(tmp_path / "m.jsonl", rows)])
     tested = [one for impact in study.impacts for one in impact.owed if one.p is not None]
     assert len(tested) == 20
     raw = [one for one in tested if one.p is not None and one.p < 0.05]
-    assert raw and all(one.interval is not None and one.interval.low * one.interval.high > 0
-                       for one in raw)  # fmt: skip
+    assert raw and all(
+        one.interval is not None and one.interval.low * one.interval.high > 0 for one in raw
+    )
     assert [one.p_adjusted for one in tested] == holm([one.p for one in tested if one.p])
     directions = [finding["direction"] for finding in study.as_json()["findings"]]
     assert directions == ["none"] * 20
-    alone = study_impact(run, [write(tmp_path / "a.jsonl", [
-        {**row, "model": "a", "loglik": row["loglik"] + 3.0 * (int(row["id"][:-1]) < 10)}
-        for row in rows[:80]
-    ])]).as_json()["findings"]  # fmt: skip
+    alone = study_impact(
+        run,
+        [
+            write(
+                tmp_path / "a.jsonl",
+                [
+                    {
+                        **row,
+                        "model": "a",
+                        "loglik": row["loglik"] + 3.0 * (int(row["id"][:-1]) < 10),
+                    }
+                    for row in rows[:80]
+                ],
+            )
+        ],
+    ).as_json()["findings"]
     assert [finding["direction"] for finding in alone] == ["seen"]
 
 
@@ -290,15 +305,21 @@ def test_predictions_are_graded_strictly_and_models_kept_apart(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("said", "answer", "options", "right"),
     [
-        ("Left lung", "left lung.", (), True), ("the left lung", "left lung", (), True),
-        ("left lung base", "left lung", (), False), ("left or right lung", "left lung", (), False),
-        ("C", "ct", ("mri", "us", "ct"), True), ("C", "C", ("mri", "us", "ct"), True),
-        ("c) CT", "C", ("mri", "us", "ct"), True), ("J", "ct", ("mri", "us", "ct"), False),
-        ("A cyst", "A", ("cyst", "none"), True), ("A mass", "A", ("cyst", "none"), False),
-        ("**C**", "ct", ("mri", "us", "ct"), True), ("C. MRI", "ct", ("mri", "us", "ct"), False),
+        ("Left lung", "left lung.", (), True),
+        ("the left lung", "left lung", (), True),
+        ("left lung base", "left lung", (), False),
+        ("left or right lung", "left lung", (), False),
+        ("C", "ct", ("mri", "us", "ct"), True),
+        ("C", "C", ("mri", "us", "ct"), True),
+        ("c) CT", "C", ("mri", "us", "ct"), True),
+        ("J", "ct", ("mri", "us", "ct"), False),
+        ("A cyst", "A", ("cyst", "none"), True),
+        ("A mass", "A", ("cyst", "none"), False),
+        ("**C**", "ct", ("mri", "us", "ct"), True),
+        ("C. MRI", "ct", ("mri", "us", "ct"), False),
         ("", "ct", (), False),
     ],
-)  # fmt: skip
+)
 def test_grading_is_that_of_asking(
     said: str, answer: str, options: tuple[str, ...], right: bool
 ) -> None:
@@ -344,8 +365,13 @@ def test_bad_arguments_get_a_sentence(run: Run, tmp_path: Path) -> None:
 
 
 # Flagged less unflagged, nats per token, computed from the published file.
-GAPS = {"CheXagent-8b": -0.22, "LLaVA-OneVision-7B": 0.03, "InternVL3-8B": -0.14,
-        "Qwen2.5-VL-7B": 0.27, "BLIP-2": 0.03}  # fmt: skip
+GAPS = {
+    "CheXagent-8b": -0.22,
+    "LLaVA-OneVision-7B": 0.03,
+    "InternVL3-8B": -0.14,
+    "Qwen2.5-VL-7B": 0.27,
+    "BLIP-2": 0.03,
+}
 
 
 def test_slake_inflation_as_published(shared_data: Path, tmp_path: Path) -> None:
@@ -399,8 +425,9 @@ def check_qwen(impacts: Sequence[Impact], run: Run, folder: Path, rows: Sequence
     ]
     against = study_impact(run, files[:1], baseline=files[1]).impacts[0].owed[0]
     for owed, value, low, high, p, adjusted in (
-        (among, 0.063, 0.006, 0.119, 0.031, 0.156), (against, 0.056, -0.007, 0.119, 0.079, 0.079)
-    ):  # fmt: skip
+        (among, 0.063, 0.006, 0.119, 0.031, 0.156),
+        (against, 0.056, -0.007, 0.119, 0.079, 0.079),
+    ):
         assert owed.interval is not None
         shown = (owed.value, owed.interval.low, owed.interval.high, owed.p, owed.p_adjusted)
         assert shown == pytest.approx((value, low, high, p, adjusted), abs=5.1e-4)

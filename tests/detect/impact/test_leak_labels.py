@@ -65,10 +65,15 @@ def test_kinds_are_shown_apart_and_undecided_in_neither(tmp_path: Path) -> None:
 
 
 def test_a_column_of_kinds_refines_a_column_of_truths(tmp_path: Path) -> None:
-    path = write(tmp_path / "l.jsonl", [
-        {"id": "0", "leaked": True, "kind": "copy"}, {"id": "1", "leaked": True, "kind": None},
-        {"id": "2", "leaked": False, "kind": "none"}, {"id": "3", "leaked": None, "kind": ""},
-    ])  # fmt: skip
+    path = write(
+        tmp_path / "l.jsonl",
+        [
+            {"id": "0", "leaked": True, "kind": "copy"},
+            {"id": "1", "leaked": True, "kind": None},
+            {"id": "2", "leaked": False, "kind": "none"},
+            {"id": "3", "leaked": None, "kind": ""},
+        ],
+    )
     assert read_leak_labels(str(path)).kinds == {"0": "copy", "1": "leaked", "2": ""}
 
 
@@ -130,9 +135,10 @@ def test_columns_are_named_behind_the_file(tmp_path: Path) -> None:
 
 def test_the_command_needs_no_run(tmp_path: Path) -> None:
     path = labels(tmp_path, "csv", {one: int(int(one) < 10) for one in IDS})
-    bench = write(tmp_path / "bench.jsonl", [
-        {"id": one, "question": f"{one}?", "answer": "yes"} for one in IDS
-    ])  # fmt: skip
+    bench = write(
+        tmp_path / "bench.jsonl",
+        [{"id": one, "question": f"{one}?", "answer": "yes"} for one in IDS],
+    )
     base = ["impact", str(predictions(tmp_path)), "--leaks", str(path)]
     done = CliRunner().invoke(app, base)
     assert done.exit_code == 0, done.exception

@@ -26,10 +26,16 @@ OWN = [1, 0, 0, 1, 1, 0, 0, 0]
 
 def rows(**more: Any) -> list[dict[str, Any]]:
     return [
-        {"id": str(n), "answer": ORGANS[n % 4], "raw": SAID[n], "prediction": SAID[n], "is_correct": OWN[n]}
+        {
+            "id": str(n),
+            "answer": ORGANS[n % 4],
+            "raw": SAID[n],
+            "prediction": SAID[n],
+            "is_correct": OWN[n],
+        }
         | {name: values[n] for name, values in more.items()}
         for n in range(8)
-    ]  # fmt: skip
+    ]
 
 
 @pytest.fixture
@@ -76,9 +82,9 @@ def test_other_columns_of_the_file_decide_where_they_are_named(run: Run, tmp_pat
     study = study_impact(run, [path], mapping={"score": "score"})
     assert line(study.impacts[0], "original", "", "score").value == pytest.approx(0.6)
     assert study.own_grades["p"].partial == 8
-    tens = write(tmp_path / "t.jsonl", [
-        {"id": str(n), "prediction": SAID[n], "score": n} for n in range(8)
-    ])  # fmt: skip
+    tens = write(
+        tmp_path / "t.jsonl", [{"id": str(n), "prediction": SAID[n], "score": n} for n in range(8)]
+    )
     assert "from 0 to 7" in study_impact(run, [tens]).own_grades["t"].not_compared
 
 
@@ -111,18 +117,38 @@ def file_of(folder: Path, kind: str) -> Path:
             json.dumps({"acc": 37.5, "outputs": {str(n): s for n, s in enumerate(SAID)}})
         )
     elif kind == "samples.jsonl":
-        write(path, [
-            {"doc_id": n, "doc": {"id": str(n), "question": "q", "answer": 3}, "target": "x",
-             "resps": [[SAID[n]]], "exact_match": float(OWN[n])}
-            for n in range(8)
-        ])  # fmt: skip
+        write(
+            path,
+            [
+                {
+                    "doc_id": n,
+                    "doc": {"id": str(n), "question": "q", "answer": 3},
+                    "target": "x",
+                    "resps": [[SAID[n]]],
+                    "exact_match": float(OWN[n]),
+                }
+                for n in range(8)
+            ],
+        )
     elif kind == "batch.jsonl":
-        write(path, [
-            {"id": f"batch_req_{n}", "custom_id": str(n), "error": None,
-             "response": {"status_code": 200, "body": {"model": "gpt", "choices": [
-                 {"message": {"role": "assistant", "content": SAID[n]}}]}}}
-            for n in range(8)
-        ])  # fmt: skip
+        write(
+            path,
+            [
+                {
+                    "id": f"batch_req_{n}",
+                    "custom_id": str(n),
+                    "error": None,
+                    "response": {
+                        "status_code": 200,
+                        "body": {
+                            "model": "gpt",
+                            "choices": [{"message": {"role": "assistant", "content": SAID[n]}}],
+                        },
+                    },
+                }
+                for n in range(8)
+            ],
+        )
     else:
         book = pytest.importorskip("openpyxl").Workbook()
         for row in [list(plain[0]), *(list(one.values()) for one in plain)]:
@@ -141,9 +167,13 @@ def test_ask_and_impact_read_the_same_files_and_print_the_same_number(
     study = study_impact(run, [path])
     assert accuracy(study) == 4 / 8
     assert next(iter(study.empty.values())) == ["6"]
-    bench = write(tmp_path / "bench.jsonl", [
-        {"id": str(n), "question": "q", "options": ORGANS, "answer": ORGANS[n % 4]} for n in range(8)
-    ])  # fmt: skip
+    bench = write(
+        tmp_path / "bench.jsonl",
+        [
+            {"id": str(n), "question": "q", "options": ORGANS, "answer": ORGANS[n % 4]}
+            for n in range(8)
+        ],
+    )
     done = CliRunner().invoke(
         app, ["ask", str(bench), "--recorded", str(path), "--out", str(tmp_path / "r"), "--json"]
     )

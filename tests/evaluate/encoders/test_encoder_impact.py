@@ -56,10 +56,22 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def run(world: Path) -> Path:
     arguments = [
-        "overlap", str(world / "test/test.jsonl"), "--against", f"train={world / 'train'}", "--encoder",
-        f"transformers:{world / 'clip'}", "--nearest", "1", "--workers", "1", "--quiet",
-        "--degrees", "hard=.9,soft=-1", "--out", str(world / "run"),
-    ]  # fmt: skip
+        "overlap",
+        str(world / "test/test.jsonl"),
+        "--against",
+        f"train={world / 'train'}",
+        "--encoder",
+        f"transformers:{world / 'clip'}",
+        "--nearest",
+        "1",
+        "--workers",
+        "1",
+        "--quiet",
+        "--degrees",
+        "hard=.9,soft=-1",
+        "--out",
+        str(world / "run"),
+    ]
     done = CliRunner().invoke(app, arguments)
     assert done.exit_code == 0, done.output
     return world / "run"
@@ -67,9 +79,15 @@ def run(world: Path) -> Path:
 
 def impact(world: Path, *more: str, encoder: str = "clip") -> dict:
     arguments = [
-        "impact", "--encoder", f"transformers:{world / encoder}", str(world / "test/test.jsonl"),
-        "--templates", "a photo of the {}.", "--json", *more,
-    ]  # fmt: skip
+        "impact",
+        "--encoder",
+        f"transformers:{world / encoder}",
+        str(world / "test/test.jsonl"),
+        "--templates",
+        "a photo of the {}.",
+        "--json",
+        *more,
+    ]
     done = CliRunner().invoke(app, arguments)
     assert done.exit_code == 0, done.output
     return json.loads(done.stdout)
@@ -218,11 +236,13 @@ def test_bounds_grade_their_own_encoder_alone() -> None:
     ):
         with pytest.raises(InputError, match="expected two similarities"):
             parse_bounds(text)
-    matches = pl.DataFrame({
-        "method": ["mine", "mine", "mine", "bytes", "other"],
-        "similarity": [0.75, 0.5, 0.49, 1.0, 0.99],
-        "degree": ["none", "none", "hard", "hard", "none"],
-    })  # fmt: skip
+    matches = pl.DataFrame(
+        {
+            "method": ["mine", "mine", "mine", "bytes", "other"],
+            "similarity": [0.75, 0.5, 0.49, 1.0, 0.99],
+            "degree": ["none", "none", "hard", "hard", "none"],
+        }
+    )
     found = regraded(matches, Bounds(0.75, 0.5), ["mine"])["degree"].to_list()
     assert found == ["hard", "soft", "none", "hard", "none"]
 
@@ -236,18 +256,38 @@ def test_a_corpus_of_embeddings_is_graded_by_similarity_where_degrees_are_set(
     run = Run.create(tmp_path / "run", command=["test"])
     run.update("stages", {"overlap:laion": {"encoder": "clip", "corpus": "laion"}})
     rows = [
-        {"benchmark_id": f"i{n}", "position": n, "cluster": f"i{n}", "question": None, "options": [],
-         "answer": "red", "image_names": [], "image_digests": ["x"], "metadata": "{}"}
+        {
+            "benchmark_id": f"i{n}",
+            "position": n,
+            "cluster": f"i{n}",
+            "question": None,
+            "options": [],
+            "answer": "red",
+            "image_names": [],
+            "image_digests": ["x"],
+            "metadata": "{}",
+        }
         for n in range(4)
-    ]  # fmt: skip
+    ]
     run.write_table("items", make_table("items", rows))
     evidence = {"unverified": NO_PICTURE, "corpus_answer": "Red", "corpus_question": ""}
     matches = [
-        {"benchmark_id": f"i{n}", "image_index": 0, "corpus": "laion", "corpus_id": str(n),
-         "method": "clip", "similarity": similarity, "degree": "none", "relation": "undecided",
-         "transform": "", "modality": "none", "label_relation": "unknown", "evidence": json.dumps(evidence)}
+        {
+            "benchmark_id": f"i{n}",
+            "image_index": 0,
+            "corpus": "laion",
+            "corpus_id": str(n),
+            "method": "clip",
+            "similarity": similarity,
+            "degree": "none",
+            "relation": "undecided",
+            "transform": "",
+            "modality": "none",
+            "label_relation": "unknown",
+            "evidence": json.dumps(evidence),
+        }
         for n, similarity in enumerate((0.99, 0.96, 0.9))
-    ]  # fmt: skip
+    ]
     # A pair with pictures that registration could not decide stays undecided, whatever its similarity.
     matches.append({**matches[0], "benchmark_id": "i3", "evidence": "{}"})
     run.write_table("matches", make_table("matches", matches))
@@ -283,8 +323,14 @@ def test_planted_effects_come_out_of_saved_rows(tmp_path: Path) -> None:
         "".join(json.dumps({"id": f"i{n}", "leaked": n < leaked}) + "\n" for n in range(count))
     )
     arguments = [
-        "impact", "--encoder", f"saved:{tmp_path / 'e'}", str(path), "--leaks", str(labels), "--json",
-    ]  # fmt: skip
+        "impact",
+        "--encoder",
+        f"saved:{tmp_path / 'e'}",
+        str(path),
+        "--leaks",
+        str(labels),
+        "--json",
+    ]
     done = CliRunner().invoke(app, arguments)
     assert done.exit_code == 0, done.output
     found = json.loads(done.stdout)["impacts"][0]

@@ -59,10 +59,14 @@ def test_ranks_do_not_depend_on_how_many_are_compared_at_a_time(monkeypatch) -> 
     queries, candidates = unit(rng.normal(size=(23, 5))), unit(rng.normal(size=(31, 5)))
     right = [np.array([n, (n + 7) % 31]) for n in range(23)]
     expected = [
-        1 + sum(q @ c >= max(q @ candidates[r] for r in own) - 1e-6
-                for n, c in enumerate(candidates) if n not in own)
+        1
+        + sum(
+            q @ c >= max(q @ candidates[r] for r in own) - 1e-6
+            for n, c in enumerate(candidates)
+            if n not in own
+        )
         for q, own in zip(queries, right, strict=True)
-    ]  # fmt: skip
+    ]
     assert best_ranks(queries, candidates, right).tolist() == expected
     monkeypatch.setattr("heldout.evaluate.encoders.ranks._CELLS", 62)
     assert best_ranks(queries, candidates, right).tolist() == expected

@@ -206,9 +206,11 @@ def test_saved_embeddings_in_laions_layout(tmp_path: Path) -> None:
     turned = eye[[0, 1, 2, 3, 5, 4]]  # the last two captions are mixed up
     names = [f"/far/away/{n:04d}.png" for n in range(6)] + ["/far/away/other.png"]
     write_saved(
-        tmp_path / "e", np.vstack([eye, eye[:1]]), np.vstack([turned, eye[:1]]),
+        tmp_path / "e",
+        np.vstack([eye, eye[:1]]),
+        np.vstack([turned, eye[:1]]),
         {"image_path": names, "caption": [f"caption {n}" for n in range(7)]},
-    )  # fmt: skip
+    )
     write_saved(tmp_path / "c", None, eye[:3], {"label": ["red", "green", "blue"]})
     asked = EncoderSettings(encoder=f"saved:{tmp_path / 'e'}", class_embeddings=tmp_path / "c")
     found = evaluate_encoder(benchmark, asked, quiet=True)

@@ -27,9 +27,13 @@ ORGANS = ("liver", "heart", "left lung", "spleen")
 
 @pytest.fixture
 def benchmark() -> Benchmark:
-    return Benchmark("organs", tuple(
-        Example(str(n), (), f"Which organ is it? ({n})", ORGANS, ORGANS[n % 4], n % 4) for n in range(6)
-    ))  # fmt: skip
+    return Benchmark(
+        "organs",
+        tuple(
+            Example(str(n), (), f"Which organ is it? ({n})", ORGANS, ORGANS[n % 4], n % 4)
+            for n in range(6)
+        ),
+    )
 
 
 def sheet(path: Path, rows: list[list[Any]]) -> Path:
@@ -69,8 +73,16 @@ def circular_rows() -> list[list[Any]]:
             shown = [ORGANS[(place + turn) % 4] for place in range(4)]
             right = "ABCD"[shown.index(ORGANS[number % 4])]
             said = right if number else ("B" if turn == 2 else right)
-            rows.append([number + turn * 1_000_000, f"Which organ is it? ({number})", *shown, right,
-                         f"{said}. {shown['ABCD'.index(said)]}", 1])  # fmt: skip
+            rows.append(
+                [
+                    number + turn * 1_000_000,
+                    f"Which organ is it? ({number})",
+                    *shown,
+                    right,
+                    f"{said}. {shown['ABCD'.index(said)]}",
+                    1,
+                ]
+            )
     return rows
 
 
@@ -158,38 +170,62 @@ def test_a_table_of_ones_own(benchmark: Benchmark, tmp_path: Path) -> None:
         {"id": "0", "model": "b", "response": "(B)"},
         {"id": "1", "model": "a", "response": ""},
         {"id": "2", "model": "a", "response": None},
-        {"id": "3", "model": "a", "response": "liver",
-         "options": ["liver", "spleen", "heart", "left lung"]},
+        {
+            "id": "3",
+            "model": "a",
+            "response": "liver",
+            "options": ["liver", "spleen", "heart", "left lung"],
+        },
         {"id": "3", "model": "a", "response": "A", "options": ["liver", "spleen", "heart", "lung"]},
         {"id": "4", "model": "a", "response": "A", "answer": "B"},
         {"id": "4", "model": "a", "response": "A", "variant": "no-image"},
-        {"id": "5", "model": "a", "response": "C", "variant": "twin", "options": list(ORGANS),
-         "answer": "C"},
+        {
+            "id": "5",
+            "model": "a",
+            "response": "C",
+            "variant": "twin",
+            "options": list(ORGANS),
+            "answer": "C",
+        },
         {"id": "5", "model": "a", "response": "organ", "variant": "slot", "answer": "organ"},
         {"id": "5", "model": "a", "response": "C", "variant": "twin-b"},
-        {"id": "5", "model": "a", "response": f"C. {ORGANS[2]}", "variant": "twin-c", "answer": "C"},
+        {
+            "id": "5",
+            "model": "a",
+            "response": f"C. {ORGANS[2]}",
+            "variant": "twin-c",
+            "answer": "C",
+        },
         {"id": "nobody", "model": "a", "response": "C"},
-    ]  # fmt: skip
+    ]
     path = tmp_path / "mine.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows) + "not json\n")
     found = read_answers(path, benchmark)
     assert outcomes(found["b"]) == {"original/0/0": "wrong"}
     assert outcomes(found["a"]) == {
-        "original/0/0": "right", "original/0/1": "unparsed", "original/0/2": "unparsed",
+        "original/0/0": "right",
+        "original/0/1": "unparsed",
+        "original/0/2": "unparsed",
         "shuffle-1/0/3": "wrong",
-        "no-image/0/4": "right", "twin/0/5": "right", "slot/0/5": "right",
+        "no-image/0/4": "right",
+        "twin/0/5": "right",
+        "slot/0/5": "right",
         "twin-c/0/5": "right",
-    }  # fmt: skip
+    }
     assert Counter((drop.id, drop.reason) for drop in found["a"].dropped) == {
-        ("3", "other options"): 1, ("4", "another answer"): 1,
-        ("5", "no gold"): 1, ("nobody", "unknown item"): 1, ("mine.jsonl line 14", "not JSON"): 1,
-    }  # fmt: skip
+        ("3", "other options"): 1,
+        ("4", "another answer"): 1,
+        ("5", "no gold"): 1,
+        ("nobody", "unknown item"): 1,
+        ("mine.jsonl line 14", "not JSON"): 1,
+    }
 
 
 def test_rotated_rows_find_their_item_among_many(tmp_path: Path) -> None:
-    many = Benchmark("many", tuple(
-        Example(str(n), (), f"{n}?", ORGANS, ORGANS[n % 4], n % 4) for n in (4, 14, 114)
-    ))  # fmt: skip
+    many = Benchmark(
+        "many",
+        tuple(Example(str(n), (), f"{n}?", ORGANS, ORGANS[n % 4], n % 4) for n in (4, 14, 114)),
+    )
     path = tmp_path / "q.csv"
     path.write_text("index,A,B,C,D,prediction\n3000114,spleen,liver,heart,left lung,B\n")
     question, reply = read_answers(path, many)["q"].pairs[0]
@@ -293,9 +329,9 @@ def test_a_position_that_no_question_confirms_says_how_to_take_it(
     benchmark: Benchmark, tmp_path: Path
 ) -> None:
     path = tmp_path / "samples.jsonl"
-    path.write_text("".join(
-        json.dumps({"doc_id": n, "doc": {}, "resps": [["A"]]}) + "\n" for n in range(6)
-    ))  # fmt: skip
+    path.write_text(
+        "".join(json.dumps({"doc_id": n, "doc": {}, "resps": [["A"]]}) + "\n" for n in range(6))
+    )
     with pytest.raises(InputError, match="no question confirms .* --map-recorded id=doc_id"):
         read_answers(path, benchmark, model="m")
     found = read_answers(path, benchmark, model="m", mapping={"id": "doc_id"})["m"]
@@ -307,10 +343,19 @@ def test_a_field_of_recorded_files_is_not_one_of_the_benchmark(tmp_path: Path) -
     bench.write_text('{"id": "0", "question": "Which?", "answer": "yes"}\n')
     said.write_text('{"id": "0", "alt": "yes"}\n')
     for verb in ("ask", "score"):
-        done = CliRunner().invoke(app, [
-            verb, str(bench), "--recorded", str(said), "--out", str(tmp_path / "run"),
-            "--map", "prediction=alt",
-        ])  # fmt: skip
+        done = CliRunner().invoke(
+            app,
+            [
+                verb,
+                str(bench),
+                "--recorded",
+                str(said),
+                "--out",
+                str(tmp_path / "run"),
+                "--map",
+                "prediction=alt",
+            ],
+        )
         assert isinstance(done.exception, InputError)
         assert "--map-recorded prediction=alt" in str(done.exception)
     assert not (tmp_path / "run").exists()

@@ -10,18 +10,30 @@ from heldout.model.asking.summary import summarise
 
 
 def row(item: str, variant: str, outcome: str, options: int = 3) -> dict[str, Any]:
-    return {"benchmark_id": item, "variant": variant, "draw": 0, "outcome": outcome,
-            "options": ["o"] * options}  # fmt: skip
+    return {
+        "benchmark_id": item,
+        "variant": variant,
+        "draw": 0,
+        "outcome": outcome,
+        "options": ["o"] * options,
+    }
 
 
 def test_circular_needs_every_rotation_right_and_vanilla_is_of_the_same_items() -> None:
     rows = [
-        row("a", "original", "right"), row("a", "rotation-1", "right"), row("a", "rotation-2", "right"),
-        row("b", "original", "right"), row("b", "rotation-1", "unparsed"), row("b", "rotation-2", "right"),
-        row("c", "original", "refused"), row("c", "rotation-1", "wrong"), row("c", "rotation-2", "right"),
-        row("d", "original", "right"), row("d", "rotation-1", "right"),  # one rotation is missing
+        row("a", "original", "right"),
+        row("a", "rotation-1", "right"),
+        row("a", "rotation-2", "right"),
+        row("b", "original", "right"),
+        row("b", "rotation-1", "unparsed"),
+        row("b", "rotation-2", "right"),
+        row("c", "original", "refused"),
+        row("c", "rotation-1", "wrong"),
+        row("c", "rotation-2", "right"),
+        row("d", "original", "right"),
+        row("d", "rotation-1", "right"),  # one rotation is missing
         row("e", "original", "right", options=0),
-    ]  # fmt: skip
+    ]
     found = summarise(rows, {"a": "x", "b": "x", "c": "y", "d": "y"})
     assert found.vanilla is not None and found.circular is not None
     assert (found.vanilla.right, found.circular.right, found.vanilla.n) == (2, 1, 3)
@@ -44,8 +56,12 @@ def test_variants_stand_in_an_order_people_expect() -> None:
     names = ["twin", "rotation-10", "rotation-9", "no-image", "original"]
     found = summarise([row("a", name, "right") for name in names], {})
     assert [one.name for one in found.variants] == [
-        "original", "no-image", "rotation-9", "rotation-10", "twin",
-    ]  # fmt: skip
+        "original",
+        "no-image",
+        "rotation-9",
+        "rotation-10",
+        "twin",
+    ]
 
 
 def test_without_rotations_there_is_no_circular_accuracy() -> None:

@@ -26,9 +26,16 @@ def benchmark(picture: Callable[..., bytes]) -> Benchmark:
         gold = number % 4
         options = tuple(f"{organ} {number}" for organ in ORGANS)
         made.append(
-            Example(f"i{number}", (ref,), f"Which organ carries the arrow of slide {number}?", options,
-                    options[gold], gold, metadata={"again": f"The arrow marks which organ ({number})?"})
-        )  # fmt: skip
+            Example(
+                f"i{number}",
+                (ref,),
+                f"Which organ carries the arrow of slide {number}?",
+                options,
+                options[gold],
+                gold,
+                metadata={"again": f"The arrow marks which organ ({number})?"},
+            )
+        )
     return Benchmark("organs", tuple(made))
 
 
@@ -80,8 +87,11 @@ def test_confused_choices_are_right_answers_of_other_clusters(benchmark: Benchma
         assert set(question.options) <= answers
         assert len({same(option) for option in question.options}) == 4
         assert sorted(question.order) == [-1, -1, -1, example.answer_index]
-    few = expand(Benchmark("b", benchmark.examples[:2]), benchmark.examples[:2],
-                 parse_variants("confused-choices"))  # fmt: skip
+    few = expand(
+        Benchmark("b", benchmark.examples[:2]),
+        benchmark.examples[:2],
+        parse_variants("confused-choices"),
+    )
     assert {one.reason for one in few.dropped} == {"too few other answers"}
 
 
@@ -127,8 +137,9 @@ def test_twins_are_paired_by_id(benchmark: Benchmark, picture: Callable[..., byt
     made = asked(benchmark, "twin=x", twins={"twin": other})
     pairs = by_variant(made, "twin")
     assert [(q.benchmark_id, q.gold, q.order) for q in pairs] == [
-        ("i0", "A", (3, 2, 1, 0)), ("i1", "A", (3, 2, 1, 0)),
-    ]  # fmt: skip
+        ("i0", "A", (3, 2, 1, 0)),
+        ("i1", "A", (3, 2, 1, 0)),
+    ]
     assert pairs[0].images[0].name == "t.png"
     reasons = Counter(one.reason for one in made.dropped)
     assert reasons == {"no twin": 9, "twin of no item": 1, "twin of another kind": 1}
@@ -143,28 +154,35 @@ def test_slots_mask_a_telling_word_the_same_in_both_wordings(benchmark: Benchmar
     assert first["slot"].kind == "slot" and not first["slot"].options
     alone = by_variant(asked(benchmark, "slot"), "slot")[0]
     assert alone.gold == "carries"  # as rare as the others, and longer
-    odd = Benchmark("odd", (
-        Example("q", (), "Is it?", (), "yes"), Example("z", (), "这是什么器官?", (), "肝"),
-        Example("c", benchmark.examples[0].images, None, (), "A nodule; the nodule is round"),
-    ))  # fmt: skip
+    odd = Benchmark(
+        "odd",
+        (
+            Example("q", (), "Is it?", (), "yes"),
+            Example("z", (), "这是什么器官?", (), "肝"),
+            Example("c", benchmark.examples[0].images, None, (), "A nodule; the nodule is round"),
+        ),
+    )
     slots = asked(odd, "slot")
     assert [one.reason for one in slots.dropped] == ["no word to mask"] * 2
     assert by_variant(slots, "slot")[0].text == "A [MASK]; the [MASK] is round"
 
 
 def test_what_cannot_be_shown_has_a_reason() -> None:
-    odd = Benchmark("odd", (
-        Example("open", (), "Which?", (), "liver"),
-        Example("none", (), "Which?", (), None),
-        Example("lost", (), "Which?", ("a", "b"), "c"),
-        Example("many", (), "Which?", tuple(map(str, range(30))), "3", 3),
-        Example("bound", (), "Which?", ("a", "b", "All of the above"), "a", 0),
-        Example("letters", (), "Which?", ("x", "y", "Both A and B"), "x", 0),
-        Example("two", (), "Which?", ("a", "b"), "a", 0),
-        Example("hole", (), "Which?", ("a", "", "c"), "a", 0),
-        Example("blank", (), "Which?", ("a", "b", " "), None),
-        Example("void"),
-    ))  # fmt: skip
+    odd = Benchmark(
+        "odd",
+        (
+            Example("open", (), "Which?", (), "liver"),
+            Example("none", (), "Which?", (), None),
+            Example("lost", (), "Which?", ("a", "b"), "c"),
+            Example("many", (), "Which?", tuple(map(str, range(30))), "3", 3),
+            Example("bound", (), "Which?", ("a", "b", "All of the above"), "a", 0),
+            Example("letters", (), "Which?", ("x", "y", "Both A and B"), "x", 0),
+            Example("two", (), "Which?", ("a", "b"), "a", 0),
+            Example("hole", (), "Which?", ("a", "", "c"), "a", 0),
+            Example("blank", (), "Which?", ("a", "b", " "), None),
+            Example("void"),
+        ),
+    )
     made = asked(odd, "rotation-all,rotation-2,shuffle-1,no-image")
     reasons: dict[str, set[str]] = {}
     for one in made.dropped:
@@ -183,9 +201,13 @@ def test_what_cannot_be_shown_has_a_reason() -> None:
     }
     assert [one.detail for one in made.dropped if one.id == "hole"] == ["original: B of 3"]
     assert {q.id for q in made.questions} == {
-        "original/0/open", "original/0/bound", "original/0/letters", "original/0/two",
-        "rotation-1/0/two", "shuffle-1/0/two",
-    }  # fmt: skip
+        "original/0/open",
+        "original/0/bound",
+        "original/0/letters",
+        "original/0/two",
+        "rotation-1/0/two",
+        "shuffle-1/0/two",
+    }
 
 
 def test_variants_are_read_from_a_line() -> None:

@@ -14,9 +14,11 @@ class Scripted:
     def __init__(self, answers: Path) -> None:
         script = Path(__file__).parent / "asking_server.py"
         self.process = subprocess.Popen(
-            [sys.executable, str(script), str(answers)], stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE, text=True,
-        )  # fmt: skip
+            [sys.executable, str(script), str(answers)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
         assert self.process.stdout is not None
         self.port = int(self.process.stdout.readline())
 

@@ -50,8 +50,12 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         if self.path == "/counts":
-            told = {"posted": dict(self.posted), "most": max(self.answered.values(), default=0),
-                    "answered": sum(self.answered.values()), "last": self.bodies[-1:]}  # fmt: skip
+            told = {
+                "posted": dict(self.posted),
+                "most": max(self.answered.values(), default=0),
+                "answered": sum(self.answered.values()),
+                "last": self.bodies[-1:],
+            }
             return self._send(200, json.dumps(told))
         if self.path.startswith("/locked/"):
             return self._send(401, '{"error": {"message": "no key"}}')
@@ -96,10 +100,14 @@ class Handler(BaseHTTPRequestHandler):
             return self._hang_up()
         message, finish = self._message(text, "empty" if how == "mute" else fault)
         told = _logprobs(message["content"] or "") if body.get("logprobs") else None
-        answer = json.dumps({
-            "choices": [{"index": 0, "message": message, "finish_reason": finish, "logprobs": told}],
-            "usage": {"prompt_tokens": 100 + 50 * len(pictures), "completion_tokens": 7},
-        })  # fmt: skip
+        answer = json.dumps(
+            {
+                "choices": [
+                    {"index": 0, "message": message, "finish_reason": finish, "logprobs": told}
+                ],
+                "usage": {"prompt_tokens": 100 + 50 * len(pictures), "completion_tokens": 7},
+            }
+        )
         if fault == "garbage" or (fault == "cut" and again < 2):
             return self._send(200, answer[: len(answer) // 2])
         with self.lock:
@@ -144,8 +152,11 @@ class Handler(BaseHTTPRequestHandler):
 
 
 def _logprobs(word: str) -> dict[str, Any]:
-    top = [{"token": word, "logprob": -0.5}, {"token": f" {word}", "logprob": -2.0},
-           {"token": "B" if word != "B" else "A", "logprob": -3.0}]  # fmt: skip
+    top = [
+        {"token": word, "logprob": -0.5},
+        {"token": f" {word}", "logprob": -2.0},
+        {"token": "B" if word != "B" else "A", "logprob": -3.0},
+    ]
     return {"content": [{"token": word, "logprob": -0.5, "top_logprobs": top}]}
 
 

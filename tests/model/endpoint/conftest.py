@@ -58,8 +58,15 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Path:
         question = f"{QUESTIONS[number % len(QUESTIONS)]} ({number})"
         answer = ANSWERS[number % len(ANSWERS)]
         options = [answer, ANSWERS[(number + 1) % len(ANSWERS)]]
-        rows.append({"id": f"q{number}", "image": name, "question": question,
-                     "options": options, "answer": answer})  # fmt: skip
+        rows.append(
+            {
+                "id": f"q{number}",
+                "image": name,
+                "question": question,
+                "options": options,
+                "answer": answer,
+            }
+        )
     path = folder / "test.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     return path

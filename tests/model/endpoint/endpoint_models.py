@@ -30,9 +30,13 @@ def tokenizer(texts: list[str], size: int = 400) -> Any:
     )
     made.train_from_iterator(texts, trainer)
     fast = PreTrainedTokenizerFast(
-        tokenizer_object=made, pad_token="<pad>", bos_token="<s>", eos_token="<|end|>",
-        clean_up_tokenization_spaces=False, extra_special_tokens={"image_token": "<image>"},
-    )  # fmt: skip
+        tokenizer_object=made,
+        pad_token="<pad>",
+        bos_token="<s>",
+        eos_token="<|end|>",
+        clean_up_tokenization_spaces=False,
+        extra_special_tokens={"image_token": "<image>"},
+    )
     fast.chat_template = TEXT_TEMPLATE
     return fast
 
@@ -43,11 +47,18 @@ def text_model(words: Any, *, hidden: int = 64, spread: float = 0.3) -> Any:
 
     torch.manual_seed(0)
     config = LlamaConfig(
-        vocab_size=len(words), hidden_size=hidden, intermediate_size=2 * hidden, num_hidden_layers=2,
-        num_attention_heads=4, num_key_value_heads=4, max_position_embeddings=2048,
-        initializer_range=spread, pad_token_id=words.pad_token_id, bos_token_id=words.bos_token_id,
+        vocab_size=len(words),
+        hidden_size=hidden,
+        intermediate_size=2 * hidden,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=4,
+        max_position_embeddings=2048,
+        initializer_range=spread,
+        pad_token_id=words.pad_token_id,
+        bos_token_id=words.bos_token_id,
         eos_token_id=words.eos_token_id,
-    )  # fmt: skip
+    )
     return LlamaForCausalLM(config).eval()
 
 
@@ -65,27 +76,42 @@ def picture_model(words: Any) -> tuple[Any, Any]:
 
     torch.manual_seed(0)
     vision = CLIPVisionConfig(
-        hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4,
-        image_size=32, patch_size=16, initializer_range=0.3,
-    )  # fmt: skip
-    text = LlamaConfig(
-        vocab_size=len(words), hidden_size=64, intermediate_size=128, num_hidden_layers=2,
-        num_attention_heads=4, num_key_value_heads=4, max_position_embeddings=2048,
+        hidden_size=32,
+        intermediate_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        image_size=32,
+        patch_size=16,
         initializer_range=0.3,
-    )  # fmt: skip
+    )
+    text = LlamaConfig(
+        vocab_size=len(words),
+        hidden_size=64,
+        intermediate_size=128,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=4,
+        max_position_embeddings=2048,
+        initializer_range=0.3,
+    )
     config = LlavaConfig(
-        vision_config=vision, text_config=text,
-        image_token_id=words.convert_tokens_to_ids("<image>"), image_seq_length=4,
+        vision_config=vision,
+        text_config=text,
+        image_token_id=words.convert_tokens_to_ids("<image>"),
+        image_seq_length=4,
         vision_feature_select_strategy="default",
-    )  # fmt: skip
+    )
     model = LlavaForConditionalGeneration(config).eval()
     processor = LlavaProcessor(
         image_processor=CLIPImageProcessor(
             size={"shortest_edge": 32}, crop_size={"height": 32, "width": 32}
         ),
-        tokenizer=words, patch_size=16, vision_feature_select_strategy="default",
-        chat_template=TEXT_TEMPLATE, num_additional_image_tokens=1,
-    )  # fmt: skip
+        tokenizer=words,
+        patch_size=16,
+        vision_feature_select_strategy="default",
+        chat_template=TEXT_TEMPLATE,
+        num_additional_image_tokens=1,
+    )
     return model, processor
 
 

@@ -62,9 +62,11 @@ class Served:
             raise ValueError("this model has no eyes: At most 0 image(s) may be provided")
         template = self.processor if self.looks else self.words
         text = template.apply_chat_template(
-            messages, tokenize=False, add_generation_prompt=body.get("add_generation_prompt", True),
+            messages,
+            tokenize=False,
+            add_generation_prompt=body.get("add_generation_prompt", True),
             continue_final_message=body.get("continue_final_message", False),
-        )  # fmt: skip
+        )
         if not pictures:
             return self.prompt(self.words(text, return_tensors="pt", add_special_tokens=False))
         made = self.processor(text=text, images=pictures, return_tensors="pt")
@@ -169,8 +171,12 @@ class Handler(BaseHTTPRequestHandler):
             rows: list[Any] = [None]
             for token, word, logprob in told[1:]:
                 value = float("nan") if how == "nan" else logprob
-                rows.append({str(token): {"logprob": value, "rank": 9, "decoded_token": word},
-                             "7": {"logprob": -0.1, "rank": 1, "decoded_token": "best"}})  # fmt: skip
+                rows.append(
+                    {
+                        str(token): {"logprob": value, "rank": 9, "decoded_token": word},
+                        "7": {"logprob": -0.1, "rank": 1, "decoded_token": "best"},
+                    }
+                )
             answer["prompt_logprobs"] = rows
         return answer
 

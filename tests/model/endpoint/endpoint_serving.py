@@ -26,9 +26,12 @@ class Server:
         self.folder = folder
         self.process = subprocess.Popen(
             [sys.executable, str(HERE / "endpoint_server.py"), str(folder)],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
             env={**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"},
-        )  # fmt: skip
+        )
 
     @functools.cached_property
     def port(self) -> int:

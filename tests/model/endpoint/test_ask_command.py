@@ -32,8 +32,15 @@ def bench(tmp_path: Path, picture: Callable[..., bytes]) -> Path:
         name = f"{number // 2}.png"
         data = picture(number // 2) if number < 22 else b"\x89PNG\r\n\x1a\nnothing more"
         (tmp_path / name).write_bytes(data)
-        rows.append({"id": f"q{number}", "image": name, "question": f"Which organ is it? ({number})",
-                     "options": ORGANS, "answer": ORGANS[number % 4]})  # fmt: skip
+        rows.append(
+            {
+                "id": f"q{number}",
+                "image": name,
+                "question": f"Which organ is it? ({number})",
+                "options": ORGANS,
+                "answer": ORGANS[number % 4],
+            }
+        )
     path = tmp_path / "test.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     return path
@@ -107,8 +114,19 @@ def test_every_fault_is_survived_or_named_and_nothing_is_paid_for_twice(
     bench: Path, server: Scripted, tmp_path: Path, quick: None
 ) -> None:
     run = tmp_path / "run"
-    base = (bench, "--endpoint", server.url("faulty"), "--out", run, "--variants", "original",
-            "--timeout", "0.5", "--concurrency", "4")  # fmt: skip
+    base = (
+        bench,
+        "--endpoint",
+        server.url("faulty"),
+        "--out",
+        run,
+        "--variants",
+        "original",
+        "--timeout",
+        "0.5",
+        "--concurrency",
+        "4",
+    )
     ask(*base)
     found = {row["benchmark_id"]: row for row in answers(run).to_dicts()}
     for number in (0, 1, 2, 10, 11, 12, 13, 14):  # 429, 500 and a cut answer at first; no fault
@@ -126,9 +144,13 @@ def test_every_fault_is_survived_or_named_and_nothing_is_paid_for_twice(
     reasons = {row["id"].removeprefix("scripted/"): row["reason"] for row in lost}
     assert reasons.pop("q22") == reasons.pop("q23") == "not an image"
     assert reasons == {
-        "q6": "prompt too long", "q18": "prompt too long", "q7": "the endpoint failed",
-        "q19": "the endpoint failed", "q8": "the endpoint failed", "q20": "the endpoint failed",
-    }  # fmt: skip
+        "q6": "prompt too long",
+        "q18": "prompt too long",
+        "q7": "the endpoint failed",
+        "q19": "the endpoint failed",
+        "q8": "the endpoint failed",
+        "q20": "the endpoint failed",
+    }
     details = {row["id"]: row["detail"] for row in lost}
     assert "no answer within 0.5 s in 3 attempts" in details["scripted/q7"]
     assert "not JSON" in details["scripted/q8"] and "4096" in details["scripted/q6"]
@@ -154,8 +176,17 @@ def test_a_server_that_dies_half_way_loses_nothing(
     bench: Path, server: Scripted, tmp_path: Path, quick: None
 ) -> None:
     def base(how: str) -> tuple[object, ...]:
-        return (bench, "--endpoint", server.url(how), "--out", tmp_path / "run", "--concurrency", 2,
-                "--variants", "original")  # fmt: skip
+        return (
+            bench,
+            "--endpoint",
+            server.url(how),
+            "--out",
+            tmp_path / "run",
+            "--concurrency",
+            2,
+            "--variants",
+            "original",
+        )
 
     refused = sentence(*base("mortal-9"))
     assert "did not answer" in refused and "run the same command" in refused
@@ -176,8 +207,17 @@ def test_questions_that_a_server_always_fails_on_are_lost_alone(
     asking ends early."""
 
     def base(how: str) -> tuple[object, ...]:
-        return (bench, "--endpoint", server.url(how), "--out", tmp_path / how, "--concurrency", 2,
-                "--variants", "original")  # fmt: skip
+        return (
+            bench,
+            "--endpoint",
+            server.url(how),
+            "--out",
+            tmp_path / how,
+            "--concurrency",
+            2,
+            "--variants",
+            "original",
+        )
 
     for asked in (14, 0):  # a second time all that is asked fails
         assert ask(*base("failing"))["asked"] == asked
@@ -254,8 +294,18 @@ def test_json_shows_progress_on_standard_error_unless_it_is_to_be_quiet(
     """A script that reads standard output is watched by somebody, too."""
     told = []
     for quiet in (["--rate", "8/s"], ["--quiet"]):
-        command = ["ask", bench, "--endpoint", server.url(), "--out", tmp_path / f"run{len(quiet)}",
-                   "--variants", "original", "--json", *quiet]  # fmt: skip
+        command = [
+            "ask",
+            bench,
+            "--endpoint",
+            server.url(),
+            "--out",
+            tmp_path / f"run{len(quiet)}",
+            "--variants",
+            "original",
+            "--json",
+            *quiet,
+        ]
         done = subprocess.run(
             [sys.executable, "-m", "heldout", *map(str, command)], capture_output=True, text=True
         )
@@ -292,10 +342,20 @@ def test_a_server_that_says_nothing_is_told_and_not_sent_on_to_detectors(
     bench: Path, server: Scripted, tmp_path: Path
 ) -> None:
     plain, mute = (
-        (bench, "--endpoint", f"{server.url(how)}", "--limit", 6, "--variants", "original",
-         "--out", tmp_path / how, "--quiet")
+        (
+            bench,
+            "--endpoint",
+            f"{server.url(how)}",
+            "--limit",
+            6,
+            "--variants",
+            "original",
+            "--out",
+            tmp_path / how,
+            "--quiet",
+        )
         for how in ("plain", "mute")
-    )  # fmt: skip
+    )
     assert ask(*plain)["remarks"] == []
     made = ask(*mute)
     assert made["remarks"] == ["6 of 6 replies are empty"]
@@ -309,7 +369,17 @@ def test_a_server_that_says_nothing_is_told_and_not_sent_on_to_detectors(
 
 def test_attempts_are_what_the_command_says(bench: Path, server: Scripted, tmp_path: Path) -> None:
     told = sentence(
-        bench, "--endpoint", server.url("mortal-0"), "--limit", 1, "--out", tmp_path / "run",
-        "--attempts", 1, "--concurrency", 1, "--quiet",
-    )  # fmt: skip
+        bench,
+        "--endpoint",
+        server.url("mortal-0"),
+        "--limit",
+        1,
+        "--out",
+        tmp_path / "run",
+        "--attempts",
+        1,
+        "--concurrency",
+        1,
+        "--quiet",
+    )
     assert "did not answer in 1 attempt (" in told

@@ -59,8 +59,19 @@ def server(data: Path) -> Iterator[Scripted]:
 
 
 def arguments(data: Path, *more: object, run: str = "run") -> list[str]:
-    base = ["overlap", data / "bench.jsonl", "--against", f"web={data / 'web.jsonl'}",
-            "--out", data / run, "--workers", 1, "--text", "--text-encoder", "wordllama"]  # fmt: skip
+    base = [
+        "overlap",
+        data / "bench.jsonl",
+        "--against",
+        f"web={data / 'web.jsonl'}",
+        "--out",
+        data / run,
+        "--workers",
+        1,
+        "--text",
+        "--text-encoder",
+        "wordllama",
+    ]
     return [str(part) for part in (*base, *more)]
 
 
@@ -102,9 +113,15 @@ def test_opinions_reach_evidence_leaks_claim_report_and_manifest(
     told = overlap(data, "--judge", server.url())
     found = own(data / "run")
     assert {organ: row["evidence"]["judge"]["verdict"] for organ, row in found.items()} == {
-        "heart": "same", "kidney": "different", "spleen": "unsure", "liver": "unsure",
-        "stomach": "unsure", "bladder": "different", "thyroid": "same", "pancreas": "unsure",
-    }  # fmt: skip
+        "heart": "same",
+        "kidney": "different",
+        "spleen": "unsure",
+        "liver": "unsure",
+        "stomach": "unsure",
+        "bladder": "different",
+        "thyroid": "same",
+        "pancreas": "unsure",
+    }
     assert {organ for organ, row in found.items() if row["degree"] == "none"} == {
         "kidney",
         "bladder",
@@ -116,9 +133,11 @@ def test_opinions_reach_evidence_leaks_claim_report_and_manifest(
         if row["evidence"]["judge"]["verdict"] == "unsure"
     }
     assert unread == {
-        "spleen": None, "liver": "a verdict without reasons", "stomach": "empty reply",
+        "spleen": None,
+        "liver": "a verdict without reasons",
+        "stomach": "empty reply",
         "pancreas": "a text names a verdict",
-    }  # fmt: skip
+    }
     run = Run.open(data / "run")
     leaked = {row["benchmark_id"] for row in run.read_table("leaks").to_pylist()}
     assert leaked == set(ORGANS) - {"kidney", "bladder"}

@@ -92,8 +92,10 @@ def search(folder: Path) -> dict[str, list[str]]:
 def url() -> Iterator[str]:
     process = subprocess.Popen(
         [sys.executable, str(Path(__file__).parent / "echo_server.py")],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-    )  # fmt: skip
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
     assert process.stdout is not None
     yield f"http://127.0.0.1:{int(process.stdout.readline())}/v1"
     process.communicate()
@@ -103,8 +105,9 @@ def command(*arguments: object) -> str:
     """All that a command printed; it has none of the key, either."""
     done = subprocess.run(
         [sys.executable, "-m", "heldout", *map(str, arguments)],
-        capture_output=True, env={**os.environ, "THE_KEY": KEY, "OMP_NUM_THREADS": "1"},
-    )  # fmt: skip
+        capture_output=True,
+        env={**os.environ, "THE_KEY": KEY, "OMP_NUM_THREADS": "1"},
+    )
     printed = done.stdout + done.stderr
     assert done.returncode == 0, printed.decode()
     assert leaks(printed) == [], printed.decode()
@@ -138,8 +141,15 @@ def bench(tmp_path: Path, picture: Callable[..., bytes]) -> Path:
     for number in range(24):
         name, question = f"{number}.png", f"Which organ is it? ({number})"
         (tmp_path / name).write_bytes(picture(number))
-        rows.append({"id": f"q{number}", "image": name, "question": question, "options": ORGANS,
-                     "answer": ORGANS[number % 4]})  # fmt: skip
+        rows.append(
+            {
+                "id": f"q{number}",
+                "image": name,
+                "question": question,
+                "options": ORGANS,
+                "answer": ORGANS[number % 4],
+            }
+        )
     path = tmp_path / "test.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     return path
@@ -154,8 +164,14 @@ def test_the_search_finds_what_it_looks_for(tmp_path: Path) -> None:
     """Or the tests below would pass whatever happens."""
     import pyarrow as pa
 
-    for number, text in enumerate([KEY, json.dumps({"a": KEY}), base64.b64encode(
-        f"Authorization: Bearer {KEY}".encode()).decode(), urllib.parse.quote(KEY, safe="")]):  # fmt: skip
+    for number, text in enumerate(
+        [
+            KEY,
+            json.dumps({"a": KEY}),
+            base64.b64encode(f"Authorization: Bearer {KEY}".encode()).decode(),
+            urllib.parse.quote(KEY, safe=""),
+        ]
+    ):
         pq.write_table(pa.table({"raw": [text]}), tmp_path / f"{number}.parquet")
         (tmp_path / f"{number}.txt").write_text(text)
     pq.write_table(pa.table({"tokens": [[KEY[:5], KEY[5:]]]}), tmp_path / "tokens.parquet")
@@ -164,9 +180,24 @@ def test_the_search_finds_what_it_looks_for(tmp_path: Path) -> None:
 
 def test_ask(bench: Path, url: str, tmp_path: Path) -> None:
     run = tmp_path / "run"
-    command("ask", bench, "--endpoint", url, "--api-key-env", "THE_KEY", "--out", run,
-            "--variants", "original,slot-paraphrase", "--paraphraser", url,
-            "--paraphraser-key-env", "THE_KEY", "--concurrency", 1)  # fmt: skip
+    command(
+        "ask",
+        bench,
+        "--endpoint",
+        url,
+        "--api-key-env",
+        "THE_KEY",
+        "--out",
+        run,
+        "--variants",
+        "original,slot-paraphrase",
+        "--paraphraser",
+        url,
+        "--paraphraser-key-env",
+        "THE_KEY",
+        "--concurrency",
+        1,
+    )
     assert search(run) == {}
     answers = table(run, "answers")
     assert sum("***" in (row["reply"] or "") for row in answers) >= 12
@@ -179,8 +210,18 @@ def test_ask(bench: Path, url: str, tmp_path: Path) -> None:
 
 def test_score(bench: Path, url: str, tmp_path: Path) -> None:
     run = tmp_path / "run"
-    command("score", bench, "--endpoint", url, "--api-key-env", "THE_KEY", "--out", run,
-            "--concurrency", 1)  # fmt: skip
+    command(
+        "score",
+        bench,
+        "--endpoint",
+        url,
+        "--api-key-env",
+        "THE_KEY",
+        "--out",
+        run,
+        "--concurrency",
+        1,
+    )
     assert search(run) == {}
     assert len(table(run, "scores")) >= 12
     dropped = {row["id"]: row for row in table(run, "dropped") if row["stage"] == "score"}
@@ -202,8 +243,23 @@ def test_overlap_with_a_judge(url: str, tmp_path: Path) -> None:
         rows = [{"id": organ, "question": words.format(organ), "answer": "yes"} for organ in organs]
         path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     run = tmp_path / "run"
-    command("overlap", ours, "--against", f"web={theirs}", "--out", run, "--workers", 1, "--text",
-            "--text-encoder", "wordllama", "--judge", url, "--judge-api-key-env", "THE_KEY")  # fmt: skip
+    command(
+        "overlap",
+        ours,
+        "--against",
+        f"web={theirs}",
+        "--out",
+        run,
+        "--workers",
+        1,
+        "--text",
+        "--text-encoder",
+        "wordllama",
+        "--judge",
+        url,
+        "--judge-api-key-env",
+        "THE_KEY",
+    )
     assert search(run) == {}
     judged = [row["evidence"] for row in table(run, "text_matches") if '"judge"' in row["evidence"]]
     assert any("***" in evidence for evidence in judged)
@@ -219,9 +275,25 @@ def test_twin(url: str, tmp_path: Path) -> None:
         for who in ("describer", "verifier", "render")
         for part in (f"--{who}-key-env", "THE_KEY")
     ]
-    command("twin", tmp_path / "scenes", "--out", run, "--describer", url, "--verifier", url,
-            "--renderer", "edit", "--render-endpoint", url, "--render-model", "echo",
-            "--concurrency", 1, *keys)  # fmt: skip
+    command(
+        "twin",
+        tmp_path / "scenes",
+        "--out",
+        run,
+        "--describer",
+        url,
+        "--verifier",
+        url,
+        "--renderer",
+        "edit",
+        "--render-endpoint",
+        url,
+        "--render-model",
+        "echo",
+        "--concurrency",
+        1,
+        *keys,
+    )
     assert search(run) == {}
     assert "***" in "".join(path.read_text() for path in run.rglob("*.jsonl"))
     assert any("***" in row["detail"] for row in table(run, "dropped"))
@@ -248,15 +320,37 @@ def test_a_password_in_an_address_is_neither_used_nor_kept(
     Run.create(run, command=["heldout", "overlap"])  # there is one to go on with
     for given in (
         ("ask", bench, "--endpoint", there),
-        ("ask", bench, "--endpoint", url, "--api-key-env", "THE_KEY", "--variants",
-         "slot-paraphrase", "--paraphraser", there),
+        (
+            "ask",
+            bench,
+            "--endpoint",
+            url,
+            "--api-key-env",
+            "THE_KEY",
+            "--variants",
+            "slot-paraphrase",
+            "--paraphraser",
+            there,
+        ),
         ("score", bench, "--endpoint", there),
         ("twin", bench, "--describer", there),
-        ("twin", bench, "--until", "render", "--renderer", "edit", "--describer", url,
-         "--render-endpoint", there, "--render-model", "m"),
+        (
+            "twin",
+            bench,
+            "--until",
+            "render",
+            "--renderer",
+            "edit",
+            "--describer",
+            url,
+            "--render-endpoint",
+            there,
+            "--render-model",
+            "m",
+        ),
         ("model", "inspect", there),
         ("ask", bench, "--endpoint", url, "--api-key-env", f"sk-{secret}"),
-    ):  # fmt: skip
+    ):
         out = () if given[0] == "model" else ("--out", run)
         assert secret not in here(*given, *out), given
     stored = b"".join(path.read_bytes() for path in run.rglob("*") if path.is_file())
@@ -272,8 +366,12 @@ def test_an_audit_file_with_a_password_is_refused_before_it_is_copied(
         "url: http://host/v1?token=hush-hush",
         "{url: 'http://host/v1', api_key_env: sk-hush-hush}",
     ):
-        lines = [f"benchmarks: [{{name: b, source: {bench.name}}}]", "models:",
-                 "  - name: served", "    endpoint:"]  # fmt: skip
+        lines = [
+            f"benchmarks: [{{name: b, source: {bench.name}}}]",
+            "models:",
+            "  - name: served",
+            "    endpoint:",
+        ]
         if entry.startswith("{"):
             lines[-1] += f" {entry}"
         else:

@@ -68,9 +68,22 @@ def test_only_the_model_that_read_the_release_in_order_is_found(
         return found
 
     for name in ("order-trained", "order-fresh"):
-        heldout("score", release, "--endpoint", server.url(), "--model", name, "--out", tmp_path / "run",
-                "--order-neighbour", "--order-joint", "--budget", "10000",
-                "--context", "256")  # fmt: skip
+        heldout(
+            "score",
+            release,
+            "--endpoint",
+            server.url(),
+            "--model",
+            name,
+            "--out",
+            tmp_path / "run",
+            "--order-neighbour",
+            "--order-joint",
+            "--budget",
+            "10000",
+            "--context",
+            "256",
+        )
     found = heldout("detect", tmp_path / "run", "--baseline", "order-fresh")
     by_id = {finding["id"]: finding for finding in found["findings"]}
     for detector in ("order-joint", "order-neighbour"):

@@ -22,11 +22,20 @@ WORDS = ["spleen", "kidney", "thyroid", "pancreas", "bladder", "stomach"]
 def bench(tmp_path: Path, picture: Callable[..., bytes]) -> Path:
     (tmp_path / "0.png").write_bytes(picture(0))
     path = tmp_path / "test.jsonl"
-    path.write_text("".join(
-        json.dumps({"id": f"q{n}", "image": "0.png", "question": f"Is the {word} enlarged? ({n})",
-                    "answer": "yes"}) + "\n"
-        for n, word in enumerate(WORDS)
-    ))  # fmt: skip
+    path.write_text(
+        "".join(
+            json.dumps(
+                {
+                    "id": f"q{n}",
+                    "image": "0.png",
+                    "question": f"Is the {word} enlarged? ({n})",
+                    "answer": "yes",
+                }
+            )
+            + "\n"
+            for n, word in enumerate(WORDS)
+        )
+    )
     return path
 
 

@@ -47,9 +47,22 @@ def scores(run: Path) -> pl.DataFrame:
 def run(server: Server, bench: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("run") / "run"
     done = heldout(
-        "score", bench, "--endpoint", server.url(), "--model", "tiny-llava", "--out", folder,
-        "--options", "--order-neighbour", "--order-joint", "--budget", "12000", "--dtype", "float32",
-    )  # fmt: skip
+        "score",
+        bench,
+        "--endpoint",
+        server.url(),
+        "--model",
+        "tiny-llava",
+        "--out",
+        folder,
+        "--options",
+        "--order-neighbour",
+        "--order-joint",
+        "--budget",
+        "12000",
+        "--dtype",
+        "float32",
+    )
     assert done.exit_code == 0, done.exception or done.output
     assert "order-joint:" in done.output  # the cost
     assert "tokens to score" in done.output
@@ -76,8 +89,18 @@ def test_every_table_is_there_and_detect_reads_it(run: Path) -> None:
 
 def test_the_same_command_asks_nothing_twice(run: Path, bench: Path, server: Server) -> None:
     before, kept = server.asked("plain"), scores(run)
-    told("score", bench, "--endpoint", server.url(), "--model", "tiny-llava", "--out", run,
-         "--dtype", "float32")  # fmt: skip
+    told(
+        "score",
+        bench,
+        "--endpoint",
+        server.url(),
+        "--model",
+        "tiny-llava",
+        "--out",
+        run,
+        "--dtype",
+        "float32",
+    )
     assert server.asked("plain") - before == 3  # what the server can do
     assert scores(run).equals(kept)
 
@@ -119,8 +142,18 @@ def test_parity_passes_alike_and_refuses_what_is_misaligned(
 def test_a_model_that_does_not_look_is_not_testable(
     bench: Path, server: Server, tmp_path: Path, how: str, check: str
 ) -> None:
-    done = heldout("score", bench, "--endpoint", server.url(how), "--model", "tiny-llava",
-                   "--dtype", "float32", "--out", tmp_path / "run")  # fmt: skip
+    done = heldout(
+        "score",
+        bench,
+        "--endpoint",
+        server.url(how),
+        "--model",
+        "tiny-llava",
+        "--dtype",
+        "float32",
+        "--out",
+        tmp_path / "run",
+    )
     assert done.exit_code == 0, done.exception
     assert f"FAILED {check}" in done.output
     detected = told("detect", tmp_path / "run", "--detector", "order-trend")
@@ -138,8 +171,20 @@ def test_an_endpoint_that_dies_loses_nothing(
     port = server.mortal(3 + 11)  # three to see what it can do, 11 items
 
     def command(url: str) -> tuple[str | Path, ...]:
-        return ("score", bench, "--endpoint", url, "--model", "tiny-llava", "--out", run,
-                "--concurrency", "2", "--dtype", "float32")  # fmt: skip
+        return (
+            "score",
+            bench,
+            "--endpoint",
+            url,
+            "--model",
+            "tiny-llava",
+            "--out",
+            run,
+            "--concurrency",
+            "2",
+            "--dtype",
+            "float32",
+        )
 
     refused = sentence(*command(server.url("dying", port)))
     assert "did not answer in 3 attempts" in refused
@@ -155,8 +200,18 @@ def test_an_endpoint_that_dies_loses_nothing(
 def test_a_killed_run_goes_on_where_it_was(
     text_bench: Path, server: Server, tmp_path: Path
 ) -> None:
-    command = ["score", str(text_bench), "--endpoint", server.url("killed"), "--model", "tiny-text",
-               "--out", str(tmp_path / "run"), "--concurrency", "1"]  # fmt: skip
+    command = [
+        "score",
+        str(text_bench),
+        "--endpoint",
+        server.url("killed"),
+        "--model",
+        "tiny-text",
+        "--out",
+        str(tmp_path / "run"),
+        "--concurrency",
+        "1",
+    ]
     process = subprocess.Popen([sys.executable, "-m", "heldout", *command, "--rate", "40/s"])
     final = tmp_path / "run/stages/score"
     while not list(final.glob("*/[!.]*/counts.json")):  # the first shard, under its final name
@@ -180,8 +235,16 @@ def test_a_killed_run_goes_on_where_it_was(
 def test_prompts_that_were_cut_are_dropped_and_fail_the_check(
     bench: Path, server: Server, tmp_path: Path
 ) -> None:
-    done = heldout("score", bench, "--endpoint", server.url("cut"), "--model", "tiny-llava",
-                   "--out", tmp_path / "run")  # fmt: skip
+    done = heldout(
+        "score",
+        bench,
+        "--endpoint",
+        server.url("cut"),
+        "--model",
+        "tiny-llava",
+        "--out",
+        tmp_path / "run",
+    )
     assert "FAILED truncation: 24 of 24 prompts" in done.output, done.exception
     dropped = Run.open(tmp_path / "run").read_table("dropped").to_pylist()
     assert {row["reason"] for row in dropped} == {"truncated prompt"}
@@ -210,8 +273,20 @@ def test_inspect_prints_and_the_key_is_nowhere(
     assert "order-joint" in shown
     assert "whole vocabulary" in " ".join(shown.split())
     monkeypatch.setenv("THE_KEY", KEY)
-    found = told("score", text_bench, "--endpoint", server.url("key"), "--model", "tiny-text",
-                 "--out", tmp_path / "run", "--api-key-env", "THE_KEY", "--rate", "500/s")  # fmt: skip
+    found = told(
+        "score",
+        text_bench,
+        "--endpoint",
+        server.url("key"),
+        "--model",
+        "tiny-text",
+        "--out",
+        tmp_path / "run",
+        "--api-key-env",
+        "THE_KEY",
+        "--rate",
+        "500/s",
+    )
     assert found["models"][0]["rows"] == {"scores": 24}
     for path in (tmp_path / "run").rglob("*"):
         assert path.is_dir() or KEY.encode() not in path.read_bytes(), path
@@ -244,8 +319,16 @@ def test_bad_input_gets_a_sentence(
 def test_a_server_that_takes_no_pictures_gets_a_sentence(
     bench: Path, server: Server, tmp_path: Path
 ) -> None:
-    refused = sentence("score", bench, "--endpoint", server.url("deaf"), "--model", "tiny-text",
-                       "--out", tmp_path / "run")  # fmt: skip
+    refused = sentence(
+        "score",
+        bench,
+        "--endpoint",
+        server.url("deaf"),
+        "--model",
+        "tiny-text",
+        "--out",
+        tmp_path / "run",
+    )
     assert "cannot score a request with a picture" in refused
 
 

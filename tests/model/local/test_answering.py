@@ -21,10 +21,20 @@ from heldout.model.request import CUT, STOPPED, Prompt, Reply, Request, Text
 from heldout.store import Dropped
 
 MOST = 6
-FORMS = {"blip_2": "Question: {} Answer:", "blip_2_t5": "Question: {} Answer:",
-         "instructblip": "Question: {} Answer:", "paligemma": "answer en {}"}  # fmt: skip
-QUESTIONS = ["which organ is shown?", "Is there a mass?", "Is it a mass there?", "What colour is it?",
-             "x", "which organ is grey?"]  # fmt: skip
+FORMS = {
+    "blip_2": "Question: {} Answer:",
+    "blip_2_t5": "Question: {} Answer:",
+    "instructblip": "Question: {} Answer:",
+    "paligemma": "answer en {}",
+}
+QUESTIONS = [
+    "which organ is shown?",
+    "Is there a mass?",
+    "Is it a mass there?",
+    "What colour is it?",
+    "x",
+    "which organ is grey?",
+]
 
 
 @pytest.fixture

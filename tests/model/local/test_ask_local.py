@@ -25,8 +25,15 @@ def write(folder: Path, picture: Callable[..., bytes], shift: int) -> Path:
         name = f"{number // 2}.png"
         (folder / name).write_bytes(picture(number // 2 + 10 * shift, (60, 44)))
         options = ["liver", "lung", "none of it"]
-        rows.append({"id": f"q{number}", "image": name, "question": f"which organ is shown? {number}",
-                     "options": options, "answer": options[(number + shift) % 3]})  # fmt: skip
+        rows.append(
+            {
+                "id": f"q{number}",
+                "image": name,
+                "question": f"which organ is shown? {number}",
+                "options": options,
+                "answer": options[(number + shift) % 3],
+            }
+        )
     path = folder / "bench.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     return path
@@ -37,17 +44,37 @@ def test_a_local_model_is_asked_once(tmp_path: Path, picture: Callable[..., byte
     save("qwen2_5_vl", tmp_path / "tiny")
     run = tmp_path / "run"
     variants = f"rotation-all,no-image,slot,twin={twin}"
-    command = ["ask", str(bench), "--model", str(tmp_path / "tiny"), "--out", str(run),
-               "--dtype", "float32", "--device", "cpu", "--variants", variants,
-               "--max-new-tokens", "3", "--choice-logprobs", "--json"]  # fmt: skip
+    command = [
+        "ask",
+        str(bench),
+        "--model",
+        str(tmp_path / "tiny"),
+        "--out",
+        str(run),
+        "--dtype",
+        "float32",
+        "--device",
+        "cpu",
+        "--variants",
+        variants,
+        "--max-new-tokens",
+        "3",
+        "--choice-logprobs",
+        "--json",
+    ]
     done = CliRunner().invoke(app, command)
     assert done.exit_code == 0, done.exception or done.output
     made = json.loads(done.stdout)["models"][0]
     assert (made["asked"], made["reused"], made["dropped"]) == (36, 0, {})
     found = pl.read_parquet(run / "tables/answers.parquet")
     assert dict(found.group_by("variant").len().iter_rows()) == {
-        "original": 6, "rotation-1": 6, "rotation-2": 6, "no-image": 6, "slot": 6, "twin": 6,
-    }  # fmt: skip
+        "original": 6,
+        "rotation-1": 6,
+        "rotation-2": 6,
+        "no-image": 6,
+        "slot": 6,
+        "twin": 6,
+    }
     pairs = found.filter(pl.col("variant").is_in(["original", "twin"]))
     golds = pairs.pivot(on="variant", index="benchmark_id", values="gold")
     assert (golds["original"] != golds["twin"]).all()

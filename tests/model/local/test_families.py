@@ -21,8 +21,12 @@ from heldout.model.request import Request, Score, Text
 from heldout.store import Dropped
 
 TOLERANCE = 1e-3
-WITHOUT_CHAT = {"blip_2": "Question: {} Answer:", "blip_2_t5": "Question: {} Answer:",
-                "instructblip": "Question: {} Answer:", "paligemma": "answer en {}"}  # fmt: skip
+WITHOUT_CHAT = {
+    "blip_2": "Question: {} Answer:",
+    "blip_2_t5": "Question: {} Answer:",
+    "instructblip": "Question: {} Answer:",
+    "paligemma": "answer en {}",
+}
 QUESTIONS = [
     ("which organ is shown in this picture?", "the liver"),
     ("Is there a mass?", "yes"),
@@ -201,9 +205,17 @@ def test_a_document_is_scored_like_one_plain_text(
     model = LocalModel.load(str(tmp_path), dtype="float32", device="cpu")
     one, two = pictures
     parts = (
-        Text("Which organ? "), Text("liver", scored=True), Text("\n"), one, Text("A mass? "),
-        Text("yes, one", scored=True), Text("\n"), two, Text("a"), Text(" nodule", scored=True),
-    )  # fmt: skip
+        Text("Which organ? "),
+        Text("liver", scored=True),
+        Text("\n"),
+        one,
+        Text("A mass? "),
+        Text("yes, one", scored=True),
+        Text("\n"),
+        two,
+        Text("a"),
+        Text(" nodule", scored=True),
+    )
     whole, *ends = [
         Request("whole", parts, turn=False),
         *(

@@ -89,9 +89,14 @@ def test_what_cannot_be_scored_is_dropped_with_its_reason(
 def test_counts_are_what_the_processor_gives(loaded: Loaded, shown: ImageRef) -> None:
     request = ask("a", shown, "Is there a mass?")
     text = loaded.processor.apply_chat_template(
-        [{"role": "user", "content": [{"type": "image"}, {"type": "text", "text": "Is there a mass?"}]}],
+        [
+            {
+                "role": "user",
+                "content": [{"type": "image"}, {"type": "text", "text": "Is there a mass?"}],
+            }
+        ],
         add_generation_prompt=True,
-    )  # fmt: skip
+    )
     whole = loaded.processor(text=[text + "yes"], images=[shown.open()])["input_ids"][0]
     broken = ask("b", ImageRef("c", InlineBytes(b"", "c")), "x")
     assert LocalModel(loaded, "tiny").count([request, broken, request]) == [

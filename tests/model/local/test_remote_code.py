@@ -205,20 +205,27 @@ def test_a_reply_ends_where_the_template_ends_a_turn(tmp_path: Path) -> None:
         ((896, 448), 12, (2, 1)),
         ((448, 1350), 12, (1, 3)),
         ((800, 1300), 12, (2, 3)),
-        ((300, 300), 12, (1, 1)),  # equal shapes: more tiles only for a picture with the pixels for them
+        (
+            (300, 300),
+            12,
+            (1, 1),
+        ),  # equal shapes: more tiles only for a picture with the pixels for them
         ((1000, 1000), 12, (3, 3)),
         ((1000, 1000), 6, (2, 2)),
         ((5000, 100), 12, (12, 1)),
         ((1000, 1000), 1, (1, 1)),
     ],
-)  # fmt: skip
+)
 def test_a_picture_is_cut_into_the_nearest_grid(
     size: tuple[int, int], most: int, grid: tuple[int, int]
 ) -> None:
     config = SimpleNamespace(
-        force_image_size=448, dynamic_image_size=True, min_dynamic_patch=1,
-        max_dynamic_patch=most, use_thumbnail=True,
-    )  # fmt: skip
+        force_image_size=448,
+        dynamic_image_size=True,
+        min_dynamic_patch=1,
+        max_dynamic_patch=most,
+        use_thumbnail=True,
+    )
     cutter = TiledImages(config)
     assert cutter.grid(*size) == grid
     made = cutter.tiles(Image.new("RGB", size))
@@ -259,8 +266,19 @@ def test_the_manifest_names_the_files_that_ran(
     ]
     bench = tmp_path / "bench.jsonl"
     bench.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    command = ["score", str(bench), "--model", str(folder), "--out", str(tmp_path / "run"),
-               "--dtype", "float32", "--device", "cpu", "--quiet"]  # fmt: skip
+    command = [
+        "score",
+        str(bench),
+        "--model",
+        str(folder),
+        "--out",
+        str(tmp_path / "run"),
+        "--dtype",
+        "float32",
+        "--device",
+        "cpu",
+        "--quiet",
+    ]
     refused = CliRunner().invoke(app, command)
     assert isinstance(refused.exception, InputError) and not (tmp_path / "run").exists()
     done = CliRunner().invoke(app, [*command, "--trust-remote-code"])

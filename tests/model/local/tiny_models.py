@@ -103,17 +103,28 @@ def _named(tok: Any, **tokens: str) -> Any:
 
 def qwen2_vl(side: str, split: bool) -> tuple[Any, Any]:
     tok = tokenizer(
-        "<|im_start|>", "<|im_end|>", "<|vision_start|>", "<|vision_end|>", "<|image_pad|>",
-        "<|video_pad|>", side=side, split=split,
-    )  # fmt: skip
+        "<|im_start|>",
+        "<|im_end|>",
+        "<|vision_start|>",
+        "<|vision_end|>",
+        "<|image_pad|>",
+        "<|video_pad|>",
+        side=side,
+        split=split,
+    )
     config = t.Qwen2VLConfig(
         text_config={**TEXT, "vocab_size": len(tok), "rope_parameters": _mrope()},
         vision_config={
-            "depth": 2, "embed_dim": 32, "hidden_size": 32, "mlp_ratio": 2, "num_heads": 4,
-            "patch_size": 14, "initializer_range": 0.2,
+            "depth": 2,
+            "embed_dim": 32,
+            "hidden_size": 32,
+            "mlp_ratio": 2,
+            "num_heads": 4,
+            "patch_size": 14,
+            "initializer_range": 0.2,
         },
         **_qwen_ids(tok),
-    )  # fmt: skip
+    )
     return t.Qwen2VLForConditionalGeneration(config), t.Qwen2VLProcessor(
         t.Qwen2VLImageProcessor(min_pixels=28 * 28, max_pixels=84 * 84),
         tok,
@@ -124,18 +135,30 @@ def qwen2_vl(side: str, split: bool) -> tuple[Any, Any]:
 
 def qwen2_5_vl(side: str, split: bool) -> tuple[Any, Any]:
     tok = tokenizer(
-        "<|im_start|>", "<|im_end|>", "<|vision_start|>", "<|vision_end|>", "<|image_pad|>",
-        "<|video_pad|>", side=side, split=split,
-    )  # fmt: skip
+        "<|im_start|>",
+        "<|im_end|>",
+        "<|vision_start|>",
+        "<|vision_end|>",
+        "<|image_pad|>",
+        "<|video_pad|>",
+        side=side,
+        split=split,
+    )
     config = t.Qwen2_5_VLConfig(
         text_config={**TEXT, "vocab_size": len(tok), "rope_parameters": _mrope()},
         vision_config={
-            "depth": 2, "hidden_size": 32, "intermediate_size": 48, "num_heads": 4, "patch_size": 14,
-            "window_size": 56, "out_hidden_size": 32, "fullatt_block_indexes": [1],
+            "depth": 2,
+            "hidden_size": 32,
+            "intermediate_size": 48,
+            "num_heads": 4,
+            "patch_size": 14,
+            "window_size": 56,
+            "out_hidden_size": 32,
+            "fullatt_block_indexes": [1],
             "initializer_range": 0.2,
         },
         **_qwen_ids(tok),
-    )  # fmt: skip
+    )
     return t.Qwen2_5_VLForConditionalGeneration(config), t.Qwen2_5_VLProcessor(
         t.Qwen2VLImageProcessor(min_pixels=28 * 28, max_pixels=84 * 84),
         tok,
@@ -146,18 +169,30 @@ def qwen2_5_vl(side: str, split: bool) -> tuple[Any, Any]:
 
 def qwen3_vl(side: str, split: bool) -> tuple[Any, Any]:
     tok = tokenizer(
-        "<|im_start|>", "<|im_end|>", "<|vision_start|>", "<|vision_end|>", "<|image_pad|>",
-        "<|video_pad|>", side=side, split=split,
-    )  # fmt: skip
+        "<|im_start|>",
+        "<|im_end|>",
+        "<|vision_start|>",
+        "<|vision_end|>",
+        "<|image_pad|>",
+        "<|video_pad|>",
+        side=side,
+        split=split,
+    )
     config = t.Qwen3VLConfig(
         text_config={**TEXT, "vocab_size": len(tok), "head_dim": 8, "rope_parameters": _mrope()},
         vision_config={
-            "depth": 2, "hidden_size": 32, "intermediate_size": 48, "num_heads": 4, "patch_size": 16,
-            "out_hidden_size": 32, "deepstack_visual_indexes": [0, 1], "num_position_embeddings": 16,
+            "depth": 2,
+            "hidden_size": 32,
+            "intermediate_size": 48,
+            "num_heads": 4,
+            "patch_size": 16,
+            "out_hidden_size": 32,
+            "deepstack_visual_indexes": [0, 1],
+            "num_position_embeddings": 16,
             "initializer_range": 0.2,
         },
         **_qwen_ids(tok),
-    )  # fmt: skip
+    )
     return t.Qwen3VLForConditionalGeneration(config), t.Qwen3VLProcessor(
         t.Qwen2VLImageProcessor(patch_size=16, min_pixels=32 * 32, max_pixels=96 * 96),
         tok,
@@ -169,9 +204,12 @@ def qwen3_vl(side: str, split: bool) -> tuple[Any, Any]:
 def internvl(side: str, split: bool) -> tuple[Any, Any]:
     tok = tokenizer("<|im_start|>", "<|im_end|>", side=side, split=split)
     _named(
-        tok, start_image_token="<img>", end_image_token="</img>",
-        context_image_token="<IMG_CONTEXT>", video_token="<video>",
-    )  # fmt: skip
+        tok,
+        start_image_token="<img>",
+        end_image_token="</img>",
+        context_image_token="<IMG_CONTEXT>",
+        video_token="<video>",
+    )
     vision = {**VISION, "image_size": [28, 28], "patch_size": [7, 7]}
     config = t.InternVLConfig(
         text_config={"model_type": "qwen2", **TEXT, "vocab_size": len(tok)},
@@ -237,13 +275,19 @@ def blip_2(side: str, split: bool) -> tuple[Any, Any]:
         vision_config={**VISION, "initializer_range": 0.2},
         qformer_config=_qformer(tok),
         text_config={
-            "model_type": "opt", "vocab_size": len(tok), "hidden_size": 32, "ffn_dim": 48,
-            "num_hidden_layers": 2, "num_attention_heads": 4, "word_embed_proj_dim": 32,
-            "max_position_embeddings": 512, "init_std": 0.2,
+            "model_type": "opt",
+            "vocab_size": len(tok),
+            "hidden_size": 32,
+            "ffn_dim": 48,
+            "num_hidden_layers": 2,
+            "num_attention_heads": 4,
+            "word_embed_proj_dim": 32,
+            "max_position_embeddings": 512,
+            "init_std": 0.2,
         },
         num_query_tokens=5,
         image_token_index=tok.convert_tokens_to_ids("<image>"),
-    )  # fmt: skip
+    )
     return t.Blip2ForConditionalGeneration(config), t.Blip2Processor(
         _blip_images(), tok, num_query_tokens=5
     )
@@ -281,20 +325,26 @@ def instructblip(side: str, split: bool) -> tuple[Any, Any]:
 def gemma3(side: str, split: bool) -> tuple[Any, Any]:
     tok = tokenizer("<start_of_turn>", "<end_of_turn>", bos="<bos>", side=side, split=split)
     _named(
-        tok, boi_token="<start_of_image>", eoi_token="<end_of_image>",
+        tok,
+        boi_token="<start_of_image>",
+        eoi_token="<end_of_image>",
         image_token="<image_soft_token>",
-    )  # fmt: skip
+    )
     config = t.Gemma3Config(
         text_config={
-            **TEXT, "vocab_size": len(tok), "head_dim": 8, "sliding_window": 12,
-            "query_pre_attn_scalar": 8, "layer_types": ["sliding_attention", "full_attention"],
+            **TEXT,
+            "vocab_size": len(tok),
+            "head_dim": 8,
+            "sliding_window": 12,
+            "query_pre_attn_scalar": 8,
+            "layer_types": ["sliding_attention", "full_attention"],
         },
         vision_config=VISION,
         mm_tokens_per_image=4,
         boi_token_index=tok.convert_tokens_to_ids("<start_of_image>"),
         eoi_token_index=tok.convert_tokens_to_ids("<end_of_image>"),
         image_token_index=tok.convert_tokens_to_ids("<image_soft_token>"),
-    )  # fmt: skip
+    )
     processor = t.Gemma3Processor(
         t.Gemma3ImageProcessor(size={"height": 28, "width": 28}),
         tok,
@@ -316,15 +366,23 @@ def _idefics(
     side: str, split: bool, config_class: Any, model_class: Any, smol: bool
 ) -> tuple[Any, Any]:
     tok = tokenizer(
-        "<fake_token_around_image>", "<image>", "<global-img>", "<end_of_utterance>", "<|im_start|>",
+        "<fake_token_around_image>",
+        "<image>",
+        "<global-img>",
+        "<end_of_utterance>",
+        "<|im_start|>",
         *(f"<row_{row}_col_{column}>" for row in range(1, 7) for column in range(1, 7)),
-        side=side, split=split,
-    )  # fmt: skip
+        side=side,
+        split=split,
+    )
     if smol:
         _named(
-            tok, fake_image_token="<fake_token_around_image>", image_token="<image>",
-            global_image_token="<global-img>", end_of_utterance_token="<end_of_utterance>",
-        )  # fmt: skip
+            tok,
+            fake_image_token="<fake_token_around_image>",
+            image_token="<image>",
+            global_image_token="<global-img>",
+            end_of_utterance_token="<end_of_utterance>",
+        )
     config = config_class(
         text_config={"model_type": "llama", **TEXT, "vocab_size": len(tok), "pad_token_id": 0},
         vision_config={**VISION, "patch_size": 7},
@@ -377,16 +435,28 @@ def _qwen_ids(tok: Any) -> dict[str, int]:
 
 def _qformer(tok: Any) -> dict[str, Any]:
     return {
-        "vocab_size": len(tok), "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4,
-        "intermediate_size": 48, "encoder_hidden_size": 32, "initializer_range": 0.2,
-    }  # fmt: skip
+        "vocab_size": len(tok),
+        "hidden_size": 32,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "intermediate_size": 48,
+        "encoder_hidden_size": 32,
+        "initializer_range": 0.2,
+    }
 
 
 def _t5(tok: Any) -> dict[str, Any]:
     return {
-        "model_type": "t5", "vocab_size": len(tok), "d_model": 32, "d_kv": 8, "d_ff": 48,
-        "num_layers": 2, "num_heads": 4, "decoder_start_token_id": 0, "is_encoder_decoder": True,
-    }  # fmt: skip
+        "model_type": "t5",
+        "vocab_size": len(tok),
+        "d_model": 32,
+        "d_kv": 8,
+        "d_ff": 48,
+        "num_layers": 2,
+        "num_heads": 4,
+        "decoder_start_token_id": 0,
+        "is_encoder_decoder": True,
+    }
 
 
 def _blip_images() -> Any:
@@ -396,10 +466,21 @@ def _blip_images() -> Any:
 FAMILIES: dict[str, Callable[[str, bool], tuple[Any, Any]]] = {
     made.__name__: made
     for made in (
-        qwen2_vl, qwen2_5_vl, qwen3_vl, internvl, llava, llava_onevision, blip_2, blip_2_t5, instructblip,
-        gemma3, idefics3, smolvlm, paligemma,
+        qwen2_vl,
+        qwen2_5_vl,
+        qwen3_vl,
+        internvl,
+        llava,
+        llava_onevision,
+        blip_2,
+        blip_2_t5,
+        instructblip,
+        gemma3,
+        idefics3,
+        smolvlm,
+        paligemma,
     )
-}  # fmt: skip
+}
 
 
 CODE = Path(__file__).parent / "remote_code"
@@ -412,17 +493,22 @@ def internvl_chat(folder: Path, side: str, split: bool) -> dict[str, Any]:
     )
     tok.save_pretrained(folder)
     return {
-        "model_type": "internvl_chat", "architectures": ["InternVLChatModel"],
+        "model_type": "internvl_chat",
+        "architectures": ["InternVLChatModel"],
         "auto_map": {
             "AutoConfig": "configuration_internvl_chat.InternVLChatConfig",
             "AutoModel": "modeling_internvl_chat.InternVLChatModel",
             "AutoModelForCausalLM": "modeling_internvl_chat.InternVLChatModel",
         },
         "llm_config": {**TEXT, "vocab_size": len(tok), "architectures": ["Qwen2ForCausalLM"]},
-        "vision_config": {"image_size": 28, "patch_size": 7}, "force_image_size": 28,
-        "dynamic_image_size": True, "use_thumbnail": True, "max_dynamic_patch": 4,
-        "ps_version": "v2", "template": "internvl2_5",
-    }  # fmt: skip
+        "vision_config": {"image_size": 28, "patch_size": 7},
+        "force_image_size": 28,
+        "dynamic_image_size": True,
+        "use_thumbnail": True,
+        "max_dynamic_patch": 4,
+        "ps_version": "v2",
+        "template": "internvl2_5",
+    }
 
 
 def chexagent(folder: Path, side: str, split: bool) -> dict[str, Any]:
@@ -436,16 +522,21 @@ def chexagent(folder: Path, side: str, split: bool) -> dict[str, Any]:
     generation = {"bos_token_id": tok.bos_token_id, "eos_token_id": tok.eos_token_id}
     (folder / "generation_config.json").write_text(json.dumps(generation))
     return {
-        "model_type": "chexagent", "architectures": ["CheXagentForConditionalGeneration"],
+        "model_type": "chexagent",
+        "architectures": ["CheXagentForConditionalGeneration"],
         "auto_map": {
             "AutoConfig": "configuration_chexagent.CheXagentConfig",
             "AutoModelForCausalLM": "modeling_chexagent.CheXagentForConditionalGeneration",
         },
         "text_config": {
-            "model_type": "mistral", **TEXT, "vocab_size": len(tok), "use_cache": False,
+            "model_type": "mistral",
+            **TEXT,
+            "vocab_size": len(tok),
+            "use_cache": False,
         },
-        "num_query_tokens": 5, "num_max_images": 2,
-    }  # fmt: skip
+        "num_query_tokens": 5,
+        "num_max_images": 2,
+    }
 
 
 #: families whose classes come with the checkpoint, as files next to its weights

@@ -61,6 +61,8 @@ def requests(shown: list[ImageRef]) -> list[Request]:
         Request("special", (shown[0], Text("what is <image>?"), yes)),
         Request("long", (shown[0], Text("mass " * 600), yes)),
         Request("document", tuple(Text(f"Is it {n}? yes\n", scored=True) for n in range(6)), False),
-        Request("shown", (shown[1], Text("Is it?"), yes, shown[0], Text(" no", scored=True)), False),
-    ]  # fmt: skip
+        Request(
+            "shown", (shown[1], Text("Is it?"), yes, shown[0], Text(" no", scored=True)), False
+        ),
+    ]
     return made

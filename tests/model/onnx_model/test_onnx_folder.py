@@ -186,9 +186,12 @@ def _siglip_and_qwen(tok: Any) -> tuple[Any, Any]:
     text = transformers.Qwen2Config(**TEXT, vocab_size=len(tok), tie_word_embeddings=True)
     vision = transformers.SiglipVisionConfig(**TOWER, vision_use_head=False)
     config = transformers.LlavaConfig(
-        text_config=text, vision_config=vision, vision_feature_select_strategy="full",
-        image_token_index=tok.convert_tokens_to_ids("<image>"), tie_word_embeddings=True,
-    )  # fmt: skip
+        text_config=text,
+        vision_config=vision,
+        vision_feature_select_strategy="full",
+        image_token_index=tok.convert_tokens_to_ids("<image>"),
+        tie_word_embeddings=True,
+    )
     images = transformers.SiglipImageProcessor(size={"height": 28, "width": 28})
     how = {"vision_feature_select_strategy": "full", "num_additional_image_tokens": 0}
     return config, transformers.LlavaProcessor(images, tok, patch_size=14, **how)
@@ -199,9 +202,11 @@ def _layers_and_mistral(tok: Any) -> tuple[Any, Any]:
     text = transformers.MistralConfig(**TEXT, vocab_size=len(tok), head_dim=8, sliding_window=None)
     vision = transformers.CLIPVisionConfig(**TOWER, projection_dim=32)
     config = transformers.LlavaConfig(
-        text_config=text, vision_config=vision, vision_feature_layer=[-2, -1],
+        text_config=text,
+        vision_config=vision,
+        vision_feature_layer=[-2, -1],
         image_token_index=tok.convert_tokens_to_ids("<image>"),
-    )  # fmt: skip
+    )
     images = transformers.CLIPImageProcessor(
         size={"shortest_edge": 30}, crop_size={"height": 28, "width": 28}
     )
@@ -277,9 +282,13 @@ def test_pictures_are_prepared_as_transformers_prepares_them(edge: int | None) -
         size=size, do_center_crop=edge is not None, crop_size={"height": 28, "width": 30}
     )
     how = Preparation(
-        height=28, width=30, shortest_edge=edge, rescale_factor=1 / 255,
-        mean=theirs.image_mean, std=theirs.image_std,
-    )  # fmt: skip
+        height=28,
+        width=30,
+        shortest_edge=edge,
+        rescale_factor=1 / 255,
+        mean=theirs.image_mean,
+        std=theirs.image_std,
+    )
     rng = np.random.default_rng(0)
     for width, height in ((60, 44), (44, 61), (28, 28), (7, 100), (101, 20)):
         shown = Image.fromarray(rng.integers(0, 256, (height, width, 3), dtype=np.uint8))

@@ -31,9 +31,10 @@ from heldout.store import Dropped
 
 CLOSE = 1e-4
 WITHOUT = [
-    str(Path(__file__).parents[2] / "without_packages.py"), "torch,transformers,onnx",
+    str(Path(__file__).parents[2] / "without_packages.py"),
+    "torch,transformers,onnx",
     "from heldout.cli import main; main()",
-]  # fmt: skip
+]
 
 
 @pytest.fixture(scope="module")
@@ -93,8 +94,11 @@ def test_replies_are_those_of_the_torch_backend(
     for name, theirs in expected.items():
         ours = found[name]
         assert (ours.text, ours.finish, ours.prompt_tokens, ours.reply_tokens) == (
-            theirs.text, theirs.finish, theirs.prompt_tokens, theirs.reply_tokens
-        )  # fmt: skip
+            theirs.text,
+            theirs.finish,
+            theirs.prompt_tokens,
+            theirs.reply_tokens,
+        )
         assert ours.choice_logprobs == pytest.approx(theirs.choice_logprobs, abs=CLOSE)
     assert len({one.text for one in found.values()}) > 3
 
@@ -134,8 +138,15 @@ def write(folder: Path, picture: Callable[..., bytes], shift: int) -> Path:
         name = f"{number // 2}.png"
         (folder / name).write_bytes(picture(number // 2 + 10 * shift, (28, 28)))
         options = ["liver", "lung", "none of it"]
-        rows.append({"id": f"q{number}", "image": name, "question": f"which organ is shown? {number}",
-                     "options": options, "answer": options[(number + shift) % 3]})  # fmt: skip
+        rows.append(
+            {
+                "id": f"q{number}",
+                "image": name,
+                "question": f"which organ is shown? {number}",
+                "options": options,
+                "answer": options[(number + shift) % 3],
+            }
+        )
     path = folder / "bench.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     return path
@@ -161,14 +172,37 @@ def test_score_and_ask_write_the_same_tables(
             "--device",
             "cpu",
         ]
-        scored = CliRunner().invoke(app, [
-            "score", str(bench), *common, "--options", "--order-neighbour", "--order-joint",
-            "--budget", "3000", "--context", "200", "--interleaved", "--json",
-        ])  # fmt: skip
+        scored = CliRunner().invoke(
+            app,
+            [
+                "score",
+                str(bench),
+                *common,
+                "--options",
+                "--order-neighbour",
+                "--order-joint",
+                "--budget",
+                "3000",
+                "--context",
+                "200",
+                "--interleaved",
+                "--json",
+            ],
+        )
         assert scored.exit_code == 0, scored.exception or scored.output
-        asked = CliRunner().invoke(app, [
-            "ask", str(bench), *common, "--variants", variants, "--max-new-tokens", "3", "--json",
-        ])  # fmt: skip
+        asked = CliRunner().invoke(
+            app,
+            [
+                "ask",
+                str(bench),
+                *common,
+                "--variants",
+                variants,
+                "--max-new-tokens",
+                "3",
+                "--json",
+            ],
+        )
         assert asked.exit_code == 0, asked.exception or asked.output
         made = json.loads(scored.stdout)["models"][0]
         found[name] = (
@@ -200,10 +234,19 @@ def test_score_and_ask_write_the_same_tables(
     assert known["backend"] == "onnxruntime" and known["dtype"] == "float32"
     assert known["provider"] == "CPUExecutionProvider" and known["revision"].startswith("onnx ")
     assert known["source"].startswith("tiny files ")
-    mixed = CliRunner().invoke(app, [
-        "score", str(bench), "--model", f"onnx:{folders[1]}", "--as", "m", "--out",
-        str(tmp_path / "torch"),
-    ])  # fmt: skip
+    mixed = CliRunner().invoke(
+        app,
+        [
+            "score",
+            str(bench),
+            "--model",
+            f"onnx:{folders[1]}",
+            "--as",
+            "m",
+            "--out",
+            str(tmp_path / "torch"),
+        ],
+    )
     assert isinstance(mixed.exception, InputError) and "never compared" in str(mixed.exception)
 
 
@@ -219,8 +262,18 @@ def test_it_runs_where_torch_and_transformers_cannot_be_imported(
         assert done.returncode == 0, done.stderr
         assert json.loads(done.stdout)["models"][0]["model"] == "exported"
     refused = subprocess.run(
-        [sys.executable, *WITHOUT, "score", str(bench), "--model", str(folders[0]), "--out",
-         str(tmp_path / "other")],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        [
+            sys.executable,
+            *WITHOUT,
+            "score",
+            str(bench),
+            "--model",
+            str(folders[0]),
+            "--out",
+            str(tmp_path / "other"),
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert refused.returncode == 3 and "pip install 'heldout[hf]'" in refused.stderr

@@ -13,10 +13,20 @@ from heldout.image import Digests
 
 _CONSTANT_FROM = 20  # fewer items may agree by accident
 # What files call a model's reply, where they keep it beside the answer.
-_PREDICTIONS = frozenset({
-    "prediction", "pred", "predicted", "predicted_answer", "reply", "response", "model_answer",
-    "model_output", "model_response", "output",
-})  # fmt: skip
+_PREDICTIONS = frozenset(
+    {
+        "prediction",
+        "pred",
+        "predicted",
+        "predicted_answer",
+        "reply",
+        "response",
+        "model_answer",
+        "model_output",
+        "model_response",
+        "output",
+    }
+)
 
 
 def text_rules(benchmark: Benchmark) -> Iterator[Problem]:

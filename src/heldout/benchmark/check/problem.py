@@ -100,8 +100,19 @@ def problem(
 # Facts about a benchmark that are neither good nor bad: sizes, clusters, languages, strata.
 
 
-_SCRIPTS = ("LATIN", "CJK", "HIRAGANA", "KATAKANA", "HANGUL", "CYRILLIC", "ARABIC", "HEBREW",
-            "DEVANAGARI", "GREEK", "THAI")  # fmt: skip
+_SCRIPTS = (
+    "LATIN",
+    "CJK",
+    "HIRAGANA",
+    "KATAKANA",
+    "HANGUL",
+    "CYRILLIC",
+    "ARABIC",
+    "HEBREW",
+    "DEVANAGARI",
+    "GREEK",
+    "THAI",
+)
 
 
 def benchmark_facts(benchmark: Benchmark) -> dict[str, Any]:

@@ -32,10 +32,11 @@ def _positions(benchmark: Benchmark) -> Iterator[Problem]:
     keyed = [
         example
         for example in benchmark
-        if example.options and (example.key or "").strip().isdecimal()
+        if example.options
+        and (example.key or "").strip().isdecimal()
         and example.answer_index == int(str(example.key))
         and example.answer not in (example.key, None)
-    ]  # fmt: skip
+    ]
     if len(keyed) < _ENOUGH or any(int(str(example.key)) == 0 for example in keyed):
         return
     yield problem(

@@ -197,12 +197,14 @@ def _pictures(column: Any, path: Path, name: str, start: int, before: int) -> li
     listed = pa.types.is_list(type_) or pa.types.is_large_list(type_)
     if listed:
         return [
-            None if not cell.is_valid else [
+            None
+            if not cell.is_valid
+            else [
                 _reference(path, name, start + offset, present, label, before, index)
                 for index, (present, label) in enumerate(_presence(cell.values))
             ]
             for offset, cell in enumerate(column)
-        ]  # fmt: skip
+        ]
     return [
         _reference(path, name, start + offset, present, label, before)
         for offset, (present, label) in enumerate(_presence(column))

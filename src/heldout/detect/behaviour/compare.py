@@ -81,9 +81,14 @@ def told(test: PairedTest | None, tested: bool = True) -> dict[str, Any] | None:
         return None
     p = test.p if tested else None
     return {
-        "value": test.value, "low": test.interval.low, "high": test.interval.high, "p": p,
-        "direction": direction_of(p, test.value), "n": test.n, "clusters": test.clusters,
-    }  # fmt: skip
+        "value": test.value,
+        "low": test.interval.low,
+        "high": test.interval.high,
+        "p": p,
+        "direction": direction_of(p, test.value),
+        "n": test.n,
+        "clusters": test.clusters,
+    }
 
 
 def rate(hits: pl.Series, clusters: list[str]) -> dict[str, float]:
@@ -106,9 +111,11 @@ def categories(pairs: pl.DataFrame, name: str, settings: Settings) -> dict[str, 
         found[label] = {"n": len(part), "clusters": part["cluster"].n_unique()}
         if len(part) >= SMALLEST:
             test = paired_test(
-                differences(part), part["cluster"].to_list(),
-                permutations=settings.permutations, seed=settings.seed,
-            )  # fmt: skip
+                differences(part),
+                part["cluster"].to_list(),
+                permutations=settings.permutations,
+                seed=settings.seed,
+            )
             found[label] |= told(test) or {}
     tested = [label for label in found if "p" in found[label]]
     for label, p in zip(tested, adjust([found[one]["p"] for one in tested], "holm"), strict=True):
@@ -123,10 +130,16 @@ def _details(probe: Probe, found: Measured, settings: Settings) -> dict[str, Any
     discordant = float((pairs["first"] != pairs["second"]).mean() or 0.0)  # type: ignore[arg-type]
     own = probe.zero_is_clean
     exact = mcnemar(table.first, table.second) if table and own else None
-    named = {
-        "both right": table.both, f"{probe.first} alone": table.first,
-        f"{probe.second} alone": table.second, "neither": table.neither,
-    } if table else None  # fmt: skip
+    named = (
+        {
+            "both right": table.both,
+            f"{probe.first} alone": table.first,
+            f"{probe.second} alone": table.second,
+            "neither": table.neither,
+        }
+        if table
+        else None
+    )
     return {
         "accuracy": {
             probe.first: rate(pairs["first"], clusters),

@@ -95,9 +95,19 @@ def measure(
         reference_raw[name] = their_placed or _plain(theirs_paired, settings)
     both = _above(probe, tables, mine.rows, list(others.values()), settings) if others else _NONE
     return Measured(
-        mine, pairs, raw, plain, placed, *both, single, reference_raw, ahead, reference_right,
-        unusable, all_read,
-    )  # fmt: skip
+        mine,
+        pairs,
+        raw,
+        plain,
+        placed,
+        *both,
+        single,
+        reference_raw,
+        ahead,
+        reference_right,
+        unusable,
+        all_read,
+    )
 
 
 def differences(pairs: pl.DataFrame) -> Floats:
@@ -116,18 +126,22 @@ def _pairs(tables: ScoreTables, rows: pl.DataFrame) -> pl.DataFrame:
 
 def _plain(pairs: pl.DataFrame, settings: Settings) -> PairedTest:
     return paired_test(
-        differences(pairs), pairs["cluster"].to_list(),
-        permutations=settings.permutations, seed=settings.seed,
-    )  # fmt: skip
+        differences(pairs),
+        pairs["cluster"].to_list(),
+        permutations=settings.permutations,
+        seed=settings.seed,
+    )
 
 
 def _ahead(mine: pl.DataFrame, theirs: pl.DataFrame, settings: Settings) -> PairedTest:
     """On the second form, item by item: this model less the reference."""
     both = mine.join(theirs.select("benchmark_id", their="second"), on="benchmark_id")
     return paired_test(
-        (both["second"] - both["their"]).to_numpy(), both["cluster"].to_list(),
-        permutations=settings.permutations, seed=settings.seed,
-    )  # fmt: skip
+        (both["second"] - both["their"]).to_numpy(),
+        both["cluster"].to_list(),
+        permutations=settings.permutations,
+        seed=settings.seed,
+    )
 
 
 def _placed(tables: ScoreTables, rows: pl.DataFrame, settings: Settings) -> PairedTest | None:
@@ -137,10 +151,14 @@ def _placed(tables: ScoreTables, rows: pl.DataFrame, settings: Settings) -> Pair
     known = tables.items.select("benchmark_id", "cluster", "position")
     ordered = known.join(rows, on="benchmark_id").sort("position", "variant")
     return placed_test(
-        ordered["right"].to_numpy(), ordered["released"].to_numpy(),
-        ordered["benchmark_id"].to_list(), ordered["place"].to_list(),
-        ordered["cluster"].to_list(), permutations=settings.permutations, seed=settings.seed,
-    )  # fmt: skip
+        ordered["right"].to_numpy(),
+        ordered["released"].to_numpy(),
+        ordered["benchmark_id"].to_list(),
+        ordered["place"].to_list(),
+        ordered["cluster"].to_list(),
+        permutations=settings.permutations,
+        seed=settings.seed,
+    )
 
 
 def _above(

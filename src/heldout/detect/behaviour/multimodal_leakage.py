@@ -36,8 +36,10 @@ def arms(tables: ScoreTables, settings: Settings, model: str, leave_out: bool) -
         return NotRecorded("this is the base itself")
 
     def both(left: bool) -> pl.DataFrame:
-        sides = [asked(tables, one, lambda name: name == NO_IMAGE, leave_out=left)
-                 for one in (model, base)]  # fmt: skip
+        sides = [
+            asked(tables, one, lambda name: name == NO_IMAGE, leave_out=left)
+            for one in (model, base)
+        ]
         return pl.concat(sides)
 
     return made_arms(both(False), both(leave_out), pl.col("model") == model, LACKING)

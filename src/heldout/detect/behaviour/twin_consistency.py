@@ -64,18 +64,23 @@ def _consistency(
         drops = found.pairs.select("benchmark_id", "cluster").with_columns(
             pl.Series(f"d{index}", differences(found.pairs))
         )
-        joined = drops if joined is None else joined.join(
-            drops.drop("cluster"), on="benchmark_id", maintain_order="left"
-        )  # fmt: skip
+        joined = (
+            drops
+            if joined is None
+            else joined.join(drops.drop("cluster"), on="benchmark_id", maintain_order="left")
+        )
     assert joined is not None
     values = joined.select(f"d{index}" for index in range(len(ordered))).to_numpy()
     clusters = joined["cluster"].to_list()
     if len(set(clusters)) < FEW:
         return not_testable(NAME, tables.benchmark, label, "too few images that all have answered")
     test = jonckheere_blocks(
-        values, [degree for _, degree in ordered], clusters,
-        permutations=settings.permutations, seed=settings.seed,
-    )  # fmt: skip
+        values,
+        [degree for _, degree in ordered],
+        clusters,
+        permutations=settings.permutations,
+        seed=settings.seed,
+    )
     if test is None:
         return not_testable(NAME, tables.benchmark, label, "no item tells the models apart")
     mean = np.asarray(values.mean(0))
@@ -91,8 +96,11 @@ def _consistency(
         label,
         unit="questions",
         statistic=("Jonckheere–Terpstra J", test.statistic),
-        effect=("concordance of drop and degree", test.concordance,
-                around_correlation(test.concordance, test.error, "permutation standard error")),
+        effect=(
+            "concordance of drop and degree",
+            test.concordance,
+            around_correlation(test.concordance, test.error, "permutation standard error"),
+        ),
         error=test.error,
         p=test.p,
         n=len(clusters),
@@ -101,7 +109,10 @@ def _consistency(
         seed=settings.seed,
         table="answers",
         details={
-            "p_tied": test.p_tied, "exact": test.exact, "twins": twin, "models": own,
+            "p_tied": test.p_tied,
+            "exact": test.exact,
+            "twins": twin,
+            "models": own,
             "monotone": all(a <= b for a, b in pairwise(by_degree)),
         },
-    )  # fmt: skip
+    )

@@ -92,12 +92,14 @@ def find(tables: ScoreTables, settings: Settings) -> Iterator[Outcome]:
             if isinstance(found, Finding):
                 name = found.id if twin == TWIN else f"{found.id}/{twin}"
                 details = {
-                    **found.details, "twins": dict(tables.twins.get(twin, {})),
+                    **found.details,
+                    "twins": dict(tables.twins.get(twin, {})),
                     "twins_unchanged": {
                         "count": len(tables.unchanged.get(twin, ())),
-                        "others": len(tables.twin_items.get(twin, ())), "told": told,
+                        "others": len(tables.twin_items.get(twin, ())),
+                        "told": told,
                     },
-                }  # fmt: skip
+                }
                 found = found.model_copy(update={"id": name, "details": details})
             elif told and found.reason != LACKING:
                 found = found.model_copy(update={"reason": f"{found.reason}: {told}"})

@@ -100,11 +100,15 @@ def keep_items(study: Study, path: Path) -> Path:
 def _predictions(found: EncoderEvaluation, name: str) -> list[Predictions]:
     return [
         Predictions(
-            f"{name}: {one.task}", one.task.value, one.measures, [*found.dropped, *one.dropped],
-            read_from=found.encoder, remarks=[f"{name}: {told}" for told in one.remarks],
+            f"{name}: {one.task}",
+            one.task.value,
+            one.measures,
+            [*found.dropped, *one.dropped],
+            read_from=found.encoder,
+            remarks=[f"{name}: {told}" for told in one.remarks],
         )
         for one in found.tasks
-    ]  # fmt: skip
+    ]
 
 
 def _same_benchmark(run: Run, benchmark: Benchmark) -> None:

@@ -102,10 +102,19 @@ def measure_impact(
             result.lines.append(whole.random(kind, block.leaked, place))
             owed = subset_difference(numbers, block.compared, block.clean, clusters)
             if owed is not None and block.leaked.any():
-                result.owed.append(Owed(
-                    kind, measure, owed.value, owed.interval, owed.error, int(block.leaked.sum()),
-                    _count(clusters, block.leaked), int(block.compared.sum()), owed.p,
-                ))  # fmt: skip
+                result.owed.append(
+                    Owed(
+                        kind,
+                        measure,
+                        owed.value,
+                        owed.interval,
+                        owed.error,
+                        int(block.leaked.sum()),
+                        _count(clusters, block.leaked),
+                        int(block.compared.sum()),
+                        owed.p,
+                    )
+                )
     return result
 
 
@@ -127,9 +136,16 @@ class _Measured:
             everything = np.ones_like(mask)
             gain = subset_difference(self.values, mask, everything, self.clusters)
         return Line(
-            subset, leakage, self.measure, count, groups, mean.value, self._interval(mean, mask),
-            gain.value if gain is not None else None, gain.interval if gain is not None else None,
-        )  # fmt: skip
+            subset,
+            leakage,
+            self.measure,
+            count,
+            groups,
+            mean.value,
+            self._interval(mean, mask),
+            gain.value if gain is not None else None,
+            gain.interval if gain is not None else None,
+        )
 
     def _interval(self, mean: Estimate, mask: Mask) -> Interval | None:
         """A rate has the interval that ``evaluate`` and ``overlap`` give it, too."""
@@ -147,9 +163,17 @@ class _Measured:
         items, groups = int(leaked.sum()), _count(self.clusters, leaked)  # as every draw has
         mean = float(means.mean())
         return Line(
-            "random", leakage, self.measure, items, groups, mean, None,
-            mean - float(self.values.mean()), None, float(means.std(ddof=1)),
-        )  # fmt: skip
+            "random",
+            leakage,
+            self.measure,
+            items,
+            groups,
+            mean,
+            None,
+            mean - float(self.values.mean()),
+            None,
+            float(means.std(ddof=1)),
+        )
 
     def drawn(self, queries: int, found: Sequence[Block]) -> list[Line]:
         """Mean and standard deviation over ten draws of ``queries`` items from each subset.

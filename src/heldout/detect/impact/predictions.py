@@ -56,14 +56,22 @@ class Predictions:
 
 def items_as_benchmark(name: str, table: Sequence[Mapping[str, Any]]) -> Benchmark:
     """A run's items as something to be answered: what grading has to know, without the pictures."""
-    return Benchmark(name, tuple(
-        # An item without a question was asked about its picture, which is not needed to grade it.
-        Example(
-            row["benchmark_id"], (), row["question"] or "?", tuple(row["options"] or ()), row["answer"],
-            _place(row["answer"], tuple(row["options"] or ())), row["cluster"],
-        )
-        for row in table
-    ))  # fmt: skip
+    return Benchmark(
+        name,
+        tuple(
+            # An item without a question was asked about its picture, which is not needed to grade it.
+            Example(
+                row["benchmark_id"],
+                (),
+                row["question"] or "?",
+                tuple(row["options"] or ()),
+                row["answer"],
+                _place(row["answer"], tuple(row["options"] or ())),
+                row["cluster"],
+            )
+            for row in table
+        ),
+    )
 
 
 def read_predictions(
@@ -136,9 +144,14 @@ def _metric(path: Path, columns: Columns, metric: str | None, gradable: bool) ->
 
 
 def _answers(
-    path: Path, benchmark: Benchmark, rows: Sequence[Row], columns: Columns,
-    mapping: Mapping[str, str] | None, *, required: bool,
-) -> dict[str, RecordedAnswers]:  # fmt: skip
+    path: Path,
+    benchmark: Benchmark,
+    rows: Sequence[Row],
+    columns: Columns,
+    mapping: Mapping[str, str] | None,
+    *,
+    required: bool,
+) -> dict[str, RecordedAnswers]:
     """As `heldout ask --recorded` reads them. Where the benchmark has no answers, those of the file."""
     try:
         return read_answers(path, _with_answers(benchmark, rows, columns), mapping=mapping)
@@ -155,11 +168,14 @@ def _with_answers(benchmark: Benchmark, rows: Sequence[Row], columns: Columns) -
         canonical_text(columns.cell(row.values, "id")): columns.cell(row.values, "answer")
         for row in rows
     }
-    return replace(benchmark, examples=tuple(
-        replace(one, answer=gold, answer_index=_place(gold, one.options))
-        for one in benchmark
-        for gold in [canonical_text(told.get(one.id))]
-    ))  # fmt: skip
+    return replace(
+        benchmark,
+        examples=tuple(
+            replace(one, answer=gold, answer_index=_place(gold, one.options))
+            for one in benchmark
+            for gold in [canonical_text(told.get(one.id))]
+        ),
+    )
 
 
 def _graded(model: str, path: Path, columns: Columns, answers: RecordedAnswers) -> Predictions:
@@ -222,9 +238,14 @@ def _beside(
 
 
 def _numbers(
-    path: Path, rows: Sequence[Row], columns: Columns, metric: str, source: str, known: set[str],
+    path: Path,
+    rows: Sequence[Row],
+    columns: Columns,
+    metric: str,
+    source: str,
+    known: set[str],
     unreadable: Sequence[Dropped],
-) -> list[Predictions]:  # fmt: skip
+) -> list[Predictions]:
     """Measures that the file holds: its grades, scores, ranks or log-likelihoods."""
     column = columns.of(source)
     by_model: dict[str, dict[str, Row]] = defaultdict(dict)

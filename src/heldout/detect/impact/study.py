@@ -104,7 +104,7 @@ class Study:
                 model: [{"id": d.id, "reason": d.reason, "detail": d.detail} for d in dropped]
                 for model, dropped in self.dropped.items()
             },
-        }  # fmt: skip
+        }
 
 
 def _flat(record: Line | Owed) -> dict[str, Any]:
@@ -121,9 +121,11 @@ def _flat(record: Line | Owed) -> dict[str, Any]:
 
 def _about(found: EncoderEvaluation) -> dict[str, Any]:
     return {
-        "name": found.name, "identity": found.encoder, "skipped": found.skipped,
+        "name": found.name,
+        "identity": found.encoder,
+        "skipped": found.skipped,
         "tasks": {one.task.value: one.details for one in found.tasks},
-    }  # fmt: skip
+    }
 
 
 @dataclass(frozen=True)
@@ -226,10 +228,18 @@ def add_impact(
         for name, measured in model.measures.items()
     }
     clusters = [row["cluster"] for row in rows]
-    study.impacts.append(measure_impact(
-        model.model, model.metric, values, clusters, known.blocks(identifiers),
-        difference=control is not None, queries=queries, seed=study.seed,
-    ))  # fmt: skip
+    study.impacts.append(
+        measure_impact(
+            model.model,
+            model.metric,
+            values,
+            clusters,
+            known.blocks(identifiers),
+            difference=control is not None,
+            queries=queries,
+            seed=study.seed,
+        )
+    )
     study.dropped[model.model] = model.dropped
     study.read_from[model.model] = model.read_from
     if model.own_grades is not None:
@@ -263,11 +273,15 @@ def known_items(
         return KnownItems(benchmark, items_table(benchmark).to_pylist(), {}, labels)
     table = [
         {
-            "benchmark_id": one, "cluster": labels.clusters.get(one, one), "question": None,
-            "options": [], "answer": None, "image_digests": [],
+            "benchmark_id": one,
+            "cluster": labels.clusters.get(one, one),
+            "question": None,
+            "options": [],
+            "answer": None,
+            "image_digests": [],
         }
         for one in labels.kinds
-    ]  # fmt: skip
+    ]
     return KnownItems(items_as_benchmark(Path(labels.source).name, table), table, {}, labels)
 
 
@@ -294,7 +308,7 @@ def _taking_part(known: KnownItems, model: Predictions) -> list[Mapping[str, Any
 
 def _control(
     path: Path | None, benchmark: Benchmark, metric: str | None, mapping: Mapping[str, str] | None
-) -> Predictions | None:  # fmt: skip
+) -> Predictions | None:
     if path is None:
         return None
     found = read_predictions(path, benchmark, metric=metric, mapping=mapping)

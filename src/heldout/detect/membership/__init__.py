@@ -11,8 +11,13 @@ from heldout.detect.membership.scores import (
 from heldout.detect.membership.set_level import ItemDetector
 
 MEMBERSHIP: tuple[ItemDetector, ...] = (
-    MIN_K, MIN_K_PLUS_PLUS, LOSS, ZLIB, MAX_RENYI, PERPLEXITY_RATIO,
-)  # fmt: skip
+    MIN_K,
+    MIN_K_PLUS_PLUS,
+    LOSS,
+    ZLIB,
+    MAX_RENYI,
+    PERPLEXITY_RATIO,
+)
 
 __all__ = [
     "LOSS",

@@ -56,9 +56,13 @@ class ItemDetector:
             values, suspects, scored.clusters, draws=DRAWS, seed=settings.seed
         )
         tested = group_test(
-            values, suspects, scored.clusters, strata(scored.frame, settings.strata),
-            permutations=settings.permutations, seed=settings.seed,
-        )  # fmt: skip
+            values,
+            suspects,
+            scored.clusters,
+            strata(scored.frame, settings.strata),
+            permutations=settings.permutations,
+            seed=settings.seed,
+        )
         if contrast is None or tested is None:
             reason = "fewer than 5 clusters of suspect, or of unseen items: too few to compare"
             return not_testable(self.name, tables.benchmark, scored.model, reason)

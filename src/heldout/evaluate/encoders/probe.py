@@ -147,9 +147,12 @@ def _solve(
         return loss, slope.ravel()
 
     found = optimize.minimize(
-        objective, start, jac=True, method="L-BFGS-B",
+        objective,
+        start,
+        jac=True,
+        method="L-BFGS-B",
         options={"maxiter": iterations, "maxfun": 2 * iterations, "gtol": 1e-6, "ftol": 1e-10},
-    )  # fmt: skip
+    )
     return found.x, bool(found.success)
 
 

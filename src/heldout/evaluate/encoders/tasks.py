@@ -86,9 +86,12 @@ def probe_task(asked: AskedItems, settings: EncoderSettings, rows: EncodedRows) 
         )
     items, dropped = _labelled(asked, found.classes, "class not in the training set")
     probe = fit_probe(
-        found.features, len(found.classes), settings.strengths, iterations=settings.iterations,
+        found.features,
+        len(found.classes),
+        settings.strengths,
+        iterations=settings.iterations,
         seed=settings.seed,
-    )  # fmt: skip
+    )
     scores = probe.scores(rows.of(items))
     places = {name: number for number, name in enumerate(found.classes)}
     right = np.array([places[one.label or ""] for one in items])
@@ -101,10 +104,12 @@ def probe_task(asked: AskedItems, settings: EncoderSettings, rows: EncodedRows) 
         if len(found.classes) > cut
     }
     details = {
-        "classes": len(found.classes), "training pictures": len(found.features),
-        "strength": probe.strength, "converged": probe.converged,
+        "classes": len(found.classes),
+        "training pictures": len(found.features),
+        "strength": probe.strength,
+        "converged": probe.converged,
         "validation": {f"{one:g}": round(value, 5) for one, value in probe.validation.items()},
-    }  # fmt: skip
+    }
     result = _result(EncoderTask.PROBE, items, hits, details, [*found.dropped, *dropped])
     result.remarks += _same_rows(rows.pictures, "pictures")
     return result
@@ -195,9 +200,12 @@ def _labelled(
 
 
 def _result(
-    task: EncoderTask, items: Sequence[Asked], hits: dict[str, list[float]], details: dict[str, Any],
+    task: EncoderTask,
+    items: Sequence[Asked],
+    hits: dict[str, list[float]],
+    details: dict[str, Any],
     dropped: list[Dropped],
-) -> TaskResult:  # fmt: skip
+) -> TaskResult:
     ids = [one.id for one in items]
     measures = {name: dict(zip(ids, values, strict=True)) for name, values in hits.items()}
     return TaskResult(task, measures, details, dropped)

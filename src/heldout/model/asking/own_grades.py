@@ -75,10 +75,16 @@ def compare_grades(column: str, grades: Iterable[tuple[str, bool, float]]) -> Ow
     by_file = [name for name, right, own in listed if own == 1 and not right]
     by_us = [name for name, right, own in listed if own == 0 and right]
     return OwnGrades(
-        column, len(listed), sum(theirs) / len(listed),
-        sum(right for _, right, _ in listed) / len(listed), len(by_file), len(by_us),
-        sum(0 < own < 1 for own in theirs), by_file[:SHOWN], by_us[:SHOWN],
-    )  # fmt: skip
+        column,
+        len(listed),
+        sum(theirs) / len(listed),
+        sum(right for _, right, _ in listed) / len(listed),
+        len(by_file),
+        len(by_us),
+        sum(0 < own < 1 for own in theirs),
+        by_file[:SHOWN],
+        by_us[:SHOWN],
+    )
 
 
 def own_grades_of(answers: RecordedAnswers, rows: Sequence[Mapping[str, Any]]) -> OwnGrades | None:

@@ -202,9 +202,16 @@ class _Items:
         released = [same(option) for option in example.options]
         order = [released.index(same(o)) if same(o) in released else -1 for o in options]
         return Question(
-            example.id, row.variant, row.question or "", (), options, tuple(order),
-            letter(right.place), row.draw, "choice",
-        )  # fmt: skip
+            example.id,
+            row.variant,
+            row.question or "",
+            (),
+            options,
+            tuple(order),
+            letter(right.place),
+            row.draw,
+            "choice",
+        )
 
 
 def _order(released: Sequence[str], shown: Sequence[str]) -> tuple[int, ...] | None:

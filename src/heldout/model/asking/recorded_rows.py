@@ -81,12 +81,21 @@ def _flat(path: Path, row: Row, columns: Columns, own: str | None) -> RecordedRo
     elif reply is not None and reply.startswith(_FAILED):
         reply = None
     return RecordedRow(
-        where, texts["id"], reply, texts["model"],
-        texts["variant"], int(draw), _options(values, columns.cell(values, "options")),
-        texts["answer"], texts["question"], texts["prompt"], int(place) if place.isdecimal() else None,
+        where,
+        texts["id"],
+        reply,
+        texts["model"],
+        texts["variant"],
+        int(draw),
+        _options(values, columns.cell(values, "options")),
+        texts["answer"],
+        texts["question"],
+        texts["prompt"],
+        int(place) if place.isdecimal() else None,
         own_grade(values.get(own)) if own is not None else None,
-        canonical_text(columns.cell(values, "benchmark")), *_tokens(values, columns),
-    )  # fmt: skip
+        canonical_text(columns.cell(values, "benchmark")),
+        *_tokens(values, columns),
+    )
 
 
 def _tokens(values: Mapping[str, Any], columns: Columns) -> tuple[int | None, int | None]:

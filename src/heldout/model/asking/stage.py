@@ -63,14 +63,22 @@ def answer_row(
 ) -> dict[str, Any]:
     found = graded(question, reply, tolerance)
     return {
-        "benchmark_id": question.benchmark_id, "model": model, "variant": question.variant,
-        "draw": question.draw, "options": list(question.options), "order": list(question.order),
-        "gold": question.gold, "reply": reply.text, "parsed": found.parsed,
-        "outcome": found.outcome, "rule": found.rule,
+        "benchmark_id": question.benchmark_id,
+        "model": model,
+        "variant": question.variant,
+        "draw": question.draw,
+        "options": list(question.options),
+        "order": list(question.order),
+        "gold": question.gold,
+        "reply": reply.text,
+        "parsed": found.parsed,
+        "outcome": found.outcome,
+        "rule": found.rule,
         "choice_logprobs": list(reply.choice_logprobs) or None,
-        "prompt_tokens": reply.prompt_tokens, "reply_tokens": reply.reply_tokens,
+        "prompt_tokens": reply.prompt_tokens,
+        "reply_tokens": reply.reply_tokens,
         "template": template,
-    }  # fmt: skip
+    }
 
 
 def graded(question: Question, reply: Reply, tolerance: float = 0.0) -> Grade:

@@ -169,9 +169,15 @@ def masked(question: Question, variant: str, text: str, word: str) -> Question:
 
 PLAIN = ("original", "no-image", "no-question", "confused-choices", "slot")
 KNOWN = (
-    *PLAIN, "rotation-K", "rotation-all", "shuffle-K", "twin=BENCH", "twin-NAME=BENCH",
-    "slot-paraphrase", "slot-paraphrase=COLUMN",
-)  # fmt: skip
+    *PLAIN,
+    "rotation-K",
+    "rotation-all",
+    "shuffle-K",
+    "twin=BENCH",
+    "twin-NAME=BENCH",
+    "slot-paraphrase",
+    "slot-paraphrase=COLUMN",
+)
 _NUMBERED = re.compile(r"(rotation|shuffle)-(\d{1,3})(?:\.\.(\d{1,3}))?")
 _TWIN = re.compile(r"(twin(?:-[\w.-]+)?)=(.+)")
 

@@ -30,8 +30,15 @@ TOP = 20  # likeliest first tokens that are told: what the protocol allows
 _UNREADABLE = 3  # attempts at an answer that is no JSON: a proxy cut it, and the next may be whole
 _FAILURES = 5  # in a row: the server may be broken, not the items
 _PROBE_ATTEMPTS, _PROBE_TOKENS = 2, 16
-_TOO_LONG = ("context length", "context_length", "too long", "maximum context", "max_model_len",
-             "too many tokens", "exceeds the model")  # fmt: skip
+_TOO_LONG = (
+    "context length",
+    "context_length",
+    "too long",
+    "maximum context",
+    "max_model_len",
+    "too many tokens",
+    "exceeds the model",
+)
 
 _OPTIONAL = ("response_format", "seed")  # not every server has them
 _OPTIONAL_WORDS = (*_OPTIONAL, "json_schema", "schema", "grammar", "guided", "structured")

@@ -293,10 +293,17 @@ def _forms(key: str) -> tuple[str, ...]:
     numbers = {"".join(f"\\u{byte:04{case}}" for byte in data) for case in "xX"}
     hexadecimal = {data.hex(), data.hex().upper(), data.hex(" "), data.hex(":")}
     forms = {
-        key, key.upper(), key.lower(), escaped, escaped.replace("/", r"\/"),
-        json.dumps(escaped)[1:-1], repr(key)[1:-1],
-        page, page.replace("&#x27;", "&#39;"), quote(quote(key, safe=""), safe=""),
-    }  # fmt: skip
+        key,
+        key.upper(),
+        key.lower(),
+        escaped,
+        escaped.replace("/", r"\/"),
+        json.dumps(escaped)[1:-1],
+        repr(key)[1:-1],
+        page,
+        page.replace("&#x27;", "&#39;"),
+        quote(quote(key, safe=""), safe=""),
+    }
     for before in range(3):
         # Base64 goes by three bytes, so that what precedes the key decides how it looks; letters that it
         # shares with its neighbours are left out.

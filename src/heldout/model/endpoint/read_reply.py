@@ -31,11 +31,16 @@ def read_reply(identifier: str, answer: Any, letters: int) -> Reply:
     usage = answer.get("usage")
     usage = usage if isinstance(usage, dict) else {}
     return Reply(
-        identifier, text[:_LONGEST], kind, _count(usage.get("prompt_tokens")),
-        _count(usage.get("completion_tokens")), _letters(choice.get("logprobs"), letters),
-        _name(answer.get("model")), _name(answer.get("system_fingerprint")),
+        identifier,
+        text[:_LONGEST],
+        kind,
+        _count(usage.get("prompt_tokens")),
+        _count(usage.get("completion_tokens")),
+        _letters(choice.get("logprobs"), letters),
+        _name(answer.get("model")),
+        _name(answer.get("system_fingerprint")),
         datetime.now(UTC).isoformat(timespec="seconds"),
-    )  # fmt: skip
+    )
 
 
 def _content(value: Any) -> str:
@@ -72,7 +77,9 @@ def _letters(logprobs: Any, letters: int) -> tuple[float | None, ...]:
         if isinstance(token, str) and isinstance(value, int | float) and value <= 1e-6:
             word = token.strip(" \n▁Ġ(")
             known = found.get(word, -math.inf)
-            found[word] = known + math.log1p(math.exp(value - known)) if known >= value else (
-                value + math.log1p(math.exp(known - value))
-            )  # fmt: skip
+            found[word] = (
+                known + math.log1p(math.exp(value - known))
+                if known >= value
+                else (value + math.log1p(math.exp(known - value)))
+            )
     return tuple(found.get(chr(ord("A") + n)) for n in range(letters))

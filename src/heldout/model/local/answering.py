@@ -81,8 +81,10 @@ class Greedy:
         found = []
         for number in range(count):
             letter = chr(ord("A") + number)
-            spelled = [self._tokenizer(w, add_special_tokens=False)["input_ids"]
-                       for w in (letter, f" {letter}")]  # fmt: skip
+            spelled = [
+                self._tokenizer(w, add_special_tokens=False)["input_ids"]
+                for w in (letter, f" {letter}")
+            ]
             tokens = sorted({ids[0] for ids in spelled if len(ids) == 1})
             found.append(float(np.logaddexp.reduce(chances[tokens])) if tokens else float("-inf"))
         return tuple(found)

@@ -123,9 +123,14 @@ class Forward:
             inputs["eos_token_id"] = list(self.stops) or None
         with torch.inference_mode():
             given = model.generate(
-                **inputs, max_new_tokens=most, do_sample=False, num_beams=1,
-                repetition_penalty=1.0, output_logits=True, return_dict_in_generate=True,
-            )  # fmt: skip
+                **inputs,
+                max_new_tokens=most,
+                do_sample=False,
+                num_beams=1,
+                repetition_penalty=1.0,
+                output_logits=True,
+                return_dict_in_generate=True,
+            )
         # Some families repeat the prompt, or a token to begin with, before what they wrote.
         return given.sequences[0].tolist()[-len(given.logits) :], given.logits[0][0]
 

@@ -146,9 +146,14 @@ def scored_tokens(
 
 # Inputs of single tokens, which every row has of its own.
 _PER_TOKEN = {
-    "input_ids", "attention_mask", "token_type_ids", "mm_token_type_ids", "labels",
-    "qformer_input_ids", "qformer_attention_mask",
-}  # fmt: skip
+    "input_ids",
+    "attention_mask",
+    "token_type_ids",
+    "mm_token_type_ids",
+    "labels",
+    "qformer_input_ids",
+    "qformer_attention_mask",
+}
 
 
 class _Overheard:

@@ -48,9 +48,12 @@ class OnnxModel(RunningModel):
         family = family_of(card)
         writer = Writer(processor, tokenizer, family)
         layout = Layout(
-            processor, tokenizer, family,
-            placeholder=writer.placeholder, image_id=card.image_token_id,
-        )  # fmt: skip
+            processor,
+            tokenizer,
+            family,
+            placeholder=writer.placeholder,
+            image_id=card.image_token_id,
+        )
         identity = {
             "backend": "onnxruntime",
             "model": folder.resolve().name,

@@ -93,10 +93,12 @@ def _pictures(items: pl.DataFrame) -> pl.DataFrame:
     """One row per place where an image that can be compared is shown."""
     return (
         items.select("benchmark_id", "cluster", pl.col("image_digests").alias("picture"))
-        .with_columns(pl.int_ranges(pl.col("picture").list.len()).cast(pl.List(pl.Int32)).alias("image_index"))
+        .with_columns(
+            pl.int_ranges(pl.col("picture").list.len()).cast(pl.List(pl.Int32)).alias("image_index")
+        )
         .explode("picture", "image_index")
         .filter(pl.col("picture").is_not_null() & (pl.col("picture") != ""))
-    )  # fmt: skip
+    )
 
 
 def _rates(pictures: pl.DataFrame, matches: pl.DataFrame) -> Iterator[dict[str, Any]]:

@@ -61,10 +61,18 @@ def upright_rows(
         return BenchmarkEmbeddings(encoder.identity, known.rows[chosen], list(pictures))
     title = f"embedding {benchmark.name}"
     rows = _encoded(
-        list(pictures.items()), functools.partial(_embed_pictures, spec), _PICTURES,
-        lambda thing: str(thing[0]), run, f"upright/{folders.encoder_folder(encoder.identity)}",
-        encoder.identity, encoder.dimension, engine, title, quiet,
-    )  # fmt: skip
+        list(pictures.items()),
+        functools.partial(_embed_pictures, spec),
+        _PICTURES,
+        lambda thing: str(thing[0]),
+        run,
+        f"upright/{folders.encoder_folder(encoder.identity)}",
+        encoder.identity,
+        encoder.dimension,
+        engine,
+        title,
+        quiet,
+    )
     return BenchmarkEmbeddings(encoder.identity, rows, list(pictures))
 
 
@@ -81,10 +89,18 @@ def text_rows(
     """One row for each of ``texts``, which must be distinct. InputError without a text tower."""
     identity = encoder.text_identity
     return _encoded(
-        list(texts), functools.partial(_embed_texts, spec), TEXTS, str, run,
-        f"texts/{folders.encoder_folder(identity)}", identity, encoder.dimension, engine,
-        f"embedding {what}", quiet,
-    )  # fmt: skip
+        list(texts),
+        functools.partial(_embed_texts, spec),
+        TEXTS,
+        str,
+        run,
+        f"texts/{folders.encoder_folder(identity)}",
+        identity,
+        encoder.dimension,
+        engine,
+        f"embedding {what}",
+        quiet,
+    )
 
 
 def _searched(run: Run | None, identity: str) -> BenchmarkEmbeddings | None:

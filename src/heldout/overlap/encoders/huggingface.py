@@ -77,8 +77,9 @@ class TransformersEncoder(Encoder):
         tokenizer = self._tokenizer
         told = json.dumps(
             [sorted(tokenizer.get_vocab().items()), tokenizer.special_tokens_map, self._reading],
-            sort_keys=True, default=str,
-        )  # fmt: skip
+            sort_keys=True,
+            default=str,
+        )
         return f"{self.identity} | texts {hashlib.sha256(told.encode()).hexdigest()[:8]}"
 
     def _forward_texts(self, texts: Sequence[str]) -> Floats:

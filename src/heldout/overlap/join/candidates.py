@@ -75,8 +75,10 @@ class Candidates:
         self.raise_bars(reached)
         kept = order[quick >= self.lowered[query]]
         self._query, self._row, self._quick = (
-            self._query[kept], self._row[kept], self._quick[kept],
-        )  # fmt: skip
+            self._query[kept],
+            self._row[kept],
+            self._quick[kept],
+        )
 
     def settle(self, queries: NDArray[np.float32], block: NDArray[Any], start: int) -> Hits:
         """The hits among the candidates; row 0 of ``block`` is row ``start`` of the corpus."""

@@ -50,9 +50,15 @@ def kernel(function: Callable[..., None]) -> Any:
 
 @kernel
 def _maxima_tile(
-    queries: tl.tensor, rows: tl.tensor, maxima: tl.tensor, count: tl.tensor, width: tl.tensor,
-    query_tile: tl.constexpr, row_tile: tl.constexpr, depth_tile: tl.constexpr,
-) -> None:  # fmt: skip
+    queries: tl.tensor,
+    rows: tl.tensor,
+    maxima: tl.tensor,
+    count: tl.tensor,
+    width: tl.tensor,
+    query_tile: tl.constexpr,
+    row_tile: tl.constexpr,
+    depth_tile: tl.constexpr,
+) -> None:
     # Neighbouring programs share a tile of rows: it is read from memory once, the queries stay
     # in the second-level cache.
     tiles = tl.cdiv(count, query_tile)
@@ -76,10 +82,17 @@ def _maxima_tile(
 
 @kernel
 def _maxima_persistent(
-    queries: tl.tensor, rows: tl.tensor, maxima: tl.tensor, count: tl.tensor, width: tl.tensor,
-    groups: tl.tensor, query_tile: tl.constexpr, row_tile: tl.constexpr,
-    depth_tile: tl.constexpr, programs: tl.constexpr,
-) -> None:  # fmt: skip
+    queries: tl.tensor,
+    rows: tl.tensor,
+    maxima: tl.tensor,
+    count: tl.tensor,
+    width: tl.tensor,
+    groups: tl.tensor,
+    query_tile: tl.constexpr,
+    row_tile: tl.constexpr,
+    depth_tile: tl.constexpr,
+    programs: tl.constexpr,
+) -> None:
     tiles = tl.cdiv(count, query_tile)
     steps = tl.cdiv(width, depth_tile)
     for tile in tl.range(tl.program_id(0), tiles * groups, programs, flatten=True):
@@ -97,9 +110,15 @@ def _maxima_persistent(
 
 @kernel
 def _rescore(
-    queries: tl.tensor, rows: tl.tensor, query: tl.tensor, group: tl.tensor, scores: tl.tensor,
-    width: tl.tensor, row_tile: tl.constexpr, depth_tile: tl.constexpr,
-) -> None:  # fmt: skip
+    queries: tl.tensor,
+    rows: tl.tensor,
+    query: tl.tensor,
+    group: tl.tensor,
+    scores: tl.tensor,
+    width: tl.tensor,
+    row_tile: tl.constexpr,
+    depth_tile: tl.constexpr,
+) -> None:
     pair = tl.program_id(0).to(tl.int64)
     depth = tl.arange(0, depth_tile)
     ours = queries + tl.load(query + pair) * width + depth
@@ -130,9 +149,12 @@ def maxima(queries: torch.Tensor, rows: torch.Tensor, tile: Tile) -> torch.Tenso
     groups = len(rows) // tile.rows
     out = torch.empty((groups, count), dtype=torch.float32, device=rows.device)
     options: dict[str, Any] = {
-        "query_tile": tile.queries, "row_tile": tile.rows, "depth_tile": tile.depth,
-        "num_warps": tile.warps, "num_stages": tile.stages,
-    }  # fmt: skip
+        "query_tile": tile.queries,
+        "row_tile": tile.rows,
+        "depth_tile": tile.depth,
+        "num_warps": tile.warps,
+        "num_stages": tile.stages,
+    }
     tiles = triton.cdiv(count, tile.queries) * groups
     if tile.copy_engine:
         cores = torch.cuda.get_device_properties(rows.device).multi_processor_count

@@ -175,12 +175,57 @@ SAME, EDITED, RENUMBERED, OTHER = (
     "same template, other subject",
 )
 # Words that come and go without changing what is asked. "no", "not", "without" are not among them.
-_LITTLE = frozenset({
-    "a", "an", "the", "this", "that", "these", "those", "of", "in", "on", "at", "to", "for", "from",
-    "by", "with", "and", "is", "are", "was", "were", "be", "been", "there", "here", "it", "its", "any",
-    "do", "does", "did", "can", "could", "please", "what", "which", "shown", "seen", "see", "image",
-    "picture", "question", "answer", "following", "given", "their", "s",
-})  # fmt: skip
+_LITTLE = frozenset(
+    {
+        "a",
+        "an",
+        "the",
+        "this",
+        "that",
+        "these",
+        "those",
+        "of",
+        "in",
+        "on",
+        "at",
+        "to",
+        "for",
+        "from",
+        "by",
+        "with",
+        "and",
+        "is",
+        "are",
+        "was",
+        "were",
+        "be",
+        "been",
+        "there",
+        "here",
+        "it",
+        "its",
+        "any",
+        "do",
+        "does",
+        "did",
+        "can",
+        "could",
+        "please",
+        "what",
+        "which",
+        "shown",
+        "seen",
+        "see",
+        "image",
+        "picture",
+        "question",
+        "answer",
+        "following",
+        "given",
+        "their",
+        "s",
+    }
+)
 _NEGATIONS = frozenset({"no", "not", "non", "none", "never", "neither", "nor", "without", "except"})
 _OFTEN = 1000  # characters of a pair below which it is worth remembering
 _ALIGNED = 2000 * 2000  # pairs of words that are aligned

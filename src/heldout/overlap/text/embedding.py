@@ -63,16 +63,23 @@ class EmbeddingPass:
         for item, (similarity, corpus_id) in sorted(best.items()):
             if item not in listed:
                 yield {
-                    "benchmark_id": self._index.ids[item], "corpus": corpus, "method": "embedding",
-                    "pairs": 0, "same_answer": 0, "other_answer": 0, "max_similarity": similarity,
+                    "benchmark_id": self._index.ids[item],
+                    "corpus": corpus,
+                    "method": "embedding",
+                    "pairs": 0,
+                    "same_answer": 0,
+                    "other_answer": 0,
+                    "max_similarity": similarity,
                     "corpus_id": corpus_id,
-                }  # fmt: skip
+                }
 
     def _pairs(self) -> Iterator[tuple[int, Document, float]]:
         for row, position, similarity in zip(
-            self._hits.query.tolist(), self._hits.position.tolist(), self._hits.similarity.tolist(),
+            self._hits.query.tolist(),
+            self._hits.position.tolist(),
+            self._hits.similarity.tolist(),
             strict=True,
-        ):  # fmt: skip
+        ):
             entry, document = self._index.embedded[row], self._documents[position]
             if document.field in COMPARABLE[self._index.entries[entry].field]:
                 yield entry, document, min(1.0, similarity)

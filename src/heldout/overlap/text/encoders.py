@@ -92,9 +92,12 @@ class TransformersTextEncoder(TextEncoder):
         parts = []
         for first in range(0, len(texts), _BATCH):
             tokens = self._tokenizer(
-                texts[first : first + _BATCH], padding=True, truncation=True,
-                max_length=self._longest, return_tensors="pt",
-            ).to(self._device)  # fmt: skip
+                texts[first : first + _BATCH],
+                padding=True,
+                truncation=True,
+                max_length=self._longest,
+                return_tensors="pt",
+            ).to(self._device)
             with torch.inference_mode():
                 hidden = self._model(**tokens).last_hidden_state
             if self._first_token:

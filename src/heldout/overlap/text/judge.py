@@ -99,8 +99,12 @@ def cross_check(matches: pa.Table, judge: Judge, *, every: bool = False) -> Cros
     unread: dict[str, Counter[str]] = {row["corpus"]: Counter() for row in rows}
     for place, pair in pairs.items():
         row, opinion = rows[place], opinions.given[pair]
-        told = {"name": judge.identity["model"], "verdict": opinion.verdict,
-                "why": opinion.why[:SAID], "degree_before": row["degree"]}  # fmt: skip
+        told = {
+            "name": judge.identity["model"],
+            "verdict": opinion.verdict,
+            "why": opinion.why[:SAID],
+            "degree_before": row["degree"],
+        }
         if opinion.unread:
             told["unread"] = opinion.unread
             unread[row["corpus"]][opinion.unread] += 1
@@ -254,10 +258,15 @@ class ModelJudge:
                 names[pair] = str(number)
                 prompts[str(number)] = made
         replied = ask_prompts(
-            self.asker, prompts, self.journal, _no_picture, stage=STAGE,
-            title=f"asking {self.identity['model']} about paraphrases", unit="pairs",
+            self.asker,
+            prompts,
+            self.journal,
+            _no_picture,
+            stage=STAGE,
+            title=f"asking {self.identity['model']} about paraphrases",
+            unit="pairs",
             quiet=self.quiet,
-        )  # fmt: skip
+        )
         for pair, name in names.items():
             if name in replied.replies:
                 given[pair] = read_opinion(replied.replies[name])

@@ -115,8 +115,9 @@ class Ledger:
                 # A question, and the same question with its options, are one query.
                 before = found.get((method, item))
                 if before is None or (row["pairs"], row["max_similarity"]) > (
-                    before["pairs"], before["max_similarity"],
-                ):  # fmt: skip
+                    before["pairs"],
+                    before["max_similarity"],
+                ):
                     found[method, item] = row
         yield from found.values()
 

@@ -101,10 +101,14 @@ def _expand(codes: Codes, found: Codes) -> Codes:
 def spaceless(code: int) -> bool:
     """True for scripts without spaces: Han, kana, Thai, Lao, Tibetan, Burmese, Khmer."""
     return (
-        0x3040 <= code <= 0x30FF or 0x3400 <= code <= 0x9FFF or 0xF900 <= code <= 0xFAFF
-        or 0x20000 <= code <= 0x3FFFF or 0x0E00 <= code <= 0x0EFF or 0x0F00 <= code <= 0x109F
+        0x3040 <= code <= 0x30FF
+        or 0x3400 <= code <= 0x9FFF
+        or 0xF900 <= code <= 0xFAFF
+        or 0x20000 <= code <= 0x3FFFF
+        or 0x0E00 <= code <= 0x0EFF
+        or 0x0F00 <= code <= 0x109F
         or 0x1780 <= code <= 0x17FF
-    )  # fmt: skip
+    )
 
 
 Profile = Literal["strict", "published", "loose"]

@@ -58,8 +58,12 @@ def settle_pictures(
         .otherwise(pl.col("degree"))
     )
     told = joined.select(
-        pl.when(uncompared).then(pl.lit(UNCOMPARED)).when(beside).then(pl.lit(ANOTHER)).alias("told")
-    )["told"]  # fmt: skip
+        pl.when(uncompared)
+        .then(pl.lit(UNCOMPARED))
+        .when(beside)
+        .then(pl.lit(ANOTHER))
+        .alias("told")
+    )["told"]
     evidence = [
         json.dumps({**json.loads(text), BESIDE: word}, ensure_ascii=False) if word else text
         for text, word in zip(joined["evidence"], told, strict=True)

@@ -45,12 +45,18 @@ def match_rows(
         for item in index.provenance.by_source[source]:
             for corpus_id in hits.listed:
                 yield {
-                    "benchmark_id": index.ids[item], "corpus": corpus, "corpus_id": corpus_id,
-                    "method": "provenance", "field": source.kind, "corpus_field": source.kind,
-                    "similarity": 1.0, "degree": "soft", "relation": SAME_SOURCE,
+                    "benchmark_id": index.ids[item],
+                    "corpus": corpus,
+                    "corpus_id": corpus_id,
+                    "method": "provenance",
+                    "field": source.kind,
+                    "corpus_field": source.kind,
+                    "similarity": 1.0,
+                    "degree": "soft",
+                    "relation": SAME_SOURCE,
                     "answer_relation": "unknown",
                     "evidence": json.dumps({"source": source.value}, ensure_ascii=False),
-                }  # fmt: skip
+                }
 
 
 def _strength(row: Mapping[str, Any]) -> tuple[int, float, int]:
@@ -69,10 +75,15 @@ def query_rows(
             pairs[item] = (count + hits.pairs, first or hits.listed[0])
     for item, (count, corpus_id) in sorted(pairs.items()):
         yield {
-            "benchmark_id": index.ids[item], "corpus": corpus, "method": "provenance",
-            "pairs": count, "same_answer": 0, "other_answer": 0, "max_similarity": 1.0,
+            "benchmark_id": index.ids[item],
+            "corpus": corpus,
+            "method": "provenance",
+            "pairs": count,
+            "same_answer": 0,
+            "other_answer": 0,
+            "max_similarity": 1.0,
             "corpus_id": corpus_id,
-        }  # fmt: skip
+        }
 
 
 def _row(
@@ -107,8 +118,15 @@ def _row(
     if texts.options and document.options:
         evidence["options"] = "same" if texts.options == document.options else "different"
     return {
-        "benchmark_id": index.ids[item], "corpus": corpus, "corpus_id": document.corpus_id,
-        "method": method, "field": found.field, "corpus_field": document.field,
-        "similarity": pair.similarity, "degree": found.degree, "relation": found.relation,
-        "answer_relation": found.answer, "evidence": json.dumps(evidence, ensure_ascii=False),
-    }  # fmt: skip
+        "benchmark_id": index.ids[item],
+        "corpus": corpus,
+        "corpus_id": document.corpus_id,
+        "method": method,
+        "field": found.field,
+        "corpus_field": document.field,
+        "similarity": pair.similarity,
+        "degree": found.degree,
+        "relation": found.relation,
+        "answer_relation": found.answer,
+        "evidence": json.dumps(evidence, ensure_ascii=False),
+    }

@@ -21,9 +21,13 @@ from heldout.store import MAY_PASS, Dropped, ShardResult, dropped_table, make_ta
 
 STAGE = "text"
 COUNTS = (
-    "text_items", "text_documents", "text_answers", "text_wordless",
-    "text_lost_items", "text_lost_containers",
-)  # fmt: skip
+    "text_items",
+    "text_documents",
+    "text_answers",
+    "text_wordless",
+    "text_lost_items",
+    "text_lost_containers",
+)
 _CHARACTERS, _DOCUMENTS = 2**18, 4096  # of one batch: fits the processor's cache
 _QUOTE = 2 * RUN  # words in a row that are a quotation, whatever became of the rest
 _FEW_WORDS = 5  # words whose loss does not yet mean that a quotation breaks off
@@ -143,9 +147,16 @@ class _Scan:
                 window = _around(lines[found.document], at, stretch, found.place, len(words))
                 template = found.words < len(words) and _is_template(words, window, found.words)
                 self.ledger.add(
-                    "ngram", entry, document, found.containment, runs=found.runs, of=found.of,
-                    run_words=found.size, template=template, shared=stretch[:SHOWN],
-                )  # fmt: skip
+                    "ngram",
+                    entry,
+                    document,
+                    found.containment,
+                    runs=found.runs,
+                    of=found.of,
+                    run_words=found.size,
+                    template=template,
+                    shared=stretch[:SHOWN],
+                )
 
     def _edits(self, documents: list[Document]) -> None:
         edits = self.index.edits

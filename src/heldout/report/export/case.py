@@ -57,7 +57,10 @@ def open_case(run: Run) -> Case:
     corrected = corrected_of(run)
     verdict = benchmark_verdict(run, manifest["inputs"]["benchmark"]["name"], corrected)
     return Case(
-        run, manifest, [cell.as_json() for cell in verdict.cells],
-        run.read_json("findings.json")["findings"], corrected,
+        run,
+        manifest,
+        [cell.as_json() for cell in verdict.cells],
+        run.read_json("findings.json")["findings"],
+        corrected,
         recommend([verdict]),
-    )  # fmt: skip
+    )

@@ -15,11 +15,25 @@ from heldout.report.export.case import Case
 from heldout.report.first_screen import is_pair
 
 COLUMNS = (
-    "Evaluation Dataset", "Subset", "Contaminated Source", "Version", "Model or corpus", "Train Split",
-    "Development Split", "Test Split", "Approach", "Reference", "PR",
-)  # fmt: skip
-_SPLITS = {"train": "Train Split", "validation": "Development Split", "valid": "Development Split",
-           "val": "Development Split", "dev": "Development Split"}  # fmt: skip
+    "Evaluation Dataset",
+    "Subset",
+    "Contaminated Source",
+    "Version",
+    "Model or corpus",
+    "Train Split",
+    "Development Split",
+    "Test Split",
+    "Approach",
+    "Reference",
+    "PR",
+)
+_SPLITS = {
+    "train": "Train Split",
+    "validation": "Development Split",
+    "valid": "Development Split",
+    "val": "Development Split",
+    "dev": "Development Split",
+}
 
 
 def conda(case: Case) -> str:
@@ -39,14 +53,19 @@ def _row(case: Case, cell: dict[str, Any]) -> dict[str, str] | None:
     if cell["corpus"] is not None:
         share = 100 * cell["leak_rate"]["value"]
         return {
-            **common, "Contaminated Source": cell["corpus"], "Model or corpus": "corpus",
-            split: f"{share:.4g}", "Approach": "data-based",
-        }  # fmt: skip
+            **common,
+            "Contaminated Source": cell["corpus"],
+            "Model or corpus": "corpus",
+            split: f"{share:.4g}",
+            "Approach": "data-based",
+        }
     if cell["status"] == "clean":  # clean at an effect is not a share of 0
         return None
     known = case.manifest.get("models", {}).get(cell["model"], {})
     return {
-        **common, "Contaminated Source": str(known.get("model") or cell["model"]),
-        "Version": str(known.get("revision") or ""), "Model or corpus": "model",
+        **common,
+        "Contaminated Source": str(known.get("model") or cell["model"]),
+        "Version": str(known.get("revision") or ""),
+        "Model or corpus": "model",
         "Approach": "model-based",
-    }  # fmt: skip
+    }

@@ -51,8 +51,10 @@ def _document(case: Case, model: Mapping[str, Any]) -> dict[str, Any]:
     stamp = str(int(case.finished.timestamp()))
     known = case.manifest.get("models", {}).get(model["model"], {})
     identity = {
-        key: str(known[key]) for key in ("backend", "revision", "dtype", "template") if known.get(key)
-    }  # fmt: skip
+        key: str(known[key])
+        for key in ("backend", "revision", "dtype", "template")
+        if known.get(key)
+    }
     local = known.get("backend") == "transformers"
     identifier = str(known.get("model") or model["model"])
     seen = model["model"] in have_seen(case.cells, case.name)
@@ -96,28 +98,37 @@ def _result(case: Case, line: Mapping[str, Any], seen: bool) -> dict[str, Any]:
     uncertainty: dict[str, Any] = {"num_samples": line["items"]}
     if interval:
         uncertainty["confidence_interval"] = {
-            "lower": interval["low"], "upper": interval["high"],
-            "confidence_level": interval["level"], "method": interval["method"],
-        }  # fmt: skip
+            "lower": interval["low"],
+            "upper": interval["high"],
+            "confidence_level": interval["level"],
+            "method": interval["method"],
+        }
     return {
         "evaluation_result_id": f"{case.name}/{line['subset']}/accuracy",
         "evaluation_name": f"{case.name} ({subset})",
         "source_data": _source(case),
         "metric_config": {
             "evaluation_description": f"share right of {subset}; intervals by cluster",
-            "metric_id": "accuracy", "metric_name": "Accuracy", "metric_kind": "accuracy",
-            "metric_unit": "proportion", "lower_is_better": False, "score_type": "continuous",
-            "min_score": 0.0, "max_score": 1.0,
+            "metric_id": "accuracy",
+            "metric_name": "Accuracy",
+            "metric_kind": "accuracy",
+            "metric_unit": "proportion",
+            "lower_is_better": False,
+            "score_type": "continuous",
+            "min_score": 0.0,
+            "max_score": 1.0,
         },
         "score_details": {
             "score": line["value"],
             "details": {
-                "subset": subset, "clusters": str(line["clusters"]), **_verdicts(case),
+                "subset": subset,
+                "clusters": str(line["clusters"]),
+                **_verdicts(case),
                 **({"contamination of the model": _SEEN} if seen else {}),
             },
             "uncertainty": uncertainty,
         },
-    }  # fmt: skip
+    }
 
 
 def _source(case: Case) -> dict[str, Any]:
@@ -125,14 +136,19 @@ def _source(case: Case) -> dict[str, Any]:
     if case.hub is not None:
         split = _SPLITS.get(str(case.benchmark.get("split") or "").lower())
         return {
-            "dataset_name": case.name, "source_type": "hf_dataset", "hf_repo": case.hub,
-            **({"hf_split": split} if split else {}), "samples_number": case.benchmark["items"],
-        }  # fmt: skip
+            "dataset_name": case.name,
+            "source_type": "hf_dataset",
+            "hf_repo": case.hub,
+            **({"hf_split": split} if split else {}),
+            "samples_number": case.benchmark["items"],
+        }
     return {
-        "dataset_name": case.name, "source_type": "other",
+        "dataset_name": case.name,
+        "source_type": "other",
         # Where it lies on this machine is nobody's business.
-        "source_id": Path(location.partition("#")[0]).name, "source_version": case.benchmark["fingerprint"],
-    }  # fmt: skip
+        "source_id": Path(location.partition("#")[0]).name,
+        "source_version": case.benchmark["fingerprint"],
+    }
 
 
 def _verdicts(case: Case) -> dict[str, str]:

@@ -25,16 +25,20 @@ class Format(NamedTuple):
 FORMATS = {
     "hf-card": Format("md", hf_card, "paste it into the README.md of the dataset"),
     "conda": Format(
-        "csv", conda, "fill in Reference, and add the rows by a pull request to CONDA-Workshop/"
+        "csv",
+        conda,
+        "fill in Reference, and add the rows by a pull request to CONDA-Workshop/"
         "Data-Contamination-Database",
     ),
     "helm": Format("yaml", helm, "add the points to HELM's contamination.yaml"),
     "every-eval-ever": Format(
-        "json", every_eval_ever, "fill in who you are under source_metadata, and submit each record to the "
+        "json",
+        every_eval_ever,
+        "fill in who you are under source_metadata, and submit each record to the "
         "datastore evaleval/EEE_datastore as data/BENCHMARK/DEVELOPER/MODEL/UUID.json",
     ),
     "bibtex": Format("bib", bibtex, "cite what you used"),
-}  # fmt: skip
+}
 
 
 def export(run: Run, name: str) -> str | dict[str, str]:

@@ -70,8 +70,14 @@ def rate_chart(rates: Sequence[Rate], *, title: str, label: str) -> Markup:
     for share in (0.0, 0.25, 0.5, 0.75, 1.0):
         marks.append(line(axes.x(share), axes.top, axes.x(share), floor))
         marks.append(
-            text(axes.x(share), floor + 17, f"{share:.0%}".replace("%", " %"), anchor="middle", fill=SOFT)
-        )  # fmt: skip
+            text(
+                axes.x(share),
+                floor + 17,
+                f"{share:.0%}".replace("%", " %"),
+                anchor="middle",
+                fill=SOFT,
+            )
+        )
     middle = (axes.left + axes.width - axes.right) / 2
     marks.append(text(middle, height - 12, label, anchor="middle"))
     y = axes.top
@@ -92,9 +98,14 @@ def rate_chart(rates: Sequence[Rate], *, title: str, label: str) -> Markup:
 
 
 def bin_chart(
-    edges: Sequence[float], counts: Sequence[int], *, title: str, label: str, unit: str,
+    edges: Sequence[float],
+    counts: Sequence[int],
+    *,
+    title: str,
+    label: str,
+    unit: str,
     threshold: float | None = None,
-) -> Markup:  # fmt: skip
+) -> Markup:
     """A histogram of whole counts, with a line at the threshold."""
     axes = Axes(Scale(edges[0], edges[-1]), Scale(0.0, max([1, *counts]) * 1.12), height=300)
     marks = axes.frame(title, label, unit)
@@ -103,8 +114,10 @@ def bin_chart(
         wide = axes.x(high) - axes.x(low) - 1
         tip = f"{low:g} to {high:g}: {count:,}"
         marks.append(
-            rectangle(axes.x(low), axes.y(count), wide, floor - axes.y(count), fill=SERIES[0], tip=tip)
-        )  # fmt: skip
+            rectangle(
+                axes.x(low), axes.y(count), wide, floor - axes.y(count), fill=SERIES[0], tip=tip
+            )
+        )
     if threshold is not None:
         at = axes.x(threshold)
         marks.append(line(at, axes.top, at, floor, stroke=ALARM, width=1.5, dash="4 3"))
@@ -137,8 +150,10 @@ def funnel_chart(steps: Sequence[Step], *, title: str) -> Markup:
         reach = room * step.left / largest
         marks.append(rectangle(left, y + 7, room, 26, fill=LINE, opacity=0.35, round=3))
         marks.append(
-            rectangle(left, y + 7, reach, 26, fill=SERIES[0], round=3, tip=f"{step.name}: {step.left:,}")
-        )  # fmt: skip
+            rectangle(
+                left, y + 7, reach, 26, fill=SERIES[0], round=3, tip=f"{step.name}: {step.left:,}"
+            )
+        )
         marks.append(text(left + reach + 8, y + 25, f"{step.left:,}", size=13, weight=600))
         marks += _losses(step, left + room + 76, y + 13)
     return figure(title, width, 44 + high * len(steps), marks)

@@ -41,15 +41,24 @@ def tail_chart(
     left = min(1.0, tail / 3)
     above = LEGEND_LINE * len(names)  # inside the frame a legend hides the tails of some cohort
     axes = Axes(
-        Scale(left, right, log=True), Scale(0.5 / n, 1.0, log=True), height=360 + above,
-        top=ABOVE + above, percent=("y",),
-    )  # fmt: skip
+        Scale(left, right, log=True),
+        Scale(0.5 / n, 1.0, log=True),
+        height=360 + above,
+        top=ABOVE + above,
+        percent=("y",),
+    )
     marks = axes.frame(title, "Δ: score above the median of the cohort", "share of items above")
     floor, ceiling = axes.height - axes.bottom, axes.top
     marks.append(
-        rectangle(axes.x(tail), ceiling, axes.x(right) - axes.x(tail), axes.y(flag) - ceiling,
-                  fill=ALARM, opacity=0.1)
-    )  # fmt: skip
+        rectangle(
+            axes.x(tail),
+            ceiling,
+            axes.x(right) - axes.x(tail),
+            axes.y(flag) - ceiling,
+            fill=ALARM,
+            opacity=0.1,
+        )
+    )
     marks.append(line(axes.x(tail), ceiling, axes.x(tail), floor, stroke=ALARM, dash="4 3"))
     marks.append(
         line(

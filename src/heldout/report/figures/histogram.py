@@ -63,10 +63,17 @@ def distance_histogram(
         height = floor - axes.y(share)
         if height > 0.05:
             marks.append(
-                rectangle(x1 + 0.5, floor - height, x2 - x1 - 1, height, fill=SOFT, opacity=0.38,
-                          tip=f"{edges[index]:.3f} – {edges[index + 1]:.3f}: {share:.1%} of the null, "
-                          f"{shares[0][index]:.1%} of {name}")
-            )  # fmt: skip
+                rectangle(
+                    x1 + 0.5,
+                    floor - height,
+                    x2 - x1 - 1,
+                    height,
+                    fill=SOFT,
+                    opacity=0.38,
+                    tip=f"{edges[index]:.3f} – {edges[index + 1]:.3f}: {share:.1%} of the null, "
+                    f"{shares[0][index]:.1%} of {name}",
+                )
+            )
     for outline in _outlines(axes, edges, shares[0]):
         marks.append(path(outline, stroke=SERIES[0], fill=SERIES[0], opacity=0.22))
     marks.append(line(axes.x(tau), axes.top, axes.x(tau), floor, stroke=ALARM, width=2))

@@ -43,9 +43,12 @@ def null_strips(strips: Sequence[Strip], *, title: str, label: str) -> Markup:
     reach = reach or 1.0
     left = 30 + 6.6 * max(len(_short(one.name)) for one in strips)
     axes = Axes(
-        Scale(-reach, reach), Scale(0.0, 1.0), height=86 + _STRIP * len(strips), left=max(left, 90),
+        Scale(-reach, reach),
+        Scale(0.0, 1.0),
+        height=86 + _STRIP * len(strips),
+        left=max(left, 90),
         right=84,
-    )  # fmt: skip
+    )
     marks = [text(12, 20, title, size=14, weight=600)]
     floor = axes.height - axes.bottom
     for value in axes.x_scale.ticks():

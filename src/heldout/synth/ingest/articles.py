@@ -50,9 +50,13 @@ def folder_articles(path: Path, shortest: int) -> Iterator[PaperFigure | Dropped
         if file.suffix.lower() in IMAGE_ENDINGS and file.is_file() and not file.is_symlink()
     }
     yield from _figures(
-        data, str(path), path.parent.name, {name: str(file) for name, file in names.items()},
-        lambda name: names[name].read_bytes(), shortest,
-    )  # fmt: skip
+        data,
+        str(path),
+        path.parent.name,
+        {name: str(file) for name, file in names.items()},
+        lambda name: names[name].read_bytes(),
+        shortest,
+    )
 
 
 def package_articles(path: Path, shortest: int) -> Iterator[PaperFigure | Dropped]:
@@ -137,9 +141,17 @@ def _figure(
             return Dropped(STAGE, name, reason, detail)
         kept.append(image)
     return PaperFigure(
-        name, article.id or fallback, figure.label, figure.caption, figure.references, tuple(kept),
-        *figure.licence[:3], article.attribution, source, licence_text=figure.licence.text,
-    )  # fmt: skip
+        name,
+        article.id or fallback,
+        figure.label,
+        figure.caption,
+        figure.references,
+        tuple(kept),
+        *figure.licence[:3],
+        article.attribution,
+        source,
+        licence_text=figure.licence.text,
+    )
 
 
 def _index(images: Mapping[str, str]) -> dict[str, str]:

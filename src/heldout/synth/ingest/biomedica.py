@@ -167,9 +167,16 @@ def _joined(images: list[_Image], path: Path, most_images: int) -> PaperFigure |
     attribution = ". ".join(str(part).rstrip(".") for part in about if part)
     references = tuple(dict.fromkeys(text for image in images for text in image.references))
     return PaperFigure(
-        name, first.article, "", first.caption, references, tuple(image.image for image in images),
-        *licence[:3], attribution, str(path),
+        name,
+        first.article,
+        "",
+        first.caption,
+        references,
+        tuple(image.image for image in images),
+        *licence[:3],
+        attribution,
+        str(path),
         primary="; ".join(dict.fromkeys(label for image in images for label in image.primary)),
         secondary="; ".join(dict.fromkeys(label for image in images for label in image.secondary)),
         licence_text=licence.text,
-    )  # fmt: skip
+    )

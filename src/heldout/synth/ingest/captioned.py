@@ -110,10 +110,19 @@ def _figure(
     licence = read_licence(str(row.get("licence") or row.get("license") or ""))
     references = _texts(row.get("references") or row.get("context"))
     return PaperFigure(
-        name, article, str(row.get("label") or ""), caption, references, tuple(kept), *licence[:3],
-        str(row.get("attribution") or ""), where,
-        str(row.get("primary") or ""), str(row.get("secondary") or ""), licence.text,
-    )  # fmt: skip
+        name,
+        article,
+        str(row.get("label") or ""),
+        caption,
+        references,
+        tuple(kept),
+        *licence[:3],
+        str(row.get("attribution") or ""),
+        where,
+        str(row.get("primary") or ""),
+        str(row.get("secondary") or ""),
+        licence.text,
+    )
 
 
 def _texts(value: Any) -> tuple[str, ...]:

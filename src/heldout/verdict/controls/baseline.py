@@ -144,9 +144,13 @@ def _membership(
     gap, suspects = known[0] - known[1], ~unseen_items(cells[0], settings)
     contrast = cluster_contrast(gap, suspects, cells[0].clusters, seed=settings.seed)
     tested = group_test(
-        gap, suspects, cells[0].clusters, strata(cells[0].frame, settings.strata),
-        permutations=settings.permutations, seed=settings.seed,
-    )  # fmt: skip
+        gap,
+        suspects,
+        cells[0].clusters,
+        strata(cells[0].frame, settings.strata),
+        permutations=settings.permutations,
+        seed=settings.seed,
+    )
     if contrast is None or tested is None:
         return "too few clusters in common"
     what = "suspect less unseen items, model less baseline, in standard deviations"

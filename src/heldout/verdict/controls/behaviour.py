@@ -43,12 +43,21 @@ def behaviour_controls(found: Sequence[Finding], fired: bool, settings: Settings
         return _doubts(strongest, references)
     if _away(strongest):  # the rest asks what else could look seen, and nothing does
         return [
-            *references, *_changed(strongest), *_unread(strongest), *_recorded(strongest),
-        ]  # fmt: skip
+            *references,
+            *_changed(strongest),
+            *_unread(strongest),
+            *_recorded(strongest),
+        ]
     return [
-        *references, _spread(strongest), *_skill(strongest), *_changed(strongest), *_judged(strongest),
-        *_unread(strongest), *_recorded(strongest), *_place(strongest),
-    ]  # fmt: skip
+        *references,
+        _spread(strongest),
+        *_skill(strongest),
+        *_changed(strongest),
+        *_judged(strongest),
+        *_unread(strongest),
+        *_recorded(strongest),
+        *_place(strongest),
+    ]
 
 
 def _doubts(finding: Finding, references: Sequence[Control]) -> list[Control]:

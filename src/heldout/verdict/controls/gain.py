@@ -47,10 +47,16 @@ def fit_gains(scores: Floats, models: list[str], *, tail: float = 100.0) -> list
         predicted = gap * easiness
         fits.append(
             GainFit(
-                model, gain, offset, gap, shift, fit,
-                float((delta > tail).mean()), float((predicted > tail).mean()),
+                model,
+                gain,
+                offset,
+                gap,
+                shift,
+                fit,
+                float((delta > tail).mean()),
+                float((predicted > tail).mean()),
             )
-        )  # fmt: skip
+        )
     return fits
 
 

@@ -95,9 +95,10 @@ def _counted(rate: MeasuredRate) -> str:
     clean = rate.clean
     who = f"{clean.models} clean lab models"
     return (
-        f"on {who} {rate.detector} fired on {clean}" if clean.models == clean.n
+        f"on {who} {rate.detector} fired on {clean}"
+        if clean.models == clean.n
         else f"in {clean.n} tests on {who} {rate.detector} fired in {clean}"
-    )  # fmt: skip
+    )
 
 
 def _of(counted: Fired) -> str:

@@ -33,9 +33,12 @@ def trend_within_fields(tables: ScoreTables, model: str, settings: Settings) -> 
     for field, levels in grouped_fields(scored, settings).items():
         labels = strata(scored.frame, tuple(dict.fromkeys((*settings.strata, field))))
         trend = trend_test(
-            scored.means, scored.clusters, labels,
-            permutations=settings.permutations, seed=settings.seed,
-        )  # fmt: skip
+            scored.means,
+            scored.clusters,
+            labels,
+            permutations=settings.permutations,
+            seed=settings.seed,
+        )
         if trend is not None:
             found.append(Within(field, levels, trend.rho, trend.test.p))
     return found
