@@ -92,8 +92,8 @@ def one_release(job: Any) -> None:
 
 def paint(args: Any) -> None:
     """Training pictures of --worlds, before or while bases of other worlds are trained."""
-    from heldout.lab.pool import Lengths
-    from heldout.lab.pool import paint as paint_pool
+    from heldout.lab.models.pool import Lengths
+    from heldout.lab.models.pool import paint as paint_pool
 
     side = size_of(args).picture
     tokenizer = str(args.folder / "tokenizer.json")
@@ -104,9 +104,15 @@ def paint(args: Any) -> None:
 def train(args: Any) -> None:
     import torch
 
-    from heldout.lab.arms import demo_arms, demo_bases, demo_reads, standing_arms, standing_bases
-    from heldout.lab.grid import Grid, Prepared, reads_of, standing_recipe
-    from heldout.lab.training import clock
+    from heldout.lab.models.grid import Grid, Prepared, reads_of, standing_recipe
+    from heldout.lab.models.planting import (
+        demo_arms,
+        demo_bases,
+        demo_reads,
+        standing_arms,
+        standing_bases,
+    )
+    from heldout.lab.models.training import clock
 
     started = clock("cpu")
     until = started + 60 * args.minutes
@@ -161,7 +167,7 @@ def begun(state: Path, base: str) -> bool:
 
 def keep(grid: Any, names: Any, out: Path) -> None:
     """Chosen models as checkpoints that the product opens, each zipped on its own."""
-    from heldout.lab.vlm import save_model
+    from heldout.lab.models.vlm import save_model
 
     for name in sorted(names):
         if not (out / f"checkpoint-{name}.zip").exists() and grid.restore(name):
@@ -181,7 +187,7 @@ def keep(grid: Any, names: Any, out: Path) -> None:
 
 def tables(args: Any) -> None:
     from heldout.audit.lab_grid import write_tables
-    from heldout.lab.grid import Prepared
+    from heldout.lab.models.grid import Prepared
 
     for packed in sorted(args.readings.glob("readings-*.zip")):
         with zipfile.ZipFile(packed) as archive:
@@ -224,7 +230,7 @@ def demo_seeds(args: Any) -> range:
 
 
 def size_of(args: Any) -> Any:
-    from heldout.lab.vlm import LARGER, MEDIUM, SMALL, TOY
+    from heldout.lab.models.vlm import LARGER, MEDIUM, SMALL, TOY
 
     if args.demo and args.size == "medium":
         return SMALL  # three of them have to fit into the package

@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from heldout.lab.arms import DEMO
-from heldout.lab.forms import Asked, instructed
-from heldout.lab.grid import Prepared
-from heldout.lab.releases import Release, told, write_release
-from heldout.lab.sheet import Ragged, Sheet, letter_tokens
-from heldout.lab.vlm import Size, new_processor
+from heldout.lab.models.grid import Prepared
+from heldout.lab.models.planting import DEMO
+from heldout.lab.models.releases import Release, told, write_release
+from heldout.lab.models.sheet import Ragged, Sheet, letter_tokens
+from heldout.lab.models.vlm import Size, new_processor
+from heldout.lab.models.worlds import Asked, instructed
 
 
 def prepare_demo(
