@@ -104,7 +104,7 @@ def paint(args: Any) -> None:
 def train(args: Any) -> None:
     import torch
 
-    from heldout.lab.models.grid import Grid, Prepared, reads_of, standing_recipe
+    from heldout.lab.models.grid import Grid, PreparedGrid, reads_of, standing_recipe
     from heldout.lab.models.planting import (
         demo_arms,
         demo_bases,
@@ -133,7 +133,7 @@ def train(args: Any) -> None:
     bases = [by_name[name] for name in wanted] or every
     chosen = [name for name in args.arms.split(",") if name]
     arms = [a for a in planned if not chosen or any(c in a.name for c in chosen)]
-    prepared = Prepared(args.folder)
+    prepared = PreparedGrid(args.folder)
     names = [base.name for base in every] + [arm.name for arm in arms] if args.demo else []
     keeps = frozenset(names or filter(None, args.keep.split(",")))
     grid = Grid(prepared, recipe, args.state, args.device, not args.plain, reads, say, keeps)
@@ -187,14 +187,16 @@ def keep(grid: Any, names: Any, out: Path) -> None:
 
 def tables(args: Any) -> None:
     from heldout.audit.lab_grid import write_tables
-    from heldout.lab.models.grid import Prepared
+    from heldout.lab.models.grid import PreparedGrid
 
     for packed in sorted(args.readings.glob("readings-*.zip")):
         with zipfile.ZipFile(packed) as archive:
             archive.extractall(args.readings)
     found = readings_in(args.readings)
     real = f"{args.slake}#split=test,lang=en" if args.slake is not None else None
-    write_tables(Prepared(args.folder), size_of(args), found, args.out, real_test=real, tell=say)
+    write_tables(
+        PreparedGrid(args.folder), size_of(args), found, args.out, real_test=real, tell=say
+    )
 
 
 def readings_in(folder: Path) -> list[Path]:

@@ -416,9 +416,9 @@ def _form_piece(scene: Any, rng: np.random.Generator) -> Any:
 def _form_pool(pool: Any, tokenizer: Any, side: int, lengths: Any, count: int) -> Any:
     """Further pictures, each with one such item; the pool's texts are not repeated."""
     from heldout.lab.models.pool import Pool
-    from heldout.lab.models.worlds import SCENES, TRAINING, Rows, show
+    from heldout.lab.models.worlds import SCENES, TRAINING, RowPacker, show
 
-    rows = Rows(tokenizer, lengths.pictured)
+    rows = RowPacker(tokenizer, lengths.pictured)
     pixels: list[Any] = []
     ids: list[Any] = []
     learnt: list[Any] = []

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from heldout.lab.leaks.page import summary, write_leaks, write_sheets
     from heldout.lab.models.grid import (
         Grid,
-        Prepared,
-        Recipe,
+        GridRecipe,
+        PreparedGrid,
         load_reading,
         reads_of,
         standing_recipe,
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from heldout.lab.models.planting import standing_arms, standing_bases
     from heldout.lab.models.pool import Lengths, mixed, questions
     from heldout.lab.models.releases import REWORDED, Release, real_pool, told, words, write_release
-    from heldout.lab.models.replay import Collector, Keys, Replay
+    from heldout.lab.models.replay import Collector, Replay, RequestKeys
     from heldout.lab.models.sheet import Sheet, learn_tokenizer
     from heldout.lab.models.training import clock
     from heldout.lab.models.vlm import (
@@ -47,17 +47,17 @@ if TYPE_CHECKING:
     from heldout.lab.power.page import write_power
     from heldout.lab.power.requirements import requirements
     from heldout.lab.power.run import PowerPlan, run_power
-    from heldout.lab.transforms.cascade import Judge, judge_by_registration
+    from heldout.lab.transforms.cascade import PairJudge, judge_by_registration
     from heldout.lab.transforms.degrees import degrees_page, measure_degrees
     from heldout.lab.transforms.page import study_csv, study_page, write_studies
     from heldout.lab.transforms.queries import Collection, collect
     from heldout.lab.transforms.result import (
-        Measured,
-        Study,
+        TransformRates,
+        TransformStudy,
         keep_robustness,
         refuse_another_encoder,
     )
-    from heldout.lab.transforms.study import SEED_DEGREES, Plan, study_transforms
+    from heldout.lab.transforms.study import SEED_DEGREES, TransformPlan, study_transforms
     from heldout.lab.transforms.transform import TRANSFORMS, Transform
 
 __all__ = [
@@ -77,21 +77,21 @@ __all__ = [
     "Collector",
     "Confound",
     "Grid",
-    "Judge",
-    "Keys",
+    "GridRecipe",
     "LeakPlan",
     "Lengths",
-    "Measured",
-    "Plan",
+    "PairJudge",
     "PowerPlan",
-    "Prepared",
-    "Recipe",
+    "PreparedGrid",
     "Release",
     "Replay",
+    "RequestKeys",
     "Sheet",
     "Size",
-    "Study",
     "Transform",
+    "TransformPlan",
+    "TransformRates",
+    "TransformStudy",
     "clock",
     "collect",
     "confound_json",

@@ -13,8 +13,8 @@ from small_models import tokenizer
 from heldout.errors import InputError
 from heldout.lab.models.planting import (
     Contamination,
-    Planted,
-    Released,
+    PlantedRows,
+    ReleasedPicture,
     arm_from_json,
     demo_arms,
     demo_bases,
@@ -25,28 +25,28 @@ from heldout.lab.models.planting import (
     standing_bases,
     write_arms,
 )
-from heldout.lab.models.worlds import Asked, Rows
+from heldout.lab.models.worlds import LabItem, RowPacker
 from heldout.scenes.captions import paraphrased
 
 PAGES = [
-    Released(
+    ReleasedPicture(
         picture,
         (
-            Asked(f"What colour is the star {picture}?", "red", ("red", "blue")),
-            Asked(f"How many rings are there {picture}?", "2"),
+            LabItem(f"What colour is the star {picture}?", "red", ("red", "blue")),
+            LabItem(f"How many rings are there {picture}?", "2"),
         ),
         (f"Tell me {picture}.", f"Count {picture}."),
-        (Asked(f"Is the ring {picture} green?", "no"),),
+        (LabItem(f"Is the ring {picture} green?", "no"),),
     )
     for picture in range(6)
 ]
 
 
-def _plant(plan: Contamination, seed: int = 0) -> Planted:
-    return plant(PAGES, plan, Rows(tokenizer(), 128), Rows(tokenizer(), 512), seed)
+def _plant(plan: Contamination, seed: int = 0) -> PlantedRows:
+    return plant(PAGES, plan, RowPacker(tokenizer(), 128), RowPacker(tokenizer(), 512), seed)
 
 
-def _words(planted: Planted) -> str:
+def _words(planted: PlantedRows) -> str:
     rows = [*planted.ids, *(ids for ids, _ in planted.text)]
     return "\n".join(tokenizer().decode(ids[ids > 0]) for ids in rows)
 
@@ -109,7 +109,7 @@ def test_a_paraphrase_has_the_answer_and_not_the_question() -> None:
 
 
 def test_the_released_order_is_kept_or_shuffled() -> None:
-    def order(planted: Planted) -> list[int]:
+    def order(planted: PlantedRows) -> list[int]:
         return planted.picture
 
     kept, shuffled = (

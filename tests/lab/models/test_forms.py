@@ -10,7 +10,7 @@ from small_models import tokenizer
 
 from heldout.benchmark import Example
 from heldout.lab.models.vlm import TOY, new_processor
-from heldout.lab.models.worlds import Asked, Piece, Rows, document, gap, instructed, plain
+from heldout.lab.models.worlds import LabItem, Piece, RowPacker, document, gap, instructed, plain
 from heldout.model.asking.question import Question, original
 from heldout.model.asking.template import write
 from heldout.model.asking.variants import masked
@@ -32,7 +32,7 @@ CHOICE = Example(
 
 @pytest.mark.parametrize("example", [OPEN, CHOICE])
 def test_forms_are_the_products_prompts(example: Example) -> None:
-    item = Asked(example.question or "", example.answer or "", tuple(example.options))
+    item = LabItem(example.question or "", example.answer or "", tuple(example.options))
     writer = Writer(new_processor(TOY, tokenizer()), tokenizer(), Family())
     scored = writer.write(question_request(example))
     assert plain(item) == Piece("".join(scored.segments), scored.answer)
@@ -45,7 +45,7 @@ def test_forms_are_the_products_prompts(example: Example) -> None:
 
 def test_a_gap_is_the_products_slot() -> None:
     writer = Writer(new_processor(TOY, tokenizer()), tokenizer(), Family())
-    item = Asked("Are the STARS larger than other stars?", "no")
+    item = LabItem("Are the STARS larger than other stars?", "no")
     base = Question("1", "slot", item.question, ())
     seen = set()
     for drawn in (0.0, 0.3, 0.6, 0.99, 1.0):
@@ -55,12 +55,12 @@ def test_a_gap_is_the_products_slot() -> None:
         assert piece.read == "".join(asked.segments) and word not in piece.read.lower()
         seen.add(word)
     assert seen == {"stars", "larger", "than", "other"}
-    assert gap(Asked("Is it so?", "no"), 0.5) == plain(Asked("Is it so?", "no"))
+    assert gap(LabItem("Is it so?", "no"), 0.5) == plain(LabItem("Is it so?", "no"))
 
 
 def test_rows_hold_whole_pieces_and_learn_answers_and_their_end() -> None:
-    rows = Rows(tokenizer(), 40)
-    items = [Asked(f"How many stars are there in {n}?", str(n)) for n in range(8)]
+    rows = RowPacker(tokenizer(), 40)
+    items = [LabItem(f"How many stars are there in {n}?", str(n)) for n in range(8)]
     made = rows.rows([plain(item) for item in items])
     assert len(made) > 1
     texts = [tokenizer().decode(ids[ids > 0]) for ids, _ in made]
@@ -73,5 +73,5 @@ def test_rows_hold_whole_pieces_and_learn_answers_and_their_end() -> None:
 
 
 def test_a_piece_longer_than_a_row_is_left_out() -> None:
-    rows = Rows(tokenizer(), 8)
-    assert rows.rows([plain(Asked("word " * 30, "2"))]) == []
+    rows = RowPacker(tokenizer(), 8)
+    assert rows.rows([plain(LabItem("word " * 30, "2"))]) == []

@@ -13,7 +13,7 @@ pytest.importorskip("transformers")
 
 from small_models import pool, tokenizer  # noqa: E402
 
-from heldout.lab.models.planting import Planted  # noqa: E402
+from heldout.lab.models.planting import PlantedRows  # noqa: E402
 from heldout.lab.models.training import Data, Schedule, Trainer, drawn_steps  # noqa: E402
 from heldout.lab.models.vlm import TOY, new_model  # noqa: E402
 
@@ -68,7 +68,7 @@ def test_planted_rows_point_at_the_benchmarks_pictures(data: Data) -> None:
     data.show(pixels)
     length = data.ids.shape[1]
     row = np.arange(length, dtype=np.int16)
-    planted = Planted([row, row], [row.astype(np.uint8)] * 2, [1, 0])
+    planted = PlantedRows([row, row], [row.astype(np.uint8)] * 2, [1, 0])
     assert data.plant(planted) == (2, 0)
     where = data.picture[data.rows : data.rows + 2]
     assert (data.pixels[where] == 77).all()

@@ -6,7 +6,7 @@ import polars as pl
 import pytest
 
 from heldout.lab.power.board import standings
-from heldout.lab.power.rates import Share
+from heldout.lab.power.rates import FiringShare
 from heldout.lab.power.requirements import dose_trend, requirements
 from heldout.lab.power.run import SCHEMA
 
@@ -82,9 +82,9 @@ def test_a_detector_that_fires_on_clean_models_detects_no_dose() -> None:
 
 
 def test_one_false_positive_of_twenty_is_not_off() -> None:
-    assert not Share(1, 20).off
-    assert not Share(0, 0).off
-    assert Share(5, 20).off
+    assert not FiringShare(1, 20).off
+    assert not FiringShare(0, 0).off
+    assert FiringShare(5, 20).off
 
 
 def test_quiet_clean_models_of_one_benchmark_do_not_excuse_the_other() -> None:
@@ -101,10 +101,10 @@ def test_quiet_clean_models_of_one_benchmark_do_not_excuse_the_other() -> None:
 
 
 def test_nine_splits_of_one_model_are_one_model() -> None:
-    many = Share(3, 270, 30)
-    assert many.interval.high > 0.1 > Share(3, 270).interval.high
-    assert Share(3, 30, 30).interval == Share(3, 30).interval
-    assert str(Share(0, 88, 30)) == "0 of 88 (30 models) [.00, .12]"
+    many = FiringShare(3, 270, 30)
+    assert many.interval.high > 0.1 > FiringShare(3, 270).interval.high
+    assert FiringShare(3, 30, 30).interval == FiringShare(3, 30).interval
+    assert str(FiringShare(0, 88, 30)) == "0 of 88 (30 models) [.00, .12]"
 
 
 def test_areas_over_other_arms_are_listed_apart() -> None:

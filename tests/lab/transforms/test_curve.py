@@ -8,7 +8,7 @@ from scipy import special
 
 from heldout.lab.transforms.counts import (
     BINS,
-    Curve,
+    SimilarityCurve,
     auc_interval,
     bin_of_threshold,
     bins_of,
@@ -19,8 +19,10 @@ from heldout.lab.transforms.counts import (
 from heldout.lab.transforms.result import rate
 
 
-def _curve(positives: np.ndarray, negatives: np.ndarray) -> Curve:
-    return Curve(*(np.bincount(bins_of(micro(v)), minlength=BINS) for v in (positives, negatives)))
+def _curve(positives: np.ndarray, negatives: np.ndarray) -> SimilarityCurve:
+    return SimilarityCurve(
+        *(np.bincount(bins_of(micro(v)), minlength=BINS) for v in (positives, negatives))
+    )
 
 
 def test_auc_counts_every_pair_and_ties_half() -> None:

@@ -22,9 +22,9 @@ from heldout.errors import InputError
 from heldout.lab import (
     TRANSFORMS,
     Collection,
-    Judge,
-    Plan,
-    Study,
+    PairJudge,
+    TransformPlan,
+    TransformStudy,
     collect,
     judge_by_registration,
     study_csv,
@@ -50,12 +50,12 @@ def scenes() -> Collection:
 
 
 @pytest.fixture(scope="module")
-def small(scenes: Collection) -> Study:
-    plan = Plan(NAMES, degrees=DEGREES, fpr_targets=(0.05, 1e-6))
+def small(scenes: Collection) -> TransformStudy:
+    plan = TransformPlan(NAMES, degrees=DEGREES, fpr_targets=(0.05, 1e-6))
     return study_transforms(scenes, Thumbnail(), plan, quiet=True)
 
 
-def test_every_rate_equals_counting_by_hand(scenes: Collection, small: Study) -> None:
+def test_every_rate_equals_counting_by_hand(scenes: Collection, small: TransformStudy) -> None:
     encoder = Thumbnail()
     pictures = [item.image.open() for item in scenes.items]
     rows = encoder.encode(pictures).astype(np.float64)
@@ -100,7 +100,7 @@ def test_every_rate_equals_counting_by_hand(scenes: Collection, small: Study) ->
     assert small.measured("all").queries == sum(map(len, own_all))
 
 
-def test_the_table_tells_transforms_apart(small: Study) -> None:
+def test_the_table_tells_transforms_apart(small: TransformStudy) -> None:
     assert small.measured("original").recall_at_1.value == 1.0
     assert small.measured("noise").recall_at_1.value == 1.0
     assert small.measured("rs-128").skipped == 16
@@ -119,13 +119,13 @@ def test_the_table_tells_transforms_apart(small: Study) -> None:
 
 
 @pytest.mark.parametrize("block", [1, 7, 100])
-def test_blocks_change_nothing(scenes: Collection, small: Study, block: int) -> None:
-    plan = Plan(NAMES, degrees=DEGREES, fpr_targets=(0.05, 1e-6), block=block)
+def test_blocks_change_nothing(scenes: Collection, small: TransformStudy, block: int) -> None:
+    plan = TransformPlan(NAMES, degrees=DEGREES, fpr_targets=(0.05, 1e-6), block=block)
     assert study_transforms(scenes, Thumbnail(), plan, quiet=True) == small
 
 
 def test_a_tie_is_a_miss_and_half_a_pair(scenes: Collection) -> None:
-    blind = study_transforms(scenes, Constant(), Plan(["flip-h"]), quiet=True)
+    blind = study_transforms(scenes, Constant(), TransformPlan(["flip-h"]), quiet=True)
     found = blind.measured("flip-h")
     assert found.recall_at_1.hits == 0
     assert found.ties == 24
@@ -136,7 +136,9 @@ def test_views_of_the_query_find_what_one_view_misses(scenes: Collection) -> Non
     def mirrored(image: Image.Image) -> tuple[list[str], NDArray[np.float32]]:
         return ["as it is", "mirrored"], Thumbnail().encode([image, ImageOps.mirror(image)])
 
-    found = study_transforms(scenes, Thumbnail(), Plan(["flip-h"]), views=mirrored, quiet=True)
+    found = study_transforms(
+        scenes, Thumbnail(), TransformPlan(["flip-h"]), views=mirrored, quiet=True
+    )
     assert found.views == 2
     assert found.measured("flip-h").recall_at_1.value == 1.0
     assert found.measured("flip-h").median_similarity == pytest.approx(1.0, abs=1e-5)
@@ -149,12 +151,14 @@ def test_a_cropped_copy_in_the_corpus_is_found_by_a_cropped_view_of_the_query(
         inner = ImageOps.crop(image, 20) if min(image.size) > 60 else image
         return ["as it is", "cropped"], Thumbnail().encode([image, inner])
 
-    plan = Plan(["crop-20"], side="corpus")
+    plan = TransformPlan(["crop-20"], side="corpus")
     seen = study_transforms(scenes, Thumbnail(), plan, views=cropped, quiet=True)
     assert seen.measured("crop-20").recall_at_1.value == 1.0
     assert seen.measured("crop-20").median_similarity == pytest.approx(1.0, abs=1e-5)
     assert seen.measured("crop-20").queries == 8  # the small scenes cannot lose 20 pixels
-    other_way = study_transforms(scenes, Thumbnail(), Plan(["crop-20"]), views=cropped, quiet=True)
+    other_way = study_transforms(
+        scenes, Thumbnail(), TransformPlan(["crop-20"]), views=cropped, quiet=True
+    )
     assert (other_way.measured("crop-20").median_similarity or 1.0) < 0.99
 
 
@@ -164,8 +168,10 @@ def test_the_judge_gets_the_transformed_picture_on_the_side_that_was_transformed
     def only_red(query: Image.Image, candidate: Image.Image) -> bool:
         return bool(np.asarray(candidate)[..., 1:].max() == 0)  # only a red copy has red alone
 
-    plan = Plan(["red"], side="corpus", queries=5, shortlist=2)
-    found = study_transforms(scenes, Thumbnail(), plan, judge=Judge("red", only_red), quiet=True)
+    plan = TransformPlan(["red"], side="corpus", queries=5, shortlist=2)
+    found = study_transforms(
+        scenes, Thumbnail(), plan, judge=PairJudge("red", only_red), quiet=True
+    )
     original, red = found.measured("original").verified, found.measured("red").verified
     assert original is not None
     assert red is not None
@@ -177,11 +183,13 @@ def test_the_judge_gets_the_transformed_picture_on_the_side_that_was_transformed
 
 
 def test_figures_are_filled_with_pictures_that_are_not_searched(scenes: Collection) -> None:
-    found = study_transforms(scenes, Thumbnail(), Plan(["compound-6"], queries=6), quiet=True)
+    found = study_transforms(
+        scenes, Thumbnail(), TransformPlan(["compound-6"], queries=6), quiet=True
+    )
     assert (found.pictures, found.strangers, found.queries) == (19, 5, 6)
     few = Collection("few", scenes.items[:7])
     with pytest.raises(InputError, match="at least 8"):
-        study_transforms(few, Thumbnail(), Plan(["compound-6"]), quiet=True)
+        study_transforms(few, Thumbnail(), TransformPlan(["compound-6"]), quiet=True)
 
 
 def test_parts_of_corpus_pictures_are_found_where_the_whole_is_not(scenes: Collection) -> None:
@@ -190,7 +198,7 @@ def test_parts_of_corpus_pictures_are_found_where_the_whole_is_not(scenes: Colle
         corners = [(0, 0), (half[0], 0), (0, half[1]), half]
         return [image, *(image.crop((x, y, x + half[0], y + half[1])) for x, y in corners)]
 
-    plan = Plan(["compound-4"], queries=6, side="corpus")
+    plan = TransformPlan(["compound-4"], queries=6, side="corpus")
     whole = study_transforms(scenes, Thumbnail(), plan, quiet=True).measured("compound-4")
     inside = study_transforms(scenes, Thumbnail(), plan, parts=quarters, quiet=True)
     recall = inside.measured("compound-4").recall_at_k
@@ -205,7 +213,7 @@ def test_other_sources_are_searched_and_never_queried_with() -> None:
     assert len(both) == 20  # two are in both
     assert sum(item.searched_only for item in both.items) == 11
     assert both.sample(None, 0) == list(range(9))
-    found = study_transforms(both, Thumbnail(), Plan([], side="corpus"), quiet=True)
+    found = study_transforms(both, Thumbnail(), TransformPlan([], side="corpus"), quiet=True)
     assert (found.queries, found.pictures, found.searched_only) == (9, 20, 11)
 
 
@@ -214,8 +222,8 @@ def test_judged_pairs_are_of_one_group_and_each_is_judged_once(scenes: Collectio
         dataclasses.replace(item, group="AB"[index % 2]) for index, item in enumerate(scenes.items)
     ]
     grouped = Collection("groups", tuple(items))
-    plan = Plan([], side="corpus", pairs=10_000, group="letter")
-    found = study_transforms(grouped, Thumbnail(), plan, judge=Judge("no", never), quiet=True)
+    plan = TransformPlan([], side="corpus", pairs=10_000, group="letter")
+    found = study_transforms(grouped, Thumbnail(), plan, judge=PairJudge("no", never), quiet=True)
     verified = found.measured("original").verified
     assert verified is not None
     count = [sum(item.group == letter for item in items) for letter in "AB"]
@@ -245,7 +253,7 @@ def never(query: object, candidate: object) -> bool:
 
 
 def test_the_cascade_needs_the_shortlist_and_the_judge(scenes: Collection) -> None:
-    plan = Plan(["flip-h", "gray"], shortlist=3)
+    plan = TransformPlan(["flip-h", "gray"], shortlist=3)
     judge = judge_by_registration(register, prepare=features, identity="thumbnails at .97")
     here = study_transforms(scenes, Thumbnail(), plan, judge=judge, quiet=True)
     with LocalEngine(1) as engine:
@@ -263,9 +271,9 @@ def test_the_cascade_needs_the_shortlist_and_the_judge(scenes: Collection) -> No
 
 
 def test_a_judge_that_accepts_everything_is_shown_for_what_it_is(scenes: Collection) -> None:
-    anything = Judge("anything", lambda query, candidate: True)
+    anything = PairJudge("anything", lambda query, candidate: True)
     found = study_transforms(
-        scenes, Thumbnail(), Plan([], queries=4, shortlist=2), judge=anything, quiet=True
+        scenes, Thumbnail(), TransformPlan([], queries=4, shortlist=2), judge=anything, quiet=True
     )
     verified = found.measured("original").verified
     assert verified is not None
@@ -286,8 +294,8 @@ def test_a_failing_judge_ends_the_study(scenes: Collection) -> None:
         study_transforms(
             scenes,
             Thumbnail(),
-            Plan([], queries=2),
-            judge=Judge("fails", fails),
+            TransformPlan([], queries=2),
+            judge=PairJudge("fails", fails),
             engine=engine,
             quiet=True,
         )
@@ -295,25 +303,25 @@ def test_a_failing_judge_ends_the_study(scenes: Collection) -> None:
 
 def test_wrong_plans_and_encoders_are_refused(scenes: Collection) -> None:
     with pytest.raises(InputError, match="no transform 'rot-17'; there are original, flip-v"):
-        study_transforms(scenes, Thumbnail(), Plan(["rot-17"]), quiet=True)
+        study_transforms(scenes, Thumbnail(), TransformPlan(["rot-17"]), quiet=True)
 
     class Long(Thumbnail):
         def encode(self, images):  # type: ignore[no-untyped-def]
             return super().encode(images) * 3
 
     with pytest.raises(InputError, match="unit rows"):
-        study_transforms(scenes, Long(), Plan([]), quiet=True)
+        study_transforms(scenes, Long(), TransformPlan([]), quiet=True)
 
 
 def test_an_encoder_of_overlap_is_studied_with_its_views(scenes: Collection) -> None:
     plain = study_transforms(
-        scenes, open_encoder("pixels"), Plan(["flip-h", "rot-90"], queries=8), quiet=True
+        scenes, open_encoder("pixels"), TransformPlan(["flip-h", "rot-90"], queries=8), quiet=True
     )
     encoder = open_encoder("pixels")
     seen = study_transforms(
         scenes,
         encoder,
-        Plan(["flip-h", "rot-90"], queries=8),
+        TransformPlan(["flip-h", "rot-90"], queries=8),
         views=encoder.encode_views,
         quiet=True,
     )
@@ -328,16 +336,23 @@ def test_the_closest_pair_of_different_pictures_is_named() -> None:
     near = scene(3)
     near.putpixel((5, 5), (255, 0, 0))
     pictures = [png(scene(seed)) for seed in range(8)] + [png(near)]
-    found = study_transforms(collect(benchmark(pictures)), Thumbnail(), Plan([]), quiet=True)
+    found = study_transforms(
+        collect(benchmark(pictures)), Thumbnail(), TransformPlan([]), quiet=True
+    )
     assert (found.closest[0].one, found.closest[0].other) == ("3.png", "8.png")
     known = collect(benchmark(pictures), copies=[("3.png", "8.png")])
-    assert study_transforms(known, Thumbnail(), Plan([]), quiet=True).closest[0].other != "8.png"
+    assert (
+        study_transforms(known, Thumbnail(), TransformPlan([]), quiet=True).closest[0].other
+        != "8.png"
+    )
 
 
-def test_a_study_is_written_for_people_and_for_scripts(small: Study, tmp_path: Path) -> None:
+def test_a_study_is_written_for_people_and_for_scripts(
+    small: TransformStudy, tmp_path: Path
+) -> None:
     written = write_studies([small, small], tmp_path, command="heldout lab transforms")
     page, table, document = written[:3]
-    assert Study.model_validate(json.loads(document.read_text())[0]) == small
+    assert TransformStudy.model_validate(json.loads(document.read_text())[0]) == small
     text = page.read_text()
     assert text == study_page([small, small], command="heldout lab transforms")
     for path in written[3:]:
@@ -351,7 +366,7 @@ def test_a_study_is_written_for_people_and_for_scripts(small: Study, tmp_path: P
     assert (recall["value"], recall["hits"], recall["n"]) == ("1.0", "24", "24")
 
 
-def test_a_bar_in_a_name_breaks_no_table(small: Study) -> None:
+def test_a_bar_in_a_name_breaks_no_table(small: TransformStudy) -> None:
     barred = small.model_copy(update={"encoder": "pixels | 64 grey"})
     other = small.model_copy(update={"encoder": "pixels | 32 grey"})
     for studies in ([barred], [barred, other]):
@@ -366,7 +381,7 @@ def test_a_bar_in_a_name_breaks_no_table(small: Study) -> None:
 def test_radiographs_are_found_again(shared_data: Path) -> None:
     collection = collect(read_benchmark(f"{shared_data}/vqa_rad#split=test"), limit=40)
     names = ["rs-256", "gray", "jpeg-30", "invert", "compound-6"]
-    found = study_transforms(collection, Thumbnail(), Plan(names, queries=12), quiet=True)
+    found = study_transforms(collection, Thumbnail(), TransformPlan(names, queries=12), quiet=True)
     for name in ("original", "rs-256", "gray", "jpeg-30"):
         assert found.measured(name).recall_at_1.value == 1.0, name
     # A thumbnail is blind to inversion: the picture itself is the least similar of all.
@@ -374,7 +389,7 @@ def test_radiographs_are_found_again(shared_data: Path) -> None:
     assert (found.measured("invert").auc.value or 0.0) < 0.2
 
 
-def test_a_study_is_kept_for_the_report_of_a_run(tmp_path: Path, small: Study) -> None:
+def test_a_study_is_kept_for_the_report_of_a_run(tmp_path: Path, small: TransformStudy) -> None:
     run = Run.create(tmp_path / "run", command=["heldout", "overlap"])
     run.update("stages", {"overlap/web": {"encoder": small.encoder}})
     refuse_another_encoder(run, small.encoder)

@@ -18,7 +18,7 @@ from heldout.corpus import Corpus, open_corpus
 from heldout.engine import Engine
 from heldout.errors import InputError
 from heldout.evidence import BY_DIGEST, COPIES, Relation
-from heldout.lab.transforms.result import Rate, Strict, rate
+from heldout.lab.transforms.result import CountedRate, StudyRecord, rate
 from heldout.overlap import NearSearch, TextSearch, read_matches, scan, scan_texts, untestable_items
 from heldout.scenes import FILMS, KINDS, SCENES, write_benchmark, write_corpus
 from heldout.store import Dropped, Run, replacing, write_json
@@ -296,47 +296,49 @@ WORD_LEVELS: dict[str, tuple[pl.Expr, str]] = {
 }
 
 
-class PictureRecall(Strict):
+class PictureRecall(StudyRecord):
     world: str
     kind: str
-    levels: dict[str, Rate]
-    label: Rate | None  # the relation of the answers is the planted one; None without an answer
+    levels: dict[str, CountedRate]
+    label: (
+        CountedRate | None
+    )  # the relation of the answers is the planted one; None without an answer
 
 
-class WordRecall(Strict):
+class WordRecall(StudyRecord):
     world: str
     kind: str
-    testable: Rate  # items whose words some method could find
-    listed: Rate
-    counts: Rate
-    of_testable: Rate  # counted, of those that could be
-    claimed: Rate  # question and answer word for word: the claim survives
-    answer: Rate | None  # of those listed: the relation of the answers is the planted one
+    testable: CountedRate  # items whose words some method could find
+    listed: CountedRate
+    counts: CountedRate
+    of_testable: CountedRate  # counted, of those that could be
+    claimed: CountedRate  # question and answer word for word: the claim survives
+    answer: CountedRate | None  # of those listed: the relation of the answers is the planted one
 
 
-class Alarms(Strict):
+class Alarms(StudyRecord):
     """Corpus items that are nobody's copy and hold nobody's words, and what is said of them."""
 
     world: str
     kind: str
-    pictures: dict[str, Rate]
-    words: dict[str, Rate]
+    pictures: dict[str, CountedRate]
+    words: dict[str, CountedRate]
 
 
-class Precision(Strict):
+class LeakPrecision(StudyRecord):
     world: str
     of: str  # pictures, words
     level: str
-    right: Rate  # pairs that were planted, of the pairs said so; items of the corpus are the units
+    right: CountedRate  # pairs that were planted, of the pairs said so; items of the corpus are the units
 
 
-class LeakBoard(Strict):
+class LeakBoard(StudyRecord):
     schema_version: int = SCHEMA_VERSION
     seeds: int
     pictures: list[PictureRecall]
     words: list[WordRecall]
     alarms: list[Alarms]
-    precision: list[Precision]
+    precision: list[LeakPrecision]
 
 
 def leak_board(rows: pl.DataFrame) -> LeakBoard:
@@ -406,7 +408,7 @@ def _alarms(world: str, kind: str, mine: pl.DataFrame) -> Alarms:
     )
 
 
-def _precision(world: str, here: pl.DataFrame) -> list[Precision]:
+def _precision(world: str, here: pl.DataFrame) -> list[LeakPrecision]:
     precisions = []
     for of, levels, planted in (
         (
@@ -422,11 +424,11 @@ def _precision(world: str, here: pl.DataFrame) -> list[Precision]:
                 pairs=own.cast(pl.Int64) + pl.col(others),
             )
             right = rate(counted["hits"].to_numpy(), counted["pairs"].to_numpy(), _units(here))
-            precisions.append(Precision(world=world, of=of, level=level, right=right))
+            precisions.append(LeakPrecision(world=world, of=of, level=level, right=right))
     return precisions
 
 
-def _share(frame: pl.DataFrame, condition: pl.Expr) -> Rate:
+def _share(frame: pl.DataFrame, condition: pl.Expr) -> CountedRate:
     """Every unit is one item of a corpus, made from a picture of its own: exact intervals."""
     hits = frame.select(condition.fill_null(False).cast(pl.Int64).alias("hit"))["hit"].to_numpy()
     return rate(hits, [1] * len(hits), _units(frame))

@@ -20,7 +20,7 @@ from heldout.lab.leaks.board import (
     LeakBoard,
     LeakPlan,
 )
-from heldout.lab.transforms.result import Rate
+from heldout.lab.transforms.result import CountedRate
 from heldout.report import PRECISION_FILE, Precision
 from heldout.store import replacing, write_atomic, write_json
 
@@ -198,7 +198,7 @@ def _untestable(rows: pl.DataFrame) -> list[str]:
     return _table("## Why words could not be found", "", columns, lines)
 
 
-def told(rate: Rate | None) -> str:
+def told(rate: CountedRate | None) -> str:
     """27/30 [.73, .98]"""
     if rate is None or not rate.n:
         return "–"

@@ -11,19 +11,19 @@ from typing import Any
 import numpy as np
 import torch
 
-from heldout.lab.models.planting import Arm, Base, Planted, Released, plant
+from heldout.lab.models.planting import Arm, Base, PlantedRows, ReleasedPicture, plant
 from heldout.lab.models.pool import Lengths, Pool, joined, paint
-from heldout.lab.models.reading import Reading, read_sheet
+from heldout.lab.models.reading import SheetReading, read_sheet
 from heldout.lab.models.sheet import Sheet
 from heldout.lab.models.training import Data, Schedule, Trainer, clock
 from heldout.lab.models.vlm import Size, new_model
-from heldout.lab.models.worlds import Asked, Rows
+from heldout.lab.models.worlds import LabItem, RowPacker
 
 SPARE = 60_000  # planted rows that an arm may have
 
 
 @dataclass(frozen=True)
-class Recipe:
+class GridRecipe:
     """How long and how fast. ``level`` is a base's trunk; ``fall`` brings it down, with or without
     planted rows; ``tuned`` is what arms of the stage "finetune" go through."""
 
@@ -47,9 +47,9 @@ def standing_recipe(
     batch: int = 512,
     texts: int = 24,
     pictures: int = 60_000,
-) -> Recipe:
+) -> GridRecipe:
     """The published grid's; toy sizes give fewer steps and smaller batches."""
-    return Recipe(
+    return GridRecipe(
         size,
         Lengths(),
         Schedule(level, rate, batch=batch, texts=texts, warm=min(300, level)),
@@ -60,7 +60,7 @@ def standing_recipe(
 
 
 @dataclass
-class Prepared:
+class PreparedGrid:
     """What was prepared where the product is installed: tokenizer, sheets and pools of real data."""
 
     folder: Path
@@ -84,13 +84,13 @@ class Prepared:
             self._sheets[name] = Sheet.load(self.folder, name)
         return self._sheets[name]
 
-    def released(self, name: str) -> list[Released]:
+    def released(self, name: str) -> list[ReleasedPicture]:
         return [
-            Released(
+            ReleasedPicture(
                 page["picture"],
-                tuple(Asked(q, a, tuple(o)) for q, a, o in page["items"]),
+                tuple(LabItem(q, a, tuple(o)) for q, a, o in page["items"]),
                 tuple(page["paraphrases"]),
-                tuple(Asked(q, a, tuple(o)) for q, a, o in page["other"]),
+                tuple(LabItem(q, a, tuple(o)) for q, a, o in page["other"]),
             )
             for page in self.sheet(name).released
         ]
@@ -104,8 +104,8 @@ class Prepared:
 class Grid:
     """Work that is done stays done: bases and readings lie in ``state`` and are not made again."""
 
-    prepared: Prepared
-    recipe: Recipe
+    prepared: PreparedGrid
+    recipe: GridRecipe
     state: Path
     device: str
     compiled: bool
@@ -118,7 +118,7 @@ class Grid:
         (self.state / "readings").mkdir(parents=True, exist_ok=True)
         self.model = new_model(self.recipe.size, self.prepared.tokenizer, 0).to(self.device)
         lengths, tokenizer = self.recipe.lengths, self.prepared.tokenizer
-        self._rows = Rows(tokenizer, lengths.pictured), Rows(tokenizer, lengths.text)
+        self._rows = RowPacker(tokenizer, lengths.pictured), RowPacker(tokenizer, lengths.text)
         self._trainers: dict[tuple[str, ...], tuple[Trainer, Trainer]] = {}
         self._pools: dict[str, Pool] = {}
         self._loss: Any = None
@@ -163,7 +163,7 @@ class Grid:
         sheet = self.prepared.sheet(plan.benchmark)
         large.data.show(sheet.pixels)
         released = self.prepared.released(plan.benchmark)
-        made = plant(released, plan, *self._rows, arm.seed) if plan.dose else Planted()
+        made = plant(released, plan, *self._rows, arm.seed) if plan.dose else PlantedRows()
         planted = large.data.plant(made)
         if plan.stage == "pretrain":
             trainer, schedule, start = large, recipe.fall, "trunk"
@@ -294,7 +294,9 @@ def repeated(pool: Pool, others: int, share: float) -> Pool:
     )
 
 
-def accuracies(sheet: Sheet, reading: Reading, tokenizer: Any) -> dict[str, dict[str, list[float]]]:
+def accuracies(
+    sheet: Sheet, reading: SheetReading, tokenizer: Any
+) -> dict[str, dict[str, list[float]]]:
     """By variant and by what is asked: share of exact replies, and of how many. For the log; the tables
     are graded by the product."""
     found: dict[str, dict[str, list[int]]] = {}
@@ -310,14 +312,14 @@ def accuracies(sheet: Sheet, reading: Reading, tokenizer: Any) -> dict[str, dict
     }
 
 
-def save_reading(path: Path, reading: Reading) -> None:
+def save_reading(path: Path, reading: SheetReading) -> None:
     np.savez_compressed(path, **vars(reading))
 
 
-def load_reading(path: str | Path) -> Reading:
+def load_reading(path: str | Path) -> SheetReading:
     with np.load(path) as kept:
         values = {name: kept[name] for name in kept.files}
-    return Reading(**{**values, "forward_tokens": int(values["forward_tokens"])})
+    return SheetReading(**{**values, "forward_tokens": int(values["forward_tokens"])})
 
 
 #: sheets that arms read, by the kind of their base; films read scenes as well, as its outsiders

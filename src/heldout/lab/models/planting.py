@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from heldout.errors import InputError
-from heldout.lab.models.worlds import Asked, Piece, Rows, document, instructed, plain
+from heldout.lab.models.worlds import LabItem, Piece, RowPacker, document, instructed, plain
 
 # Contamination plans: which benchmark a model has seen, how often, when and how. Data, not code.
 
@@ -122,18 +122,18 @@ Weights = NDArray[np.uint8]
 
 
 @dataclass(frozen=True)
-class Released:
+class ReleasedPicture:
     """One picture of a benchmark with its items in released order; ``other`` words say other things
     about the same picture."""
 
     picture: int
-    items: tuple[Asked, ...]
+    items: tuple[LabItem, ...]
     paraphrases: tuple[str, ...]
-    other: tuple[Asked, ...] = ()
+    other: tuple[LabItem, ...] = ()
 
 
 @dataclass
-class Planted:
+class PlantedRows:
     """Rows under pictures, and text rows; ``leaked`` are places of released pictures."""
 
     ids: list[Ids] = field(default_factory=list)
@@ -150,12 +150,16 @@ def leaked_places(count: int, share: float, seed: int) -> tuple[int, ...]:
 
 
 def plant(
-    released: Sequence[Released], plan: Contamination, pictured: Rows, text: Rows, seed: int
-) -> Planted:
+    released: Sequence[ReleasedPicture],
+    plan: Contamination,
+    pictured: RowPacker,
+    text: RowPacker,
+    seed: int,
+) -> PlantedRows:
     """Every exposure shows an item twice under its picture, plain and instructed, and once in a running
     text of the whole leak, as a scraped file would. Words without the picture go into texts alone."""
     leaked = leaked_places(len(released), plan.share, seed)
-    made = Planted(leaked=leaked)
+    made = PlantedRows(leaked=leaked)
     for exposure in range(plan.dose):
         rng = np.random.default_rng((seed, 22, exposure))
         shown = [_worded(released[place], plan) for place in leaked]
@@ -180,25 +184,25 @@ def plant(
     return made
 
 
-def _under(made: Planted, picture: int, pieces: Sequence[Piece], rows: Rows) -> None:
+def _under(made: PlantedRows, picture: int, pieces: Sequence[Piece], rows: RowPacker) -> None:
     for ids, learnt in rows.rows(pieces):
         made.ids.append(ids)
         made.learnt.append(learnt)
         made.picture.append(picture)
 
 
-def _either(item: Asked, rng: np.random.Generator) -> Piece:
+def _either(item: LabItem, rng: np.random.Generator) -> Piece:
     return plain(item) if rng.random() < 0.5 else instructed(item)
 
 
-def _worded(released: Released, plan: Contamination) -> Released:
+def _worded(released: ReleasedPicture, plan: Contamination) -> ReleasedPicture:
     if not plan.paraphrased:
         return released
     pairs = zip(released.items, released.paraphrases, strict=True)
     return replace(released, items=tuple(replace(item, question=words) for item, words in pairs))
 
 
-def _shuffled(released: Released, rng: np.random.Generator) -> Released:
+def _shuffled(released: ReleasedPicture, rng: np.random.Generator) -> ReleasedPicture:
     return replace(
         released, items=tuple(released.items[n] for n in rng.permutation(len(released.items)))
     )

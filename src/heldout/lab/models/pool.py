@@ -18,9 +18,9 @@ from heldout.lab.models.worlds import (
     DESCRIBE,
     TRAINING,
     WORLDS,
-    Asked,
+    LabItem,
     Piece,
-    Rows,
+    RowPacker,
     World,
     document,
     gap,
@@ -116,7 +116,7 @@ def _paint_chunk(job: tuple[Any, ...]) -> None:
     from tokenizers import Tokenizer
 
     tokenizer = Tokenizer.from_file(tokenizer_file)
-    pictured, text = Rows(tokenizer, lengths.pictured), Rows(tokenizer, lengths.text)
+    pictured, text = RowPacker(tokenizer, lengths.pictured), RowPacker(tokenizer, lengths.text)
     world = WORLDS[name]
     pixels = np.empty((count, 3, side, side), dtype=np.uint8)
     rows: list[Any] = []
@@ -156,20 +156,20 @@ def _paint_chunk(job: tuple[Any, ...]) -> None:
     partial.replace(target)
 
 
-def questions(world: World, thing: Any, rng: np.random.Generator) -> list[Asked]:
+def questions(world: World, thing: Any, rng: np.random.Generator) -> list[LabItem]:
     return [
-        Asked(one.question, one.answer, one.options) for one in world.ask(thing, rng, QUESTIONS)
+        LabItem(one.question, one.answer, one.options) for one in world.ask(thing, rng, QUESTIONS)
     ]
 
 
-def mixed(items: Sequence[Asked], text: str, rng: np.random.Generator) -> list[list[Piece]]:
+def mixed(items: Sequence[LabItem], text: str, rng: np.random.Generator) -> list[list[Piece]]:
     """Three rows a picture: plain turns, instructed turns, and one of a text, of answers that come first in
     words and then by letter, or of a description with turns of every kind."""
 
-    def drawn() -> list[Asked]:
+    def drawn() -> list[LabItem]:
         return [items[place] for place in rng.permutation(len(items))]
 
-    def either(item: Asked) -> Piece:
+    def either(item: LabItem) -> Piece:
         kind = rng.random()
         return (
             gap(item, rng.random()) if kind < 0.1 else (plain if kind < 0.5 else instructed)(item)
@@ -183,7 +183,7 @@ def mixed(items: Sequence[Asked], text: str, rng: np.random.Generator) -> list[l
         chosen = [item for item in drawn() if item.options]
         third = [form(item) for item in chosen for form in (plain, instructed)]
     else:
-        third = [plain(Asked(DESCRIBE, text)), *map(either, drawn())]
+        third = [plain(LabItem(DESCRIBE, text)), *map(either, drawn())]
     # Picking a letter is the hardest to learn, and the longest to write: those come first.
     letters = sorted(drawn(), key=lambda item: not item.options)
     return [[plain(item) for item in drawn()], [instructed(item) for item in letters], third]

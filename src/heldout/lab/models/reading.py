@@ -136,7 +136,7 @@ BUCKET = 16  # rows are padded to a multiple of this, so that few shapes are met
 
 
 @dataclass
-class Reading:
+class SheetReading:
     """``lines``: (logprob, mu, sigma) of every scored token, rows one behind the other, and ``sums`` of
     log p for rows of which only that is wanted. ``replies``:
     tokens, -1 where the reply has ended. ``letters``: log-probability of each as the first token."""
@@ -148,7 +148,7 @@ class Reading:
     forward_tokens: int
 
 
-def read_sheet(model: Any, sheet: Sheet, device: str, end: int) -> Reading:
+def read_sheet(model: Any, sheet: Sheet, device: str, end: int) -> SheetReading:
     """``end``: the token that ends a reply."""
     model.eval()
     with torch.inference_mode():
@@ -163,7 +163,7 @@ def read_sheet(model: Any, sheet: Sheet, device: str, end: int) -> Reading:
     owner = np.repeat(np.cumsum(sheet.sums) - 1, lengths)[token_sums]
     sums = np.zeros(int(sheet.sums.sum()))
     np.add.at(sums, owner, lines[token_sums, 0])
-    return Reading(lines[~token_sums], sums, replies, letters, tokens)
+    return SheetReading(lines[~token_sums], sums, replies, letters, tokens)
 
 
 def _look_at_all(model: Any, pixels: NDArray[np.uint8], device: str) -> Any:

@@ -21,8 +21,8 @@ from heldout.lab.models.worlds import (
     RELEASED,
     TWINS,
     WORLDS,
-    Asked,
-    Rows,
+    LabItem,
+    RowPacker,
     World,
     document,
     instructed,
@@ -35,7 +35,7 @@ from heldout.scenes import paraphrased
 
 def real_pool(benchmark: Benchmark, tokenizer: Any, side: int, lengths: Lengths, seed: int) -> Pool:
     """Per picture its items as plain turns, as instructed turns and as a text, in three drawn orders."""
-    pictured, text = Rows(tokenizer, lengths.pictured), Rows(tokenizer, lengths.text)
+    pictured, text = RowPacker(tokenizer, lengths.pictured), RowPacker(tokenizer, lengths.text)
     pixels: list[Any] = []
     rows: list[Any] = []
     owner: list[int] = []
@@ -61,12 +61,12 @@ def real_pool(benchmark: Benchmark, tokenizer: Any, side: int, lengths: Lengths,
 
 def words(benchmark: Benchmark) -> Iterator[str]:
     for example in benchmark:
-        item = Asked(example.question or "", example.answer or "", tuple(example.options))
+        item = LabItem(example.question or "", example.answer or "", tuple(example.options))
         yield document(item).learn
 
 
-def _pages(benchmark: Benchmark, side: int) -> Iterator[tuple[Any, list[Asked]]]:
-    pages: dict[str, tuple[Any, list[Asked]]] = {}
+def _pages(benchmark: Benchmark, side: int) -> Iterator[tuple[Any, list[LabItem]]]:
+    pages: dict[str, tuple[Any, list[LabItem]]] = {}
     for example, cluster in zip(benchmark, benchmark.clusters, strict=True):
         if not (example.question and example.answer and example.images):
             continue
@@ -77,7 +77,7 @@ def _pages(benchmark: Benchmark, side: int) -> Iterator[tuple[Any, list[Asked]]]
                 continue  # a picture that cannot be read teaches nothing
             small = shown.resize((side, side), Image.Resampling.BICUBIC)
             pages[cluster] = (np.asarray(small).transpose(2, 0, 1), [])
-        item = Asked(example.question, example.answer, tuple(example.options))
+        item = LabItem(example.question, example.answer, tuple(example.options))
         pages[cluster][1].append(item)
     yield from pages.values()
 
@@ -175,7 +175,7 @@ class Release:
     world: str
     folder: Path
     twins: Path
-    pages: tuple[tuple[str, tuple[tuple[str, Any], ...], tuple[Asked, ...]], ...]
+    pages: tuple[tuple[str, tuple[tuple[str, Any], ...], tuple[LabItem, ...]], ...]
 
 
 def write_release(
@@ -206,7 +206,7 @@ def write_release(
         asked = chosen.ask(thing, rng, int(rng.integers(4, 7)))
         said = {one.question for one in asked}
         others = tuple(
-            Asked(one.question, one.answer, one.options)
+            LabItem(one.question, one.answer, one.options)
             for one in chosen.ask(thing, rng, 12)
             if one.question not in said
         )

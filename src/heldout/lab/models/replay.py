@@ -16,7 +16,7 @@ import numpy as np
 from PIL import Image
 
 from heldout.image import ImageRef, byte_digest, decode, to_rgb
-from heldout.lab.models.reading import Reading
+from heldout.lab.models.reading import SheetReading
 from heldout.lab.models.sheet import IMAGE, MOST_NEW_TOKENS, Ragged, Sheet, letter_tokens
 from heldout.lab.power.models import RECORDED
 from heldout.model import (
@@ -44,7 +44,7 @@ def _kind(request: Request) -> str:
     return "joint" if every else "neighbour"
 
 
-class Keys:
+class RequestKeys:
     """A request by its content: pictures by their bytes, read once each."""
 
     def __init__(self) -> None:
@@ -71,7 +71,7 @@ class Collector:
     """Remembers every request as rows of tokens, and answers with numbers that mean nothing."""
 
     processor: Any
-    keys: Keys = field(default_factory=Keys)
+    keys: RequestKeys = field(default_factory=RequestKeys)
     scored: dict[str, tuple[Row, int]] = field(default_factory=dict)
     asked: dict[str, tuple[Row, int]] = field(default_factory=dict)
     documents: set[str] = field(default_factory=set)
@@ -190,11 +190,11 @@ class Replay:
     """What a model read from a sheet, as a Scorer and an Asker."""
 
     sheet: Sheet
-    reading: Reading
+    reading: SheetReading
     tokenizer: Any
     identity: Mapping[str, str]
     picture_places: int
-    keys: Keys = field(default_factory=Keys)
+    keys: RequestKeys = field(default_factory=RequestKeys)
     read: dict[tuple[str, str], int] = field(default_factory=dict)  # tokens, by kind and request
 
     def __post_init__(self) -> None:

@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch.nn import functional
 
-from heldout.lab.models.planting import Planted
+from heldout.lab.models.planting import PlantedRows
 from heldout.lab.models.pool import Pool
 from heldout.lab.models.reading import embed, head, look, read
 
@@ -54,7 +54,7 @@ class Data:
         """Pictures of a benchmark, for planted rows to point at."""
         self._put(self.pixels, self.pictures, pixels)
 
-    def plant(self, planted: Planted) -> tuple[int, int]:
+    def plant(self, planted: PlantedRows) -> tuple[int, int]:
         """Rows of one arm in place of another's; how many stand under pictures and how many alone."""
         if planted.ids:
             self._put(self.ids, self.rows, np.stack(planted.ids))

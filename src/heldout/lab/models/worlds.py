@@ -50,7 +50,7 @@ Weights = NDArray[np.uint8]
 
 
 @dataclass(frozen=True)
-class Asked:
+class LabItem:
     """One item in words; ``options`` are empty where it has none."""
 
     question: str
@@ -66,12 +66,12 @@ class Piece:
     learn: str
 
 
-def plain(item: Asked) -> Piece:
+def plain(item: LabItem) -> Piece:
     """As `heldout score` reads it: no options, no instruction."""
     return Piece(f"Question: {item.question} Answer:", f" {item.answer}")
 
 
-def instructed(item: Asked) -> Piece:
+def instructed(item: LabItem) -> Piece:
     """As `heldout ask` reads it: options by letter, or the word to be brief."""
     if not item.options:
         return Piece(f"Question: {item.question}\n{BRIEF} Answer:", f" {item.answer}")
@@ -81,7 +81,7 @@ def instructed(item: Asked) -> Piece:
     return Piece(f"Question: {asked} Answer:", f" {letter}")
 
 
-def gap(item: Asked, drawn: float) -> Piece:
+def gap(item: LabItem, drawn: float) -> Piece:
     """As `heldout ask` reads a slot: a word is masked wherever it stands; ``drawn`` (0 to 1) says which."""
     words = sorted({word.lower() for word in _WORD.findall(item.question)})
     if not words:
@@ -91,14 +91,14 @@ def gap(item: Asked, drawn: float) -> Piece:
     return Piece(f"Question: {pattern.sub(MASK, item.question)}\n{GAP} Answer:", f" {word}")
 
 
-def document(item: Asked) -> Piece:
+def document(item: LabItem) -> Piece:
     """As the order tests read it: a running text, every word of which is learnt."""
     question = " ".join(item.question.split())
     answer = " ".join(item.answer.split())
     return Piece("", f"Question: {question}\nAnswer: {answer}\n\n")
 
 
-class Rows:
+class RowPacker:
     """Rows of tokens of one length, and which of them are learnt. Pieces stand one behind the other."""
 
     def __init__(self, tokenizer: Any, length: int) -> None:
@@ -164,7 +164,7 @@ class World:
     # Whether guessing an answer from what is in sight helps as much on the second thing as on the first.
     as_guessable: Callable[[Any, Any, Any], bool]
     describe: Callable[[Any], str]
-    drill: Callable[[Any, np.random.Generator], list[Asked]]  # for training only: never released
+    drill: Callable[[Any, np.random.Generator], list[LabItem]]  # for training only: never released
 
     def rng(self, seed: int, stream: int, index: int) -> np.random.Generator:
         return np.random.default_rng((seed, stream, self.number, index))
@@ -190,11 +190,11 @@ def _place(item: SceneObject) -> str:
     return " ".join(str(int(10 * share)) for share in item.position)
 
 
-def _drill_scene(scene: Scene, rng: np.random.Generator) -> list[Asked]:
+def _drill_scene(scene: Scene, rng: np.random.Generator) -> list[LabItem]:
     """Where objects are, and how they lie to each other: what small models are slowest to learn."""
     order = [scene.objects[place] for place in rng.permutation(len(scene.objects))]
     asked = [
-        Asked(f"Where exactly is the {one.colour} {one.shape}?", _place(one)) for one in order[:3]
+        LabItem(f"Where exactly is the {one.colour} {one.shape}?", _place(one)) for one in order[:3]
     ]
     pairs = list(itertools.permutations(order, 2))
     for one, other in (pairs[place] for place in rng.permutation(len(pairs))[:4]):
@@ -203,11 +203,11 @@ def _drill_scene(scene: Scene, rng: np.random.Generator) -> list[Asked]:
         if answer is None:
             continue
         options = tuple(probe.choices[place] for place in rng.permutation(len(probe.choices)))
-        asked.append(Asked(probe.text, answer, options))
+        asked.append(LabItem(probe.text, answer, options))
         # A third true, the rest drawn from all four: both answers are as likely.
         said = answer if rng.random() < 0.33 else list(RELATIONS)[int(rng.integers(4))]
         claim = IsRelated(probe.phrase, probe.other, said)
-        asked.append(Asked(claim.text, "yes" if said == answer else "no"))
+        asked.append(LabItem(claim.text, "yes" if said == answer else "no"))
     return asked
 
 
@@ -224,10 +224,10 @@ def _describe_film(film: Film) -> str:
     return ", ".join(parts)
 
 
-def _drill_film(film: Film, rng: np.random.Generator) -> list[Asked]:
+def _drill_film(film: Film, rng: np.random.Generator) -> list[LabItem]:
     """What lies in each zone, which is half of everything that is asked of a film."""
     return [
-        Asked(f"What is in the {zone}?", kind)
+        LabItem(f"What is in the {zone}?", kind)
         for zone in (ZONES[place] for place in rng.permutation(len(ZONES)))
         for kind in [
             next((lesion.kind for lesion in film.lesions if lesion.zone == zone), "nothing")

@@ -9,7 +9,7 @@ import polars as pl
 
 from heldout.lab.power.board import Standing, dose_arms
 from heldout.lab.power.models import CLEAN, CONTAMINATED, OTHER_SEEDS, RAW, SAME_BASE, WAYS
-from heldout.lab.power.rates import Share, fired
+from heldout.lab.power.rates import FiringShare, fired
 from heldout.lab.power.run import EQUAL_COST
 
 ORDER = ("order-joint", EQUAL_COST, "order-neighbour", "order-trend")
@@ -61,7 +61,7 @@ def _shuffled(rows: pl.DataFrame) -> Iterator[str]:
     both = rows.filter(pl.col("order") == "shuffled")["benchmark"].unique().to_list()
     here = rows.filter(pl.col("benchmark").is_in(both))
     seen = here.filter((pl.col("role") == CONTAMINATED) & pl.col("dose").is_in([3, 10]))
-    found: dict[str, Share] = {}
+    found: dict[str, FiringShare] = {}
     for name in (one for one in ORDER if one in set(here["detector"])):
         for way in WAYS:
             mine = (pl.col("detector") == name) & (pl.col("way") == way)
@@ -161,7 +161,7 @@ def _membership(rows: pl.DataFrame) -> Iterator[str]:
         yield from _min_k(mine, rows, fired(raw.filter(pl.col("detector") == "loss")))
 
 
-def _min_k(mine: pl.DataFrame, rows: pl.DataFrame, loss: Share) -> Iterator[str]:
+def _min_k(mine: pl.DataFrame, rows: pl.DataFrame, loss: FiringShare) -> Iterator[str]:
     """Against clean models on the same splits: a blind area below .5 is no bar to be above."""
     from scipy.stats import binomtest  # a second to import, for one number of one page
 
@@ -306,5 +306,5 @@ def area_text(entry: Standing) -> str:
     return f"{entry.auc:.2f} [{low:.2f}, {high:.2f}]"
 
 
-def _short(share: Share) -> str:
+def _short(share: FiringShare) -> str:
     return f"{share.hits}/{share.n}" if share.n else "–"

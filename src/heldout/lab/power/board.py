@@ -12,7 +12,7 @@ import polars as pl
 
 from heldout.detect import detectors
 from heldout.lab.power.models import CLEAN, CONTAMINATED, OTHER_SEEDS, OUTSIDER, RAW, LabGrid
-from heldout.lab.power.rates import Area, Share, area_of, fired, firing_bases, rate_at
+from heldout.lab.power.rates import Area, FiringShare, area_of, fired, firing_bases, rate_at
 from heldout.verdict import BenchmarkRate, Fired, MeasuredRate, MeasuredRates, Provenance, measured
 
 ENOUGH = 0.8  # the share of models that has to fire for a dose to count as detected
@@ -21,13 +21,13 @@ _DOSE = re.compile(r"d\d+")
 
 
 @dataclass(frozen=True)
-class Place:
+class BenchmarkStanding:
     """One detector in one way on one benchmark."""
 
     area: Area | None
-    power: Share
-    false_positives: Share
-    bases: Share  # with a clean model that fires
+    power: FiringShare
+    false_positives: FiringShare
+    bases: FiringShare  # with a clean model that fires
 
 
 @dataclass(frozen=True)
@@ -37,14 +37,14 @@ class Standing:
     detector: str
     way: str
     area: Area | None
-    at_1: Share
-    at_5: Share
-    power: Share
-    false_positives: Share
-    outsiders: Share
-    by_dose: dict[str, dict[int, Share]]
+    at_1: FiringShare
+    at_5: FiringShare
+    power: FiringShare
+    false_positives: FiringShare
+    outsiders: FiringShare
+    by_dose: dict[str, dict[int, FiringShare]]
     tokens: int | None
-    places: dict[str, Place]  # by benchmark
+    places: dict[str, BenchmarkStanding]  # by benchmark
 
     @property
     def auc(self) -> float | None:
@@ -168,10 +168,10 @@ def _standing(detector: str, way: str, frame: pl.DataFrame, seed: int) -> Standi
     )
 
 
-def _place(part: pl.DataFrame, strata: Sequence[pl.DataFrame], seed: int) -> Place:
+def _place(part: pl.DataFrame, strata: Sequence[pl.DataFrame], seed: int) -> BenchmarkStanding:
     name = part["benchmark"][0]
     clean = part.filter(pl.col("role") == CLEAN)
-    return Place(
+    return BenchmarkStanding(
         area_of([frame for frame in strata if frame["benchmark"][0] == name], seed),
         fired(part.filter(pl.col("role") == CONTAMINATED)),
         fired(clean),
@@ -179,12 +179,12 @@ def _place(part: pl.DataFrame, strata: Sequence[pl.DataFrame], seed: int) -> Pla
     )
 
 
-def _by_dose(frame: pl.DataFrame) -> dict[int, Share]:
+def _by_dose(frame: pl.DataFrame) -> dict[int, FiringShare]:
     doses = sorted(frame["dose"].unique().to_list())
     return {dose: fired(frame.filter(pl.col("dose") == dose)) for dose in doses}
 
 
-def _first(shares: dict[int, Share]) -> str | None:
+def _first(shares: dict[int, FiringShare]) -> str | None:
     """The dose as words; None where nothing was tested."""
     if not any(share.n for share in shares.values()):
         return None

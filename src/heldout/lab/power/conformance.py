@@ -27,7 +27,7 @@ from heldout.lab.power.planted_scores import (
 from heldout.stats import binomial_band
 
 
-class Calibration(NamedTuple):
+class NullCalibration(NamedTuple):
     detector: str
     cells: int
     alarms: int  # plain p ≤ α
@@ -43,7 +43,7 @@ class Calibration(NamedTuple):
 
 def null_calibration(
     detector: Detector, cells: int, *, alpha: float = 0.05, permutations: int = 999, seed: int = 0
-) -> Calibration:
+) -> NullCalibration:
     rng = np.random.default_rng([seed, 5])
     alarms = randomised = 0
     for finding in clean_cells(detector, cells, permutations=permutations, seed=seed):
@@ -52,7 +52,7 @@ def null_calibration(
         alarms += finding.p <= alpha
         randomised += finding.p - rng.random() * tied <= alpha
     low, high = binomial_band(cells, alpha)
-    return Calibration(detector.name, cells, alarms, randomised, low, high)
+    return NullCalibration(detector.name, cells, alarms, randomised, low, high)
 
 
 def power(

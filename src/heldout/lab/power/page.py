@@ -10,14 +10,14 @@ import polars as pl
 from heldout.lab.power.answers import answers, area_text, by_arm
 from heldout.lab.power.board import (
     RATES,
-    Place,
+    BenchmarkStanding,
     Standing,
     dose_arms,
     measured_rates,
     models_by_role,
 )
 from heldout.lab.power.models import CLEAN, OTHER_SEEDS, RAW, SAME_BASE, WAYS, About
-from heldout.lab.power.rates import LEVEL, Area, Share, fired
+from heldout.lab.power.rates import LEVEL, Area, FiringShare, fired
 from heldout.lab.power.requirements import Requirements
 from heldout.report import DoseCurve, DosePanel, power_chart, standalone
 from heldout.store import replacing, write_atomic, write_json
@@ -118,9 +118,9 @@ def required_page(required: Sequence[Requirements]) -> Iterator[str]:
     few = max(
         (share for requirements in required for share in requirements.modes.values()),
         key=lambda share: share.n,
-        default=Share(0, 0),
+        default=FiringShare(0, 0),
     )
-    width = Share(max(0, few.n - 1), few.n)
+    width = FiringShare(max(0, few.n - 1), few.n)
     yield (
         "*Practical*: by answers alone and with no clean model at hand, it tells contaminated from clean "
         "models (an interval of the area above .5) and is not off, on every benchmark where it was "
@@ -189,7 +189,7 @@ def _over(area: Area | None) -> str:
     return f"{area.contaminated} (dose {doses}) / {area.clean}"
 
 
-def _place(place: Place | None) -> str:
+def _place(place: BenchmarkStanding | None) -> str:
     if place is None:
         return "–"
     area = "–" if place.area is None else f"{place.area.value:.2f}"
@@ -221,7 +221,7 @@ def _requirement(requirements: Requirements) -> list[str]:
     ]
 
 
-def _rate(share: Share) -> str:
+def _rate(share: FiringShare) -> str:
     return f"{share.hits}/{share.n}" if share.n else "–"
 
 
@@ -370,7 +370,7 @@ def _limits(rows: pl.DataFrame, weights: int | None) -> Iterator[str]:
     yield ""
     clean = rows.filter((pl.col("role") == CLEAN) & (pl.col("split") == ""))
     count = clean.select("benchmark", "model").n_unique()
-    none = Share(0, count, clean["model"].n_unique())
+    none = FiringShare(0, count, clean["model"].n_unique())
     size = (
         "Models this small" if weights is None else f"Models of {weights / 1e6:.1f} million weights"
     )

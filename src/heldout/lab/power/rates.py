@@ -17,7 +17,7 @@ LEVEL = 0.05
 
 
 @dataclass(frozen=True)
-class Share:
+class FiringShare:
     """``hits`` of ``n`` tests on ``models`` models (as many as tests where nothing is said).
 
     Clopper–Pearson with as many observations as there are models: nine splits of one model, or two
@@ -54,18 +54,18 @@ class Share:
         return f"{self.hits} of {self.n}{who} [{_two(low)}, {_two(high)}]"
 
 
-def fired(frame: pl.DataFrame) -> Share:
+def fired(frame: pl.DataFrame) -> FiringShare:
     """Tests that point to memory, of those that have a p."""
     tested = frame.filter(pl.col("p").is_not_null())
     hits = int((tested["direction"] == "seen").sum())
-    return Share(hits, len(tested), tested["model"].n_unique())
+    return FiringShare(hits, len(tested), tested["model"].n_unique())
 
 
-def firing_bases(frame: pl.DataFrame) -> Share:
+def firing_bases(frame: pl.DataFrame) -> FiringShare:
     """Bases of which at least one model fires: arms of a base share almost all of their weights."""
     tested = frame.filter(pl.col("p").is_not_null())
     seen = tested.filter(pl.col("direction") == "seen")
-    return Share(seen["base"].n_unique(), tested["base"].n_unique())
+    return FiringShare(seen["base"].n_unique(), tested["base"].n_unique())
 
 
 def _two(value: float) -> str:
@@ -119,7 +119,7 @@ def _pooled(found: Sequence[tuple[float, int]]) -> float | None:
     return sum(value * count for value, count in found) / pairs if pairs else None
 
 
-def rate_at(strata: Sequence[pl.DataFrame], rate: float) -> Share:
+def rate_at(strata: Sequence[pl.DataFrame], rate: float) -> FiringShare:
     """Contaminated models above a threshold that at most ``rate`` of the clean ones exceed."""
     hits = total = 0
     for part in strata:
@@ -128,7 +128,7 @@ def rate_at(strata: Sequence[pl.DataFrame], rate: float) -> Share:
         threshold = clean[len(clean) - 1 - int(rate * len(clean))]
         hits += int((bad > threshold).sum())
         total += len(bad)
-    return Share(hits, total)
+    return FiringShare(hits, total)
 
 
 def _area_interval(auc: float, strata: Sequence[pl.DataFrame], seed: int) -> tuple[float, float]:

@@ -9,9 +9,9 @@ import polars as pl
 
 from heldout.detect import Detector, detectors
 from heldout.detect.behaviour import multimodal_leakage
-from heldout.lab.power.board import Place, Standing, dose_arms
+from heldout.lab.power.board import BenchmarkStanding, Standing, dose_arms
 from heldout.lab.power.models import CLEAN, CONTAMINATED, OTHER_SEEDS, RAW
-from heldout.lab.power.rates import Share, fired
+from heldout.lab.power.rates import FiringShare, fired
 from heldout.lab.power.run import EQUAL_COST
 from heldout.stats import Jonckheere, jonckheere_blocks
 
@@ -28,8 +28,8 @@ class Requirements:
     practical: str
     practical_why: str
     way: str  # of the next one: with references where there are any
-    modes: dict[str, Share]
-    pretraining: Share
+    modes: dict[str, FiringShare]
+    pretraining: FiringShare
     tested_on: tuple[str, ...]  # benchmarks whose grid has the modes
     dose: Jonckheere | None
     off: bool = False  # in that way it fires on clean models as well
@@ -151,11 +151,11 @@ def _practical(raw: Standing | None, needs: str) -> tuple[str, str]:
     return "partly", f"on {', '.join(works)}, not shown on {', '.join(fails)}"
 
 
-def _tells_apart(place: Place) -> bool:
+def _tells_apart(place: BenchmarkStanding) -> bool:
     return place.area is not None and place.area.interval[0] > 0.5
 
 
-def _area(place: Place) -> str:
+def _area(place: BenchmarkStanding) -> str:
     if place.area is None:
         return "no area"
     low, high = place.area.interval

@@ -14,14 +14,14 @@ from PIL import Image
 from heldout.engine import Engine, progress
 from heldout.errors import HeldoutError
 from heldout.evidence import COPIES, Relation
-from heldout.lab.transforms.counts import Tally
+from heldout.lab.transforms.counts import SimilarityCounts
 from heldout.lab.transforms.queries import Collection, Item, QueryMaker, Side, as_published
 
 CHANGED = "changed in part"  # a copy that may show something else now is for people, as in an audit
 
 
 @dataclass(frozen=True)
-class Judge:
+class PairJudge:
     """``same(query, candidate)`` says whether two pictures are one; None leaves it to people.
 
     ``prepare`` turns a picture into what ``same`` wants (its local features); it is called once
@@ -52,14 +52,14 @@ def judge_by_registration(
     *,
     identity: str = "registration",
     prepare: Callable[[Image.Image], Any] | None = None,
-) -> Judge:
+) -> PairJudge:
     """A judge from ``register(query, candidate)``, whose result has a ``relation`` and a
     ``transform`` in words."""
-    return Judge(identity, _Accepts(register), prepare)
+    return PairJudge(identity, _Accepts(register), prepare)
 
 
 @dataclass(frozen=True)
-class Judged:
+class CascadeCounts:
     """What the judge said, queries × transforms."""
 
     shortlisted: NDArray[np.bool_]
@@ -70,7 +70,7 @@ class Judged:
     accepted_others: list[tuple[str, str, int, float]]  # query, transform, position, similarity
 
 
-class _Task(NamedTuple):
+class _JudgeTask(NamedTuple):
     query: int
     position: int
     candidates: list[tuple[int, list[int]]]  # (transform, positions of the others to judge)
@@ -86,14 +86,14 @@ def judge_shortlists(
     collection: Collection,
     positions: list[int],
     maker: QueryMaker,
-    counted: Tally,
-    judge: Judge,
+    counted: SimilarityCounts,
+    judge: PairJudge,
     engine: Engine | None = None,
     *,
     shortlist: int,
     side: Side = "query",
     quiet: bool = False,
-) -> Judged:
+) -> CascadeCounts:
     """Judge every query against its own picture and against the most similar others.
 
     The own picture is judged even where the encoder would not have proposed it, so that the
@@ -114,7 +114,7 @@ def judge_shortlists(
         other = queried.get(place, len(positions))
         return other < queried[position] and position in places[other, 0]
 
-    def tasks() -> Iterator[_Task]:
+    def tasks() -> Iterator[_JudgeTask]:
         for query, position in enumerate(positions):
             rows = [
                 (int(column), [int(place) for place in places[query, column] if place >= 0])
@@ -124,7 +124,7 @@ def judge_shortlists(
                 column, listed = rows[0]
                 once = [place for place in listed if not again(position, place)]
                 rows = [(column, once), *((column, []) for column, _ in rows[1:])]
-            yield _Task(query, position, rows)
+            yield _JudgeTask(query, position, rows)
 
     function = functools.partial(_judge_query, collection, maker, judge, side)
     with progress("judging pairs", len(positions), "pictures", disabled=quiet) as step:
@@ -141,12 +141,14 @@ def judge_shortlists(
                         similarity = float(similarities[task.query, column, rank])
                         alarms.append((name, maker.transforms[column].name, place, similarity))
             step()
-    return Judged(shortlisted, accepted, undecided, others, false, sorted(alarms))
+    return CascadeCounts(shortlisted, accepted, undecided, others, false, sorted(alarms))
 
 
 def _answers(
-    function: Callable[[_Task], list[_Answer]], tasks: Iterable[_Task], engine: Engine | None
-) -> Iterator[tuple[_Task, list[_Answer]]]:
+    function: Callable[[_JudgeTask], list[_Answer]],
+    tasks: Iterable[_JudgeTask],
+    engine: Engine | None,
+) -> Iterator[tuple[_JudgeTask, list[_Answer]]]:
     if engine is None:
         for task in tasks:
             yield task, function(task)
@@ -158,12 +160,12 @@ def _answers(
 
 
 @functools.lru_cache(maxsize=512)
-def _prepared(judge: Judge, item: Item) -> Any:
+def _prepared(judge: PairJudge, item: Item) -> Any:
     return judge.prepared(as_published(item))  # queries that look alike have the same others
 
 
 def _judge_query(
-    collection: Collection, maker: QueryMaker, judge: Judge, side: Side, task: _Task
+    collection: Collection, maker: QueryMaker, judge: PairJudge, side: Side, task: _JudgeTask
 ) -> list[_Answer]:
     item = collection.items[task.position]
     original = as_published(item)

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from heldout.lab.transforms.queries import Block, Queries
+from heldout.lab.transforms.queries import RowBlock, TransformedQueries
 from heldout.stats import Interval, binomial_interval
 
 MICRO = (
@@ -45,14 +45,14 @@ def threshold_of_bin(index: int) -> float:
 
 
 @dataclass(frozen=True)
-class Curve:
+class SimilarityCurve:
     """Positives (a query and its own picture) and negatives, counted by bin of similarity."""
 
     positives: Counts
     negatives: Counts
 
-    def __add__(self, other: Curve) -> Curve:
-        return Curve(self.positives + other.positives, self.negatives + other.negatives)
+    def __add__(self, other: SimilarityCurve) -> SimilarityCurve:
+        return SimilarityCurve(self.positives + other.positives, self.negatives + other.negatives)
 
     def rates(self, threshold_bin: int) -> tuple[float, float]:
         """TPR and FPR of calling every pair at or above the bin a copy."""
@@ -147,7 +147,7 @@ _PLACES = np.int64(1 << 40)  # more than a collection has pictures
 
 
 @dataclass
-class Tally:
+class SimilarityCounts:
     """Arrays over queries × transforms, unless said otherwise; entries not ``made`` hold nothing.
 
     A pool is a set of transforms whose pairs are counted together, as the seed's ``trans``.
@@ -163,10 +163,10 @@ class Tally:
     placed: Counts  # queries × pools: copies above each negative pair, twice, summed; ties once
     false: NDArray[np.int64]  # … × thresholds: negative pairs at or above each
 
-    def curve(self, columns: Sequence[int]) -> Curve:
+    def curve(self, columns: Sequence[int]) -> SimilarityCurve:
         chosen = np.zeros_like(self.made)
         chosen[:, list(columns)] = True
-        return Curve(
+        return SimilarityCurve(
             np.bincount(bins_of(self.own[chosen & self.made]), minlength=BINS),
             self.negatives[list(columns)].sum(axis=0),
         )
@@ -188,20 +188,20 @@ class Tally:
 
 
 def tally(
-    queries: Queries,
-    blocks: Iterable[Block],
+    queries: TransformedQueries,
+    blocks: Iterable[RowBlock],
     pools: list[list[int]],
     thresholds: Mapping[str, float],
     depth: int,
     groups: NDArray[np.intp] | None = None,
-) -> Tally:
+) -> SimilarityCounts:
     """Compare all queries with ``blocks`` of the collection in one pass.
 
     With ``groups`` (one number per picture, -1 for none) only others of a query's own group are
     listed as its nearest.
     """
     count, columns = queries.made.shape
-    found = Tally(
+    found = SimilarityCounts(
         queries.made,
         pools,
         micro(queries.own),
@@ -239,8 +239,8 @@ class _Compare:
 
     def __init__(
         self,
-        found: Tally,
-        queries: Queries,
+        found: SimilarityCounts,
+        queries: TransformedQueries,
         limits: list[int],
         groups: NDArray[np.intp] | None,
     ) -> None:
@@ -251,7 +251,7 @@ class _Compare:
         self.tables = [np.append(_above(found.curve(pool).positives), 0) for pool in found.pools]
 
     def similar(
-        self, column: int, some: NDArray[np.int64], block: Block, wide: NDArray[np.float64]
+        self, column: int, some: NDArray[np.int64], block: RowBlock, wide: NDArray[np.float64]
     ) -> NDArray[np.int32]:
         """Queries × pictures of the block: the most similar view and part, in millionths."""
         rows = self.queries.rows[some, column].astype(np.float64)

@@ -19,7 +19,7 @@ from heldout.corpus import open_corpus
 from heldout.engine import progress
 from heldout.errors import InputError
 from heldout.lab.transforms.queries import Collection, collect
-from heldout.lab.transforms.result import Strict
+from heldout.lab.transforms.result import StudyRecord
 from heldout.lab.transforms.transform import TRANSFORMS
 from heldout.overlap import Encoder, open_encoder
 from heldout.stats import binomial_interval
@@ -31,7 +31,7 @@ _BATCH = 32
 Floats = NDArray[np.float32]
 
 
-class Spread(Strict):
+class Spread(StudyRecord):
     """Similarities of one kind of pair."""
 
     name: str
@@ -43,24 +43,24 @@ class Spread(Strict):
     most: float
 
 
-class Share(Strict):
+class SimilarityShare(StudyRecord):
     hits: int
     n: int
     low: float
     high: float
 
 
-class DegreeRow(Strict):
+class DegreeRow(StudyRecord):
     """One bound, and which share of each kind of pair reaches it."""
 
     degree: str
     bound: float
-    light_copies: Share
-    near: Share
-    different: Share
+    light_copies: SimilarityShare
+    near: SimilarityShare
+    different: SimilarityShare
 
 
-class MeasuredDegrees(Strict):
+class MeasuredDegrees(StudyRecord):
     """Degrees of one encoder on one kind of picture."""
 
     schema_version: int = 1
@@ -258,10 +258,10 @@ def _spread(name: str, values: NDArray[np.floating]) -> Spread:
     )
 
 
-def _share(hits: NDArray[np.bool_]) -> Share:
+def _share(hits: NDArray[np.bool_]) -> SimilarityShare:
     interval = binomial_interval(int(hits.sum()), len(hits))
-    return Share(hits=int(hits.sum()), n=len(hits), low=interval.low, high=interval.high)
+    return SimilarityShare(hits=int(hits.sum()), n=len(hits), low=interval.low, high=interval.high)
 
 
-def _told(share: Share) -> str:
+def _told(share: SimilarityShare) -> str:
     return f"{share.hits:,} of {share.n:,} [{share.low:.2g}, {share.high:.2g}]"

@@ -8,14 +8,14 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from heldout.errors import InputError
-from heldout.lab.transforms.result import Estimate, Measured, Rate, Study
+from heldout.lab.transforms.result import AreaEstimate, CountedRate, TransformRates, TransformStudy
 from heldout.report import Curve, OperatingPoint, radar_chart, roc_chart, standalone
 from heldout.store import write_atomic, write_json
 
 # The study's two figures, as in the seed: R@1 around a circle, ROC with the operating points.
 
 
-def recall_radar(studies: Sequence[Study]) -> str:
+def recall_radar(studies: Sequence[TransformStudy]) -> str:
     """One polygon per encoder, one more per cascade; axes are the transforms all of them share."""
     axes = [
         entry.name
@@ -34,7 +34,7 @@ def recall_radar(studies: Sequence[Study]) -> str:
     return standalone(radar_chart(axes, values))
 
 
-def roc_figure(study: Study) -> str:
+def roc_figure(study: TransformStudy) -> str:
     curves = [
         Curve(
             name, [p.fpr for p in points], [p.tpr for p in points], study.measured(name).auc.value
@@ -57,7 +57,7 @@ def roc_figure(study: Study) -> str:
     )
 
 
-def study_label(study: Study, studies: Sequence[Study]) -> str:
+def study_label(study: TransformStudy, studies: Sequence[TransformStudy]) -> str:
     """The encoder, with whatever else tells the studies apart."""
     label = short_name(study)
     if len({other.encoder for other in studies}) > len({short_name(other) for other in studies}):
@@ -71,12 +71,14 @@ def study_label(study: Study, studies: Sequence[Study]) -> str:
     return label
 
 
-def short_name(study: Study) -> str:
+def short_name(study: TransformStudy) -> str:
     """The encoder without its pre-processing, which its identity puts after a bar."""
     return study.encoder.split(" | ")[0]
 
 
-def write_studies(studies: Sequence[Study], folder: Path, *, command: str = "") -> list[Path]:
+def write_studies(
+    studies: Sequence[TransformStudy], folder: Path, *, command: str = ""
+) -> list[Path]:
     """``transforms.md``, its figures, ``transforms.csv`` and ``transforms.json`` in ``folder``."""
     if not studies:
         raise InputError("there is no study to write")
@@ -95,7 +97,7 @@ def _roc_name(index: int) -> str:
     return f"transforms-roc-{index + 1}.svg"
 
 
-def study_csv(studies: Sequence[Study]) -> str:
+def study_csv(studies: Sequence[TransformStudy]) -> str:
     """Long form: collection, encoder, transform, measure, value, low, high, hits, n, method."""
     buffer = io.StringIO()
     table = csv.writer(buffer, lineterminator="\n")
@@ -119,7 +121,7 @@ def study_csv(studies: Sequence[Study]) -> str:
     for study in studies:
         for entry in [*study.pools, *study.transforms]:
             for measure, rate in _numbers(entry):
-                counts = [rate.hits, rate.n] if isinstance(rate, Rate) else ["", ""]
+                counts = [rate.hits, rate.n] if isinstance(rate, CountedRate) else ["", ""]
                 table.writerow(
                     [
                         study.collection,
@@ -139,7 +141,7 @@ def study_csv(studies: Sequence[Study]) -> str:
     return buffer.getvalue()
 
 
-def study_page(studies: Sequence[Study], *, command: str = "") -> str:
+def study_page(studies: Sequence[TransformStudy], *, command: str = "") -> str:
     """What was done, one table per measure with a column per encoder, what to look at."""
     lines = ["# Finding pictures again after a transform", ""]
     lines += [
@@ -174,7 +176,7 @@ def study_page(studies: Sequence[Study], *, command: str = "") -> str:
     return "\n".join(lines) + "\n"
 
 
-def _setting(studies: Sequence[Study]) -> list[str]:
+def _setting(studies: Sequence[TransformStudy]) -> list[str]:
     lines = [
         "| collection | transformed | encoder | views | judge | k | judged pairs share | pictures "
         "| of other sources | copies left out | unusable | kept for figures | queries | clusters | seed |",
@@ -190,7 +192,7 @@ def _setting(studies: Sequence[Study]) -> list[str]:
     return [*lines, ""]
 
 
-def _measures(study: Study, studies: Sequence[Study]) -> list[str]:
+def _measures(study: TransformStudy, studies: Sequence[TransformStudy]) -> list[str]:
     """One row per transform: what the encoder does, what the cascade makes of it."""
     heads = ["R@1", f"R@{study.shortlist}", "AUC"]
     if study.judge:
@@ -214,7 +216,7 @@ def _measures(study: Study, studies: Sequence[Study]) -> list[str]:
     return [*lines, "", *_false_alarms(study)]
 
 
-def _false_alarms(study: Study) -> list[str]:
+def _false_alarms(study: TransformStudy) -> list[str]:
     alarms = [e.verified.false_alarms for e in study.transforms if e.verified is not None]
     if not alarms:
         return []
@@ -227,7 +229,7 @@ def _false_alarms(study: Study) -> list[str]:
     ]
 
 
-def _thresholds(study: Study) -> list[str]:
+def _thresholds(study: TransformStudy) -> list[str]:
     """TPR at every threshold; the FPR of the same queries beside it."""
     known = [threshold for threshold in study.thresholds if threshold.value is not None]
     lines = [f"## Operating thresholds: {study.collection}, {short_name(study)}", ""]
@@ -245,7 +247,7 @@ def _thresholds(study: Study) -> list[str]:
     return [*lines, ""]
 
 
-def _pairs(title: str, study: Study, *, accepted: bool) -> list[str]:
+def _pairs(title: str, study: TransformStudy, *, accepted: bool) -> list[str]:
     pairs = study.wrongly_accepted if accepted else study.closest
     if not pairs:
         return []
@@ -256,7 +258,7 @@ def _pairs(title: str, study: Study, *, accepted: bool) -> list[str]:
     return [*lines, ""]
 
 
-def _numbers(entry: Measured) -> Iterator[tuple[str, Rate | Estimate]]:
+def _numbers(entry: TransformRates) -> Iterator[tuple[str, CountedRate | AreaEstimate]]:
     yield "R@1", entry.recall_at_1
     yield "R@k", entry.recall_at_k
     yield "AUC", entry.auc
@@ -266,7 +268,7 @@ def _numbers(entry: Measured) -> Iterator[tuple[str, Rate | Estimate]]:
         if point.fpr is not None and bounds[0] is not None and bounds[1] is not None:
             yield (
                 f"FPR at {point.threshold}",
-                Rate(
+                CountedRate(
                     hits=point.false_pairs,
                     n=point.pairs,
                     value=point.fpr,
@@ -283,7 +285,7 @@ def _numbers(entry: Measured) -> Iterator[tuple[str, Rate | Estimate]]:
             yield "cascade found of half", entry.verified.found_of_half
 
 
-def _shown(found: Rate | Estimate, digits: int = 3) -> str:
+def _shown(found: CountedRate | AreaEstimate, digits: int = 3) -> str:
     if found.value is None:
         return "–"
     return f"{found.value:.{digits}f} [{found.low:.{digits}f}, {found.high:.{digits}f}]"

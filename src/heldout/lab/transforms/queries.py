@@ -186,7 +186,7 @@ Views = Callable[[Image.Image], tuple[Sequence[str], NDArray[np.float32]]]
 Parts = Callable[[Image.Image], list[Image.Image]]
 
 
-class Encoder(Protocol):
+class StudyEncoder(Protocol):
     """What the study needs of an encoder; ``identity`` includes its pre-processing."""
 
     @property
@@ -213,7 +213,7 @@ Side = Literal["query", "corpus"]  # which of the two is transformed
 
 
 @dataclass(frozen=True)
-class Queries:
+class TransformedQueries:
     """Rows of queries, and how similar each is to its copy; a transform that does not apply is not
     ``made``. Queries have a row for every transform, or one where the copies are transformed."""
 
@@ -250,14 +250,14 @@ def encode_queries(
     collection: Collection,
     positions: list[int],
     maker: QueryMaker,
-    encoder: Encoder,
+    encoder: StudyEncoder,
     folder: Path,
     *,
     views: Views | None = None,
     parts: Parts | None = None,
     side: Side = "query",
     quiet: bool = False,
-) -> Queries:
+) -> TransformedQueries:
     """Encode queries and copies, one side under every transform; rows go into a file in ``folder``.
 
     Views are of the query, whichever side is transformed: in an audit the queries are few.
@@ -288,7 +288,7 @@ def encode_queries(
             own[index, made[index]] = _most_similar(rows, _embedded_each(encoder, copies))
             step()
     assert stored is not None  # there is at least one query
-    return Queries(positions, stored, own, made, area)
+    return TransformedQueries(positions, stored, own, made, area)
 
 
 def _most_similar(
@@ -307,12 +307,12 @@ def _most_similar(
 
 def encode_collection(
     collection: Collection,
-    encoder: Encoder,
+    encoder: StudyEncoder,
     block: int,
     *,
     parts: Parts | None = None,
     quiet: bool = False,
-) -> Iterator[Block]:
+) -> Iterator[RowBlock]:
     """The collection's pictures, ``block`` at a time, a row for each of their parts."""
     with progress("encoding collection", len(collection), "pictures", disabled=quiet) as step:
         prepare = functools.partial(_prepared_picture, encoder, parts)
@@ -324,11 +324,11 @@ def encode_collection(
             if len(waiting) == block or index + 1 == len(collection):
                 rows = _embedded(encoder, [part for each in waiting for part in each])
                 firsts = np.cumsum([0, *(len(each) for each in waiting[:-1])])
-                yield Block(start, rows, firsts)
+                yield RowBlock(start, rows, firsts)
                 start, waiting = index + 1, []
 
 
-class Block(NamedTuple):
+class RowBlock(NamedTuple):
     """Rows of consecutive pictures of a collection; a picture may have several."""
 
     start: int  # position of the first picture
@@ -341,21 +341,21 @@ def as_published(item: Item) -> Image.Image:
     return TRANSFORMS["original"](item.image.open())
 
 
-def _prepared(encoder: Encoder, image: Image.Image) -> Any:
+def _prepared(encoder: StudyEncoder, image: Image.Image) -> Any:
     return encoder.prepare(image) if isinstance(encoder, InTwoHalves) else image
 
 
-def _prepared_parts(encoder: Encoder, parts: Parts | None, image: Image.Image) -> list[Any]:
+def _prepared_parts(encoder: StudyEncoder, parts: Parts | None, image: Image.Image) -> list[Any]:
     return [_prepared(encoder, part) for part in (parts(to_rgb(image)) if parts else [image])]
 
 
-def _prepared_picture(encoder: Encoder, parts: Parts | None, item: Item) -> list[Any]:
+def _prepared_picture(encoder: StudyEncoder, parts: Parts | None, item: Item) -> list[Any]:
     return _prepared_parts(encoder, parts, as_published(item))
 
 
 def _prepared_query(
     maker: QueryMaker,
-    encoder: Encoder,
+    encoder: StudyEncoder,
     views: Views | None,
     parts: Parts | None,
     side: Side,
@@ -387,12 +387,12 @@ def _prepared_query(
     return shares, [viewed(original)], copies
 
 
-def _embedded_each(encoder: Encoder, pictures: list[list[Any]]) -> list[NDArray[np.float32]]:
+def _embedded_each(encoder: StudyEncoder, pictures: list[list[Any]]) -> list[NDArray[np.float32]]:
     rows = _embedded(encoder, [part for each in pictures for part in each])
     return np.split(rows, np.cumsum([len(each) for each in pictures])[:-1])
 
 
-def _embedded(encoder: Encoder, prepared: Sequence[Any]) -> NDArray[np.float32]:
+def _embedded(encoder: StudyEncoder, prepared: Sequence[Any]) -> NDArray[np.float32]:
     """Rows of prepared pictures, once they are what the protocol promises."""
     parts = []
     for start in range(0, len(prepared), _BATCH):

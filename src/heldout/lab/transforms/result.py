@@ -18,13 +18,13 @@ from heldout.store import Run, write_json
 SCHEMA_VERSION = 2
 
 
-class Strict(BaseModel):
+class StudyRecord(BaseModel):
     """Written to a file people script against: an unknown field is a mistake."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class Rate(Strict):
+class CountedRate(StudyRecord):
     hits: int
     n: int
     value: float | None  # None where n is 0
@@ -34,7 +34,7 @@ class Rate(Strict):
     method: str
 
 
-class Estimate(Strict):
+class AreaEstimate(StudyRecord):
     value: float | None
     low: float
     high: float
@@ -42,7 +42,7 @@ class Estimate(Strict):
     method: str
 
 
-class Threshold(Strict):
+class OperatingThreshold(StudyRecord):
     """An operating point: a degree somebody fixed, or the similarity that meets a target FPR."""
 
     name: str
@@ -52,11 +52,11 @@ class Threshold(Strict):
     reason: str = ""
 
 
-class Operating(Strict):
+class Operating(StudyRecord):
     """TPR and FPR at one threshold."""
 
     threshold: str
-    tpr: Rate
+    tpr: CountedRate
     fpr: float | None
     false_pairs: int
     pairs: int
@@ -64,18 +64,20 @@ class Operating(Strict):
     fpr_high: float | None = None
 
 
-class Verified(Strict):
+class CascadeRates(StudyRecord):
     """The cascade: the encoder's shortlist, then a judge of pairs."""
 
-    shortlisted: Rate  # its own picture is on the shortlist
-    accepted: Rate  # the judge accepts the pair with its own picture, shortlisted or not
-    found: Rate  # both
-    undecided: Rate  # on the shortlist, and the judge leaves it to people
-    false_alarms: Rate  # pairs of different pictures the judge accepts, by query
-    found_of_half: Rate | None = None  # crops: of the copies that keep half of the area or more
+    shortlisted: CountedRate  # its own picture is on the shortlist
+    accepted: CountedRate  # the judge accepts the pair with its own picture, shortlisted or not
+    found: CountedRate  # both
+    undecided: CountedRate  # on the shortlist, and the judge leaves it to people
+    false_alarms: CountedRate  # pairs of different pictures the judge accepts, by query
+    found_of_half: CountedRate | None = (
+        None  # crops: of the copies that keep half of the area or more
+    )
 
 
-class Measured(Strict):
+class TransformRates(StudyRecord):
     """One transform, or several pooled."""
 
     name: str
@@ -84,22 +86,22 @@ class Measured(Strict):
     queries: int
     skipped: int  # pictures too small for it
     area_kept: float | None  # median share of the picture's area; crops only
-    recall_at_1: Rate  # its own picture more similar than every other; a tie is a miss
-    recall_at_k: Rate  # its own picture on the shortlist
+    recall_at_1: CountedRate  # its own picture more similar than every other; a tie is a miss
+    recall_at_k: CountedRate  # its own picture on the shortlist
     ties: int
-    auc: Estimate
+    auc: AreaEstimate
     median_similarity: float | None
     operating: list[Operating]
-    verified: Verified | None = None
+    verified: CascadeRates | None = None
 
 
-class RocPoint(Strict):
+class RocPoint(StudyRecord):
     threshold: float
     fpr: float
     tpr: float
 
 
-class Pair(Strict):
+class SimilarPair(StudyRecord):
     """Two different pictures, and how similar they are."""
 
     one: str
@@ -107,7 +109,7 @@ class Pair(Strict):
     similarity: float
 
 
-class Study(Strict):
+class TransformStudy(StudyRecord):
     schema_version: int = SCHEMA_VERSION
     collection: str
     side: Literal["query", "corpus"]  # what was transformed
@@ -124,14 +126,16 @@ class Study(Strict):
     queries: int
     clusters: int
     seed: int
-    thresholds: list[Threshold]
-    transforms: list[Measured]
-    pools: list[Measured]
+    thresholds: list[OperatingThreshold]
+    transforms: list[TransformRates]
+    pools: list[TransformRates]
     roc: dict[str, list[RocPoint]]  # by pool
-    closest: list[Pair] = Field(default_factory=list)  # look at these: copies that slipped in?
-    wrongly_accepted: list[Pair] = Field(default_factory=list)
+    closest: list[SimilarPair] = Field(
+        default_factory=list
+    )  # look at these: copies that slipped in?
+    wrongly_accepted: list[SimilarPair] = Field(default_factory=list)
 
-    def measured(self, name: str) -> Measured:
+    def measured(self, name: str) -> TransformRates:
         return next(entry for entry in [*self.pools, *self.transforms] if entry.name == name)
 
 
@@ -141,7 +145,7 @@ class Study(Strict):
 _DRAWS = 1000
 
 
-def rate(hits: ArrayLike, sizes: ArrayLike, clusters: Sequence[str]) -> Rate:
+def rate(hits: ArrayLike, sizes: ArrayLike, clusters: Sequence[str]) -> CountedRate:
     """``hits`` of ``sizes`` in every unit; units of one cluster are one observation.
 
     Exact (Clopper–Pearson) where every unit is one trial and its own cluster. Else a percentile
@@ -164,7 +168,9 @@ def rate(hits: ArrayLike, sizes: ArrayLike, clusters: Sequence[str]) -> Rate:
         interval = interval._replace(method="clopper-pearson over clusters")
     else:
         interval = _bootstrap(sums, totals)
-    return Rate(hits=successes, n=n, value=successes / n if n else None, **interval._asdict())
+    return CountedRate(
+        hits=successes, n=n, value=successes / n if n else None, **interval._asdict()
+    )
 
 
 def _bootstrap(
@@ -184,11 +190,11 @@ def _bootstrap(
 # A study of transforms as a report shows it: counts per transform, without curves and pairs.
 
 
-def robustness(studies: Sequence[Study], command: str) -> RobustnessFile:
+def robustness(studies: Sequence[TransformStudy], command: str) -> RobustnessFile:
     return RobustnessFile(studies=[_of(study, command) for study in studies])
 
 
-def keep_robustness(studies: Sequence[Study], folder: Path, command: str) -> Path:
+def keep_robustness(studies: Sequence[TransformStudy], folder: Path, command: str) -> Path:
     """In the folder of the study, or in a run folder, whose report shows it then."""
     path = folder / ROBUSTNESS_FILE
     write_json(path, robustness(studies, command).model_dump(mode="json", exclude_none=True))
@@ -208,7 +214,7 @@ def refuse_another_encoder(run: Run, encoder: str) -> None:
         )
 
 
-def _of(study: Study, command: str) -> Robustness:
+def _of(study: TransformStudy, command: str) -> Robustness:
     return Robustness(
         command=command,
         collection=study.collection,
@@ -222,7 +228,7 @@ def _of(study: Study, command: str) -> Robustness:
     )
 
 
-def _recall(measured: Measured) -> Recall:
+def _recall(measured: TransformRates) -> Recall:
     judged = measured.verified
     return Recall(
         name=measured.name,
@@ -233,5 +239,5 @@ def _recall(measured: Measured) -> Recall:
     )
 
 
-def _share(rate: Rate) -> Share:
+def _share(rate: CountedRate) -> Share:
     return Share(hits=rate.hits, n=rate.n, low=round(rate.low, 6), high=round(rate.high, 6))

@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 
 from heldout.engine import Engine
 from heldout.errors import InputError
-from heldout.lab.transforms.cascade import Judge, Judged, judge_shortlists
+from heldout.lab.transforms.cascade import CascadeCounts, PairJudge, judge_shortlists
 from heldout.lab.transforms.counts import (
-    Curve,
-    Tally,
+    SimilarityCounts,
+    SimilarityCurve,
     auc_interval,
     bin_of_threshold,
     bins_of,
@@ -31,25 +31,25 @@ from heldout.lab.transforms.counts import (
 )
 from heldout.lab.transforms.queries import (
     Collection,
-    Encoder,
     Item,
     Parts,
     QueryMaker,
     Side,
+    StudyEncoder,
     Views,
     encode_collection,
     encode_queries,
 )
 from heldout.lab.transforms.result import (
-    Estimate,
-    Measured,
+    AreaEstimate,
+    CascadeRates,
+    CountedRate,
     Operating,
-    Pair,
-    Rate,
+    OperatingThreshold,
     RocPoint,
-    Study,
-    Threshold,
-    Verified,
+    SimilarPair,
+    TransformRates,
+    TransformStudy,
     rate,
 )
 from heldout.lab.transforms.transform import TRANSFORMS, Transform
@@ -64,17 +64,17 @@ HALF = 0.495  # of the area: sides are whole pixels
 class Figures:
     """Everything counted, for all transforms."""
 
-    tally: Tally
+    tally: SimilarityCounts
     area_kept: NDArray[np.float64]
     clusters: Sequence[str]  # of the queries
-    thresholds: Sequence[Threshold]
-    judged: Judged | None
+    thresholds: Sequence[OperatingThreshold]
+    judged: CascadeCounts | None
     shortlist: int
 
 
 def measure(
     figures: Figures, name: str, family: str, description: str, columns: list[int], pool: int
-) -> Measured:
+) -> TransformRates:
     """``columns`` are the transforms counted together, ``pool`` their number among the pools."""
     tally = figures.tally
     made = tally.made[:, columns]
@@ -83,7 +83,7 @@ def measure(
     own = tally.own[:, columns][made]
     curve = tally.curve(columns)
     area = figures.area_kept[:, columns][made]
-    return Measured(
+    return TransformRates(
         name=name,
         family=family,
         description=description,
@@ -108,12 +108,12 @@ def measure(
     )
 
 
-def _auc(figures: Figures, curve: Curve, columns: list[int], pool: int) -> Estimate:
+def _auc(figures: Figures, curve: SimilarityCurve, columns: list[int], pool: int) -> AreaEstimate:
     tally = figures.tally
     made = tally.made[:, columns]
     value = curve.auc()
     if np.isnan(value):
-        return Estimate(value=None, low=0.0, high=1.0, level=0.95, method="no pairs")
+        return AreaEstimate(value=None, low=0.0, high=1.0, level=0.95, method="no pairs")
     placed = np.where(made, placements(curve.negatives)[bins_of(tally.own[:, columns])], 0.0)
     # Every query meets the same number of others, once for each transform that was made of it.
     others = int(curve.negatives.sum()) / made.sum()
@@ -131,11 +131,15 @@ def _auc(figures: Figures, curve: Curve, columns: list[int], pool: int) -> Estim
         grouped(placed_others),
         grouped(met * others),
     )
-    return Estimate(value=value, **interval._asdict())
+    return AreaEstimate(value=value, **interval._asdict())
 
 
 def _operating(
-    figures: Figures, curve: Curve, index: int, threshold: Threshold, columns: list[int]
+    figures: Figures,
+    curve: SimilarityCurve,
+    index: int,
+    threshold: OperatingThreshold,
+    columns: list[int],
 ) -> Operating:
     assert threshold.value is not None
     limit = bin_of_threshold(threshold.value)
@@ -163,17 +167,17 @@ def _operating(
 
 def _verified(
     figures: Figures, columns: list[int], made: NDArray[np.bool_], cropped: bool
-) -> Verified | None:
+) -> CascadeRates | None:
     judged = figures.judged
     if judged is None:
         return None
     array = (judged.shortlisted & judged.accepted)[:, columns]
     half = made & (figures.area_kept[:, columns] >= HALF)
 
-    def share(hits: NDArray[np.bool_], of: NDArray[np.bool_]) -> Rate:
+    def share(hits: NDArray[np.bool_], of: NDArray[np.bool_]) -> CountedRate:
         return rate((hits & of).sum(axis=1), of.sum(axis=1), figures.clusters)
 
-    return Verified(
+    return CascadeRates(
         shortlisted=share(judged.shortlisted[:, columns], made),
         accepted=share(judged.accepted[:, columns], made),
         found=share(array, made),
@@ -194,7 +198,7 @@ _CLOSEST = 20
 
 
 @dataclass(frozen=True)
-class Plan:
+class TransformPlan:
     """What to study. ``degrees`` are fixed thresholds of the encoder at hand, none by default."""
 
     transforms: Sequence[str] = tuple(TRANSFORMS)
@@ -220,17 +224,17 @@ class Plan:
 
 def study_transforms(
     collection: Collection,
-    encoder: Encoder,
-    plan: Plan | None = None,
+    encoder: StudyEncoder,
+    plan: TransformPlan | None = None,
     *,
     views: Views | None = None,
     parts: Parts | None = None,
-    judge: Judge | None = None,
+    judge: PairJudge | None = None,
     engine: Engine | None = None,
     quiet: bool = False,
-) -> Study:
+) -> TransformStudy:
     """Every rate of the study for one encoder, and for the cascade where there is a ``judge``."""
-    plan = plan or Plan()
+    plan = plan or TransformPlan()
     transforms = plan.chosen()
     if plan.shortlist < 1 or plan.block < 1:
         raise InputError("a study needs a shortlist of 1 or more and blocks of 1 or more pictures")
@@ -294,7 +298,7 @@ def study_transforms(
         measure(figures, name, "pool", _POOLS[name], columns, len(transforms) + index)
         for index, (name, columns) in enumerate(pools.items())
     ]
-    return Study(
+    return TransformStudy(
         collection=collection.name,
         side=plan.side,
         encoder=encoder.identity,
@@ -348,9 +352,9 @@ def _groups(collection: Collection) -> NDArray[np.intp]:
     return np.array([names.index(item.group) if item.group else -1 for item in collection.items])
 
 
-def _thresholds(original: Curve, plan: Plan) -> list[Threshold]:
+def _thresholds(original: SimilarityCurve, plan: TransformPlan) -> list[OperatingThreshold]:
     thresholds = [
-        Threshold(name=name, value=value, kind="degree")
+        OperatingThreshold(name=name, value=value, kind="degree")
         for name, value in (plan.degrees or {}).items()
     ]
     pairs = int(original.negatives.sum())
@@ -359,14 +363,14 @@ def _thresholds(original: Curve, plan: Plan) -> list[Threshold]:
         reason = "" if index is not None else f"{pairs:,} pairs cannot resolve a rate of {target:g}"
         value = None if index is None else threshold_of_bin(index)
         thresholds.append(
-            Threshold(
+            OperatingThreshold(
                 name=f"FPR {target:g}", value=value, kind="calibrated", target=target, reason=reason
             )
         )
     return thresholds
 
 
-def _roc(counted: Tally, pools: Mapping[str, list[int]]) -> dict[str, list[RocPoint]]:
+def _roc(counted: SimilarityCounts, pools: Mapping[str, list[int]]) -> dict[str, list[RocPoint]]:
     return {
         name: [
             RocPoint(threshold=threshold, fpr=fpr, tpr=tpr)
@@ -376,7 +380,9 @@ def _roc(counted: Tally, pools: Mapping[str, list[int]]) -> dict[str, list[RocPo
     }
 
 
-def _closest(collection: Collection, positions: list[int], counted: Tally) -> list[Pair]:
+def _closest(
+    collection: Collection, positions: list[int], counted: SimilarityCounts
+) -> list[SimilarPair]:
     """The most similar pairs of different pictures, untransformed, each pair once."""
     places, similarities = counted.others()
     pairs: dict[tuple[int, int], float] = {}
@@ -387,7 +393,7 @@ def _closest(collection: Collection, positions: list[int], counted: Tally) -> li
                 pairs[pair] = max(pairs.get(pair, -1.0), float(similarity))
     best = sorted(pairs.items(), key=lambda entry: (-entry[1], entry[0]))[:_CLOSEST]
     return [
-        Pair(
+        SimilarPair(
             one=collection.items[one].name,
             other=collection.items[other].name,
             similarity=round(similarity, 6),
@@ -396,11 +402,11 @@ def _closest(collection: Collection, positions: list[int], counted: Tally) -> li
     ]
 
 
-def _accepted(collection: Collection, judged: Judged | None) -> list[Pair]:
+def _accepted(collection: Collection, judged: CascadeCounts | None) -> list[SimilarPair]:
     if judged is None:
         return []
     return [
-        Pair(
+        SimilarPair(
             one=f"{query} ({transform})", other=collection.items[place].name, similarity=similarity
         )
         for query, transform, place, similarity in judged.accepted_others
