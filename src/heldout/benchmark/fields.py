@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from heldout.benchmark.example import RELEASED, Example, canonical_value, normal
+from heldout.benchmark.benchmark import RELEASED, Example, canonical_value, normal
 from heldout.benchmark.image_finder import ImageFinder
 from heldout.benchmark.option_list import take_list
 from heldout.benchmark.option_values import (
@@ -18,9 +18,9 @@ from heldout.benchmark.option_values import (
     labelled_with_gaps,
     parse_literal,
     read_options,
+    take_unlettered,
     unlabelled,
 )
-from heldout.benchmark.unlettered import take_unlettered
 from heldout.errors import InputError
 from heldout.image import ImageRef
 

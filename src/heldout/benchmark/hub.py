@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from heldout.benchmark.readers import FileRow
-from heldout.benchmark.readers.arrow import arrow_rows
+from heldout.benchmark.readers.parquet import arrow_rows
 from heldout.errors import InputError, require
 from heldout.image import FileOnDisk, ImageRef, arrow_table
 from heldout.store import Dropped

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from heldout.benchmark.readers import Reader, find_reader, readers
-from heldout.benchmark.readers.arrow import split_folders
 from heldout.benchmark.readers.image_folder import split_images
+from heldout.benchmark.readers.parquet import split_folders
 from heldout.benchmark.source import ALIASES, BenchmarkSource, split_of
 from heldout.errors import InputError, blame_the_machine
 

@@ -14,7 +14,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from heldout.benchmark.example import normal
+from heldout.benchmark.benchmark import normal
 from heldout.benchmark.hints import without_leading, without_trailing
 
 LONGEST = 20_000  # characters of a question that are looked at

@@ -9,8 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from heldout.benchmark.benchmark import Benchmark
-from heldout.benchmark.example import Example, canonical_value
+from heldout.benchmark.benchmark import Benchmark, Example, canonical_value
 from heldout.benchmark.fields import FieldMap
 from heldout.benchmark.hub import hub_name, hub_rows
 from heldout.benchmark.image_finder import ImageFinder

@@ -19,9 +19,8 @@ from heldout.benchmark import (
     json_line,
     split_of,
 )
-from heldout.corpus.columns import Words, find_columns
+from heldout.corpus.columns import Words, find_columns, lost_row, row_items
 from heldout.corpus.corpus import CorpusItem, Shard, shard_work, unique_ids
-from heldout.corpus.lines import COMPRESSED, FAILURES, Span, is_compressed, lines, open_text, spans
 from heldout.corpus.listing import (
     FILE,
     HIDDEN,
@@ -36,7 +35,15 @@ from heldout.corpus.listing import (
     is_run_folder,
     walk,
 )
-from heldout.corpus.row_items import lost_row, row_items
+from heldout.corpus.streams import (
+    COMPRESSED,
+    FAILURES,
+    Span,
+    is_compressed,
+    lines,
+    open_text,
+    spans,
+)
 from heldout.errors import HeldoutError, blame_the_machine
 from heldout.image import (
     HEAD,

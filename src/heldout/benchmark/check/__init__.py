@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from heldout.benchmark.benchmark import Benchmark
-from heldout.benchmark.check.choices import choice_rules
 from heldout.benchmark.check.content import label_rules, text_rules
-from heldout.benchmark.check.keys import key_rules
+from heldout.benchmark.check.options import choice_rules, key_rules
 from heldout.benchmark.check.pictures import picture_rules
 from heldout.benchmark.check.problem import (
     CheckReport,

@@ -6,9 +6,8 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 
-from heldout.benchmark.benchmark import Benchmark
+from heldout.benchmark.benchmark import Benchmark, Example, canonical_value, normal
 from heldout.benchmark.check.problem import Problem, problem
-from heldout.benchmark.example import Example, canonical_value, normal
 from heldout.image import Digests
 
 _CONSTANT_FROM = 20  # fewer items may agree by accident

@@ -10,8 +10,7 @@ from typing import Any, Literal
 import numpy as np
 from pydantic import BaseModel, Field
 
-from heldout.benchmark.benchmark import Benchmark
-from heldout.benchmark.example import canonical_value
+from heldout.benchmark.benchmark import Benchmark, canonical_value
 from heldout.benchmark.source import ALIASES
 from heldout.image import Digests
 from heldout.stats import holm, order_grouping, order_trend

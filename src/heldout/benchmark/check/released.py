@@ -5,13 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from heldout.benchmark.benchmark import Benchmark
+from heldout.benchmark.benchmark import RELEASED, Benchmark, Example, canonical_value, normal
 from heldout.benchmark.check.problem import Problem, problem
-from heldout.benchmark.example import RELEASED, Example, canonical_value, normal
 from heldout.benchmark.fields import OPTION_NAMES
 from heldout.benchmark.option_list import OptionList, list_left, take_list
+from heldout.benchmark.option_values import find_unlettered
 from heldout.benchmark.presets import find_preset
-from heldout.benchmark.unlettered import find_unlettered
 from heldout.errors import counted
 from heldout.image import ImageError
 

@@ -7,10 +7,9 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from heldout.benchmark.benchmark import Benchmark
+from heldout.benchmark.benchmark import Benchmark, Example, canonical_value, normal
 from heldout.benchmark.check.content import picture_key
 from heldout.benchmark.check.problem import Problem, SplitOverlap, problem
-from heldout.benchmark.example import Example, canonical_value, normal
 from heldout.image import Digests, FileOnDisk, ImageRef
 
 # Rules about perturbed twins: a new answer needs a new picture.

@@ -7,16 +7,14 @@ from collections.abc import Sequence
 
 from heldout.benchmark.grading.choice import (
     AMBIGUOUS,
-    leading_pole,
-    letter,
-    read_choice,
-    read_whole,
-)
-from heldout.benchmark.grading.clean import (
     OUTCOMES,
     CutError,
     Grade,
     bare,
+    leading_pole,
+    letter,
+    read_choice,
+    read_whole,
     same,
     tagged,
     without_thoughts,

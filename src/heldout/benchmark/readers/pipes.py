@@ -12,9 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from heldout.benchmark.readers.base import FileRow, head
+from heldout.benchmark.readers.base import FileRow, head, open_text
 from heldout.benchmark.readers.json_rows import stream_array
-from heldout.benchmark.readers.text_lines import open_text
 from heldout.store import Dropped
 
 _FEWEST_PAIRS = 3  # lines of two fields that make a table; a caption may hold a pipe, too
