@@ -98,7 +98,9 @@ def test_a_killed_scan_resumes_loses_nothing_and_repeats_nothing(
     for _ in range(3):
         before = finished_shards(killed)
         scan = subprocess.Popen(
-            command(data, killed), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+            command(data, killed, "--workers", "2"),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
         )
         # Wait until it works on something new, then strike at a random moment.
         deadline = time.monotonic() + 60

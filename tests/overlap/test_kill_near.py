@@ -51,9 +51,9 @@ def tables(run: Path) -> dict[str, bytes]:
 
 @pytest.fixture(scope="module")
 def whole(near_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run that nobody disturbed, with a worker per core."""
+    """A run that nobody disturbed, in one process."""
     run = tmp_path_factory.mktemp("whole") / "run"
-    subprocess.run(command(near_data, run), check=True, capture_output=True)
+    subprocess.run(command(near_data, run, "--workers", "1"), check=True, capture_output=True)
     return run
 
 
@@ -67,7 +67,9 @@ def test_a_killed_near_search_resumes_and_gives_the_same_tables(
     for strike in range(STRIKES):
         before = done(killed)
         search = subprocess.Popen(
-            command(near_data, killed), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+            command(near_data, killed, "--workers", "2"),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
         )
         # Strike when a further third is done, so that every stage is met in its middle.
         deadline = time.monotonic() + 120
