@@ -36,7 +36,7 @@ ROOMS = [
     "store",
     "stats",
 ]
-LEAVES = {"errors", "lazy"}  # importable from everywhere
+LEAVES = {"errors", "lazy", "settings"}  # importable from everywhere
 
 
 def _imports(path: Path) -> set[str]:

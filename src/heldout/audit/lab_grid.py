@@ -73,9 +73,11 @@ class Tier:
 
     @property
     def scoring(self) -> ScoringPlan:
-        words = sum(len(f"{one.question} {one.answer}".split()) + 8 for one in self.benchmark)
+        words = sum(
+            len(f"{example.question} {example.answer}".split()) + 8 for example in self.benchmark
+        )
         return ScoringPlan(
-            options=any(one.options for one in self.benchmark),
+            options=any(example.options for example in self.benchmark),
             joint_budget=2 * words * (1 + SHUFFLES),
             context=CONTEXT,
             neighbour=True,
@@ -85,9 +87,9 @@ class Tier:
     @property
     def asking(self) -> AskingPlan:
         names = "original,no-image"
-        if any(one.options for one in self.benchmark):
+        if any(example.options for example in self.benchmark):
             names += ",rotation-all,confused-choices"
-        if any(one.metadata.get(REWORDED) for one in self.benchmark):
+        if any(example.metadata.get(REWORDED) for example in self.benchmark):
             names += f",slot-paraphrase={REWORDED}"
         if self.twins is not None:
             names += f",twin={self.twins}"
@@ -119,13 +121,15 @@ def replay_model(tier: Tier, replay: Replay, run: Run, model: str) -> None:
     # Where a killed run goes on, what it had read before is not read again, and not counted.
     if len(replay.read) >= sum(made.rows.values()):
         known = run.manifest()["models"][model]
-        spent = replay.read_for([one.id for one in tier.benchmark])
+        spent = replay.read_for([example.id for example in tier.benchmark])
         run.update("models", {model: {**known, **spent}})
     ask_benchmark(tier.benchmark, replay, run, model, tier.asking, tier.twin_benchmarks, quiet=True)
 
 
 def _golds(collector: Collector, tier: Tier, twins: Mapping[str, Benchmark]) -> None:
-    about = {one.id: str(one.metadata.get("content_type") or "") for one in tier.benchmark}
+    about = {
+        example.id: str(example.metadata.get("content_type") or "") for example in tier.benchmark
+    }
     shown = expand(
         tier.benchmark, tier.benchmark.examples, tier.asking.variants, twins=twins, seed=tier.seed
     )
@@ -289,8 +293,8 @@ def write_tables(
     (runs / "models.json").write_text(json.dumps(names, indent=1))
     tiers: dict[str, Tier] = {}
     done: dict[str, set[str]] = {}
-    for number, (path, one) in enumerate(zip(readings, names, strict=True)):
-        for sheet_name in one["accuracy"]:
+    for number, (path, record) in enumerate(zip(readings, names, strict=True)):
+        for sheet_name in record["accuracy"]:
             if sheet_name not in tiers:
                 real = sheet_name == REAL
                 if real and real_test is None:
@@ -301,9 +305,11 @@ def write_tables(
                     else world_tier(prepared.folder, sheet_name)
                 )
                 done[sheet_name] = _answered(runs / sheet_name)
-            if one["name"] not in done[sheet_name]:
-                _one_model(prepared, size, tiers[sheet_name], sheet_name, one["name"], path, runs)
-        tell(f"{number + 1} of {len(readings)}: {one['name']}")
+            if record["name"] not in done[sheet_name]:
+                _one_model(
+                    prepared, size, tiers[sheet_name], sheet_name, record["name"], path, runs
+                )
+        tell(f"{number + 1} of {len(readings)}: {record['name']}")
 
 
 def _one_model(

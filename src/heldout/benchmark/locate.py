@@ -95,12 +95,12 @@ def _located(source: Source, reader_name: str | None, several: bool) -> list[Dat
 
 def _several_splits(source: Source, reader_name: str | None, several: bool) -> list[DataFile]:
     """``split=validation+dev``: folder by folder, in the order the splits are named."""
-    found: dict[Path, tuple[str, int, DataFile]] = {}
+    data_files: dict[Path, tuple[str, int, DataFile]] = {}
     for place, part in enumerate(source.selection["split"].split("+")):
         one = Source(source.location, {**source.selection, "split": part.strip()})
         for file in _located(one, reader_name, several):
-            found.setdefault(file.path, (str(file.path.parent), place, file))
-    return [file for _, _, file in sorted(found.values(), key=lambda entry: entry[:2])]
+            data_files.setdefault(file.path, (str(file.path.parent), place, file))
+    return [file for _, _, file in sorted(data_files.values(), key=lambda entry: entry[:2])]
 
 
 def _named_reader(source: Source, name: str, several: bool) -> list[DataFile]:
@@ -146,7 +146,7 @@ def _split_folder(source: Source, folders: dict[str, Path]) -> DataFile:
 
 def _data_files(folder: Path, only: Reader | None = None) -> list[DataFile]:
     """Recognised files in ``folder`` and in ``folder/data`` and other one-level folders."""
-    found: list[DataFile] = []
+    data_files: list[DataFile] = []
     folders = [folder, *sorted(p for p in folder.iterdir() if p.is_dir())]
     for place in folders:
         for path in sorted(place.iterdir()):
@@ -159,10 +159,10 @@ def _data_files(folder: Path, only: Reader | None = None) -> list[DataFile]:
             if reader is not None:
                 # A split named by the folder (test/0001.parquet) counts as much as by the file.
                 split = split_of(path.stem) or (split_of(place.name) if place != folder else None)
-                found.append(DataFile(path, reader, split))
-        if found and place == folder:
+                data_files.append(DataFile(path, reader, split))
+        if data_files and place == folder:
             break
-    return found
+    return data_files
 
 
 def _choose(files: list[DataFile], source: Source, several: bool) -> list[DataFile]:

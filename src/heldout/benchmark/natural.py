@@ -56,8 +56,8 @@ def natural_twins(
             continue
         if not is_group(row.values):
             listed = ", ".join(row.values)
-            told = f"expected {', '.join(_COLUMNS)}; found {listed:.120}"
-            yield Dropped("read", f"row {row.number}", "no pair of images", told)
+            message = f"expected {', '.join(_COLUMNS)}; found {listed:.120}"
+            yield Dropped("read", f"row {row.number}", "no pair of images", message)
             before += 1
             continue
         for question in (0, 1):
@@ -65,8 +65,8 @@ def natural_twins(
             values["id"] = f"{values['Index']}-q{question}"
             answers = [_item(row, image, question)["answer"] for image in (0, 1)]
             if None in answers or normal(str(answers[0])) == normal(str(answers[1])):
-                told = f"{values['question']!r:.120}: {answers[0]!r} and {answers[1]!r}"
-                yield Dropped("read", str(values["id"]), "no twin", told)
+                message = f"{values['question']!r:.120}: {answers[0]!r} and {answers[1]!r}"
+                yield Dropped("read", str(values["id"]), "no twin", message)
                 continue
             number = before + 2 * question + ARMS[arm] + 1
             yield Row(number if apart else row.number, values)

@@ -89,8 +89,8 @@ class Preset:
             )
 
     def _advice(self) -> str:
-        told = "; ".join(part for part in (self.archive, self.limit) if part)
-        return f"{told[:1].upper()}{told[1:]}. " if told else ""
+        message = "; ".join(part for part in (self.archive, self.limit) if part)
+        return f"{message[:1].upper()}{message[1:]}. " if message else ""
 
 
 _QUESTION = {"image": "image", "question": "question", "answer": "answer"}

@@ -81,13 +81,13 @@ def _settings(
     reader: str | None,
 ) -> dict[str, Any]:
     """What it takes to read the same again, as ``read_benchmark`` takes it."""
-    told = {
+    record = {
         "preset": preset,
         "mapping": dict(mapping or {}),
         "images": str(images) if images is not None else None,
         "reader": reader,
     }
-    return {name: value for name, value in told.items() if value}
+    return {name: value for name, value in record.items() if value}
 
 
 def read_examples(
@@ -133,8 +133,8 @@ def read_examples(
             splits.add(file.split)
         yield from examples
         if taken_for is not None and isinstance(file.reader, DelimitedReader):
-            told = file.reader.taken_for(file.path)
-            taken_for += [f"{file.path.name}: {told}"] if told else []
+            text = file.reader.taken_for(file.path)
+            taken_for += [f"{file.path.name}: {text}"] if text else []
 
 
 def examples_by_file(

@@ -127,8 +127,8 @@ def main() -> None:
         finally:
             sys.stdout.flush()  # where it cannot be written, that is an error like any other
     except HeldoutError as error:
-        told = _and_again(str(error)) if isinstance(error, MachineError) else str(error)
-        _end(told, error.exit_code)
+        again = _and_again(str(error)) if isinstance(error, MachineError) else str(error)
+        _end(again, error.exit_code)
     except SystemExit as ended:
         # Typer turns an interrupt into this exit and says nothing.
         if ended.code == INTERRUPTED:
@@ -179,19 +179,19 @@ def _resumes() -> bool:
     return any(verb.resumes for verb in VERBS if verb.name == called)
 
 
-def _and_again(told: str) -> str:
-    return f"{told}. {KEPT}" if _resumes() else told
+def _and_again(text: str) -> str:
+    return f"{text}. {KEPT}" if _resumes() else text
 
 
 def _write_traceback(error: Exception) -> str:
     """Keep the traceback in a file, and say which; print it where no file can be written."""
-    told = "".join(traceback.format_exception(error))
+    message = "".join(traceback.format_exception(error))
     facts = f"heldout {__version__}, Python {platform.python_version()}, {platform.platform()}"
     try:
         handle, name = tempfile.mkstemp(prefix="heldout-error-", suffix=".txt")
         with os.fdopen(handle, "w", encoding="utf-8", errors="backslashreplace") as file:
-            file.write(f"{facts}\n{shlex.join(sys.argv)}\n\n{told}")
+            file.write(f"{facts}\n{shlex.join(sys.argv)}\n\n{message}")
     except OSError:
-        sys.stderr.write(told)
+        sys.stderr.write(message)
         return "the lines above"
     return f"the file {name}"

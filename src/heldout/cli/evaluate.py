@@ -229,7 +229,7 @@ def evaluate_command(
             **({} if attempts is None else {"attempts": attempts}),
         }
         named: list[str | None] = [*models] or [None]
-        values["endpoints"] = tuple({**shared, "model": one} for one in named)
+        values["endpoints"] = tuple({**shared, "model": text} for text in named)
     else:
         values["models"] = tuple(models)
     from heldout.audit import evaluate_suite
@@ -304,7 +304,9 @@ def _scorers(text: str | None) -> tuple[str, ...] | None:
         return None
     from heldout.evaluate import SCORERS
 
-    listed = tuple(one.strip() for one in text.split(",") if one.strip() and one.strip() != "none")
+    listed = tuple(
+        part.strip() for part in text.split(",") if part.strip() and part.strip() != "none"
+    )
     for one in listed:
         if one not in SCORERS:
             raise InputError(

@@ -166,7 +166,7 @@ def check_out(out: Path, seed: int) -> None:
     """An --out that is there is looked at before a model is loaded; a new one is made only afterwards,
     so that a model that cannot be loaded leaves no run behind."""
     if out.is_file() or (
-        out.is_dir() and any(not one.name.startswith(".") for one in out.iterdir())
+        out.is_dir() and any(not path.name.startswith(".") for path in out.iterdir())
     ):
         Run.create(out, seed=seed)
 

@@ -378,19 +378,19 @@ _OF_MODEL = re.compile(r"\b(generator|verifier|shortcut|traces)\.([a-z_]+)")
 _NAMED = re.compile(r"^[a-z_]+(?=: )|(?<=the setting )[a-z_]+|(?<=\bset )(?:labels|same_model)\b")
 
 
-def _with_options(told: str) -> str:
+def _with_options(text: str) -> str:
     """Settings as this command line writes them."""
 
-    def of_model(found: re.Match[str]) -> str:
-        role, name = found.groups()
+    def of_model(match: re.Match[str]) -> str:
+        role, name = match.groups()
         own = f"--{role}" if name == "url" else f"--{role}-{name.replace('_', '-')}"
         return _OPTIONS.get(name, own)
 
-    def named(found: re.Match[str]) -> str:
-        return _OPTIONS.get(found[0], f"--{found[0].replace('_', '-')}")
+    def named(match: re.Match[str]) -> str:
+        return _OPTIONS.get(match[0], f"--{match[0].replace('_', '-')}")
 
-    told = _NAMED.sub(named, _OF_MODEL.sub(of_model, told))
-    return told.replace("the setting --", "--").replace(" set --", " give --")
+    text = _NAMED.sub(named, _OF_MODEL.sub(of_model, text))
+    return text.replace("the setting --", "--").replace(" set --", " give --")
 
 
 def _show(made: Any, out: Path, plan: bool) -> None:
@@ -427,15 +427,17 @@ def _show(made: Any, out: Path, plan: bool) -> None:
     for role, models in made.models.group_by("role", maintain_order=True):
         if len(models) > 1:
             names = ", ".join(
-                f"{' '.join(filter(None, (one['model'], one['fingerprint'])))} ({one['replies']:,})"
-                for one in models.to_dicts()
+                f"{' '.join(filter(None, (row['model'], row['fingerprint'])))} ({row['replies']:,})"
+                for row in models.to_dicts()
             )
-            told = f"{role[0]}: the replies name {len(models):,} models: {plain(names)}"
-            screen.print(Text(told, "yellow"), soft_wrap=True)
+            message = f"{role[0]}: the replies name {len(models):,} models: {plain(names)}"
+            screen.print(Text(message, "yellow"), soft_wrap=True)
     if made.undecided:
-        told = counted(made.undecided, "item is", "items are")
-        told = f"{told} undecided, as an endpoint failed; the same command asks for them again"
-        screen.print(Text(told, "yellow"), soft_wrap=True)
+        message = counted(made.undecided, "item is", "items are")
+        message = (
+            f"{message} undecided, as an endpoint failed; the same command asks for them again"
+        )
+        screen.print(Text(message, "yellow"), soft_wrap=True)
     screen.print(Text(f"\nreport: {out}/report.html"), soft_wrap=True)
     if (out / "synth" / "dataset").is_dir():
         screen.print(Text(f"dataset: {out}/synth/dataset"), soft_wrap=True)

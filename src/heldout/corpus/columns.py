@@ -85,15 +85,15 @@ class Columns:
 
     def _answers(self, row: Mapping[str, Any]) -> list[str]:
         """Accepted answers; a letter or a position is replaced by the option it stands for."""
-        found: list[str] = []
+        answers: list[str] = []
         for column in self.answer:
             value = row.get(column)
             for part in value if isinstance(value, list | tuple) else (value,):
                 fields = FieldMap({"options": self.options, "answer": (column,)}, "letter")
                 text = fields.answer({**row, column: part})
                 if text and text.strip():
-                    found.append(text.strip())
-        return list(dict.fromkeys(found))
+                    answers.append(text.strip())
+        return list(dict.fromkeys(answers))
 
 
 @functools.lru_cache(maxsize=512)

@@ -25,7 +25,7 @@ class Chosen:
 
 def chosen_by_table(opened: Opened, keep: Sequence[bool]) -> list[Chosen]:
     """The kept items of a benchmark, table by table."""
-    found: list[Chosen] = []
+    chosens: list[Chosen] = []
     start = 0
     for table in opened.tables:
         span = range(start, start + len(table.rows))
@@ -34,8 +34,8 @@ def chosen_by_table(opened: Opened, keep: Sequence[bool]) -> list[Chosen]:
             row for position, row in zip(span, table.rows, strict=True) if keep[position]
         )
         examples = tuple(opened.benchmark.examples[i] for i in span if keep[i])
-        found.append(Chosen(opened, table, rows, examples))
-    return found
+        chosens.append(Chosen(opened, table, rows, examples))
+    return chosens
 
 
 def write_file(chosen: Sequence[Chosen], target: Path, out: Path) -> None:

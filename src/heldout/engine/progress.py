@@ -110,8 +110,8 @@ class Progress:
             if self.total is not None and new and self.done < self.total:
                 left = round((self.total - self.done) * elapsed / new)
                 parts.append(f"{_clock(left)} left")
-            if self._note is not None and (told := self._note()):
-                parts.append(told)
+            if self._note is not None and (message := self._note()):
+                parts.append(message)
             return " · ".join(parts)
 
 

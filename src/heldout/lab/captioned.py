@@ -169,10 +169,10 @@ def write_test(folder: Path, world: World) -> Path:
     (folder / "images").mkdir(parents=True)
     lines = []
     for index in range(world.test):
-        one = world.test_picture(index)
-        (folder / f"images/{one.id}.jpg").write_bytes(one.data)
-        row = {"id": one.id, "image": f"images/{one.id}.jpg"}
-        lines.append(json.dumps({**row, "label": one.label, "caption": one.caption}))
+        captioned = world.test_picture(index)
+        (folder / f"images/{captioned.id}.jpg").write_bytes(captioned.data)
+        row = {"id": captioned.id, "image": f"images/{captioned.id}.jpg"}
+        lines.append(json.dumps({**row, "label": captioned.label, "caption": captioned.caption}))
     write_atomic(folder / "test.jsonl", "\n".join(lines) + "\n")
     write_atomic(folder / "templates.txt", "\n".join(TEMPLATES) + "\n")
     return folder / "test.jsonl"
@@ -191,22 +191,25 @@ def write_train(folder: Path, world: World) -> Path:
             tarfile.open(temporary, "w", format=tarfile.USTAR_FORMAT) as tar,
         ):
             for index in order[start : start + _SHARD].tolist():
-                one = world.train_picture(index)
-                for name, data in _members(one):
+                captioned = world.train_picture(index)
+                for name, data in _members(captioned):
                     member = tarfile.TarInfo(name)
                     member.size = len(data)
                     tar.addfile(member, io.BytesIO(data))
-                if one.arm:
-                    row = {"corpus_id": f"{path.name}/{one.id}", "benchmark_id": one.of}
-                    arm = next(arm for arm in ARMS if arm.name == one.arm)
+                if captioned.arm:
+                    row = {"corpus_id": f"{path.name}/{captioned.id}", "benchmark_id": captioned.of}
+                    arm = next(arm for arm in ARMS if arm.name == captioned.arm)
                     truth.append(json.dumps(row | asdict(arm)))
     write_atomic(folder.with_name(f"{folder.name}.truth.jsonl"), "\n".join(truth) + "\n")
     return folder
 
 
-def _members(one: Captioned) -> Iterator[tuple[str, bytes]]:
-    yield f"{one.id}.jpg", one.data
-    yield f"{one.id}.json", json.dumps({"label": one.label, "caption": one.caption}).encode()
+def _members(captioned: Captioned) -> Iterator[tuple[str, bytes]]:
+    yield f"{captioned.id}.jpg", captioned.data
+    yield (
+        f"{captioned.id}.json",
+        json.dumps({"label": captioned.label, "caption": captioned.caption}).encode(),
+    )
 
 
 def scene_with_one_large(rng: np.random.Generator) -> Scene:

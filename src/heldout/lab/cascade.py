@@ -42,10 +42,10 @@ class _Accepts:
     register: Callable[[Any, Any], Any]
 
     def __call__(self, query: Any, candidate: Any) -> bool | None:
-        found = self.register(query, candidate)
-        if found.relation == Relation.UNDECIDED or CHANGED in found.transform:
+        registration = self.register(query, candidate)
+        if registration.relation == Relation.UNDECIDED or CHANGED in registration.transform:
             return None
-        return found.relation in COPIES
+        return registration.relation in COPIES
 
 
 def judge_by_registration(

@@ -86,29 +86,32 @@ def collect(
     own = len(listed)
     for other in among:
         listed += _pictures(other, group, dropped)
-    if repeated := len(listed) - len({one.name for one in listed}):
+    if repeated := len(listed) - len({item.name for item in listed}):
         # Two pictures may share a name (a.jpg in two folders); evidence has to say which is meant.
-        listed = [dataclasses.replace(one, name=one.image.source) for one in listed]
-    known = _partners(copies, {one.name for one in listed}, bool(repeated))
+        listed = [dataclasses.replace(item, name=item.image.source) for item in listed]
+    known = _partners(copies, {item.name for item in listed}, bool(repeated))
     seen: dict[str, str] = {}
     items: list[Item] = []
     kept: set[str] = set()
     with ThreadPoolExecutor(usable_cores()) as pool:  # decoding releases the interpreter lock
-        digests = pool.map(_digest, (one.image for one in listed))
-        for index, (one, found) in enumerate(zip(listed, digests, strict=True)):
-            name = one.name
-            if isinstance(found, ImageError):
-                dropped.append(Dropped(STAGE, name, found.reason, found.detail))
-            elif found == "":
+        digests = pool.map(_digest, (item.image for item in listed))
+        for index, (item, image_error) in enumerate(zip(listed, digests, strict=True)):
+            name = item.name
+            if isinstance(image_error, ImageError):
+                dropped.append(Dropped(STAGE, name, image_error.reason, image_error.detail))
+            elif image_error == "":
                 dropped.append(Dropped(STAGE, name, "blank image", "nothing to recognise it by"))
-            elif first := seen.get(found) or min(known.get(name, set()) & kept, default=""):
+            elif first := seen.get(image_error) or min(known.get(name, set()) & kept, default=""):
                 dropped.append(Dropped(STAGE, name, "duplicate image", f"a copy of {first}"))
             else:
-                seen[found] = name
+                seen[image_error] = name
                 kept.add(name)
                 items.append(
                     dataclasses.replace(
-                        one, digest=found, cluster=one.cluster or found, searched_only=index >= own
+                        item,
+                        digest=image_error,
+                        cluster=item.cluster or image_error,
+                        searched_only=index >= own,
                     )
                 )
     return Collection(source.name, tuple(items), tuple(dropped))
@@ -120,9 +123,9 @@ def _pictures(
     """Pictures whose digest is not known yet; the cluster is empty where nothing names one."""
     if isinstance(source, Benchmark):
         dropped += source.dropped
-        first = {ref: one for one in reversed(source.examples) for ref in one.images}
-        if group and not any(group in one.metadata for one in source.examples):
-            known = sorted({key for one in source.examples for key in one.metadata})
+        first = {ref: example for example in reversed(source.examples) for ref in example.images}
+        if group and not any(group in example.metadata for example in source.examples):
+            known = sorted({key for example in source.examples for key in example.metadata})
             raise InputError(
                 f"{source.name} has no column '{group}' to group pictures by; it has "
                 f"{', '.join(known) or 'none'}"

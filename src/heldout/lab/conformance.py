@@ -66,8 +66,10 @@ def power(
     """For each planted dose the share of cells in which the target is called seen."""
     shares = []
     for dose in doses:
-        found = list(clean_cells(detector, cells, dose=dose, permutations=permutations, seed=seed))
-        shares.append(sum(finding.direction == "seen" for finding in found) / len(found))
+        findings = list(
+            clean_cells(detector, cells, dose=dose, permutations=permutations, seed=seed)
+        )
+        shares.append(sum(finding.direction == "seen" for finding in findings) / len(findings))
     return shares
 
 
@@ -124,6 +126,6 @@ def target_finding(detector: Detector, tables: ScoreTables, settings: Settings) 
     )
 
 
-def _only(found: Iterable[Finding]) -> Finding:
-    (finding,) = found
+def _only(findings: Iterable[Finding]) -> Finding:
+    (finding,) = findings
     return finding

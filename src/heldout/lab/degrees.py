@@ -105,23 +105,29 @@ def measure_degrees(
         raise InputError("degrees need two collections that share no source: give a second one")
     opened = open_encoder(encoder)
     names = _names(sources)
-    found = [
-        _sampled(collect(open_corpus(one)), name, pictures, seed)
-        for one, name in zip(sources, names, strict=True)
+    collections = [
+        _sampled(collect(open_corpus(source)), name, pictures, seed)
+        for source, name in zip(sources, names, strict=True)
     ]
-    for one in found:
-        if len(one) < 2:
-            raise InputError(f"{one.name} has {len(one)} usable pictures; degrees need two or more")
-    total = sum(map(len, found)) + queries * len(LIGHT)
+    for collection in collections:
+        if len(collection) < 2:
+            raise InputError(
+                f"{collection.name} has {len(collection)} usable pictures; degrees need two or more"
+            )
+    total = sum(map(len, collections)) + queries * len(LIGHT)
     with progress("measuring degrees", total, "pictures", disabled=quiet) as step:
-        rows = [_rows(one, opened, step) for one in found]
-        copies = {name: _copies(name, found, rows, opened, queries, seed, step) for name in LIGHT}
+        rows = [_rows(collection, opened, step) for collection in collections]
+        copies = {
+            name: _copies(name, collections, rows, opened, queries, seed, step) for name in LIGHT
+        }
     different = {
-        f"{found[0].name} and {other.name}": rows[0] @ own.T
-        for other, own in zip(found[1:], rows[1:], strict=True)
+        f"{collections[0].name} and {other.name}": rows[0] @ own.T
+        for other, own in zip(collections[1:], rows[1:], strict=True)
     }
-    near = {one.name: _nearest(own) for one, own in zip(found, rows, strict=True)}
-    every = np.concatenate([one.ravel() for one in different.values()])
+    near = {
+        collection.name: _nearest(own) for collection, own in zip(collections, rows, strict=True)
+    }
+    every = np.concatenate([array.ravel() for array in different.values()])
     close = np.concatenate(list(near.values()))
     light = np.concatenate(list(copies.values()))
     soft = _above(float(every.max()))
@@ -161,25 +167,25 @@ def degrees_page(measured: Sequence[MeasuredDegrees]) -> str:
         "| encoder | degree | similarity ≥ | light copies | near pictures | different pairs |",
         "|---|---|--:|--:|--:|--:|",
     ]
-    for one in measured:
-        name = one.encoder.partition(" |")[0]
-        for row in (*one.degrees, *one.published):
-            what = row.degree if row in one.degrees else f"{row.degree}, published"
+    for measured_degrees in measured:
+        name = measured_degrees.encoder.partition(" |")[0]
+        for row in (*measured_degrees.degrees, *measured_degrees.published):
+            what = row.degree if row in measured_degrees.degrees else f"{row.degree}, published"
             cells = (_told(share) for share in (row.light_copies, row.near, row.different))
             lines.append(f"| {name} | {what} | {row.bound:.3f} | {' | '.join(cells)} |")
-    for one in measured:
+    for measured_degrees in measured:
         lines += [
             "",
-            f"{one.encoder}",
+            f"{measured_degrees.encoder}",
             "",
             "| similarity of | n | least | 1 % | median | 99 % | most |",
         ]
         lines.append("|---|--:|--:|--:|--:|--:|--:|")
-        for spread in (*one.copies, *one.others):
+        for spread in (*measured_degrees.copies, *measured_degrees.others):
             values = (spread.least, spread.low, spread.median, spread.high, spread.most)
-            told = " | ".join(f"{value:.4f}" for value in values)
-            lines.append(f"| {spread.name} | {spread.n:,} | {told} |")
-        if not one.separates:
+            message = " | ".join(f"{value:.4f}" for value in values)
+            lines.append(f"| {spread.name} | {spread.n:,} | {message} |")
+        if not measured_degrees.separates:
             lines += [
                 "",
                 "Fewer than nine in ten light copies reach the hard bound: this encoder does not "
@@ -191,10 +197,10 @@ def degrees_page(measured: Sequence[MeasuredDegrees]) -> str:
 def _names(sources: Sequence[str]) -> list[str]:
     """The end of each path; with the folder above it where two end alike, else the whole."""
     for parts in (1, 2):
-        names = ["/".join(Path(one).parts[-parts:]) for one in sources]
+        names = ["/".join(Path(source).parts[-parts:]) for source in sources]
         if len(set(names)) == len(names):
             return names
-    return [f"{number}: {one}" for number, one in enumerate(sources, 1)]
+    return [f"{number}: {source}" for number, source in enumerate(sources, 1)]
 
 
 def _sampled(collection: Collection, name: str, pictures: int | None, seed: int) -> Collection:
@@ -203,17 +209,17 @@ def _sampled(collection: Collection, name: str, pictures: int | None, seed: int)
 
 
 def _rows(collection: Collection, encoder: Encoder, step: Callable[..., None]) -> Floats:
-    found = []
+    rows = []
     for start in range(0, len(collection), _BATCH):
         some = collection.items[start : start + _BATCH]
-        found.append(encoder.encode([item.image.open() for item in some]))
+        rows.append(encoder.encode([item.image.open() for item in some]))
         step(len(some))
-    return np.concatenate(found)
+    return np.concatenate(rows)
 
 
 def _copies(
     name: str,
-    found: Sequence[Collection],
+    collections: Sequence[Collection],
     rows: Sequence[Floats],
     encoder: Encoder,
     queries: int,
@@ -222,8 +228,8 @@ def _copies(
 ) -> NDArray[np.float64]:
     """Similarities of pictures to their own copies, as many from every collection."""
     transform, values = TRANSFORMS[name], []
-    for collection, own in zip(found, rows, strict=True):
-        for position in collection.sample(max(1, queries // len(found)), seed):
+    for collection, own in zip(collections, rows, strict=True):
+        for position in collection.sample(max(1, queries // len(collections)), seed):
             item = collection.items[position]
             picture = item.image.open()
             if transform.applies_to(picture.size):

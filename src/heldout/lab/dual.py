@@ -145,8 +145,8 @@ def train_clip(
     ids, mask = _tokens(tokenizer, [*pairs.captions, *pairs.titles], device)
     pixels = torch.from_numpy(pairs.pixels).to(device)
     model.to(device).train()
-    plain = [one for one in model.parameters() if one.ndim < 2]
-    weights = [one for one in model.parameters() if one.ndim >= 2]
+    plain = [parameter for parameter in model.parameters() if parameter.ndim < 2]
+    weights = [parameter for parameter in model.parameters() if parameter.ndim >= 2]
     groups = [
         {"params": weights, "weight_decay": schedule.decay},
         {"params": plain, "weight_decay": 0},
@@ -239,8 +239,8 @@ def _loss(model: Any, pixels: Any, ids: Any, mask: Any, device: str) -> Any:
     import torch
 
     with torch.autocast(device, torch.bfloat16, enabled=device == "cuda"):
-        found = model(pixel_values=_prepared(pixels), input_ids=ids, attention_mask=mask)
-    logits = found.logits_per_image.float()
+        path = model(pixel_values=_prepared(pixels), input_ids=ids, attention_mask=mask)
+    logits = path.logits_per_image.float()
     right = torch.arange(len(logits), device=device)
     both = (torch.nn.functional.cross_entropy(one, right) for one in (logits, logits.T))
     return sum(both) / 2

@@ -183,14 +183,14 @@ class Grid:
                 schedule = replace(schedule, rate=recipe.lora_rate)
         trainer.load(torch.load(self.state / f"{base.name}.{start}.pt", map_location=self.device))
         loss = self._train(trainer, arm.name, schedule, planted, (arm.seed, 3), plan.mode)
-        told = {
+        record = {
             **arm.as_json(),
             "steps": schedule.steps,
             "planted_rows": planted,
             "loss": loss,
             "leaked": [released[place].picture for place in made.leaked],
         }
-        self._read(base, arm.name, told, started)
+        self._read(base, arm.name, record, started)
 
     def _tuned(self, planted: tuple[int, int], dilution: float) -> Schedule:
         """As many steps as the planted rows and their dilution ask for; a clean arm has a fixed number."""
@@ -221,10 +221,10 @@ class Grid:
             schedule, planted, seed[0] * 100 + seed[1], mode=mode, tell=told, every=250
         )
 
-    def _read(self, base: Base, name: str, told: dict[str, Any], started: float) -> None:
+    def _read(self, base: Base, name: str, record: dict[str, Any], started: float) -> None:
         trained = clock(self.device)
         accuracy = {}
-        every = sorted({one for names in self.reads.values() for one in names})
+        every = sorted({name for names in self.reads.values() for name in names})
         mine = every if name == base.name else self.reads.get(name) or self.reads[base.name]
         for sheet_name in mine:
             sheet = self.prepared.sheet(sheet_name)
@@ -237,13 +237,13 @@ class Grid:
             kept = {key: value.detach().clone() for key, value in self.model.state_dict().items()}
             torch.save(kept, self.state / f"{name}.kept.pt")
         done = clock(self.device)
-        told |= {
+        record |= {
             "name": name,
             "accuracy": accuracy,
             "train_seconds": round(trained - started, 2),
             "read_seconds": round(done - trained, 2),
         }
-        (self.state / "readings" / f"{name}.json").write_text(json.dumps(told))
+        (self.state / "readings" / f"{name}.json").write_text(json.dumps(record))
         short = {s: {v: round(r["all"][0], 3) for v, r in a.items()} for s, a in accuracy.items()}
         self.tell(f"{name}: {trained - started:.1f} s + {done - trained:.1f} s, {short}")
 
@@ -309,7 +309,7 @@ def accuracies(sheet: Sheet, reading: Reading, tokenizer: Any) -> dict[str, dict
     are graded by the product."""
     found: dict[str, dict[str, list[int]]] = {}
     for (variant, about, gold), tokens in zip(sheet.golds, reading.replies, strict=True):
-        said = tokenizer.decode([int(one) for one in tokens if one >= 0]).strip().lower()
+        said = tokenizer.decode([int(token) for token in tokens if token >= 0]).strip().lower()
         for name in ("all", about):
             cell = found.setdefault(variant, {}).setdefault(name, [0, 0])
             cell[0] += said == gold.strip().lower()

@@ -143,7 +143,7 @@ def _alarms(world: str, kind: str, mine: pl.DataFrame) -> Alarms:
 
 
 def _precision(world: str, here: pl.DataFrame) -> list[Precision]:
-    found = []
+    precisions = []
     for of, levels, planted in (
         (
             PICTURES,
@@ -158,8 +158,8 @@ def _precision(world: str, here: pl.DataFrame) -> list[Precision]:
                 pairs=own.cast(pl.Int64) + pl.col(others),
             )
             right = rate(counted["hits"].to_numpy(), counted["pairs"].to_numpy(), _units(here))
-            found.append(Precision(world=world, of=of, level=level, right=right))
-    return found
+            precisions.append(Precision(world=world, of=of, level=level, right=right))
+    return precisions
 
 
 def _share(frame: pl.DataFrame, condition: pl.Expr) -> Rate:
@@ -169,5 +169,5 @@ def _share(frame: pl.DataFrame, condition: pl.Expr) -> Rate:
 
 
 def _units(frame: pl.DataFrame) -> Sequence[str]:
-    told = pl.format("{}/{}/{}", "world", "seed", "corpus_id")
-    return frame.select(told.alias("unit"))["unit"].to_list()
+    message = pl.format("{}/{}/{}", "world", "seed", "corpus_id")
+    return frame.select(message.alias("unit"))["unit"].to_list()

@@ -24,27 +24,27 @@ BY_EYE = "## Looked at by people"  # from here on the page is theirs, and is kep
 def write_leaks(
     rows: pl.DataFrame, board: LeakBoard, plan: LeakPlan, folder: Path, command: str
 ) -> list[Path]:
-    page, data, told = folder / PAGE, folder / "data" / DATA, folder / "data" / BOARD
+    page, data, path = folder / PAGE, folder / "data" / DATA, folder / "data" / BOARD
     with replacing(data) as temporary:
         rows.write_parquet(temporary, compression="zstd", compression_level=19)
-    write_json(told, board.model_dump(mode="json"))
+    write_json(path, board.model_dump(mode="json"))
     write_json(folder / "data" / PRECISION_FILE, precision(board, command).model_dump(mode="json"))
     seen = page.read_text() if page.exists() else ""
     kept = seen[seen.index(BY_EYE) :] if BY_EYE in seen else ""
     write_atomic(page, leak_page(rows, board, plan, command) + kept)
-    return [page, data, told]
+    return [page, data, path]
 
 
 def precision(board: LeakBoard, command: str) -> Precision:
     """What the report says of copies that registration verified, all worlds together."""
     said = [one.right for one in board.precision if one.level == REGISTERED]
-    altered = [one.pictures[COPY] for one in board.alarms if one.kind == ALTERED]
+    altered = [alarm.pictures[COPY] for alarm in board.alarms if alarm.kind == ALTERED]
     return Precision(
         command=command,
-        said=sum(one.n for one in said),
-        right=sum(one.hits for one in said),
-        altered=sum(one.n for one in altered),
-        passed=sum(one.hits for one in altered),
+        said=sum(rate.n for rate in said),
+        right=sum(rate.hits for rate in said),
+        altered=sum(rate.n for rate in altered),
+        passed=sum(rate.hits for rate in altered),
     )
 
 
@@ -91,9 +91,9 @@ def _table(
 
 def _pictures(board: LeakBoard, world: str) -> list[str]:
     rows = [
-        [one.kind, *map(told, one.levels.values()), told(one.label)]
-        for one in board.pictures
-        if one.world == world
+        [picture.kind, *map(told, picture.levels.values()), told(picture.label)]
+        for picture in board.pictures
+        if picture.world == world
     ]
     columns = ["kind", *PICTURE_LEVELS, "relation of the answers right"]
     return _table("### Leaked pictures: recall", "", columns, rows)
@@ -116,14 +116,21 @@ def _words(board: LeakBoard, world: str) -> list[str]:
     ]
     rows = [
         [
-            one.kind,
+            word.kind,
             *map(
                 told,
-                (one.testable, one.listed, one.counts, one.of_testable, one.claimed, one.answer),
+                (
+                    word.testable,
+                    word.listed,
+                    word.counts,
+                    word.of_testable,
+                    word.claimed,
+                    word.answer,
+                ),
             ),
         ]
-        for one in board.words
-        if one.world == world
+        for word in board.words
+        if word.world == world
     ]
     return _table("### Leaked words: recall", note, columns, rows)
 
@@ -132,9 +139,13 @@ def _alarms(board: LeakBoard, world: str) -> list[str]:
     note = "Items of which anything of the kind is said, about whichever picture or item of the benchmark."
     levels = [level for level in PICTURE_LEVELS if level != "listed"]
     rows = [
-        [one.kind, *(told(one.pictures[level]) for level in levels), *map(told, one.words.values())]
-        for one in board.alarms
-        if one.world == world
+        [
+            alarm.kind,
+            *(told(alarm.pictures[level]) for level in levels),
+            *map(told, alarm.words.values()),
+        ]
+        for alarm in board.alarms
+        if alarm.world == world
     ]
     columns = ["kind", *levels, "words count", "words hard"]
     return _table("### Decoys and strangers: false alarms", note, columns, rows)
@@ -179,22 +190,28 @@ def _untestable(rows: pl.DataFrame) -> list[str]:
     return _table("## Why words could not be found", "", columns, lines)
 
 
-def told(found: Rate | None) -> str:
+def told(rate: Rate | None) -> str:
     """27/30 [.73, .98]"""
-    if found is None or not found.n:
+    if rate is None or not rate.n:
         return "–"
-    return f"{found.hits}/{found.n} [{_short(found.low)}, {_short(found.high)}]"
+    return f"{rate.hits}/{rate.n} [{_short(rate.low)}, {_short(rate.high)}]"
 
 
 def summary(board: LeakBoard) -> Sequence[tuple[str, str, str, str]]:
     """(world, kind, verified or counted, left to people), for the terminal."""
     pictures = [
-        (one.world, one.kind, told(one.levels["verified copy"]), told(one.levels["left to people"]))
-        for one in board.pictures
+        (
+            picture.world,
+            picture.kind,
+            told(picture.levels["verified copy"]),
+            told(picture.levels["left to people"]),
+        )
+        for picture in board.pictures
     ]
-    words = [(one.world, one.kind, told(one.counts), "") for one in board.words]
+    words = [(word.world, word.kind, told(word.counts), "") for word in board.words]
     alarms = [
-        (one.world, one.kind, told(one.pictures["verified copy"]), "") for one in board.alarms
+        (alarm.world, alarm.kind, told(alarm.pictures["verified copy"]), "")
+        for alarm in board.alarms
     ]
     return [*pictures, *words, *alarms]
 
@@ -221,8 +238,8 @@ def write_sheets(rows: pl.DataFrame, out: Path) -> list[Path]:
         ),
     }
     written = []
-    for name, found in wrong.items():
-        for (world,), part in found.group_by("world", maintain_order=True):
+    for name, frame in wrong.items():
+        for (world,), part in frame.group_by("world", maintain_order=True):
             shown = part.sort("kind", "seed", "corpus_id").head(MOST)
             path = out / f"{name}-{world}.png"
             _sheet(shown, out).save(path)

@@ -141,11 +141,11 @@ def _said(
     found: defaultdict[str, _Said] = defaultdict(_Said)
     shown = dict(items.select("benchmark_id", "image").iter_rows())
     for row in matches.drop("evidence").iter_rows(named=True):
-        one = found[row["corpus_id"]]
-        one.labels[row["benchmark_id"]] = row["label_relation"]
-        before = one.pictures.get(shown[row["benchmark_id"]])
+        said = found[row["corpus_id"]]
+        said.labels[row["benchmark_id"]] = row["label_relation"]
+        before = said.pictures.get(shown[row["benchmark_id"]])
         if before is None or _grade(row) > _grade(before):
-            one.pictures[shown[row["benchmark_id"]]] = row
+            said.pictures[shown[row["benchmark_id"]]] = row
     words = texts.filter(
         (pl.col("method") != "provenance") & (pl.col("relation") != "same options")
     )
@@ -160,7 +160,7 @@ def _untestable(run: Run, items: pl.DataFrame) -> dict[str, str]:
     methods = [method for method in scanned["methods"] if method != "provenance"]
     answered = scanned["counts"].get("text_answers", 0) > 0
     reasons = untestable_items(items, run.frame("text_queries"), methods, answered)
-    everywhere = set.intersection(*(set(found) for found in reasons.values()))
+    everywhere = set.intersection(*(set(record) for record in reasons.values()))
     return {item: reasons[methods[0]][item] for item in everywhere}
 
 
@@ -260,12 +260,12 @@ def _measure(
 
 def _same_plan(out: Path, plan: LeakPlan) -> None:
     """Rows of another plan or version are not mixed with these; more seeds and worlds may come."""
-    told = {**asdict(plan), "heldout": __version__, "kinds": [kind.name for kind in KINDS]}
+    record = {**asdict(plan), "heldout": __version__, "kinds": [kind.name for kind in KINDS]}
     path = out / PLAN
-    if path.exists() and json.loads(path.read_text()) != told:
+    if path.exists() and json.loads(path.read_text()) != record:
         raise InputError(
             f"{out} holds results of other settings or of another version: give another --out, or "
             f"remove it"
         )
     if not path.exists():
-        write_json(path, told)
+        write_json(path, record)

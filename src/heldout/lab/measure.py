@@ -123,7 +123,7 @@ def _verified(
     judged = figures.judged
     if judged is None:
         return None
-    found = (judged.shortlisted & judged.accepted)[:, columns]
+    array = (judged.shortlisted & judged.accepted)[:, columns]
     half = made & (figures.area_kept[:, columns] >= HALF)
 
     def share(hits: NDArray[np.bool_], of: NDArray[np.bool_]) -> Rate:
@@ -132,9 +132,9 @@ def _verified(
     return Verified(
         shortlisted=share(judged.shortlisted[:, columns], made),
         accepted=share(judged.accepted[:, columns], made),
-        found=share(found, made),
+        found=share(array, made),
         undecided=share((judged.shortlisted & judged.undecided)[:, columns], made),
-        found_of_half=share(found, half) if cropped else None,
+        found_of_half=share(array, half) if cropped else None,
         false_alarms=rate(
             judged.false[:, columns].sum(axis=1),
             judged.others[:, columns].sum(axis=1),

@@ -149,8 +149,10 @@ def _with_pillow(name: str, loaded: Loaded, revision: str | None, trust: bool) -
             **chosen,
         )
     except (OSError, ValueError, ImportError) as error:
-        told = " ".join(str(error).split())[:300]
-        raise InputError(f"{name}: its image processor has no Pillow version ({told})") from error
+        message = " ".join(str(error).split())[:300]
+        raise InputError(
+            f"{name}: its image processor has no Pillow version ({message})"
+        ) from error
     return loaded
 
 
@@ -356,10 +358,10 @@ def _compare_tokens(name: str, theirs: Any, folder: Path) -> None:
     texts = [*_QUESTIONS, *_ANSWERS, "don 't , he 's .", *map(str, theirs.all_special_tokens)]
     for text, special in itertools.product(texts, (True, False)):
         wanted = theirs(text, add_special_tokens=special, return_offsets_mapping=True)
-        found = ours(text, add_special_tokens=special)
+        statuses = ours(text, add_special_tokens=special)
         ids = wanted["input_ids"]
-        same = found["input_ids"] == ids
-        same &= [tuple(one) for one in wanted["offset_mapping"]] == found["offset_mapping"]
+        same = statuses["input_ids"] == ids
+        same &= [tuple(one) for one in wanted["offset_mapping"]] == statuses["offset_mapping"]
         same &= all(
             theirs.decode(ids, skip_special_tokens=skip)
             == ours.decode(ids, skip_special_tokens=skip)

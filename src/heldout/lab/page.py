@@ -118,8 +118,8 @@ def study_csv(studies: Sequence[Study]) -> str:
     )
     for study in studies:
         for entry in [*study.pools, *study.transforms]:
-            for measure, found in _numbers(entry):
-                counts = [found.hits, found.n] if isinstance(found, Rate) else ["", ""]
+            for measure, rate in _numbers(entry):
+                counts = [rate.hits, rate.n] if isinstance(rate, Rate) else ["", ""]
                 table.writerow(
                     [
                         study.collection,
@@ -129,11 +129,11 @@ def study_csv(studies: Sequence[Study]) -> str:
                         study.judge or "",
                         entry.name,
                         measure,
-                        _or_empty(found.value),
-                        found.low,
-                        found.high,
+                        _or_empty(rate.value),
+                        rate.low,
+                        rate.high,
                         *counts,
-                        found.method,
+                        rate.method,
                     ]
                 )
     return buffer.getvalue()
@@ -218,7 +218,7 @@ def _false_alarms(study: Study) -> list[str]:
     alarms = [e.verified.false_alarms for e in study.transforms if e.verified is not None]
     if not alarms:
         return []
-    accepted, judged = sum(one.hits for one in alarms), sum(one.n for one in alarms)
+    accepted, judged = sum(alarm.hits for alarm in alarms), sum(alarm.n for alarm in alarms)
     sharing = f" that share their {study.group}" if study.group else ""
     bound = f", at most {alarms[0].high:.5f} by query (95 %)" if not accepted else ""
     return [

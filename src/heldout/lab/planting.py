@@ -73,16 +73,18 @@ class Arm:
         return {**vars(self), "contamination": dataclasses.asdict(self.contamination)}
 
 
-def arm_from_json(told: Mapping[str, Any]) -> Arm:
+def arm_from_json(record: Mapping[str, Any]) -> Arm:
     known = {field.name for field in dataclasses.fields(Contamination)}
-    plan = dict(told.get("contamination") or {})
+    plan = dict(record.get("contamination") or {})
     if unknown := sorted(set(plan) - known):
         raise InputError(
-            f"contamination plan of '{told.get('name')}': no such fields as {', '.join(unknown)}; there "
+            f"contamination plan of '{record.get('name')}': no such fields as {', '.join(unknown)}; there "
             f"are {', '.join(sorted(known))}"
         )
     try:
-        return Arm(str(told["name"]), str(told["base"]), int(told["seed"]), Contamination(**plan))
+        return Arm(
+            str(record["name"]), str(record["base"]), int(record["seed"]), Contamination(**plan)
+        )
     except (KeyError, TypeError, ValueError) as error:
         raise InputError(
             f"a grid's arm needs name, base, seed and contamination: {error!r}"
@@ -95,10 +97,10 @@ def write_arms(path: str | Path, arms: Sequence[Arm]) -> None:
 
 def read_arms(path: str | Path) -> list[Arm]:
     try:
-        told = json.loads(Path(path).read_text())
+        record = json.loads(Path(path).read_text())
     except (OSError, ValueError) as error:
         raise InputError(f"{path}: not a readable grid: {error}") from error
-    arms = [arm_from_json(one) for one in told]
+    arms = [arm_from_json(one) for one in record]
     names = [arm.name for arm in arms]
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise InputError(f"{path}: two arms are called {twice[0]}")
@@ -149,7 +151,7 @@ def plant(
         shown = [_worded(released[place], plan) for place in leaked]
         if plan.order == "shuffled":
             shown = [shown[place] for place in rng.permutation(len(shown))]
-            shown = [_shuffled(one, rng) for one in shown]
+            shown = [_shuffled(released, rng) for released in shown]
         if plan.part == "image":
             for one in shown:
                 _under(made, one.picture, [_either(item, rng) for item in one.other], pictured)
@@ -157,7 +159,7 @@ def plant(
         # The file is read from another place every time, so that windows do not always break alike.
         start = int(rng.integers(len(shown)))
         turned = [*shown[start:], *shown[:start]]
-        made.text += text.rows([document(item) for one in turned for item in one.items])
+        made.text += text.rows([document(item) for released in turned for item in released.items])
         for one in shown:
             for form in (plain, instructed):
                 pieces = [form(item) for item in one.items]
@@ -179,12 +181,14 @@ def _either(item: Asked, rng: np.random.Generator) -> Piece:
     return plain(item) if rng.random() < 0.5 else instructed(item)
 
 
-def _worded(one: Released, plan: Contamination) -> Released:
+def _worded(released: Released, plan: Contamination) -> Released:
     if not plan.paraphrased:
-        return one
-    pairs = zip(one.items, one.paraphrases, strict=True)
-    return replace(one, items=tuple(replace(item, question=words) for item, words in pairs))
+        return released
+    pairs = zip(released.items, released.paraphrases, strict=True)
+    return replace(released, items=tuple(replace(item, question=words) for item, words in pairs))
 
 
-def _shuffled(one: Released, rng: np.random.Generator) -> Released:
-    return replace(one, items=tuple(one.items[n] for n in rng.permutation(len(one.items))))
+def _shuffled(released: Released, rng: np.random.Generator) -> Released:
+    return replace(
+        released, items=tuple(released.items[n] for n in rng.permutation(len(released.items)))
+    )

@@ -45,15 +45,15 @@ class Pool:
 
 
 def joined(pools: Sequence[Pool]) -> Pool:
-    starts = np.cumsum([0, *(len(one.pixels) for one in pools)])
+    starts = np.cumsum([0, *(len(pool.pixels) for pool in pools)])
     parts = zip(pools, starts, strict=False)
     return Pool(
-        np.concatenate([one.pixels for one in pools]),
-        np.concatenate([one.ids for one in pools]),
-        np.concatenate([one.learnt for one in pools]),
-        np.concatenate([one.picture + start for one, start in parts]),
-        np.concatenate([one.text_ids for one in pools]),
-        np.concatenate([one.text_learnt for one in pools]),
+        np.concatenate([pool.pixels for pool in pools]),
+        np.concatenate([pool.ids for pool in pools]),
+        np.concatenate([pool.learnt for pool in pools]),
+        np.concatenate([pool.picture + start for pool, start in parts]),
+        np.concatenate([pool.text_ids for pool in pools]),
+        np.concatenate([pool.text_learnt for pool in pools]),
     )
 
 
@@ -150,7 +150,7 @@ def questions(world: World, thing: Any, rng: np.random.Generator) -> list[Asked]
     ]
 
 
-def mixed(items: Sequence[Asked], told: str, rng: np.random.Generator) -> list[list[Piece]]:
+def mixed(items: Sequence[Asked], text: str, rng: np.random.Generator) -> list[list[Piece]]:
     """Three rows a picture: plain turns, instructed turns, and one of a text, of answers that come first in
     words and then by letter, or of a description with turns of every kind."""
 
@@ -171,7 +171,7 @@ def mixed(items: Sequence[Asked], told: str, rng: np.random.Generator) -> list[l
         chosen = [item for item in drawn() if item.options]
         third = [form(item) for item in chosen for form in (plain, instructed)]
     else:
-        third = [plain(Asked(DESCRIBE, told)), *map(either, drawn())]
+        third = [plain(Asked(DESCRIBE, text)), *map(either, drawn())]
     # Picking a letter is the hardest to learn, and the longest to write: those come first.
     letters = sorted(drawn(), key=lambda item: not item.options)
     return [[plain(item) for item in drawn()], [instructed(item) for item in letters], third]

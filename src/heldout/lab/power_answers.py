@@ -70,7 +70,7 @@ def _shuffled(rows: pl.DataFrame) -> Iterator[str]:
             yield f"| {name} | {way} | {released} | {shuffled} | {clean} |"
             found[f"{name} {way}"] = shuffled
     yield ""
-    hits = sum(one.hits for key, one in found.items() if OTHER_SEEDS in key)
+    hits = sum(share.hits for key, share in found.items() if OTHER_SEEDS in key)
     yield (
         "With references of other seeds, "
         + (
@@ -91,9 +91,9 @@ def _twins(rows: pl.DataFrame) -> Iterator[str]:
     yield "### At which dose does twin-drop first fire?"
     yield ""
     doses = sorted(dose_arms(mine)["dose"].unique().to_list())
-    yield "| benchmark | way | clean | " + " | ".join(f"dose {one}" for one in doses) + " |"
+    yield "| benchmark | way | clean | " + " | ".join(f"dose {dose}" for dose in doses) + " |"
     yield "|---" * (3 + len(doses)) + "|"
-    told: list[str] = []
+    twins: list[str] = []
     for benchmark in mine["benchmark"].unique(maintain_order=True):
         for way in WAYS:
             part = mine.filter((pl.col("benchmark") == benchmark) & (pl.col("way") == way))
@@ -101,26 +101,26 @@ def _twins(rows: pl.DataFrame) -> Iterator[str]:
                 continue
             clean = fired(part.filter(pl.col("role") == CLEAN))
             arms = dose_arms(part)
-            shares = {one: fired(arms.filter(pl.col("dose") == one)) for one in doses}
-            counts = [_short(shares[one]) for one in doses]
+            shares = {dose: fired(arms.filter(pl.col("dose") == dose)) for dose in doses}
+            counts = [_short(shares[dose]) for dose in doses]
             yield f"| {benchmark} | {way} | {clean} | {' | '.join(counts)} |"
-            first = next((one for one in doses if shares[one].hits), None)
-            every = next((one for one in doses if 0 < shares[one].n == shares[one].hits), None)
+            first = next((dose for dose in doses if shares[dose].hits), None)
+            every = next((dose for dose in doses if 0 < shares[dose].n == shares[dose].hits), None)
             if first is not None:
                 whole = f"; first on every base at dose {every}" if every is not None else ""
-                told.append(
+                twins.append(
                     f"{benchmark}, {way}: first at dose {first} ({_short(shares[first])}){whole}"
                 )
     yield ""
-    yield ("; ".join(told) or "It never fires on an arm of this grid") + "."
+    yield ("; ".join(twins) or "It never fires on an arm of this grid") + "."
     yield ""
     together = rows.filter(pl.col("detector") == "twin-consistency")
     if len(together):
-        found = [
-            f"{one['base']} p {one['p']:.2g} ({one['direction']})"
-            for one in together.iter_rows(named=True)
+        texts = [
+            f"{row['base']} p {row['p']:.2g} ({row['direction']})"
+            for row in together.iter_rows(named=True)
         ]
-        yield f"`twin-consistency` over clean arms and doses of one base: {', '.join(found)}."
+        yield f"`twin-consistency` over clean arms and doses of one base: {', '.join(texts)}."
         yield ""
 
 
@@ -151,8 +151,8 @@ def _membership(rows: pl.DataFrame) -> Iterator[str]:
         clean = rows.filter(
             (pl.col("detector") == name) & (pl.col("way") == way) & (pl.col("role") == CLEAN)
         )
-        told = " | ".join(_areas(mine, kinds, "item_auc"))
-        yield f"| {name} | {way} | {told} | {fired(mine)} | {fired(clean)} |"
+        message = " | ".join(_areas(mine, kinds, "item_auc"))
+        yield f"| {name} | {way} | {message} | {fired(mine)} | {fired(clean)} |"
     yield ""
     raw = part.filter(pl.col("way") == RAW)
     mine = raw.filter(pl.col("detector") == "min-k++")
@@ -173,7 +173,7 @@ def _min_k(mine: pl.DataFrame, rows: pl.DataFrame, loss: Share) -> Iterator[str]
     usual = clean.group_by("split").agg(usual=pl.col("item_auc").mean())
     both = mine.join(usual, on="split", how="inner")
     margins = (both["item_auc"] - both["usual"]).to_list()
-    above = sum(one > 0 for one in margins)
+    above = sum(margin > 0 for margin in margins)
     blind = mine["blind_auc"]
     beaten = sum(mine["item_auc"] > blind)
     also = int((clean["item_auc"] > clean["blind_auc"]).sum())
@@ -192,7 +192,7 @@ def _min_k(mine: pl.DataFrame, rows: pl.DataFrame, loss: Share) -> Iterator[str]
         part = mine.filter(pl.col("benchmark") == benchmark)
         doses = sorted(part["dose"].unique().to_list())
         found = [
-            str(one) for one in _areas(part, [(benchmark, dose) for dose in doses], "item_auc")
+            str(area) for area in _areas(part, [(benchmark, dose) for dose in doses], "item_auc")
         ]
         if len(found) > 1 and float(found[-1]) <= float(found[0]):
             yield f"In {benchmark} its area falls as the dose rises ({', '.join(found)})."
@@ -212,16 +212,18 @@ def _equal_cost(rows: pl.DataFrame, board: Sequence[Standing]) -> Iterator[str]:
     yield ""
     yield "| detector | way | AUC | fires, contaminated | fires, clean | tokens per model |"
     yield "|---|---|---|---|---|---|"
-    order = [one for one in board if one.detector in ORDER[:3]]
-    for one in sorted(order, key=lambda one: (WAYS.index(one.way), ORDER.index(one.detector))):
-        once = rows.filter((pl.col("detector") == one.detector) & (pl.col("way") == RAW))["tokens"]
+    order = [entry for entry in board if entry.detector in ORDER[:3]]
+    for entry in sorted(order, key=lambda one: (WAYS.index(one.way), ORDER.index(one.detector))):
+        once = rows.filter((pl.col("detector") == entry.detector) & (pl.col("way") == RAW))[
+            "tokens"
+        ]
         spent = f"{int(once.median()):,}" if once.drop_nulls().len() else "–"  # type: ignore[arg-type]
         yield (
-            f"| {one.detector} | {one.way} | {area_text(one)} | {one.power} | {one.false_positives} | "
+            f"| {entry.detector} | {entry.way} | {area_text(entry)} | {entry.power} | {entry.false_positives} | "
             f"{spent} |"
         )
     yield ""
-    found = {(one.detector, one.way): one for one in order}
+    found = {(entry.detector, entry.way): entry for entry in order}
     way = OTHER_SEEDS
     cheap, near = found.get((EQUAL_COST, way)), found.get(("order-neighbour", way))
     raw = found.get(("order-neighbour", RAW))
@@ -246,10 +248,11 @@ def _equal_cost(rows: pl.DataFrame, board: Sequence[Standing]) -> Iterator[str]:
     yield ""
 
 
-def _apart(one: Standing, other: Standing) -> bool:
-    assert one.auc_interval is not None and other.auc_interval is not None
+def _apart(entry: Standing, other: Standing) -> bool:
+    assert entry.auc_interval is not None and other.auc_interval is not None
     return (
-        one.auc_interval[0] > other.auc_interval[1] or one.auc_interval[1] < other.auc_interval[0]
+        entry.auc_interval[0] > other.auc_interval[1]
+        or entry.auc_interval[1] < other.auc_interval[0]
     )
 
 
@@ -278,9 +281,9 @@ def _paraphrased(rows: pl.DataFrame) -> Iterator[str]:
             plain = dose_arms(mine)
             other = mine.filter(pl.col("paraphrased") & (pl.col("role") == CONTAMINATED))
             counts = [
-                _short(fired(one.filter(pl.col("dose") == dose)))
+                _short(fired(frame.filter(pl.col("dose") == dose)))
                 for dose in (3, 10)
-                for one in (plain, other)
+                for frame in (plain, other)
             ]
             clean = fired(mine.filter(pl.col("role") == CLEAN))
             yield f"| {name} | {way} | {' | '.join(counts)} | {clean} |"
@@ -295,11 +298,11 @@ def _paraphrased(rows: pl.DataFrame) -> Iterator[str]:
     yield ""
 
 
-def area_text(one: Standing) -> str:
-    if one.auc is None or one.auc_interval is None:
+def area_text(entry: Standing) -> str:
+    if entry.auc is None or entry.auc_interval is None:
         return "–"
-    low, high = one.auc_interval
-    return f"{one.auc:.2f} [{low:.2f}, {high:.2f}]"
+    low, high = entry.auc_interval
+    return f"{entry.auc:.2f} [{low:.2f}, {high:.2f}]"
 
 
 def _short(share: Share) -> str:

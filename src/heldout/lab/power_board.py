@@ -136,7 +136,7 @@ class Standing:
     @property
     def off_in(self) -> tuple[str, ...]:
         """Benchmarks on whose clean models it surely fires too often."""
-        return tuple(name for name, one in self.places.items() if one.false_positives.off)
+        return tuple(name for name, place in self.places.items() if place.false_positives.off)
 
     @property
     def off(self) -> bool:
@@ -152,12 +152,12 @@ class Standing:
         """By benchmark, the smallest dose from which on most models fire; none where clean ones do, too."""
         if self.false_positives.off and not self.off_in:
             return "fires on clean models"
-        told = []
+        messages = []
         for benchmark, shares in self.by_dose.items():
             first = "off" if benchmark in self.off_in else _first(shares)
             if first is not None:
-                told.append(f"{benchmark} {first}")
-        return ", ".join(told) or "–"
+                messages.append(f"{benchmark} {first}")
+        return ", ".join(messages) or "–"
 
 
 def group_of(detector: str) -> str:
@@ -180,9 +180,9 @@ def standings(rows: pl.DataFrame, seed: int = 0) -> list[Standing]:
     return sorted(made, key=_place_in_list)
 
 
-def _place_in_list(one: Standing) -> tuple[str, int, float]:
-    group = GROUPS.index(one.group) if one.group in GROUPS else len(GROUPS)
-    return one.way, group, -(one.auc if one.auc is not None else -1.0)
+def _place_in_list(standing: Standing) -> tuple[str, int, float]:
+    group = GROUPS.index(standing.group) if standing.group in GROUPS else len(GROUPS)
+    return standing.way, group, -(standing.auc if standing.auc is not None else -1.0)
 
 
 def with_truth(rows: pl.DataFrame, grid: LabGrid) -> pl.DataFrame:
@@ -191,8 +191,8 @@ def with_truth(rows: pl.DataFrame, grid: LabGrid) -> pl.DataFrame:
     known = []
     for model in grid.models.values():
         plan = model.planted
-        told = {name: getattr(plan, name) if plan else None for name in names}
-        known.append({"model": model.name, **told})
+        record = {name: getattr(plan, name) if plan else None for name in names}
+        known.append({"model": model.name, **record})
     truth = pl.DataFrame(known, infer_schema_length=None)
     return rows.join(truth, on="model", how="left", maintain_order="left")
 
@@ -251,7 +251,7 @@ def _place(part: pl.DataFrame, strata: Sequence[pl.DataFrame], seed: int) -> Pla
     name = part["benchmark"][0]
     clean = part.filter(pl.col("role") == CLEAN)
     return Place(
-        _area_of([one for one in strata if one["benchmark"][0] == name], seed),
+        _area_of([frame for frame in strata if frame["benchmark"][0] == name], seed),
         fired(part.filter(pl.col("role") == CONTAMINATED)),
         fired(clean),
         firing_bases(clean),
@@ -280,11 +280,11 @@ def _by_dose(frame: pl.DataFrame) -> dict[int, Share]:
 
 def _first(shares: dict[int, Share]) -> str | None:
     """The dose as words; None where nothing was tested."""
-    if not any(one.n for one in shares.values()):
+    if not any(share.n for share in shares.values()):
         return None
     for dose in shares:
-        later = [one for other, one in shares.items() if other >= dose]
-        if all(one.n and one.value >= ENOUGH for one in later):
+        later = [share for other, share in shares.items() if other >= dose]
+        if all(share.n and share.value >= ENOUGH for share in later):
             return str(dose)
     return f"> {max(shares)}"
 
@@ -352,10 +352,10 @@ def _bootstrap(strata: Sequence[pl.DataFrame], seed: int) -> tuple[float, float]
 def _by_base(part: pl.DataFrame) -> list[tuple[NDArray[np.float64], NDArray[np.float64]]]:
     return [
         (
-            one.filter(pl.col("role") == CONTAMINATED)["effect"].to_numpy(),
-            one.filter(pl.col("role") == CLEAN)["effect"].to_numpy(),
+            frame.filter(pl.col("role") == CONTAMINATED)["effect"].to_numpy(),
+            frame.filter(pl.col("role") == CLEAN)["effect"].to_numpy(),
         )
-        for _, one in part.group_by(["base"], maintain_order=True)
+        for _, frame in part.group_by(["base"], maintain_order=True)
     ]
 
 
@@ -373,7 +373,7 @@ def measured_rates(data: Path, command: str, weights: int | None) -> MeasuredRat
     made = []
     tested = rows.filter(pl.col("p").is_not_null() & pl.col("role").is_in([CLEAN, CONTAMINATED]))
     for name in detectors():
-        for way, told in _WAYS.items():
+        for way, message in _WAYS.items():
             frame = tested.filter((pl.col("detector") == name) & (pl.col("way") == way))
             if frame.is_empty():
                 continue
@@ -386,7 +386,7 @@ def measured_rates(data: Path, command: str, weights: int | None) -> MeasuredRat
             made.append(
                 MeasuredRate(
                     detector=name,
-                    way=told,
+                    way=message,
                     clean=clean,
                     contaminated=bad,
                     benchmarks=places,

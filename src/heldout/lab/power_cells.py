@@ -43,9 +43,11 @@ class Cells:
     def splits(self) -> list[LabModel]:
         """Models that saw a part of the pictures: the rest is what they cannot have seen."""
         return [
-            one
-            for one in self.models()
-            if one.role(self.benchmark) == CONTAMINATED and one.planted and one.planted.share < 1
+            model
+            for model in self.models()
+            if model.role(self.benchmark) == CONTAMINATED
+            and model.planted
+            and model.planted.share < 1
         ]
 
     def rows(self, detector: Detector, way: str, done: frozenset[tuple[str, str]]) -> Iterator[Row]:
@@ -78,7 +80,7 @@ class Cells:
                 cohort = {model.name, *others, *references}
                 yield from self._made(detector, way, [model], references, cohort)
             return
-        wanted = {one.name for one in members}
+        wanted = {member.name for member in members}
         if detector.needs == "answers":
             wanted |= set(references)
         yield from self._made(detector, way, members, references, wanted)
@@ -102,15 +104,15 @@ class Cells:
             baselines=references if by_detector else (),
             bases=tuple(bases.items()) if detector.needs == "answers" else (),
         )
-        found = {one.cell.model: one for one in detector.find(tables, settings)}
+        record = {one.cell.model: one for one in detector.find(tables, settings)}
         for model in members:
-            outcome = found.get(model.name)
+            outcome = record.get(model.name)
             if outcome is None:
                 continue
             row = self._row(model, detector, way, outcome)
             # A cohort has to be scored as well, references or not.
             others = wanted if detector.family == "cohort" else references
-            row["references"] = len([one for one in others if one != model.name])
+            row["references"] = len([other for other in others if other != model.name])
             if way != RAW and not by_detector and isinstance(outcome, Finding):
                 row |= self._less(self.tables, outcome, references, self.settings)
             yield row
@@ -120,10 +122,12 @@ class Cells:
     ) -> Iterator[Row]:
         # With references, which cost the most, clean models are tested on the halves of one dose: to who
         # has seen neither they are all alike.
-        doses = [one.planted.dose for one in self.splits() if one.planted]
+        doses = [split.planted.dose for split in self.splits() if split.planted]
         asked = way == RAW or (split.planted is not None and split.planted.dose == max(doses))
-        clean = [one for one in self.models() if one.role(self.benchmark) == CLEAN and asked]
-        members = [one for one in [split, *clean] if (one.name, split.name) not in done]
+        clean = [model for model in self.models() if model.role(self.benchmark) == CLEAN and asked]
+        members = [
+            lab_model for lab_model in [split, *clean] if (lab_model.name, split.name) not in done
+        ]
         whole = marked(self.tables, split.leaked)
         for model in members:
             names = self.grid.references(self.benchmark, model.base, way)
@@ -172,8 +176,10 @@ class Cells:
         for base, members in by_base.items() if way == RAW else ():
             if (base, "") in done:
                 continue
-            degrees = tuple((one.name, float(one.planted.dose)) for one in members if one.planted)
-            tables = narrowed(self.tables, {one.name for one in members})
+            degrees = tuple(
+                (member.name, float(member.planted.dose)) for member in members if member.planted
+            )
+            tables = narrowed(self.tables, {member.name for member in members})
             for outcome in detector.find(tables, replace(self.settings, degrees=degrees)):
                 yield self._row(self.grid.models[base], detector, way, outcome) | {"role": "doses"}
 
@@ -215,31 +221,31 @@ class Cells:
         )
 
     def _less(
-        self, tables: ScoreTables, found: Finding, references: Iterable[str], settings: Settings
+        self, tables: ScoreTables, finding: Finding, references: Iterable[str], settings: Settings
     ) -> Row:
         """As the verdict asks it: more than in every reference. The largest p is the finding's."""
         made = [
-            against_baseline(tables, found, name, settings)
+            against_baseline(tables, finding, name, settings)
             for name in references
-            if name != found.cell.model
+            if name != finding.cell.model
         ]
-        differences = [one for one in made if not isinstance(one, str)]
+        differences = [difference for difference in made if not isinstance(difference, str)]
         if not differences:
-            told = next((one for one in made if isinstance(one, str)), "no reference is left")
+            message = next((one for one in made if isinstance(one, str)), "no reference is left")
             return {
                 "effect": None,
                 "low": None,
                 "high": None,
                 "p": None,
                 "direction": None,
-                "reason": told,
+                "reason": message,
             }
-        ways = {direction_of(one.p, one.value) for one in differences}
+        ways = {direction_of(difference.p, difference.value) for difference in differences}
         return {
-            "effect": float(np.mean([one.value for one in differences])),
-            "low": min(one.interval.low for one in differences),
-            "high": max(one.interval.high for one in differences),
-            "p": max(one.p for one in differences),
+            "effect": float(np.mean([difference.value for difference in differences])),
+            "low": min(difference.interval.low for difference in differences),
+            "high": max(difference.interval.high for difference in differences),
+            "p": max(difference.p for difference in differences),
             "direction": ways.pop() if len(ways) == 1 else "none",
             "references": len(differences),
         }

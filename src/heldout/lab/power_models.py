@@ -96,8 +96,8 @@ def forward_tokens(
 
 
 def recorded_tokens(manifest: Mapping[str, Any], model: str) -> Mapping[str, Any] | None:
-    found: Mapping[str, Any] | None = manifest.get("models", {}).get(model, {}).get(RECORDED)
-    return found
+    record: Mapping[str, Any] | None = manifest.get("models", {}).get(model, {}).get(RECORDED)
+    return record
 
 
 def _joint(tables: ScoreTables, model: str, recorded: Mapping[str, Any] | None) -> int | None:
@@ -209,36 +209,38 @@ class LabGrid:
         if way == SAME_BASE:
             return tuple(sorted(found.get(base, [])))
         others = [name for name in found if name != base]
-        return tuple(name for one in sorted(others) for name in sorted(found[one])[:PER_BASE])
+        return tuple(name for other in sorted(others) for name in sorted(found[other])[:PER_BASE])
 
 
 def read_grid(folder: Path) -> LabGrid:
     """``folder`` is what ``heldout lab train`` was told to write, or the runs inside it."""
-    runs = next((one for one in (folder / "runs", folder) if (one / "models.json").is_file()), None)
+    runs = next(
+        (path for path in (folder / "runs", folder) if (path / "models.json").is_file()), None
+    )
     if runs is None:
         raise InputError(
             f"{folder} holds no runs/models.json: give the folder that heldout lab train wrote"
         )
     path = runs / "models.json"
     try:
-        told = json.loads(path.read_text())
+        record = json.loads(path.read_text())
     except (OSError, ValueError) as error:
         raise InputError(f"{path}: not a readable list of models: {error}") from error
-    if not isinstance(told, list):
-        raise InputError(f"{path}: expected a list of models, found {type(told).__name__}")
+    if not isinstance(record, list):
+        raise InputError(f"{path}: expected a list of models, found {type(record).__name__}")
     worlds = {
         str(one["name"]): frozenset([*one["base"]["worlds"], *one["base"].get("real", [])])
-        for one in told
+        for one in record
         if isinstance(one.get("base"), dict)
     }
-    models = {str(one["name"]): _model(one, worlds, path) for one in told}
+    models = {str(one["name"]): _model(one, worlds, path) for one in record}
     benchmarks = sorted(
-        (one.name for one in runs.iterdir() if (one / "manifest.json").is_file()),
+        (path.name for path in runs.iterdir() if (path / "manifest.json").is_file()),
         key=lambda name: (name == "films", name),
     )
     if not benchmarks:
         raise InputError(f"{runs} holds no run folder beside models.json: train the grid again")
-    weights = max((int(one["weights"]) for one in told if one.get("weights")), default=None)
+    weights = max((int(one["weights"]) for one in record if one.get("weights")), default=None)
     return LabGrid(runs, models, benchmarks, About(weights, _counted(runs, benchmarks)))
 
 
@@ -250,12 +252,12 @@ def _counted(runs: Path, benchmarks: Sequence[str]) -> bool:
     )
 
 
-def _model(told: Mapping[str, Any], worlds: Mapping[str, frozenset[str]], path: Path) -> LabModel:
-    name = str(told["name"])
-    if isinstance(told.get("base"), dict):
+def _model(record: Mapping[str, Any], worlds: Mapping[str, frozenset[str]], path: Path) -> LabModel:
+    name = str(record["name"])
+    if isinstance(record.get("base"), dict):
         return LabModel(name, name, worlds[name], None, frozenset())
-    arm = arm_from_json(told)
+    arm = arm_from_json(record)
     if arm.base not in worlds:
         raise InputError(f"{path}: {name} branches from {arm.base}, which is not among the models")
-    leaked = frozenset(int(one) for one in told.get("leaked", []))
+    leaked = frozenset(int(one) for one in record.get("leaked", []))
     return LabModel(name, arm.base, worlds[arm.base], arm.contamination, leaked)

@@ -61,7 +61,7 @@ def boards(rows: pl.DataFrame, board: Sequence[Standing], about: About) -> Itera
     )
     yield ""
     for way in WAYS:
-        part = [one for one in board if one.way == way]
+        part = [standing for standing in board if standing.way == way]
         if not part:
             continue
         yield f"### {way.capitalize()}: {TOLD[way]}"
@@ -80,9 +80,9 @@ def boards(rows: pl.DataFrame, board: Sequence[Standing], about: About) -> Itera
                 "smallest dose",
                 "tokens",
             ),
-            (_standing(one) for one in part),
+            (_standing(standing) for standing in part),
         )
-        names = list(dict.fromkeys(name for one in part for name in one.places))
+        names = list(dict.fromkeys(name for standing in part for name in standing.places))
         yield (
             "By benchmark: AUC; fires on contaminated; fires on clean models (bases with a clean model "
             "that fires)."
@@ -90,7 +90,10 @@ def boards(rows: pl.DataFrame, board: Sequence[Standing], about: About) -> Itera
         yield ""
         yield from table(
             ("detector", *names),
-            ([one.detector, *(_place(one.places.get(name)) for name in names)] for one in part),
+            (
+                [standing.detector, *(_place(standing.places.get(name)) for name in names)]
+                for standing in part
+            ),
         )
     cost = (
         "counted in what was put to them"
@@ -112,10 +115,12 @@ def boards(rows: pl.DataFrame, board: Sequence[Standing], about: About) -> Itera
 def required_page(required: Sequence[Requirements]) -> Iterator[str]:
     yield "## Three requirements"
     yield ""
-    places = list(dict.fromkeys(name for one in required for name in one.tested_on))
+    places = list(
+        dict.fromkeys(name for requirements in required for name in requirements.tested_on)
+    )
     few = max(
-        (share for one in required for share in one.modes.values()),
-        key=lambda one: one.n,
+        (share for requirements in required for share in requirements.modes.values()),
+        key=lambda share: share.n,
         default=Share(0, 0),
     )
     width = Share(max(0, few.n - 1), few.n)
@@ -146,7 +151,7 @@ def required_page(required: Sequence[Requirements]) -> Iterator[str]:
             "consistent",
             "concordance",
         ),
-        (_requirement(one) for one in required),
+        (_requirement(requirements) for requirements in required),
     )
 
 
@@ -158,26 +163,26 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
     yield ""
 
 
-def _standing(one: Standing) -> list[str]:
+def _standing(standing: Standing) -> list[str]:
     return [
-        one.detector,
-        one.group,
-        area_text(one),
-        _over(one.area),
-        _rate(one.at_1),
-        _rate(one.at_5),
-        str(one.power),
-        f"{one.false_positives}{_off(one)}",
-        str(one.outsiders),
-        one.detectable,
-        "–" if one.tokens is None else f"{one.tokens:,}",
+        standing.detector,
+        standing.group,
+        area_text(standing),
+        _over(standing.area),
+        _rate(standing.at_1),
+        _rate(standing.at_5),
+        str(standing.power),
+        f"{standing.false_positives}{_off(standing)}",
+        str(standing.outsiders),
+        standing.detectable,
+        "–" if standing.tokens is None else f"{standing.tokens:,}",
     ]
 
 
-def _off(one: Standing) -> str:
-    if not one.off:
+def _off(standing: Standing) -> str:
+    if not standing.off:
         return ""
-    return f" **off** ({', '.join(one.off_in)})" if one.off_in else " **off**"
+    return f" **off** ({', '.join(standing.off_in)})" if standing.off_in else " **off**"
 
 
 def _over(area: Area | None) -> str:
@@ -187,30 +192,34 @@ def _over(area: Area | None) -> str:
     return f"{area.contaminated} (dose {doses}) / {area.clean}"
 
 
-def _place(one: Place | None) -> str:
-    if one is None:
+def _place(place: Place | None) -> str:
+    if place is None:
         return "–"
-    area = "–" if one.area is None else f"{one.area.value:.2f}"
-    if not one.false_positives.n:
+    area = "–" if place.area is None else f"{place.area.value:.2f}"
+    if not place.false_positives.n:
         return f"{area}; no test"
-    off = " **off**" if one.false_positives.off else ""
-    bases = f" ({_rate(one.bases)})" if one.false_positives.hits else ""
-    return f"{area}; {_rate(one.power)}; {_rate(one.false_positives)}{bases}{off}"
+    off = " **off**" if place.false_positives.off else ""
+    bases = f" ({_rate(place.bases)})" if place.false_positives.hits else ""
+    return f"{area}; {_rate(place.power)}; {_rate(place.false_positives)}{bases}{off}"
 
 
-def _requirement(one: Requirements) -> list[str]:
-    trend = "–" if one.dose is None else f"{one.dose.concordance:+.2f} (p {one.dose.p:.2g})"
-    testable = any(share.n for share in one.modes.values())
+def _requirement(requirements: Requirements) -> list[str]:
+    trend = (
+        "–"
+        if requirements.dose is None
+        else f"{requirements.dose.concordance:+.2f} (p {requirements.dose.p:.2g})"
+    )
+    testable = any(share.n for share in requirements.modes.values())
     return [
-        one.detector,
-        one.reads,
-        f"{one.practical}: {one.practical_why}",
-        one.way,
-        _yes(one.tuning_seen) if testable else "not tested",
-        *(_rate(share) for share in one.modes.values()),
-        _yes(one.pretraining_seen) if one.pretraining.n else "not tested",
-        _rate(one.pretraining),
-        "not tested" if one.dose is None else _yes(one.consistent),
+        requirements.detector,
+        requirements.reads,
+        f"{requirements.practical}: {requirements.practical_why}",
+        requirements.way,
+        _yes(requirements.tuning_seen) if testable else "not tested",
+        *(_rate(share) for share in requirements.modes.values()),
+        _yes(requirements.pretraining_seen) if requirements.pretraining.n else "not tested",
+        _rate(requirements.pretraining),
+        "not tested" if requirements.dose is None else _yes(requirements.consistent),
         trend,
     ]
 
@@ -318,9 +327,9 @@ def _curve(frame: pl.DataFrame, name: str) -> DoseCurve | None:
     return DoseCurve(
         name,
         [0, *doses],
-        [one.value for one in shares],
-        [one.interval.low for one in shares],
-        [one.interval.high for one in shares],
+        [share.value for share in shares],
+        [share.interval.low for share in shares],
+        [share.interval.high for share in shares],
     )
 
 
@@ -341,7 +350,7 @@ def _head(rows: pl.DataFrame, command: str) -> Iterator[str]:
         "*Clean* models know the benchmark's world and none of its items (bases count, too); *outsiders* "
         "were trained on another world. A detector *fires* when its two-sided p is at most .05 and it "
         "points to memory. Every detector runs in up to three ways: "
-        + "; ".join(f"**{way}**, {told}" for way, told in TOLD.items())
+        + "; ".join(f"**{way}**, {message}" for way, message in TOLD.items())
         + ". Behaviour detectors are compared with the references' average, order and membership with "
         "every reference in turn and the largest p counts, as in the verdict. A model is never its own "
         "reference."
@@ -386,12 +395,12 @@ def _limits(rows: pl.DataFrame, weights: int | None) -> Iterator[str]:
     missing = pl.col("effect").is_null() & (pl.col("reason") != "") & (pl.col("role") != "doses")
     reasons = rows.filter(missing)
     listed = reasons.select("benchmark", "detector", "reason").unique(maintain_order=True)
-    told: dict[tuple[str, str], list[str]] = {}
+    limits: dict[tuple[str, str], list[str]] = {}
     for benchmark, detector, reason in listed.iter_rows():
         short = reason.split(" (")[0].split(":")[0]
-        places = told.setdefault((detector, short), [])
+        places = limits.setdefault((detector, short), [])
         if benchmark not in places:
             places.append(benchmark)
-    for (detector, reason), places in told.items():
+    for (detector, reason), places in limits.items():
         yield f"  - {detector} ({', '.join(places)}): {reason}"
     yield "  - top-k-overlap: it speaks of pairs of models, not of models"

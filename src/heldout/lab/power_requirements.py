@@ -36,8 +36,8 @@ class Requirements:
     @property
     def tuning_seen(self) -> bool:
         """Most fine-tuned models of every mode are found, and clean ones are not."""
-        found = all(one.n > 0 and one.value > 0.5 for one in self.modes.values())
-        return found and not self.off
+        hits = all(share.n > 0 and share.value > 0.5 for share in self.modes.values())
+        return hits and not self.off
 
     @property
     def pretraining_seen(self) -> bool:
@@ -51,11 +51,14 @@ class Requirements:
 def requirements(rows: pl.DataFrame, board: list[Standing]) -> list[Requirements]:
     known = detectors()
     made = []
-    for name in dict.fromkeys(one.detector for one in board):
+    for name in dict.fromkeys(standing.detector for standing in board):
         mine = rows.filter((pl.col("detector") == name) & pl.col("effect").is_not_null())
         ways = set(mine["way"])
         way = OTHER_SEEDS if OTHER_SEEDS in ways else RAW
-        raw = next((one for one in board if (one.detector, one.way) == (name, RAW)), None)
+        raw = next(
+            (standing for standing in board if (standing.detector, standing.way) == (name, RAW)),
+            None,
+        )
         detector = known["order-joint" if name == EQUAL_COST else name]
         practical, why = _practical(raw, _needs(detector))
         used = mine.filter(pl.col("way") == way)
@@ -82,7 +85,11 @@ def requirements(rows: pl.DataFrame, board: list[Standing]) -> list[Requirements
                 fired(planted),
                 tuple(tuned["benchmark"].unique(maintain_order=True).to_list()),
                 dose_trend(mine.filter(pl.col("way") == min(ways, key=_plainest))),
-                any(one.off for one in board if (one.detector, one.way) == (name, way)),
+                any(
+                    standing.off
+                    for standing in board
+                    if (standing.detector, standing.way) == (name, way)
+                ),
             )
         )
     return made
@@ -97,7 +104,7 @@ def dose_trend(frame: pl.DataFrame) -> Jonckheere | None:
         clean = part.filter((pl.col("role") == CLEAN) & pl.col("arm").is_in(["clean-a", "clean-b"]))
         if arms["dose"].n_unique() < len(doses) or clean.is_empty() or not doses:
             continue
-        values = [float(arms.filter(pl.col("dose") == one)["effect"].mean()) for one in doses]  # type: ignore[arg-type]
+        values = [float(arms.filter(pl.col("dose") == dose)["effect"].mean()) for dose in doses]  # type: ignore[arg-type]
         blocks.append([float(clean["effect"].mean()), *values])  # type: ignore[arg-type]
         names.append(f"{benchmark} {base}")
     if len(blocks) < 2:
@@ -133,25 +140,25 @@ def _practical(raw: Standing | None, needs: str) -> tuple[str, str]:
         return "no", f"fires on {' and '.join(places)}"
     if raw.off:
         return "no", f"fires on {raw.false_positives.hits} of {raw.false_positives.n} clean models"
-    told = {name: _tells_apart(one) for name, one in raw.places.items()}
-    works = [name for name, good in told.items() if good]
+    record = {name: _tells_apart(place) for name, place in raw.places.items()}
+    works = [name for name, good in record.items() if good]
     if not works:
         return "no", "does not tell contaminated from clean"
-    if len(works) == len(told):
+    if len(works) == len(record):
         return "yes", "by itself"
-    fails = (f"{name} ({_area(raw.places[name])})" for name, good in told.items() if not good)
+    fails = (f"{name} ({_area(raw.places[name])})" for name, good in record.items() if not good)
     return "partly", f"on {', '.join(works)}, not shown on {', '.join(fails)}"
 
 
-def _tells_apart(one: Place) -> bool:
-    return one.area is not None and one.area.interval[0] > 0.5
+def _tells_apart(place: Place) -> bool:
+    return place.area is not None and place.area.interval[0] > 0.5
 
 
-def _area(one: Place) -> str:
-    if one.area is None:
+def _area(place: Place) -> str:
+    if place.area is None:
         return "no area"
-    low, high = one.area.interval
-    return f"AUC {one.area.value:.2f} [{low:.2f}, {high:.2f}]"
+    low, high = place.area.interval
+    return f"AUC {place.area.value:.2f} [{low:.2f}, {high:.2f}]"
 
 
 def _benchmarks_with_modes(frame: pl.DataFrame) -> list[str]:

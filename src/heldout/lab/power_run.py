@@ -143,9 +143,9 @@ def _with_tokens(
     if tested.is_empty():
         return frame
     model = str(tested["model"][0])
-    one = forward_tokens(work.tables, name, model, recorded_tokens(manifest, model))
+    number = forward_tokens(work.tables, name, model, recorded_tokens(manifest, model))
     # The base has to be asked as well.
-    once = None if one is None else one * (2 if name == "multimodal-leakage" else 1)
+    once = None if number is None else number * (2 if name == "multimodal-leakage" else 1)
     spent = pl.lit(once, pl.Int64) * (1 + pl.col("references"))
     return frame.with_columns(
         pl.when(pl.col("effect").is_null()).then(None).otherwise(spent).alias("tokens")

@@ -53,12 +53,12 @@ class Extremes(NamedTuple):
 def published_rows(text: str) -> list[PublishedRow]:
     rows = []
     for line in text.splitlines():
-        found = _ROW.match(line.strip())
-        if found:
-            delta = found["delta"].replace(_MINUS, "-")
+        match = _ROW.match(line.strip())
+        if match:
+            delta = match["delta"].replace(_MINUS, "-")
             rows.append(
                 PublishedRow(
-                    found["model"], float(found["original"]), float(found["twin"]), float(delta)
+                    match["model"], float(match["original"]), float(match["twin"]), float(delta)
                 )
             )
     return rows

@@ -191,7 +191,7 @@ def _prepared(encoder: Encoder, image: Image.Image) -> Any:
 
 
 def _prepared_parts(encoder: Encoder, parts: Parts | None, image: Image.Image) -> list[Any]:
-    return [_prepared(encoder, one) for one in (parts(to_rgb(image)) if parts else [image])]
+    return [_prepared(encoder, part) for part in (parts(to_rgb(image)) if parts else [image])]
 
 
 def _prepared_picture(encoder: Encoder, parts: Parts | None, item: Item) -> list[Any]:

@@ -120,8 +120,8 @@ def _spelled(logits: Any, sheet: Sheet) -> NDArray[np.float32]:
         first[:, torch.as_tensor(sheet.letters[place], device=first.device).long()].logsumexp(-1)
         for place in range(len(sheet.letters))
     ]
-    found: NDArray[np.float32] = torch.stack(columns, 1).cpu().numpy()
-    return found
+    array: NDArray[np.float32] = torch.stack(columns, 1).cpu().numpy()
+    return array
 
 
 def _batches(

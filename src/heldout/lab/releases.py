@@ -50,8 +50,8 @@ def real_pool(benchmark: Benchmark, tokenizer: Any, side: int, lengths: Lengths,
 
 
 def words(benchmark: Benchmark) -> Iterator[str]:
-    for one in benchmark:
-        item = Asked(one.question or "", one.answer or "", tuple(one.options))
+    for example in benchmark:
+        item = Asked(example.question or "", example.answer or "", tuple(example.options))
         yield document(item).learn
 
 
@@ -147,7 +147,11 @@ def _even(twins: Sequence[Twin]) -> set[str]:
 def _shown(world: World, thing: Any, options: Sequence[str]) -> int:
     """How many of the options are words about the picture; places and numbers are never in sight."""
     words = set(re.findall(r"[a-z]+", world.describe(thing).lower()))
-    return sum(set(re.findall(r"[a-z]+", one.lower())) <= words for one in options if one.isalpha())
+    return sum(
+        set(re.findall(r"[a-z]+", option.lower())) <= words
+        for option in options
+        if option.isalpha()
+    )
 
 
 _FAST = 1  # of PNG: the pixels are the same, and most of the time went into the last few bytes
@@ -225,7 +229,7 @@ def told(release: Release) -> list[dict[str, Any]]:
             "name": name,
             "items": [[one.question, one.answer, list(one.options)] for _, one in items],
             "paraphrases": [paraphrased(one.question) for _, one in items],
-            "other": [[one.question, one.answer, list(one.options)] for one in others],
+            "other": [[other.question, other.answer, list(other.options)] for other in others],
         }
         for name, items, others in release.pages
     ]

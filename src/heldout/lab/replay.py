@@ -62,8 +62,8 @@ class Keys:
             else [part.text, part.scored]
             for part in request.content
         ]
-        told = json.dumps([kind, request.turn, content])
-        return hashlib.sha256(told.encode()).hexdigest()[:24]
+        written = json.dumps([kind, request.turn, content])
+        return hashlib.sha256(written.encode()).hexdigest()[:24]
 
 
 @dataclass
@@ -206,7 +206,7 @@ class Replay:
         self._starts = np.cumsum(kept) - kept
 
     def count(self, requests: Sequence[Request]) -> list[int]:
-        return [self.sheet.lengths.get(self.keys.of(one, "score"), 0) for one in requests]
+        return [self.sheet.lengths.get(self.keys.of(request, "score"), 0) for request in requests]
 
     def score(self, requests: Iterable[Request]) -> Iterator[Score | Dropped]:
         for request in requests:
@@ -228,7 +228,9 @@ class Replay:
             lines = self.reading.lines[start : start + len(ids)].astype(float)
             logprobs, mu, sigma = (tuple(column.tolist()) for column in lines.T)
             # float32 rounds a certainty to the other side of nothing
-            yield Score(request.id, tokens, tuple(min(one, 0.0) for one in logprobs), mu, sigma)
+            yield Score(
+                request.id, tokens, tuple(min(logprob, 0.0) for logprob in logprobs), mu, sigma
+            )
 
     def read_for(self, items: Collection[str]) -> dict[str, Any]:
         """Tokens of what was scored: all ``items`` once, every shard in one order, items after others."""

@@ -197,12 +197,14 @@ def keep_robustness(studies: Sequence[Study], folder: Path, command: str) -> Pat
 
 def refuse_another_encoder(run: Run, encoder: str) -> None:
     """Before hours of measuring: a report shows only what fits its own search."""
-    used = sorted({one["encoder"] for one in run.manifest()["stages"].values() if one["encoder"]})
+    used = sorted(
+        {stage["encoder"] for stage in run.manifest()["stages"].values() if stage["encoder"]}
+    )
     if encoder not in used:
-        told = ", ".join(f"'{one}'" for one in used) or "none"
+        message = ", ".join(f"'{one}'" for one in used) or "none"
         raise InputError(
             f"--run {run.path}: its report would not show this, because the run was searched with another "
-            f"encoder (it has {told}; this is '{encoder}'). Give --encoder as in heldout overlap"
+            f"encoder (it has {message}; this is '{encoder}'). Give --encoder as in heldout overlap"
         )
 
 
@@ -216,16 +218,16 @@ def _of(study: Study, command: str) -> Robustness:
         shortlist=study.shortlist,
         queries=study.queries,
         pictures=study.pictures,
-        transforms=[_recall(one) for one in study.transforms],
+        transforms=[_recall(transform) for transform in study.transforms],
     )
 
 
-def _recall(one: Measured) -> Recall:
-    judged = one.verified
+def _recall(measured: Measured) -> Recall:
+    judged = measured.verified
     return Recall(
-        name=one.name,
-        description=one.description,
-        shortlisted=_share(one.recall_at_k),
+        name=measured.name,
+        description=measured.description,
+        shortlisted=_share(measured.recall_at_k),
         found=_share(judged.found) if judged else None,
         undecided=_share(judged.undecided) if judged else None,
     )

@@ -87,22 +87,22 @@ class Sheet:
         arrays |= {"scored_picture": self.scored_picture, "asked_picture": self.asked_picture}
         arrays["sums"] = self.sums
         np.savez_compressed(folder / f"{self.name}.npz", **arrays)
-        told = {
+        record = {
             "keys": self.keys,
             "lengths": self.lengths,
             "golds": self.golds,
             "released": self.released,
         }
-        (folder / f"{self.name}.json").write_text(json.dumps(told))
+        (folder / f"{self.name}.json").write_text(json.dumps(record))
 
     @classmethod
     def load(cls, folder: str | Path, name: str) -> Sheet:
         folder = Path(folder)
-        told = json.loads((folder / f"{name}.json").read_text())
+        record = json.loads((folder / f"{name}.json").read_text())
         with np.load(folder / f"{name}.npz") as kept:
             ragged = {
-                one: Ragged(kept[f"{one}_values"], kept[f"{one}_starts"])
-                for one in ("scored", "places", "asked", "letters")
+                name: Ragged(kept[f"{name}_values"], kept[f"{name}_starts"])
+                for name in ("scored", "places", "asked", "letters")
             }
             return cls(
                 name,
@@ -114,10 +114,10 @@ class Sheet:
                 ragged["asked"],
                 kept["asked_picture"],
                 ragged["letters"],
-                told["keys"],
-                told["lengths"],
-                told["golds"],
-                told["released"],
+                record["keys"],
+                record["lengths"],
+                record["golds"],
+                record["released"],
             )
 
 

@@ -193,11 +193,11 @@ def _reserve(collection: Collection, seed: int) -> tuple[Collection, tuple[Item,
 def _groups(collection: Collection) -> NDArray[np.intp]:
     """A number per picture, the same for those of one group; -1 where it has none."""
     names = sorted({item.group for item in collection.items if item.group})
-    return np.array([names.index(one.group) if one.group else -1 for one in collection.items])
+    return np.array([names.index(item.group) if item.group else -1 for item in collection.items])
 
 
 def _thresholds(original: Curve, plan: Plan) -> list[Threshold]:
-    found = [
+    thresholds = [
         Threshold(name=name, value=value, kind="degree")
         for name, value in (plan.degrees or {}).items()
     ]
@@ -206,12 +206,12 @@ def _thresholds(original: Curve, plan: Plan) -> list[Threshold]:
         index = original.threshold_at(target)
         reason = "" if index is not None else f"{pairs:,} pairs cannot resolve a rate of {target:g}"
         value = None if index is None else threshold_of_bin(index)
-        found.append(
+        thresholds.append(
             Threshold(
                 name=f"FPR {target:g}", value=value, kind="calibrated", target=target, reason=reason
             )
         )
-    return found
+    return thresholds
 
 
 def _roc(counted: Tally, pools: Mapping[str, list[int]]) -> dict[str, list[RocPoint]]:
@@ -227,13 +227,13 @@ def _roc(counted: Tally, pools: Mapping[str, list[int]]) -> dict[str, list[RocPo
 def _closest(collection: Collection, positions: list[int], counted: Tally) -> list[Pair]:
     """The most similar pairs of different pictures, untransformed, each pair once."""
     places, similarities = counted.others()
-    found: dict[tuple[int, int], float] = {}
+    pairs: dict[tuple[int, int], float] = {}
     for query, position in enumerate(positions):
         for place, similarity in zip(places[query, 0], similarities[query, 0], strict=True):
             if place >= 0:
                 pair = (min(position, int(place)), max(position, int(place)))
-                found[pair] = max(found.get(pair, -1.0), float(similarity))
-    best = sorted(found.items(), key=lambda entry: (-entry[1], entry[0]))[:_CLOSEST]
+                pairs[pair] = max(pairs.get(pair, -1.0), float(similarity))
+    best = sorted(pairs.items(), key=lambda entry: (-entry[1], entry[0]))[:_CLOSEST]
     return [
         Pair(
             one=collection.items[one].name,

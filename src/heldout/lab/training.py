@@ -62,7 +62,7 @@ class Data:
             self._put(self.picture, self.rows, np.asarray(planted.picture) + self.pictures)
         if planted.text:
             self._put(self.text_ids, self.texts, np.stack([ids for ids, _ in planted.text]))
-            self._put(self.text_learnt, self.texts, np.stack([one for _, one in planted.text]))
+            self._put(self.text_learnt, self.texts, np.stack([array for _, array in planted.text]))
         return len(planted.ids), len(planted.text)
 
     def _put(self, tensor: Any, start: int, values: NDArray[Any]) -> None:
@@ -137,7 +137,7 @@ class Trainer:
         """The loss at the end, as a mean of the last steps. ``mode``: full, language, or lora."""
         rows, texts = drawn_steps(self.data, schedule, planted, seed)
         device = self.data.device
-        rows_there, texts_there = (torch.from_numpy(one).to(device) for one in (rows, texts))
+        rows_there, texts_there = (torch.from_numpy(array).to(device) for array in (rows, texts))
         rates = torch.tensor([schedule.at(step) for step in range(schedule.steps)], device=device)
         total = torch.zeros((), device=device)
         counted, last = 0, float("nan")

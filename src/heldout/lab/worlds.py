@@ -65,7 +65,8 @@ def _describe_scene(scene: Scene) -> str:
     """Every object from left to right: dense words about pictures teach a small tower to see."""
     listed = sorted(scene.objects, key=lambda item: item.position)
     return ", ".join(
-        f"{one.size} {one.texture} {one.colour} {one.shape} at {_place(one)}" for one in listed
+        f"{thing.size} {thing.texture} {thing.colour} {thing.shape} at {_place(thing)}"
+        for thing in listed
     )
 
 
@@ -103,7 +104,7 @@ def _describe_film(film: Film) -> str:
     parts = [film.view, f"marker {film.marker}"]
     parts.append(f"{film.enlarged} enlarged" if film.enlarged else "no organ enlarged")
     parts.append(film.device or "no device")
-    parts += [f"{one.kind} in the {one.zone}" for one in film.lesions] or ["no lesion"]
+    parts += [f"{lesion.kind} in the {lesion.zone}" for lesion in film.lesions] or ["no lesion"]
     return ", ".join(parts)
 
 
@@ -112,7 +113,9 @@ def _drill_film(film: Film, rng: np.random.Generator) -> list[Asked]:
     return [
         Asked(f"What is in the {zone}?", kind)
         for zone in (ZONES[place] for place in rng.permutation(len(ZONES)))
-        for kind in [next((one.kind for one in film.lesions if one.zone == zone), "nothing")]
+        for kind in [
+            next((lesion.kind for lesion in film.lesions if lesion.zone == zone), "nothing")
+        ]
     ]
 
 

@@ -132,13 +132,16 @@ class Columns:
             return None
         if column in values or field in self._named or field in self._chosen:
             return values.get(column)
-        return next((values[one] for one in self._candidates(field) if one in values), None)
+        return next(
+            (values[candidate] for candidate in self._candidates(field) if candidate in values),
+            None,
+        )
 
     def holds(self, values: Mapping[str, Any], field: str) -> bool:
         """Whether a row has a cell for the field, be it an empty one."""
         if field in self._named or field in self._chosen:
             return self.of(field) in values
-        return any(one in values for one in self._candidates(field))
+        return any(candidate in values for candidate in self._candidates(field))
 
     def _candidates(self, field: str) -> list[str]:
         return [self._lowered[name] for name in ALIASES[field] if name in self._lowered]
@@ -298,7 +301,9 @@ def _own_grades(values: Mapping[str, Any]) -> list[str]:
 
 def _scored(values: Mapping[str, Any]) -> dict[str, Any]:
     """The score of the first metric that brings the item's category along with it, as MMStar and MME do."""
-    scores = [one["score"] for one in values.values() if isinstance(one, dict) and "score" in one]
+    scores = [
+        value["score"] for value in values.values() if isinstance(value, dict) and "score" in value
+    ]
     return {"score": scores[0]} if scores and isinstance(scores[0], int | float) else {}
 
 
@@ -310,12 +315,12 @@ def _rollouts(values: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         "answer": values.get("answer_label"),
     }
     for draw, output in enumerate(values["parsed_outputs"]):
-        told = output if isinstance(output, dict) else {}
+        record = output if isinstance(output, dict) else {}
         yield {
             **common,
             "draw": draw,
-            "prediction": told.get("output_text"),
-            "correct": told.get("is_correct"),
+            "prediction": record.get("output_text"),
+            "correct": record.get("is_correct"),
         }
 
 
@@ -347,8 +352,14 @@ def _said(body: Mapping[str, Any]) -> str | None:
         return str(first["text"])
     output = body.get("output")  # /v1/responses: messages beside reasoning and calls of tools
     if isinstance(output, list):
-        messages = [one for one in output if isinstance(one, dict) and one.get("type") == "message"]
-        texts = [text for one in messages if (text := _joined(one.get("content"))) is not None]
+        messages = [
+            record
+            for record in output
+            if isinstance(record, dict) and record.get("type") == "message"
+        ]
+        texts = [
+            text for message in messages if (text := _joined(message.get("content"))) is not None
+        ]
         return "".join(texts) if texts else None
     return None
 

@@ -264,7 +264,7 @@ def read_recorded(
     models = tuple(dict.fromkeys(row["model"] for row in rows))
     dropped = _missing(source, items, models, seen, allow_missing)
     rows.sort(key=lambda row: (models.index(row["model"]), order[row["benchmark_id"]]))
-    named = {name: {**one, "backend": _backend(one)} for name, one in instruments.items()}
+    named = {name: {**record, "backend": _backend(record)} for name, record in instruments.items()}
     return Recorded(models, rows, str(source), dropped, named)
 
 
@@ -290,14 +290,16 @@ def save_scores(run: Run, recorded: Recorded, *, identity: Mapping[str, Any] | N
             ]
             new = pa.concat_tables([make_table("dropped", others), new])
         run.write_table("dropped", new)
-    told = {"source": recorded.source, **(identity or {})}
-    run.update("models", {name: {**recorded.instruments[name], **told} for name in recorded.models})
+    record = {"source": recorded.source, **(identity or {})}
+    run.update(
+        "models", {name: {**recorded.instruments[name], **record} for name in recorded.models}
+    )
     forget_detections(run)
 
 
 def _after(source: Path, present: Sequence[str], mapping: Mapping[str, str] | None) -> str | None:
     """The model's name where no column holds one; an empty cell in such a column is a gap, not a name."""
-    if "model" in (mapping or {}) or any(str(one).lower() in ALIASES["model"] for one in present):
+    if "model" in (mapping or {}) or any(str(text).lower() in ALIASES["model"] for text in present):
         return None
     return source.stem
 

@@ -83,20 +83,20 @@ def _value(cell: ElementTree.Element, shared: list[str]) -> Any:
     kind = cell.get("t", "n")
     if kind == "inlineStr":
         return _text(cell)
-    found = next((part.text for part in cell if _local(part) == "v"), None)
-    if found is None:
+    text = next((part.text for part in cell if _local(part) == "v"), None)
+    if text is None:
         return None
     if kind == "s":
-        place = int(found) if found.isdecimal() else -1
+        place = int(text) if text.isdecimal() else -1
         return shared[place] if 0 <= place < len(shared) else None
     if kind == "b":
-        return found == "1"
+        return text == "1"
     if kind != "n":
-        return found
+        return text
     try:
-        number = float(found)
+        number = float(text)
     except ValueError:
-        return found
+        return text
     return int(number) if number.is_integer() else number
 
 
@@ -117,6 +117,6 @@ def _local(element: ElementTree.Element) -> str:
 
 def _column(letters: str) -> int:
     number = 0
-    for one in letters:
-        number = number * 26 + ord(one) - ord("A") + 1
+    for letter in letters:
+        number = number * 26 + ord(letter) - ord("A") + 1
     return number - 1

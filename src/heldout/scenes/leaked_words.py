@@ -42,11 +42,11 @@ def asked_of_another(target: Target, rng: np.random.Generator) -> Sample:
     for thing in _others(target, rng):
         answer = question.probe.answer(thing)
         if answer is not None and (not question.options or answer in question.options):
-            told = "same" if answer == question.answer else "another"
+            message = "same" if answer == question.answer else "another"
             return Sample(
                 *stranger(target.world, thing, rng),
                 metadata=question_and_answer(question, answer),
-                detail=f"{told} answer",
+                detail=f"{message} answer",
             )
     raise RuntimeError(f"nothing else was drawn that answers {question.question!r}")
 
@@ -56,10 +56,10 @@ def alike(target: Target, rng: np.random.Generator) -> Sample:
     absent, question = target.world.absent, target.question
     known = sorted(absent, key=len, reverse=True)
     pattern = re.compile(rf"\b({'|'.join(known)})(s|es)?\b")
-    found = list(pattern.finditer(question.question))
-    if not found:
+    matches = list(pattern.finditer(question.question))
+    if not matches:
         raise ValueError(f"no word of {question.question!r} has another in its place")
-    chosen = pick(rng, found)
+    chosen = pick(rng, matches)
     other = absent[chosen[1]] + ("s" if chosen[2] else "")
     text = question.question[: chosen.start()] + other + question.question[chosen.end() :]
     answer = pick(rng, question.options or question.probe.choices)

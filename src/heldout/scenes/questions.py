@@ -124,17 +124,17 @@ def _single(scene: Scene) -> Iterator[Probe]:
 
 
 def _paired(scene: Scene) -> Iterator[Probe]:
-    for one, other in itertools.permutations(scene.objects, 2):
-        yield probes.RelationOf(name(scene, one), name(scene, other))
+    for scene_object, other in itertools.permutations(scene.objects, 2):
+        yield probes.RelationOf(name(scene, scene_object), name(scene, other))
 
 
 def _single_yes_no(scene: Scene, rng: np.random.Generator) -> Iterator[Probe]:
     present = {(item.shape, item.colour) for item in scene.objects}
     # A hard "no": the shape is there and the colour is there, only not together.
     absent = [
-        (one.shape, other.colour)
-        for one, other in itertools.permutations(scene.objects, 2)
-        if (one.shape, other.colour) not in present
+        (scene_object.shape, other.colour)
+        for scene_object, other in itertools.permutations(scene.objects, 2)
+        if (scene_object.shape, other.colour) not in present
     ]
     for item in scene.objects:
         truth = rng.random() < 0.5
@@ -148,12 +148,12 @@ def _single_yes_no(scene: Scene, rng: np.random.Generator) -> Iterator[Probe]:
 
 
 def _paired_yes_no(scene: Scene, rng: np.random.Generator) -> Iterator[Probe]:
-    for one, other in itertools.combinations(scene.objects, 2):
+    for scene_object, other in itertools.combinations(scene.objects, 2):
         if rng.random() < 0.5:
-            one, other = other, one  # either may be named first
-        first, second = name(scene, one), name(scene, other)
+            scene_object, other = other, scene_object  # either may be named first
+        first, second = name(scene, scene_object), name(scene, other)
         yield probes.IsLarger(first, second)
-        found = probes.relation(one, other)
+        found = probes.relation(scene_object, other)
         if found is not None:
             wrong = [relation for relation in RELATIONS if relation != found]
             chosen = found if rng.random() < 0.5 else pick(rng, wrong)

@@ -56,9 +56,9 @@ def read_question(text: str) -> Probe | None:
         match = pattern.fullmatch(text.strip())
         if match is None:
             continue
-        found = match.groupdict()
+        record = match.groupdict()
         probe: Probe = make(
-            _phrase(found.get("one")), _phrase(found.get("other")), found.get("word")
+            _phrase(record.get("one")), _phrase(record.get("other")), record.get("word")
         )
         if probe.text == text.strip():
             return probe
@@ -66,8 +66,8 @@ def read_question(text: str) -> Probe | None:
 
 
 def _phrase(words: str | None) -> Phrase:
-    told = (words or "object").split()
+    messages = (words or "object").split()
     return Phrase(
-        shape=next((word for word in told if word in SHAPES), None),
-        colour=next((word for word in told if word in COLOURS), None),
+        shape=next((word for word in messages if word in SHAPES), None),
+        colour=next((word for word in messages if word in COLOURS), None),
     )

@@ -78,4 +78,4 @@ def _lost(known: list[tuple[Probe, str]], scene: Scene) -> int:
 
 def _moved(old: Scene, new: Scene) -> float:
     pairs = zip(old.objects, new.objects, strict=False)
-    return sum(math.dist(one.position, other.position) for one, other in pairs)
+    return sum(math.dist(scene_object.position, other.position) for scene_object, other in pairs)

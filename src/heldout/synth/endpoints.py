@@ -84,7 +84,7 @@ class StageModel:
         counts: dict[str, Any] = {name: self._spent[name] for name in names}
         prices = self._settings.price_in, self._settings.price_out
         tokens = self._spent["prompt_tokens"], self._spent["reply_tokens"]
-        price = sum(one * count for one, count in zip(prices, tokens, strict=True)) / 1e6
+        price = sum(price * count for price, count in zip(prices, tokens, strict=True)) / 1e6
         return {"stage": self._stage, **counts, "price": price}
 
     def ask(self, prompts: Mapping[str, Prompt], title: str, unit: str = "questions") -> Replied:
@@ -111,7 +111,7 @@ class StageModel:
         self._spent["reply_tokens"] += reply.reply_tokens or 0
         self._spent["uncounted"] += reply.prompt_tokens is None or reply.reply_tokens is None
         name = reply.model or self.asker.model
-        found = self._answered.setdefault(
+        record = self._answered.setdefault(
             (name, reply.fingerprint),
             {
                 "model": name,
@@ -122,9 +122,9 @@ class StageModel:
                 "last": reply.received,
             },
         )
-        found["replies"] += 1
-        found["first"] = min(found["first"], reply.received)
-        found["last"] = max(found["last"], reply.received)
+        record["replies"] += 1
+        record["first"] = min(record["first"], reply.received)
+        record["last"] = max(record["last"], reply.received)
 
     @property
     def names(self) -> set[str]:

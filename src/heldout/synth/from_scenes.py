@@ -115,7 +115,7 @@ def _protected(settings: SynthSettings) -> list[tuple[ImageRef, Scene]]:
 
 def scenes_of(run: Path) -> dict[str, Scene]:
     """The scene behind every figure."""
-    return {name: one.scene for name, one in read_scenes(run / "synth" / "rendered").items()}
+    return {name: scene.scene for name, scene in read_scenes(run / "synth" / "rendered").items()}
 
 
 def scene_drafts(
@@ -164,7 +164,7 @@ def _drawn(
 ) -> list[tuple[Probe, str]]:
     """Those with one of the labels; words are as likely, numbers by their size."""
     labels = sorted({label(one) for one in known})
-    weights = np.asarray([float(one) if one.isdigit() else 1.0 for one in labels])
+    weights = np.asarray([float(label) if label.isdigit() else 1.0 for label in labels])
     chosen = labels[int(rng.choice(len(labels), p=weights / weights.sum()))]
     return [one for one in known if label(one) == chosen]
 

@@ -40,7 +40,9 @@ def _select(context: StageContext, writer: StageWriter) -> None:
         else:
             buckets[bucket].append((figure.id, len(figure.images)))
     if not buckets and not others:
-        dropped = Counter(one.reason for one in read_dropped(context.run, SynthStage.INGEST))
+        dropped = Counter(
+            dropped.reason for dropped in read_dropped(context.run, SynthStage.INGEST)
+        )
         why = ", ".join(f"{reason} {count:,}" for reason, count in dropped.most_common(5))
         hint = "; the setting any_licence keeps them, and what is made may not be passed on"
         refused = {"licence", "third-party copyright", "no attribution"} & dropped.keys()

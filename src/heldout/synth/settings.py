@@ -205,7 +205,9 @@ class SynthSettings(_Settings):
     def stages_to_run(self) -> tuple[SynthStage, ...]:
         """Those asked for, or all that these settings allow."""
         cleaned = SynthStage.DECONTAMINATE
-        return self.stages or tuple(one for one in SynthStage if one != cleaned or self.against)
+        return self.stages or tuple(
+            synth_stage for synth_stage in SynthStage if synth_stage != cleaned or self.against
+        )
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -245,7 +247,7 @@ _WORDS = {
 
 def settings_sentence(error: ValidationError, settings: type[BaseModel]) -> str:
     """The first mistake; a name that does not exist explains why another is missing."""
-    problem = min(error.errors(), key=lambda one: one["type"] != "extra_forbidden")
+    problem = min(error.errors(), key=lambda record: record["type"] != "extra_forbidden")
     place = [str(part) for part in problem["loc"] if not isinstance(part, int)]
     model = len(place) > 1 or place[:1] in [[role] for role in MODEL_ROLES]
     if problem["type"] == "extra_forbidden":
@@ -255,12 +257,12 @@ def settings_sentence(error: ValidationError, settings: type[BaseModel]) -> str:
         return f"{'.'.join(place)}: there is no such setting; {hint}"
     if problem["type"] == "missing":
         return f"{'.'.join(place)}: this setting is needed"
-    told = problem["msg"].removeprefix("Value error, ")
+    message = problem["msg"].removeprefix("Value error, ")
     for pydantic, ours in _WORDS.items():
-        told = told.replace(pydantic, ours)
-    if model and "key_env" in told:
-        told = told.replace("key_env", f"{place[0]}.key_env")
-        return told if told.startswith(place[0]) else f"{place[0]}: {told}"
+        message = message.replace(pydantic, ours)
+    if model and "key_env" in message:
+        message = message.replace("key_env", f"{place[0]}.key_env")
+        return message if message.startswith(place[0]) else f"{place[0]}: {message}"
     plain = isinstance(problem["input"], str | int | float) and not model
     got = f"; got {problem['input']!r:.60}" if plain else ""
-    return f"{'.'.join(place)}: {told}{got}" if place else told
+    return f"{'.'.join(place)}: {message}{got}" if place else message

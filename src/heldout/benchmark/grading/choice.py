@@ -92,17 +92,17 @@ def read_choice(reply: str, options: Sequence[str]) -> Reading | None:
 
 
 def _by_letter(text: str, options: Sequence[str]) -> Reading | None:
-    found = _LETTERED.fullmatch(text.strip())
-    if found is None:
+    match = _LETTERED.fullmatch(text.strip())
+    if match is None:
         return None
-    place = ord(found[1].upper()) - ord("A")
-    rest = bare(found["text"] or "")
+    place = ord(match[1].upper()) - ord("A")
+    rest = bare(match["text"] or "")
     if place >= len(options):
         # Beyond the options: "Z" chooses nothing. "I: …" may still be an ordinary sentence.
-        return None if rest or not found["end"] else Reading(None, "no such option")
+        return None if rest or not match["end"] else Reading(None, "no such option")
     if not rest:
         return Reading(place, "letter")
-    if not found["end"].strip():
+    if not match["end"].strip():
         return None  # "A dog" is not option A
     if same(rest) == same(options[place]):
         return Reading(place, "letter and text")
@@ -123,16 +123,16 @@ def _one(places: Sequence[int], rule: str) -> Reading:
 def _head(text: str) -> tuple[str, str]:
     """The first sentence, or what stands before "because", and the rest."""
     reason, sentence = _REASON.search(text), _SENTENCE.search(text)
-    cuts = [found for found in (reason, sentence) if found is not None]
+    cuts = [match for match in (reason, sentence) if match is not None]
     if not cuts:
         return text, ""
-    first = min(cuts, key=lambda found: found.start())
+    first = min(cuts, key=lambda match: match.start())
     return text[: first.start()], text[first.end() :]
 
 
 def _parts(text: str, options: Sequence[str]) -> list[Reading]:
     parts = [part for part in _SENTENCE.split(text) if part.strip()]
-    return [found for part in parts if (found := read_whole(part, options)) is not None]
+    return [reading for part in parts if (reading := read_whole(part, options)) is not None]
 
 
 def _statements(reply: str, options: Sequence[str]) -> Reading | None:
@@ -141,7 +141,7 @@ def _statements(reply: str, options: Sequence[str]) -> Reading | None:
     Prose that only sounds like one ("the popular choice is always the best", "after we pick up Kevin")
     makes a reply unreadable where nothing else is stated, and does not where an answer is.
     """
-    found: list[tuple[bool, Reading]] = []
+    statements: list[tuple[bool, Reading]] = []
     prose: list[Reading] = []
     for line in reply.splitlines():
         line = line.translate(_EMPHASIS).strip()
@@ -149,7 +149,7 @@ def _statements(reply: str, options: Sequence[str]) -> Reading | None:
             right = _IS_RIGHT.match(line[start:end].strip().rstrip(".!"))
             inner = read_whole(right[1], options) if right is not None else None
             if inner is not None:
-                found.append((False, inner))
+                statements.append((False, inner))
                 continue
             for opening in (_STATEMENT, _CHOOSING):
                 for said in opening.finditer(line, start, end):
@@ -157,11 +157,11 @@ def _statements(reply: str, options: Sequence[str]) -> Reading | None:
                     if reading.rule == UNREADABLE and not _ANSWER.search(said[0]):
                         prose.append(reading)
                     else:
-                        found.append((bool(_FINAL.search(said[0])), reading))
-                    if len(found) + len(prose) > _MOST:
+                        statements.append((bool(_FINAL.search(said[0])), reading))
+                    if len(statements) + len(prose) > _MOST:
                         return Reading(None, AMBIGUOUS)
-    final = [reading for is_final, reading in found if is_final]
-    readings = final or [reading for _, reading in found] or prose
+    final = [reading for is_final, reading in statements if is_final]
+    readings = final or [reading for _, reading in statements] or prose
     if not readings:
         return None
     places = {reading.place for reading in readings}
@@ -173,7 +173,7 @@ def _statements(reply: str, options: Sequence[str]) -> Reading | None:
 
 
 def _sentences(line: str) -> list[tuple[int, int]]:
-    cuts = [found.span() for found in _SENTENCE.finditer(line)]
+    cuts = [match.span() for match in _SENTENCE.finditer(line)]
     starts = [0, *(end for _, end in cuts)]
     ends = [*(start for start, _ in cuts), len(line)]
     return list(zip(starts, ends, strict=True))
@@ -232,7 +232,7 @@ def _polar(line: str, options: Sequence[str]) -> Reading | None:
 def leading_pole(line: str, poles: frozenset[str]) -> str | None:
     """The word of ``poles`` that a sentence opens with; "" for "yes and no"; None for neither."""
     either = "|".join(sorted(poles))
-    found = re.match(rf"\W*({either})(?:\s*[,.;:!–—-]\s*|\s*$)(.*)", bare(line), re.I | re.S)
+    match = re.match(rf"\W*({either})(?:\s*[,.;:!–—-]\s*|\s*$)(.*)", bare(line), re.I | re.S)
     if re.match(rf"\W*(?:{either})\W+(?:and|or|but)?\W*(?:{either})\b", bare(line), re.I):
         return ""
-    return found[1].lower() if found is not None else None
+    return match[1].lower() if match is not None else None

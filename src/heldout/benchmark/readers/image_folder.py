@@ -137,8 +137,8 @@ def _is_data(path: Path) -> bool:
 def _walk(folder: Path) -> Iterator[Path | Dropped]:
     """Every file below in one stable order, and the folders that are not entered."""
     try:
-        with os.scandir(folder) as found:
-            names = sorted((entry.name for entry in found), key=os.fsencode)
+        with os.scandir(folder) as scandir_iterator:
+            names = sorted((entry.name for entry in scandir_iterator), key=os.fsencode)
     except OSError as error:
         yield Dropped("read", str(folder), "unreadable folder", str(error.strerror), "many")
         return

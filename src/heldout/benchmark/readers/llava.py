@@ -154,9 +154,9 @@ class CocoReader:
         annotations = [None if too_deep(note) else note for note in annotations]
         objects = [note for note in annotations if isinstance(note, dict)]
         if objects and not any("caption" in note for note in objects[:100]):
-            found = ", ".join(list(objects[0])[:5])
+            text = ", ".join(list(objects[0])[:5])
             raise InputError(
-                f"{path}: the annotations have no 'caption', only {found}; "
+                f"{path}: the annotations have no 'caption', only {text}; "
                 f"name the captions file instead, such as captions_val2017.json"
             )
         files: dict[str, str] = {}

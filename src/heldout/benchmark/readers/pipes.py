@@ -80,16 +80,16 @@ class Answers:
     @classmethod
     def beside(cls, path: Path) -> Answers:
         """The answers to the questions in ``path``; none where no file holds them."""
-        found = cls()
+        answers = cls()
         files = [] if _holds_answers(path) else _answer_files(path)
         if files:
-            found.path = files[0]
+            answers.path = files[0]
             with open_text(files[0]) as file:
                 for number, line in enumerate(file, 1):
                     image, *given = line.strip().split("|")
                     if given:
-                        found._left[image].append((number, [text.strip() for text in given]))
-        return found
+                        answers._left[image].append((number, [text.strip() for text in given]))
+        return answers
 
     def take(self, image: str) -> list[str]:
         """The next answers about an image, all of them right; none if none are left."""

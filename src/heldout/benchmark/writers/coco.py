@@ -33,7 +33,7 @@ class CocoWriter:
         for part in parts:
             chosen = _Chosen.of(part)
             text = load_text(part.path)
-            lists = {one.key: one.value for one in members(text, first_value(text))}
+            lists = {member.key: member.value for member in members(text, first_value(text))}
             shown = [i for i, image in chosen.images if image not in taken]
             taken |= {image for _, image in chosen.images}
             images.append((_entries(text, lists["images"]), shown))
@@ -85,7 +85,7 @@ class _Chosen:
                 number += 1
                 if number in part.rows:
                     used.add(image)
-        return cls(captions, [(places[one], one) for one in places if one in used])
+        return cls(captions, [(places[place], place) for place in places if place in used])
 
 
 def _is_image(image: Any) -> bool:

@@ -180,10 +180,10 @@ def entries_of(text: str) -> Entries:
     if text[start : start + 1] == "[":
         return Entries.of(text, start, list(elements(text, start)))
     found = list(members(text, start))
-    lists = [one for one in found if _list_of_objects(text[one.value : one.end])]
+    lists = [member for member in found if _list_of_objects(text[member.value : member.end])]
     if len(lists) == 1:
         return Entries.of(text, lists[0].value, list(elements(text, lists[0].value)))
-    return Entries.of(text, start, [(one.start, one.end) for one in found])
+    return Entries.of(text, start, [(member.start, member.end) for member in found])
 
 
 def write_lines(chosen: Sequence[tuple[Path, frozenset[int]]], target: Path) -> None:

@@ -86,7 +86,7 @@ def open_tables(
     for file, examples in examples_by_file(
         chosen, preset=preset, mapping=mapping, images=images, reader=reader
     ):
-        numbers = [_number(one) for one in examples if isinstance(one, Example)]
+        numbers = [_number(example) for example in examples if isinstance(example, Example)]
         if settings is not None and settings.explode is not None:
             original = _before_explosion(file, settings.explode)
             numbers = [original[number] for number in numbers]

@@ -198,15 +198,15 @@ def read_templates(setting: str) -> tuple[str, ...]:
         lines = [line.strip() for line in path.read_text(encoding="utf-8").splitlines()]
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{path}: not a readable text file ({error})") from error
-    found = tuple(dict.fromkeys(line for line in lines if line and not line.startswith("#")))
+    templates = tuple(dict.fromkeys(line for line in lines if line and not line.startswith("#")))
     for number, line in enumerate(lines, 1):
-        if line in found and line.count("{}") != 1:
+        if line in templates and line.count("{}") != 1:
             raise InputError(
                 f"{path} line {number}: expected one {{}} where the class name goes, found '{line}'"
             )
-    if not found:
+    if not templates:
         raise InputError(f"{path}: expected one template per line; it holds none")
-    return found
+    return templates
 
 
 def prompts(template: str, name: str) -> str:

@@ -101,7 +101,8 @@ def _flat(path: Path, row: Row, columns: Columns, own: str | None) -> RecordedRo
 def _tokens(values: Mapping[str, Any], columns: Columns) -> tuple[int | None, int | None]:
     counts = [columns.cell(values, name) for name in ("prompt_tokens", "reply_tokens")]
     read, written = (
-        int(one) if isinstance(one, int | float) and 0 <= one < 2**40 else None for one in counts
+        int(count) if isinstance(count, int | float) and 0 <= count < 2**40 else None
+        for count in counts
     )
     return read, written
 
