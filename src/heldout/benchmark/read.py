@@ -178,7 +178,7 @@ class _ReadRequest:
 
 def _file_examples(file: DataFile, asked: _ReadRequest) -> Iterator[Example | Dropped]:
     if asked.images is not None and not Path(asked.images).is_dir():
-        raise InputError(f"--images {asked.images}: this folder does not exist")
+        raise InputError(f"images: the folder {asked.images} does not exist")
     rows = file.reader.rows(file.path)
     root = file.path if file.path.is_dir() else file.path.parent
     name = file.path.name

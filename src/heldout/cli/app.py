@@ -16,7 +16,7 @@ import typer
 
 from heldout import __version__
 from heldout.cli.lazy import LazyGroup, Verb
-from heldout.cli.show import complain
+from heldout.cli.show import complain, with_shared_options
 from heldout.errors import HeldoutError, MachineError, machine_trouble
 
 VERBS = (
@@ -131,8 +131,8 @@ def main() -> None:
         finally:
             sys.stdout.flush()  # where it cannot be written, that is an error like any other
     except HeldoutError as error:
-        again = _and_again(str(error)) if isinstance(error, MachineError) else str(error)
-        _end(again, error.exit_code)
+        message = with_shared_options(str(error))
+        _end(_and_again(message) if isinstance(error, MachineError) else message, error.exit_code)
     except SystemExit as ended:
         # Typer turns an interrupt into this exit and says nothing.
         if ended.code in (INTERRUPTED, TERMINATED):

@@ -110,7 +110,7 @@ def find_columns(
     for column in text:
         if column not in names:
             raise InputError(
-                f"--map text={column}: {where} has no column '{column}'. It has: {', '.join(names)}"
+                f"mapping text={column}: {where} has no column '{column}'. It has: {', '.join(names)}"
             )
     fields = FieldMap.infer([dict.fromkeys(names)], overrides, "text", where).columns
     lowered = {name.lower(): name for name in reversed(names)}

@@ -109,7 +109,7 @@ def open_corpus(
     """The corpus at ``source``: a path, a pattern of tars, or ``path#split=train,lang=zh``."""
     chosen = parse_source(source)
     if images is not None and not Path(images).is_dir():
-        raise InputError(f"--images {images}: this folder does not exist")
+        raise InputError(f"images: the folder {images} does not exist")
     try:
         return _open(chosen, name, reader, mapping, images)
     except OSError as error:

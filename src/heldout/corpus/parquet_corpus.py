@@ -167,7 +167,7 @@ class ParquetCorpus:
         if not found.image and found.wordless:
             raise InputError(
                 f"{where} has no column that looks like an image or a text. It has: "
-                f"{', '.join(schema.names)}. Name one with --map image=… or --map text=…"
+                f"{', '.join(schema.names)}. Name one with the setting mapping image=… or text=…"
             )
         return found
 

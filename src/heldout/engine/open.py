@@ -19,7 +19,7 @@ def open_engine(text: str = "local", workers: int | None = None) -> Engine:
     if text.startswith("ray:") and len(text) > len("ray:"):
         return RayEngine(text.removeprefix("ray:"), workers=workers)
     raise InputError(
-        f"--engine is '{text}'; expected local (this machine's cores), ray (a Ray cluster started "
+        f"engine: got '{text}'; expected local (this machine's cores), ray (a Ray cluster started "
         f"for this run), ray:auto (the cluster this machine belongs to), ray:host:port, or "
         f"ray://host:port (a Ray client server)"
     )

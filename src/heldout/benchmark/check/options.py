@@ -13,7 +13,7 @@ import numpy as np
 
 from heldout.benchmark.benchmark import Benchmark, Example, normal
 from heldout.benchmark.check.problem import Problem, problem
-from heldout.benchmark.fields import ANSWER_NAMES, KEY_NAMES
+from heldout.benchmark.columns import ANSWER_NAMES, KEY_NAMES
 from heldout.stats import cluster_mean_test, cluster_rate_interval
 
 _ALPHA = 0.01  # several rules run on every benchmark; at .05 each, one in three would cry wolf
@@ -176,7 +176,7 @@ def _without_options(benchmark: Benchmark) -> Iterator[Problem]:
         f"{len(examples):,} of {len(answered):,} answers are "
         f"{'letters' if examples is letters else 'positions'}, such as '{keys[examples[0].id]}', but no item has "
         f"options{seen}",
-        "name the columns of the options: --map options=A+B+C+D; read as open questions, these items "
+        "name the columns of the options: the setting mapping options=A+B+C+D; read as open questions, these items "
         "ask for a letter that nobody can see",
         [e.id for e in examples],
         len(benchmark),

@@ -56,7 +56,7 @@ def copy_pictures(
     """Copy the image files of ``examples`` below ``out``; how many distinct ones there were.
 
     A file below ``base`` (the dataset's folder) keeps its place. One that lies elsewhere was found
-    through ``images``, the user's --images, and goes to images/ beside ``table``, the new data file.
+    through ``images``, the user's folder of images, and goes to images/ beside ``table``, the new data file.
     """
     done: set[str] = set()
     for example in examples:

@@ -265,7 +265,7 @@ def _same_plan(out: Path, plan: LeakPlan) -> None:
     path = out / PLAN
     if path.exists() and json.loads(path.read_text()) != record:
         raise InputError(
-            f"{out} holds results of other settings or of another version: give another --out, or "
+            f"{out} holds results of other settings or of another version: choose another folder, or "
             f"remove it"
         )
     if not path.exists():

@@ -81,9 +81,7 @@ def export_onnx(
             f"{NEEDS} needs the package 'onnx', which is not installed. Install it with: pip install onnx"
         )
     if out.exists() and (not out.is_dir() or _foreign(out)):
-        raise InputError(
-            f"--out {out} holds other things than an exported model; choose another folder"
-        )
+        raise InputError(f"{out} holds other things than an exported model; choose another folder")
     tell(f"reading {checkpoint}")
     loaded = load(
         checkpoint,
@@ -165,7 +163,7 @@ def _decoder(name: str, loaded: Loaded) -> Decoder:
     if config.model_type not in _MODEL_TYPES or not all(hasattr(inner, part) for part in parts):
         raise InputError(
             f"{name}: `heldout lab onnx` exports LLaVA-style models ({', '.join(_MODEL_TYPES)}), and "
-            f"this is '{config.model_type}'. Score it with --model {name}"
+            f"this is '{config.model_type}'. Score the checkpoint {name} itself"
         )
     layers = getattr(text, "layer_types", None) or ()
     window = getattr(text, "sliding_window", None)
@@ -184,7 +182,7 @@ def _decoder(name: str, loaded: Loaded) -> Decoder:
     if bytes_needed > _LARGEST:
         raise InputError(
             f"{name}: the decoder's weights take {bytes_needed / 2**30:.1f} GiB in float32, and one ONNX "
-            f"file holds 2 GiB. Score it with --model {name}"
+            f"file holds 2 GiB. Score the checkpoint {name} itself"
         )
     heads = text.num_attention_heads
     stops = getattr(model.generation_config, "eos_token_id", None)

@@ -17,7 +17,10 @@ from heldout.lab.models.planting import Contamination, arm_from_json
 # Which of a run's tables a detector is given: some models, leaked pictures marked, fewer shuffles.
 
 
-MARK = ("seen_by_the_split", "no")  # what --unseen would say: items of pictures that did not leak
+MARK = (
+    "seen_by_the_split",
+    "no",
+)  # as the setting unseen takes it: items of pictures that did not leak
 
 
 def narrowed(tables: ScoreTables, models: Collection[str]) -> ScoreTables:

@@ -424,7 +424,7 @@ def _same_inputs(folder: Path, run: Run, plan: PowerPlan) -> None:
     path = folder / "inputs.json"
     if path.exists() and json.loads(path.read_text()) != inputs:
         raise InputError(
-            f"{folder} holds results of other tables or settings: give another --out, or remove it"
+            f"{folder} holds results of other tables or settings: choose another folder, or remove it"
         )
     if not path.exists():
         write_json(path, inputs)

@@ -209,8 +209,8 @@ def refuse_another_encoder(run: Run, encoder: str) -> None:
     if encoder not in used:
         message = ", ".join(f"'{one}'" for one in used) or "none"
         raise InputError(
-            f"--run {run.path}: its report would not show this, because the run was searched with another "
-            f"encoder (it has {message}; this is '{encoder}'). Give --encoder as in heldout overlap"
+            f"run {run.path}: its report would not show this, because the run was searched with another "
+            f"encoder (it has {message}; this is '{encoder}'). Use the encoder of that run"
         )
 
 
