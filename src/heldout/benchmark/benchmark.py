@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import functools
 import hashlib
+import html
 import json
 import math
 import re
@@ -89,6 +90,7 @@ _SAME = str.maketrans(
     {"−": "-", "‐": "-", "‑": "-", "–": "-", "’": "'", "‘": "'", "“": '"', "”": '"'}
 )
 _CLOSING = " .?!。？！"
+_ROWS_SHOWN = 5  # of a benchmark in a notebook
 
 
 def normal(text: str | None) -> str:
@@ -108,19 +110,53 @@ def normal(text: str | None) -> str:
     return folded.rstrip(_CLOSING) or folded  # "?" stays a question mark
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Benchmark:
+    """An ordered list of items with a name.
+
+    Args:
+        name: What reports and run folders call it.
+        examples: The items in released order.
+        split: Which split of a dataset it is, where that is known.
+        source: Where it was read from.
+        reader: Which reader read it.
+        dropped: What could not be read, each with its reason.
+        repeated_ids: Items whose id occurred before, as they are called now.
+        taken_for: For files that name no columns: what each column was taken for.
+        settings: Arguments of ``read_benchmark`` besides the source.
+    """
+
     name: str
     examples: tuple[Example, ...]
     split: str | None = None
     source: str = ""
     reader: str = ""
     dropped: tuple[Dropped, ...] = ()
-    repeated_ids: tuple[str, ...] = ()  # items whose id occurred before, as they are called now
-    taken_for: tuple[str, ...] = ()  # files that name no columns: what each was taken for
-    settings: Mapping[str, Any] = field(
-        default_factory=dict
-    )  # what read_benchmark was told besides
+    repeated_ids: tuple[str, ...] = ()
+    taken_for: tuple[str, ...] = ()
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        split = f", split {self.split}" if self.split else ""
+        return f"<Benchmark {self.name}: {len(self):,} items on {len(self.images):,} images{split}>"
+
+    def _repr_html_(self) -> str:
+        rows = "".join(
+            "<tr>"
+            + "".join(
+                f"<td>{html.escape((text or '')[:200])}</td>"
+                for text in (
+                    example.id,
+                    example.question,
+                    ", ".join(example.options),
+                    example.answer,
+                )
+            )
+            + "</tr>"
+            for example in self.examples[:_ROWS_SHOWN]
+        )
+        head = "<tr><th>id</th><th>question</th><th>options</th><th>answer</th></tr>"
+        return f"<p>{html.escape(repr(self)[1:-1])}</p><table>{head}{rows}</table>"
 
     def __len__(self) -> int:
         return len(self.examples)

@@ -35,7 +35,20 @@ def read_benchmark(
     reader: str | None = None,
     name: str | None = None,
 ) -> Benchmark:
-    """The benchmark at ``source``: a path, ``path#split=test,lang=en``, a preset, a hub name."""
+    """Read a benchmark; what cannot be read is kept with its reason in ``dropped``.
+
+    Args:
+        source: A path, ``path#split=test,lang=en``, a preset, or a name on the Hugging Face hub.
+        preset: Read ``source`` as this named benchmark.
+        mapping: Columns by field (id, image, question, options, answer, cluster); several columns
+            are joined by ``+``: ``{"options": "A+B+C+D"}``.
+        images: Folder that holds the images.
+        reader: Use this reader; default: the first that recognises the files.
+        name: What to call it; default: the name of the file, folder or dataset.
+
+    Returns:
+        The items in released order.
+    """
     chosen = parse_source(source)
     examples: list[Example] = []
     dropped: list[Dropped] = []

@@ -106,7 +106,18 @@ def open_corpus(
     mapping: Mapping[str, str] | None = None,
     images: str | Path | None = None,
 ) -> Corpus:
-    """The corpus at ``source``: a path, a pattern of tars, or ``path#split=train,lang=zh``."""
+    """Open a corpus: nothing is read before it is searched.
+
+    Args:
+        source: A path, a pattern of tars (``{000..099}.tar``), or ``path#split=train,lang=zh``.
+        name: What to call it; default: the name of the file or folder.
+        reader: Use this reader; default: the first that recognises the files.
+        mapping: Columns by field (id, image, text, question, answer).
+        images: Folder that holds the images.
+
+    Returns:
+        The corpus, as a stream of items in shards.
+    """
     chosen = parse_source(source)
     if images is not None and not Path(images).is_dir():
         raise InputError(f"images: the folder {images} does not exist")

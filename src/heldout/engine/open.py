@@ -9,7 +9,13 @@ from heldout.errors import InputError
 
 
 def open_engine(text: str = "local", workers: int | None = None) -> Engine:
-    """``local``, ``ray`` (a cluster for this run), ``ray:auto``, ``ray:host:port``, ``ray://…``."""
+    """Open an engine: where work runs. Use it as a context manager.
+
+    Args:
+        text: ``local``, ``ray`` (a cluster for this run), ``ray:auto``, ``ray:host:port``, or
+            ``ray://host:port``.
+        workers: Processes; default: one per core.
+    """
     if text == "local":
         return LocalEngine(workers)
     if text == "ray":

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import html
 import unicodedata
 from collections import Counter
 from collections.abc import Iterator
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from pydantic import BaseModel, Field
@@ -14,6 +15,9 @@ from heldout.benchmark.benchmark import Benchmark, canonical_value
 from heldout.benchmark.source import ALIASES
 from heldout.image import Digests
 from heldout.stats import holm, order_grouping, order_trend
+
+if TYPE_CHECKING:
+    import polars as pl
 
 Severity = Literal["error", "warning", "note"]
 EXAMPLES_KEPT = 1000  # a JSON reader wants all of them; a table shows three
@@ -73,6 +77,22 @@ class CheckReport(BaseModel):
     def ok(self) -> bool:
         """False if anything was found that makes scores on this benchmark wrong."""
         return not any(problem.severity == "error" for problem in self.problems)
+
+    @property
+    def frame(self) -> pl.DataFrame:
+        """One row per problem."""
+        import polars as pl  # not for those who only read a benchmark
+
+        return pl.DataFrame([problem.model_dump() for problem in self.problems])
+
+    def _repr_html_(self) -> str:
+        rows = "".join(
+            f"<tr><td>{html.escape(problem.severity)}</td><td>{html.escape(problem.rule)}</td>"
+            f"<td>{html.escape(problem.message)}</td><td>{html.escape(problem.advice)}</td></tr>"
+            for problem in self.problems
+        )
+        head = "<tr><th>severity</th><th>rule</th><th>problem</th><th>advice</th></tr>"
+        return f"<p>{html.escape(self.benchmark)}</p><table>{head}{rows}</table>"
 
 
 def problem(
