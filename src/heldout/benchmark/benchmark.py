@@ -188,10 +188,10 @@ class Benchmark:
         from heldout.engine import usable_cores  # loads rich, which scoring machines may lack
 
         record: dict[ImageRef, Digests | ImageError] = {}
-        one = functools.partial(_identify, known or {})
+        identify = functools.partial(_identify, known or {})
         # Threads: decoding and hashing release the interpreter lock.
         with ThreadPoolExecutor(usable_cores()) as pool:
-            for ref, digests in zip(self.images, pool.map(one, self.images), strict=True):
+            for ref, digests in zip(self.images, pool.map(identify, self.images), strict=True):
                 record[ref] = digests
                 step()
         self.__dict__["digests"] = record  # where cached_property keeps it

@@ -103,7 +103,7 @@ def labelled_with_gaps(choices: Choices) -> Choices | None:
     whole = [match for match in matches if match is not None and _is_text(match)]
     letters = [match[1] for match in whole]
     alike = len({match[2] for match in whole}) == 1 and len(set(map(str.isupper, letters))) == 1
-    rises = all(one < other for one, other in itertools.pairwise(letters))
+    rises = all(first < other for first, other in itertools.pairwise(letters))
     named = len(whole) == len(matches) > 1 and alike and rises and letters[0] in "Aa"
     if choices.labels or not named:
         return None

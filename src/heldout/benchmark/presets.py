@@ -37,15 +37,15 @@ class Preset:
 
     def limits(self, columns: Collection[str], pictures_missing: bool) -> list[str]:
         """What a copy with these ``columns`` lacks, in sentences; empty where it lacks nothing."""
-        told = []
+        wanted = []
         if self.archive and pictures_missing:
-            told.append(f"the pictures are not in the tables: {self.archive}")
+            wanted.append(f"the pictures are not in the tables: {self.archive}")
         lacking = [name for name in self.strata if name not in columns]
         if lacking:
-            told.append(f"no column {', '.join(lacking)}: {self.limit}")
+            wanted.append(f"no column {', '.join(lacking)}: {self.limit}")
         elif self.limit and not self.strata:
-            told.append(self.limit)
-        return told
+            wanted.append(self.limit)
+        return wanted
 
     def selected(self, source: BenchmarkSource) -> BenchmarkSource:
         chosen = {**self.select, "split": self.split, **source.selection}

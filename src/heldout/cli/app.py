@@ -172,9 +172,9 @@ def _sentence(error: Exception) -> str:
     if trouble is not None:
         return _and_again(trouble)
     if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":  # torch's
-        said = f" ({error})" if str(error) else ""
+        detail = f" ({error})" if str(error) else ""
         fewer = ", or use fewer --workers" if _resumes() else ""
-        return _and_again(f"memory ran out{said}: close other programs{fewer}")
+        return _and_again(f"memory ran out{detail}: close other programs{fewer}")
     if isinstance(error, OSError):
         return _and_again(f"the system refused: {error}")
     return _and_again(

@@ -76,7 +76,7 @@ class CorpusColumns:
         if self.talk and (turns := list(_turns(row.get(self.talk[0])))):
             asked += _exchanges(turns)
             question = question or next((s for who, s in turns if who in _ASKING), None)
-            text = text or "\n".join(said for _, said in turns)
+            text = text or "\n".join(text_of_turn for _, text_of_turn in turns)
         if question is None and text is None:
             return Words("\n".join(answers) or None)  # an answer to nothing is a caption
         if text is None:
@@ -156,11 +156,11 @@ def _joined(row: Mapping[str, Any], columns: Sequence[str]) -> str | None:
 def _exchanges(turns: Sequence[tuple[str, str]]) -> Iterator[tuple[str | None, str]]:
     """Each answer with the question right before it."""
     question = None
-    for who, said in turns:
+    for who, words in turns:
         if who in _ASKING:
-            question = said
+            question = words
         elif who in _ANSWERING:
-            yield question, said
+            yield question, words
 
 
 def _turns(value: Any) -> Iterator[tuple[str, str]]:
@@ -175,12 +175,12 @@ def _turns(value: Any) -> Iterator[tuple[str, str]]:
         if not isinstance(turn, Mapping):
             continue
         speaker = turn.get("from") or turn.get("role")
-        said = (
+        spoken = (
             {str(speaker): turn.get("value") or turn.get("content")}
             if speaker
             else {who: turn[who] for who in (*_ASKING, *_ANSWERING) if who in turn}
         )
-        for who, words in said.items():
+        for who, words in spoken.items():
             if isinstance(words, list | tuple):  # [{"type": "text", "text": …}, {"type": "image"}]
                 words = " ".join(
                     str(p["text"]) for p in words if isinstance(p, Mapping) and p.get("text")

@@ -202,8 +202,8 @@ def _some(folder: Path, wanted: Callable[[Path], bool], count: int) -> list[Path
     if not folder.is_dir():
         return []
     entries = itertools.islice(folder.iterdir(), _LOOK)
-    found = (path for path in entries if not path.name.startswith(".") and wanted(path))
-    return sorted(itertools.islice(found, count))
+    matching = (path for path in entries if not path.name.startswith(".") and wanted(path))
+    return sorted(itertools.islice(matching, count))
 
 
 def _is_zip(source: BenchmarkSource) -> bool:

@@ -179,18 +179,18 @@ def _number(field: bytes) -> int:
 
 def _pax(content: bytes) -> dict[str, str]:
     """``length key=value`` records; a value may hold anything, so lengths decide, not line ends."""
-    found: dict[str, str] = {}
+    fields: dict[str, str] = {}
     position = 0
     while match := _PAX_RECORD.match(content, position):
         end = position + int(match[1])
         if end <= match.end() or end > len(content):
             break
         value = content[match.end() : end - 1]
-        found[match[2].decode("utf-8", "backslashreplace")] = value.decode(
+        fields[match[2].decode("utf-8", "backslashreplace")] = value.decode(
             "utf-8", "backslashreplace"
         )
         position = end
-    return found
+    return fields
 
 
 #: what reading a damaged or cut compressed file raises
@@ -221,24 +221,24 @@ def spans(path: Path, target: int) -> tuple[Span, ...]:
 
 @functools.lru_cache(maxsize=1024)  # shards are listed several times, large files read only once
 def _cut(path: Path, size: int, modified: int, target: int) -> tuple[Span, ...]:
-    found: list[Span] = []
+    spans: list[Span] = []
     start = before = seen = offset = 0
     hasher = hashlib.blake2b(digest_size=16)
     with path.open("rb") as file:
         while chunk := file.read(_CHUNK):
-            limit = min(target, shard_work(len(found)))
+            limit = min(target, shard_work(len(spans)))
             cut = chunk.rfind(b"\n") + 1 if offset + len(chunk) - start >= limit else 0
             if cut:
                 hasher.update(chunk[:cut])
-                found.append(Span(start, offset + cut, before, hasher.hexdigest()))
+                spans.append(Span(start, offset + cut, before, hasher.hexdigest()))
                 hasher = hashlib.blake2b(digest_size=16)
                 start, before = offset + cut, seen + chunk.count(b"\n", 0, cut)
             hasher.update(chunk[cut:])
             seen += chunk.count(b"\n")
             offset += len(chunk)
     if offset > start:
-        found.append(Span(start, offset, before, hasher.hexdigest()))
-    return tuple(found)
+        spans.append(Span(start, offset, before, hasher.hexdigest()))
+    return tuple(spans)
 
 
 def lines(path: Path, span: Span) -> Iterator[tuple[int, bytes | None]]:

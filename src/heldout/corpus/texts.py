@@ -171,9 +171,9 @@ def first_columns(path: Path) -> dict[str, tuple[str, ...]]:
         first = [row.values for row in rows if isinstance(row, FileRow)]
         columns = FieldMap.infer(first).columns if first else {}
         return {
-            field: said
+            field: filled
             for field, names in columns.items()
-            if (said := tuple(name for name in names if any(row.get(name) for row in first)))
+            if (filled := tuple(name for name in names if any(row.get(name) for row in first)))
         }
     except (HeldoutError, OSError, ValueError):
         return {}
@@ -238,9 +238,9 @@ def pages(path: Path) -> Iterator[str]:
 def _end(held: str) -> int:
     """Where the page ends: after a paragraph, else a line, else a word, in its second half."""
     for mark in _MARKS:
-        found = held.rfind(mark, len(held) // 2)
-        if found >= 0:
-            return found + len(mark)
+        cut = held.rfind(mark, len(held) // 2)
+        if cut >= 0:
+            return cut + len(mark)
     return len(held)
 
 
@@ -378,8 +378,8 @@ def _pages(path: Path, shown: str) -> Iterator[CorpusItem | Dropped]:
 
 def _any_words(values: dict[str, Any]) -> str | None:
     """Of a row whose columns nobody knows, every value of more than one word."""
-    told = [value for value in values.values() if isinstance(value, str) and " " in value.strip()]
-    return "\n".join(told) or None
+    texts = [value for value in values.values() if isinstance(value, str) and " " in value.strip()]
+    return "\n".join(texts) or None
 
 
 def _sound(value: Any) -> Any:

@@ -247,17 +247,17 @@ def _entry(raw: bytes, shift: int) -> ZipEntry:
 
 def _wide(extra: bytes, *values: int) -> list[int]:
     """Values that overflowed 32 bits, replaced by those of the zip64 field, in its order."""
-    found = list(values)
+    numbers = list(values)
     at = 0
     while at + 4 <= len(extra):
         tag, length = struct.unpack_from("<2H", extra, at)
         field, at = extra[at + 4 : at + 4 + length], at + 4 + length
         if tag == 1:
-            for index, value in enumerate(found):
+            for index, value in enumerate(numbers):
                 if value == 0xFFFFFFFF and len(field) >= 8:
-                    found[index] = int.from_bytes(field[:8], "little")
+                    numbers[index] = int.from_bytes(field[:8], "little")
                     field = field[8:]
-    return found
+    return numbers
 
 
 ENDINGS = (".zip",)

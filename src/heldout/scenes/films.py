@@ -80,12 +80,14 @@ def _changed(film: Film, attribute: str, rng: np.random.Generator) -> Film | Non
     if attribute == "device":
         return replace(film, device=pick(rng, [d for d in (None, *DEVICES) if d != film.device]))
     if attribute == "organ":
-        others = [one for one in (None, *ORGANS[film.view]) if one != film.enlarged]
+        others = [organ for organ in (None, *ORGANS[film.view]) if organ != film.enlarged]
         return replace(film, enlarged=pick(rng, others))
     if attribute == "lesion":  # one turns into another kind, comes or goes
         zone = pick(rng, ZONES)
-        found = next((lesion.kind for lesion in film.lesions if lesion.zone == zone), None)
-        kind = pick(rng, [one for one in (None, *LESIONS) if one != found])
+        present = next((lesion.kind for lesion in film.lesions if lesion.zone == zone), None)
+        kind = pick(
+            rng, [lesion_kind for lesion_kind in (None, *LESIONS) if lesion_kind != present]
+        )
         kept = [lesion for lesion in film.lesions if lesion.zone != zone]
         return _with(film, kept if kind is None else [*kept, Lesion(kind, zone)])
     if attribute == "zone":
@@ -215,8 +217,10 @@ def _kind_in(zone: str) -> Callable[[Film], str | None]:
 
 def _there(kind: str, side: str) -> Callable[[Film], str | None]:
     def read(film: Film) -> str | None:
-        found = any(lesion.kind == kind and lesion.zone.startswith(side) for lesion in film.lesions)
-        return "yes" if found else "no"
+        present = any(
+            lesion.kind == kind and lesion.zone.startswith(side) for lesion in film.lesions
+        )
+        return "yes" if present else "no"
 
     return read
 

@@ -80,8 +80,8 @@ def ask(scene: Scene, rng: np.random.Generator, count: int = 5) -> list[SceneQue
 
 def facts(scene: Scene) -> list[tuple[SceneProbe, str]]:
     """Everything that can be asked of this scene and is not a matter of yes or no, with its answer."""
-    found = ((probe, probe.answer(scene)) for probe in (*_single(scene), *_paired(scene)))
-    return [(probe, answer) for probe, answer in found if answer is not None]
+    answered = ((probe, probe.answer(scene)) for probe in (*_single(scene), *_paired(scene)))
+    return [(probe, answer) for probe, answer in answered if answer is not None]
 
 
 def as_guessable(probe: SceneProbe, scene: Scene, twin: Scene) -> bool:
@@ -177,10 +177,10 @@ def _paired_yes_no(scene: Scene, rng: np.random.Generator) -> Iterator[SceneProb
             scene_object, other = other, scene_object  # either may be named first
         first, second = name(scene, scene_object), name(scene, other)
         yield probes.IsLarger(first, second)
-        found = probes.relation(scene_object, other)
-        if found is not None:
-            wrong = [relation for relation in RELATIONS if relation != found]
-            chosen = found if rng.random() < 0.5 else pick(rng, wrong)
+        between = probes.relation(scene_object, other)
+        if between is not None:
+            wrong = [relation for relation in RELATIONS if relation != between]
+            chosen = between if rng.random() < 0.5 else pick(rng, wrong)
             yield probes.IsRelated(first, second, chosen)
 
 
@@ -287,10 +287,10 @@ def twin_scene(scene: Scene, probe: SceneProbe, answer: str) -> Scene:
     if isinstance(probe, CountOf):  # one object after the other
         toward = 1 if int(answer) > int(old) else -1
         steps = [str(count) for count in range(int(old) + toward, int(answer) + toward, toward)]
-    found = scene
+    nearest = scene
     for step in steps:
-        found = _nearest(found, probe, step)
-    return found
+        nearest = _nearest(nearest, probe, step)
+    return nearest
 
 
 def _nearest(scene: Scene, probe: SceneProbe, answer: str) -> Scene:

@@ -193,8 +193,8 @@ def _now() -> str:
 def _versions() -> dict[str, str]:
     from heldout import __version__
 
-    found = {"heldout": __version__}  # also of a source tree that is not installed
+    versions = {"heldout": __version__}  # also of a source tree that is not installed
     for package in _PACKAGES:
         with contextlib.suppress(metadata.PackageNotFoundError):
-            found[package] = metadata.version(package)
-    return found
+            versions[package] = metadata.version(package)
+    return versions

@@ -59,7 +59,7 @@ def check(
     ]
     if split_of is not None and overlap is not None:
         problems += split_rules(benchmark, split_of, overlap)
-    problems.sort(key=lambda found: _RANK[found.severity])
+    problems.sort(key=lambda problem_found: _RANK[problem_found.severity])
     return CheckReport(
         benchmark=benchmark.name,
         source=benchmark.source,

@@ -201,17 +201,17 @@ _WEAK = 0.02  # strengths below this do not matter at any realistic size
 def order_facts(benchmark: Benchmark) -> list[OrderFact]:
     """Grouping by cluster and by every category; trends of lengths, cluster by cluster."""
     cluster = "image" if benchmark.cluster_key == "image" else "cluster"
-    found = [(cluster, "grouping", order_grouping(benchmark.clusters))]
+    groupings = [(cluster, "grouping", order_grouping(benchmark.clusters))]
     for column, values in _categories(benchmark):
-        found.append((column, "grouping", order_grouping(values)))
+        groupings.append((column, "grouping", order_grouping(values)))
     if any(example.answer for example in benchmark):
         lengths = [len(example.answer or "") for example in benchmark]
-        found.append(("answer length", "trend", order_trend(lengths, benchmark.clusters)))
-        found.append(("answer length", "grouping", order_grouping(lengths)))
+        groupings.append(("answer length", "trend", order_trend(lengths, benchmark.clusters)))
+        groupings.append(("answer length", "grouping", order_grouping(lengths)))
     if any(example.question for example in benchmark):
         lengths = [len(example.question or "") for example in benchmark]
-        found.append(("question length", "trend", order_trend(lengths, benchmark.clusters)))
-    adjusted = holm([grouping.p for _, _, grouping in found])
+        groupings.append(("question length", "trend", order_trend(lengths, benchmark.clusters)))
+    adjusted = holm([grouping.p for _, _, grouping in groupings])
     return [
         OrderFact(
             property=name,
@@ -221,7 +221,7 @@ def order_facts(benchmark: Benchmark) -> list[OrderFact]:
             p=grouping.p,
             p_adjusted=p,
         )
-        for (name, kind, grouping), p in zip(found, adjusted, strict=True)
+        for (name, kind, grouping), p in zip(groupings, adjusted, strict=True)
     ]
 
 

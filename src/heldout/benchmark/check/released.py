@@ -59,8 +59,8 @@ def _lists_left(benchmark: Benchmark) -> Iterator[Problem]:
         if listed is None and not example.options and example.answer:
             listed = find_unlettered(example.question or "")
         if listed is not None and not _taken_out(example):
-            found = against if example.options else unread if _points(example, listed) else unfit
-            found.append(example.id)
+            affected = against if example.options else unread if _points(example, listed) else unfit
+            affected.append(example.id)
     if not against and not unfit and not unread:
         return
     n = len(against) + len(unfit) + len(unread)

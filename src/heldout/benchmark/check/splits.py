@@ -113,8 +113,8 @@ def _same_file(first: ImageRef, second: ImageRef) -> bool:
 
 def _readable(benchmark: Benchmark, other: Benchmark, couple: tuple[ImageRef, ImageRef]) -> bool:
     first, second = couple
-    found = benchmark.digests[first], other.digests[second]
-    return all(isinstance(digests, Digests) for digests in found)
+    both = benchmark.digests[first], other.digests[second]
+    return all(isinstance(digests, Digests) for digests in both)
 
 
 def _same_content(
@@ -190,7 +190,7 @@ def split_rules(benchmark: Benchmark, other: Benchmark, overlap: SplitOverlap) -
         complete = shared == overlap.images and shared > 1
         every = "every one" if complete else f"{shared:,}"
         verb = "is" if shared == 1 or complete else "are"
-        found = problem(
+        finding = problem(
             "shared-images",
             "error",
             f"{every} of the {overlap.images:,} images ({shared / overlap.images:.1%}) {verb} also in "
@@ -203,7 +203,7 @@ def split_rules(benchmark: Benchmark, other: Benchmark, overlap: SplitOverlap) -
             overlap.images,
             "images",
         )
-        yield found.model_copy(update={"count": shared})
+        yield finding.model_copy(update={"count": shared})
     if overlap.questions_repeated:
         yield problem(
             "shared-questions",

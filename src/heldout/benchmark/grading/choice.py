@@ -241,12 +241,12 @@ def _statements(reply: str, options: Sequence[str]) -> ChoiceReading | None:
                 statements.append((False, inner))
                 continue
             for opening in (_STATEMENT, _CHOOSING):
-                for said in opening.finditer(line, start, end):
-                    reading = _stated(line, start, said, options)
-                    if reading.rule == UNREADABLE and not _ANSWER.search(said[0]):
+                for statement in opening.finditer(line, start, end):
+                    reading = _stated(line, start, statement, options)
+                    if reading.rule == UNREADABLE and not _ANSWER.search(statement[0]):
                         prose.append(reading)
                     else:
-                        statements.append((bool(_FINAL.search(said[0])), reading))
+                        statements.append((bool(_FINAL.search(statement[0])), reading))
                     if len(statements) + len(prose) > _MOST:
                         return ChoiceReading(None, AMBIGUOUS)
     final = [reading for is_final, reading in statements if is_final]
@@ -268,10 +268,12 @@ def _sentences(line: str) -> list[tuple[int, int]]:
     return list(zip(starts, ends, strict=True))
 
 
-def _stated(line: str, start: int, said: re.Match[str], options: Sequence[str]) -> ChoiceReading:
-    if _DOUBT.search(line[max(start, said.start() - _REST) : said.start()]):
+def _stated(
+    line: str, start: int, statement: re.Match[str], options: Sequence[str]
+) -> ChoiceReading:
+    if _DOUBT.search(line[max(start, statement.start() - _REST) : statement.start()]):
         return ChoiceReading(None, UNREADABLE)  # "I don't think the answer is A"
-    rest = line[said.end() : said.end() + _REST].strip()
+    rest = line[statement.end() : statement.end() + _REST].strip()
     whole = read_whole(rest, options)
     if whole is not None:
         return whole
@@ -287,25 +289,25 @@ def _leading(reply: str, options: Sequence[str]) -> ChoiceReading | None:
     """An option alone in the first line or sentence, or in the last line, explained elsewhere; no other
     line may be another option."""
     lines = [line for line in reply.splitlines() if line.strip()]
-    found: list[ChoiceReading] = []
+    readable: list[ChoiceReading] = []
     polar = _polar(lines[0] if lines else "", options)
     if polar is not None:
         return polar
     if len(lines) > 1:
         readings = [read_whole(line, options) for line in lines]
         if readings[0] is not None or readings[-1] is not None:
-            found = [reading for reading in readings if reading is not None]
-    if not found and lines:
+            readable = [reading for reading in readings if reading is not None]
+    if not readable and lines:
         head, more = _head(lines[0])
         first = read_whole(head, options) if more or head != lines[0] else None
         if first is not None:
-            found = [first, *_parts(more, options)]
-    if not found:
+            readable = [first, *_parts(more, options)]
+    if not readable:
         return None
-    places = {reading.place for reading in found}
+    places = {reading.place for reading in readable}
     if None in places or len(places) > 1:
         return ChoiceReading(None, AMBIGUOUS)
-    return ChoiceReading(found[0].place, f"{found[0].rule}, explained")
+    return ChoiceReading(readable[0].place, f"{readable[0].rule}, explained")
 
 
 def _polar(line: str, options: Sequence[str]) -> ChoiceReading | None:

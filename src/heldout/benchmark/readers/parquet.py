@@ -305,8 +305,8 @@ class _Layout:
             fitting = [n for n in schema.names if path == n or path.startswith(f"{n}.")]
             if fitting:
                 leaves[max(fitting, key=len)].append(index)
-        found = {name: tuple(indices) for name, indices in leaves.items()}
-        return cls(ColumnKinds.of(schema), tuple(schema.names), found, paths)
+        leaf_columns = {name: tuple(indices) for name, indices in leaves.items()}
+        return cls(ColumnKinds.of(schema), tuple(schema.names), leaf_columns, paths)
 
     def bytes_leaf(self, column: str) -> int:
         """The leaf that holds the images themselves."""

@@ -170,9 +170,9 @@ class JsonLinesWriter:
 
 def write_entries(chosen: Sequence[tuple[Path, Sequence[int]]], target: Path) -> None:
     """Entries by number (from 1) of arrays or objects, in the frame of the first file."""
-    found = [(entries_of(load_text(path)), [n - 1 for n in numbers]) for path, numbers in chosen]
-    frame = found[0][0]
-    store_text(target, frame.text[: frame.inside[0]] + joined(found) + frame.closing)
+    parts = [(entries_of(load_text(path)), [n - 1 for n in numbers]) for path, numbers in chosen]
+    frame = parts[0][0]
+    store_text(target, frame.text[: frame.inside[0]] + joined(parts) + frame.closing)
 
 
 def entries_of(text: str) -> Entries:
@@ -180,11 +180,11 @@ def entries_of(text: str) -> Entries:
     start = first_value(text)
     if text[start : start + 1] == "[":
         return Entries.of(text, start, list(elements(text, start)))
-    found = list(members(text, start))
-    lists = [member for member in found if _list_of_objects(text[member.value : member.end])]
+    entries = list(members(text, start))
+    lists = [member for member in entries if _list_of_objects(text[member.value : member.end])]
     if len(lists) == 1:
         return Entries.of(text, lists[0].value, list(elements(text, lists[0].value)))
-    return Entries.of(text, start, [(member.start, member.end) for member in found])
+    return Entries.of(text, start, [(member.start, member.end) for member in entries])
 
 
 def write_lines(chosen: Sequence[tuple[Path, frozenset[int]]], target: Path) -> None:

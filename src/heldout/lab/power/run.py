@@ -160,9 +160,9 @@ class Cells:
                 settings = replace(settings, reference=references[0])
             tables = narrowed(whole, {model.name, *references})
             # Who needs no reference of its own is not run over the references.
-            mine = tables if detector.name == OWN_REFERENCE else narrowed(whole, {model.name})
+            own_tables = tables if detector.name == OWN_REFERENCE else narrowed(whole, {model.name})
             outcome = next(
-                one for one in detector.find(mine, settings) if one.cell.model == model.name
+                one for one in detector.find(own_tables, settings) if one.cell.model == model.name
             )
             row = self._row(model, detector, way, outcome) | {
                 "split": split.name,
@@ -245,14 +245,17 @@ class Cells:
         self, tables: ScoreTables, finding: Finding, references: Iterable[str], settings: Settings
     ) -> Row:
         """As the verdict asks it: more than in every reference. The largest p is the finding's."""
-        made = [
+        outcomes = [
             against_baseline(tables, finding, name, settings)
             for name in references
             if name != finding.cell.model
         ]
-        differences = [difference for difference in made if not isinstance(difference, str)]
+        differences = [difference for difference in outcomes if not isinstance(difference, str)]
         if not differences:
-            message = next((one for one in made if isinstance(one, str)), "no reference is left")
+            message = next(
+                (outcome for outcome in outcomes if isinstance(outcome, str)),
+                "no reference is left",
+            )
             return {
                 "effect": None,
                 "low": None,
