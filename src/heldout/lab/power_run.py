@@ -11,7 +11,7 @@ from typing import Any
 
 import polars as pl
 
-from heldout.detect import Detector, ScoreTables, Settings, detectors
+from heldout.detect import Detector, DetectSettings, ScoreTables, detectors
 from heldout.errors import InputError
 from heldout.lab.power_cells import Cells, Row
 from heldout.lab.power_models import (
@@ -19,7 +19,6 @@ from heldout.lab.power_models import (
     WAYS,
     LabGrid,
     fewer_shuffles,
-    forward_tokens,
     recorded_tokens,
 )
 from heldout.store import Run, replacing, write_json
@@ -76,7 +75,7 @@ def run_power(
                 f"{run.path} has a model {unknown[0]} that models.json does not know: its truth is "
                 f"needed; train the grid and write its tables together"
             )
-        settings = Settings(seed=plan.seed, permutations=plan.permutations)
+        settings = DetectSettings(seed=plan.seed, permutations=plan.permutations)
         for detector in chosen:
             given = tables
             if detector.name == EQUAL_COST:
@@ -95,7 +94,8 @@ def affordable_shuffles(tables: ScoreTables, manifest: Mapping[str, Any]) -> int
     model = next(iter(tables.answering), "")
     recorded = recorded_tokens(manifest, model)
     joint, neighbour = (
-        forward_tokens(tables, name, model, recorded) for name in ("order-joint", "order-neighbour")
+        detectors()[name].forward_tokens(tables, model, recorded)
+        for name in ("order-joint", "order-neighbour")
     )
     if not joint or not neighbour or tables.order_joint is None:
         return 1
@@ -136,16 +136,13 @@ def _with_tokens(
     frame: pl.DataFrame, work: Cells, detector: Detector, manifest: Mapping[str, Any]
 ) -> pl.DataFrame:
     """Forward tokens of one model; with references everybody reads as much."""
-    if frame.is_empty() or detector.family in ("blind", "consistency"):
+    if frame.is_empty() or detector.of in ("models", "benchmark"):
         return frame
-    name = "order-joint" if detector.name == EQUAL_COST else detector.name
     tested = frame.filter(pl.col("effect").is_not_null())
     if tested.is_empty():
         return frame
     model = str(tested["model"][0])
-    number = forward_tokens(work.tables, name, model, recorded_tokens(manifest, model))
-    # The base has to be asked as well.
-    once = None if number is None else number * (2 if name == "multimodal-leakage" else 1)
+    once = detector.forward_tokens(work.tables, model, recorded_tokens(manifest, model))
     spent = pl.lit(once, pl.Int64) * (1 + pl.col("references"))
     return frame.with_columns(
         pl.when(pl.col("effect").is_null()).then(None).otherwise(spent).alias("tokens")

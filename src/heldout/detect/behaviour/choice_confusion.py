@@ -11,8 +11,10 @@ from collections.abc import Iterator
 from heldout.detect.behaviour.compare import compare_all
 from heldout.detect.behaviour.probe import Probe, two_variants
 from heldout.detect.behaviour.rows import ORIGINAL
+from heldout.detect.citations import YAO
+from heldout.detect.detector import Detector
 from heldout.detect.outcome import NotRecorded, Outcome
-from heldout.detect.settings import Settings
+from heldout.detect.settings import DetectSettings
 from heldout.detect.tables import ScoreTables
 
 NAME = "choice-confusion"
@@ -35,5 +37,18 @@ PROBE = Probe(
 )
 
 
-def find(tables: ScoreTables, settings: Settings) -> Iterator[Outcome]:
+def find(tables: ScoreTables, settings: DetectSettings) -> Iterator[Outcome]:
     return compare_all(PROBE, tables, settings)
+
+
+DETECTOR = Detector(
+    NAME,
+    NAME,
+    "wrong options that are right elsewhere",
+    find,
+    needs="answers",
+    variants=(ORIGINAL, CONFUSED),
+    asks=CONFUSED,
+    controls=("answers",),
+    citations=(YAO,),
+)

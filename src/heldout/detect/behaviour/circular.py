@@ -15,8 +15,10 @@ from heldout.detect.behaviour.compare import compare_all
 from heldout.detect.behaviour.coverage import with_options
 from heldout.detect.behaviour.probe import Arms, Probe, made_arms
 from heldout.detect.behaviour.rows import ORIGINAL, asked
+from heldout.detect.citations import LIU
+from heldout.detect.detector import Detector
 from heldout.detect.outcome import NotRecorded, Outcome
-from heldout.detect.settings import Settings
+from heldout.detect.settings import DetectSettings
 from heldout.detect.tables import ScoreTables
 
 NAME = "circular"
@@ -35,7 +37,7 @@ def is_rotation(variant: str) -> bool:
     return variant.startswith(ROTATION) and variant != f"{ROTATION}0"
 
 
-def arms(tables: ScoreTables, settings: Settings, model: str, leave_out: bool) -> Arms | str:
+def arms(tables: ScoreTables, settings: DetectSettings, model: str, leave_out: bool) -> Arms | str:
     def wanted(name: str) -> bool:
         return name == ORIGINAL or is_rotation(name)
 
@@ -73,5 +75,17 @@ PROBE = Probe(
 )
 
 
-def find(tables: ScoreTables, settings: Settings) -> Iterator[Outcome]:
+def find(tables: ScoreTables, settings: DetectSettings) -> Iterator[Outcome]:
     return compare_all(PROBE, tables, settings)
+
+
+DETECTOR = Detector(
+    NAME,
+    NAME,
+    "vanilla beside circular accuracy",
+    find,
+    needs="answers",
+    variants=(ORIGINAL, "rotation-[!0]*"),
+    controls=("answers",),
+    citations=(LIU,),
+)

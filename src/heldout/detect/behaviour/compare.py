@@ -11,7 +11,7 @@ from heldout.detect.behaviour.coverage import pairs_recorded
 from heldout.detect.behaviour.measure import Measured, differences, measure
 from heldout.detect.behaviour.probe import Probe
 from heldout.detect.outcome import Outcome, direction_of, model_finding, not_testable
-from heldout.detect.settings import Settings
+from heldout.detect.settings import DetectSettings
 from heldout.detect.tables import ScoreTables, metadata_column
 from heldout.stats import (
     Interval,
@@ -29,7 +29,7 @@ DROPS = (0.02, 0.05, 0.1, 0.2)  # for which the number of pairs needed is told
 SMALLEST = 10  # items of a category below which it is only counted
 
 
-def compare_all(probe: Probe, tables: ScoreTables, settings: Settings) -> Iterator[Outcome]:
+def compare_all(probe: Probe, tables: ScoreTables, settings: DetectSettings) -> Iterator[Outcome]:
     for model in tables.answering:
         yield compare(probe, tables, settings, model)
 
@@ -37,7 +37,7 @@ def compare_all(probe: Probe, tables: ScoreTables, settings: Settings) -> Iterat
 def compare(
     probe: Probe,
     tables: ScoreTables,
-    settings: Settings,
+    settings: DetectSettings,
     model: str,
     *,
     more: dict[str, Any] | None = None,
@@ -104,7 +104,9 @@ def rate(hits: pl.Series, clusters: list[str]) -> dict[str, float]:
     return {"value": float(hits.mean() or 0.0), "low": interval.low, "high": interval.high}  # type: ignore[arg-type]
 
 
-def categories(pairs: pl.DataFrame, name: str, settings: Settings) -> dict[str, dict[str, Any]]:
+def categories(
+    pairs: pl.DataFrame, name: str, settings: DetectSettings
+) -> dict[str, dict[str, Any]]:
     """The drop in every value of a metadata field, corrected over them by Holm."""
     labels = pl.Series([label or "none" for label in metadata_column(pairs, name)])
     found: dict[str, dict[str, Any]] = {}
@@ -126,7 +128,7 @@ def categories(pairs: pl.DataFrame, name: str, settings: Settings) -> dict[str, 
     return found
 
 
-def _details(probe: Probe, measured: Measured, settings: Settings) -> dict[str, Any]:
+def _details(probe: Probe, measured: Measured, settings: DetectSettings) -> dict[str, Any]:
     pairs, clusters = measured.pairs, measured.pairs["cluster"].to_list()
     table = paired_table(pairs["first"].to_numpy(), pairs["second"].to_numpy())
     discordant = float((pairs["first"] != pairs["second"]).mean() or 0.0)  # type: ignore[arg-type]
@@ -184,7 +186,7 @@ def _details(probe: Probe, measured: Measured, settings: Settings) -> dict[str, 
 
 
 def _without_unread(
-    probe: Probe, tables: ScoreTables, settings: Settings, model: str, measured: Measured
+    probe: Probe, tables: ScoreTables, settings: DetectSettings, model: str, measured: Measured
 ) -> dict[str, Any] | None:
     """The same with unreadable replies left out instead of counted as wrong; None if all were read."""
     if measured.all_read:

@@ -14,8 +14,10 @@ import polars as pl
 from heldout.detect.behaviour.compare import compare_all
 from heldout.detect.behaviour.probe import Arms, Probe, made_arms
 from heldout.detect.behaviour.rows import asked
+from heldout.detect.citations import DENG, SONG
+from heldout.detect.detector import Detector
 from heldout.detect.outcome import NotRecorded, Outcome
-from heldout.detect.settings import Settings
+from heldout.detect.settings import DetectSettings
 from heldout.detect.tables import ScoreTables
 
 NAME = "slot-guess"
@@ -26,7 +28,7 @@ LACKING = NotRecorded(
 OTHER_WORD = "no paraphrase masks the same word as the released wording"
 
 
-def arms(tables: ScoreTables, settings: Settings, model: str, leave_out: bool) -> Arms | str:
+def arms(tables: ScoreTables, settings: DetectSettings, model: str, leave_out: bool) -> Arms | str:
     def wanted(name: str) -> bool:
         return name == SLOT or name.startswith(f"{SLOT}-")
 
@@ -63,5 +65,21 @@ PROBE = Probe(
 )
 
 
-def find(tables: ScoreTables, settings: Settings) -> Iterator[Outcome]:
+def find(tables: ScoreTables, settings: DetectSettings) -> Iterator[Outcome]:
     return compare_all(PROBE, tables, settings)
+
+
+DETECTOR = Detector(
+    NAME,
+    NAME,
+    "masked words, released wording or paraphrase",
+    find,
+    needs="answers",
+    variants=(SLOT, f"{SLOT}-*"),
+    asks=SLOT,
+    controls=("answers",),
+    citations=(
+        SONG,
+        DENG,
+    ),
+)
