@@ -6,6 +6,8 @@ from heldout.lazy import load_on_first_use
 
 if TYPE_CHECKING:
     from heldout.detect.behaviour.circular import is_rotation
+    from heldout.detect.behaviour.compare import probe_detector
+    from heldout.detect.behaviour.probe import Probe, two_variants
     from heldout.detect.citations import Citation, article, arxiv
     from heldout.detect.cohort import SMALLEST, cohort_delta, cohort_scores
     from heldout.detect.detector import Detector, Difference, Need
@@ -83,6 +85,7 @@ __all__ = [
     "NotTestable",
     "Outcome",
     "Owed",
+    "Probe",
     "ScoreTables",
     "Scored",
     "SelfCheck",
@@ -118,6 +121,7 @@ __all__ = [
     "no_scores",
     "not_testable",
     "plan_joint",
+    "probe_detector",
     "run_detectors",
     "self_checks",
     "shard_gains",
@@ -126,6 +130,7 @@ __all__ = [
     "study_impact",
     "text_overlap",
     "triple_hits",
+    "two_variants",
     "unseen_items",
     "with_strata",
 ]

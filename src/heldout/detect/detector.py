@@ -1,6 +1,6 @@
 """Detector: a test, and everything the rest of heldout has to know about it.
 
-A detector of another package is one of these, found by the entry point ``heldout.detectors``; docs/detector.md
+A detector of another package is one of these, found by the entry point ``heldout.detectors``; docs/own-detector.md
 shows how to write one.
 """
 

@@ -6,16 +6,11 @@ it gets harder.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from heldout.detect.behaviour.compare import compare_all
+from heldout.detect.behaviour.compare import probe_detector
 from heldout.detect.behaviour.probe import Probe, two_variants
 from heldout.detect.behaviour.rows import ORIGINAL
 from heldout.detect.citations import YAO
-from heldout.detect.detector import Detector
-from heldout.detect.outcome import NotRecorded, Outcome
-from heldout.detect.settings import DetectSettings
-from heldout.detect.tables import ScoreTables
+from heldout.detect.outcome import NotRecorded
 
 NAME = "choice-confusion"
 CONFUSED = "confused-choices"
@@ -37,18 +32,10 @@ PROBE = Probe(
 )
 
 
-def find(tables: ScoreTables, settings: DetectSettings) -> Iterator[Outcome]:
-    return compare_all(PROBE, tables, settings)
-
-
-DETECTOR = Detector(
-    NAME,
-    NAME,
+DETECTOR = probe_detector(
+    PROBE,
     "wrong options that are right elsewhere",
-    find,
-    needs="answers",
     variants=(ORIGINAL, CONFUSED),
     asks=CONFUSED,
-    controls=("answers",),
     citations=(YAO,),
 )

@@ -7,17 +7,14 @@ are none.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import polars as pl
 
-from heldout.detect.behaviour.compare import compare_all
+from heldout.detect.behaviour.compare import probe_detector
 from heldout.detect.behaviour.coverage import with_options
 from heldout.detect.behaviour.probe import Arms, Probe, made_arms
 from heldout.detect.behaviour.rows import ORIGINAL, asked
 from heldout.detect.citations import LIU
-from heldout.detect.detector import Detector
-from heldout.detect.outcome import NotRecorded, Outcome
+from heldout.detect.outcome import NotRecorded
 from heldout.detect.settings import DetectSettings
 from heldout.detect.tables import ScoreTables
 
@@ -75,17 +72,9 @@ PROBE = Probe(
 )
 
 
-def find(tables: ScoreTables, settings: DetectSettings) -> Iterator[Outcome]:
-    return compare_all(PROBE, tables, settings)
-
-
-DETECTOR = Detector(
-    NAME,
-    NAME,
+DETECTOR = probe_detector(
+    PROBE,
     "vanilla beside circular accuracy",
-    find,
-    needs="answers",
     variants=(ORIGINAL, "rotation-[!0]*"),
-    controls=("answers",),
     citations=(LIU,),
 )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
+from functools import partial
 from typing import Any
 
 import polars as pl
@@ -10,6 +11,8 @@ import polars as pl
 from heldout.detect.behaviour.coverage import pairs_recorded
 from heldout.detect.behaviour.measure import Measured, differences, measure
 from heldout.detect.behaviour.probe import Probe
+from heldout.detect.citations import Citation
+from heldout.detect.detector import Detector, Need
 from heldout.detect.outcome import Outcome, direction_of, model_finding, not_testable
 from heldout.detect.settings import DetectSettings
 from heldout.detect.tables import ScoreTables, metadata_column
@@ -27,6 +30,41 @@ from heldout.stats import (
 
 DROPS = (0.02, 0.05, 0.1, 0.2)  # for which the number of pairs needed is told
 SMALLEST = 10  # items of a category below which it is only counted
+
+
+def probe_detector(
+    probe: Probe,
+    summary: str,
+    *,
+    variants: tuple[str, ...],
+    asks: str = "",
+    find: Callable[[ScoreTables, DetectSettings], Iterable[Outcome]] | None = None,
+    requires: Collection[Need] = (),
+    citations: tuple[Citation, ...] = (),
+) -> Detector:
+    """A detector made of a probe: the same items answered in two forms.
+
+    Args:
+        probe: The two forms, and how their difference reads.
+        summary: What it asks, in one line.
+        variants: Answers it reads; see ``Detector``.
+        asks: Variants that an audit asks for if it names this detector.
+        find: Where the probe is not simply run on every model.
+        requires: What it needs beside answers.
+        citations: What to cite.
+    """
+    return Detector(
+        probe.name,
+        probe.name,
+        summary,
+        find or partial(compare_all, probe),
+        needs="answers",
+        requires=frozenset(requires),
+        variants=variants,
+        asks=asks,
+        controls=("answers",),
+        citations=citations,
+    )
 
 
 def compare_all(probe: Probe, tables: ScoreTables, settings: DetectSettings) -> Iterator[Outcome]:

@@ -12,11 +12,11 @@ from typing import Any
 
 import polars as pl
 
-from heldout.detect.behaviour.compare import compare
+from heldout.detect.behaviour.compare import compare, probe_detector
 from heldout.detect.behaviour.probe import Arms, Probe, made_arms
 from heldout.detect.behaviour.rows import ORIGINAL, asked
 from heldout.detect.citations import CHEN
-from heldout.detect.detector import Detector, Need
+from heldout.detect.detector import Need
 from heldout.detect.outcome import NotRecorded, Outcome, not_testable
 from heldout.detect.settings import DetectSettings
 from heldout.detect.tables import ScoreTables
@@ -105,15 +105,12 @@ def _published(tables: ScoreTables, model: str, settings: DetectSettings) -> dic
     }
 
 
-DETECTOR = Detector(
-    NAME,
-    NAME,
+DETECTOR = probe_detector(
+    PROBE,
     "right without the image, and the base is not",
-    find,
-    needs="answers",
     variants=(NO_IMAGE,),
     asks=NO_IMAGE,
-    requires=frozenset({Need.BASE}),
-    controls=("answers",),
+    requires={Need.BASE},
+    find=find,
     citations=(CHEN,),
 )

@@ -14,12 +14,11 @@ from typing import Any
 import polars as pl
 
 from heldout.detect.behaviour.circular import is_rotation
-from heldout.detect.behaviour.compare import compare, rate
+from heldout.detect.behaviour.compare import compare, probe_detector, rate
 from heldout.detect.behaviour.coverage import with_options
 from heldout.detect.behaviour.probe import Arms, Probe, two_variants
 from heldout.detect.behaviour.rows import ORIGINAL
 from heldout.detect.citations import SONG
-from heldout.detect.detector import Detector
 from heldout.detect.outcome import NotRecorded, Outcome
 from heldout.detect.settings import DetectSettings
 from heldout.detect.tables import ScoreTables
@@ -100,14 +99,11 @@ def _shuffled(tables: ScoreTables, model: str) -> bool:
     return any(_is_shuffle(name) for name in mine)
 
 
-DETECTOR = Detector(
-    NAME,
-    NAME,
+DETECTOR = probe_detector(
+    PROBE,
     "right as released, wrong reordered (CR, PCR)",
-    find,
-    needs="answers",
     variants=(ORIGINAL, "shuffle-*|rotation-[!0]*"),
     asks="shuffle-1..3",
-    controls=("answers",),
+    find=find,
     citations=(SONG,),
 )

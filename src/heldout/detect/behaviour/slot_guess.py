@@ -6,17 +6,15 @@ difficulty of another word would pass for memory.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 
 import polars as pl
 
-from heldout.detect.behaviour.compare import compare_all
+from heldout.detect.behaviour.compare import probe_detector
 from heldout.detect.behaviour.probe import Arms, Probe, made_arms
 from heldout.detect.behaviour.rows import asked
 from heldout.detect.citations import DENG, SONG
-from heldout.detect.detector import Detector
-from heldout.detect.outcome import NotRecorded, Outcome
+from heldout.detect.outcome import NotRecorded
 from heldout.detect.settings import DetectSettings
 from heldout.detect.tables import ScoreTables
 
@@ -65,19 +63,11 @@ PROBE = Probe(
 )
 
 
-def find(tables: ScoreTables, settings: DetectSettings) -> Iterator[Outcome]:
-    return compare_all(PROBE, tables, settings)
-
-
-DETECTOR = Detector(
-    NAME,
-    NAME,
+DETECTOR = probe_detector(
+    PROBE,
     "masked words, released wording or paraphrase",
-    find,
-    needs="answers",
     variants=(SLOT, f"{SLOT}-*"),
     asks=SLOT,
-    controls=("answers",),
     citations=(
         SONG,
         DENG,

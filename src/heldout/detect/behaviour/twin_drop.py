@@ -13,11 +13,10 @@ from dataclasses import replace
 
 import polars as pl
 
-from heldout.detect.behaviour.compare import compare
+from heldout.detect.behaviour.compare import compare, probe_detector
 from heldout.detect.behaviour.probe import Arms, ArmsOf, Probe, two_variants
 from heldout.detect.behaviour.rows import ORIGINAL
 from heldout.detect.citations import PARK
-from heldout.detect.detector import Detector
 from heldout.detect.finding import Finding
 from heldout.detect.outcome import NotRecorded, Outcome
 from heldout.detect.settings import DetectSettings
@@ -110,13 +109,10 @@ def find(tables: ScoreTables, settings: DetectSettings) -> Iterator[Outcome]:
             yield found
 
 
-DETECTOR = Detector(
-    NAME,
-    NAME,
+DETECTOR = probe_detector(
+    probe_for(),
     "same question, another picture and answer: does accuracy drop?",
-    find,
-    needs="answers",
     variants=(ORIGINAL, f"{TWIN}|{TWIN}-*"),
-    controls=("answers",),
+    find=find,
     citations=(PARK,),
 )
