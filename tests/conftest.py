@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import sys
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
@@ -17,9 +18,16 @@ from heldout.model.endpoint import pace
 from skips import SkipSummary
 
 ROOT = Path(__file__).resolve().parents[1]
+sys.path.append(str(ROOT / "bench"))  # replications of published studies are tested like the rest
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    # Tests start hundreds of processes. Where bytecode may not be written, each of them compiles every
+    # module again, which takes longer than most of them run.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    sys.dont_write_bytecode = False
+    # Work runs in the process that asks for it; tests that are about worker processes say how many.
+    os.environ.setdefault("HELDOUT_CORES", "1")
     if not hasattr(config, "workerinput"):  # with xdist, the controller alone sees every report
         config.pluginmanager.register(SkipSummary())
 

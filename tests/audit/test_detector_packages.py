@@ -13,14 +13,14 @@ import polars as pl
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "cli"))
-sys.path.insert(0, str(Path(__file__).parents[1] / "lab"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "lab" / "power"))
 from command_line import run_inside
 from small_grid import write_small_grid
 
 from heldout.detect import DetectSettings, detectors
 from heldout.errors import InputError
-from heldout.lab.conformance import null_calibration, power
-from heldout.lab.planted_scores import planted_scores
+from heldout.lab.power.conformance import null_calibration, power
+from heldout.lab.power.planted_scores import planted_scores
 from heldout.store import Run, make_table
 from heldout.verdict import examine
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 
 import polars as pl
@@ -11,12 +10,10 @@ import pytest
 from suite_serving import SuiteServer
 
 import heldout
+from command_line import run_inside
 from heldout.errors import InputError
 from heldout.evaluate import compare_runs, read_evaluation
 from heldout.store import Run
-
-sys.path.append(str(Path(__file__).parents[1] / "cli"))
-from command_line import run_inside
 
 
 @pytest.fixture(scope="module")

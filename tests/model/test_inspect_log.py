@@ -14,7 +14,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from heldout.benchmark.readers.base import Row
+from command_line import run_inside
+from heldout.benchmark.readers.base import FileRow
 from heldout.errors import InputError
 from heldout.model import inspect_log
 from heldout.model.prediction_files import open_predictions
@@ -208,17 +209,12 @@ def test_verdicts_of_scorers(tmp_path: Path, value: Any, told: dict[str, Any]) -
     scores = {"match": {"value": value, "answer": "B"}}
     members = {"header.json": HEADER, "samples/1_epoch_1.json": sample(1, scores=scores)}
     (row,), _, _ = open_predictions(log(tmp_path / "x.eval", members))
-    assert isinstance(row, Row)
+    assert isinstance(row, FileRow)
     assert {name: row.values[name] for name in ("correct", "score") if name in row.values} == told
 
 
 def test_a_log_goes_into_ask_score_and_impact(tmp_path: Path) -> None:
     """One reader of predictions: what one command reads, all read."""
-    import sys
-
-    sys.path.append(str(Path(__file__).parents[1] / "cli"))
-    from command_line import run_inside
-
     bench = tmp_path / "bench.jsonl"
     rows = [
         {"id": n, "question": f"q {n}?", "options": ["x", "y"], "answer": "B"} for n in range(1, 11)

@@ -10,7 +10,7 @@ from behaviour_answers import answers_of
 
 from heldout.detect import DetectSettings, Finding, NotTestable, Outcome, ScoreTables, run_detectors
 from heldout.errors import InputError
-from heldout.lab.planted_answers import ASKED, BASELINE, REFERENCE, TARGET, planted_answers
+from heldout.lab.power.planted_answers import ASKED, BASELINE, REFERENCE, TARGET, planted_answers
 from heldout.stats.paired import mcnemar
 
 QUICK = DetectSettings(permutations=999)
