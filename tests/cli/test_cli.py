@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from command_line import run_inside
 
+from command_line import run_inside
 from heldout.cli.app import VERBS
 from heldout.overlap.fingerprints.fixed_point import is_compiled
 

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
 from command_line import run_inside
 
 Picture = Callable[..., bytes]
