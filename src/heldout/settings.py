@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Self, Union, get_args, get_origin
 
@@ -78,7 +79,8 @@ def _sentence(error: ValidationError, settings: type[Settings]) -> str:
     message = _plain_words(problem["msg"])
     if inner is not None:
         for own in inner.model_fields:  # a complaint about a nested model names its settings
-            message = message.replace(f"{own}: ", f"{place[0]}.{own}: ")
+            ending = r"\b" if "_" in own else ": "
+            message = re.sub(rf"(?<![\w.])({own}{ending})", rf"{place[0]}.\1", message)
         return message if message.startswith(f"{place[0]}.") else f"{name}: {message}"
     got = ""
     if isinstance(problem["input"], str | int | float):

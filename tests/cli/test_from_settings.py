@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated
 
 import pytest
@@ -145,3 +146,42 @@ def test_python_and_the_audit_file_hear_the_same_sentences() -> None:
     with pytest.raises(InputError) as error:
         Recipe.read({"source": "x", "judge": {"url": "u", "api_key": ["sk-secret"]}})
     assert str(error.value).startswith("judge.api_key:") and "sk-secret" not in str(error.value)
+
+
+class Panel(Settings):
+    source: str
+    """What is read."""
+    judge: Server | None = None
+    """Judges texts."""
+    writer: Server | None = None
+    """Writes texts."""
+
+
+ROLES = ("judge", "writer")
+OF_PANEL = (
+    Shown("source", "SOURCE", argument=True, optional=True),
+    *(Shown(f"{role}.url", "URL") for role in ROLES),
+    Shown("tries", roles=ROLES),
+)
+
+
+def _drawn(values: dict[str, object], options: Mapping[str, object]) -> None:
+    if options["drawn"]:
+        values["source"] = "drawn"
+
+
+def test_one_option_sets_all_roles_that_are_given_and_others_may_stand_for_a_setting() -> None:
+    read: list[Panel | None] = []
+
+    @command(Panel, OF_PANEL, prepare=_drawn, unless=("names",))
+    def panel_command(settings: Panel | None, drawn: bool = False, names: bool = False) -> None:
+        read.append(settings)
+
+    app = typer.Typer()
+    app.command()(panel_command)
+    words = ["--drawn", "--judge", "http://s/v1", "--tries", "2"]
+    assert CliRunner().invoke(app, words).exit_code == 0
+    assert CliRunner().invoke(app, ["--names"]).exit_code == 0
+    assert read == [Panel(source="drawn", judge=Server(url="http://s/v1", tries=2)), None]
+    assert str(CliRunner().invoke(app, []).exception).startswith("SOURCE: ")
+    assert with_options("writer.tries: expected", OF_PANEL) == "--tries: expected"

@@ -26,9 +26,9 @@ from heldout.audit.audit_file import (
 from heldout.audit.gates import parse_gate
 from heldout.detect import detectors
 from heldout.errors import InputError
-from heldout.model import ONNX, onnx_folder, parse_variants
+from heldout.model import ONNX, ModelEndpoint, onnx_folder, parse_variants
 from heldout.overlap import parse_bounds
-from heldout.synth import ModelEndpoint, SynthSettings
+from heldout.synth import SynthSettings
 
 # YAML with the line of every key: safe types only, no key twice, no file that unfolds without end.
 

@@ -128,7 +128,9 @@ def ask_command(
     ] = None,
     paraphraser_key: Annotated[
         str | None,
-        typer.Option("--paraphraser-key-env", metavar="VAR", help="Variable that holds its key."),
+        typer.Option(
+            "--paraphraser-api-key-env", metavar="VAR", help="Variable that holds its key."
+        ),
     ] = None,
     dtype: Dtype = "auto",
     device: Device = "auto",
@@ -214,11 +216,11 @@ def ask_command(
             )
         server_of_words = Connection(
             paraphraser,
-            api_key=key_from(paraphraser_key, "--paraphraser-key-env"),
+            api_key=key_from(paraphraser_key, "--paraphraser-api-key-env"),
             timeout=timeout,
             pace=Pace(per_second(rate)),
             role="paraphraser-",
-            key_option="--paraphraser-key-env",
+            key_option="--paraphraser-api-key-env",
         )
         rewords = ChatEndpoint.open(
             server_of_words,

@@ -30,8 +30,11 @@ class Shown:
             of one setting, such as ``--text/--no-text``, are written as typer writes them.
         panel: Its group in the help.
         argument: Whether it is an argument without a flag.
+        optional: Whether a setting without a default may be left out: another option gives it.
+        roles: Nested models that all take this setting with one option, where they are given.
         help: Help for the command line alone; default: the setting's own.
         convert: Makes the setting's value from what was typed.
+        several: Whether ``convert`` takes a list, of an option that may be given several times.
     """
 
     setting: str
@@ -39,8 +42,11 @@ class Shown:
     flag: str = ""
     panel: str | None = None
     argument: bool = False
+    optional: bool = False
+    roles: tuple[str, ...] = ()
     help: str = ""
     convert: Callable[[Any], Any] | None = None
+    several: bool = False
 
     @property
     def option(self) -> str:
@@ -53,6 +59,14 @@ class Shown:
     @property
     def parameter(self) -> str:
         return self.setting.replace(".", "_")
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What complaints of the library call this setting."""
+        if self.roles:
+            return tuple(f"{role}.{self.setting}" for role in self.roles)
+        role = self.setting.removesuffix(".url")
+        return (self.setting,) if role == self.setting else (self.setting, role)
 
 
 def panel(name: str, *settings: str | Shown) -> tuple[Shown, ...]:
@@ -72,7 +86,11 @@ def or_none(text: str) -> str | None:
 
 
 def command(
-    settings: type[Settings], shown: Sequence[Shown]
+    settings: type[Settings],
+    shown: Sequence[Shown],
+    *,
+    prepare: Callable[[dict[str, Any], Mapping[str, Any]], None] | None = None,
+    unless: Sequence[str] = (),
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Make a typer command of a function that takes settings.
 
@@ -82,6 +100,10 @@ def command(
     Args:
         settings: The model to build.
         shown: Its settings in the order of the help; those left out keep their defaults.
+        prepare: Changes the values of the settings, given the command's own options, before they are
+            read.
+        unless: Options of the command, one of which makes it do something else: the function receives
+            None for the settings.
     """
 
     def decorate(function: Callable[..., None]) -> Callable[..., None]:
@@ -91,7 +113,12 @@ def command(
         def run(**values: Any) -> None:
             given = {entry.parameter: values.pop(entry.parameter) for entry in shown}
             try:
-                function(settings.read(_nested(settings, shown, given)), **values)
+                if any(values[name] for name in unless):
+                    return function(None, **values)
+                nested = _nested(settings, shown, given)
+                if prepare is not None:
+                    prepare(nested, values)
+                function(settings.read(nested), **values)
             except HeldoutError as error:
                 error.args = (with_options(str(error), shown), *error.args[1:])
                 raise
@@ -119,7 +146,8 @@ def _field(settings: type[Settings], name: str) -> FieldInfo:
 
 
 def _parameter(settings: type[Settings], entry: Shown) -> inspect.Parameter:
-    field = _field(settings, entry.setting)
+    name = ".".join((*entry.roles[:1], entry.setting))
+    field = _field(settings, name)
     annotation: Any = field.annotation
     for bound in field.metadata:
         annotation = Annotated[annotation, bound]
@@ -133,9 +161,10 @@ def _parameter(settings: type[Settings], entry: Shown) -> inspect.Parameter:
     for bound in bounds if kind in (int, float) else ():
         extra |= {"min": bound.ge} if getattr(bound, "ge", None) is not None else {}
         extra |= {"max": bound.le} if getattr(bound, "le", None) is not None else {}
-    extra["help"] = entry.help or _help(field, "." in entry.setting)
-    needed = field.is_required() and "." not in entry.setting
-    several = several and entry.convert is None
+    described = _field(settings, name.removesuffix(".url"))  # a server is described by its role
+    extra["help"] = entry.help or _help(described)
+    needed = field.is_required() and "." not in name and not entry.optional
+    several = entry.several or (several and entry.convert is None)
     made: Any = list[kind] if several else kind  # type: ignore[valid-type]
     if not needed:
         made = made | None
@@ -152,15 +181,10 @@ def _parameter(settings: type[Settings], entry: Shown) -> inspect.Parameter:
     )
 
 
-def _help(field: FieldInfo, nested: bool) -> str:
+def _help(field: FieldInfo) -> str:
     text = " ".join((field.description or "").replace("``", "").split())
-    default = field.default
-    if (
-        nested
-        or field.is_required()
-        or default in (None, False, (), "")
-        or "default" in text.lower()
-    ):
+    default = None if field.default_factory is not None else field.default
+    if field.is_required() or default in (None, False, (), "") or "default" in text.lower():
         return text
     if isinstance(default, Settings) or default is True:
         return text
@@ -174,28 +198,35 @@ def _nested(
 ) -> dict[str, Any]:
     """What was typed, as the model takes it: nested, with nothing where nothing was typed."""
     values: dict[str, Any] = {}
+    shared: dict[Shown, Any] = {}
     for entry in shown:
         value = given[entry.parameter]
         if value is None or value == []:
             continue
         if entry.convert is not None:
             value = entry.convert(value)
-        elif get_origin(_field(settings, entry.setting).annotation) is dict:
-            value = _pairs(value, entry.option)
+        elif not entry.roles and get_origin(_field(settings, entry.setting).annotation) is dict:
+            value = _pairs(value, entry)
         head, _, rest = entry.setting.partition(".")
-        if rest:
+        if entry.roles:
+            shared[entry] = value
+        elif rest:
             values.setdefault(head, {})[rest] = value
         else:
             values[head] = value
+    for entry, value in shared.items():
+        for role in entry.roles:
+            if role in values:
+                values[role][entry.setting] = value
     return values
 
 
-def _pairs(texts: Sequence[str], option: str) -> dict[str, str]:
+def _pairs(texts: Sequence[str], entry: Shown) -> dict[str, str]:
     pairs = {}
     for text in texts:
         name, equals, value = text.partition("=")
         if not (name and equals and value):
-            raise InputError(f"{option} {text}: expected NAME=VALUE")
+            raise InputError(f"{entry.option} {text}: expected {entry.metavar or 'NAME=VALUE'}")
         pairs[name] = value
     return pairs
 
@@ -206,7 +237,7 @@ def with_options(message: str, shown: Sequence[Shown]) -> str:
     A setting is named at the beginning ("alpha: …", "schedule wild: …") or after "the setting"; a
     name with an underscore or a dot is one wherever it stands.
     """
-    options = {entry.setting: entry.option for entry in shown}
+    options = {name: entry.option for entry in shown for name in entry.names}
     names = "|".join(re.escape(name) for name in sorted(options, key=len, reverse=True))
     telling = "|".join(re.escape(name) for name in options if "_" in name or "." in name)
     named = re.compile(

@@ -206,6 +206,19 @@ def key_from(variable: str | None, option: str = "--api-key-env") -> str | None:
     return value
 
 
+def parse_prices(text: str | None, option: str = "--price") -> dict[str, float]:
+    """Prices of a million tokens as settings of an endpoint."""
+    if text is None:
+        return {}
+    try:
+        read, written = (float(part) for part in text.split(","))
+    except ValueError:
+        raise InputError(
+            f"{option} {text}: expected two numbers, of a million tokens read and written: 2.5,10"
+        ) from None
+    return {"price_in": read, "price_out": written}
+
+
 def per_second(text: str | None, option: str = "--rate") -> float | None:
     if text is None:
         return None

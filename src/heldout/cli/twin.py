@@ -124,15 +124,15 @@ def twin_command(
     ] = None,
     describer_key: Annotated[
         str | None,
-        typer.Option("--describer-key-env", metavar="VAR", help="Variable that holds the key."),
+        typer.Option("--describer-api-key-env", metavar="VAR", help="Variable that holds the key."),
     ] = None,
     verifier_key: Annotated[
         str | None,
-        typer.Option("--verifier-key-env", metavar="VAR", help="Variable that holds the key."),
+        typer.Option("--verifier-api-key-env", metavar="VAR", help="Variable that holds the key."),
     ] = None,
     render_key: Annotated[
         str | None,
-        typer.Option("--render-key-env", metavar="VAR", help="Variable that holds the key."),
+        typer.Option("--render-api-key-env", metavar="VAR", help="Variable that holds the key."),
     ] = None,
     rate: Annotated[
         str | None, typer.Option("--rate", metavar="N/s", help="Most requests: 5/s, 100/m.")
@@ -197,7 +197,7 @@ def twin_command(
                 )
             settings |= {
                 "url": render_url,
-                "api_key": key_from(render_key, "--render-key-env"),
+                "api_key": key_from(render_key, "--render-api-key-env"),
                 "timeout": timeout,
                 "pace": Pace(per_second(rate)),
             }
@@ -206,7 +206,7 @@ def twin_command(
     def chat(role: str, url: str | None, model: str | None, key: str | None) -> ChatEndpoint | None:
         if url is None:
             return None
-        option = f"--{role}-key-env"
+        option = f"--{role}-api-key-env"
         connection = Connection(
             url,
             api_key=key_from(key, option),

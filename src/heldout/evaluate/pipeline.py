@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
-
-from pydantic import ValidationError
 
 from heldout.engine import open_engine
 from heldout.errors import InputError
@@ -27,9 +25,8 @@ from heldout.evaluate.result import (
 )
 from heldout.evaluate.settings import EvaluateSettings
 from heldout.evaluate.suite import Suite, read_suite
-from heldout.model import Asker
+from heldout.model import Asker, open_endpoint
 from heldout.store import Run, without_credentials
-from heldout.synth import open_endpoint, settings_sentence
 
 
 def evaluate(
@@ -54,7 +51,7 @@ def evaluate(
     Returns:
         Accuracies, disagreements with published scorers, ranks and paired comparisons.
     """
-    chosen = settings if settings is not None else _settings(values)
+    chosen = settings if settings is not None else EvaluateSettings.read(values)
     suite, folder = read_suite(chosen.suite)
     files = recorded_files(chosen, suite)
     benchmarks = open_benchmarks(suite, folder, chosen, quiet=quiet)
@@ -123,13 +120,6 @@ def evaluate(
     return made
 
 
-def _settings(values: Mapping[str, Any]) -> EvaluateSettings:
-    try:
-        return EvaluateSettings(**values)
-    except ValidationError as error:
-        raise InputError(settings_sentence(error, EvaluateSettings)) from None
-
-
 def _claim(
     run: Run, suite: Suite, benchmarks: Sequence[OpenedBenchmark], settings: EvaluateSettings
 ) -> None:
@@ -175,7 +165,9 @@ def _askers(
         (settings.name or asker.model, asker)
         for endpoint in settings.endpoints
         for asker in [
-            open_endpoint(endpoint.model_copy(update={"max_tokens": length}), settings.seed)
+            open_endpoint(
+                endpoint.model_copy(update={"max_tokens": length}), settings.seed, "endpoints"
+            )
         ]
     ]
     options = (

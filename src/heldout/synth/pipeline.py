@@ -37,7 +37,7 @@ from heldout.synth.plan import (
     total_cost,
 )
 from heldout.synth.publish import DATASET, published_rows
-from heldout.synth.settings import SCENES, SynthSettings, SynthStage, read_settings
+from heldout.synth.settings import SCENES, SynthSettings, SynthStage
 
 _FREE = (SynthStage.INGEST, SynthStage.SELECT)  # no model is asked
 
@@ -179,7 +179,7 @@ def synth(
         raise InputError(
             f"settings are given, and {', '.join(values)} besides: give one of the two"
         )
-    chosen = settings if settings is not None else read_settings(values)
+    chosen = settings if settings is not None else SynthSettings.read(values)
     if not plan:
         require_settings(chosen)
     run = Run.create(out, seed=chosen.seed)

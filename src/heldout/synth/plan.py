@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from heldout.model import Journal, Prompt, Text, prompt_key
+from heldout.model import Journal, ModelEndpoint, Prompt, Text, prompt_key
 from heldout.store import Run
 from heldout.synth.context import StageContext
 from heldout.synth.draft import LETTERS, Draft, PaperFigure
@@ -18,7 +18,6 @@ from heldout.synth.prompts import generate_prompt, verify_prompt
 from heldout.synth.settings import (
     ASKING_STAGES,
     MODEL_ROLES,
-    ModelEndpoint,
     SynthSettings,
     SynthStage,
 )

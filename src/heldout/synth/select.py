@@ -53,7 +53,8 @@ def _select(context: StageContext, writer: StageWriter) -> None:
     if not buckets:
         seen = ", ".join(f"{label} {count:,}" for label, count in others.most_common(8))
         raise InputError(
-            f"no figure has a label that is selected; there are {seen}: set labels (some of them, or 'all')"
+            f"no figure has a label that is selected; there are {seen}: give the "
+            f"setting labels (some of them, or 'all')"
         )
     chosen = draw(buckets, settings)
     full = {

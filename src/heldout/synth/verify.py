@@ -93,7 +93,7 @@ def _refuse_same_model(context: StageContext, verifier: set[str]) -> None:
     if same and not context.settings.same_model:
         raise InputError(
             f"generator and verifier are the same model, {same}: a model overlooks its own mistakes. "
-            f"Give another verifier, or set same_model"
+            f"Give another verifier, or the setting same_model"
         )
 
 

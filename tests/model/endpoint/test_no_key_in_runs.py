@@ -203,7 +203,7 @@ def test_ask(command: Callable[..., str], bench: Path, url: str, tmp_path: Path)
         "original,slot-paraphrase",
         "--paraphraser",
         url,
-        "--paraphraser-key-env",
+        "--paraphraser-api-key-env",
         "THE_KEY",
         "--concurrency",
         1,
@@ -283,7 +283,7 @@ def test_twin(command: Callable[..., str], url: str, tmp_path: Path) -> None:
     keys = [
         part
         for who in ("describer", "verifier", "render")
-        for part in (f"--{who}-key-env", "THE_KEY")
+        for part in (f"--{who}-api-key-env", "THE_KEY")
     ]
     command(
         "twin",

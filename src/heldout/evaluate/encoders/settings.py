@@ -6,9 +6,10 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
 from heldout.errors import InputError
+from heldout.settings import Settings
 
 SAVED = "saved:"
 
@@ -22,10 +23,8 @@ class EncoderTask(StrEnum):
     TEXT_TO_IMAGE = "text-to-image"  # a caption's own image among all images
 
 
-class EncoderSettings(BaseModel):
+class EncoderSettings(Settings):
     """Settings of ``heldout impact --encoder``."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
     encoder: str
     """Encoder of pictures and texts (transformers:NAME, open_clip:MODEL/TAG), or ``saved:DIR`` with
