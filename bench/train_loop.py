@@ -8,12 +8,11 @@
 different seeds; a training set into which every tenth test item was smuggled, as a re-encoded copy.
 ``base``: a model of the lab, trained on further scenes until it answers some development items in the right
 form. ``gates``: `heldout train` compares each training set with the test set, and stops at the smuggled one
-(exit code 1); it needs the base to be there, not to be trained, and may run beside ``base``. ``train``:
-`heldout train` from the command line: SFT and GRPO from the base, GRPO from the SFT model on the same rows
-and on the other ones, and SFT on the smuggled set with the gate opened by hand; ``--seeds 3`` trains each
-three times. ``evaluate``: greedy replies to the test items, graded by the reward, compared item by item.
-``convict``: `heldout impact` and `heldout audit` on the models that saw a tenth of the test set. Every step
-that is done stays done.
+(exit code 1). ``train``: `heldout train` from the command line, each training as soon as its gate is done:
+SFT and GRPO from the base, GRPO from the SFT model on the same rows and on the other ones, and SFT on the
+smuggled set with the gate opened by hand; ``--seeds 3`` trains each three times. ``evaluate``: greedy
+replies to the test items, graded by the reward, compared item by item. ``convict``: `heldout impact` and
+`heldout audit` on the models that saw a tenth of the test set. Every step that is done stays done.
 """
 
 from __future__ import annotations
@@ -28,6 +27,7 @@ import shutil
 import subprocess
 import sys
 import tarfile
+import threading
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -81,7 +81,7 @@ SIZES = {
             "--learning-rate",
             "1e-4",
             "--epochs",
-            "2",
+            "1",
             "--batch",
             "48",
             "--mini-batch",
@@ -165,6 +165,7 @@ AUDITS = {
 }
 PERMUTATIONS = 100_000
 SPAWN = multiprocessing.get_context("spawn")
+_NOTING = threading.Lock()
 
 
 @dataclass(frozen=True)
@@ -238,8 +239,9 @@ def say(words: str) -> None:
 
 def note(loop: Loop, name: str, seconds: float) -> None:
     path = loop.work / "seconds.json"
-    known = json.loads(path.read_text()) if path.exists() else {}
-    path.write_text(json.dumps({**known, name: round(known.get(name, 0) + seconds, 1)}))
+    with _NOTING:
+        known = json.loads(path.read_text()) if path.exists() else {}
+        path.write_text(json.dumps({**known, name: round(known.get(name, 0) + seconds, 1)}))
     say(f"== {name}: {seconds:.1f} s")
 
 
@@ -489,34 +491,44 @@ def _save(loop: Loop, model: Any, size: Any, tokenizer: Any) -> None:
 
 
 def train(loop: Loop) -> None:
-    """Trainings run side by side: models this small leave the GPU waiting."""
-    gates(loop)
+    """Trainings run side by side, each after its gate: models this small leave the GPU waiting."""
     # Threads of a dozen trainings would wait for one another.
     threads = {**os.environ, "OMP_NUM_THREADS": "2"}
     waiting = [arm for arm in loop.arms if not _trained(loop, arm.name)]
     running: dict[str, tuple[float, subprocess.Popen[bytes]]] = {}
-    while waiting or running:
-        for arm in [arm for arm in waiting if arm.start == "base" or _trained(loop, arm.start)]:
-            if len(running) < loop.jobs:
-                waiting.remove(arm)
-                log = (loop.work / f"{arm.name}.log").open("a")
-                process = subprocess.Popen(
-                    _training(loop, arm), stdout=log, stderr=log, env=threads
-                )
-                running[arm.name] = time.monotonic(), process
-        for name, (started, process) in list(running.items()):
-            if process.poll() is None:
-                continue
-            del running[name]
-            told = (loop.work / f"{name}.log").read_text()
-            if process.returncode:
-                say(told[-3000:])
-                for _, other in running.values():
-                    other.terminate()
-                raise SystemExit(f"{name} ended with {process.returncode}")
-            note(loop, name, time.monotonic() - started)
-            say(f"{name}: {told.splitlines()[-3:]}")
-        time.sleep(0.5)
+    with ThreadPoolExecutor(1) as beside:
+        gated = beside.submit(gates, loop)
+        try:
+            while waiting or running:
+                for arm in [arm for arm in waiting if _can_start(loop, arm)]:
+                    if len(running) < loop.jobs:
+                        waiting.remove(arm)
+                        log = (loop.work / f"{arm.name}.log").open("a")
+                        process = subprocess.Popen(
+                            _training(loop, arm), stdout=log, stderr=log, env=threads
+                        )
+                        running[arm.name] = time.monotonic(), process
+                for name, (started, process) in list(running.items()):
+                    if process.poll() is None:
+                        continue
+                    del running[name]
+                    told = (loop.work / f"{name}.log").read_text()
+                    if process.returncode:
+                        say(told[-3000:])
+                        raise SystemExit(f"{name} ended with {process.returncode}")
+                    note(loop, name, time.monotonic() - started)
+                    say(f"{name}: {told.splitlines()[-3:]}")
+                if gated.done():
+                    gated.result()
+                time.sleep(0.5)
+        finally:
+            for _, process in running.values():
+                process.terminate()
+
+
+def _can_start(loop: Loop, arm: Arm) -> bool:
+    started = arm.start == "base" or _trained(loop, arm.start)
+    return started and (loop.work / f"gate-{arm.rows}.json").exists()
 
 
 def _trained(loop: Loop, name: str) -> bool:
@@ -540,30 +552,24 @@ def _training(loop: Loop, arm: Arm) -> list[str]:
 
 
 def gates(loop: Loop) -> None:
-    """Side by side. The smuggled set is refused; the others pass, and their files for verl are written."""
-    if (loop.work / "gate.json").exists():
-        return
-    commands = {
-        "smuggled": _command(loop, "gate-smuggled", "base", "sft", "smuggled"),
-        **{
-            rows: _command(loop, f"gate-{rows}", "base", "grpo", rows, "--to", "verl")
-            for rows in ("rows", "other")
-        },
-    }
-    with ThreadPoolExecutor(len(commands)) as threads:
-        replies = dict(zip(commands, threads.map(_finished, commands.values()), strict=True))
-    for rows, (code, lines, seconds) in replies.items():
-        note(loop, f"gate-{rows}", seconds)
-        say(f"gate-{rows}: exit {code}, {lines}")
-    assert [code for code, _, _ in replies.values()] == [1, 0, 0]
-    (loop.work / "gate.json").write_text(json.dumps(replies))
-
-
-def _finished(command: list[str]) -> tuple[int, list[str], float]:
-    started = time.monotonic()
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    lines = [*done.stdout.splitlines(), *done.stderr.splitlines()[-1:]]
-    return done.returncode, lines, time.monotonic() - started
+    """The smuggled set is refused; the others pass, and their files for verl are written."""
+    for rows in dict.fromkeys(arm.rows for arm in loop.arms):
+        path, name = loop.work / f"gate-{rows}.json", f"gate-{rows}"
+        if path.exists():
+            continue
+        started = time.monotonic()
+        recipe, *more = ("sft",) if rows == "smuggled" else ("grpo", "--to", "verl")
+        done = subprocess.run(
+            _command(loop, name, "base", recipe, rows, *more),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        note(loop, name, time.monotonic() - started)
+        lines = [*done.stdout.splitlines(), *done.stderr.splitlines()[-1:]]
+        say(f"{name}: exit {done.returncode}, {lines}")
+        assert done.returncode == (1 if rows == "smuggled" else 0)
+        path.write_text(json.dumps({"exit": done.returncode, "said": lines}))
 
 
 def _command(loop: Loop, name: str, start: str, recipe: str, rows: str, *more: str) -> list[str]:
@@ -585,7 +591,7 @@ def _command(loop: Loop, name: str, start: str, recipe: str, rows: str, *more: s
         "--device",
         loop.device,
         "--save-every",
-        "200",
+        "40" if recipe == "grpo" else "200",
         *settings,
         *more,
     ]
