@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from heldout.benchmark import read_benchmark
 from heldout.detect import ScoreTables, Settings, detectors
-from heldout.lab.conformance import Calibration, null_calibration, power
+from heldout.lab.power.conformance import NullCalibration, null_calibration, power
 from heldout.overlap.scan import items_table
 from heldout.stats.grouping import trend_test
 from heldout.store import make_table
@@ -48,7 +48,7 @@ def calibrate(names: list[str], cells: int, permutations: int, workers: int) -> 
             )
 
 
-def _calibrated(task: tuple[str, int, int]) -> Calibration:
+def _calibrated(task: tuple[str, int, int]) -> NullCalibration:
     name, cells, permutations = task
     return null_calibration(detectors()[name], cells, permutations=permutations, seed=7)
 

@@ -31,14 +31,12 @@ import numpy as np
 from PIL import Image
 
 from heldout.engine import open_engine
-from heldout.model.asking.prompts import Journal, prompt_key
-from heldout.model.request import Reply
+from heldout.model import Journal, ModelEndpoint, Reply, prompt_key
 from heldout.store import Run
 from heldout.synth import (
     LETTERS,
     Draft,
     FigureImage,
-    ModelEndpoint,
     PaperFigure,
     SynthSettings,
     SynthStage,

@@ -1,18 +1,18 @@
 """The whole loop at small size: items → gate → SFT → GRPO → evaluation; and with a smuggled test set.
 
-    python bench/train_loop.py all --work loop --device cuda              # one H200, below ten minutes
+    python bench/train_loop.py all --work loop --device cuda              # one H200, half an hour
     python bench/train_loop.py all --work loop --device cpu --size toy    # the mechanics, on a CPU
     python bench/train_loop.py tables --work loop                         # what docs/train.md shows
 
-``data``: rows to train on, other rows and items to test on, all of `heldout synth --from scenes`, of
-different seeds; a training set into which every tenth test item was smuggled, as a re-encoded copy.
-``base``: a model of the lab, trained on further scenes until it answers some development items in the right
-form. ``gates``: `heldout train` compares each training set with the test set, and stops at the smuggled one
-(exit code 1). ``train``: `heldout train` from the command line, each training as soon as its gate is done:
-SFT and GRPO from the base, GRPO from the SFT model on the same rows and on the other ones, and SFT on the
-smuggled set with the gate opened by hand; ``--seeds 3`` trains each three times. ``evaluate``: greedy
-replies to the test items, graded by the reward, compared item by item. ``convict``: `heldout impact` and
-`heldout audit` on the models that saw a tenth of the test set. Every step that is done stays done.
+``data``: rows to train on and items to test on, both of `heldout synth --from scenes`, of different seeds;
+a second training set into which every tenth test item was smuggled, as a re-encoded copy. ``base``: a model
+of the lab, trained on further scenes until it answers some development items in the right form. ``gates``:
+`heldout train` compares each training set with the test set, and stops at the smuggled one (exit code 1).
+``train``: `heldout train` from the command line, each training as soon as its gate is done: SFT and GRPO
+from the base, GRPO from the SFT model, and SFT on the smuggled set with the gate opened by hand;
+``--seeds 3`` trains each three times. ``evaluate``: greedy replies to the test items, graded by the reward,
+compared item by item. ``convict``: `heldout impact` and `heldout audit` on the models that saw a tenth of
+the test set. Every step that is done stays done.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ FORMS = (
     0.2  # further pictures for the base, per picture, with questions as `heldout train` asks them
 )
 GOOD_ENOUGH = 0.45  # of the development items: the base stops here
-TRAIN_SEED, TEST_SEED, DEV_SEED, BASE_SEED, OTHER_SEED = 101, 202, 303, 404, 505
+TRAIN_SEED, TEST_SEED, DEV_SEED, BASE_SEED = 101, 202, 303, 404
 SMUGGLED = 10  # every tenth test item
 CHAT = (
     "{{ bos_token }}{% for m in messages %}{% if m.role == 'user' %}"
@@ -153,7 +153,6 @@ ARMS = (
     Arm("smuggled", "base", "sft", "smuggled"),
     Arm("rl", "base", "grpo", "rows"),
     Arm("sft-rl", "sft", "grpo", "rows"),
-    Arm("sft-rl-other", "sft", "grpo", "other"),
 )
 GRPO = tuple(arm.kind for arm in ARMS if arm.recipe == "grpo")
 
@@ -253,8 +252,8 @@ def data(loop: Loop) -> None:
     if (folder / "smuggled.jsonl").exists():
         return
     sizes = loop.sizes
-    counts = {"rows": sizes.train, "other": sizes.train, "test": sizes.test, "dev": sizes.dev}
-    seeds = {"rows": TRAIN_SEED, "other": OTHER_SEED, "test": TEST_SEED, "dev": DEV_SEED}
+    counts = {"rows": sizes.train, "test": sizes.test, "dev": sizes.dev}
+    seeds = {"rows": TRAIN_SEED, "test": TEST_SEED, "dev": DEV_SEED}
     with ProcessPoolExecutor(len(counts), mp_context=SPAWN) as cores:
         list(cores.map(_synthesize, [loop] * len(counts), counts, counts.values(), seeds.values()))
     rows, test = (
@@ -334,9 +333,9 @@ def base(loop: Loop) -> None:
         return
     import torch
 
-    from heldout.lab import vlm
-    from heldout.lab.pool import Lengths, joined, paint
-    from heldout.lab.training import Data, Schedule, Trainer
+    from heldout.lab.models import vlm
+    from heldout.lab.models.pool import Lengths, joined, paint
+    from heldout.lab.models.training import Data, Schedule, Trainer
 
     sizes, size = loop.sizes, getattr(vlm, loop.sizes.model.upper())
     tokenizer, file = _tokenizer(loop)
@@ -385,7 +384,7 @@ def _development(loop: Loop) -> dict[str, float]:
 
 
 def _tokenizer(loop: Loop) -> tuple[Any, str]:
-    from heldout.lab.sheet import learn_tokenizer
+    from heldout.lab.models.sheet import learn_tokenizer
 
     texts = list(_texts(300))
     tokenizer = learn_tokenizer([*texts, *("<think>", "</think><answer>", "</answer>")] * 2)
@@ -396,9 +395,8 @@ def _tokenizer(loop: Loop) -> tuple[Any, str]:
 
 def _texts(count: int) -> Iterator[str]:
     """What the world's items read like, in every form."""
-    from heldout.lab.forms import instructed, plain
-    from heldout.lab.pool import questions
-    from heldout.lab.worlds import SCENES, TRAINING
+    from heldout.lab.models.pool import questions
+    from heldout.lab.models.worlds import SCENES, TRAINING, instructed, plain
 
     for number in range(count):
         rng = SCENES.rng(BASE_SEED + 1, TRAINING, number)
@@ -414,7 +412,7 @@ def _texts(count: int) -> Iterator[str]:
 
 def _form_piece(scene: Any, rng: np.random.Generator) -> Any:
     """An item as `heldout train` asks it; seven of ten replies have the form, so that it is known."""
-    from heldout.lab.forms import Piece
+    from heldout.lab.models.worlds import Piece
     from heldout.synth.from_scenes import scene_draft
     from heldout.train.prompts import asked, reply_to
     from heldout.train.reward import LETTERS, Solution
@@ -440,7 +438,7 @@ def _form_piece(scene: Any, rng: np.random.Generator) -> Any:
 def _form_pool(pool: Any, file: str, side: int, lengths: Any, count: int) -> Any:
     """Further pictures, each with two such items; the pool's texts are not repeated."""
     from heldout.engine import usable_cores
-    from heldout.lab.pool import Pool
+    from heldout.lab.models.pool import Pool
 
     count = max(count, 8)
     starts = range(0, count, 250)
@@ -459,10 +457,9 @@ def _form_rows(start: int, count: int, file: str, side: int, length: int) -> tup
     """Pictures, tokens and what is learnt of them; a scene that no question fits is left out."""
     from tokenizers import Tokenizer
 
-    from heldout.lab.forms import Rows
-    from heldout.lab.worlds import SCENES, TRAINING, show
+    from heldout.lab.models.worlds import SCENES, TRAINING, RowPacker, show
 
-    rows = Rows(Tokenizer.from_file(file), length)
+    rows = RowPacker(Tokenizer.from_file(file), length)
     made = []
     for number in range(start, start + count):
         rng = SCENES.rng(BASE_SEED + 2, TRAINING, number)
@@ -479,7 +476,7 @@ def _form_rows(start: int, count: int, file: str, side: int, length: int) -> tup
 def _save(loop: Loop, model: Any, size: Any, tokenizer: Any) -> None:
     from transformers import AutoProcessor
 
-    from heldout.lab.vlm import save_model
+    from heldout.lab.models.vlm import save_model
 
     folder = save_model(loop.work / "base", model, size, tokenizer, half=False)
     processor = AutoProcessor.from_pretrained(folder)
@@ -552,7 +549,7 @@ def _training(loop: Loop, arm: Arm) -> list[str]:
 
 
 def gates(loop: Loop) -> None:
-    """The smuggled set is refused; the others pass, and their files for verl are written."""
+    """The smuggled set is refused; the clean one passes, and its files for verl are written."""
     for rows in dict.fromkeys(arm.rows for arm in loop.arms):
         path, name = loop.work / f"gate-{rows}.json", f"gate-{rows}"
         if path.exists():

@@ -91,6 +91,6 @@ def require(module: str, extra: str, why: str) -> None:
         )
 
 
-def counted(count: int, one: str, many: str) -> str:
+def counted(count: int, text: str, many: str) -> str:
     """ "1 item stands" or "2 items stand": a sentence must not stumble over its number."""
-    return f"{count:,} {one if count == 1 else many}"
+    return f"{count:,} {text if count == 1 else many}"

@@ -101,7 +101,7 @@ def test_items_are_made_last_kept_and_compared_with_what_is_audited(finished_fol
             {**RENDERED, "verifier": {"url": "http://me:hunter2@localhost/v1"}},
             "a password",
         ),
-        ({**RENDERED, "verifier": {"url": "http://x/v1", "key_env": "sk-1 2"}}, "key_env takes"),
+        ({**RENDERED, "verifier": {"url": "http://x/v1", "api_key_env": "sk-1 2"}}, "api_key_env"),
     ],
 )
 def test_what_is_wrong_is_said_with_its_line_before_any_work(

@@ -26,7 +26,6 @@ from heldout.store import Run
 from heldout.synth import SynthSettings, SynthStage
 from heldout.synth.ledger import code_and_verifier, writing
 from heldout.synth.mechanical import check_by_code
-from heldout.synth.settings import read_settings
 from heldout.synth.verify import verdict_row, write_verdict
 
 
@@ -139,17 +138,17 @@ def test_a_folder_holds_the_items_of_one_source(
             ("--generator", "http://x/v1", "--timeout", 0),
         ),
         (
-            {"generator": {"url": "http://x/v1", "key_env": "sk-1 2"}},
-            "generator.key_env",
-            ("--generator", "http://x/v1", "--generator-key-env", "sk-1 2"),
+            {"generator": {"url": "http://x/v1", "api_key_env": "sk-1 2"}},
+            "generator.api_key_env",
+            ("--generator", "http://x/v1", "--generator-api-key-env", "sk-1 2"),
         ),
         (
-            {"generator": {"url": "http://x/v1", "key_env": "NO_SUCH"}, "stages": "generate"},
-            "generator.key_env:",
+            {"generator": {"url": "http://x/v1", "api_key_env": "NO_SUCH"}, "stages": "generate"},
+            "generator.api_key_env:",
             (
                 "--generator",
                 "http://x/v1",
-                "--generator-key-env",
+                "--generator-api-key-env",
                 "NO_SUCH",
                 "--stages",
                 "generate",
@@ -173,14 +172,17 @@ def test_a_wrong_setting_is_named_as_it_was_given(
 
 
 def test_a_single_text_is_a_list_of_one() -> None:
-    made = read_settings(
+    made = SynthSettings.read(
         {"source": Path("a"), "labels": "all", "against": Path("b"), "stages": "ingest"}
     )
     assert (made.source, made.labels, made.against) == ("a", ("all",), ("b",))
     assert made.stages == (SynthStage.INGEST,)
     with pytest.raises(InputError, match="limit"):
         heldout.synth(made, limit=3, out="never")
-    assert read_settings({"source": "a", "stages": "ingest, select"}).stages[1] is SynthStage.SELECT
+    assert (
+        SynthSettings.read({"source": "a", "stages": "ingest, select"}).stages[1]
+        is SynthStage.SELECT
+    )
 
 
 def test_code_and_verifier_are_counted_on_both_sides(tmp_path: Path) -> None:

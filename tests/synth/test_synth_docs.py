@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from heldout.synth import ModelEndpoint, SynthSettings, SynthStage
+from heldout.model import ModelEndpoint
+from heldout.synth import SynthSettings, SynthStage
 from heldout.synth.publish import SCHEMA
 from heldout.synth.rubric import CRITERIA
 

@@ -25,12 +25,12 @@ from item_serving import ItemServer
 from PIL import Image
 
 from heldout.errors import InputError
-from heldout.model.endpoint import Backoff
+from heldout.model import ModelEndpoint, open_endpoint
+from heldout.model.endpoint import Backoff, settings
 from heldout.model.endpoint.message import data_url
 from heldout.model.request import Prompt, Reply, Request, Text
 from heldout.scenes import write_benchmark
-from heldout.synth import ModelEndpoint, Synthesis, SynthStage, synth
-from heldout.synth import endpoints as synth_endpoints
+from heldout.synth import Synthesis, SynthStage, synth
 from heldout.synth.ledger import table_path
 
 MADE = [stage for stage in SynthStage if stage is not SynthStage.DECONTAMINATE]
@@ -39,7 +39,7 @@ MADE = [stage for stage in SynthStage if stage is not SynthStage.DECONTAMINATE]
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Short waits between attempts; everything else is as users have it."""
-    monkeypatch.setattr(synth_endpoints, "Backoff", lambda attempts: Backoff(3, first_seconds=0.01))
+    monkeypatch.setattr(settings, "Backoff", lambda attempts: Backoff(3, first_seconds=0.01))
 
 
 def make(
@@ -104,7 +104,7 @@ def test_what_is_missing_is_said_before_anything_is_asked(
     for values, told in (
         ({"against": (str(tmp_path / "nothing.jsonl"),), "stages": ()}, "nothing.jsonl"),
         ({"verifier": None}, "needs the setting verifier"),
-        ({"verifier": {"url": "http://x/v1", "key_env": "NO_SUCH"}}, "NO_SUCH"),
+        ({"verifier": {"url": "http://x/v1", "api_key_env": "NO_SUCH"}}, "NO_SUCH"),
         ({"stages": tuple(SynthStage)}, "needs the setting against"),
     ):
         with pytest.raises(InputError, match=told):
@@ -550,7 +550,7 @@ def test_the_same_tables_on_ray(captioned: Path, item_server: ItemServer, tmp_pa
 
 def test_whoever_leaves_does_not_wait_for_further_attempts(item_server: ItemServer) -> None:
     settings = ModelEndpoint(url=item_server.url("failing-99999"), concurrency=2)
-    endpoint = synth_endpoints.open_endpoint(settings, seed=1)
+    endpoint = open_endpoint(settings, seed=1)
     patient = dataclasses.replace(endpoint.connection, backoff=Backoff(first_seconds=60))
     endpoint = dataclasses.replace(endpoint, connection=patient)
     captions = [f"[[BEGIN CAPTION a]]\n{n}\n[[END CAPTION a]]" for n in (3, 0, 5, 6)]  # 0 fails
@@ -565,7 +565,7 @@ def test_whoever_leaves_does_not_wait_for_further_attempts(item_server: ItemServ
 def test_a_token_budget_counts_what_the_server_counted(item_server: ItemServer) -> None:
     """Expected are 515 tokens a request, told are 280: two fit into a minute of 800, then one waits."""
     settings = ModelEndpoint(url=item_server.url("plain"), tokens_per_minute=800, concurrency=1)
-    endpoint = synth_endpoints.open_endpoint(settings, seed=1)
+    endpoint = open_endpoint(settings, seed=1)
     now = [0.0]
     endpoint.tokens.clock = lambda: now[0]
     endpoint.tokens.sleep = lambda seconds: now.__setitem__(0, now[0] + seconds)

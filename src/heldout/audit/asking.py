@@ -96,7 +96,7 @@ def default_variants(benchmark: Benchmark) -> list[Variant]:
 
 
 def needs_paraphraser(variants: Sequence[Variant]) -> bool:
-    return any(one.name == "slot-paraphrase" and not one.source for one in variants)
+    return any(variant.name == "slot-paraphrase" and not variant.source for variant in variants)
 
 
 def read_twins(variants: Sequence[Variant], benchmark: Benchmark) -> dict[str, Benchmark]:
@@ -130,7 +130,7 @@ def ask_benchmark(
     claim_model(run, model, asker.identity)
     note_twins(run, benchmark, twins)
     chosen = benchmark.examples[: plan.limit]
-    examples = [one for group in by_picture(benchmark, chosen) for one in group]
+    examples = [example for group in by_picture(benchmark, chosen) for example in group]
     rewordings = None
     if needs_paraphraser(plan.variants):
         if paraphraser is None:
@@ -147,7 +147,7 @@ def ask_benchmark(
         paraphrases=rewordings.texts if rewordings else None,
     )
     if rewordings:
-        made.dropped = [rewordings.explain(one) for one in made.dropped]
+        made.dropped = [rewordings.explain(dropped) for dropped in made.dropped]
     if not made.questions:
         why = made.dropped[0]
         raise InputError(f"nothing can be asked: item {why.id}: {why.reason} ({why.detail})")
@@ -170,7 +170,7 @@ def ask_benchmark(
             template_name(question, thought=plan.thought),
             plan.tolerance,
         )
-        for question in sorted(made.questions, key=lambda one: place[one.benchmark_id])
+        for question in sorted(made.questions, key=lambda question: place[question.benchmark_id])
         if question.id in answered.replies
     ]
     replace_variants(run, model, rows)
@@ -259,7 +259,7 @@ def import_answers(
 
 def summarise_model(benchmark: Benchmark, run: Run, model: str) -> Summary:
     rows = run.frame("answers").filter(pl.col("model") == model).to_dicts()
-    clusters = dict(zip((one.id for one in benchmark), benchmark.clusters, strict=True))
+    clusters = dict(zip((example.id for example in benchmark), benchmark.clusters, strict=True))
     return summarise(rows, clusters)
 
 

@@ -63,7 +63,7 @@ class Case:
 def open_cases(audit: Audit) -> list[Case]:
     """Everything that can be wrong with the inputs is said here, before any work is done."""
     cases: list[Case] = []
-    places = {one.name: place for place, one in enumerate(audit.file.corpora)}
+    places = {corpus_entry.name: place for place, corpus_entry in enumerate(audit.file.corpora)}
     for number, entry in enumerate(audit.file.benchmarks):
         folder = audit.output / folder_name(entry.name)
         if any(case.folder == folder for case in cases):
@@ -80,12 +80,16 @@ def open_cases(audit: Audit) -> list[Case]:
                 name=entry.name,
             )
         wanted = [
-            one for one in audit.file.corpora if entry.against is None or one.name in entry.against
+            corpus_entry
+            for corpus_entry in audit.file.corpora
+            if entry.against is None or corpus_entry.name in entry.against
         ]
         corpora = []
-        for one in wanted:
-            with audit.at("corpora", places[one.name], "source"):
-                corpora.append(open_corpus(audit.located(one.source), name=one.name))
+        for corpus_entry in wanted:
+            with audit.at("corpora", places[corpus_entry.name], "source"):
+                corpora.append(
+                    open_corpus(audit.located(corpus_entry.source), name=corpus_entry.name)
+                )
         twins = {}
         for name, source in entry.twins.items():
             with audit.at("benchmarks", number, "twins", name):
@@ -93,7 +97,7 @@ def open_cases(audit: Audit) -> list[Case]:
         labels = None
         if entry.leaks is not None:
             with audit.at("benchmarks", number, "leaks"):
-                ids = [one.id for one in benchmark]
+                ids = [example.id for example in benchmark]
                 labels = read_leak_labels(audit.located(entry.leaks), ids)
         case = Case(entry, benchmark, folder, corpora, twins, labels=labels)
         for place, model in enumerate(audit.file.models):
@@ -112,10 +116,10 @@ def open_controls(audit: Audit) -> tuple[Corpus | None, tuple[ControlSet, ...]]:
         with audit.at("clean_references", "pictures"):
             null = open_corpus(audit.located(pictures), name="clean references")
     controls = []
-    for place, one in enumerate(audit.file.controls):
+    for place, control in enumerate(audit.file.controls):
         with audit.at("controls", place, "source"):
-            opened = open_corpus(audit.located(one.source), name=one.name)
-        inside = one.domain == "in-domain"
+            opened = open_corpus(audit.located(control.source), name=control.name)
+        inside = control.domain == "in-domain"
         controls.append(ControlSet(opened, "in domain" if inside else "out of domain"))
     return null, tuple(controls)
 
@@ -138,7 +142,7 @@ def _recording(audit: Audit, case: Case, model: ModelEntry, place: int) -> Recor
             if model.variants is not None
             else [*default_variants(case.benchmark), *_for_detectors(audit, case)]
         )
-        asked = {one.name for one in variants}
+        asked = {variant.name for variant in variants}
         variants += [
             Variant(name, source=str(twin.source))
             for name, twin in case.twins.items()
@@ -172,11 +176,13 @@ def _for_detectors(audit: Audit, case: Case) -> list[Variant]:
         "slot-guess": "slot",
     }
     asked = [text for name, text in needed.items() if name in audit.file.detectors]
-    return [one for text in asked for one in parse_variants(text)]
+    return [variant for text in asked for variant in parse_variants(text)]
 
 
 def _twins(variants: list[Variant], case: Case) -> Mapping[str, Benchmark]:
-    return {one.name: case.twins[one.name] for one in variants if one.name in case.twins}
+    return {
+        variant.name: case.twins[variant.name] for variant in variants if variant.name in case.twins
+    }
 
 
 def _recorded(audit: Audit, case: Case, model: ModelEntry, place: int) -> Recording:
@@ -188,14 +194,14 @@ def _recorded(audit: Audit, case: Case, model: ModelEntry, place: int) -> Record
     moments = False
     if (scores := files["scores"]) is not None:
         with audit.at("models", place, "scores", case.name):
-            found = read_recorded(
+            recorded = read_recorded(
                 scores,
-                [one.id for one in case.benchmark],
+                [example.id for example in case.benchmark],
                 model=model.name,
                 allow_missing=model.allow_missing,
             )
-            _named_there(scores, model.name, list(found.models))
-        moments = all(row["mu"] for row in found.rows if row["model"] == model.name)
+            _named_there(scores, model.name, list(recorded.models))
+        moments = all(row["mu"] for row in recorded.rows if row["model"] == model.name)
     shown: set[str] = set()
     if (answers := files["answers"]) is not None:
         with audit.at("models", place, "answers", case.name):

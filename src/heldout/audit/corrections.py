@@ -22,5 +22,5 @@ def write_corrections(run: Run, models: Sequence[str], *, seed: int) -> Correcte
 def renew_corrections(run: Run) -> None:
     """Once more for the models of the audit that made this run: people may have judged since."""
     if (run.path / CORRECTED).exists():
-        models = [one["model"] for one in run.read_json(CORRECTED)["models"]]
+        models = [model["model"] for model in run.read_json(CORRECTED)["models"]]
         write_corrections(run, list(dict.fromkeys(models)), seed=run.manifest()["seed"])

@@ -117,17 +117,17 @@ def run_demo(
 
     ``corpus`` off audits the models alone.
     """
-    found = models_for(seed, models)
-    missing = found if isinstance(found, str) else _not_installed(found.needed())
-    chosen = found if isinstance(found, DemoModels) and not missing else None
+    demo_models = models_for(seed, models)
+    missing = demo_models if isinstance(demo_models, str) else _not_installed(demo_models.needed())
+    chosen = demo_models if isinstance(demo_models, DemoModels) and not missing else None
     tell("rendering a benchmark, its twins and a leaky corpus")
     write_demo(folder, seed, size or DemoSize(), chosen)
     file = folder / FILE
     named = (
         {name: chosen.prefix(role) for name, role in chosen.names(seed).items()} if chosen else {}
     )
-    told = audit_text(seed, models=named, corpus=corpus, engine=engine, workers=workers)
-    write_atomic(file, told)
+    text = audit_text(seed, models=named, corpus=corpus, engine=engine, workers=workers)
+    write_atomic(file, text)
     audited = run_audit(read_audit(file), tell=tell, quiet=quiet)
     run = Run.open(audited.runs[NAME])
     report = check(read_benchmark(folder / BENCHMARK / TABLE, name=NAME))
@@ -178,8 +178,12 @@ def _suspected(audited: Audited, run: Run, who: Path) -> list[Suspected]:
     cells = {cell.on: cell for cell in audited.overall.cells if cell.cell.model is not None}
     made = []
     for name, role in roles.items():
-        mine = [one for one in findings if one["cell"]["model"] == name and one["p"] is not None]
-        told = tuple(
+        mine = [
+            finding
+            for finding in findings
+            if finding["cell"]["model"] == name and finding["p"] is not None
+        ]
+        texts = tuple(
             f"{one['detector']} {one['effect']['value']:+.2f} "
             f"[{one['effect']['low']:+.2f}, {one['effect']['high']:+.2f}]"
             for one in mine
@@ -187,19 +191,21 @@ def _suspected(audited: Audited, run: Run, who: Path) -> list[Suspected]:
         if name in cells:
             status: str = cells[name].status
             survives = tuple(
-                one.id.partition("/")[0] for one in cells[name].claims if one.status == "survives"
+                claim.id.partition("/")[0]
+                for claim in cells[name].claims
+                if claim.status == "survives"
             )
         else:  # a baseline makes no claims: whether it stays quiet by itself is what it is there for
             status, survives = ("fires too" if _fires(mine) else "quiet"), ()
         least = max((float(one["minimum_detectable_effect"]) for one in mine), default=0.0)
-        made.append(Suspected(name, role, _TRUTHS[role], status, survives, told, least))
+        made.append(Suspected(name, role, _TRUTHS[role], status, survives, texts, least))
     return made
 
 
 def _fires(findings: list[dict[str, Any]]) -> bool:
     """By itself, over all its tests: what cannot have seen the benchmark must not look as if."""
-    corrected = adjust([one["p"] for one in findings], "holm") if findings else []
+    corrected = adjust([finding["p"] for finding in findings], "holm") if findings else []
     return any(
-        p <= ALPHA and one["effect"]["value"] > 0
-        for p, one in zip(corrected, findings, strict=True)
+        p <= ALPHA and finding["effect"]["value"] > 0
+        for p, finding in zip(corrected, findings, strict=True)
     )

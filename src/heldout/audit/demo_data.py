@@ -42,11 +42,11 @@ def write_demo(folder: Path, seed: int, size: DemoSize, models: DemoModels | Non
     made = {"seed": seed, "heldout": __version__}
     marker = folder / MARKER
     if marker.exists():
-        found = json.loads(marker.read_text())
-        if found != made:
+        record = json.loads(marker.read_text())
+        if record != made:
             raise InputError(
-                f"{folder} holds the demo of seed {found.get('seed')} by heldout "
-                f"{found.get('heldout')}; choose another --out or remove it"
+                f"{folder} holds the demo of seed {record.get('seed')} by heldout "
+                f"{record.get('heldout')}; choose another --out or remove it"
             )
     else:
         ours = {BENCHMARK, TWINS, CORPUS, TRUTH, _HALF, MODELS, WHO}

@@ -113,16 +113,16 @@ def open_models(folder: Path, seed: int | None = None) -> DemoModels:
     return DemoModels(folder, recipe)
 
 
-def _check(model: Path, told: Mapping[str, Any], recipe: str) -> None:
+def _check(model: Path, record: Mapping[str, Any], recipe: str) -> None:
     """A checkpoint by its hash; graphs by their card, which holds the hashes of both."""
     if not _is_onnx(model):
-        if file_sha256(model / WEIGHTS) != told["sha256"]:
+        if file_sha256(model / WEIGHTS) != record["sha256"]:
             raise InputError(f"{model / WEIGHTS} is not the file that {recipe} describes")
         return
     card = read_card(model)
-    if told["sha256"] not in card.source.weights.values():
+    if record["sha256"] not in card.source.weights.values():
         raise InputError(f"{model} was exported from another checkpoint than {recipe} describes")
-    if told.get("onnx", {}).get("sha256") not in (None, file_sha256(model / CARD)):
+    if record.get("onnx", {}).get("sha256") not in (None, file_sha256(model / CARD)):
         raise InputError(f"{model / CARD} is not the file that {recipe} describes")
 
 

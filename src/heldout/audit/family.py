@@ -36,7 +36,7 @@ def family_of_tests(cases: Sequence[Case], file: AuditFile) -> list[Test]:
 
 def planned_claims(tests: Sequence[Test], benchmark: str) -> list[str]:
     """Claims of one benchmark that can be tested: each is one member of the corrected family."""
-    mine = [one.claim for one in tests if one.benchmark == benchmark and not one.lacks]
+    mine = [test.claim for test in tests if test.benchmark == benchmark and not test.lacks]
     return list(dict.fromkeys(mine))
 
 
@@ -51,7 +51,7 @@ def _of_case(case: Case, file: AuditFile) -> Iterator[Test]:
 
 def _candidates(case: Case, file: AuditFile) -> Iterator[Test]:
     baselines = set(file.baselines)
-    scored = sorted(one.name for one in case.recordings if one.scored)
+    scored = sorted(recording.name for recording in case.recordings if recording.scored)
     for name, detector in detectors().items():
         if (file.detectors and name not in file.detectors) or detector.family not in FAMILIES:
             continue

@@ -66,8 +66,12 @@ def look_around(folder: Path) -> Found:
 def _bare_pictures(folder: Path, images: list[Path], found: Found) -> None:
     """Folders of pictures that no table uses; many of them below one folder are one corpus."""
     tables = [folder / one for one in found.corpora.values() if (folder / one).is_file()]
-    sources = [*tables, *(folder / one["source"] for one in found.benchmarks.values())]
-    used = {folder / one["images"] for one in found.benchmarks.values() if "images" in one}
+    sources = [*tables, *(folder / benchmark["source"] for benchmark in found.benchmarks.values())]
+    used = {
+        folder / benchmark["images"]
+        for benchmark in found.benchmarks.values()
+        if "images" in benchmark
+    }
     used |= {place for table in tables if (place := _pictures_of(table, images)) is not None}
     used |= {source.parent for source in sources}
     for place in images:
@@ -111,8 +115,8 @@ def _readable(path: Path, entry: dict[str, str], folder: Path) -> bool:
 
 def _pictures_of(path: Path, images: list[Path]) -> Path | None:
     """The nearest folder of pictures that is not the file's own."""
-    near = [one for one in images if one.is_relative_to(path.parent) and one != path.parent]
-    return min(near, key=lambda one: len(one.parts)) if near else None
+    near = [image for image in images if image.is_relative_to(path.parent) and image != path.parent]
+    return min(near, key=lambda path: len(path.parts)) if near else None
 
 
 def _first_row(path: Path) -> dict[str, Any]:
@@ -128,10 +132,10 @@ def _first_row(path: Path) -> dict[str, Any]:
 
 def _is_checkpoint(path: Path) -> bool:
     try:
-        told = json.loads(path.read_text())
+        record = json.loads(path.read_text())
     except (ValueError, OSError):
         return False
-    return isinstance(told, dict) and "model_type" in told
+    return isinstance(record, dict) and "model_type" in record
 
 
 def _files(folder: Path) -> Iterator[Path]:

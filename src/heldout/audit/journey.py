@@ -135,7 +135,7 @@ def search_corpora(
 def replaced_by(run: Run, corpora: Sequence[Corpus]) -> list[str]:
     """Corpora that ``run`` speaks of now and will not after a scan of these: name and source."""
     kept = {(corpus.name, corpus.source) for corpus in corpora}
-    known = [(one["corpus"], one["source"]) for one in run.manifest()["stages"].values()]
+    known = [(stage["corpus"], stage["source"]) for stage in run.manifest()["stages"].values()]
     return [f"{name} ({source})" for name, source in known if (name, source) not in kept]
 
 
@@ -184,11 +184,11 @@ def conclude(run: Run, *, quiet: bool = False) -> Conclusion:
     claims += claims_of_words
     calibrated, nearness = nearness_findings(run, items, matches)
     others = manifest.get("audit", {}).get("nearness", ())  # tested together with these
-    adjusted = iter(adjust([finding for found in nearness for finding in found], others))
-    for one, found in zip(calibrated, nearness, strict=True):
+    adjusted = iter(adjust([finding for findings in nearness for finding in findings], others))
+    for calibration, found in zip(calibrated, nearness, strict=True):
         mine = [next(adjusted) for _ in found]
         findings += mine
-        claims += nearness_claims(mine, one, benchmark)
+        claims += nearness_claims(mine, calibration, benchmark)
     run.write_json("calibration.json", calibration_record(calibrated))
     for name, made in (("findings", findings), ("claims", claims)):
         entries = [one.model_dump(mode="json") for one in made]
@@ -213,19 +213,19 @@ def _words(
     benchmark = manifest["inputs"]["benchmark"]["name"]
     texts = manifest.get("text", {})
     wordy = {
-        one["corpus"]
-        for one in manifest["stages"].values()
-        if one["counts"].get("without_image", 0) == one["counts"].get("items", 0) > 0
+        stage["corpus"]
+        for stage in manifest["stages"].values()
+        if stage["counts"].get("without_image", 0) == stage["counts"].get("items", 0) > 0
     }
-    found = read_text_matches(run) if texts else pl.DataFrame(empty_table("text_matches"))
+    text_matches = read_text_matches(run) if texts else pl.DataFrame(empty_table("text_matches"))
     queries = run.frame("text_queries") if texts else pl.DataFrame(empty_table("text_queries"))
-    kinds = text_kinds(found, matches)
+    kinds = text_kinds(text_matches, matches)
     findings: list[Finding] = []
     claims: list[Claim] = []
     for corpus, scanned in texts.items():
         per_method = text_overlap(
             items,
-            found,
+            text_matches,
             queries,
             benchmark=benchmark,
             corpus=corpus,
@@ -239,7 +239,7 @@ def _words(
         claim = text_claim(
             per_method, joined, count_kinds(kinds, corpus), scanned, pictured=pictured
         )
-        claims.append(with_people_on_words(with_judge(claim, scanned), found, items))
+        claims.append(with_people_on_words(with_judge(claim, scanned), text_matches, items))
     return findings, claims
 
 
@@ -250,4 +250,6 @@ def nearness_findings(
     manifest = run.manifest()
     facts, benchmark = manifest.get("calibration", {}), manifest["inputs"]["benchmark"]["name"]
     made = calibrations(items, run.frame("nearest"), facts) if facts else []
-    return made, [image_nearness(items, matches, one, benchmark=benchmark) for one in made]
+    return made, [
+        image_nearness(items, matches, calibration, benchmark=benchmark) for calibration in made
+    ]

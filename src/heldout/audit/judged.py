@@ -18,12 +18,12 @@ def with_judge(claim: Claim, scanned: Mapping[str, Any]) -> Claim:
     record = scanned.get("judge")
     if record is None or not record["pairs"]:
         return claim
-    told = judge_sentence(record)
+    sentence = judge_sentence(record)
     control = Control(
-        name=CROSS_CHECK, outcome="missing" if record["unsure"] else "passed", reason=told
+        name=CROSS_CHECK, outcome="missing" if record["unsure"] else "passed", reason=sentence
     )
     return claim.model_copy(
-        update={"controls": [*claim.controls, control], "why": f"{claim.why}; {told}"}
+        update={"controls": [*claim.controls, control], "why": f"{claim.why}; {sentence}"}
     )
 
 
@@ -32,12 +32,12 @@ def judge_sentence(record: Mapping[str, Any]) -> str:
     pairs = counted(
         record["pairs"], "pair that may be a paraphrase", "pairs that may be paraphrases"
     )
-    told = (
+    message = (
         f"{record['identity']['model']} read {pairs}: {record['same']:,} the same, "
         f"{record['different']:,} different ({record['lowered']:,} count no longer), "
         f"{record['unsure']:,} unsure"
     )
     if record["unread"]:
         reasons = ", ".join(f"{count:,} {why}" for why, count in record["unread"].items())
-        told += f" ({reasons})"
-    return told
+        message += f" ({reasons})"
+    return message

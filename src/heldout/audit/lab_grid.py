@@ -23,11 +23,11 @@ from heldout.lab import (
     WORLDS,
     Collector,
     Grid,
-    Keys,
+    GridRecipe,
     Lengths,
-    Prepared,
-    Recipe,
+    PreparedGrid,
     Replay,
+    RequestKeys,
     Sheet,
     Size,
     clock,
@@ -65,7 +65,7 @@ class Tier:
     benchmark: Benchmark
     twins: Path | None = None
     seed: int = 0
-    keys: Keys = field(default_factory=Keys)
+    keys: RequestKeys = field(default_factory=RequestKeys)
 
     @cached_property
     def twin_benchmarks(self) -> dict[str, Benchmark]:
@@ -73,9 +73,11 @@ class Tier:
 
     @property
     def scoring(self) -> ScoringPlan:
-        words = sum(len(f"{one.question} {one.answer}".split()) + 8 for one in self.benchmark)
+        words = sum(
+            len(f"{example.question} {example.answer}".split()) + 8 for example in self.benchmark
+        )
         return ScoringPlan(
-            options=any(one.options for one in self.benchmark),
+            options=any(example.options for example in self.benchmark),
             joint_budget=2 * words * (1 + SHUFFLES),
             context=CONTEXT,
             neighbour=True,
@@ -85,9 +87,9 @@ class Tier:
     @property
     def asking(self) -> AskingPlan:
         names = "original,no-image"
-        if any(one.options for one in self.benchmark):
+        if any(example.options for example in self.benchmark):
             names += ",rotation-all,confused-choices"
-        if any(one.metadata.get(REWORDED) for one in self.benchmark):
+        if any(example.metadata.get(REWORDED) for example in self.benchmark):
             names += f",slot-paraphrase={REWORDED}"
         if self.twins is not None:
             names += f",twin={self.twins}"
@@ -119,13 +121,15 @@ def replay_model(tier: Tier, replay: Replay, run: Run, model: str) -> None:
     # Where a killed run goes on, what it had read before is not read again, and not counted.
     if len(replay.read) >= sum(made.rows.values()):
         known = run.manifest()["models"][model]
-        spent = replay.read_for([one.id for one in tier.benchmark])
+        spent = replay.read_for([example.id for example in tier.benchmark])
         run.update("models", {model: {**known, **spent}})
     ask_benchmark(tier.benchmark, replay, run, model, tier.asking, tier.twin_benchmarks, quiet=True)
 
 
 def _golds(collector: Collector, tier: Tier, twins: Mapping[str, Benchmark]) -> None:
-    about = {one.id: str(one.metadata.get("content_type") or "") for one in tier.benchmark}
+    about = {
+        example.id: str(example.metadata.get("content_type") or "") for example in tier.benchmark
+    }
     shown = expand(
         tier.benchmark, tier.benchmark.examples, tier.asking.variants, twins=twins, seed=tier.seed
     )
@@ -175,7 +179,7 @@ def prepare_grid(
     real: tuple[str, str] | None = None,
     lengths: Lengths = Lengths(),  # noqa: B008 - frozen
     tell: Callable[[str], None] = lambda _: None,
-) -> Prepared:
+) -> PreparedGrid:
     """Tokenizer, releases with twins, sheets, and with ``real`` (train, test) a pool and a sheet of it.
 
     What the folder holds already is left as it is."""
@@ -188,7 +192,7 @@ def prepare_grid(
         tokenizer = learn_tokenizer(texts)
         tokenizer.backend_tokenizer.save(str(folder / "tokenizer.json"))
         tell(f"tokenizer: {len(tokenizer):,} tokens")
-    prepared = Prepared(folder)
+    prepared = PreparedGrid(folder)
     processor = new_processor(size, prepared.tokenizer)
     for world in worlds:
         if (folder / f"{world}.json").exists():
@@ -209,7 +213,7 @@ def prepare_grid(
 
 def train_grid(
     out: Path,
-    recipe: Recipe,
+    recipe: GridRecipe,
     *,
     images: int,
     real: tuple[str, str] | None = None,
@@ -274,7 +278,7 @@ def world_tier(folder: Path, world: str) -> Tier:
 
 
 def write_tables(
-    prepared: Prepared,
+    prepared: PreparedGrid,
     size: Size,
     readings: Sequence[Path],
     runs: Path,
@@ -289,8 +293,8 @@ def write_tables(
     (runs / "models.json").write_text(json.dumps(names, indent=1))
     tiers: dict[str, Tier] = {}
     done: dict[str, set[str]] = {}
-    for number, (path, one) in enumerate(zip(readings, names, strict=True)):
-        for sheet_name in one["accuracy"]:
+    for number, (path, record) in enumerate(zip(readings, names, strict=True)):
+        for sheet_name in record["accuracy"]:
             if sheet_name not in tiers:
                 real = sheet_name == REAL
                 if real and real_test is None:
@@ -301,13 +305,15 @@ def write_tables(
                     else world_tier(prepared.folder, sheet_name)
                 )
                 done[sheet_name] = _answered(runs / sheet_name)
-            if one["name"] not in done[sheet_name]:
-                _one_model(prepared, size, tiers[sheet_name], sheet_name, one["name"], path, runs)
-        tell(f"{number + 1} of {len(readings)}: {one['name']}")
+            if record["name"] not in done[sheet_name]:
+                _one_model(
+                    prepared, size, tiers[sheet_name], sheet_name, record["name"], path, runs
+                )
+        tell(f"{number + 1} of {len(readings)}: {record['name']}")
 
 
 def _one_model(
-    prepared: Prepared, size: Size, tier: Tier, sheet: str, name: str, path: Path, runs: Path
+    prepared: PreparedGrid, size: Size, tier: Tier, sheet: str, name: str, path: Path, runs: Path
 ) -> None:
     run = Run.create(runs / sheet, seed=tier.seed)
     identity = {

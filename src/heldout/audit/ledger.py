@@ -104,6 +104,6 @@ def _changed(case: Case, seed: int) -> str:
 def _free(output: Path) -> Path:
     """A name beside ``output`` that is not taken."""
     number = 2
-    while (found := output.with_name(f"{output.name}-{number}")).exists():
+    while (name := output.with_name(f"{output.name}-{number}")).exists():
         number += 1
-    return found
+    return name

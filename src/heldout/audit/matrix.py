@@ -48,8 +48,8 @@ def _audited(run: Run) -> tuple[Audited, dict[str, str]]:
     if not stages:
         raise InputError(f"{run.path} has no finished scan: run heldout overlap into it first")
     benchmark: dict[str, Any] = manifest["inputs"]["benchmark"]
-    encoders = {one["encoder"] for one in stages if one["encoder"]}
-    one = Audited(
+    encoders = {stage["encoder"] for stage in stages if stage["encoder"]}
+    audited = Audited(
         benchmark["name"],
         run.frame("items"),
         read_matches(run),
@@ -57,7 +57,7 @@ def _audited(run: Run) -> tuple[Audited, dict[str, str]]:
         "; ".join(sorted(encoders)),
     )
     sources = {stage["corpus"]: stage["source"] for stage in stages}
-    return one, {benchmark["name"]: benchmark["source"], **sources}
+    return audited, {benchmark["name"]: benchmark["source"], **sources}
 
 
 def _folder(source: str) -> str:

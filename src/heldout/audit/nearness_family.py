@@ -23,5 +23,5 @@ def share_nearness(runs: Mapping[str, Run]) -> None:
 def _p_values(run: Run) -> list[float]:
     if not run.manifest().get("calibration"):
         return []
-    _, found = nearness_findings(run, run.frame("items"), read_matches(run))
-    return [one.p for findings in found for one in findings if one.p is not None]
+    _, grouped = nearness_findings(run, run.frame("items"), read_matches(run))
+    return [finding.p for findings in grouped for finding in findings if finding.p is not None]

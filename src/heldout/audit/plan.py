@@ -58,7 +58,7 @@ class Plan:
     @property
     def family(self) -> int:
         """How many claims about models are corrected together."""
-        return sum(len(one) for one in self.claims.values())
+        return sum(len(claim) for claim in self.claims.values())
 
     def total(self, what: str) -> int:
         return sum(int(getattr(step, what)) for step in self.steps)
@@ -113,7 +113,7 @@ def refuse_over_budget(plan: Plan) -> None:
 
 def _warnings(tests: Sequence[Test], file: AuditFile) -> list[str]:
     reference = file.clean_references.model or next(iter(file.baselines), None)
-    ratios = [one for one in tests if one.detector == RATIO and not one.lacks]
+    ratios = [test for test in tests if test.detector == RATIO and not test.lacks]
     if not ratios or reference not in file.baselines:
         return []
     return [
@@ -135,7 +135,7 @@ def _over(plan: Plan, budget: Budget) -> list[str]:
 def _steps(case: Case, file: AuditFile, tests: Sequence[Test]) -> list[Step]:
     made = []
     for corpus in case.corpora:
-        count, told = corpus_size(corpus)
+        count, message = corpus_size(corpus)
         ways = ["bytes", "pixels", *([] if file.search.exact else ["hashes"])]
         ways += [file.search.encoder] if file.search.encoder else []
         ways += ["words"] if file.search.text else []
@@ -146,13 +146,13 @@ def _steps(case: Case, file: AuditFile, tests: Sequence[Test]) -> list[Step]:
                 corpus.name,
                 len(case.benchmark),
                 len(case.benchmark.images) + count,
-                note=f"{told}; by {', '.join(ways)}",
+                note=f"{message}; by {', '.join(ways)}",
             )
         )
     if (labels := case.labels) is not None:
-        told = f"made elsewhere: {len(labels.leaked):,} leaked, {len(labels.clean):,} clean"
+        message = f"made elsewhere: {len(labels.leaked):,} leaked, {len(labels.clean):,} clean"
         made.append(
-            Step(case.name, "labels", Path(labels.source).name, len(labels.kinds), note=told)
+            Step(case.name, "labels", Path(labels.source).name, len(labels.kinds), note=message)
         )
     for recording in case.recordings:
         made += _recorded(case, recording) if not recording.live else _live(case, recording, file)
@@ -207,7 +207,7 @@ def _live(case: Case, recording: Recording, file: AuditFile) -> list[Step]:
         share = recording.questions / max(len(examples), 1)
         tokens = round(share * (words + PICTURE_TOKENS * len(examples)))
         tokens += recording.questions * recording.entry.max_new_tokens
-        variants = ", ".join(one.name for one in recording.variants)
+        variants = ", ".join(variant.name for variant in recording.variants)
         made.append(
             Step(
                 case.name,
@@ -252,11 +252,11 @@ def corpus_size(corpus: Corpus) -> tuple[int, str]:
 
 def _tokens(examples: Sequence[Example]) -> int:
     texts = (
-        len(one.question or "") + len(one.answer or "") + sum(map(len, one.options))
-        for one in examples
+        len(example.question or "") + len(example.answer or "") + sum(map(len, example.options))
+        for example in examples
     )
     return sum(texts) // CHARACTERS_PER_TOKEN
 
 
 def _pictures(examples: Sequence[Example]) -> set[Any]:
-    return {ref for one in examples for ref in one.images}
+    return {ref for example in examples for ref in example.images}

@@ -26,9 +26,9 @@ from heldout.audit.audit_file import (
 from heldout.audit.gates import parse_gate
 from heldout.detect import detectors
 from heldout.errors import InputError
-from heldout.model import ONNX, onnx_folder, parse_variants
+from heldout.model import ONNX, ModelEndpoint, onnx_folder, parse_variants
 from heldout.overlap import parse_bounds
-from heldout.synth import ModelEndpoint, SynthSettings
+from heldout.synth import SynthSettings
 
 # YAML with the line of every key: safe types only, no key twice, no file that unfolds without end.
 
@@ -165,8 +165,8 @@ Problem = tuple[int, str]
 
 
 def _listed(path: Path, problems: Sequence[Problem]) -> str:
-    told = [f"{path}, line {line}: {sentence}" for line, sentence in problems]
-    return "\n".join(told)
+    texts = [f"{path}, line {line}: {sentence}" for line, sentence in problems]
+    return "\n".join(texts)
 
 
 def _told(error: Mapping[str, Any], lines: Mapping[Place, int]) -> Problem:
@@ -183,14 +183,14 @@ def _told(error: Mapping[str, Any], lines: Mapping[Place, int]) -> Problem:
         wanted = place[-1]
         here = lines.get(place[:-1], 1)
         return here, f"{_named(place[:-1])} needs the key '{wanted}'"
-    told = error["msg"].removeprefix("Value error, ")
-    told = told[0].lower() + told[1:]
+    message = error["msg"].removeprefix("Value error, ")
+    message = message[0].lower() + message[1:]
     given = error["input"]
     shown = f"; got {given!r:.60}" if not isinstance(given, dict | list) else ""
     hint = ""
     if error["type"] == "string_type" and not isinstance(given, dict | list):
         hint = " (a text that YAML takes for something else: write it in quotes)"
-    return line, f"{_named(known)}: {told}{shown}{hint}"
+    return line, f"{_named(known)}: {message}{shown}{hint}"
 
 
 def _gates(texts: Any, lines: Mapping[Place, int]) -> Iterator[Problem]:
@@ -207,10 +207,10 @@ def _gates(texts: Any, lines: Mapping[Place, int]) -> Iterator[Problem]:
 def _named(place: Place) -> str:
     if not place:
         return "the file"
-    told = ""
+    message = ""
     for part in place:
-        told += f"[{part + 1}]" if isinstance(part, int) else f".{part}" if told else part
-    return told
+        message += f"[{part + 1}]" if isinstance(part, int) else f".{part}" if message else part
+    return message
 
 
 def _nearest(word: str, known: Sequence[str]) -> str:
@@ -227,15 +227,15 @@ class _Names:
 
     def problems(self) -> Iterator[Problem]:
         file = self.file
-        benchmarks = [one.name for one in file.benchmarks]
-        models = [one.name for one in file.models]
-        corpora = [one.name for one in file.corpora]
+        benchmarks = [benchmark.name for benchmark in file.benchmarks]
+        models = [model.name for model in file.models]
+        corpora = [corpus_entry.name for corpus_entry in file.corpora]
         for key, names in (
             ("benchmarks", benchmarks),
             ("models", models),
             ("corpora", corpora),
-            ("controls", [one.name for one in file.controls]),
-            ("synth", [one.name for one in file.synth]),
+            ("controls", [control.name for control in file.controls]),
+            ("synth", [synth_settings.name for synth_settings in file.synth]),
         ):
             for place, name in enumerate(names):
                 if name in names[:place]:
@@ -245,8 +245,8 @@ class _Names:
                 yield from self._known(("benchmarks", place, "against", index), name, corpora)
             for name in entry.twins:
                 if name != "twin" and not name.startswith("twin-"):
-                    told = f"twins are called twin or twin-NAME, not '{name}'"
-                    yield self._at(("benchmarks", place, "twins", name), told)
+                    message = f"twins are called twin or twin-NAME, not '{name}'"
+                    yield self._at(("benchmarks", place, "twins", name), message)
         for place, model in enumerate(file.models):
             yield from self._access(place, model, benchmarks)
             if model.base is not None:
@@ -260,18 +260,21 @@ class _Names:
             yield from self._known(("detectors", place), name, list(detectors()))
         yield from _gates(file.fail_on, self.lines)
         if not file.corpora and not file.models:
-            told = "there is nothing to compare the benchmarks with: add corpora, models or both"
-            yield 1, f"{told}; for fresh items alone use heldout synth" if file.synth else told
+            message = "there is nothing to compare the benchmarks with: add corpora, models or both"
+            yield (
+                1,
+                f"{message}; for fresh items alone use heldout synth" if file.synth else message,
+            )
         if file.controls and file.search.encoder is None:
-            told = "controls calibrate a near search: give search.encoder, for example pixels"
-            yield self._at(("controls",), told)
+            message = "controls calibrate a near search: give search.encoder, for example pixels"
+            yield self._at(("controls",), message)
         if file.search.exact and file.search.encoder is not None:
-            told = "exact looks for nothing an encoder finds: leave out one of the two"
-            yield self._at(("search", "exact"), told)
+            message = "exact looks for nothing an encoder finds: leave out one of the two"
+            yield self._at(("search", "exact"), message)
         if file.search.degrees is not None:
             if file.search.encoder is None:
-                told = "degrees grade the neighbours of an encoder: give search.encoder"
-                yield self._at(("search", "degrees"), told)
+                message = "degrees grade the neighbours of an encoder: give search.encoder"
+                yield self._at(("search", "degrees"), message)
             try:
                 parse_bounds(file.search.degrees)
             except InputError as error:
@@ -285,21 +288,21 @@ class _Names:
         ways = [*(["local"] if model.local else []), *(["endpoint"] if model.endpoint else [])]
         ways += ["recorded files"] if recorded else []
         if len(ways) != 1:
-            told = f"it has {' and '.join(ways)}" if ways else "it has none"
+            message = f"it has {' and '.join(ways)}" if ways else "it has none"
             yield self._at(
                 here,
                 f"the model '{model.name}' needs one of local, endpoint, or recorded scores and "
-                f"answers; {told}",
+                f"answers; {message}",
             )
         if recorded and (model.record or model.variants):
-            told = "recorded files hold what they hold: they have no record and no variants"
-            yield self._at(here, f"the model '{model.name}': {told}")
+            message = "recorded files hold what they hold: they have no record and no variants"
+            yield self._at(here, f"the model '{model.name}': {message}")
         yield from self._variants(place, model)
         for kind in recorded:
             files = getattr(model, kind)
             if isinstance(files, str) and len(benchmarks) > 1:
-                told = f"{kind}: with several benchmarks give one file for each, by its name: "
-                yield self._at((*here, kind), f"{told}{benchmarks[0]}: FILE")
+                message = f"{kind}: with several benchmarks give one file for each, by its name: "
+                yield self._at((*here, kind), f"{message}{benchmarks[0]}: FILE")
             for name in files if isinstance(files, dict) else ():
                 yield from self._known((*here, kind, name), name, benchmarks)
 
@@ -310,9 +313,9 @@ class _Names:
         except InputError as error:
             yield self._at(here, str(error).removeprefix("--variants: "))
             return
-        if any(one.name.startswith("twin") for one in asked):
-            told = "twins belong to a benchmark: name them under its key twins, and every model is asked"
-            yield self._at(here, told)
+        if any(variant.name.startswith("twin") for variant in asked):
+            message = "twins belong to a benchmark: name them under its key twins, and every model is asked"
+            yield self._at(here, message)
 
     def _known(self, place: Place, name: str, known: Sequence[str]) -> Iterator[Problem]:
         if name not in known:

@@ -36,7 +36,7 @@ def inputs_of(audit: Audit, case: Case, recording: Recording, kind: str) -> dict
     if kind == "scores":
         return told | {"plan": str(scoring_plan(audit.file, case))}
     return told | {
-        "variants": [str(one) for one in recording.variants],
+        "variants": [str(variant) for variant in recording.variants],
         "twins": {name: twin.fingerprint for name, twin in case.twins.items()},
     }
 
@@ -52,11 +52,11 @@ def record(
             made = import_scores(
                 case.benchmark, path, run, model=name, allow_missing=entry.allow_missing
             )
-            mine = next(one for one in made if one.model == name)
+            mine = next(scoring for scoring in made if scoring.model == name)
             return {"rows": mine.rows, "dropped": mine.dropped, "again": False}
         if path is not None:
-            told = import_answers(case.benchmark, path, run, model=name, mapping=dict(entry.map))
-            answers = next(one for one in told if one.model == name)
+            askings = import_answers(case.benchmark, path, run, model=name, mapping=dict(entry.map))
+            answers = next(asking for asking in askings if asking.model == name)
             return {"rows": answers.reused, "dropped": dict(answers.dropped), "again": False}
         location = audit.located_model(entry.local) if entry.local else ""
         if kind == "scores":

@@ -109,7 +109,7 @@ class _Journey:
         self.rates = read_rates(Path(audit.located(given))) if given else shipped_rates()
         per_case = [
             bool(case.corpora)
-            + sum(one.scored + one.answered for one in case.recordings)
+            + sum(recording.scored + recording.answered for recording in case.recordings)
             + (2 if case.recordings else 0)
             + 1
             for case in cases
@@ -129,15 +129,18 @@ class _Journey:
         # One model after the other: a loaded one serves all benchmarks before the next is loaded.
         for model in self.file.models:
             for case in self.cases:
-                for one in case.recordings:
-                    if one.name != model.name:
+                for recording in case.recordings:
+                    if recording.name != model.name:
                         continue
-                    for kind, wanted in (("scores", one.scored), ("answers", one.answered)):
+                    for kind, wanted in (
+                        ("scores", recording.scored),
+                        ("answers", recording.answered),
+                    ):
                         if wanted:
-                            self._record(case, runs[case.name], one, kind)
+                            self._record(case, runs[case.name], recording, kind)
         forget_loaded()
         for case in self.cases:
-            if any(one.answered for one in case.recordings):
+            if any(recording.answered for recording in case.recordings):
                 with runs[case.name].writing():  # recorded answers to twins are answers to these
                     note_twins(runs[case.name], case.benchmark, case.twins)
         tested = {
@@ -149,7 +152,11 @@ class _Journey:
             if case.recordings:
                 self._judge(case, run, tested)
             self._conclude(case, run)
-            tried = [one.name for one in case.recordings if one.name not in self.file.baselines]
+            tried = [
+                recording.name
+                for recording in case.recordings
+                if recording.name not in self.file.baselines
+            ]
             corrected = run.read_json(CORRECTED)
             verdicts.append(benchmark_verdict(run, case.name, corrected, tried))
         overall = overall_verdict(verdicts, self.plan.as_json()["family"])
@@ -158,7 +165,9 @@ class _Journey:
         write_json(target, overall.as_json())
         write_audit_report(self.audit.output)
         # Last: whatever becomes of an endpoint, the verdict is there.
-        datasets = {one.settings.name: self._synthesize(one) for one in self.fresh}
+        datasets = {
+            fresh_items.settings.name: self._synthesize(fresh_items) for fresh_items in self.fresh
+        }
         if datasets:
             write_audit_report(self.audit.output)
         return Audited(
@@ -194,11 +203,12 @@ class _Journey:
         null, controls = open_controls(self.audit)
         inputs = {
             "benchmark": case.benchmark.fingerprint,
-            "corpora": [(one.name, corpus_fingerprint(one)) for one in case.corpora],
+            "corpora": [(corpus.name, corpus_fingerprint(corpus)) for corpus in case.corpora],
             "search": search.model_dump(mode="json", exclude={"engine", "workers"}),
             "null": corpus_fingerprint(null) if null is not None else "",
             "controls": [
-                (one.corpus.name, one.domain, corpus_fingerprint(one.corpus)) for one in controls
+                (control.corpus.name, control.domain, corpus_fingerprint(control.corpus))
+                for control in controls
             ],
             "seed": self.file.seed,
             "registration": can_register(),
@@ -215,7 +225,11 @@ class _Journey:
                 alpha=search.alpha,
                 null=null,
                 controls=controls,
-                encoders=tuple(one for one in search.second_encoders if one != search.encoder),
+                encoders=tuple(
+                    second_encoder
+                    for second_encoder in search.second_encoders
+                    if second_encoder != search.encoder
+                ),
             )
             text = TextSearch(encoder=search.text_encoder) if search.text else None
             with run.writing():
@@ -260,7 +274,7 @@ class _Journey:
     def _tested_on(self, case: Case, run: Run) -> dict[str, Any]:
         return {
             **_evidence(run),
-            "models": [one.name for one in case.recordings],
+            "models": [recording.name for recording in case.recordings],
             "checks": {
                 name: one.get("self_checks")
                 for name, one in run.manifest().get("models", {}).items()
@@ -271,7 +285,7 @@ class _Journey:
         }
 
     def _look(self, case: Case, run: Run) -> Looked:
-        wanted = pl.col("model").is_in([one.name for one in case.recordings])
+        wanted = pl.col("model").is_in([recording.name for recording in case.recordings])
         tables = ScoreTables.load(run)
 
         def mine(frame: pl.DataFrame | None) -> pl.DataFrame | None:
@@ -289,13 +303,13 @@ class _Journey:
 
     def _detectors(self, case: Case) -> list[str]:
         has = {
-            "scores": any(one.scored for one in case.recordings),
-            "answers": any(one.answered for one in case.recordings),
+            "scores": any(recording.scored for recording in case.recordings),
+            "answers": any(recording.answered for recording in case.recordings),
         }
         return [name for name in self.file.detectors if has[detectors()[name].needs]]
 
     def _settings(self, case: Case) -> Settings:
-        file, recorded = self.file, {one.name: one for one in case.recordings}
+        file, recorded = self.file, {recording.name: recording for recording in case.recordings}
         clean = file.clean_references
         return Settings(
             seed=file.seed,
@@ -306,14 +320,14 @@ class _Journey:
             unseen=next(iter(clean.items.items()), None),
             category=file.category,
             bases=tuple(
-                (name, one.entry.base)
-                for name, one in recorded.items()
-                if one.answered and one.entry.base in recorded
+                (name, recording.entry.base)
+                for name, recording in recorded.items()
+                if recording.answered and recording.entry.base in recorded
             ),
             degrees=tuple(
-                (name, one.entry.degree)
-                for name, one in recorded.items()
-                if one.answered and one.entry.degree is not None
+                (name, recording.entry.degree)
+                for name, recording in recorded.items()
+                if recording.answered and recording.entry.degree is not None
             ),
         )
 
@@ -342,7 +356,7 @@ class _Journey:
 
     def _conclude(self, case: Case, run: Run) -> None:
         """Corrected scores and the page: cheap, and of what the tables and claims say now."""
-        names = [one.name for one in case.recordings]
+        names = [recording.name for recording in case.recordings]
         inputs = {
             **_evidence(run),
             "claims": file_digest(run.path / "detections.json"),
@@ -356,7 +370,7 @@ class _Journey:
                 keep_leak_labels(run, case.labels)
                 corrected = write_corrections(run, names, seed=self.file.seed)
                 conclude(run, quiet=self.quiet)
-            return {"models": [one.model for one in corrected.models]}
+            return {"models": [model.model for model in corrected.models]}
 
         outputs = [run.path / CORRECTED, run.path / "report.html", run.path / "claims.json"]
         self._stage(f"{case.name}/report", inputs, outputs, work)

@@ -71,10 +71,10 @@ def plan_order_joint(
     before: Example | None = None
     requests = []
     for place in answered:
-        one = examples[place]
-        shown = interleaved and not shows_again(one, before)
-        requests.append(joint_request(one.id, [one], interleaved=shown))
-        before = one
+        example = examples[place]
+        shown = interleaved and not shows_again(example, before)
+        requests.append(joint_request(example.id, [example], interleaved=shown))
+        before = example
     counts = scorer.count(requests)
     # An item the model cannot read (0 tokens) is in no document, in whatever order.
     read = [(place, count) for place, count in zip(answered, counts, strict=True) if count > 0]
@@ -184,16 +184,16 @@ def score_order_neighbour(
     lost = _truncated(answers)
     rows: list[dict[str, Any]] = []
     for place in others:
-        names = {told: f"{place}/{other}" for told, other in conditions(place).items()}
+        names = {message: f"{place}/{other}" for message, other in conditions(place).items()}
         if all(name in answers.totals and name not in lost for name in names.values()):
             rows += [
                 {
                     "benchmark_id": kept[place].id,
                     "model": model,
-                    "condition": told,
+                    "condition": message,
                     "logprob": answers.totals[name][0],
                 }
-                for told, name in names.items()
+                for message, name in names.items()
             ]
     alone = [
         Dropped("order-neighbour", kept[place].id, "no other item in its block", "")
@@ -209,7 +209,7 @@ def score_order_neighbour(
 
 def _answered(examples: Sequence[Example]) -> list[int]:
     """Places of the items that have an answer: one without is not part of any document."""
-    return [place for place, one in enumerate(examples) if (one.answer or "").strip()]
+    return [place for place, example in enumerate(examples) if (example.answer or "").strip()]
 
 
 def _name(shard: int, order: int | None) -> str:
@@ -227,8 +227,8 @@ def _truncated(answers: Answers) -> dict[str, Dropped]:
 
 def _nothing(what: str, answers: Answers, lost: dict[str, Dropped]) -> InputError:
     why = next(iter([*answers.dropped.values(), *lost.values()]), None)
-    told = f"{why.reason}: {why.detail}" if why else "nothing was asked"
-    return InputError(f"{what}: no document could be scored whole ({told})")
+    message = f"{why.reason}: {why.detail}" if why else "nothing was asked"
+    return InputError(f"{what}: no document could be scored whole ({message})")
 
 
 @dataclass(frozen=True)
@@ -274,7 +274,7 @@ def score_benchmark(
     claim_model(run, model, {**scorer.identity, **(extra or {})})
     folder = stage_folder(model)
     examples = benchmark.examples[: plan.limit]
-    if plan.options and not any(one.options for one in examples):
+    if plan.options and not any(example.options for example in examples):
         raise InputError("--options: no item of this benchmark has options")
     how: dict[str, Any] = {"quiet": quiet}
     joint = None
@@ -300,7 +300,7 @@ def score_benchmark(
         ),
     ]
     rows = {"scores": len(scored.scores) - truncated}
-    save_checks(run, model, [SelfCheck(*one) for one in made])
+    save_checks(run, model, [SelfCheck(*checked) for checked in made])
     if plan.options:
         rows["option_scores"] = score_options(
             benchmark, examples, scorer, run, model, folder, **how
@@ -344,7 +344,7 @@ def import_scores(
     """Scores somebody else recorded, with the checks that can be made without the model."""
     recorded = read_recorded(
         source,
-        [one.id for one in benchmark],
+        [example.id for example in benchmark],
         fingerprint=benchmark.fingerprint,
         model=model,
         allow_missing=allow_missing,

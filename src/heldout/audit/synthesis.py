@@ -88,7 +88,7 @@ class FreshItems:
         return {
             "settings": self.settings.model_dump(mode="json"),
             "source": file_digest(Path(self.settings.source)),
-            "against": {name: one.fingerprint for name, one in self.benchmarks.items()},
+            "against": {name: benchmark.fingerprint for name, benchmark in self.benchmarks.items()},
         }
 
 
@@ -97,7 +97,7 @@ def open_fresh_items(audit: Audit, cases: Sequence[Case]) -> list[FreshItems]:
     benchmarks."""
     benchmarks = {case.name: case.benchmark for case in cases}
     folders = {case.folder: case.name for case in cases}
-    found = []
+    fresh_items = []
     for number, entry in enumerate(audit.file.synth):
         folder = audit.output / folder_name(entry.name)
         with audit.at("synth", number, "name"):
@@ -129,8 +129,8 @@ def open_fresh_items(audit: Audit, cases: Sequence[Case]) -> list[FreshItems]:
                 raise InputError(
                     f"{folder} was made with seed {made}: give the entry another name, or this seed"
                 )
-        found.append(FreshItems(number, settings, folder, opened))
-    return found
+        fresh_items.append(FreshItems(number, settings, folder, opened))
+    return fresh_items
 
 
 def fresh_steps(entries: Sequence[FreshItems]) -> list[Step]:

@@ -40,7 +40,7 @@ def train_model(
     Returns:
         The run, the trained checkpoint, what the gate said, and the tables as data frames.
     """
-    chosen = settings if settings is not None else TrainSettings(**values)
+    chosen = settings if settings is not None else TrainSettings.read(values)
     made = train(
         chosen,
         out=out,
@@ -59,10 +59,12 @@ def train_model(
 
 def _benchmarks(against: tuple[str, ...], *, quiet: bool) -> list[Benchmark]:
     """What ``against`` names: benchmarks, and all benchmarks of every suite."""
-    found: list[Benchmark] = []
+    benchmarks: list[Benchmark] = []
     for name in against:
-        found += suite_benchmarks(name, quiet=quiet) if _is_suite(name) else [read_benchmark(name)]
-    return found
+        benchmarks += (
+            suite_benchmarks(name, quiet=quiet) if _is_suite(name) else [read_benchmark(name)]
+        )
+    return benchmarks
 
 
 def _is_suite(name: str) -> bool:

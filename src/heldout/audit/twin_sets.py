@@ -32,12 +32,14 @@ def note_twins(run: Run, benchmark: Benchmark, twins: Mapping[str, Benchmark]) -
         unchanged = unchanged_twins(benchmark, twin)
         kept[name] = {
             "items": [
-                one.benchmark_id for one in shown.questions if one.benchmark_id not in unchanged
+                question.benchmark_id
+                for question in shown.questions
+                if question.benchmark_id not in unchanged
             ],
             "unchanged": sorted(unchanged),
         }
-        told = {"unchanged": len(unchanged), "fingerprint": twin.fingerprint}
-        run.update("twins", {name: {**twin_origin(twin), **told}})
+        record = {"unchanged": len(unchanged), "fingerprint": twin.fingerprint}
+        run.update("twins", {name: {**twin_origin(twin), **record}})
     run.write_json(TWIN_SETS, {"schema_version": 1, "twins": kept})
 
 
@@ -61,9 +63,9 @@ def _same_pictures(benchmark: Benchmark, example: Example, twins: Benchmark, twi
     if not example.images or len(example.images) != len(twin.images):
         return False
     for first, second in zip(example.images, twin.images, strict=True):
-        one, other = benchmark.digests[first], twins.digests[second]
-        if not (isinstance(one, Digests) and isinstance(other, Digests)):
+        digest, other = benchmark.digests[first], twins.digests[second]
+        if not (isinstance(digest, Digests) and isinstance(other, Digests)):
             return False
-        if one.bytes != other.bytes and one.pixels != other.pixels:
+        if digest.bytes != other.bytes and digest.pixels != other.pixels:
             return False
     return True

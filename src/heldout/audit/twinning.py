@@ -106,11 +106,11 @@ def make_twins(
         ended: InputError | None = None
         if stage == RESAMPLE:
             chosen, dropped = resample(benchmark, benchmark.examples[: plan.limit], plan.seed)
-            write_stage(run, RESAMPLE, [one.as_json() for one in chosen], dropped)
+            write_stage(run, RESAMPLE, [resampled.as_json() for resampled in chosen], dropped)
             _refuse_nothing(run, RESAMPLE)
         elif stage == DESCRIBE:
-            told = {**describer.identity, "template": DESCRIBE_TEMPLATE} if describer else None
-            run.update("twin", {"describe": told})
+            record = {**describer.identity, "template": DESCRIBE_TEMPLATE} if describer else None
+            run.update("twin", {"describe": record})
             asked = describe(run, benchmark, describer, longest=plan.longest_caption, quiet=quiet)
             spent, ended = _spent(asked) if describer else {}, asked.ended
         elif stage == EDGES:
@@ -183,7 +183,7 @@ def _refuse_nothing(run: Run, stage: str) -> None:
 def _counts(run: Run, stage: str) -> dict[str, Any]:
     if not finished(run, stage):
         return {"items": 0, "left_out": {}}
-    dropped = Counter(one.reason for one in dropped_of(run, stage))
+    dropped = Counter(dropped.reason for dropped in dropped_of(run, stage))
     return {"items": len(read_stage(run, stage)), "left_out": dict(dropped.most_common())}
 
 

@@ -59,15 +59,15 @@ class Benchmark:
             return self.digests
         from heldout.engine import usable_cores  # loads rich, which scoring machines may lack
 
-        found: dict[ImageRef, Digests | ImageError] = {}
+        record: dict[ImageRef, Digests | ImageError] = {}
         one = functools.partial(_identify, known or {})
         # Threads: decoding and hashing release the interpreter lock.
         with ThreadPoolExecutor(usable_cores()) as pool:
             for ref, digests in zip(self.images, pool.map(one, self.images), strict=True):
-                found[ref] = digests
+                record[ref] = digests
                 step()
-        self.__dict__["digests"] = found  # where cached_property keeps it
-        return found
+        self.__dict__["digests"] = record  # where cached_property keeps it
+        return record
 
     @functools.cached_property
     def fingerprint(self) -> str:
@@ -121,9 +121,9 @@ class Benchmark:
         return Counter(self.clusters)
 
     def _content(self, ref: ImageRef) -> str:
-        found = self.digests[ref]
-        if isinstance(found, Digests):
-            return found.bytes
+        digest = self.digests[ref]
+        if isinstance(digest, Digests):
+            return digest.bytes
         try:
             return byte_digest(ref.read())  # undecodable bytes are content too
         except ImageError:
@@ -132,13 +132,13 @@ class Benchmark:
 
     def _picture(self, ref: ImageRef) -> str:
         """Two references show one picture if their pixels are equal, whatever they are called."""
-        found = self.digests[ref]
-        return found.pixels if isinstance(found, Digests) else f"image:{ref.name}"
+        digest = self.digests[ref]
+        return digest.pixels if isinstance(digest, Digests) else f"image:{ref.name}"
 
 
 def _identify(known: Mapping[str, Digests], ref: ImageRef) -> Digests | ImageError:
     try:
-        found = known.get(byte_digest(ref.read())) if known else None
-        return found or digest_image(ref)
+        digests = known.get(byte_digest(ref.read())) if known else None
+        return digests or digest_image(ref)
     except ImageError as error:
         return error

@@ -80,8 +80,8 @@ class ImageFinder:
             ]
         for _ in range(2):  # images/ and images/val2017/
             for base in list(self.bases):
-                found = [base / name for name in names if (base / name).is_dir()]
-                self.bases += [place for place in found if place not in self.bases]
+                paths = [base / name for name in names if (base / name).is_dir()]
+                self.bases += [place for place in paths if place not in self.bases]
         searched = [place]
         if images is None:
             top = folder or root
@@ -177,8 +177,10 @@ class ImageFinder:
         )
 
     def _missing(self, name: str) -> str:
-        told = f"{name} is not below {self.bases[0]}"
-        return f"{told}, which holds too many files to search" if self._search.gave_up else told
+        message = f"{name} is not below {self.bases[0]}"
+        return (
+            f"{message}, which holds too many files to search" if self._search.gave_up else message
+        )
 
     def _inside(self, path: Path) -> bool:
         """True unless the name ('..', an absolute path, a link) leaves the folders we may read."""
@@ -255,13 +257,13 @@ def _image_folders_beside(root: Path) -> list[Path]:
         beside = sorted(place for place in root.parent.iterdir() if place.is_dir())
     except OSError:
         return []
-    found = []
+    paths = []
     for place in beside:
         words = _words(place.name)
         rest = words - _IMAGE_WORDS
         if place != root and rest != words and rest and rest <= own:
-            found.append(place)
-    return found
+            paths.append(place)
+    return paths
 
 
 def _words(name: str) -> set[str]:

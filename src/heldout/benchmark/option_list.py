@@ -162,8 +162,8 @@ def _loose_list(question: str, answer: str | None) -> OptionList | None:
     key = (answer or "").strip()
     text = re.sub(r"<br\s*/?>|\\\\n", "\n", question)
     for marks in _LOOSE:
-        found = [re.search(mark, text) for mark in marks[:3]]
-        first, second = found[:2]
+        matches = [re.search(mark, text) for mark in marks[:3]]
+        first, second = matches[:2]
         if first is None or second is None or first.start() >= second.start():
             continue
         parts = re.split("|".join(marks), text[first.start() :])[1:]
@@ -189,7 +189,7 @@ def find_list(text: str, *, whole: bool = False) -> OptionList | None:
     ]
     starts: list[tuple[_Mark, tuple[int, int] | None]] = [
         (mark, heading)
-        for heading in [found.span() for found in _HEADING.finditer(folded)][-_MOST:]
+        for heading in [match.span() for match in _HEADING.finditer(folded)][-_MOST:]
         if (mark := next((mark for mark in firsts if mark.start >= heading[1]), None)) is not None
         and not folded[heading[1] : mark.start].strip("-*•· \t\n")
     ]
@@ -204,7 +204,7 @@ def find_list(text: str, *, whole: bool = False) -> OptionList | None:
 
 
 def _marks(folded: str) -> list[_Mark]:
-    found, last = [], len(folded.rstrip())
+    marks, last = [], len(folded.rstrip())
     for match in _MARK.finditer(folded):
         style = next(name for name in _STYLES if match[name])
         before = _before(folded, match.start())
@@ -217,8 +217,8 @@ def _marks(folded: str) -> list[_Mark]:
         if before in ("space", "stop") and match.end() >= last:
             continue  # "(A) candida (C)": a last option is not empty
         named, bare = _NAMED if match["named"] else "", max(match.start(), match.end("named"))
-        found.append(_Mark(match.start(), match.end(), match[style], named + style, before, bare))
-    return found
+        marks.append(_Mark(match.start(), match.end(), match[style], named + style, before, bare))
+    return marks
 
 
 def _within(before: _Mark | None, mark: _Mark, folded: str) -> bool:
@@ -254,7 +254,7 @@ def _run(first: _Mark, marks: Sequence[_Mark], folded: str) -> list[_Mark]:
     alike = [
         mark
         for mark in (
-            one.unnamed() if one.style.startswith(_NAMED) > named else one for one in marks
+            mark.unnamed() if mark.style.startswith(_NAMED) > named else mark for mark in marks
         )
         if mark.start > first.start
         and mark.style == first.style
@@ -342,7 +342,7 @@ def _without_closing_stop(options: Sequence[str]) -> tuple[str, ...]:
     """
     *others, last = options
     sentence = last[:1].isupper() and len(last.split()) > 3
-    if "." not in last[:-1] and not sentence and not any(one.endswith(".") for one in others):
+    if "." not in last[:-1] and not sentence and not any(other.endswith(".") for other in others):
         last = last[:-1].rstrip()
     return (*others, last)
 
@@ -388,13 +388,13 @@ def _agreeing(body: str, given: Sequence[str]) -> OptionList | None:
         pattern = r"[\s,;|/.]*".join(label + text for text in words) + r"[\s,;|/.]*$"
         # The list ends the text: what lies far before it is not searched.
         place = max(0, len(folded) - 2 * sum(map(len, texts)) - 40 * len(texts) - 200)
-        found = re.compile(pattern, re.IGNORECASE).search(folded, place)
-        if found is None:
+        match = re.compile(pattern, re.IGNORECASE).search(folded, place)
+        if match is None:
             continue
-        heads = [head for head in _HEADING.finditer(folded) if head.end() == found.start()]
+        heads = [head for head in _HEADING.finditer(folded) if head.end() == match.start()]
         if not heads and label != _LABEL:
             continue
-        start = heads[-1].start() if heads else found.start()
+        start = heads[-1].start() if heads else match.start()
         stem = without_trailing(body[:start].rstrip(" \t\n;,"), listed=True)
         if stem:
             labels = tuple(chr(ord("A") + place) for place in range(len(given)))

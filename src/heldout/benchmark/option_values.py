@@ -81,14 +81,14 @@ def unlabelled(options: Sequence[str | None]) -> Choices:
         named -= 1
     if named < len(texts) and (kept := unlabelled(texts[:named])).labels:
         return kept
-    found = [_LABEL.fullmatch(text) for text in texts]
+    matches = [_LABEL.fullmatch(text) for text in texts]
     for first in ("A", "a", "1"):
         wanted = [chr(ord(first) + k) if first != "1" else str(k + 1) for k in range(len(texts))]
         if len(texts) > 1 and all(
             match is not None and match[1] == label and _is_text(match)
-            for match, label in zip(found, wanted, strict=True)
+            for match, label in zip(matches, wanted, strict=True)
         ):
-            rest = tuple(match[3].strip() for match in found if match is not None)
+            rest = tuple(match[3].strip() for match in matches if match is not None)
             return Choices(rest, tuple(label.upper() for label in wanted))
     return Choices(tuple(texts))
 
@@ -98,12 +98,12 @@ def labelled_with_gaps(choices: Choices) -> Choices | None:
 
     'A. baumannii', 'E. coli' are written so too: only keys can tell.
     """
-    found = [_LABEL.fullmatch(text) for text in choices.texts]
-    whole = [match for match in found if match is not None and _is_text(match)]
+    matches = [_LABEL.fullmatch(text) for text in choices.texts]
+    whole = [match for match in matches if match is not None and _is_text(match)]
     letters = [match[1] for match in whole]
     alike = len({match[2] for match in whole}) == 1 and len(set(map(str.isupper, letters))) == 1
     rises = all(one < other for one, other in itertools.pairwise(letters))
-    named = len(whole) == len(found) > 1 and alike and rises and letters[0] in "Aa"
+    named = len(whole) == len(matches) > 1 and alike and rises and letters[0] in "Aa"
     if choices.labels or not named:
         return None
     return Choices(

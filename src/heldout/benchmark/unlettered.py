@@ -40,10 +40,10 @@ def find_unlettered(question: str) -> OptionList | None:
     if len(question) > LONGEST or ":" not in question:
         return None
     body = without_trailing(question, listed=True)
-    heads = [found for pattern in (HEADING, _CHOOSE) for found in pattern.finditer(body)]
+    heads = [match for pattern in (HEADING, _CHOOSE) for match in pattern.finditer(body)]
     if not heads:
         return None
-    head = max(heads, key=lambda found: found.end())
+    head = max(heads, key=lambda match: match.end())
     entries = _entries(body[head.end() :].strip())
     stem = body[: head.start()].rstrip(" \t\n;,")
     folded = [normal(entry) for entry in entries]

@@ -6,6 +6,7 @@ import contextlib
 import os
 import platform
 import shlex
+import signal
 import sys
 import tempfile
 import traceback
@@ -81,7 +82,7 @@ class _Verbs(LazyGroup):
     verbs = VERBS
 
 
-INTERRUPTED, BROKEN_PIPE = 130, 141
+INTERRUPTED, BROKEN_PIPE, TERMINATED = 130, 141, 143
 KEPT = "What was finished is kept: give the same command again to go on"
 
 app = typer.Typer(
@@ -121,21 +122,25 @@ def _root(
 def main() -> None:
     """Exit codes: 0 fine, 1 the gate fired, 2 the user's input, 3 a missing prerequisite, 4 the
     machine gave out (disk, memory, open files) or a bug."""
+    signal.signal(signal.SIGTERM, _terminate)
+    if hasattr(os, "register_at_fork"):  # workers end at once
+        os.register_at_fork(after_in_child=lambda: signal.signal(signal.SIGTERM, signal.SIG_DFL))
     try:
         try:
             app()
         finally:
             sys.stdout.flush()  # where it cannot be written, that is an error like any other
     except HeldoutError as error:
-        told = _and_again(str(error)) if isinstance(error, MachineError) else str(error)
-        _end(told, error.exit_code)
+        again = _and_again(str(error)) if isinstance(error, MachineError) else str(error)
+        _end(again, error.exit_code)
     except SystemExit as ended:
         # Typer turns an interrupt into this exit and says nothing.
-        if ended.code == INTERRUPTED:
+        if ended.code in (INTERRUPTED, TERMINATED):
+            how = "interrupted" if ended.code == INTERRUPTED else "ended by SIGTERM"
             more = (
                 "; what was finished is kept, run the same command to go on" if _resumes() else ""
             )
-            complain(f"interrupted{more}")
+            complain(f"{how}{more}")
         if type(sys.stdout).__name__ == "PacifyFlushWrapper":  # a broken pipe, which Typer calls 1
             _end("", BROKEN_PIPE)
         raise
@@ -143,6 +148,11 @@ def main() -> None:
         _end("", BROKEN_PIPE)
     except Exception as error:
         _end(_sentence(error), MachineError.exit_code)
+
+
+def _terminate(*_: object) -> NoReturn:
+    """SIGTERM ends a command like an interrupt: finished work is kept and tables are written."""
+    raise SystemExit(TERMINATED)
 
 
 def _end(message: str, code: int) -> NoReturn:
@@ -179,19 +189,19 @@ def _resumes() -> bool:
     return any(verb.resumes for verb in VERBS if verb.name == called)
 
 
-def _and_again(told: str) -> str:
-    return f"{told}. {KEPT}" if _resumes() else told
+def _and_again(text: str) -> str:
+    return f"{text}. {KEPT}" if _resumes() else text
 
 
 def _write_traceback(error: Exception) -> str:
     """Keep the traceback in a file, and say which; print it where no file can be written."""
-    told = "".join(traceback.format_exception(error))
+    message = "".join(traceback.format_exception(error))
     facts = f"heldout {__version__}, Python {platform.python_version()}, {platform.platform()}"
     try:
         handle, name = tempfile.mkstemp(prefix="heldout-error-", suffix=".txt")
         with os.fdopen(handle, "w", encoding="utf-8", errors="backslashreplace") as file:
-            file.write(f"{facts}\n{shlex.join(sys.argv)}\n\n{told}")
+            file.write(f"{facts}\n{shlex.join(sys.argv)}\n\n{message}")
     except OSError:
-        sys.stderr.write(told)
+        sys.stderr.write(message)
         return "the lines above"
     return f"the file {name}"

@@ -128,7 +128,9 @@ def ask_command(
     ] = None,
     paraphraser_key: Annotated[
         str | None,
-        typer.Option("--paraphraser-key-env", metavar="VAR", help="Variable that holds its key."),
+        typer.Option(
+            "--paraphraser-api-key-env", metavar="VAR", help="Variable that holds its key."
+        ),
     ] = None,
     dtype: Dtype = "auto",
     device: Device = "auto",
@@ -214,11 +216,11 @@ def ask_command(
             )
         server_of_words = Connection(
             paraphraser,
-            api_key=key_from(paraphraser_key, "--paraphraser-key-env"),
+            api_key=key_from(paraphraser_key, "--paraphraser-api-key-env"),
             timeout=timeout,
             pace=Pace(per_second(rate)),
             role="paraphraser-",
-            key_option="--paraphraser-key-env",
+            key_option="--paraphraser-api-key-env",
         )
         rewords = ChatEndpoint.open(
             server_of_words,
@@ -276,21 +278,21 @@ def _prices(text: str | None) -> tuple[float, float] | None:
     return read, written
 
 
-def _cost(one: Asking, prices: tuple[float, float] | None) -> float | None:
+def _cost(asking: Asking, prices: tuple[float, float] | None) -> float | None:
     if prices is None:
         return None
-    return (one.prompt_tokens * prices[0] + one.reply_tokens * prices[1]) / 1e6
+    return (asking.prompt_tokens * prices[0] + asking.reply_tokens * prices[1]) / 1e6
 
 
 def _tell(made: list[Asking], out: Path, prices: tuple[float, float] | None, as_json: bool) -> None:
     if as_json:
-        models = [{**one.as_json(), "cost": _cost(one, prices)} for one in made]
+        models = [{**asking.as_json(), "cost": _cost(asking, prices)} for asking in made]
         return print_json({"run": str(out), "models": models})
-    for one in made:
-        _show(one, _cost(one, prices))
-    if any(one.unread.many for one in made):
-        told = f"look at the replies before anything else: {out}/tables/answers.parquet"
-        console().print(Text(f"\n{plain(told)}", "yellow"), soft_wrap=True)
+    for asking in made:
+        _show(asking, _cost(asking, prices))
+    if any(asking.unread.many for asking in made):
+        message = f"look at the replies before anything else: {out}/tables/answers.parquet"
+        console().print(Text(f"\n{plain(message)}", "yellow"), soft_wrap=True)
         why = "what detectors find in replies that nobody could read says nothing about the model"
         console().print(Text(f"then: heldout detect {out}; {why}"), soft_wrap=True)
         return None
@@ -298,29 +300,29 @@ def _tell(made: list[Asking], out: Path, prices: tuple[float, float] | None, as_
     return None
 
 
-def _show(one: Asking, cost: float | None) -> None:
+def _show(asking: Asking, cost: float | None) -> None:
     screen = console()
-    told = (
-        f"{one.asked:,} asked, {one.reused:,} answered before or by the same prompt, "
-        f"{sum(one.dropped.values()):,} left out"
+    message = (
+        f"{asking.asked:,} asked, {asking.reused:,} answered before or by the same prompt, "
+        f"{sum(asking.dropped.values()):,} left out"
     )
-    if one.prompt_tokens or one.reply_tokens:
-        told += f"; {one.prompt_tokens:,} tokens read, {one.reply_tokens:,} written"
+    if asking.prompt_tokens or asking.reply_tokens:
+        message += f"; {asking.prompt_tokens:,} tokens read, {asking.reply_tokens:,} written"
     if cost is not None:
-        told += f", cost {cost:,.2f}"
-    screen.print(Text(f"{plain(one.model)}: {told}"))
-    if one.dropped:
-        listed = ", ".join(f"{reason} {count:,}" for reason, count in one.dropped.items())
+        message += f", cost {cost:,.2f}"
+    screen.print(Text(f"{plain(asking.model)}: {message}"))
+    if asking.dropped:
+        listed = ", ".join(f"{reason} {count:,}" for reason, count in asking.dropped.items())
         screen.print(Text(f"left out: {plain(listed)}", "dim"))
-    for sentence in one.remarks():
+    for sentence in asking.remarks():
         screen.print(Text(plain(sentence), "yellow"), soft_wrap=True)
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
     for header in ("", "accuracy", "95 % interval", "items", "unparsed", "refused"):
         table.add_column(header, justify="left" if not header else "right")
-    for accuracy in one.summary.variants:
+    for accuracy in asking.summary.variants:
         table.add_row(*_cells(accuracy))
     screen.print(table)
-    vanilla, circular = one.summary.vanilla, one.summary.circular
+    vanilla, circular = asking.summary.vanilla, asking.summary.circular
     if vanilla is None or circular is None:
         return  # nobody asked for rotations
     screen.print(
@@ -328,24 +330,24 @@ def _show(one: Asking, cost: float | None) -> None:
             f"vanilla {_rate(vanilla)}, circular {_rate(circular)} on the same {vanilla.n:,} items in "
             f"{vanilla.clusters:,} clusters"
             + (
-                f"; {one.summary.without_rotations:,} items were not asked in all rotations"
-                if one.summary.without_rotations
+                f"; {asking.summary.without_rotations:,} items were not asked in all rotations"
+                if asking.summary.without_rotations
                 else ""
             )
         )
     )
 
 
-def _rate(one: Accuracy) -> str:
-    return f"{one.rate:.1%} [{one.interval.low:.1%}, {one.interval.high:.1%}]"
+def _rate(accuracy: Accuracy) -> str:
+    return f"{accuracy.rate:.1%} [{accuracy.interval.low:.1%}, {accuracy.interval.high:.1%}]"
 
 
-def _cells(one: Accuracy) -> tuple[str, ...]:
+def _cells(accuracy: Accuracy) -> tuple[str, ...]:
     return (
-        one.name,
-        f"{one.rate:.1%}",
-        f"{one.interval.low:.1%} – {one.interval.high:.1%}",
-        f"{one.n:,}",
-        f"{one.outcomes.get('unparsed', 0):,}",
-        f"{one.outcomes.get('refused', 0):,}",
+        accuracy.name,
+        f"{accuracy.rate:.1%}",
+        f"{accuracy.interval.low:.1%} – {accuracy.interval.high:.1%}",
+        f"{accuracy.n:,}",
+        f"{accuracy.outcomes.get('unparsed', 0):,}",
+        f"{accuracy.outcomes.get('refused', 0):,}",
     )

@@ -64,18 +64,18 @@ def _show_family(plan: Plan) -> None:
         if test.lacks:
             lacking.setdefault(test.lacks, []).append(test.detector)
     for reason, names in lacking.items():
-        told = f"not testable: {', '.join(dict.fromkeys(names))}: {reason}"
-        out.print(Text(told, "dim"), soft_wrap=True)
+        message = f"not testable: {', '.join(dict.fromkeys(names))}: {reason}"
+        out.print(Text(message, "dim"), soft_wrap=True)
 
 
 def _show_resolution(plan: Plan) -> None:
     if plan.permutations < plan.permutations_needed:
-        told = (
+        message = (
             f"permutations: {plan.permutations:,} are too few: after correction over "
             f"{counted(plan.family, 'claim', 'claims')} no permutation test can fire by itself, however "
             f"strong the effect; give at least {plan.permutations_needed:,}"
         )
-        console().print(Text(told, "bold red"), soft_wrap=True)
+        console().print(Text(message, "bold red"), soft_wrap=True)
 
 
 def show_verdict(done: Audited) -> None:
@@ -94,8 +94,8 @@ def show_verdict(done: Audited) -> None:
             word = claim.status if is_leak(claim) else f"{claim.status} (nearness)"
             table.add_row(Text(word, COLOURS.get(claim.status, "dim")), text)
         for names, why in _untested(cell).items():
-            told = f"{names}: {why}" if names else why
-            table.add_row(Text("not testable", "dim"), Text(plain(told), "dim"))
+            message = f"{names}: {why}" if names else why
+            table.add_row(Text("not testable", "dim"), Text(plain(message), "dim"))
         out.print(table)
     _show_scores(done)
     if done.overall.recommendations:
@@ -108,11 +108,11 @@ def show_verdict(done: Audited) -> None:
     page = done.verdict.with_name("report.html")
     out.print(f"report: {plain(str(page))}", soft_wrap=True, markup=False)
     for name, path in done.runs.items():
-        told = plain(f"report of {name}: {path / 'report.html'}")
-        out.print(told, soft_wrap=True, markup=False)
+        message = plain(f"report of {name}: {path / 'report.html'}")
+        out.print(message, soft_wrap=True, markup=False)
     for name, path in done.datasets.items():
-        told = plain(f"fresh items {name}: {path / 'report.html'}")
-        out.print(told, soft_wrap=True, markup=False)
+        message = plain(f"fresh items {name}: {path / 'report.html'}")
+        out.print(message, soft_wrap=True, markup=False)
 
 
 def _untested(cell: CellVerdict) -> dict[str, str]:
@@ -130,7 +130,7 @@ def _show_grid(done: Audited) -> None:
     """Corpora and models down, benchmarks across: there are more of the former."""
     single = [cell for cell in done.overall.cells if not cell.pair]
     cells = sorted(single, key=lambda cell: cell.cell.corpus is None)
-    names = [one.benchmark for one in done.overall.benchmarks]
+    names = [benchmark.benchmark for benchmark in done.overall.benchmarks]
     table = _table("", *map(plain, names))
     for row in dict.fromkeys(_row(cell) for cell in cells):
         mine = {cell.cell.benchmark: cell for cell in cells if _row(cell) == row}
@@ -145,38 +145,44 @@ def _row(cell: CellVerdict) -> str:
 def _word(cell: CellVerdict | None) -> Text:
     if cell is None:
         return Text("–", "dim")
-    told = Text(cell.status, COLOURS.get(cell.status, "dim"))
+    text = Text(cell.status, COLOURS.get(cell.status, "dim"))
     if cell.leak is not None and cell.leak.leaked:
         low, high = cell.leak.interval.low, cell.leak.interval.high
-        told.append(f"\n{cell.leak.value:.1%} of items [{low:.1%}, {high:.1%}]", "dim")
+        text.append(f"\n{cell.leak.value:.1%} of items [{low:.1%}, {high:.1%}]", "dim")
     for evidence, count in cell.evidence.items():
-        told.append(f"\n{count:,} {rung_told(evidence)}", "dim")
+        text.append(f"\n{count:,} {rung_told(evidence)}", "dim")
     for claim in cell.claims:
         if not is_leak(claim) and claim.status in ("survives", "qualified"):
-            told.append(f"\nnearness {claim.status}", "dim")
-    return told
+            text.append(f"\nnearness {claim.status}", "dim")
+    return text
 
 
 def _show_scores(done: Audited) -> None:
     """One table per benchmark and measure; subsets only where something leaked."""
     out = console()
-    for one in done.overall.benchmarks:
+    for benchmark in done.overall.benchmarks:
         seen = {
-            cell.cell.model for cell in one.cells if cell.status == "survives" and not cell.pair
+            cell.cell.model
+            for cell in benchmark.cells
+            if cell.status == "survives" and not cell.pair
         }
-        rankings = {ranking["measure"]: ranking for ranking in one.corrected["rankings"]}
-        for measure in dict.fromkeys(model["metric"] for model in one.corrected["models"]):
-            models = [model for model in one.corrected["models"] if model["metric"] == measure]
+        rankings = {ranking["measure"]: ranking for ranking in benchmark.corrected["rankings"]}
+        for measure in dict.fromkeys(model["metric"] for model in benchmark.corrected["models"]):
+            models = [
+                model for model in benchmark.corrected["models"] if model["metric"] == measure
+            ]
             leaked = any(_by_subset(model)["leaked"]["items"] for model in models)
-            labels = one.corrected.get("labels")
+            labels = benchmark.corrected.get("labels")
             kind = "proven"
             if labels is not None:
                 kind = "proven or labelled" if "confirmed" in labels else "labelled"
-            told = f"with and without {kind} leaks" if leaked else f"(no {kind} leak to take out)"
-            out.print(Text(plain(f"\n{one.benchmark}: {measure} {told}"), "bold"))
+            message = (
+                f"with and without {kind} leaks" if leaked else f"(no {kind} leak to take out)"
+            )
+            out.print(Text(plain(f"\n{benchmark.benchmark}: {measure} {message}"), "bold"))
             if labels is not None:
-                told = "; ".join(filter(None, (labels["note"], labels.get("remark"))))
-                out.print(Text(plain(told), "yellow"), soft_wrap=True)
+                message = "; ".join(filter(None, (labels["note"], labels.get("remark"))))
+                out.print(Text(plain(message), "yellow"), soft_wrap=True)
             out.print(_scores(models, measure, rankings.get(measure), leaked, seen))
             if leaked and any(model["model"] in seen for model in models):
                 out.print(Text("not clean: the model has seen the benchmark itself", "dim"))
@@ -208,7 +214,7 @@ def _scores(
         ]
         mine = ranking["ranks"][model["model"]] if ranking else {}
         places = [
-            "not clean" if known and one == "clean" else _rank(mine.get(one)) for one in ranks
+            "not clean" if known and rank == "clean" else _rank(mine.get(rank)) for rank in ranks
         ]
         table.add_row(plain(model["model"]), *cells, *places)
     return table

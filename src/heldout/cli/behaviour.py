@@ -15,15 +15,15 @@ from heldout.errors import InputError
 
 def named_pairs(flag: str, values: Sequence[str], alone: bool) -> tuple[tuple[str, str], ...]:
     """MODEL=VALUE, or VALUE for all models where it may stand ``alone``."""
-    found = []
+    pairs = []
     for text in values:
         model, equals, value = text.rpartition("=")  # a model's name may hold one, too
         if not value or (not equals and not alone) or (equals and not model):
             raise InputError(
                 f"{flag} {text}: expected MODEL=VALUE" + (" or VALUE for all" if alone else "")
             )
-        found.append((model, value))
-    return tuple(found)
+        pairs.append((model, value))
+    return tuple(pairs)
 
 
 def degrees(values: Sequence[str]) -> tuple[tuple[str, float], ...]:
@@ -39,7 +39,11 @@ def degrees(values: Sequence[str]) -> tuple[tuple[str, float], ...]:
 
 
 def show_behaviour(findings: Sequence[Finding]) -> None:
-    paired = [one for one in findings if one.table == "answers" and "accuracy" in one.details]
+    paired = [
+        finding
+        for finding in findings
+        if finding.table == "answers" and "accuracy" in finding.details
+    ]
     if not paired:
         return
     out = console()

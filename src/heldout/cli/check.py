@@ -53,8 +53,8 @@ def check_command(
     report = check(*benchmarks)
     prompts = shown_prompts(benchmarks[0], show)
     if as_json:
-        told = {**report.model_dump(mode="json"), "ok": report.ok}
-        print_json({**told, "prompts": prompts} if show else told)
+        record = {**report.model_dump(mode="json"), "ok": report.ok}
+        print_json({**record, "prompts": prompts} if show else record)
     else:
         print_check(report)
         print_prompts(prompts)

@@ -56,11 +56,11 @@ def _show(changes: dict[str, Any]) -> None:
     _show_matches(changes["matches"])
     _show_findings(changes["findings"])
     for row in changes["scores"]:
-        told = (
+        message = (
             f"score of {row['model']} ({row['metric']}, {row['subset']}): {_number(row['before'])} → "
             f"{_number(row['after'])}"
         )
-        out.print(plain(told), markup=False)
+        out.print(plain(message), markup=False)
 
 
 def _inputs(inputs: dict[str, Any]) -> list[str]:
@@ -120,28 +120,28 @@ def _show_matches(matches: dict[str, Any]) -> None:
     ):
         judged = items[f"{kind}_by_people"]
         rest = [name for name in items[kind] if name not in judged]
-        for names, count, told in (
+        for names, count, message in (
             (rest, items[f"{kind}_leaked"] - len(judged), label),
             (judged, len(judged), f"{label}, {how}"),
         ):
             if count:
                 more = ", …" if count > len(names[:8]) else ""
-                line = f"  {told}: {', '.join(names[:8])}{more}"
+                line = f"  {message}: {', '.join(names[:8])}{more}"
                 out.print(plain(line), markup=False, soft_wrap=True, style="dim")
     if not (matches["appeared"] or matches["gone"] or matches["changed"]):
         return
     people = matches["changed_by_people"]
-    told = (
+    message = (
         f"matches: {matches['appeared']:,} appeared, {matches['gone']:,} gone, "
         f"{matches['changed']:,} judged anew{f' ({people:,} by people)' if people else ''}"
     )
-    out.print(Text(f"{told}; copies {first:,} → {second:,}"))
+    out.print(Text(f"{message}; copies {first:,} → {second:,}"))
     for kind, count in matches["kinds"].items():
         out.print(f"  {count:,} {kind}", markup=False)
-    for one in matches["examples"][:5]:
-        ways = f"{one['before'] or 'not there'} → {one['after'] or 'not there'}"
-        who = ", by people" if one["by_people"] else ""
-        line = f"  {one['benchmark_id']} in {one['corpus']} as {one['corpus_id']}: {ways}{who}"
+    for example in matches["examples"][:5]:
+        ways = f"{example['before'] or 'not there'} → {example['after'] or 'not there'}"
+        who = ", by people" if example["by_people"] else ""
+        line = f"  {example['benchmark_id']} in {example['corpus']} as {example['corpus_id']}: {ways}{who}"
         out.print(plain(line), markup=False, soft_wrap=True, style="dim")
 
 
@@ -158,8 +158,8 @@ def _show_findings(findings: dict[str, Any]) -> None:
         console().print(table)
 
 
-def _around(one: dict[str, Any]) -> str:
-    return f"{one['value']:.3g} [{one['low']:.3g}, {one['high']:.3g}]"
+def _around(record: dict[str, Any]) -> str:
+    return f"{record['value']:.3g} [{record['low']:.3g}, {record['high']:.3g}]"
 
 
 def _number(value: float | None) -> str:

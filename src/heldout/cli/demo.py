@@ -85,8 +85,8 @@ def _planted(result: DemoResult) -> Table:
     for row in result.planted:
         wanted = 0 if row.group in (DECOY, BROKEN) else row.planted
         missed = "yellow" if row.group in (CHANGED, WORDS) else "bold red"
-        found = Text(f"{row.found}", "green" if row.found == wanted else missed)
-        table.add_row(row.group, row.kind, str(row.planted), found)
+        text = Text(f"{row.found}", "green" if row.found == wanted else missed)
+        table.add_row(row.group, row.kind, str(row.planted), text)
     return table
 
 
@@ -109,11 +109,9 @@ def _verdict(result: DemoResult) -> Table:
 
 
 def _because(model: Suspected) -> str:
-    told = "; ".join(model.evidence)
+    message = "; ".join(model.evidence)
     if model.survives:
-        return f"{' and '.join(model.survives)} passed every control: {told}"
+        return f"{' and '.join(model.survives)} passed every control: {message}"
     if model.status == "clean":
-        return (
-            f"nothing; an effect of {model.least:.2f} would have shown, before correction: {told}"
-        )
-    return told
+        return f"nothing; an effect of {model.least:.2f} would have shown, before correction: {message}"
+    return message

@@ -141,8 +141,10 @@ def _show(made: Examination, run: Path) -> None:
     for model, checks in made.checks.items():
         for check in checks:
             if check.passed is not True:
-                told = f"{plain(model)}: self-check '{check.name}' {check.outcome}: {check.reason}"
-                out.print(Text(told, "red" if check.failed else "yellow"))
+                message = (
+                    f"{plain(model)}: self-check '{check.name}' {check.outcome}: {check.reason}"
+                )
+                out.print(Text(message, "red" if check.failed else "yellow"))
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
     for name in (
         "detector",
@@ -176,14 +178,16 @@ def _show(made: Examination, run: Path) -> None:
     if made.untested:
         out.print("\n[dim]not testable[/]")
         reasons: dict[str, list[str]] = {}
-        for one in made.untested:
-            reasons.setdefault(one.reason, []).append(one.id)
+        for not_testable in made.untested:
+            reasons.setdefault(not_testable.reason, []).append(not_testable.id)
         for reason, ids in reasons.items():
             named = ", ".join(ids[:4]) + (f" and {len(ids) - 4} more" if len(ids) > 4 else "")
             out.print(Text(f"{plain(named)}: {plain(reason)}", "dim"))
     if made.easiest:
-        told = "items, strata and orders: easiest_items, by_stratum and orders in detections.json"
-        out.print(Text(f"\n{told}; as a page: heldout report {run}", "dim"), soft_wrap=True)
+        message = (
+            "items, strata and orders: easiest_items, by_stratum and orders in detections.json"
+        )
+        out.print(Text(f"\n{message}; as a page: heldout report {run}", "dim"), soft_wrap=True)
     show_measured(made.measured)
     out.print()
     print_claims(made.claims)
@@ -201,11 +205,11 @@ def _show_inflation(made: Examination) -> None:
         table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
         for name in ("model", "stratum", "gap", "less the baseline's", "items", "clusters"):
             table.add_column(name, justify="left" if name in ("model", "stratum") else "right")
-        for one in rows:
-            gap, above = one.gap, one.above_baseline
+        for row in rows:
+            gap, above = row.gap, row.above_baseline
             table.add_row(
-                Text(plain(one.model)),
-                Text(plain(one.stratum)),
+                Text(plain(row.model)),
+                Text(plain(row.stratum)),
                 _gap(gap),
                 "–" if above is None else _gap(above),
                 f"{gap.n[0]:,} / {gap.n[1]:,}",
@@ -217,8 +221,8 @@ def _show_inflation(made: Examination) -> None:
 def _show_hits(made: Examination) -> None:
     """Items with a flagged picture, a score in the tail and an answer that counts, α by α."""
     rows: dict[tuple[str, ...], list[TripleHits]] = {}
-    for one in made.hits:
-        rows.setdefault((one.model, one.corpus, one.flag, one.answer), []).append(one)
+    for hit in made.hits:
+        rows.setdefault((hit.model, hit.corpus, hit.flag, hit.answer), []).append(hit)
     if not rows:
         return
     out = console()
@@ -235,11 +239,11 @@ def _show_hits(made: Examination) -> None:
         "least adjusted p",
     ):
         table.add_column(name, overflow="fold")
-    for key, found in rows.items():
-        told = " · ".join(f"{one.alpha:.2g}: {one.hits} ({one.expected:.1f})" for one in found)
-        tested = [one.p_adjusted for one in found if one.p_adjusted is not None]
+    for key, row in rows.items():
+        message = " · ".join(f"{one.alpha:.2g}: {one.hits} ({one.expected:.1f})" for one in row)
+        tested = [one.p_adjusted for one in row if one.p_adjusted is not None]
         least = f"{min(tested):.2g}" if tested else "–"
-        table.add_row(*(Text(plain(part)) for part in key), told, least)
+        table.add_row(*(Text(plain(part)) for part in key), message, least)
     out.print(table)
 
 

@@ -50,11 +50,11 @@ def show_measured(measured: Mapping[str, Any]) -> None:
     """Method notes: which detectors of this run nobody has measured, and which are off."""
     off = [f"{one['detector']} ({one['way']})" for one in measured.get("rates", ()) if one["off"]]
     if off:
-        told = f"fire on clean lab models more often than their level: {', '.join(off)}"
-        console().print(Text(f"\n{told}", "dim"))
+        message = f"fire on clean lab models more often than their level: {', '.join(off)}"
+        console().print(Text(f"\n{message}", "dim"))
     if unknown := measured.get("not_measured"):
-        told = f"false positives and power not measured: {', '.join(unknown)}"
-        console().print(Text(told if off else f"\n{told}", "dim"))
+        message = f"false positives and power not measured: {', '.join(unknown)}"
+        console().print(Text(message if off else f"\n{message}", "dim"))
 
 
 def _told(rate: MeasuredRate | None) -> tuple[Text, Text]:

@@ -34,13 +34,15 @@ _EXAMPLES = 3  # disagreements printed per scorer and direction; the table keeps
 
 def print_suites(suites: Mapping[str, Suite], as_json: bool) -> None:
     if as_json:
-        return print_json({name: one.model_dump(mode="json") for name, one in suites.items()})
+        return print_json({name: suite.model_dump(mode="json") for name, suite in suites.items()})
     screen = console()
-    for name, one in suites.items():
+    for name, suite in suites.items():
         screen.print(Text(name, "bold"))
-        screen.print(Text(f"  {one.about}"))
-        listed = ", ".join(part.name for part in one.benchmarks)
-        screen.print(Text(f"  benchmarks: {listed}\n  prompt: {one.prompt.splitlines()[0]:.60}\n"))
+        screen.print(Text(f"  {suite.about}"))
+        listed = ", ".join(part.name for part in suite.benchmarks)
+        screen.print(
+            Text(f"  benchmarks: {listed}\n  prompt: {suite.prompt.splitlines()[0]:.60}\n")
+        )
     return None
 
 
@@ -61,7 +63,7 @@ def print_evaluation(made: Evaluation) -> None:
 
 def _print_model(made: Evaluation, model: str) -> None:
     screen = console()
-    mine = [one for one in made.accuracies if one.model == model]
+    mine = [accuracy for accuracy in made.accuracies if accuracy.model == model]
     whole = [one for one in mine if one.subset == ALL]
     scorers = list(dict.fromkeys(name for one in whole for name in one.counts.get("scorers", {})))
     screen.print(Text(f"\n{plain(model)} on {made.suite}, graded strictly", "bold"))
@@ -99,16 +101,19 @@ def _print_model(made: Evaluation, model: str) -> None:
 
 def _print_subsets(mine: Sequence[BenchmarkAccuracy]) -> None:
     table = _table(["", *(f"{name} items" for name in SUBSETS)])
-    by_place = {(one.benchmark, one.subset): one for one in mine}
-    for name in dict.fromkeys(one.benchmark for one in mine):
+    by_place = {
+        (benchmark_accuracy.benchmark, benchmark_accuracy.subset): benchmark_accuracy
+        for benchmark_accuracy in mine
+    }
+    for name in dict.fromkeys(benchmark_accuracy.benchmark for benchmark_accuracy in mine):
         cells = []
         for subset in SUBSETS:
             one = by_place.get((name, subset))
             cells.append(
                 "-" if one is None else f"{_percent(one.value)} [{_range(one.interval)}], {one.n:,}"
             )
-        told = plain(name) if name != MEAN else "mean"
-        table.add_row(told, *cells, style="bold" if name == MEAN else "")
+        message = plain(name) if name != MEAN else "mean"
+        table.add_row(message, *cells, style="bold" if name == MEAN else "")
     console().print()
     console().print(table)
 
@@ -118,7 +123,9 @@ def _print_scorers(
 ) -> None:
     screen = console()
     table = _table(["published scorers", "strict", *(f"{name} (differ)" for name in scorers)])
-    listed = [one for one in whole if one.benchmark != MEAN]
+    listed = [
+        benchmark_accuracy for benchmark_accuracy in whole if benchmark_accuracy.benchmark != MEAN
+    ]
     for one in listed:
         told = one.counts["scorers"]
         table.add_row(
@@ -162,24 +169,26 @@ def print_comparison(made: RunComparison) -> None:
 
 def comparison_json(made: RunComparison) -> dict[str, Any]:
     return {
-        "accuracies": [one.as_json() for one in made.accuracies],
+        "accuracies": [accuracy.as_json() for accuracy in made.accuracies],
         "ranks": {name: rank._asdict() for name, rank in made.ranks.items()},
         "remarks": list(made.remarks),
         "comparisons": [
             {
-                "first": one.first,
-                "second": one.second,
-                "remarks": list(one.remarks),
-                "differences": [part.as_json() for part in one.differences],
+                "first": pair.first,
+                "second": pair.second,
+                "remarks": list(pair.remarks),
+                "differences": [part.as_json() for part in pair.differences],
             }
-            for one in made.pairs.values()
+            for pair in made.pairs.values()
         ],
     }
 
 
 def _print_ranks(ranks: Mapping[str, Rank], listed: Sequence[BenchmarkAccuracy]) -> None:
     table = _table(["rank", "95 % interval", "model", "accuracy", "95 % interval"], left=(2,))
-    whole = [one for one in listed if one.subset == ALL]
+    whole = [
+        benchmark_accuracy for benchmark_accuracy in listed if benchmark_accuracy.subset == ALL
+    ]
     for name, rank in sorted(ranks.items(), key=lambda pair: pair[1].rank):
         mine = [one for one in whole if one.model == name]
         mean = next((one for one in mine if one.benchmark == MEAN), mine[-1])
@@ -209,21 +218,23 @@ def _print_pair(pair: PairedComparison) -> None:
         "detectable",
     ]
     table = _table(heads)
-    for one in pair.differences:
-        last = one.benchmark == MEAN
+    for difference in pair.differences:
+        last = difference.benchmark == MEAN
         discordant = (
-            ["-", "-"] if one.table is None else [str(one.table.first), str(one.table.second)]
+            ["-", "-"]
+            if difference.table is None
+            else [str(difference.table.first), str(difference.table.second)]
         )
         table.add_row(
-            "mean" if last else plain(one.benchmark),
-            _points(one.value),
-            f"{_points(one.interval.low)} – {_points(one.interval.high)}",
-            _p(one.p),
-            _p(one.p_adjusted) if one.family > 1 else "-",
+            "mean" if last else plain(difference.benchmark),
+            _points(difference.value),
+            f"{_points(difference.interval.low)} – {_points(difference.interval.high)}",
+            _p(difference.p),
+            _p(difference.p_adjusted) if difference.family > 1 else "-",
             *discordant,
-            f"{one.n:,}",
-            f"{one.clusters:,}",
-            "-" if one.detectable is None else f"{100 * one.detectable:.1f}",
+            f"{difference.n:,}",
+            f"{difference.clusters:,}",
+            "-" if difference.detectable is None else f"{100 * difference.detectable:.1f}",
             style="bold" if last else "",
         )
     screen.print(table)
@@ -232,33 +243,40 @@ def _print_pair(pair: PairedComparison) -> None:
         screen.print(Text(plain(remark), "yellow"))
 
 
-def _sentence(one: PairedDifference) -> str:
+def _sentence(difference: PairedDifference) -> str:
     found = {
         UNCLEAR: "may differ, but that is not clear: the test says so, and the interval contains 0"
-    }.get(one.reading, one.reading)
+    }.get(difference.reading, difference.reading)
     many = (
-        f", corrected over {one.family:,} pairs (Holm) {_p(one.p_adjusted, sign=True)}"
-        if one.family > 1
+        f", corrected over {difference.family:,} pairs (Holm) {_p(difference.p_adjusted, sign=True)}"
+        if difference.family > 1
         else ""
     )
-    told = f"The two {found} ({_points(one.value)} points, p {_p(one.p, sign=True)}{many}, {one.method}); "
-    told += (
-        "which differences would be found cannot be computed from these data."
-        if one.detectable is None
-        else f"differences from {100 * one.detectable:.1f} points on would be found 4 times out of 5."
+    message = (
+        f"The two {found} ({_points(difference.value)} points, "
+        f"p {_p(difference.p, sign=True)}{many}, {difference.method}); "
     )
-    if one.needed is not None and one.reading != DIFFER:
-        told += f" To find a difference as small as this one, {one.needed:,} items are needed."
-    return told
+    message += (
+        "which differences would be found cannot be computed from these data."
+        if difference.detectable is None
+        else f"differences from {100 * difference.detectable:.1f} points on would be found 4 times out of 5."
+    )
+    if difference.needed is not None and difference.reading != DIFFER:
+        message += (
+            f" To find a difference as small as this one, {difference.needed:,} items are needed."
+        )
+    return message
 
 
 def print_published(made: PublishedStudy) -> None:
     screen = console()
     screen.print(Text(f"{made.title}\n", "bold"))
     table = _table(["benchmark", "items", "images", "design effect"])
-    for one in made.benchmarks:
-        images = f"{one.images:,}" if one.images else "-"
-        table.add_row(plain(one.name), f"{one.items:,}", images, f"{one.design_effect:.2f}")
+    for benchmark in made.benchmarks:
+        images = f"{benchmark.images:,}" if benchmark.images else "-"
+        table.add_row(
+            plain(benchmark.name), f"{benchmark.items:,}", images, f"{benchmark.design_effect:.2f}"
+        )
     screen.print(table)
     for sentence in made.assumptions:
         screen.print(Text(sentence, "dim"))
@@ -266,8 +284,8 @@ def print_published(made: PublishedStudy) -> None:
     for name, (value, half) in made.means.items():
         printed = made.printed.get(name)
         ends = f"{100 * (value - half):.2f} – {100 * (value + half):.2f}"
-        told = "-" if printed is None else f"{printed:.2f}"
-        table.add_row(plain(name), f"{100 * value:.2f}", ends, told)
+        message = "-" if printed is None else f"{printed:.2f}"
+        table.add_row(plain(name), f"{100 * value:.2f}", ends, message)
     screen.print()
     screen.print(table)
     for number, rows in made.by_table().items():

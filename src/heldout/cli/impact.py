@@ -163,7 +163,7 @@ def impact_command(
         benchmark = read_benchmark(bench) if bench is not None else None
         study = study_impact(
             opened,
-            [Path(one) for one in predictions],
+            [Path(prediction) for prediction in predictions],
             metric=metric,
             mapping=parse_map(mapping),
             baseline=Path(baseline) if baseline is not None else None,
@@ -181,19 +181,21 @@ def impact_command(
     if study.labels is not None:
         console().print(Text(plain(study.labels.sentence), "yellow"), soft_wrap=True)
         if opened is None and benchmark is None and not study.labels.clusters:
-            told = "no benchmark (--bench) and no column 'cluster': every item counts as a cluster"
-            console().print(Text(told, "yellow"), soft_wrap=True)
-    for found in study.evaluations:
-        for task, why in found.skipped.items():
+            message = (
+                "no benchmark (--bench) and no column 'cluster': every item counts as a cluster"
+            )
+            console().print(Text(message, "yellow"), soft_wrap=True)
+    for evaluation in study.evaluations:
+        for task, why in evaluation.skipped.items():
             console().print(
-                Text(plain(f"{found.name}: no {task}: {why}"), "yellow"), soft_wrap=True
+                Text(plain(f"{evaluation.name}: no {task}: {why}"), "yellow"), soft_wrap=True
             )
     for impact in study.impacts:
         _show(impact, study)
-    told = (
+    message = (
         f"all figures: {plain(str(kept))}" if kept is not None else "--out FILE keeps all figures"
     )
-    console().print(told, soft_wrap=True, markup=False)
+    console().print(message, soft_wrap=True, markup=False)
     if items is not None:
         console().print(f"every item: {plain(str(items))}", soft_wrap=True, markup=False)
 
@@ -239,7 +241,7 @@ def _show(impact: Impact, study: Study) -> None:
         )
     out.print(table)
     _show_draws(impact, measures)
-    family = sum(owed.p is not None for one in study.impacts for owed in one.owed)
+    family = sum(owed.p is not None for impact in study.impacts for owed in impact.owed)
     for owed in impact.owed:
         style = "" if owed.interval is None else "bold"
         out.print(Text(_sentence(owed, family), style), soft_wrap=True)
@@ -247,8 +249,8 @@ def _show(impact: Impact, study: Study) -> None:
         out.print(Text(plain(sentence), "yellow"), soft_wrap=True)
     left = Counter(drop.reason for drop in study.dropped[impact.model])
     if left:
-        told = ", ".join(f"{reason} {count:,}" for reason, count in sorted(left.items()))
-        out.print(Text(f"left out: {told}", "yellow"))
+        message = ", ".join(f"{reason} {count:,}" for reason, count in sorted(left.items()))
+        out.print(Text(f"left out: {message}", "yellow"))
     out.print()
 
 

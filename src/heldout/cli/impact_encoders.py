@@ -175,7 +175,7 @@ class EncoderOptions:
         *,
         quiet: bool,
     ) -> Study:
-        settings = [self._settings(one) for one in self.encoders]
+        settings = [self._settings(encoder) for encoder in self.encoders]
         control = self._settings(baseline) if baseline is not None else None
         with open_engine(engine, workers) as chosen:
             return study_encoders(

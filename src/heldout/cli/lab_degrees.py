@@ -44,18 +44,18 @@ def degrees_command(
 
     The result is given to overlap, impact and lab transforms as --degrees hard=H,soft=S.
     """
-    found = [
+    measured_degrees = [
         measure_degrees(
             one, sources, queries=queries, pictures=pictures, seed=seed, quiet=quiet or as_json
         )
         for one in encoder
     ]
-    content = [one.model_dump(mode="json") for one in found]
+    content = [one.model_dump(mode="json") for one in measured_degrees]
     if out is not None:
         write_json(out, content)
     if as_json:
         print_json(content)
         return
-    console().print(degrees_page(found), markup=False, soft_wrap=True)
-    for one in found:
+    console().print(degrees_page(measured_degrees), markup=False, soft_wrap=True)
+    for one in measured_degrees:
         console().print(f"--degrees hard={one.hard:g},soft={one.soft:g}", markup=False)

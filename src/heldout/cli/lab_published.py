@@ -44,22 +44,22 @@ def published_command(
 
 def _show(made: PublishedMap) -> None:
     out = console()
-    for one in made.claims:
-        line = Text(f"\n{one.claim.number}. {one.claim.sentence}", "bold")
-        line.append("\n   published ", "dim").append(_status(one.claim.published))
-        line.append(", ours ", "dim").append(Text(", ").join(map(_status, one.ours)))
-        line.append("" if one.agrees else "  differs", "bold")
+    for claim in made.claims:
+        line = Text(f"\n{claim.claim.number}. {claim.claim.sentence}", "bold")
+        line.append("\n   published ", "dim").append(_status(claim.claim.published))
+        line.append(", ours ", "dim").append(Text(", ").join(map(_status, claim.ours)))
+        line.append("" if claim.agrees else "  differs", "bold")
         out.print(line)
-        out.print(_cells(one.readings))
+        out.print(_cells(claim.readings))
     if made.others:
         out.print(Text("\nCells that no claim of the map rests on", "bold"))
         out.print(_cells(made.others))
     if made.remarks:
         out.print(Text("\nWhat the tables themselves show", "bold"))
         for remark in made.remarks:
-            told = f"{plain(remark.where)} ({remark.kind}): {plain(remark.sentence)}."
-            out.print(Padding(Text(told), (0, 0, 0, 3)))
-    agree = sum(one.agrees for one in made.claims)
+            message = f"{plain(remark.where)} ({remark.kind}): {plain(remark.sentence)}."
+            out.print(Padding(Text(message), (0, 0, 0, 3)))
+    agree = sum(claim.agrees for claim in made.claims)
     out.print(
         Text(
             f"\n{agree} of {len(made.claims)} claims have the published status in every cell.",
@@ -67,8 +67,10 @@ def _show(made: PublishedMap) -> None:
         )
     )
     if not made.items_read:
-        told = "Order claims on SLAKE-En are read from p-values alone; --benchmark reads its items."
-        out.print(Text(told, "dim"))
+        message = (
+            "Order claims on SLAKE-En are read from p-values alone; --benchmark reads its items."
+        )
+        out.print(Text(message, "dim"))
 
 
 def _status(status: str) -> Text:
@@ -80,9 +82,9 @@ def _cells(readings: list[Reading]) -> Table:
     for _ in range(3):
         table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
-    for one in readings:
-        mark = Text("" if one.agrees else f"{one.published} →", "dim")
-        why = Text(f"{one.kind}, {plain(one.benchmark)}: {plain(one.on)}")
-        why.append(f"\n{plain(one.why)} ({one.rule})", "dim")
-        table.add_row(" ", mark, _status(one.ours), why)
+    for reading in readings:
+        mark = Text("" if reading.agrees else f"{reading.published} →", "dim")
+        why = Text(f"{reading.kind}, {plain(reading.benchmark)}: {plain(reading.on)}")
+        why.append(f"\n{plain(reading.why)} ({reading.rule})", "dim")
+        table.add_row(" ", mark, _status(reading.ours), why)
     return table

@@ -166,7 +166,7 @@ def check_out(out: Path, seed: int) -> None:
     """An --out that is there is looked at before a model is loaded; a new one is made only afterwards,
     so that a model that cannot be loaded leaves no run behind."""
     if out.is_file() or (
-        out.is_dir() and any(not one.name.startswith(".") for one in out.iterdir())
+        out.is_dir() and any(not path.name.startswith(".") for path in out.iterdir())
     ):
         Run.create(out, seed=seed)
 
@@ -204,6 +204,19 @@ def key_from(variable: str | None, option: str = "--api-key-env") -> str | None:
     if not value:
         raise InputError(f"{option} {variable}: this environment variable is not set")
     return value
+
+
+def parse_prices(text: str | None, option: str = "--price") -> dict[str, float]:
+    """Prices of a million tokens as settings of an endpoint."""
+    if text is None:
+        return {}
+    try:
+        read, written = (float(part) for part in text.split(","))
+    except ValueError:
+        raise InputError(
+            f"{option} {text}: expected two numbers, of a million tokens read and written: 2.5,10"
+        ) from None
+    return {"price_in": read, "price_out": written}
 
 
 def per_second(text: str | None, option: str = "--rate") -> float | None:

@@ -192,8 +192,8 @@ def overlap_command(
         )
     gated = write_gate(run, run.path / "gate") if gate else None
     if as_json:
-        told = conclusion.as_json()
-        print_json(told if gated is None else {**told, "gate": gated.as_json()})
+        record = conclusion.as_json()
+        print_json(record if gated is None else {**record, "gate": gated.as_json()})
     else:
         print_claims(conclusion.claims)
         console().print(f"\nreport: {conclusion.report}", soft_wrap=True)

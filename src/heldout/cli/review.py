@@ -88,7 +88,7 @@ def review_command(
 
     def ready(url: str) -> None:
         told = console()
-        what = " and ".join(f"{len(one.cards):,} {one.kind}" for one in desks)
+        what = " and ".join(f"{len(desk.cards):,} {desk.kind}" for desk in desks)
         told.print(f"{what} of {plain(desks[0].title)}, as {plain(desks[0].rater)}", markup=False)
         typer.echo(f"review: {url}")  # typer flushes, and nothing breaks the address
         told.print(

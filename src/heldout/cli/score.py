@@ -199,29 +199,29 @@ def score_command(
                 )
             ]
     if as_json:
-        print_json({"run": str(out), "models": [one.as_json() for one in made]})
+        print_json({"run": str(out), "models": [scoring.as_json() for scoring in made]})
         return
-    for one in made:
-        _show(one, out)
+    for scoring in made:
+        _show(scoring, out)
 
 
 def _parity(
     benchmark: Benchmark, server: Endpoint, folder: str, settings: dict[str, Any], seed: int
 ) -> dict[str, Any]:
-    found = check_parity(server, open_model(folder, **settings), benchmark, seed=seed)
-    if not found.passed:
+    parity = check_parity(server, open_model(folder, **settings), benchmark, seed=seed)
+    if not parity.passed:
         raise InputError(
-            f"{server.connection.url} and {folder} do not score alike: {found.reason}. Nothing was "
+            f"{server.connection.url} and {folder} do not score alike: {parity.reason}. Nothing was "
             f"scored; serve the same checkpoint, processor and dtype, or score it with --model {folder}"
         )
-    return {**found.as_json(), "folder": folder}
+    return {**parity.as_json(), "folder": folder}
 
 
 def _show(made: Scoring, out: Path) -> None:
     screen = console()
-    told = ", ".join(f"{count:,} {table}" for table, count in made.rows.items())
+    message = ", ".join(f"{count:,} {table}" for table, count in made.rows.items())
     screen.print(
-        Text(f"{plain(made.model)}: {told}; {made.dropped:,} of {made.items:,} items dropped")
+        Text(f"{plain(made.model)}: {message}; {made.dropped:,} of {made.items:,} items dropped")
     )
     for check in made.checks:
         word = check.outcome.upper() if check.failed else check.outcome

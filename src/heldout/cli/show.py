@@ -90,11 +90,11 @@ def print_check(report: CheckReport) -> None:
         + (f" in {facts['clusters']:,} clusters" if facts["cluster_key"] != "image" else "")
         + f", {_split(facts)}, read as {report.reader}, revision {report.fingerprint[:12]}"
     )
-    told = {
+    record = {
         "answer types": facts["answer_types"],
         "languages": facts["languages"] or facts["scripts"],
     }
-    for name, counts in told.items():
+    for name, counts in record.items():
         if counts:
             listed = ", ".join(f"{escape(str(key))} {count:,}" for key, count in counts.items())
             out.print(f"{name}: {listed}")

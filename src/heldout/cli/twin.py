@@ -124,15 +124,15 @@ def twin_command(
     ] = None,
     describer_key: Annotated[
         str | None,
-        typer.Option("--describer-key-env", metavar="VAR", help="Variable that holds the key."),
+        typer.Option("--describer-api-key-env", metavar="VAR", help="Variable that holds the key."),
     ] = None,
     verifier_key: Annotated[
         str | None,
-        typer.Option("--verifier-key-env", metavar="VAR", help="Variable that holds the key."),
+        typer.Option("--verifier-api-key-env", metavar="VAR", help="Variable that holds the key."),
     ] = None,
     render_key: Annotated[
         str | None,
-        typer.Option("--render-key-env", metavar="VAR", help="Variable that holds the key."),
+        typer.Option("--render-api-key-env", metavar="VAR", help="Variable that holds the key."),
     ] = None,
     rate: Annotated[
         str | None, typer.Option("--rate", metavar="N/s", help="Most requests: 5/s, 100/m.")
@@ -197,7 +197,7 @@ def twin_command(
                 )
             settings |= {
                 "url": render_url,
-                "api_key": key_from(render_key, "--render-key-env"),
+                "api_key": key_from(render_key, "--render-api-key-env"),
                 "timeout": timeout,
                 "pace": Pace(per_second(rate)),
             }
@@ -206,7 +206,7 @@ def twin_command(
     def chat(role: str, url: str | None, model: str | None, key: str | None) -> ChatEndpoint | None:
         if url is None:
             return None
-        option = f"--{role}-key-env"
+        option = f"--{role}-api-key-env"
         connection = Connection(
             url,
             api_key=key_from(key, option),
@@ -265,16 +265,16 @@ def _thresholds(text: str) -> tuple[int, int]:
 
 
 def _settings(entries: list[str]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    record: dict[str, Any] = {}
     for entry in entries:
         key, equals, value = entry.partition("=")
         if not equals or not key.isidentifier():
             raise InputError(f"--render-set {entry}: expected KEY=VALUE, for example steps=30")
         try:
-            found[key] = json.loads(value)
+            record[key] = json.loads(value)
         except ValueError:
-            found[key] = value
-    return found
+            record[key] = value
+    return record
 
 
 def _check_captions(renderer: str | None, describer: str | None, stages: tuple[str, ...]) -> None:
@@ -298,20 +298,20 @@ def _show(made: Twinning, bench: str, out: Path, last: str) -> None:
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
     for header in ("stage", "items", "new", "known", "left out"):
         table.add_column(header, justify="right" if header in ("items", "new", "known") else "left")
-    for name, told in made.stages.items():
-        why = ", ".join(f"{plain(reason)} {count:,}" for reason, count in told["left_out"].items())
-        items = told.get("kept", told["items"])
-        new = told.get("asked", told.get("drawn"))
+    for name, stage in made.stages.items():
+        why = ", ".join(f"{plain(reason)} {count:,}" for reason, count in stage["left_out"].items())
+        items = stage.get("kept", stage["items"])
+        new = stage.get("asked", stage.get("drawn"))
         table.add_row(
             name,
             f"{items:,}",
             "" if new is None else f"{new:,}",
-            f"{told['reused']:,}" if "reused" in told else "",
+            f"{stage['reused']:,}" if "reused" in stage else "",
             Text(why),
         )
     screen.print(table)
     tokens = [
-        (sum(told.get(side, 0) for told in made.stages.values()), word)
+        (sum(stage.get(side, 0) for stage in made.stages.values()), word)
         for side, word in (("prompt_tokens", "read"), ("reply_tokens", "written"))
     ]
     if any(count for count, _ in tokens):
@@ -344,31 +344,31 @@ def _show(made: Twinning, bench: str, out: Path, last: str) -> None:
         )
 
 
-def _show_agreement(told: dict[str, Any]) -> None:
+def _show_agreement(record: dict[str, Any]) -> None:
     screen = console()
-    low, high = told["raw_interval"]["low"], told["raw_interval"]["high"]
+    low, high = record["raw_interval"]["low"], record["raw_interval"]["high"]
     line = (
-        f"verifier and people: both keep {told['both_keep']:,}, only the verifier keeps "
-        f"{told['only_verifier_keeps']:,}, only people keep {told['only_people_keep']:,}, both reject "
-        f"{told['both_reject']:,}; agreement {told['raw']:.1%} [{low:.1%}, {high:.1%}]"
+        f"verifier and people: both keep {record['both_keep']:,}, only the verifier keeps "
+        f"{record['only_verifier_keeps']:,}, only people keep {record['only_people_keep']:,}, both reject "
+        f"{record['both_reject']:,}; agreement {record['raw']:.1%} [{low:.1%}, {high:.1%}]"
     )
-    if told["kappa"] is None:
+    if record["kappa"] is None:
         line += ", kappa undefined: one of the two says the same of all"
     else:
-        line += f", kappa {told['kappa']:.2f}"
-        if told["kappa_interval"] is not None:
-            line += " [{low:.2f}, {high:.2f}]".format(**told["kappa_interval"])
-    screen.print(Text(f"{line}, over {told['clusters']:,} clusters"), soft_wrap=True)
+        line += f", kappa {record['kappa']:.2f}"
+        if record["kappa_interval"] is not None:
+            line += " [{low:.2f}, {high:.2f}]".format(**record["kappa_interval"])
+    screen.print(Text(f"{line}, over {record['clusters']:,} clusters"), soft_wrap=True)
 
 
-def _show_published(told: dict[str, Any], bench: str, out: Path) -> None:
+def _show_published(record: dict[str, Any], bench: str, out: Path) -> None:
     screen = console()
-    places = [told[name] for name in ("benchmark", "vlmevalkit") if told[name]]
+    places = [record[name] for name in ("benchmark", "vlmevalkit") if record[name]]
     listed = " and ".join(f"{out}/{place}" for place in places)
     screen.print(
-        Text(f"\n{counted(told['items'], 'twin', 'twins')}: {plain(listed)}"), soft_wrap=True
+        Text(f"\n{counted(record['items'], 'twin', 'twins')}: {plain(listed)}"), soft_wrap=True
     )
-    for note in told["notes"]:
+    for note in record["notes"]:
         screen.print(Text(plain(note), "yellow"), soft_wrap=True)
-    ask = f"heldout ask {bench} --out {out} --variants original,twin={out}/{told['ask_with']} --model …"
+    ask = f"heldout ask {bench} --out {out} --variants original,twin={out}/{record['ask_with']} --model …"
     screen.print(Text(f"next: {plain(ask)}"), soft_wrap=True)

@@ -117,9 +117,9 @@ def matrices(root: Path) -> list[Path]:
     if root.is_file():
         return [root]
     for place in _PLACES:
-        found = [p for p in (root / place).glob("*.npy") if not p.name.startswith("text_emb")]
-        if found:
-            return sorted(found, key=lambda path: (_number(path), path.name))
+        paths = [p for p in (root / place).glob("*.npy") if not p.name.startswith("text_emb")]
+        if paths:
+            return sorted(paths, key=lambda path: (_number(path), path.name))
     return []
 
 

@@ -56,7 +56,7 @@ class ZipSpan:
 
 
 @dataclass(frozen=True, slots=True)
-class ZipMember:
+class ZipBytes:
     """The bytes of one member. Sizes and checksum are checked on reading: the directory may lie."""
 
     path: str
@@ -118,9 +118,9 @@ def read_member(file: BinaryIO, entry: ZipEntry, where: str, limit: int = MAX_BY
         except zlib.error as error:
             raise ImageError("damaged zip member", f"{where}: {error}") from error
     if len(data) != entry.size:
-        found = f"more than {entry.size:,}" if len(data) > entry.size else f"{len(data):,}"
+        text = f"more than {entry.size:,}" if len(data) > entry.size else f"{len(data):,}"
         raise ImageError(
-            "damaged zip member", f"{where}: {found} bytes where {entry.size:,} are declared"
+            "damaged zip member", f"{where}: {text} bytes where {entry.size:,} are declared"
         )
     if zlib.crc32(data) != entry.crc:
         raise ImageError("damaged zip member", f"{where}: the checksum does not fit")
@@ -168,9 +168,9 @@ def _find_directory(file: BinaryIO, path: Path) -> tuple[int, int, int]:
         if mark == b"PK\6\7":
             for place in (end64, locator - _END64.size):  # the second: bytes were put in front
                 file.seek(min(place, length))
-                found = file.read(_END64.size)
-                if found[:4] == b"PK\6\6" and len(found) == _END64.size:
-                    *_, size, offset = _END64.unpack(found)
+                content = file.read(_END64.size)
+                if content[:4] == b"PK\6\6" and len(content) == _END64.size:
+                    *_, size, offset = _END64.unpack(content)
                     end, disk = place, 0
                     break
     if disk not in (0, 0xFFFF):

@@ -45,16 +45,19 @@ class Gate:
         return {
             "passed": self.passed,
             "training_rows": self.rows,
-            "benchmarks": [{**vars(one), "problems": list(one.problems)} for one in self.protected],
+            "benchmarks": [
+                {**vars(protected), "problems": list(protected.problems)}
+                for protected in self.protected
+            ],
             "files": {name: str(path) for name, path in self.files.items()},
         }
 
     def sentence(self) -> str:
-        leaking = [one.benchmark for one in self.protected if one.leaked]
-        unread = [problem for one in self.protected for problem in one.problems]
+        leaking = [protected.benchmark for protected in self.protected if protected.leaked]
+        unread = [problem for protected in self.protected for problem in protected.problems]
         if self.passed:
-            names = ", ".join(one.benchmark for one in self.protected)
-            doubtful = sum(one.doubtful for one in self.protected)
+            names = ", ".join(protected.benchmark for protected in self.protected)
+            doubtful = sum(protected.doubtful for protected in self.protected)
             read = (
                 f" {counted(doubtful, 'item has', 'items have')} matches that prove nothing and that "
                 f"people must look at: {self.files['doubtful']}."
@@ -63,18 +66,18 @@ class Gate:
                 f"Gate passed: no training row was found to overlap {names}."
                 f"{read if doubtful else ''}"
             )
-        told = []
+        messages = []
         if leaking:
-            told.append(
+            messages.append(
                 f"{counted(self.rows, 'training row overlaps', 'training rows overlap')} "
                 f"{', '.join(leaking)}"
             )
         if unread:
-            told.append(
+            messages.append(
                 f"part of the training set was not compared ({'; '.join(dict.fromkeys(unread))})"
             )
         do = f" Remove the rows in {self.files['ids']}." if self.rows else ""
-        return f"Gate failed: {'; '.join(told)}.{do}"
+        return f"Gate failed: {'; '.join(messages)}.{do}"
 
 
 def write_gate(runs: Run | Sequence[Run], out: Path, *, strict: bool = False) -> Gate:
@@ -93,11 +96,11 @@ def write_gate(runs: Run | Sequence[Run], out: Path, *, strict: bool = False) ->
     protected: list[Protected] = []
     cases: list[Case] = []
     for run in several:
-        one = _Judged.of(run, counted)
-        removed += one.removed
-        doubtful += one.doubtful
-        protected.append(one.summary)
-        cases.append(one.case())
+        judged = _Judged.of(run, counted)
+        removed += judged.removed
+        doubtful += judged.doubtful
+        protected.append(judged.summary)
+        cases.append(judged.case())
     ids = sorted({(row["corpus"], row["corpus_id"]) for row in removed})
     passed = not removed and not any(one.problems for one in protected)
     files = {
@@ -158,8 +161,8 @@ class _Judged:
         doubtful: list[dict[str, Any]] = []
         leaked: set[str] = set()
         doubted: set[str] = set()
-        for identifier, found in sorted(leaks_of(run).items()):
-            for leak in _one_per_row(found.leaks, counted):
+        for identifier, item_leaks in sorted(leaks_of(run).items()):
+            for leak in _one_per_row(item_leaks.leaks, counted):
                 row = _row(leak, known["name"], identifier)
                 if leak.rung in counted:
                     removed.append(row)
@@ -184,20 +187,20 @@ class _Judged:
         return cls(removed, doubtful, summary)
 
     def case(self) -> Case:
-        one = self.summary
+        summary = self.summary
         failure = None
-        if one.leaked:
+        if summary.leaked:
             failure = (
-                f"{one.leaked:,} of {counted(one.items, 'item', 'items')} "
-                f"{'is' if one.leaked == 1 else 'are'} in "
-                f"{counted(one.rows, 'training row', 'training rows')}",
+                f"{summary.leaked:,} of {counted(summary.items, 'item', 'items')} "
+                f"{'is' if summary.leaked == 1 else 'are'} in "
+                f"{counted(summary.rows, 'training row', 'training rows')}",
                 "\n".join(
                     f"{row['corpus']}: {row['corpus_id']} holds {row['benchmark_id']} ({row['reason']})"
                     for row in self.removed
                 ),
             )
-        error = "; ".join(one.problems) or None
-        return Case(one.benchmark, failure, error)
+        error = "; ".join(summary.problems) or None
+        return Case(summary.benchmark, failure, error)
 
 
 def _one_per_row(leaks: Sequence[Leak], counted: frozenset[Rung]) -> Iterator[Leak]:
@@ -206,7 +209,7 @@ def _one_per_row(leaks: Sequence[Leak], counted: frozenset[Rung]) -> Iterator[Le
     What counts comes first: an undecided picture does not excuse a question with its answer.
     """
     best: dict[tuple[str, str], Leak] = {}
-    for leak in sorted(leaks, key=lambda one: (one.rung in counted, one.gravity)):
+    for leak in sorted(leaks, key=lambda leak: (leak.rung in counted, leak.gravity)):
         best[leak.corpus_item] = leak
     return iter(best.values())
 

@@ -59,8 +59,8 @@ def groups_of(union: Benchmark, opened: Sequence[Opened], run: Run | None) -> li
             parent[key] = key = parent[parent[key]]
         return key
 
-    def join(one: str, other: str) -> None:
-        first, second = sorted((root(one), root(other)))
+    def join(text: str, other: str) -> None:
+        first, second = sorted((root(text), root(other)))
         parent[second] = first
 
     places = [f"entry:{n}:{place}" for n, one in enumerate(opened) for place in entries(one)]
@@ -83,9 +83,9 @@ def _copies(union: Benchmark, run: Run | None) -> list[tuple[str, str]]:
     cluster_of: dict[str, str] = {}
     for example, cluster in zip(union, union.clusters, strict=True):
         for ref in example.images:
-            found = union.digests[ref]
-            if isinstance(found, Digests):
-                cluster_of[found.bytes] = cluster
+            digest = union.digests[ref]
+            if isinstance(digest, Digests):
+                cluster_of[digest.bytes] = cluster
     pairs = []
     for row in read_matches(run).to_dicts():
         if row["relation"] in POSSIBLE_COPIES:

@@ -36,23 +36,23 @@ def junit(suite: str, cases: Sequence[Case]) -> bytes:
         },
     )
     for case in cases:
-        one = ElementTree.SubElement(
+        sub_element = ElementTree.SubElement(
             element, "testcase", {"classname": _text(suite), "name": _text(case.name)}
         )
         if case.failure is not None:
             message, detail = case.failure
             failed = ElementTree.SubElement(
-                one, "failure", {"message": _text(message), "type": "leak"}
+                sub_element, "failure", {"message": _text(message), "type": "leak"}
             )
             failed.text = _text(_short(detail))
         elif case.error is not None:
             ElementTree.SubElement(
-                one, "error", {"message": _text(case.error), "type": "not read in whole"}
+                sub_element, "error", {"message": _text(case.error), "type": "not read in whole"}
             )
         elif case.skipped is not None:
-            ElementTree.SubElement(one, "skipped", {"message": _text(case.skipped)})
+            ElementTree.SubElement(sub_element, "skipped", {"message": _text(case.skipped)})
         if case.failure is not None and case.error is not None:
-            ElementTree.SubElement(one, "system-err").text = _text(case.error)
+            ElementTree.SubElement(sub_element, "system-err").text = _text(case.error)
     ElementTree.indent(root)
     content: bytes = ElementTree.tostring(root, encoding="utf-8", xml_declaration=True)
     return content + b"\n"

@@ -80,18 +80,18 @@ def decide(
     return _together(decisions, entries, SHARES_ENTRY)
 
 
-def _alone(identifier: str, found: ItemLeaks | None, policy: Policy) -> Decision:
-    if found is None:
+def _alone(identifier: str, item_leaks: ItemLeaks | None, policy: Policy) -> Decision:
+    if item_leaks is None:
         return Decision(identifier, "keep")
-    removed = [one for one in found.leaks if one.rung in policy.removes]
+    removed = [leak for leak in item_leaks.leaks if leak.rung in policy.removes]
     action: Literal["list", "remove"] = "remove" if removed else "list"
-    leak = ItemLeaks(removed).gravest if removed else found.gravest
+    leak = ItemLeaks(removed).gravest if removed else item_leaks.gravest
     reason = f"kept: {leak.reason}" if not removed and leak.rung in UNPROVEN_WORDS else leak.reason
     weight = 1.0
     if policy.name == "down-weight":
-        proven = any(one.rung in PROVEN for one in found.leaks)
+        proven = any(leak.rung in PROVEN for leak in item_leaks.leaks)
         weight = 0.0 if proven else 1.0 if leak.rung in UNPROVEN_WORDS else policy.weight
-    return Decision(identifier, action, reason, leak, len(found.leaks), weight=weight)
+    return Decision(identifier, action, reason, leak, len(item_leaks.leaks), weight=weight)
 
 
 def _together(

@@ -74,7 +74,7 @@ def resplit(
                 len(shown[a] & shown[b]) for a in range(len(shown)) for b in range(a)
             ),
             "cautions": _cautions(run),
-            "differences": [told for split in written for told in split.differences],
+            "differences": [difference for split in written for difference in split.differences],
         }
         write_json(folder / "manifest.json", manifest)
     return manifest
@@ -128,7 +128,7 @@ def _write_split(
         "moved_in": sum(origin != name for origin, _ in pairs),
         "fingerprint": back.fingerprint,
     }
-    differences = [f"{name}: {told}" for told in trip.differences]
+    differences = [f"{name}: {difference}" for difference in trip.differences]
     return _Written(target, facts, moved, pictures(back.examples, back), differences)
 
 

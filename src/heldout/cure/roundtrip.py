@@ -25,10 +25,12 @@ class RoundTrip:
 def compare(originals: Sequence[Example], source: Benchmark, written: Benchmark) -> RoundTrip:
     """``originals`` are the examples of ``source`` that were to be written, in order."""
     digests = source.digests.values()
-    written.identify(known={one.bytes: one for one in digests if isinstance(one, Digests)})
+    written.identify(
+        known={digest.bytes: digest for digest in digests if isinstance(digest, Digests)}
+    )
     if len(originals) != len(written):
-        told = f"{len(originals):,} items were written, {len(written):,} are read back"
-        return RoundTrip(written, (told,), 0)
+        message = f"{len(originals):,} items were written, {len(written):,} are read back"
+        return RoundTrip(written, (message,), 0)
     differences: list[str] = []
     renamed = 0
     for before, after in zip(originals, written, strict=True):
@@ -56,10 +58,10 @@ def pictures(examples: Sequence[Example], benchmark: Benchmark) -> set[str]:
 
 
 def _picture(ref: ImageRef, benchmark: Benchmark) -> str:
-    found = benchmark.digests[ref]
-    return found.pixels if isinstance(found, Digests) else f"image:{ref.name}"
+    digest = benchmark.digests[ref]
+    return digest.pixels if isinstance(digest, Digests) else f"image:{ref.name}"
 
 
 def _shown(example: Example, benchmark: Benchmark) -> list[str]:
     digests = [benchmark.digests[ref] for ref in example.images]
-    return [one.bytes if isinstance(one, Digests) else one.reason for one in digests]
+    return [digest.bytes if isinstance(digest, Digests) else digest.reason for digest in digests]

@@ -85,8 +85,8 @@ def _not_compared(benchmark: Benchmark) -> set[str]:
         example.id
         for example in benchmark
         if any(
-            isinstance(found, ImageError) or found.blank
-            for found in (benchmark.digests[ref] for ref in example.images)
+            isinstance(digest, ImageError) or digest.blank
+            for digest in (benchmark.digests[ref] for ref in example.images)
         )
     }
 
@@ -112,8 +112,8 @@ def _refuse_without_words(run: Run) -> None:
         return
     manifest = run.manifest()
     against = " ".join(
-        "--against " + shlex.quote(f"{one['corpus']}={one['source']}")
-        for one in manifest["stages"].values()
+        "--against " + shlex.quote(f"{stage['corpus']}={stage['source']}")
+        for stage in manifest["stages"].values()
     )
     source = shlex.quote(str(manifest["inputs"]["benchmark"]["source"]))
     raise InputError(
@@ -148,19 +148,19 @@ def _write_lists(
             "weights",
             (
                 {
-                    "benchmark_id": one.benchmark_id,
-                    "weight": one.weight,
+                    "benchmark_id": decision.benchmark_id,
+                    "weight": decision.weight,
                     "cluster": cluster,
-                    "reason": one.reason or None,
+                    "reason": decision.reason or None,
                 }
-                for one, cluster in zip(decisions, benchmark.clusters, strict=True)
+                for decision, cluster in zip(decisions, benchmark.clusters, strict=True)
             ),
         )
 
 
 def _counts(decisions: Sequence[Decision], action: str) -> dict[str, Any]:
-    found = Counter(decision.reason for decision in decisions if decision.action == action)
-    return {"items": found.total(), "by_reason": dict(sorted(found.items()))}
+    counts = Counter(decision.reason for decision in decisions if decision.action == action)
+    return {"items": counts.total(), "by_reason": dict(sorted(counts.items()))}
 
 
 def _cautions(
@@ -170,29 +170,29 @@ def _cautions(
     run: Run,
     policy: Policy,
 ) -> list[str]:
-    told = list(what_was_not_searched(run))
+    texts = list(what_was_not_searched(run))
     leaked = sum(
         decision.action == "list" and decision.leak is not None and decision.leak.rung in PICTURED
         for decision in decisions
     )
     if leaked and policy.name != "down-weight":
-        told.append(
+        texts.append(
             f"{leaked:,} of the {len(kept):,} kept items show an image that leaked: only items "
             f"that leaked with their question and answer were removed"
         )
     blind = sum(decision.reason == NOT_COMPARED for decision in decisions)
     if blind:
-        told.append(
+        texts.append(
             f"{counted(blind, 'kept item shows a picture', 'kept items show a picture')} that could not "
             f"be compared (missing, broken or flat): nobody knows whether it leaked; see doubtful"
         )
     remaining = len(pictures(kept, benchmark))
     if 0 < remaining < _FEW:
         left = counted(remaining, "image is", "images are")
-        told.append(
+        texts.append(
             f"only {left} left: a score on {'it' if remaining == 1 else 'them'} says little"
         )
-    return told
+    return texts
 
 
 def _nothing_left(decisions: Sequence[Decision], policy: Policy) -> str:
@@ -202,7 +202,7 @@ def _nothing_left(decisions: Sequence[Decision], policy: Policy) -> str:
     shown = all(
         decision.leak is not None and decision.leak.rung in PICTURED for decision in decisions
     )
-    told = (
+    message = (
         f"--policy {policy.name} leaves nothing: every one of the {len(decisions):,} items "
         f"{'shows an image that leaked' if shown else 'is removed'}. No subset of this split is "
         f"unseen. What can be done: "
@@ -218,4 +218,4 @@ def _nothing_left(decisions: Sequence[Decision], policy: Policy) -> str:
         "scan the training set against this benchmark, sanitize the training set instead, and "
         "train again",
     ]
-    return told + "; ".join(f"({n}) {option}" for n, option in enumerate(options, 1))
+    return message + "; ".join(f"({n}) {option}" for n, option in enumerate(options, 1))

@@ -61,16 +61,18 @@ def incomplete(stage: Mapping[str, Any], *, text: bool) -> str:
     archives = counts.get("lost_containers", 0)
     if text and not compared:
         compared = counts.get("items", 0)
-    told = []
+    messages = []
     if failed:
-        told.append(f"{len(failed)} of {counted(stage['shards'], 'shard', 'shards')} failed")
+        messages.append(f"{len(failed)} of {counted(stage['shards'], 'shard', 'shards')} failed")
     if archives:
         lost_ones = counted(
             archives, "archive, file or folder was", "archives, files or folders were"
         )
-        told.append(f"{lost_ones} lost in whole or in part")
-    if compared == 0 and not told:
-        told.append("no image could be compared")
+        messages.append(f"{lost_ones} lost in whole or in part")
+    if compared == 0 and not messages:
+        messages.append("no image could be compared")
     elif lost > LOST * (lost + compared):
-        told.append(f"{lost:,} of {counted(lost + compared, 'item', 'items')} could not be read")
-    return f"{stage['corpus']} was not read in whole: {'; '.join(told)}" if told else ""
+        messages.append(
+            f"{lost:,} of {counted(lost + compared, 'item', 'items')} could not be read"
+        )
+    return f"{stage['corpus']} was not read in whole: {'; '.join(messages)}" if messages else ""

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from heldout.benchmark import Example, Opened, Part, Table, copy_pictures, find_writer
+from heldout.benchmark import DataTable, Example, FilePart, Opened, copy_pictures, find_writer
 from heldout.errors import InputError, blame_the_machine
 
 
@@ -18,14 +18,14 @@ class Chosen:
     """Items of one table that go into a file."""
 
     opened: Opened
-    table: Table
+    table: DataTable
     rows: frozenset[int]
     examples: tuple[Example, ...]
 
 
 def chosen_by_table(opened: Opened, keep: Sequence[bool]) -> list[Chosen]:
     """The kept items of a benchmark, table by table."""
-    found: list[Chosen] = []
+    chosens: list[Chosen] = []
     start = 0
     for table in opened.tables:
         span = range(start, start + len(table.rows))
@@ -34,8 +34,8 @@ def chosen_by_table(opened: Opened, keep: Sequence[bool]) -> list[Chosen]:
             row for position, row in zip(span, table.rows, strict=True) if keep[position]
         )
         examples = tuple(opened.benchmark.examples[i] for i in span if keep[i])
-        found.append(Chosen(opened, table, rows, examples))
-    return found
+        chosens.append(Chosen(opened, table, rows, examples))
+    return chosens
 
 
 def write_file(chosen: Sequence[Chosen], target: Path, out: Path) -> None:
@@ -48,7 +48,7 @@ def write_file(chosen: Sequence[Chosen], target: Path, out: Path) -> None:
                 f"{chosen[0].table.file.path} as {reader}: splits of one format can be mixed, "
                 f"convert one of them first"
             )
-    parts = [Part(one.table.file.path, one.rows) for one in chosen]
+    parts = [FilePart(one.table.file.path, one.rows) for one in chosen]
     find_writer(reader).write(parts, target)
     for one in chosen:
         given = one.opened.reading.images

@@ -133,7 +133,7 @@ def _scores(
 
 def _areas(scores: NDArray[np.float64], labels: NDArray[np.float64]) -> NDArray[np.float64]:
     order = np.argsort(scores, axis=0, kind="stable")
-    found = np.empty(scores.shape[1])
+    hits = np.empty(scores.shape[1])
     for column in range(scores.shape[1]):
         ordered = scores[order[:, column], column]
         starts = np.flatnonzero(np.r_[True, np.diff(ordered) > 1e-12])
@@ -142,12 +142,12 @@ def _areas(scores: NDArray[np.float64], labels: NDArray[np.float64]) -> NDArray[
         marks = labels[order[:, column], column]
         ones = marks.sum()
         zeros = len(marks) - ones
-        found[column] = (
+        hits[column] = (
             0.5
             if not ones or not zeros
             else ((ranks @ marks - ones * (ones + 1) / 2) / (ones * zeros))
         )
-    return found
+    return hits
 
 
 def _cluster_labels(

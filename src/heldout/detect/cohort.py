@@ -32,7 +32,7 @@ def cohort_scores(
         return "no item was scored by all models"
     for detector in (MIN_K_PLUS_PLUS, LOSS):
         found = [detector.score(tables, scored, settings) for scored in cohort]
-        numbers = [one for one in found if not isinstance(one, str)]
+        numbers = [array for array in found if not isinstance(array, str)]
         if len(numbers) == len(found):
             ids: list[str] = cohort[0].frame["benchmark_id"].to_list()
             return ids, cohort[0].clusters, np.stack(numbers), detector.name

@@ -45,7 +45,7 @@ class TopItems(NamedTuple):
     items: list[EasyItem]
 
     def as_json(self) -> dict[str, Any]:
-        return {**self._asdict(), "items": [one._asdict() for one in self.items]}
+        return {**self._asdict(), "items": [item._asdict() for item in self.items]}
 
 
 def easiest_items(tables: ScoreTables, settings: Settings) -> list[TopItems]:

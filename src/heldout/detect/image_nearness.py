@@ -29,28 +29,28 @@ BLIND_TO = [
 
 
 def image_nearness(
-    items: pl.DataFrame, matches: pl.DataFrame, found: Calibration, *, benchmark: str
+    items: pl.DataFrame, matches: pl.DataFrame, calibration: Calibration, *, benchmark: str
 ) -> list[Finding]:
     """No findings where the null resolves no α: the claim says so."""
-    tau = found.tau
-    if tau is None or not len(found.benchmark):
+    tau = calibration.tau
+    if tau is None or not len(calibration.benchmark):
         return []
-    flagged = found.flagged()
-    verified = _verified(matches.filter(pl.col("corpus") == found.corpus))
+    flagged = calibration.flagged()
+    verified = _verified(matches.filter(pl.col("corpus") == calibration.corpus))
     common: dict[str, Any] = {
         "detector": NAME,
-        "cell": Cell(benchmark=benchmark, corpus=found.corpus),
+        "cell": Cell(benchmark=benchmark, corpus=calibration.corpus),
         "blind_to": BLIND_TO,
-        "seed": found.null.seed if found.null is not None else None,
+        "seed": calibration.null.seed if calibration.null is not None else None,
         "table": "nearest",
     }
-    details = _details(found, tau, flagged, verified)
-    pictures = found.benchmark.pictures
-    rest = [one for one in pictures if verified.get(one) != "proven copies"]
+    details = _details(calibration, tau, flagged, verified)
+    pictures = calibration.benchmark.pictures
+    rest = [picture for picture in pictures if verified.get(picture) != "proven copies"]
     return [
-        _images("images", pictures, flagged, found, tau, details, common),
-        _images("images without a copy", rest, flagged, found, tau, {}, common),
-        _questions(items, flagged, found, tau, common),
+        _images("images", pictures, flagged, calibration, tau, details, common),
+        _images("images without a copy", rest, flagged, calibration, tau, {}, common),
+        _questions(items, flagged, calibration, tau, common),
     ]
 
 
@@ -59,7 +59,7 @@ def adjust(findings: Sequence[Finding], others: Sequence[float] = ()) -> list[Fi
 
     ``others``: p of the tests that an audit made of other benchmarks beside these.
     """
-    tested = [index for index, one in enumerate(findings) if one.p is not None]
+    tested = [index for index, finding in enumerate(findings) if finding.p is not None]
     adjusted = holm([*(findings[index].p or 0.0 for index in tested), *others])
     result = list(findings)
     for index, p in zip(tested, adjusted, strict=False):
@@ -71,19 +71,19 @@ def _images(
     unit: str,
     pictures: Sequence[str],
     flagged: set[str],
-    found: Calibration,
+    calibration: Calibration,
     tau: Threshold,
     details: dict[str, Any],
     common: dict[str, Any],
 ) -> Finding:
-    clusters = [found.clusters.get(one, one) for one in pictures]
-    hits = [float(one in flagged) for one in pictures]
+    clusters = [calibration.clusters.get(picture, picture) for picture in pictures]
+    hits = [float(picture in flagged) for picture in pictures]
     n, count, groups = len(hits), int(sum(hits)), len(set(clusters))
     interval = binomial_interval(count, n) if groups == n else cluster_rate_interval(hits, clusters)
-    p = flag_p(tau, count, n, found.design_effect) if n else None
+    p = flag_p(tau, count, n, calibration.design_effect) if n else None
     rate = count / n if n else 0.0
     return Finding(
-        id=f"{NAME}/{found.name}/{'images' if unit == 'images' else 'rest'}",
+        id=f"{NAME}/{calibration.name}/{'images' if unit == 'images' else 'rest'}",
         unit=unit,
         statistic=Statistic(name=f"{unit} above τ", value=count),
         effect=Effect.of(f"flag rate at α = {tau.alpha:.2g}", rate, interval),
@@ -91,7 +91,7 @@ def _images(
         direction="none" if p is None or p >= LEVEL else "seen" if rate > tau.alpha else "not seen",
         n=n,
         clusters=groups,
-        minimum_detectable_effect=_detectable(tau, n, found.design_effect),
+        minimum_detectable_effect=_detectable(tau, n, calibration.design_effect),
         details=details,
         **common,
     )
@@ -100,21 +100,21 @@ def _images(
 def _questions(
     items: pl.DataFrame,
     flagged: set[str],
-    found: Calibration,
+    calibration: Calibration,
     tau: Threshold,
     common: dict[str, Any],
 ) -> Finding:
     """A question is flagged with any of its pictures; α speaks of pictures, so there is no p."""
-    known = set(found.benchmark.pictures)
+    known = set(calibration.benchmark.pictures)
     hits, clusters = [], []
     for digests, cluster in items.select("image_digests", "cluster").iter_rows():
-        if digests and all(one in known for one in digests):
-            hits.append(float(any(one in flagged for one in digests)))
+        if digests and all(digest in known for digest in digests):
+            hits.append(float(any(digest in flagged for digest in digests)))
             clusters.append(cluster)
     n, count, groups = len(hits), int(sum(hits)), len(set(clusters))
     interval = cluster_rate_interval(hits, clusters) if n else binomial_interval(0, 0)
     return Finding(
-        id=f"{NAME}/{found.name}/questions",
+        id=f"{NAME}/{calibration.name}/questions",
         unit="questions",
         statistic=Statistic(name="questions about images above τ", value=count),
         effect=Effect.of(f"flag rate at α = {tau.alpha:.2g}", count / n if n else 0.0, interval),
@@ -122,7 +122,7 @@ def _questions(
         direction="none",
         n=n,
         clusters=groups,
-        minimum_detectable_effect=_detectable(tau, groups, found.design_effect),
+        minimum_detectable_effect=_detectable(tau, groups, calibration.design_effect),
         **common,
     )
 
@@ -146,28 +146,30 @@ def _verified(here: pl.DataFrame) -> dict[str, str]:
 
 
 def _details(
-    found: Calibration, tau: Threshold, flagged: set[str], verified: dict[str, str]
+    calibration: Calibration, tau: Threshold, flagged: set[str], verified: dict[str, str]
 ) -> dict[str, Any]:
-    point = next(one for one in found.sweep.points if one.threshold.alpha == tau.alpha)
+    point = next(point for point in calibration.sweep.points if point.threshold.alpha == tau.alpha)
     words = ("proven copies", "undecided", "no copy", "not looked at")
-    told = [verified.get(one, "not looked at") for one in flagged]
+    messages = [verified.get(text, "not looked at") for text in flagged]
     # Two pictures at one neighbour are no news in a small corpus: only what chance does not make.
-    crowded = [hub for hub in found.hubs.hubs if hub.p_adjusted < LEVEL] if found.hubs else []
+    crowded = (
+        [hub for hub in calibration.hubs.hubs if hub.p_adjusted < LEVEL] if calibration.hubs else []
+    )
     hubs = {hub.corpus_id for hub in crowded}
-    near = zip(found.benchmark.pictures, found.benchmark.neighbours, strict=True)
+    near = zip(calibration.benchmark.pictures, calibration.benchmark.neighbours, strict=True)
     return {
-        "encoder": found.encoder,
+        "encoder": calibration.encoder,
         "alpha": tau.alpha,
-        "alpha_asked": found.asked,
+        "alpha_asked": calibration.asked,
         "tau": tau.value,
         "tau_interval": [tau.interval.low, tau.interval.high],
         "flagged_at_ends_of_tau": list(point.images_at_ends),
         "null_images": tau.n,
         "null_source": tau.source,
-        "design_effect": found.design_effect,
-        "flagged": {word: told.count(word) for word in words},
+        "design_effect": calibration.design_effect,
+        "flagged": {word: messages.count(word) for word in words},
         "flagged_at_hubs": sum(1 for one, other in near if one in flagged and other in hubs),
-        "notes": found.notes,
+        "notes": calibration.notes,
     }
 
 

@@ -40,13 +40,13 @@ def joined_leakage(
         table="leaks",
         details={
             "by_modality": {
-                **{one: _count(proven, "modality", one) for one in _LEAKED},
+                **{modality: _count(proven, "modality", modality) for modality in _LEAKED},
                 Modality.SOURCE_ONLY: _count(here, "modality", Modality.SOURCE_ONLY),
             },
-            "by_rung": {one: _count(here, "rung", one) for one in reversed(Rung)},
+            "by_rung": {rung: _count(here, "rung", rung) for rung in reversed(Rung)},
             "by_label_relation": {
-                one: _count(proven, "label_relation", one)
-                for one in ("same", "different", "conflicting", "unknown")
+                name: _count(proven, "label_relation", name)
+                for name in ("same", "different", "conflicting", "unknown")
             },
             **_several(here),
         },

@@ -46,11 +46,11 @@ class JointPlan:
         return len(_orders(len(self.shards[shard]), self.shuffles, (self.seed, shard)))
 
     def sentence(self) -> str:
-        told = (
+        message = (
             f"order-joint: {len(self.shards)} shards, released order and {self.shuffles} shuffles "
             f"each, {self.tokens:,} tokens to score"
         )
-        return told + (f"; {self.left_out:,} items are left out" if self.left_out else "")
+        return message + (f"; {self.left_out:,} items are left out" if self.left_out else "")
 
 
 @functools.lru_cache(maxsize=4096)
@@ -61,10 +61,10 @@ def _orders(blocks: int, wanted: int, seed: tuple[int, int]) -> tuple[tuple[int,
     if most <= 2 * wanted:
         every = list(itertools.permutations(range(blocks)))[1:]
         return tuple(every[index] for index in rng.permutation(len(every))[:wanted])
-    found: dict[tuple[int, ...], None] = {tuple(range(blocks)): None}
-    while len(found) <= wanted:
-        found[tuple(rng.permutation(blocks).tolist())] = None
-    return tuple(found)[1:]
+    orders: dict[tuple[int, ...], None] = {tuple(range(blocks)): None}
+    while len(orders) <= wanted:
+        orders[tuple(rng.permutation(blocks).tolist())] = None
+    return tuple(orders)[1:]
 
 
 def plan_joint(

@@ -86,8 +86,8 @@ def run_detectors(
             continue
         # What a model answered stands, whatever is the matter with its scores.
         for model, reason in broken.items() if known[name].needs == "scores" else ():
-            told = f"a self-check of its scores failed: {reason}"
-            outcomes.append(not_testable(name, tables.benchmark, model, told))
+            message = f"a self-check of its scores failed: {reason}"
+            outcomes.append(not_testable(name, tables.benchmark, model, message))
         outcomes += known[name].find(sound, chosen)
     return outcomes, checks
 
@@ -111,7 +111,10 @@ _BUILT_IN = [
         "do scores rise or fall along the released order?",
         order_trend.find,
     ),
-    *(Detector(one.name, "membership", one.summary, one.find) for one in MEMBERSHIP),
+    *(
+        Detector(item_detector.name, "membership", item_detector.summary, item_detector.find)
+        for item_detector in MEMBERSHIP
+    ),
     Detector(
         tail_enrichment.NAME, "cohort", "items far above the cohort's median", tail_enrichment.find
     ),

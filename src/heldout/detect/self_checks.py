@@ -52,8 +52,8 @@ def _recorded(tables: ScoreTables, model: str, made: set[str]) -> list[SelfCheck
     known = tables.identities.get(model, {})
     kept = known.get("self_checks") or ()
     if not kept and str(known.get("backend", "")).startswith("recorded"):
-        told = "recorded scores come without the model: whether it looks is not known"
-        return [SelfCheck("ablation", None, told)]
+        message = "recorded scores come without the model: whether it looks is not known"
+        return [SelfCheck("ablation", None, message)]
     return [
         SelfCheck(str(one["name"]), one["passed"], str(one["reason"]))
         for one in kept
@@ -62,8 +62,8 @@ def _recorded(tables: ScoreTables, model: str, made: set[str]) -> list[SelfCheck
 
 
 def _coverage(tables: ScoreTables, scored: Scored) -> SelfCheck:
-    told = f"{len(scored):,} of {len(tables.items):,} items have a score"
-    return SelfCheck("coverage", len(scored) >= FEW_ITEMS, told)
+    message = f"{len(scored):,} of {len(tables.items):,} items have a score"
+    return SelfCheck("coverage", len(scored) >= FEW_ITEMS, message)
 
 
 def _finite(scored: Scored) -> SelfCheck:
@@ -75,12 +75,12 @@ def _spans(scored: Scored) -> SelfCheck:
     rows = scored.frame.select("span_ok", "tokens", "answer").rows()
     spelled = [_spells(tokens or [], answer or "") if ok else False for ok, tokens, answer in rows]
     bad, unknown = spelled.count(False), spelled.count(None)
-    told = f"in {bad:,} of {len(rows):,} items the scored span is not the answer alone"
+    message = f"in {bad:,} of {len(rows):,} items the scored span is not the answer alone"
     if unknown:
-        told += f"; {unknown:,} have no tokens to compare with it, or none that can be read back"
+        message += f"; {unknown:,} have no tokens to compare with it, or none that can be read back"
     if bad > BAD_SPANS * len(rows):
-        return SelfCheck("span", False, told)
-    return SelfCheck("span", None if rows and unknown == len(rows) else True, told)
+        return SelfCheck("span", False, message)
+    return SelfCheck("span", None if rows and unknown == len(rows) else True, message)
 
 
 def _spells(tokens: Sequence[str], answer: str) -> bool | None:
@@ -107,8 +107,8 @@ def _answers(scored: Scored) -> SelfCheck:
 
 def _constant(scored: Scored) -> SelfCheck:
     different = len(np.unique(scored.means))
-    told = f"{different:,} different scores among {len(scored):,}"
-    return SelfCheck("variation", different > 1, told)
+    message = f"{different:,} different scores among {len(scored):,}"
+    return SelfCheck("variation", different > 1, message)
 
 
 def _ties(scored: Scored) -> SelfCheck:
@@ -116,12 +116,12 @@ def _ties(scored: Scored) -> SelfCheck:
     asked = list(zip(frame["question"], frame["answer"], frame["cluster"], strict=True))
     certain = scored.means > -1e-9  # a model sure of two answers gives both log p = 0
     values = np.where(certain, -np.arange(len(scored), dtype=np.float64) - 1e6, scored.means)
-    found = tie_runs(values, asked)
-    told = (
-        f"{found.tied:,} of {found.pairs:,} neighbouring items with another question, answer or image "
-        f"have the same score to the last digit (longest run {found.longest})"
+    runs = tie_runs(values, asked)
+    message = (
+        f"{runs.tied:,} of {runs.pairs:,} neighbouring items with another question, answer or image "
+        f"have the same score to the last digit (longest run {runs.longest})"
     )
-    broken = found.tied >= FEW_TIES and found.rate > TIED
+    broken = runs.tied >= FEW_TIES and runs.rate > TIED
     if broken:
-        told += ": the adapter drops what tells them apart"
-    return SelfCheck("ties", not broken, told)
+        message += ": the adapter drops what tells them apart"
+    return SelfCheck("ties", not broken, message)

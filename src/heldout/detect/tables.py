@@ -166,15 +166,15 @@ class ScoreTables:
     def common(self, models: Sequence[str]) -> list[Scored]:
         """Several models on the items that all of them scored."""
         frames = [self.scored(model) for model in models]
-        shared = set.intersection(*(set(one.frame["benchmark_id"]) for one in frames))
+        shared = set.intersection(*(set(frame.frame["benchmark_id"]) for frame in frames))
         wanted = pl.col("benchmark_id").is_in(list(shared))
-        return [Scored(one.model, one.frame.filter(wanted)) for one in frames]
+        return [Scored(frame.model, frame.frame.filter(wanted)) for frame in frames]
 
     def comparable(self, first: str, second: str) -> str | None:
         """Why two models' scores may not be compared, None if they may: never across backends."""
         known = [self.identities.get(name, {}) for name in (first, second)]
         for field_name in ("backend", "dtype"):
-            values = [one.get(field_name) for one in known]
+            values = [record.get(field_name) for record in known]
             if None not in values and values[0] != values[1]:
                 return (
                     f"{first} was scored with {field_name} {values[0]} and {second} with {values[1]}: "
@@ -187,8 +187,8 @@ def metadata_column(frame: pl.DataFrame, name: str) -> list[str | None]:
     """One metadata field of every item, as text; None where an item does not have it."""
     values: list[str | None] = []
     for text in frame["metadata"]:
-        found = json.loads(text) if text else {}
-        value = found.get(name) if isinstance(found, dict) else None
+        record = json.loads(text) if text else {}
+        value = record.get(name) if isinstance(record, dict) else None
         values.append(None if value is None else str(value))
     return values
 
@@ -256,8 +256,8 @@ def _band(words: int) -> str:
 
 def _by_corpus(rows: pl.DataFrame) -> dict[str, frozenset[str]]:
     return {
-        str(corpus): frozenset(found["benchmark_id"])
-        for (corpus,), found in rows.group_by(["corpus"], maintain_order=True)
+        str(corpus): frozenset(frame["benchmark_id"])
+        for (corpus,), frame in rows.group_by(["corpus"], maintain_order=True)
     }
 
 

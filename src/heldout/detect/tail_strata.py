@@ -51,19 +51,21 @@ class TailStratum(NamedTuple):
         return {**self._asdict(), **ends, "interval": self.interval.method}
 
 
-def with_strata(found: Sequence[Finding], tables: ScoreTables, settings: Settings) -> list[Finding]:
+def with_strata(
+    findings: Sequence[Finding], tables: ScoreTables, settings: Settings
+) -> list[Finding]:
     """Findings of tail-enrichment with ``details["by_stratum"]``; others as they are."""
-    tested = [one for one in found if one.detector == tail_enrichment.NAME]
+    tested = [finding for finding in findings if finding.detector == tail_enrichment.NAME]
     cohort = cohort_scores(tables, settings) if tested else "no tail was measured"
     if isinstance(cohort, str):
-        return list(found)
+        return list(findings)
     _, clusters, scores, _ = cohort
     tails = cohort_delta(scores) > settings.tail
     fields, fine = covariates(tables.common(tables.models)[0].frame)
     rows = [tables.models.index(name) for name in settings.baselines if name in tables.models]
 
-    def filled(one: Finding) -> Finding:
-        row = tables.models.index(str(one.cell.model))
+    def filled(finding: Finding) -> Finding:
+        row = tables.models.index(str(finding.cell.model))
         others = [index for index in rows if index != row]
         where = tail_strata(
             tails[row],
@@ -73,9 +75,9 @@ def with_strata(found: Sequence[Finding], tables: ScoreTables, settings: Setting
             settings=settings,
         )
         more = {"by_stratum": [each.as_json() for each in where], "fields_too_fine": fine}
-        return one.model_copy(update={"details": {**one.details, **more}})
+        return finding.model_copy(update={"details": {**finding.details, **more}})
 
-    return [filled(one) if one in tested else one for one in found]
+    return [filled(finding) if finding in tested else finding for finding in findings]
 
 
 def tail_strata(

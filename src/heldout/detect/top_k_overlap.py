@@ -85,21 +85,21 @@ def find(tables: ScoreTables, settings: Settings) -> Iterator[Outcome]:
     tops = [top_items(ids, row, k) for row in scores]
     shuffle = deal(equal_sizes(clusters))
     for a, b in combinations(range(len(models)), 2):
-        found = overlap_of(tops[a], tops[b], len(ids))
+        overlap = overlap_of(tops[a], tops[b], len(ids))
         marks = [np.isin(ids, top).astype(np.float64) for top in (tops[a], tops[b])]
         test = staged(
-            found.intersection - found.expected,
-            _beyond(product_design(marks[0], marks[1], shuffle), found.expected),
+            overlap.intersection - overlap.expected,
+            _beyond(product_design(marks[0], marks[1], shuffle), overlap.expected),
             permutations=settings.permutations,
             seed=settings.seed,
         )
-        gain = (found.intersection - found.expected) / k
+        gain = (overlap.intersection - overlap.expected) / k
         yield model_finding(
             NAME,
             tables.benchmark,
             f"{models[a]} & {models[b]}",
             unit="questions",
-            statistic=("items in both top sets", float(found.intersection)),
+            statistic=("items in both top sets", float(overlap.intersection)),
             effect=(
                 "overlap above chance, share of K",
                 gain,
@@ -107,7 +107,7 @@ def find(tables: ScoreTables, settings: Settings) -> Iterator[Outcome]:
                     gain,
                     test.spread / k,
                     "permutation standard error",
-                    (-found.expected / k, 1 - found.expected / k),
+                    (-overlap.expected / k, 1 - overlap.expected / k),
                 ),
             ),
             error=test.spread / k,
@@ -121,8 +121,8 @@ def find(tables: ScoreTables, settings: Settings) -> Iterator[Outcome]:
             details={
                 "k": k,
                 "ranked_by": which if settings.rank_by == "score" else f"Δ of {which}",
-                **found._asdict(),
-                "p_hypergeometric": found.p,
+                **overlap._asdict(),
+                "p_hypergeometric": overlap.p,
                 "p_greater": test.p_greater,
                 "p_tied": test.p_tied,
                 "permutations": test.evaluated,

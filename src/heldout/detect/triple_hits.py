@@ -84,7 +84,7 @@ class _Flags(NamedTuple):
 def triple_hits(tables: ScoreTables, settings: Settings) -> tuple[list[TripleHits], pl.DataFrame]:
     """Every model, corpus and α that both sides resolve; and the items, each at its smallest α."""
     flags = list(_flags(tables))
-    found, rows = [], []
+    hits, rows = [], []
     for model in tables.models if flags else []:
         scored = tables.scored(model)
         scores = MIN_K_PLUS_PLUS.score(tables, scored, settings)
@@ -92,19 +92,19 @@ def triple_hits(tables: ScoreTables, settings: Settings) -> tuple[list[TripleHit
         if isinstance(scores, str):
             scores, which = scored.means, LOSS.name
         ids = scored.frame["benchmark_id"].to_list()
-        for one in flags:
-            tail = highest(scores, one.alpha)
+        for flag in flags:
+            tail = highest(scores, flag.alpha)
             if not tail.any():
                 continue  # α of so few items is less than one
-            marked = np.fromiter((name in one.ids for name in ids), bool, len(ids))
-            for answer, good, known in _answers(tables, model, one.corpus, ids):
+            marked = np.fromiter((name in flag.ids for name in ids), bool, len(ids))
+            for answer, good, known in _answers(tables, model, flag.corpus, ids):
                 of = Scored(model, scored.frame.filter(known))
                 marks = marked[known], tail[known], good[known]
-                made = _hits(one, answer, of, *marks, which, settings)
-                found.append(made)
+                made = _hits(flag, answer, of, *marks, which, settings)
+                hits.append(made)
                 value = dict(zip(ids, scores.tolist(), strict=True))
-                rows += [_row(made, name, one, value[name]) for name in made.ids]
-    return _adjusted(found), _smallest(rows)
+                rows += [_row(made, name, flag, value[name]) for name in made.ids]
+    return _adjusted(hits), _smallest(rows)
 
 
 def highest(scores: Floats, alpha: float) -> Marks:
@@ -118,17 +118,19 @@ def highest(scores: Floats, alpha: float) -> Marks:
 def _flags(tables: ScoreTables) -> Iterator[_Flags]:
     columns = tables.items.select("benchmark_id", "image_digests") if tables.calibrations else None
     shown = list(columns.iter_rows()) if columns is not None else []
-    for found in tables.calibrations:
-        nearest = dict(zip(found.benchmark.pictures, found.benchmark.similarities, strict=True))
+    for calibration in tables.calibrations:
+        nearest = dict(
+            zip(calibration.benchmark.pictures, calibration.benchmark.similarities, strict=True)
+        )
         near = {
-            name: float(max(nearest[one] for one in digests if one in nearest))
+            name: float(max(nearest[digest] for digest in digests if digest in nearest))
             for name, digests in shown
-            if any(one in nearest for one in digests or ())
+            if any(digest in nearest for digest in digests or ())
         }
-        for point in found.sweep.points:
+        for point in calibration.sweep.points:
             tau = point.threshold
             above = frozenset(name for name, value in near.items() if value > tau.value)
-            yield _Flags(found.corpus, found.encoder, NEAR, tau.alpha, above, near)
+            yield _Flags(calibration.corpus, calibration.encoder, NEAR, tau.alpha, above, near)
     for corpus, leaked in tables.leaked.items():
         for alpha in ALPHAS:
             yield _Flags(corpus, None, COPY, alpha, leaked, {})
@@ -141,7 +143,7 @@ def _answers(
 
     The model's own right ones; those that stand in the corpus beside their picture; without both, all.
     """
-    found = []
+    answers = []
     every = np.ones(len(ids), dtype=bool)
 
     def among(names: Collection[str]) -> Marks:
@@ -151,14 +153,14 @@ def _answers(
         own = asked(tables, model, lambda variant: variant == ORIGINAL)
         mean = own.group_by("benchmark_id").agg(pl.col("right").mean())
         right = set(mean.filter(pl.col("right") > 0.5)["benchmark_id"])
-        found.append((RIGHT, among(right), among(set(mean["benchmark_id"]))))
+        answers.append((RIGHT, among(right), among(set(mean["benchmark_id"]))))
     if leaked := tables.answered.get(corpus):
-        found.append((LEAKED, among(leaked), every))
-    return found or [(ANY, every, every)]
+        answers.append((LEAKED, among(leaked), every))
+    return answers or [(ANY, every, every)]
 
 
 def _hits(
-    one: _Flags,
+    flags: _Flags,
     answer: str,
     scored: Scored,
     marked: Marks,
@@ -178,11 +180,11 @@ def _hits(
     ids = [scored.frame["benchmark_id"][int(place)] for place in np.flatnonzero(hit)]
     return TripleHits(
         model=scored.model,
-        corpus=one.corpus,
-        encoder=one.encoder,
-        flag=one.flag,
+        corpus=flags.corpus,
+        encoder=flags.encoder,
+        flag=flags.flag,
         answer=answer,
-        alpha=one.alpha,
+        alpha=flags.alpha,
         n=n,
         clusters=len(set(clusters)),
         flagged=int(marked.sum()),
@@ -203,16 +205,16 @@ def _hits(
     )
 
 
-def _adjusted(found: Sequence[TripleHits]) -> list[TripleHits]:
+def _adjusted(hits: Sequence[TripleHits]) -> list[TripleHits]:
     """Holm over the table: every α is a look, except where no outcome could have been significant."""
     tested = {
-        n: one.p for n, one in enumerate(found) if one.p is not None and one.smallest_p <= ALPHA
+        n: one.p for n, one in enumerate(hits) if one.p is not None and one.smallest_p <= ALPHA
     }
     adjusted = dict(zip(tested, holm(list(tested.values())) if tested else (), strict=True))
-    return [replace(one, p_adjusted=adjusted.get(n)) for n, one in enumerate(found)]
+    return [replace(one, p_adjusted=adjusted.get(n)) for n, one in enumerate(hits)]
 
 
-def _row(made: TripleHits, name: str, one: _Flags, score: float) -> dict[str, Any]:
+def _row(made: TripleHits, name: str, flags: _Flags, score: float) -> dict[str, Any]:
     return {
         "benchmark_id": name,
         "model": made.model,
@@ -221,7 +223,7 @@ def _row(made: TripleHits, name: str, one: _Flags, score: float) -> dict[str, An
         "flag": made.flag,
         "answer": made.answer,
         "alpha": made.alpha,
-        "similarity": one.similarity.get(name),
+        "similarity": flags.similarity.get(name),
         "score": score,
     }
 

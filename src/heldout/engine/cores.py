@@ -32,9 +32,9 @@ def usable_cores() -> int:
         quota, period = _CGROUP_LIMIT.read_text().split()
         if quota != "max":
             cores = min(cores or 1, math.ceil(int(quota) / int(period)))
-    told = os.environ.get(CORES, "")
-    if told.isdecimal() and int(told) > 0:
-        cores = min(cores or 1, int(told))
+    message = os.environ.get(CORES, "")
+    if message.isdecimal() and int(message) > 0:
+        cores = min(cores or 1, int(message))
     return max(1, cores or 1)
 
 

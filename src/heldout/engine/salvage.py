@@ -89,24 +89,24 @@ class _Redo(Generic[Task, Result]):
         pieces = self.salvage.split(self.engine, task)
         if not pieces:
             return self._once_more(task, error)
-        found: dict[int, Result] = {}
+        record: dict[int, Result] = {}
         failed: list[Outcome[Task, Result]] = []
         with contextlib.closing(self.engine.map(self.function, pieces, tries=1)) as outcomes:
             for outcome in outcomes:
                 if outcome.value is not None:
-                    found[outcome.index] = outcome.value
+                    record[outcome.index] = outcome.value
                     self.saved = True
                 else:
                     failed.append(outcome)
                     self.failed += 1
                 if self.failed >= _LOST_AT_ONCE and not self.saved:
                     return None
-        for outcome in sorted(failed, key=lambda one: one.index):
+        for outcome in sorted(failed, key=lambda outcome: outcome.index):
             value = self.run(outcome.task, outcome.error or "no result")
             if value is None or self.lost > _MOST_LOST:
                 return None
-            found[outcome.index] = value
-        return self.salvage.join(task, [found[place] for place in sorted(found)])
+            record[outcome.index] = value
+        return self.salvage.join(task, [record[place] for place in sorted(record)])
 
     def _once_more(self, task: Task, error: str) -> Result | None:
         """A single item, alone: it may have died of its neighbours' hunger."""

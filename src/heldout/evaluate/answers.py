@@ -68,7 +68,7 @@ def ask_model(
     dropped: list[Dropped] = []
     prompts: dict[str, Prompt] = {}
     chosen = benchmark.examples[:limit]
-    for example in (one for group in by_picture(benchmark, chosen) for one in group):
+    for example in (example for group in by_picture(benchmark, chosen) for example in group):
         shown = original(example)
         if isinstance(shown, Dropped):
             dropped.append(shown)
@@ -92,14 +92,16 @@ def ask_model(
     )
     place = {example.id: number for number, example in enumerate(benchmark)}
     rows = [
-        answer_row(one, given.replies[one.id], model, opened.prompt.name(one), tolerance)
-        for one in sorted(questions, key=lambda one: place[one.benchmark_id])
-        if one.id in given.replies
+        answer_row(
+            question, given.replies[question.id], model, opened.prompt.name(question), tolerance
+        )
+        for question in sorted(questions, key=lambda one: place[one.benchmark_id])
+        if question.id in given.replies
     ]
     dropped += [
-        Dropped(STAGE, one.benchmark_id, lost.reason, f"{one.variant}: {lost.detail}")
-        for one in questions
-        if (lost := given.lost.get(one.id)) is not None
+        Dropped(STAGE, question.benchmark_id, lost.reason, f"{question.variant}: {lost.detail}")
+        for question in questions
+        if (lost := given.lost.get(question.id)) is not None
     ]
     _keep(run, model, rows, dropped)
     if (
@@ -120,17 +122,22 @@ def keep_recorded(
     """Answers made elsewhere, graded by the same rules; the file's own grades are compared with ours."""
     prepare_run(opened.benchmark, run)
     claim_model(run, model, {"backend": RECORDED})
-    pairs = [(one, reply) for one, reply in answers.pairs if one.variant == ORIGINAL]
-    rows = [answer_row(one, reply, model, RECORDED, tolerance) for one, reply in pairs]
-    others = Counter(one.variant for one, _ in answers.pairs if one.variant != ORIGINAL)
+    pairs = [(question, reply) for question, reply in answers.pairs if question.variant == ORIGINAL]
+    rows = [answer_row(question, reply, model, RECORDED, tolerance) for question, reply in pairs]
+    others = Counter(
+        question.variant for question, _ in answers.pairs if question.variant != ORIGINAL
+    )
     dropped = [
         *answers.dropped,
         *(
             Dropped(
-                STAGE, one.benchmark_id, "not as released", f"{ORIGINAL}: shown as {one.variant}"
+                STAGE,
+                question.benchmark_id,
+                "not as released",
+                f"{ORIGINAL}: shown as {question.variant}",
             )
-            for one, _ in answers.pairs
-            if one.variant != ORIGINAL
+            for question, _ in answers.pairs
+            if question.variant != ORIGINAL
         ),
     ]
     if not rows:

@@ -86,11 +86,13 @@ class PairedDifference:
         return UNCLEAR if self.interval.low <= 0 <= self.interval.high else DIFFER
 
     def as_json(self) -> dict[str, Any]:
-        told = {
-            one.name: getattr(self, one.name) for one in fields(self) if one.name != "clustered"
+        record = {
+            field.name: getattr(self, field.name)
+            for field in fields(self)
+            if field.name != "clustered"
         }
         return {
-            **told,
+            **record,
             "interval": self.interval._asdict(),
             "table": self.table._asdict() if self.table is not None else None,
             "reading": self.reading,
@@ -117,8 +119,12 @@ def compare_models(
     first: Sequence[ItemGrades], second: Sequence[ItemGrades], *, seed: int = 0
 ) -> PairedComparison:
     """Paired comparison over the benchmarks that both models were evaluated on."""
-    others = {one.benchmark: one for one in second}
-    shared = [(one, others[one.benchmark]) for one in first if one.benchmark in others]
+    others = {item_grades.benchmark: item_grades for item_grades in second}
+    shared = [
+        (item_grades, others[item_grades.benchmark])
+        for item_grades in first
+        if item_grades.benchmark in others
+    ]
     names = (first[0].model, second[0].model)
     if not shared:
         raise InputError(f"{names[0]} and {names[1]} have no benchmark in common")
@@ -145,10 +151,10 @@ def _corrected(pairs: Sequence[PairedComparison]) -> list[PairedComparison]:
 
 
 def _adjusted(family: Sequence[PairedDifference]) -> list[PairedDifference]:
-    adjusted = holm([one.p for one in family])
+    adjusted = holm([paired_difference.p for paired_difference in family])
     return [
-        replace(one, p_adjusted=p, family=len(family))
-        for one, p in zip(family, adjusted, strict=True)
+        replace(paired_difference, p_adjusted=p, family=len(family))
+        for paired_difference, p in zip(family, adjusted, strict=True)
     ]
 
 
@@ -160,13 +166,19 @@ def rank_models(
 
     Means over different benchmarks are different quantities: ranked are the models that have the same
     ones, the largest such group."""
-    had = {name: tuple(sorted(one.benchmark for one in mine)) for name, mine in models.items()}
+    had = {
+        name: tuple(sorted(item_grades.benchmark for item_grades in mine))
+        for name, mine in models.items()
+    }
     pairs = [(a, b) for a, b in combinations(models, 2) if set(had[a]) & set(had[b])]
     compared = [compare_models(models[a], models[b], seed=seed) for a, b in pairs]
-    made = {(one.first, one.second): one for one in _corrected(compared)}
+    made = {
+        (paired_comparison.first, paired_comparison.second): paired_comparison
+        for paired_comparison in _corrected(compared)
+    }
     kept = max(had.values(), key=lambda one: (list(had.values()).count(one), len(one)))
     means = {
-        name: float(np.mean([one.right.mean() for one in grades]))
+        name: float(np.mean([grade.right.mean() for grade in grades]))
         for name, grades in models.items()
         if had[name] == kept
     }
@@ -183,8 +195,13 @@ def rank_models(
         )
     # Decided already, so that ranks and the readings of pairs are never at odds: 0 is a difference.
     tested = [
-        (a, b, one.overall.value, 0.0 if one.overall.reading == DIFFER else 1.0)
-        for (a, b), one in made.items()
+        (
+            a,
+            b,
+            paired_comparison.overall.value,
+            0.0 if paired_comparison.overall.reading == DIFFER else 1.0,
+        )
+        for (a, b), paired_comparison in made.items()
         if a in means and b in means
     ]
     return ranks_of(means, tested), made, remarks
@@ -195,25 +212,25 @@ def comparison_frame(pairs: Iterable[PairedComparison]) -> pl.DataFrame:
     return pl.DataFrame(
         [
             {
-                "first": one.first,
-                "second": one.second,
-                "benchmark": one.benchmark,
-                "n": one.n,
-                "clusters": one.clusters,
-                "first_accuracy": one.first_value,
-                "second_accuracy": one.second_value,
-                "difference": one.value,
-                "low": one.interval.low,
-                "high": one.interval.high,
-                "p": one.p,
-                "p_adjusted": one.p_adjusted,
-                "reading": one.reading,
-                "method": one.method,
-                "detectable": one.detectable,
-                "left_out": one.left_out,
+                "first": difference.first,
+                "second": difference.second,
+                "benchmark": difference.benchmark,
+                "n": difference.n,
+                "clusters": difference.clusters,
+                "first_accuracy": difference.first_value,
+                "second_accuracy": difference.second_value,
+                "difference": difference.value,
+                "low": difference.interval.low,
+                "high": difference.interval.high,
+                "p": difference.p,
+                "p_adjusted": difference.p_adjusted,
+                "reading": difference.reading,
+                "method": difference.method,
+                "detectable": difference.detectable,
+                "left_out": difference.left_out,
             }
             for pair in pairs
-            for one in pair.differences
+            for difference in pair.differences
         ],
         infer_schema_length=None,
     )
@@ -277,24 +294,27 @@ def _overall(
 ) -> PairedDifference:
     count = len(parts)
     error, reach = combined(
-        [one.error / count for one in parts], [one.clusters - 1 for one in parts]
+        [part.error / count for part in parts], [part.clusters - 1 for part in parts]
     )
     means = [
         sum(values) / count
-        for values in zip(*((one.first_value, one.second_value) for one in parts), strict=True)
+        for values in zip(*((part.first_value, part.second_value) for part in parts), strict=True)
     ]
     value = means[0] - means[1]
     interval = Interval(
         max(-1.0, value - reach), min(1.0, value + reach), 0.95, "cluster t, benchmarks independent"
     )
-    weighted = [one.sums / (one.sizes.sum() * count) for one in clustered]
+    weighted = [
+        cluster_differences.sums / (cluster_differences.sizes.sum() * count)
+        for cluster_differences in clustered
+    ]
     test = flip_test(np.concatenate(weighted), seed=seed)
     return PairedDifference(
         parts[0].first,
         parts[0].second,
         MEAN,
-        sum(one.n for one in parts),
-        sum(one.clusters for one in parts),
+        sum(part.n for part in parts),
+        sum(part.clusters for part in parts),
         means[0],
         means[1],
         value,
@@ -303,7 +323,7 @@ def _overall(
         FLIPS,
         error,
         tuple(clustered),
-        left_out=sum(one.left_out for one in parts),
+        left_out=sum(part.left_out for part in parts),
         seed=seed,
     )
 
@@ -313,26 +333,28 @@ def _remarks(
     first: Sequence[ItemGrades],
     second: Sequence[ItemGrades],
 ) -> list[str]:
-    told = []
-    names = {one.benchmark for one in first} ^ {one.benchmark for one in second}
+    remarks = []
+    names = {item_grades.benchmark for item_grades in first} ^ {
+        item_grades.benchmark for item_grades in second
+    }
     if names:
-        told.append(
+        remarks.append(
             f"only one of the two has {', '.join(sorted(names))}: left out of the comparison"
         )
     for a, b in shared:
         if a.templates != b.templates:
-            told.append(
+            remarks.append(
                 f"{a.benchmark}: the prompts differ ({_listed(a)} and {_listed(b)}), so a difference "
                 "may be "
                 f"the prompt's"
             )
         lost = len(set(a.ids) ^ set(b.ids))
         if lost:
-            told.append(
+            remarks.append(
                 f"{a.benchmark}: {lost:,} items were answered by one of the two alone: left out"
             )
-    return told
+    return remarks
 
 
-def _listed(one: ItemGrades) -> str:
-    return ", ".join(sorted(one.templates))
+def _listed(item_grades: ItemGrades) -> str:
+    return ", ".join(sorted(item_grades.templates))

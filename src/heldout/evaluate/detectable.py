@@ -37,12 +37,12 @@ def detectable_difference(
     where even a difference on every item would not be found.
     """
     kinds = [_Kinds.of(part) for part in parts]
-    if not any(one.height.any() for one in kinds):
+    if not any(kind.height.any() for kind in kinds):
         return None
 
     def power(effect: float) -> float:
         rng = np.random.default_rng(seed)  # the same draws for every effect
-        drawn = [one.drawn(effect, rng) for one in kinds]
+        drawn = [kind.drawn(effect, rng) for kind in kinds]
         return float((_rejects(drawn, alpha, exact=exact) & _beside_zero(drawn)).mean())
 
     low, high = 0.0, 2.0
@@ -51,7 +51,7 @@ def detectable_difference(
     for _ in range(_STEPS):
         middle = (low + high) / 2
         low, high = (low, middle) if power(middle) >= POWER else (middle, high)
-    return float(np.mean([one.mean(high) for one in kinds]))
+    return float(np.mean([kind.mean(high) for kind in kinds]))
 
 
 class _Kinds(NamedTuple):

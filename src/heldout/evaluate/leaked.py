@@ -31,25 +31,25 @@ def read_leaks(
     sources: Sequence[str], benchmarks: Sequence[OpenedBenchmark]
 ) -> dict[str, ItemLabels]:
     """By benchmark of the suite. Each source is RUN or FILE, or BENCHMARK=RUN, BENCHMARK=FILE."""
-    found: dict[str, ItemLabels] = {}
+    leaks: dict[str, ItemLabels] = {}
     for text in sources:
         name, source = _named(text, benchmarks)
         opened = _about(name, source, benchmarks)
-        if opened.name in found:
+        if opened.name in leaks:
             raise InputError(
-                f"leaks: {source} and {found[opened.name].source} are both about {opened.name}; give one"
+                f"leaks: {source} and {leaks[opened.name].source} are both about {opened.name}; give one"
             )
-        found[opened.name] = (
+        leaks[opened.name] = (
             _of_run(Run.open(source), opened.benchmark)
             if (Path(source) / "manifest.json").exists()
             else _of_labels(source, opened.benchmark)
         )
-    return found
+    return leaks
 
 
 def _named(text: str, benchmarks: Sequence[OpenedBenchmark]) -> tuple[str | None, str]:
     head, equals, tail = text.partition("=")
-    known = {one.name.lower() for one in benchmarks}
+    known = {benchmark.name.lower() for benchmark in benchmarks}
     if equals and head.lower() in known and not Path(text).exists():
         return head, tail
     return None, text
@@ -57,16 +57,20 @@ def _named(text: str, benchmarks: Sequence[OpenedBenchmark]) -> tuple[str | None
 
 def _about(name: str | None, source: str, benchmarks: Sequence[OpenedBenchmark]) -> OpenedBenchmark:
     if name is not None:
-        return next(one for one in benchmarks if one.name.lower() == name.lower())
+        return next(benchmark for benchmark in benchmarks if benchmark.name.lower() == name.lower())
     if len(benchmarks) == 1:
         return benchmarks[0]
     folder = Path(source)
     if folder.is_dir() and (folder / "manifest.json").exists():
         items = set(Run.open(source).read_table("items").column("benchmark_id").to_pylist())
-        same = [one for one in benchmarks if {item.id for item in one.benchmark} <= items]
+        same = [
+            benchmark
+            for benchmark in benchmarks
+            if {item.id for item in benchmark.benchmark} <= items
+        ]
         if len(same) == 1:
             return same[0]
-    names = ", ".join(one.name for one in benchmarks)
+    names = ", ".join(benchmark.name for benchmark in benchmarks)
     raise InputError(
         f"leaks {source}: which benchmark is it about? Write BENCHMARK={source}, with one of {names}"
     )
@@ -82,7 +86,7 @@ def _of_run(run: Run, benchmark: Benchmark) -> ItemLabels:
         theirs = ", ".join(list(compared)[:3])
         raise InputError(
             f"{run.path} is about other items: none of {benchmark.name} is in it. Its ids are like "
-            f"{theirs}, here they are like {', '.join(one.id for one in benchmark.examples[:3])}"
+            f"{theirs}, here they are like {', '.join(example.id for example in benchmark.examples[:3])}"
         )
     leaks = leaks_of(run)
     labels: dict[str, str] = {}
@@ -110,11 +114,11 @@ def _of_labels(source: str, benchmark: Benchmark) -> ItemLabels:
 
 def _remark(benchmark: Benchmark, labels: Mapping[str, str], source: str) -> str:
     counts = {name: list(labels.values()).count(name) for name in (LEAKED, CLEAN, UNDECIDED)}
-    told = (
+    message = (
         f"{benchmark.name}: {counts[LEAKED]:,} items leaked and {counts[CLEAN]:,} did not, {source}"
     )
     if counts[UNDECIDED]:
-        told += f"; {counts[UNDECIDED]:,} are undecided and in neither"
+        message += f"; {counts[UNDECIDED]:,} are undecided and in neither"
     if len(labels) < len(benchmark):
-        told += f"; {len(benchmark) - len(labels):,} were not compared"
-    return told
+        message += f"; {len(benchmark) - len(labels):,} were not compared"
+    return message

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from heldout.benchmark import Benchmark, Source, find_preset, parse_source, read_benchmark
+from heldout.benchmark import Benchmark, BenchmarkSource, find_preset, parse_source, read_benchmark
 from heldout.engine import progress
 from heldout.errors import InputError
 from heldout.evaluate.closed import closed_as_choices, only_choices
@@ -42,9 +42,16 @@ def open_benchmarks(
         if name != EVERY:
             suite.benchmark(name)
     wanted = {name.lower() for name in settings.benchmarks}
-    chosen = [one for one in suite.benchmarks if not wanted or one.name.lower() in wanted]
+    chosen = [
+        benchmark
+        for benchmark in suite.benchmarks
+        if not wanted or benchmark.name.lower() in wanted
+    ]
     sources = {name.lower(): source for name, source in settings.sources.items()}
-    return [_open(one, suite, folder, sources, settings, quiet=quiet) for one in chosen]
+    return [
+        _open(suite_benchmark, suite, folder, sources, settings, quiet=quiet)
+        for suite_benchmark in chosen
+    ]
 
 
 def suite_benchmarks(text: str, *, quiet: bool = False) -> list[Benchmark]:
@@ -129,7 +136,7 @@ def _read(entry: SuiteBenchmark, suite: Suite, where: _Place) -> tuple[Benchmark
     except InputError as error:
         said = f"suite {suite.name}, benchmark {entry.name}: {error}{where.data_advice}"
         raise InputError(said) from error
-    kept = {"all": lambda one: one, "choice": only_choices, "closed": closed_as_choices}
+    kept = {"all": lambda benchmark: benchmark, "choice": only_choices, "closed": closed_as_choices}
     benchmark = kept[entry.questions](read)
     if not benchmark.examples:
         raise InputError(
@@ -149,7 +156,9 @@ def _preset(entry: SuiteBenchmark, own: str | None) -> str | None:
 def _selected(own: str, entry: SuiteBenchmark) -> str:
     """The place that the user names, with the rows that the suite selects where the user selects none."""
     chosen = parse_source(own)
-    return str(chosen if chosen.selection else Source(own, parse_source(entry.source).selection))
+    return str(
+        chosen if chosen.selection else BenchmarkSource(own, parse_source(entry.source).selection)
+    )
 
 
 def _from(folder: Path | None, text: str) -> str:
@@ -166,7 +175,7 @@ def _images_from(folder: Path | None, images: str | None) -> str | None:
 
 
 def _check_images(suite: Suite, entry: SuiteBenchmark, benchmark: Benchmark, where: _Place) -> None:
-    lost = [ref for ref, found in benchmark.digests.items() if isinstance(found, ImageError)]
+    lost = [ref for ref, digest in benchmark.digests.items() if isinstance(digest, ImageError)]
     if benchmark.images and len(lost) == len(benchmark.images):
         why = benchmark.digests[lost[0]]
         assert isinstance(why, ImageError)
@@ -178,22 +187,22 @@ def _check_images(suite: Suite, entry: SuiteBenchmark, benchmark: Benchmark, whe
 
 
 def _remarks(entry: SuiteBenchmark, read: Benchmark, benchmark: Benchmark) -> list[str]:
-    told = []
+    remarks = []
     size = f"{entry.name}: {len(benchmark):,} items"
     if len(read) > len(benchmark):
         size = f"{entry.name}: {len(benchmark):,} of {len(read):,} items are evaluated"
     if entry.items is not None and len(benchmark) != entry.items:
         size += f" ({entry.items:,} in the published results: not the same set)"
-    left = Counter(one.reason for one in benchmark.dropped[len(read.dropped) :])
+    left = Counter(dropped.reason for dropped in benchmark.dropped[len(read.dropped) :])
     if left:
         listed = ", ".join(f"{reason} {count:,}" for reason, count in left.most_common())
         size += f"; left out: {listed}"
     if left or (entry.items is not None and len(benchmark) != entry.items):
-        told.append(size)
-    lost = [ref.name for ref, found in benchmark.digests.items() if isinstance(found, ImageError)]
+        remarks.append(size)
+    lost = [ref.name for ref, digest in benchmark.digests.items() if isinstance(digest, ImageError)]
     if lost:
         named = ", ".join(lost[:_SHOWN]) + (" …" if len(lost) > _SHOWN else "")
-        told.append(
+        remarks.append(
             f"{entry.name}: {len(lost):,} of {len(benchmark.images):,} images cannot be read: {named}"
         )
-    return told
+    return remarks

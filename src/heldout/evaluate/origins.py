@@ -43,11 +43,11 @@ def check_origins(run: Run, given: Mapping[str, Mapping[str, AnswerOrigin]]) -> 
         for benchmark, told in known.get(model, {}).items():
             earlier = AnswerOrigin(*told)
             others = [
-                one
-                for name, one in parts.items()
+                part
+                for name, part in parts.items()
                 # Files may answer a benchmark each; a server answers all of them.
-                if (one.kind, one.identity) != (earlier.kind, earlier.identity)
-                and (name == benchmark or {one.kind, earlier.kind} != {"recorded"})
+                if (part.kind, part.identity) != (earlier.kind, earlier.identity)
+                and (name == benchmark or {part.kind, earlier.kind} != {"recorded"})
             ]
             if others and _holds(Run(run.path / FOLDER / benchmark), model):
                 raise InputError(

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
-
-from pydantic import ValidationError
 
 from heldout.engine import open_engine
 from heldout.errors import InputError
@@ -27,9 +25,8 @@ from heldout.evaluate.result import (
 )
 from heldout.evaluate.settings import EvaluateSettings
 from heldout.evaluate.suite import Suite, read_suite
-from heldout.model import Asker
+from heldout.model import Asker, open_endpoint
 from heldout.store import Run, without_credentials
-from heldout.synth import open_endpoint, settings_sentence
 
 
 def evaluate(
@@ -54,7 +51,7 @@ def evaluate(
     Returns:
         Accuracies, disagreements with published scorers, ranks and paired comparisons.
     """
-    chosen = settings if settings is not None else _settings(values)
+    chosen = settings if settings is not None else EvaluateSettings.read(values)
     suite, folder = read_suite(chosen.suite)
     files = recorded_files(chosen, suite)
     benchmarks = open_benchmarks(suite, folder, chosen, quiet=quiet)
@@ -68,11 +65,13 @@ def evaluate(
                 run,
                 {
                     **{
-                        name: {one.name: origin for one, _, origin in parts}
+                        name: {
+                            opened_benchmark.name: origin for opened_benchmark, _, origin in parts
+                        }
                         for name, parts in recorded.items()
                     },
                     **{
-                        name: {one.name: origin for one in benchmarks}
+                        name: {benchmark.name: origin for benchmark in benchmarks}
                         for name, origin in servers.items()
                     },
                 },
@@ -82,20 +81,26 @@ def evaluate(
             done: list[CellAnswers] = []
             try:
                 for name, opened in recorded.items():
-                    for one, answers, origin in opened:
-                        keep_origin(run, name, one.name, origin)
-                        with _part(run, one, chosen.seed) as part:
+                    for opened_benchmark, answers, origin in opened:
+                        keep_origin(run, name, opened_benchmark.name, origin)
+                        with _part(run, opened_benchmark, chosen.seed) as part:
                             done.append(
-                                keep_recorded(one, answers, part, name, tolerance=chosen.tolerance)
+                                keep_recorded(
+                                    opened_benchmark,
+                                    answers,
+                                    part,
+                                    name,
+                                    tolerance=chosen.tolerance,
+                                )
                             )
                 for name, asker in askers:
-                    for one in benchmarks:
+                    for benchmark in benchmarks:
                         if name in servers:
-                            keep_origin(run, name, one.name, servers[name])
-                        with _part(run, one, chosen.seed) as part:
+                            keep_origin(run, name, benchmark.name, servers[name])
+                        with _part(run, benchmark, chosen.seed) as part:
                             done.append(
                                 ask_model(
-                                    one,
+                                    benchmark,
                                     asker,
                                     part,
                                     name,
@@ -115,13 +120,6 @@ def evaluate(
     return made
 
 
-def _settings(values: Mapping[str, Any]) -> EvaluateSettings:
-    try:
-        return EvaluateSettings(**values)
-    except ValidationError as error:
-        raise InputError(settings_sentence(error, EvaluateSettings)) from None
-
-
 def _claim(
     run: Run, suite: Suite, benchmarks: Sequence[OpenedBenchmark], settings: EvaluateSettings
 ) -> None:
@@ -130,18 +128,19 @@ def _claim(
         raise InputError(
             f"{run.path} holds an evaluation on the suite '{known}', not '{suite.name}': use another --out"
         )
-    told = settings.model_dump(mode="json")
-    for endpoint in told["endpoints"]:
+    record = settings.model_dump(mode="json")
+    for endpoint in record["endpoints"]:
         endpoint["url"] = without_credentials(endpoint["url"])
     kept = run.manifest().get(SECTION, {}).get("benchmarks", {})
     mine = {
-        one.name: {"scorers": list(one.scorers), "items": len(one.benchmark)} for one in benchmarks
+        benchmark.name: {"scorers": list(benchmark.scorers), "items": len(benchmark.benchmark)}
+        for benchmark in benchmarks
     }
     run.update(
         SECTION,
         {
             "suite": suite.model_dump(mode="json"),
-            "settings": told,
+            "settings": record,
             "benchmarks": {**kept, **mine},
         },
     )
@@ -164,8 +163,12 @@ def _askers(
     # Servers that do not answer are found out before anything is written.
     servers = [
         (settings.name or asker.model, asker)
-        for one in settings.endpoints
-        for asker in [open_endpoint(one.model_copy(update={"max_tokens": length}), settings.seed)]
+        for endpoint in settings.endpoints
+        for asker in [
+            open_endpoint(
+                endpoint.model_copy(update={"max_tokens": length}), settings.seed, "endpoints"
+            )
+        ]
     ]
     options = (
         ("dtype", settings.dtype),
@@ -193,8 +196,8 @@ def _askers(
         made = opened()
         first = next(made, None)  # a checkpoint that cannot be opened leaves no run behind
         origins = {
-            name: server_origin(one.url, asker.model)
-            for (name, asker), one in zip(servers, settings.endpoints, strict=True)
+            name: server_origin(endpoint.url, asker.model)
+            for (name, asker), endpoint in zip(servers, settings.endpoints, strict=True)
         }
         yield origins, (pair for pair in _with(first, made))
 
@@ -215,7 +218,9 @@ def _short(model: str) -> str:
 
 
 def _price(run: Run, settings: EvaluateSettings, model: str) -> None:
-    priced = {one.model: (one.price_in, one.price_out) for one in settings.endpoints}
+    priced = {
+        endpoint.model: (endpoint.price_in, endpoint.price_out) for endpoint in settings.endpoints
+    }
     price = priced.get(model) or (settings.price_in, settings.price_out)
     if len(settings.endpoints) == 1 and not any(price):
         price = next(iter(priced.values()))
@@ -229,8 +234,12 @@ def _keep_remarks(
     done: Sequence[CellAnswers],
     settings: EvaluateSettings,
 ) -> None:
-    told = [remark for one in benchmarks for remark in one.remarks]
-    told += [f"{one.model} on {one.benchmark}: {remark}" for one in done for remark in one.remarks]
+    told = [remark for benchmark in benchmarks for remark in benchmark.remarks]
+    told += [
+        f"{cell_answers.model} on {cell_answers.benchmark}: {remark}"
+        for cell_answers in done
+        for remark in cell_answers.remarks
+    ]
     if settings.limit is not None:
         told.append(f"only the first {settings.limit:,} items of every benchmark were asked")
     run.update(SECTION, {"remarks": told})

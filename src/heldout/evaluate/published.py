@@ -105,22 +105,22 @@ class PublishedStudy:
 
     def by_table(self) -> dict[str, list[PublishedDifference]]:
         found: dict[str, list[PublishedDifference]] = {}
-        for one in self.differences:
-            found.setdefault(one.table, []).append(one)
+        for difference in self.differences:
+            found.setdefault(difference.table, []).append(difference)
         return found
 
     def counts(self) -> dict[str, int]:
-        told = Counter(one.reading for one in self.differences)
+        told = Counter(difference.reading for difference in self.differences)
         return {name: told[name] for name in (CLEAR, DEPENDS, NOISE)}
 
     def as_json(self) -> dict[str, Any]:
         return {
             "title": self.title,
-            "benchmarks": [one.model_dump() for one in self.benchmarks],
+            "benchmarks": [benchmark.model_dump() for benchmark in self.benchmarks],
             "means": {
                 name: {"value": v, "half_interval": h} for name, (v, h) in self.means.items()
             },
-            "differences": [vars(one) for one in self.differences],
+            "differences": [vars(difference) for difference in self.differences],
             "counts": self.counts(),
             "assumptions": list(self.assumptions),
             "remarks": list(self.remarks),
@@ -138,8 +138,10 @@ def study_published(source: str, *, design_effect: float | None = None) -> Publi
         Differences with their readings, means with intervals, remarks on the arithmetic.
     """
     tables = _read(source)
-    sizes = np.array([one.items for one in tables.benchmarks], dtype=np.float64)
-    effects = np.array([design_effect or one.design_effect for one in tables.benchmarks])
+    sizes = np.array([benchmark.items for benchmark in tables.benchmarks], dtype=np.float64)
+    effects = np.array(
+        [design_effect or benchmark.design_effect for benchmark in tables.benchmarks]
+    )
     rows = {name: np.array(row.values) / 100 for name, row in tables.rows.items()}
     means = {
         name: (float(row.mean()), NORMAL * _mean_error(row * (1 - row), sizes, effects))
@@ -223,12 +225,17 @@ def _p(value: float, error: float) -> float:
 
 
 def _assumptions(tables: PublishedTables, rows: Mapping[str, Floats]) -> list[str]:
-    pairs = [(rows[one.first], rows[one.second]) for one in tables.differences]
+    pairs = [(rows[difference.first], rows[difference.second]) for difference in tables.differences]
     apart, usual = (
         float(np.mean([disagreement(a, b, part).mean() for a, b in pairs]))
         for part in (1.0, tables.usual_disagreement)
     )
-    smallest = min(tables.benchmarks, key=lambda one: one.items / one.design_effect)
+    smallest = min(
+        tables.benchmarks,
+        key=lambda published_benchmark: (
+            published_benchmark.items / published_benchmark.design_effect
+        ),
+    )
     alone = 50 * math.sqrt(smallest.design_effect / smallest.items) / len(tables.benchmarks)
     return [
         f"{smallest.name} has {smallest.items:,} items and the weight of any other benchmark: it alone "
@@ -244,26 +251,28 @@ def _assumptions(tables: PublishedTables, rows: Mapping[str, Floats]) -> list[st
 
 
 def _remarks(tables: PublishedTables, made: Sequence[PublishedDifference]) -> list[str]:
-    told = []
+    remarks = []
     for part, name in (("p_independent", "if independent"), ("p_usual", "if usually paired")):
-        adjusted = holm([getattr(one, part) for one in made])
+        adjusted = holm([getattr(published_difference, part) for published_difference in made])
         clear = sum(p <= 0.05 for p in adjusted)
-        told.append(f"Corrected over all {len(made)} differences (Holm), {clear} are clear {name}.")
+        remarks.append(
+            f"Corrected over all {len(made)} differences (Holm), {clear} are clear {name}."
+        )
     for name, row in tables.rows.items():
         mean = sum(row.values) / len(row.values)
         if row.mean is not None and abs(mean - row.mean) > 2 * _ROUNDED:
-            told.append(
+            remarks.append(
                 f"{name}: the printed mean is {row.mean:.2f}, the mean of its values {mean:.2f}."
             )
     for quote in tables.quotes:
         printed = tables.rows[quote.row].mean
         if printed is not None and abs(printed - quote.mean) > _ROUNDED:
-            told.append(
+            remarks.append(
                 f'The text says "{quote.text}"; the table has {printed:.2f} for that row'
                 + _elsewhere(tables, quote)
                 + "."
             )
-    return told + _uncountable(tables)
+    return remarks + _uncountable(tables)
 
 
 def _elsewhere(tables: PublishedTables, quote: PublishedQuote) -> str:
@@ -275,7 +284,7 @@ def _elsewhere(tables: PublishedTables, quote: PublishedQuote) -> str:
 
 def _uncountable(tables: PublishedTables) -> list[str]:
     """Accuracies that no whole number of right answers gives (the GRIM test), and what would give them."""
-    told: list[str] = []
+    messages: list[str] = []
     averaged: dict[str, int] = {}
     neither: dict[str, list[float]] = {}
     cells = 0
@@ -286,7 +295,7 @@ def _uncountable(tables: PublishedTables) -> list[str]:
             fits = [
                 sum(_countable(v, n) for v in values.values()) for n in (sizes[0], benchmark.items)
             ]
-            told.append(
+            messages.append(
                 f"{benchmark.name}: {fits[0]} of {len(values)} accuracies are whole numbers of right "
                 f"answers out of {' or '.join(f'{n:,}' for n in sizes)} items, {fits[1]} out of "
                 f"{benchmark.items:,}: some rows leave items out."
@@ -300,15 +309,15 @@ def _uncountable(tables: PublishedTables) -> list[str]:
             else:
                 neither.setdefault(benchmark.name, []).append(value)
     if averaged:
-        told.append(
+        messages.append(
             f"{sum(averaged.values())} accuracies are no whole number of right answers but the mean of "
             f"{RUNS} runs. They stand in {len(averaged)} of {len(tables.rows)} rows: "
             f"{', '.join(averaged)}. The other rows are single runs."
         )
     for benchmark_name, odd in neither.items():
         listed = ", ".join(f"{value:.2f}" for value in odd)
-        told.append(f"{benchmark_name}: neither one run nor {RUNS} give {listed}.")
-    return told
+        messages.append(f"{benchmark_name}: neither one run nor {RUNS} give {listed}.")
+    return messages
 
 
 def _sizes(values: Sequence[float], items: int) -> list[int]:
@@ -332,7 +341,7 @@ def _read(source: str) -> PublishedTables:
         text = path.read_text(encoding="utf-8")
     else:
         folder = resources.files("heldout.evaluate") / "tables"
-        known = sorted(one.name.removesuffix(".yaml") for one in folder.iterdir())
+        known = sorted(path.name.removesuffix(".yaml") for path in folder.iterdir())
         if source not in known:
             raise InputError(
                 f"{source} is no file; built-in tables of published accuracies: {', '.join(known)}"

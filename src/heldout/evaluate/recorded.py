@@ -28,7 +28,7 @@ def recorded_files(settings: EvaluateSettings, suite: Suite) -> list[tuple[str |
     """The recorded files, each with the benchmark that it was given for. Asks for nothing but the files, so
     that a mistyped name is found out before a benchmark is downloaded."""
     chosen = [suite.benchmark(name) for name in settings.benchmarks] or suite.benchmarks
-    known = [one.name for one in chosen]
+    known = [suite_benchmark.name for suite_benchmark in chosen]
     found = [_named(text, known) for text in settings.recorded]
     for _, path in found:
         if not path.is_file():
@@ -44,11 +44,11 @@ def read_suite_answers(
     benchmarks: Sequence[OpenedBenchmark],
 ) -> RecordedSuite:
     """By model: the benchmarks that its files have answers to."""
-    found: RecordedSuite = defaultdict(list)
+    recorded_suite: RecordedSuite = defaultdict(list)
     renamed: set[str] = set()
     for name, path in files:
-        chosen = [one for one in benchmarks if name is None or one.name == name]
-        known = {item.id for one in chosen for item in one.benchmark}
+        chosen = [benchmark for benchmark in benchmarks if name is None or benchmark.name == name]
+        known = {item.id for opened_benchmark in chosen for item in opened_benchmark.benchmark}
         file = read_recorded_rows(path, settings.mapping, known)
         origin = file_origin(path)
         if settings.name is not None:
@@ -63,19 +63,19 @@ def read_suite_answers(
             answers = read_answers(
                 path, opened.benchmark, file=file, model=settings.name, belongs=belongs
             )
-            for model, one in answers.items():
-                if any(other.name == opened.name for other, _, _ in found[model]):
+            for model, recorded_answers in answers.items():
+                if any(other.name == opened.name for other, _, _ in recorded_suite[model]):
                     raise InputError(
                         f"{path}: there are answers of '{model}' to {opened.name} in an earlier file, too; "
                         f"several models need a column 'model', or their own run folders"
                     )
-                found[model].append((opened, one, origin))
-    return dict(found)
+                recorded_suite[model].append((opened, recorded_answers, origin))
+    return dict(recorded_suite)
 
 
 def _named(text: str, benchmarks: Sequence[str]) -> tuple[str | None, Path]:
     head, equals, tail = text.partition("=")
-    known = {one.lower(): one for one in benchmarks}
+    known = {benchmark.lower(): benchmark for benchmark in benchmarks}
     if equals and not Path(text).exists():
         if head.lower() not in known:
             raise InputError(
@@ -93,13 +93,20 @@ def _shares(
         return [(benchmarks[0], None)]
     rows = file.rows
     told = {row.benchmark for row in rows if row.benchmark}
-    by_name = {one.name: _spellings(one) & {_plain(name) for name in told} for one in benchmarks}
+    by_name = {
+        benchmark.name: _spellings(benchmark) & {_plain(name) for name in told}
+        for benchmark in benchmarks
+    }
     if any(by_name.values()):
-        return [(one, _of(by_name[one.name])) for one in benchmarks if by_name[one.name]]
+        return [
+            (benchmark, _of(by_name[benchmark.name]))
+            for benchmark in benchmarks
+            if by_name[benchmark.name]
+        ]
     owners: dict[str, list[str]] = defaultdict(list)
-    for one in benchmarks:
-        for item in one.benchmark:
-            owners[item.id].append(one.name)
+    for benchmark in benchmarks:
+        for item in benchmark.benchmark:
+            owners[item.id].append(benchmark.name)
     mine = {row.id for row in rows if row.id is not None}
     shared = next((item for item in mine if len(owners.get(item, ())) > 1), None)
     if shared is not None:
@@ -107,27 +114,38 @@ def _shares(
             f"{path}: item '{shared}' is in {' and '.join(owners[shared][:2])}: name the benchmark in a "
             f"column 'benchmark', or give a file each: {owners[shared][0]}=FILE"
         )
-    answered = [one for one in benchmarks if any(item.id in mine for item in one.benchmark)]
+    answered = [
+        benchmark
+        for benchmark in benchmarks
+        if any(item.id in mine for item in benchmark.benchmark)
+    ]
     if not answered:
         if not rows:
             raise InputError(
                 f"{path}: there is no answer in it; expected rows with id and prediction"
             )
         theirs = ", ".join(sorted(mine)[:3]) or "none"
-        ours = ", ".join(one.benchmark.examples[0].id for one in benchmarks[:3])
+        ours = ", ".join(benchmark.benchmark.examples[0].id for benchmark in benchmarks[:3])
         raise InputError(
             f"{path}: no row is about an item of the suite. Its ids are like {theirs}; the suite's are "
             f"like {ours}. Name columns with --map-recorded id=COLUMN, benchmark=COLUMN"
         )
-    shares = [{item.id for item in one.benchmark} for one in answered]
+    shares = [{item.id for item in opened_benchmark.benchmark} for opened_benchmark in answered]
     shares[0] |= mine - set(owners)  # rows about no item of the suite are listed once, as unknown
-    return [(one, _among(ids)) for one, ids in zip(answered, shares, strict=True)]
+    return [
+        (opened_benchmark, _among(ids))
+        for opened_benchmark, ids in zip(answered, shares, strict=True)
+    ]
 
 
-def _spellings(one: OpenedBenchmark) -> set[str]:
+def _spellings(opened_benchmark: OpenedBenchmark) -> set[str]:
     """What a file may call the benchmark: its name in the suite, or the value that selects it."""
-    selected = one.entry.source.rpartition("=")[2] if "=" in one.entry.source else one.name
-    return {_plain(one.name), _plain(selected)}
+    selected = (
+        opened_benchmark.entry.source.rpartition("=")[2]
+        if "=" in opened_benchmark.entry.source
+        else opened_benchmark.name
+    )
+    return {_plain(opened_benchmark.name), _plain(selected)}
 
 
 def _plain(name: str | None) -> str:

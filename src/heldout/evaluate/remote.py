@@ -53,10 +53,10 @@ class EngineAsker:
 
     def __init__(self, engine: Engine, spec: LocalModelSpec) -> None:
         self._engine, self._spec = engine, spec
-        (told,) = engine.map(identity_on_worker, [spec])
-        if told.value is None:
-            raise InputError(f"{spec.name}: no worker can open it: {told.error}")
-        self._identity = told.value
+        (outcome,) = engine.map(identity_on_worker, [spec])
+        if outcome.value is None:
+            raise InputError(f"{spec.name}: no worker can open it: {outcome.error}")
+        self._identity = outcome.value
 
     @property
     def identity(self) -> Mapping[str, str]:

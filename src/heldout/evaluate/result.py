@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -59,8 +60,19 @@ class Evaluation:
 
     def mean(self, model: str, subset: str = ALL) -> BenchmarkAccuracy:
         """A model's score on the suite; of its one benchmark where it has one."""
-        mine = [one for one in self.accuracies if one.model == model and one.subset == subset]
-        return next((one for one in mine if one.benchmark == MEAN), mine[-1])
+        mine = [
+            accuracy
+            for accuracy in self.accuracies
+            if accuracy.model == model and accuracy.subset == subset
+        ]
+        return next(
+            (
+                benchmark_accuracy
+                for benchmark_accuracy in mine
+                if benchmark_accuracy.benchmark == MEAN
+            ),
+            mine[-1],
+        )
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -68,33 +80,33 @@ class Evaluation:
             "run": str(self.run.path),
             "suite": self.suite,
             "models": list(self.models),
-            "accuracies": [one.as_json() for one in self.accuracies],
+            "accuracies": [accuracy.as_json() for accuracy in self.accuracies],
             "disagreements": self.disagreements.height,
             "ranks": {name: rank._asdict() for name, rank in self.ranks.items()},
             "comparisons": [
                 {
-                    "first": one.first,
-                    "second": one.second,
-                    "remarks": list(one.remarks),
-                    "differences": [part.as_json() for part in one.differences],
+                    "first": pair.first,
+                    "second": pair.second,
+                    "remarks": list(pair.remarks),
+                    "differences": [part.as_json() for part in pair.differences],
                 }
-                for one in self.pairs.values()
+                for pair in self.pairs.values()
             ],
             "costs": dict(self.costs),
             "remarks": list(self.remarks),
             "dropped": {model: dict(reasons) for model, reasons in self.dropped.items()},
             "leaks": {
-                name: {"source": one.source, "remark": one.remark}
-                for name, one in self.leaks.items()
+                name: {"source": leak.source, "remark": leak.remark}
+                for name, leak in self.leaks.items()
             },
         }
 
     def _repr_html_(self) -> str:
         rows = "".join(
-            f"<tr><td>{html.escape(one.model)}</td><td>{html.escape(one.benchmark)}</td>"
-            f"<td>{one.subset}</td><td>{one.n:,}</td><td>{one.value:.1%}</td>"
-            f"<td>{one.interval.low:.1%} – {one.interval.high:.1%}</td></tr>"
-            for one in self.accuracies
+            f"<tr><td>{html.escape(accuracy.model)}</td><td>{html.escape(accuracy.benchmark)}</td>"
+            f"<td>{accuracy.subset}</td><td>{accuracy.n:,}</td><td>{accuracy.value:.1%}</td>"
+            f"<td>{accuracy.interval.low:.1%} – {accuracy.interval.high:.1%}</td></tr>"
+            for accuracy in self.accuracies
         )
         heads = "".join(
             f"<th>{name}</th>" for name in ("model", "benchmark", "items", "n", "accuracy", "95 %")
@@ -111,7 +123,7 @@ def read_evaluation(run: Run, *, seed: int | None = None) -> Evaluation:
     grades: dict[str, list[ItemGrades]] = {}
     disagreements: list[dict[str, Any]] = []
     dropped: dict[str, dict[str, int]] = {}
-    for name, told in about["benchmarks"].items():
+    for name, benchmark in about["benchmarks"].items():
         part = Run(run.path / FOLDER / name)
         if not part.table_path("answers").exists():
             continue
@@ -126,12 +138,12 @@ def read_evaluation(run: Run, *, seed: int | None = None) -> Evaluation:
             ).to_dicts()
             if rows:
                 made, differing = item_grades(
-                    rows, clusters, name, model, items.height, told["scorers"]
+                    rows, clusters, name, model, items.height, benchmark["scorers"]
                 )
                 grades.setdefault(model, []).append(made)
                 disagreements += differing
                 _count_dropped(part, model, dropped)
-    listed = tuple(one for mine in grades.values() for one in accuracies(mine, leaks))
+    listed = tuple(accuracy for mine in grades.values() for accuracy in accuracies(mine, leaks))
     ranks, pairs, unranked = (
         rank_models(grades, seed=run.manifest()["seed"] if seed is None else seed)
         if len(grades) > 1
@@ -164,12 +176,12 @@ def _unanswered(
     grades: Mapping[str, Sequence[ItemGrades]], benchmarks: Mapping[str, Mapping[str, Any]]
 ) -> list[str]:
     """Models that have no answers at all to some benchmark: their mean is not the suite's."""
-    told = []
+    messages = []
     for model, mine in grades.items():
-        had = {one.benchmark for one in mine}
+        had = {grades.benchmark for grades in mine}
         lost = [
-            f"{name} ({one['items']:,} items)"
-            for name, one in benchmarks.items()
+            f"{name} ({record['items']:,} items)"
+            for name, record in benchmarks.items()
             if name not in had
         ]
         if lost:
@@ -178,19 +190,21 @@ def _unanswered(
                 if len(mine) > 1
                 else f"there is no mean, only {mine[0].benchmark}"
             )
-            told.append(f"{model}: no answers to {', '.join(lost)}: {mean}")
-    return told
+            messages.append(f"{model}: no answers to {', '.join(lost)}: {mean}")
+    return messages
 
 
 def _averaged(grades: Mapping[str, Sequence[ItemGrades]]) -> list[str]:
-    told = []
-    for one in (one for mine in grades.values() for one in mine if one.draws[1] > 1):
-        fewest, most = one.draws
+    messages = []
+    for graded in itertools.chain.from_iterable(grades.values()):
+        if graded.draws[1] <= 1:
+            continue
+        fewest, most = graded.draws
         count = f"{most}" if fewest == most else f"{fewest} to {most}"
-        told.append(
-            f"{one.model} on {one.benchmark}: {count} replies to every item, averaged by item"
+        messages.append(
+            f"{graded.model} on {graded.benchmark}: {count} replies to every item, averaged by item"
         )
-    return told
+    return messages
 
 
 def write_evaluation(evaluation: Evaluation) -> None:
@@ -210,8 +224,12 @@ def keep_leaks(run: Run, leaks: Mapping[str, ItemLabels]) -> None:
     if not leaks and not (run.path / LEAKS).exists():
         return
     kept = {
-        name: {"source": one.source, "remark": one.remark, "labels": dict(one.labels)}
-        for name, one in {**_kept_leaks(run), **leaks}.items()
+        name: {
+            "source": item_labels.source,
+            "remark": item_labels.remark,
+            "labels": dict(item_labels.labels),
+        }
+        for name, item_labels in {**_kept_leaks(run), **leaks}.items()
     }
     run.write_json(LEAKS, {"schema_version": 1, "benchmarks": kept})
 
@@ -230,8 +248,8 @@ def _costs(
 ) -> dict[str, float]:
     return {
         model: sum(
-            one.prompt_tokens * prices[model][0] + one.reply_tokens * prices[model][1]
-            for one in mine
+            grades.prompt_tokens * prices[model][0] + grades.reply_tokens * prices[model][1]
+            for grades in mine
         )
         / 1e6
         for model, mine in grades.items()

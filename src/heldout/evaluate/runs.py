@@ -45,11 +45,11 @@ def compare_runs(paths: Sequence[str | Path], *, seed: int = 0) -> RunComparison
     """
     read = [read_evaluation(Run.open(path), seed=seed) for path in paths]
     _check(read)
-    counts = Counter(model for one in read for model in one.models)
+    counts = Counter(model for evaluation in read for model in evaluation.models)
     grades: dict[str, Sequence[ItemGrades]] = {}
-    for one in read:
-        for model, mine in one.grades.items():
-            name = model if counts[model] == 1 else f"{one.run.path.resolve().name}: {model}"
+    for evaluation in read:
+        for model, mine in evaluation.grades.items():
+            name = model if counts[model] == 1 else f"{evaluation.run.path.resolve().name}: {model}"
             if name in grades:
                 raise InputError(f"two runs hold '{name}': give them folders with different names")
             grades[name] = [replace(part, model=name) for part in mine]
@@ -65,15 +65,15 @@ def compare_runs(paths: Sequence[str | Path], *, seed: int = 0) -> RunComparison
 def _check(read: Sequence[Evaluation]) -> None:
     """Items are paired by id: both runs must have read the same revision of a benchmark."""
     known: dict[str, tuple[str, Path]] = {}
-    for one in read:
-        for folder in sorted((one.run.path / FOLDER).glob("*/manifest.json")):
+    for evaluation in read:
+        for folder in sorted((evaluation.run.path / FOLDER).glob("*/manifest.json")):
             about = Run.open(folder.parent).manifest()["inputs"].get("benchmark")
             if about is None:
                 continue
-            first = known.setdefault(about["name"], (about["fingerprint"], one.run.path))
+            first = known.setdefault(about["name"], (about["fingerprint"], evaluation.run.path))
             if first[0] != about["fingerprint"]:
                 raise InputError(
                     f"{about['name']} is not the same in {first[1]} (revision {first[0][:12]}) and "
-                    f"{one.run.path} (revision {about['fingerprint'][:12]}): evaluate both models on one "
+                    f"{evaluation.run.path} (revision {about['fingerprint'][:12]}): evaluate both models on one "
                     f"revision"
                 )

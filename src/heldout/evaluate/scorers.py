@@ -54,17 +54,17 @@ def _extracted(reply: str) -> str:
     tagged = _TAGGED.findall(reply)
     if tagged:
         line = _FIRST_LINE.search(tagged[-1].strip())
-        found = line[1].strip() if line else tagged[-1].strip()
+        text = line[1].strip() if line else tagged[-1].strip()
     else:
-        found = reply.strip()
+        text = reply.strip()
         for pattern in _STATED:
             stated = pattern.findall(reply)
             if stated:
-                found = stated[-1].strip()
+                text = stated[-1].strip()
                 break
     for tag in _TAGS:
-        found = found.replace(tag, "")
-    return found.strip()
+        text = text.replace(tag, "")
+    return text.strip()
 
 
 def _medvlthinker(reply: str, gold: str, text: str, options: Sequence[str]) -> ScorerVerdict:
@@ -74,8 +74,10 @@ def _medvlthinker(reply: str, gold: str, text: str, options: Sequence[str]) -> S
 
 
 def _substring(reply: str, gold: str, text: str, options: Sequence[str]) -> ScorerVerdict:
-    found = _medvlthinker(reply, gold, text, options)
-    return found._replace(right=found.right or text.lower() in found.read.lower())
+    scorer_verdict = _medvlthinker(reply, gold, text, options)
+    return scorer_verdict._replace(
+        right=scorer_verdict.right or text.lower() in scorer_verdict.read.lower()
+    )
 
 
 def _mmstar(reply: str, gold: str, text: str, options: Sequence[str]) -> ScorerVerdict:
@@ -104,15 +106,15 @@ def llava_choice(reply: str, letters: str = "ABCDE") -> str | None:
     if said[:1] in tuple(letters) and said[1:3] == ". ":
         return said[0]
     for pattern in (rf"The answer is ([{letters}])\.", rf"The answer is ([{letters}])"):
-        found = re.search(pattern, said)
-        if found:
-            return found[1]
+        match = re.search(pattern, said)
+        if match:
+            return match[1]
     return None
 
 
 SCORERS: dict[str, PublishedScorer] = {
-    one.name: one
-    for one in (
+    published_scorer.name: published_scorer
+    for published_scorer in (
         PublishedScorer(
             "medvlthinker",
             "MedVLThinker's and MedVLSynther's regrading: the last <answer>, or what follows \"answer "
@@ -153,8 +155,8 @@ def explained(
     if parsed and options and len(parsed) == 1 and ord(parsed) - ord("A") < len(options):
         text = options[ord(parsed) - ord("A")]
         chosen = f"{parsed}, '{text:.40}' ({rule})"
-    told = " ".join(verdict.read.split())
-    read = f"'{told[:60]}{'…' if len(told) > 60 else ''}'"
+    message = " ".join(verdict.read.split())
+    read = f"'{message[:60]}{'…' if len(message) > 60 else ''}'"
     if verdict.right:
         return f"strict: {outcome}, {chosen}; the scorer accepts {read}"
     return f"strict: {outcome}, {chosen}; the scorer compares {read} with the key and refuses it"

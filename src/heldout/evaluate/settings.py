@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from typing import Annotated, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
-from heldout.synth import ModelEndpoint
+from heldout.model import ModelEndpoint
+from heldout.settings import Settings
 
 
-class EvaluateSettings(BaseModel):
+class EvaluateSettings(Settings):
     """Settings of ``heldout evaluate``."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
     suite: str
     """Name of a built-in suite, or a YAML file."""

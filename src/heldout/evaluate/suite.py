@@ -173,7 +173,7 @@ class Suite(_Strict):
     @field_validator("benchmarks")
     @classmethod
     def _named_once(cls, value: tuple[SuiteBenchmark, ...]) -> tuple[SuiteBenchmark, ...]:
-        names = [one.name.lower() for one in value]
+        names = [suite_benchmark.name.lower() for suite_benchmark in value]
         for name in names:
             if names.count(name) > 1:
                 raise ValueError(f"the benchmark '{name}' is listed twice; names must differ")
@@ -186,15 +186,15 @@ class Suite(_Strict):
                 return one
         raise InputError(
             f"the suite {self.name} has no benchmark '{name}'; it has: "
-            f"{', '.join(one.name for one in self.benchmarks)}"
+            f"{', '.join(benchmark.name for benchmark in self.benchmarks)}"
         )
 
 
 def builtin_suites() -> dict[str, Suite]:
     """The suites that come with heldout, by name."""
     folder = resources.files("heldout.evaluate") / "suites"
-    files = sorted((one for one in folder.iterdir() if one.name.endswith(".yaml")), key=str)
-    made = [_suite(yaml.safe_load(one.read_text(encoding="utf-8")), one.name) for one in files]
+    files = sorted((path for path in folder.iterdir() if path.name.endswith(".yaml")), key=str)
+    made = [_suite(yaml.safe_load(file.read_text(encoding="utf-8")), file.name) for file in files]
     return {suite.name: suite for suite in made}
 
 

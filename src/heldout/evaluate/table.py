@@ -125,7 +125,7 @@ def item_grades(
         sum(row["prompt_tokens"] or 0 for row in rows),
         sum(row["reply_tokens"] or 0 for row in rows),
         (min(map(len, right.values())), max(map(len, right.values()))),
-        {name: _means(found, ids) for name, found in others.items()},
+        {name: _means(record, ids) for name, record in others.items()},
     )
     return made, disagreements
 
@@ -137,45 +137,45 @@ def accuracies(
     made: list[BenchmarkAccuracy] = []
     for subset in SUBSETS if leaks else (ALL,):
         listed = []
-        for one in grades:
+        for grade in grades:
             wanted = None
             if subset != ALL:
-                if leaks is None or one.benchmark not in leaks:
+                if leaks is None or grade.benchmark not in leaks:
                     continue
-                wanted = leaks[one.benchmark].chosen(subset)
-            found = _accuracy(one, subset, one.chosen(wanted))
-            if found is not None:
-                listed.append(found)
+                wanted = leaks[grade.benchmark].chosen(subset)
+            benchmark_accuracy = _accuracy(grade, subset, grade.chosen(wanted))
+            if benchmark_accuracy is not None:
+                listed.append(benchmark_accuracy)
         made += listed
         if len(listed) > 1:
             made.append(_mean(listed, subset))
     return made
 
 
-def _accuracy(one: ItemGrades, subset: str, mask: NDArray[np.bool_]) -> BenchmarkAccuracy | None:
+def _accuracy(grades: ItemGrades, subset: str, mask: NDArray[np.bool_]) -> BenchmarkAccuracy | None:
     if not mask.any():
         return None
-    values = one.right[mask]
-    groups = [group for group, kept in zip(one.clusters, mask, strict=True) if kept]
+    values = grades.right[mask]
+    groups = [group for group, kept in zip(grades.clusters, mask, strict=True) if kept]
     value, error, _ = cluster_mean(values, groups)
     counts: dict[str, Any] = {}
     if subset == ALL:
         counts = {
-            **one.outcomes,
-            "items": one.items,
-            "prompt_tokens": one.prompt_tokens,
-            "reply_tokens": one.reply_tokens,
+            **grades.outcomes,
+            "items": grades.items,
+            "prompt_tokens": grades.prompt_tokens,
+            "reply_tokens": grades.reply_tokens,
             "scorers": {
                 name: {
-                    "accuracy": float(found.mean()),
-                    "disagree": int((found != one.right).sum()),
+                    "accuracy": float(other.mean()),
+                    "disagree": int((other != grades.right).sum()),
                 }
-                for name, found in one.others.items()
+                for name, other in grades.others.items()
             },
         }
     return BenchmarkAccuracy(
-        one.model,
-        one.benchmark,
+        grades.model,
+        grades.benchmark,
         subset,
         len(values),
         len(set(groups)),
@@ -189,28 +189,28 @@ def _accuracy(one: ItemGrades, subset: str, mask: NDArray[np.bool_]) -> Benchmar
 
 def _mean(parts: Sequence[BenchmarkAccuracy], subset: str) -> BenchmarkAccuracy:
     count = len(parts)
-    value = sum(one.value for one in parts) / count
+    value = sum(part.value for part in parts) / count
     # The benchmarks' own intervals are put together (Zou and Donner's MOVER), each side by itself: a
     # benchmark at 0 or 100 % has no spread, but an interval.
     below, above = (
         float(np.linalg.norm(reaches)) / count
         for reaches in zip(
-            *((one.value - one.interval.low, one.interval.high - one.value) for one in parts),
+            *((part.value - part.interval.low, part.interval.high - part.value) for part in parts),
             strict=True,
         )
     )
     interval = Interval(
         max(0.0, value - below), min(1.0, value + above), 0.95, "MOVER, benchmarks independent"
     )
-    error = float(np.linalg.norm([one.error for one in parts])) / count
+    error = float(np.linalg.norm([part.error for part in parts])) / count
     sums = ("unparsed", "refused", "prompt_tokens", "reply_tokens", "items")
-    counts = {name: sum(one.counts.get(name, 0) for one in parts) for name in sums}
+    counts = {name: sum(part.counts.get(name, 0) for part in parts) for name in sums}
     return BenchmarkAccuracy(
         parts[0].model,
         MEAN,
         subset,
-        sum(one.n for one in parts),
-        sum(one.clusters for one in parts),
+        sum(part.n for part in parts),
+        sum(part.clusters for part in parts),
         value,
         error,
         interval,
@@ -236,21 +236,21 @@ def accuracy_frame(listed: Sequence[BenchmarkAccuracy]) -> pl.DataFrame:
     return pl.DataFrame(
         [
             {
-                "model": one.model,
-                "benchmark": one.benchmark,
-                "subset": one.subset,
-                "n": one.n,
-                "clusters": one.clusters,
-                "accuracy": one.value,
-                "error": one.error,
-                "low": one.interval.low,
-                "high": one.interval.high,
-                "unparsed": one.counts.get("unparsed"),
-                "refused": one.counts.get("refused"),
-                "prompt_tokens": one.counts.get("prompt_tokens"),
-                "reply_tokens": one.counts.get("reply_tokens"),
+                "model": benchmark_accuracy.model,
+                "benchmark": benchmark_accuracy.benchmark,
+                "subset": benchmark_accuracy.subset,
+                "n": benchmark_accuracy.n,
+                "clusters": benchmark_accuracy.clusters,
+                "accuracy": benchmark_accuracy.value,
+                "error": benchmark_accuracy.error,
+                "low": benchmark_accuracy.interval.low,
+                "high": benchmark_accuracy.interval.high,
+                "unparsed": benchmark_accuracy.counts.get("unparsed"),
+                "refused": benchmark_accuracy.counts.get("refused"),
+                "prompt_tokens": benchmark_accuracy.counts.get("prompt_tokens"),
+                "reply_tokens": benchmark_accuracy.counts.get("reply_tokens"),
             }
-            for one in listed
+            for benchmark_accuracy in listed
         ],
         infer_schema_length=None,
     )
@@ -263,4 +263,4 @@ def _question(row: Mapping[str, Any]) -> Question:
 
 
 def _means(found: Mapping[str, Sequence[float]], ids: Sequence[str]) -> NDArray[np.float64]:
-    return np.array([float(np.mean(found[one])) for one in ids], dtype=np.float64)
+    return np.array([float(np.mean(found[text])) for text in ids], dtype=np.float64)

@@ -99,23 +99,24 @@ class LeakLabels:
         """Why these labels alone compare nothing; empty where they name both sides."""
         if not self.clean:
             file = self.source.partition("#")[0]
-            told = "no item is labelled clean: nothing can be compared"
+            message = "no item is labelled clean: nothing can be compared"
             meant = f"; did you mean {Path(file).name}#unlisted=clean?" if self.unlabelled else ""
-            return told + meant
+            return message + meant
         return "" if self.leaked else "no item is labelled leaked: nothing can be compared"
 
     @property
     def sentence(self) -> str:
-        told = f"{len(self.leaked):,} items leaked, {len(self.clean):,} not"
+        message = f"{len(self.leaked):,} items leaked, {len(self.clean):,} not"
         if self.undecided:
-            told += f", {len(self.undecided):,} undecided"
+            message += f", {len(self.undecided):,} undecided"
         if self.unlabelled:
-            told += (
+            message += (
                 f", {len(self.unlabelled):,} without a label and left out "
                 f"({_named(self.unlabelled)})"
             )
-        return f"{NOT_VERIFIED} ({Path(self.source).name}, sha256 {self.sha256[:12]}): {told}" + (
-            f". {self.one_class[0].upper()}{self.one_class[1:]}" if self.one_class else ""
+        return (
+            f"{NOT_VERIFIED} ({Path(self.source).name}, sha256 {self.sha256[:12]}): {message}"
+            + (f". {self.one_class[0].upper()}{self.one_class[1:]}" if self.one_class else "")
         )
 
 
@@ -136,7 +137,7 @@ def read_leak_labels(spec: str, items: Sequence[str] = ()) -> LeakLabels:
                 f"{path}: no column says {'which item it is' if name == 'id' else 'what leaked'}. It "
                 f"has: {', '.join(columns.present) or 'no rows'}. Name it: {path.name}#{name}=COLUMN"
             )
-    found: dict[str, tuple[str, int]] = {}
+    labels: dict[str, tuple[str, int]] = {}
     clusters: dict[str, str] = {}
     for row in rows:
         where = f"{path.name} row {row.number}"
@@ -146,7 +147,7 @@ def read_leak_labels(spec: str, items: Sequence[str] = ()) -> LeakLabels:
         kind = _kind(columns.cell(row.values, "leaked"), columns.cell(row.values, "kind"), where)
         if kind is None:
             continue
-        known = found.setdefault(identifier, (kind, row.number))
+        known = labels.setdefault(identifier, (kind, row.number))
         if known[0] != kind:
             raise InputError(
                 f"{where}: item '{identifier}' is {kind or 'clean'} here and {known[0] or 'clean'} in row "
@@ -154,9 +155,9 @@ def read_leak_labels(spec: str, items: Sequence[str] = ()) -> LeakLabels:
             )
         if (cluster := canonical_text(columns.cell(row.values, "cluster"))) is not None:
             clusters[identifier] = cluster
-    kinds = {identifier: kind for identifier, (kind, _) in found.items()}
+    kinds = {identifier: kind for identifier, (kind, _) in labels.items()}
     _check(path, kinds, items)
-    absent = tuple(one for one in items if one not in kinds)
+    absent = tuple(item for item in items if item not in kinds)
     if unlisted == "clean":
         kinds, absent = {**kinds, **dict.fromkeys(absent, CLEAN)}, ()
     with path.open("rb") as file:
@@ -209,15 +210,15 @@ def _settings(spec: str) -> tuple[Path, dict[str, str]]:
 
 def _kind(leaked: Any, kind: Any, where: str) -> str | None:
     """The label of one row; None where it has none. A kind says how what leaked leaked."""
-    told, how = _label(leaked, where), _label(kind, where)
-    if (told, how) in ((LEAKED, CLEAN), (CLEAN, LEAKED)):
+    message, how = _label(leaked, where), _label(kind, where)
+    if (message, how) in ((LEAKED, CLEAN), (CLEAN, LEAKED)):
         raise InputError(
             f"{where}: leaked is {leaked!r:.40} and its kind is {kind!r:.40}, which contradict each other; "
             f"expected the name of a kind for what leaked, and none for what did not"
         )
-    if told is None:
+    if message is None:
         return how
-    return how if told == LEAKED and how else told
+    return how if message == LEAKED and how else message
 
 
 def _label(cell: Any, where: str) -> str | None:
@@ -250,7 +251,7 @@ def _check(path: Path, kinds: Mapping[str, str], items: Collection[str]) -> None
             f"{path}: {len(names):,} kinds of leak ({_named(names)}): is this the column of labels?"
         )
     known = set(items)
-    strangers = [one for one in kinds if one not in known] if known else []
+    strangers = [kind for kind in kinds if kind not in known] if known else []
     if strangers:
         raise InputError(
             f"{path}: {len(strangers):,} of {len(kinds):,} labelled ids are not in the benchmark: "

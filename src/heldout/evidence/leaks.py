@@ -198,13 +198,13 @@ def join_leaks(matches: pl.DataFrame, texts: pl.DataFrame) -> pl.DataFrame:
         )
     )
     evident = words.filter(pl.col("degree") != "none")
-    told = evident.group_by(keys).agg(
+    frame = evident.group_by(keys).agg(
         pl.col("corpus_id").n_unique().alias("text_hits"),
         _label(pl.col("answer_relation")).alias("text_label"),
     )
     sources = texts.filter(pl.col("method") == _SOURCE).group_by(keys)
     hits = sources.agg(pl.col("corpus_id").n_unique().alias("source_hits"))
-    joined = highest.join(pictured, on=keys, how="left").join(told, on=keys, how="left")
+    joined = highest.join(pictured, on=keys, how="left").join(frame, on=keys, how="left")
     joined = joined.join(hits, on=keys, how="full", coalesce=True)
     modality = (
         pl.when(pl.col("rung") == Rung.FULL)

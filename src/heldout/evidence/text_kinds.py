@@ -85,18 +85,18 @@ def text_kinds(text_matches: pl.DataFrame, image_matches: pl.DataFrame) -> pl.Da
         .then(pl.lit(PARAPHRASE_OTHER_IMAGE))
     )
     others = pairs.select("benchmark_id", "corpus", kind.alias("kind"))
-    found = pl.concat([same_image, others]).filter(pl.col("kind").is_not_null())
+    frame = pl.concat([same_image, others]).filter(pl.col("kind").is_not_null())
     # The same answer is a special case of the same question, and counts as both.
     questions = {
         QUESTION_ANSWER_SAME_IMAGE: QUESTION_SAME_IMAGE,
         QUESTION_ANSWER_OTHER_IMAGE: QUESTION_OTHER_IMAGE,
     }
-    wider = found.filter(pl.col("kind").is_in(list(questions))).with_columns(
+    wider = frame.filter(pl.col("kind").is_in(list(questions))).with_columns(
         pl.col("kind").replace(questions)
     )
     order = {kind: place for place, kind in enumerate(KINDS)}
     return (
-        pl.concat([found, wider])
+        pl.concat([frame, wider])
         .unique(maintain_order=True)
         .sort("corpus", "benchmark_id", pl.col("kind").replace_strict(order, return_dtype=pl.Int8))
     )

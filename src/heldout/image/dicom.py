@@ -133,9 +133,9 @@ def _meta(data: bytes) -> tuple[Any, int]:
     for implicit in (False, True):  # it should be explicit; some writers did not know
         file = io.BytesIO(data)
         file.seek(_START)
-        found = read_dataset(file, implicit, True, stop_when=lambda tag, *_: tag >> 16 != 2)
+        dataset = read_dataset(file, implicit, True, stop_when=lambda tag, *_: tag >> 16 != 2)
         try:
-            if "TransferSyntaxUID" in (meta := FileMetaDataset(found)):
+            if "TransferSyntaxUID" in (meta := FileMetaDataset(dataset)):
                 meta.TransferSyntaxUID.is_implicit_VR  # noqa: B018 - raises unless it is one
                 return meta, file.tell()
         except (ValueError, NotImplementedError):
@@ -145,11 +145,11 @@ def _meta(data: bytes) -> tuple[Any, int]:
 
 def _inflated(data: bytes) -> bytes:
     inflater = zlib.decompressobj(-zlib.MAX_WBITS)
-    found = inflater.decompress(data, MAX_INFLATED + 1)
-    if len(found) > MAX_INFLATED:
+    content = inflater.decompress(data, MAX_INFLATED + 1)
+    if len(content) > MAX_INFLATED:
         detail = f"{len(data):,} deflated bytes hold more than {MAX_INFLATED:,}"
         raise ImageError("decompression bomb", detail)
-    return found
+    return content
 
 
 def _windowed(pixels: NDArray[Any], dataset: Any) -> NDArray[np.uint8]:

@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from heldout.model.endpoint.endpoint import Endpoint
     from heldout.model.endpoint.pace import Backoff, Pace, TokenPace
     from heldout.model.endpoint.parity import check_parity
+    from heldout.model.endpoint.settings import ModelEndpoint, open_endpoint, read_key
     from heldout.model.item_scores import (
         DOCUMENT,
         alternatives,
@@ -178,6 +179,7 @@ __all__ = [
     "LightTokenizer",
     "Loaded",
     "LocalModel",
+    "ModelEndpoint",
     "OnnxModel",
     "OwnGrades",
     "Pace",
@@ -231,6 +233,7 @@ __all__ = [
     "moments",
     "neighbour_request",
     "onnx_folder",
+    "open_endpoint",
     "open_model",
     "open_predictions",
     "original",
@@ -246,6 +249,7 @@ __all__ = [
     "question_request",
     "read_answers",
     "read_card",
+    "read_key",
     "read_recorded",
     "read_recorded_rows",
     "recorded_remarks",

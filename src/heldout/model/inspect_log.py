@@ -18,7 +18,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from heldout.benchmark import Row
+from heldout.benchmark import FileRow
 from heldout.errors import InputError
 from heldout.store import Dropped
 
@@ -39,14 +39,14 @@ def is_inspect_json(value: Mapping[str, Any]) -> bool:
     return isinstance(value.get("eval"), dict) and isinstance(value.get("samples"), list)
 
 
-def inspect_json_rows(path: Path, value: Mapping[str, Any]) -> Iterator[Row | Dropped]:
+def inspect_json_rows(path: Path, value: Mapping[str, Any]) -> Iterator[FileRow | Dropped]:
     """Rows of a log that is one JSON object."""
     about = value["eval"]
     for number, sample in enumerate(value["samples"], 1):
         yield _row(path, number, f"sample {number}", sample, about)
 
 
-def inspect_rows(path: Path) -> Iterator[Row | Dropped]:
+def inspect_rows(path: Path) -> Iterator[FileRow | Dropped]:
     """Rows of an ``.eval`` archive, one sample at a time, in the order of sample ids and epochs."""
     try:
         with zipfile.ZipFile(path) as archive:
@@ -56,7 +56,7 @@ def inspect_rows(path: Path) -> Iterator[Row | Dropped]:
                     f"{path}: {len(members):,} members; a log has at most {MOST_MEMBERS:,}"
                 )
             about = _about(archive, path, members)
-            samples = [one for one in members if _SAMPLE.fullmatch(one.filename)]
+            samples = [member for member in members if _SAMPLE.fullmatch(member.filename)]
             if not samples:
                 raise InputError(
                     f"{path}: the archive holds no samples/*.json; was the evaluation run without "
@@ -79,8 +79,8 @@ def inspect_rows(path: Path) -> Iterator[Row | Dropped]:
 
 def _place(member: zipfile.ZipInfo) -> tuple[int, str, int, str]:
     """Sample 2 before sample 10, and the first epoch before the second."""
-    found = re.fullmatch(r"samples/(.+)_epoch_(\d+)\.json", member.filename)
-    name, epoch = (found[1], int(found[2][:9])) if found else (member.filename, 0)
+    match = re.fullmatch(r"samples/(.+)_epoch_(\d+)\.json", member.filename)
+    name, epoch = (match[1], int(match[2][:9])) if match else (member.filename, 0)
     number = int(name) if name.isdecimal() and len(name) < 16 else 2**60
     return number, name, epoch, member.filename
 
@@ -150,7 +150,7 @@ def _zstandard(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> bytes:
 
 def _row(
     path: Path, number: int, where: str, sample: Any, about: Mapping[str, Any]
-) -> Row | Dropped:
+) -> FileRow | Dropped:
     if not isinstance(sample, dict) or "id" not in sample:
         return Dropped("read", where[:120], "unreadable sample", f"{path.name}: no sample id")
     attachments = sample.get("attachments")
@@ -167,12 +167,12 @@ def _row(
     if (said := _completion(sample.get("output"), texts)) is not None:
         values["prediction"] = said
     if isinstance(sample.get("choices"), list):
-        values["options"] = [_attached(one, texts) for one in sample["choices"]]
+        values["options"] = [_attached(choice, texts) for choice in sample["choices"]]
     target = sample.get("target")
     target = target[0] if isinstance(target, list) and len(target) == 1 else target
     if isinstance(target, str):  # several targets are all right, which no column can say
         values["answer"] = _attached(target, texts).strip()
-    return Row(number, {**values, **_score(sample.get("scores"))})
+    return FileRow(number, {**values, **_score(sample.get("scores"))})
 
 
 def _score(scores: Any) -> dict[str, Any]:
@@ -182,13 +182,13 @@ def _score(scores: Any) -> dict[str, Any]:
     name, score = next(iter(scores.items()))
     if not isinstance(score, dict):
         return {}
-    told = {"scorer": name, "scorer_answer": score.get("answer")}
+    record = {"scorer": name, "scorer_answer": score.get("answer")}
     value = score.get("value")
     if isinstance(value, bool) or (isinstance(value, str) and value in _GRADES):
-        return {**told, "correct": value if isinstance(value, bool) else _GRADES[value]}
+        return {**record, "correct": value if isinstance(value, bool) else _GRADES[value]}
     if isinstance(value, str):
-        return {**told, "score": _PARTIAL.get(value)}
-    return {**told, "score": value if isinstance(value, int | float) else None}
+        return {**record, "score": _PARTIAL.get(value)}
+    return {**record, "score": value if isinstance(value, int | float) else None}
 
 
 def _completion(output: Any, texts: Mapping[str, Any]) -> str | None:
@@ -202,7 +202,9 @@ def _completion(output: Any, texts: Mapping[str, Any]) -> str | None:
 def _question(given: Any, texts: Mapping[str, Any]) -> str | None:
     if not isinstance(given, list):
         return _text(given, texts)
-    asked = [one for one in given if isinstance(one, dict) and one.get("role") == "user"]
+    asked = [
+        record for record in given if isinstance(record, dict) and record.get("role") == "user"
+    ]
     return _text(asked[-1].get("content"), texts) if asked else None
 
 
@@ -223,8 +225,8 @@ def _text(content: Any, texts: Mapping[str, Any]) -> str | None:
 
 def _attached(text: Any, texts: Mapping[str, Any]) -> str:
     """Long texts lie apart, under a hash that stands in their place."""
-    found = _ATTACHED.fullmatch(str(text))
-    kept = texts.get(found[1]) if found else None
+    match = _ATTACHED.fullmatch(str(text))
+    kept = texts.get(match[1]) if match else None
     return kept if isinstance(kept, str) else str(text)
 
 

@@ -23,7 +23,7 @@ TRUNCATED = "truncated prompt"
 def by_picture(benchmark: Benchmark, examples: Sequence[Example]) -> Iterator[list[Example]]:
     """Items in groups that share a picture, in the order in which the release first shows it."""
     groups: dict[str, list[Example]] = {}
-    cluster = dict(zip((one.id for one in benchmark), benchmark.clusters, strict=True))
+    cluster = dict(zip((example.id for example in benchmark), benchmark.clusters, strict=True))
     for example in examples:
         groups.setdefault(cluster[example.id], []).append(example)
     yield from groups.values()
@@ -60,14 +60,14 @@ def score_items(
     kept, dropped = answerable(examples)
     answers = score_requests(
         scorer,
-        ([question_request(one) for one in group] for group in by_picture(benchmark, kept)),
+        ([question_request(example) for example in group] for group in by_picture(benchmark, kept)),
         run,
         f"score/{folder}",
         fingerprint=benchmark.fingerprint,
         title=f"scoring {model}",
         quiet=quiet,
     )
-    whole, cut = _whole(answers, [one.id for one in kept])
+    whole, cut = _whole(answers, [example.id for example in kept])
     replace_rows(run, "scores", model, (_score_row(answers, one, model) for one in whole))
     replace_dropped(run, STAGE, model, [*dropped, *answers.dropped.values(), *cut])
     return answers, len(cut)
@@ -87,7 +87,9 @@ def score_options(
     with_options = [example for example in examples if example.options]
 
     def requests(group: Sequence[Example]) -> list[Request]:
-        return [one for example in group for one in option_requests(example) if one.target]
+        return [
+            request for example in group for request in option_requests(example) if request.target
+        ]
 
     answers = score_requests(
         scorer,
@@ -120,11 +122,11 @@ def score_options(
 
 
 def _whole(answers: Answers, ids: Sequence[str]) -> tuple[list[str], list[Dropped]]:
-    found = [one for one in ids if one in answers.scores]
+    texts = [text for text in ids if text in answers.scores]
     detail = "the model read less than the whole prompt"
-    cut = [Dropped(STAGE, one, TRUNCATED, detail) for one in found if answers.scores[one].truncated]
-    lost = {one.id for one in cut}
-    return [one for one in found if one not in lost], cut
+    cut = [Dropped(STAGE, one, TRUNCATED, detail) for one in texts if answers.scores[one].truncated]
+    lost = {dropped.id for dropped in cut}
+    return [one for one in texts if one not in lost], cut
 
 
 def _score_row(answers: Answers, identifier: str, model: str) -> dict[str, Any]:

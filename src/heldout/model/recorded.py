@@ -18,7 +18,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from heldout.benchmark import Row, canonical_text
+from heldout.benchmark import FileRow, canonical_text
 from heldout.errors import InputError
 from heldout.model.prediction_files import ALIASES, as_truth, columns_of, prediction_rows
 from heldout.model.tables import forget_detections, owner
@@ -57,12 +57,12 @@ def read_rows(
     a score that is missing silently changes every statistic."""
     rows = prediction_rows(source, frozenset((mapping or {}).values()))
     head = list(itertools.islice(rows, _HEAD))
-    columns = columns_of((row for row in head if isinstance(row, Row)), mapping)
+    columns = columns_of((row for row in head if isinstance(row, FileRow)), mapping)
     for row in itertools.chain(head, rows):
         if isinstance(row, Dropped):
             raise InputError(f"{source}: {row.id}: {row.reason} ({row.detail})")
         if row.values.keys() - columns.present_set:
-            columns = columns_of([Row(0, dict.fromkeys(columns.present)), row], mapping)
+            columns = columns_of([FileRow(0, dict.fromkeys(columns.present)), row], mapping)
         cells = {name: columns.cell(row.values, name) for name in FIELDS}
         yield row.number, cells, list(row.values)
 
@@ -264,7 +264,7 @@ def read_recorded(
     models = tuple(dict.fromkeys(row["model"] for row in rows))
     dropped = _missing(source, items, models, seen, allow_missing)
     rows.sort(key=lambda row: (models.index(row["model"]), order[row["benchmark_id"]]))
-    named = {name: {**one, "backend": _backend(one)} for name, one in instruments.items()}
+    named = {name: {**record, "backend": _backend(record)} for name, record in instruments.items()}
     return Recorded(models, rows, str(source), dropped, named)
 
 
@@ -290,14 +290,16 @@ def save_scores(run: Run, recorded: Recorded, *, identity: Mapping[str, Any] | N
             ]
             new = pa.concat_tables([make_table("dropped", others), new])
         run.write_table("dropped", new)
-    told = {"source": recorded.source, **(identity or {})}
-    run.update("models", {name: {**recorded.instruments[name], **told} for name in recorded.models})
+    record = {"source": recorded.source, **(identity or {})}
+    run.update(
+        "models", {name: {**recorded.instruments[name], **record} for name in recorded.models}
+    )
     forget_detections(run)
 
 
 def _after(source: Path, present: Sequence[str], mapping: Mapping[str, str] | None) -> str | None:
     """The model's name where no column holds one; an empty cell in such a column is a gap, not a name."""
-    if "model" in (mapping or {}) or any(str(one).lower() in ALIASES["model"] for one in present):
+    if "model" in (mapping or {}) or any(str(text).lower() in ALIASES["model"] for text in present):
         return None
     return source.stem
 

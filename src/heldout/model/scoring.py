@@ -195,6 +195,6 @@ def _read(stage: Stage) -> tuple[list[dict[str, Any]], list[Dropped]]:
         rows += pq.read_table(part, schema=SCHEMAS[TABLE]).to_pylist()
     dropped = []
     for part in stage.parts("dropped"):
-        found = pq.read_table(part, schema=SCHEMAS["dropped"]).to_pylist()
-        dropped += [Dropped(**row) for row in found]
+        pylist = pq.read_table(part, schema=SCHEMAS["dropped"]).to_pylist()
+        dropped += [Dropped(**row) for row in pylist]
     return rows, dropped

@@ -57,7 +57,7 @@ def ablation_checks(
     quiet: bool = False,
 ) -> list[Checked]:
     """Score a seeded sample again in up to four variants; what moves, and what does not."""
-    known = [one for one in examples if one.id in scored.totals]
+    known = [example for example in examples if example.id in scored.totals]
     rng = np.random.default_rng([seed, len(known)])
     chosen = sorted(rng.permutation(len(known))[:SAMPLE].tolist())
     sample = [known[place] for place in chosen]
@@ -84,8 +84,8 @@ def ablation_checks(
 
 
 def truncation_check(truncated: int, asked: int) -> Checked:
-    told = f"{truncated:,} of {asked:,} prompts were cut before the model read them"
-    return Checked("truncation", truncated <= 0.01 * asked, told)
+    message = f"{truncated:,} of {asked:,} prompts were cut before the model read them"
+    return Checked("truncation", truncated <= 0.01 * asked, message)
 
 
 class _Moved(NamedTuple):
@@ -102,7 +102,7 @@ def _variant(
     if name == "no-picture" and example.images:
         made = question_request(example, with_image=False)
     elif name == "other-picture" and example.images:
-        pictures = _another([one.images for one in others if one.images], example.images, rng)
+        pictures = _another([other.images for other in others if other.images], example.images, rng)
         made = question_request(replace(example, images=pictures)) if pictures else None
     elif name == "no-question" and (example.question or "").strip():
         made = question_request(example, with_question=False)
@@ -116,7 +116,9 @@ def _variant(
 
 def _alike(question: str, others: Sequence[Example]) -> str | None:
     """Another question as long as this one, in words and then in letters: else its length would do."""
-    asked = {one.question for one in others if one.question and one.question.strip()} - {question}
+    asked = {other.question for other in others if other.question and other.question.strip()} - {
+        question
+    }
     words, letters = len(question.split()), len(question)
     return min(
         asked,
@@ -145,15 +147,15 @@ def _moved(
 
 
 def _judge(name: str, made: Sequence[_Moved]) -> Checked:
-    enough = [one for one in made if one.pairs >= FEWEST]
+    enough = [moved for moved in made if moved.pairs >= FEWEST]
     if not enough:
         what = "picture" if name == "image-ablation" else "question"
         return Checked(name, None, f"fewer than {FEWEST} items have a {what} to change")
-    told = "; ".join(
-        f"{one.moved} of {one.pairs} scores move {one.what} (median {one.median:.2g} nats)"
-        for one in enough
+    message = "; ".join(
+        f"{moved.moved} of {moved.pairs} scores move {moved.what} (median {moved.median:.2g} nats)"
+        for moved in enough
     )
-    still = [one for one in enough if one.moved < max(1.0, MOVES * one.pairs)]
+    still = [moved for moved in enough if moved.moved < max(1.0, MOVES * moved.pairs)]
     if still:
-        told += ": the model does not get it, so its scores are not about this benchmark"
-    return Checked(name, not still, told)
+        message += ": the model does not get it, so its scores are not about this benchmark"
+    return Checked(name, not still, message)

@@ -13,14 +13,14 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
-from heldout.benchmark import Row
+from heldout.benchmark import FileRow
 from heldout.errors import InputError
 
 LARGEST_PART = 512 * 2**20  # bytes of one part when unpacked: a zip of a few MB may claim terabytes
 _CELL = re.compile(r"([A-Z]{1,3})\d+")
 
 
-def spreadsheet_rows(path: Path) -> Iterator[Row]:
+def spreadsheet_rows(path: Path) -> Iterator[FileRow]:
     """``number`` is the row as a person sees it in the sheet."""
     try:
         with zipfile.ZipFile(path) as archive:
@@ -31,7 +31,7 @@ def spreadsheet_rows(path: Path) -> Iterator[Row]:
                     names = {column: str(value).strip() for column, value in cells.items()}
                 elif cells:
                     # A cell that was left empty is an empty text, as in the same table as CSV.
-                    yield Row(number, {name: cells.get(c, "") for c, name in names.items()})
+                    yield FileRow(number, {name: cells.get(c, "") for c, name in names.items()})
     except (zipfile.BadZipFile, ElementTree.ParseError, KeyError, EOFError, OSError) as error:
         raise InputError(f"{path}: not a readable .xlsx file ({error}); save it as CSV") from error
 
@@ -83,20 +83,20 @@ def _value(cell: ElementTree.Element, shared: list[str]) -> Any:
     kind = cell.get("t", "n")
     if kind == "inlineStr":
         return _text(cell)
-    found = next((part.text for part in cell if _local(part) == "v"), None)
-    if found is None:
+    text = next((part.text for part in cell if _local(part) == "v"), None)
+    if text is None:
         return None
     if kind == "s":
-        place = int(found) if found.isdecimal() else -1
+        place = int(text) if text.isdecimal() else -1
         return shared[place] if 0 <= place < len(shared) else None
     if kind == "b":
-        return found == "1"
+        return text == "1"
     if kind != "n":
-        return found
+        return text
     try:
-        number = float(found)
+        number = float(text)
     except ValueError:
-        return found
+        return text
     return int(number) if number.is_integer() else number
 
 
@@ -117,6 +117,6 @@ def _local(element: ElementTree.Element) -> str:
 
 def _column(letters: str) -> int:
     number = 0
-    for one in letters:
-        number = number * 26 + ord(one) - ord("A") + 1
+    for letter in letters:
+        number = number * 26 + ord(letter) - ord("A") + 1
     return number - 1

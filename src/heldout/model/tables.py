@@ -60,7 +60,9 @@ def replace_dropped(run: Run, stage: str, model: str, dropped: Sequence[Dropped]
 
 def owner(identifier: str, models: Iterable[str]) -> str:
     """Whose row ``model/id`` is: "org/model/7" belongs to "org/model", not to "org"."""
-    return max((one for one in models if identifier.startswith(f"{one}/")), key=len, default="")
+    return max(
+        (model for model in models if identifier.startswith(f"{model}/")), key=len, default=""
+    )
 
 
 def claim_model(run: Run, model: str, identity: Mapping[str, Any]) -> None:

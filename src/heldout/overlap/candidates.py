@@ -58,8 +58,8 @@ def nearest_overall(rows: Iterable[Mapping[str, Any]], nearest: int) -> list[Map
         known = best[row["picture"]].get(shown, -2.0)
         best[row["picture"]][shown] = max(known, row["similarity"])
     chosen = {
-        picture: set(sorted(found, key=lambda shown: (-found[shown], shown))[:nearest])
-        for picture, found in best.items()
+        picture: set(sorted(record, key=lambda shown: (-record[shown], shown))[:nearest])
+        for picture, record in best.items()
     }
     return [row for row in kept if (row["digest"] or row["corpus_id"]) in chosen[row["picture"]]]
 
@@ -89,18 +89,23 @@ def verify_tasks(
     remembers what it computed of the last few hundred of ours.
     """
 
-    def shown(one: Candidate) -> str:
-        return one.digest or one.corpus_id
+    def shown(candidate: Candidate) -> str:
+        return candidate.digest or candidate.corpus_id
 
     index = 0
     for number in sorted(pairs):
         waiting: list[Candidate] = []
         judged = 0
-        ordered = sorted(pairs[number], key=lambda one: (shown(one), one.corpus_id, one.picture))
+        ordered = sorted(
+            pairs[number],
+            key=lambda candidate: (shown(candidate), candidate.corpus_id, candidate.picture),
+        )
         groups = [list(group) for _, group in itertools.groupby(ordered, key=shown)]
-        for group in sorted(groups, key=lambda group: min(one.picture for one in group)):
+        for group in sorted(
+            groups, key=lambda group: min(candidate.picture for candidate in group)
+        ):
             waiting += group
-            judged += len({one.picture for one in group})
+            judged += len({candidate.picture for candidate in group})
             if judged >= PAIRS:
                 yield VerifyTask(index, shards[number], tuple(waiting))
                 index, waiting, judged = index + 1, [], 0

@@ -104,25 +104,25 @@ def build_index(benchmark: Benchmark) -> tuple[ExactIndex, list[Dropped]]:
     for example in benchmark:
         question, answer = normal(example.question), normal(example.answer)
         for position, ref in enumerate(example.images):
-            found = benchmark.digests[ref]
-            if isinstance(found, ImageError):
-                dropped.append(Dropped("benchmark", example.id, found.reason, found.detail))
-            elif found.blank:
+            digest = benchmark.digests[ref]
+            if isinstance(digest, ImageError):
+                dropped.append(Dropped("benchmark", example.id, digest.reason, digest.detail))
+            elif digest.blank:
                 detail = f"{ref.name}: a flat picture equals every other flat picture"
                 dropped.append(Dropped(STAGE, example.id, "blank image", detail))
             key = picture_key(benchmark, ref)
             if key:
-                size = (found.width, found.height) if isinstance(found, Digests) else None
-                own = key.removeprefix(BYTES_ONLY) if size is None else found.bytes  # type: ignore[union-attr]
+                size = (digest.width, digest.height) if isinstance(digest, Digests) else None
+                own = key.removeprefix(BYTES_ONLY) if size is None else digest.bytes  # type: ignore[union-attr]
                 index.add(key, size, Place(example.id, position, own, question, answer))
     return index, dropped
 
 
 def picture_key(benchmark: Benchmark, ref: ImageRef) -> str:
     """What a picture is matched by: its pixels; its bytes if nobody can decode it; "" if nothing."""
-    found = benchmark.digests[ref]
-    if isinstance(found, Digests):
-        return "" if found.blank else found.pixels
+    digest = benchmark.digests[ref]
+    if isinstance(digest, Digests):
+        return "" if digest.blank else digest.pixels
     try:
         data = ref.read()
     except ImageError:

@@ -116,9 +116,9 @@ class HashedShard:
     def screens(self) -> bool:
         return bool(self.index.wide)
 
-    def wait(self, one: Waiting) -> None:
-        if one.found.usable:
-            self.waiting.append(one)
+    def wait(self, waiting: Waiting) -> None:
+        if waiting.found.usable:
+            self.waiting.append(waiting)
             if len(self.waiting) == BLOCK:
                 self._settle()
 
@@ -135,19 +135,19 @@ class HashedShard:
         """Decode whole what lies near in the small, and forget the rest."""
         near: set[int] = set()
         for method, join in self.index.wide.items():
-            screened = _matrix([_code(one.found, method) for one in self.waiting], method)
+            screened = _matrix([_code(waiting.found, method) for waiting in self.waiting], method)
             near.update(join.scan(screened).position.tolist())
         whole: dict[str, Fingerprint] = {}  # a file may be waiting more than once
         for position in sorted(near):
-            one = self.waiting[position]
-            digest = one.found.bytes
+            waiting = self.waiting[position]
+            digest = waiting.found.bytes
             if digest not in whole:
                 try:
-                    whole[digest] = fingerprint(one.ref.read(), sizes=())
+                    whole[digest] = fingerprint(waiting.ref.read(), sizes=())
                 except (ImageError, MemoryError):
                     # Gone in between, or too large: what was seen of it stands for it.
-                    whole[digest] = one.found
-            self.add(one.item, whole[digest], one.exact)
+                    whole[digest] = waiting.found
+            self.add(waiting.item, whole[digest], waiting.exact)
         self.waiting.clear()
 
     def candidates(self, shard: int) -> list[dict[str, Any]]:

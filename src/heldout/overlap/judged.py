@@ -45,8 +45,8 @@ _CUT = 500  # characters of a corpus' question that evidence keeps; a cut one eq
 def match_subject(evidence: Mapping[str, Any], corpus: str, corpus_id: str) -> str:
     """What a judgement of a match is about: two pictures, named by their content alone."""
     theirs = evidence.get("corpus_image") or f"{corpus}\n{corpus_id}"  # an embedding has no file
-    told = f"{evidence['benchmark_pixels']}\n{theirs}"
-    return hashlib.sha256(told.encode()).hexdigest()[:32]
+    message = f"{evidence['benchmark_pixels']}\n{theirs}"
+    return hashlib.sha256(message.encode()).hexdigest()[:32]
 
 
 def judged_matches(
@@ -139,8 +139,10 @@ def _judged(
         # An eye does not see what digests and registration say: that they differ.
         relation = Relation.TRANSFORMED_COPY
     evidence["people"] = {"verdicts": dict(sorted(verdicts.items())), "tool": tool}
-    told = json.dumps(evidence, ensure_ascii=False)
-    changed: dict[str, Any] = {"relation": relation, "evidence": told}
+    changed: dict[str, Any] = {
+        "relation": relation,
+        "evidence": json.dumps(evidence, ensure_ascii=False),
+    }
     if relation in COPIES and tool not in COPIES:
         question, answer = words.get(row["benchmark_id"], ("", ""))
         text = relate_text(question, answer, _corpus_item(row, evidence))
@@ -208,12 +210,12 @@ Pair = tuple[str, str, str]  # benchmark_id, corpus, corpus_id
 
 def text_pairs(rows: Iterable[Mapping[str, Any]]) -> dict[Pair, list[dict[str, Any]]]:
     """Rows of text_matches by pair of items, their evidence read; a shared source is no text."""
-    found: dict[Pair, list[dict[str, Any]]] = defaultdict(list)
+    pairs: dict[Pair, list[dict[str, Any]]] = defaultdict(list)
     for row in rows:
         if row["method"] != _SOURCE:
-            told = {**row, "evidence": json.loads(row["evidence"])}
-            found[row["benchmark_id"], row["corpus"], row["corpus_id"]].append(told)
-    return found
+            record = {**row, "evidence": json.loads(row["evidence"])}
+            pairs[row["benchmark_id"], row["corpus"], row["corpus_id"]].append(record)
+    return pairs
 
 
 def text_subject(item: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> str:
@@ -228,7 +230,7 @@ def text_subject(item: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> 
     cut = len(theirs["corpus_text"]) >= SHOWN
     told = [
         normal(item["question"]),
-        [normal(one) for one in item["options"] or ()],
+        [normal(option) for option in item["options"] or ()],
         normal(item["answer"]),
         theirs["corpus_text"],
         sorted(theirs.get("corpus_answers", ())),
@@ -310,7 +312,7 @@ def _judged_text(
     }
 
 
-def _confirmed(judged: dict[str, Any], found: Mapping[str, Any]) -> dict[str, Any]:
+def _confirmed(judged: dict[str, Any], record: Mapping[str, Any]) -> dict[str, Any]:
     """What one rater alone raises to the item stays what the tool found, and is for others to read.
 
     So do words that are worth more only because the same rater calls their pictures copies.
@@ -318,8 +320,8 @@ def _confirmed(judged: dict[str, Any], found: Mapping[str, Any]) -> dict[str, An
     alone = len(json.loads(judged["evidence"])["people"]["verdicts"]) == 1
     if not alone or judged["relation"] != SAME_ITEM:
         return judged
-    worth = "soft" if judged["degree"] == "hard" != found["degree"] else judged["degree"]
-    kept = {name: found[name] for name in ("relation", "answer_relation")}
+    worth = "soft" if judged["degree"] == "hard" != record["degree"] else judged["degree"]
+    kept = {name: record[name] for name in ("relation", "answer_relation")}
     return {**judged, **kept, "degree": worth}
 
 

@@ -43,8 +43,14 @@ def relate_text(question: str, answer: str, item: CorpusItem) -> TextRelation:
     A corpus item can carry several questions and several accepted answers: the gravest leak counts.
     """
     pairs = [(item.question, item.answer), *item.also]
-    found = [_relate(question, answer, normal(q), normal(a)) for q, a in pairs]
-    return min(found, key=lambda one: (GRAVEST[one.modality], one.label_relation != "same"))
+    text_relations = [_relate(question, answer, normal(q), normal(a)) for q, a in pairs]
+    return min(
+        text_relations,
+        key=lambda text_relation: (
+            GRAVEST[text_relation.modality],
+            text_relation.label_relation != "same",
+        ),
+    )
 
 
 def _relate(question: str, answer: str, their_question: str, theirs: str) -> TextRelation:

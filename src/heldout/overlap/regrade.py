@@ -34,32 +34,32 @@ def parse_bounds(text: str) -> Bounds:
     """``hard=.98,soft=.95``, or ``published`` for just these."""
     if text == PUBLISHED:
         return SEED_BOUNDS
-    found: dict[str, float] = {}
+    bounds: dict[str, float] = {}
     for part in text.split(","):
         name, _, value = (one.strip() for one in part.partition("="))
         try:
-            found[name] = float(value)
+            bounds[name] = float(value)
         except ValueError:
-            found = {}
+            bounds = {}
             break
-    if set(found) != {"hard", "soft"} or not -1 <= found["soft"] < found["hard"] <= 1:
+    if set(bounds) != {"hard", "soft"} or not -1 <= bounds["soft"] < bounds["hard"] <= 1:
         raise InputError(
             f"degrees '{text}': expected two similarities, the hard one larger, as in "
             f"hard=.98,soft=.95, or '{PUBLISHED}' for these"
         )
-    return Bounds(found["hard"], found["soft"])
+    return Bounds(bounds["hard"], bounds["soft"])
 
 
 def searched_with(run: Run) -> list[str]:
     """Identities of the encoders whose neighbours a run holds. InputError where there are none."""
     stages = run.manifest()["stages"].values()
-    found = sorted({one["encoder"] for one in stages if one.get("encoder")})
-    if not found:
+    encoders = sorted({stage["encoder"] for stage in stages if stage.get("encoder")})
+    if not encoders:
         raise InputError(
             f"{run.path}: degrees grade what an encoder found near, and this run was searched with none. "
             f"Run heldout overlap with an encoder into it"
         )
-    return found
+    return encoders
 
 
 def regraded(matches: pl.DataFrame, bounds: Bounds, encoders: Collection[str]) -> pl.DataFrame:

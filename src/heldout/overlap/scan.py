@@ -106,16 +106,16 @@ def scan(
         stages.append(stage)
         candidates: list[Iterable[Mapping[str, Any]]] = [candidate_rows(stage)]
         if searcher is not None:
-            found = searcher.search(corpus, folder, settings)
-            nearest = nearest_overall(candidate_rows(found.stage), searcher.near.nearest)
+            match = searcher.search(corpus, folder, settings)
+            nearest = nearest_overall(candidate_rows(match.stage), searcher.near.nearest)
             candidates.insert(0, nearest)
             result.encoder, result.nearest = searcher.encoder.identity, searcher.near.nearest
-            result.counts |= found.counts
-            result.failed |= found.failed
-            lost = _lost_by_encoder(found.dropped, stage)
+            result.counts |= match.counts
+            result.failed |= match.failed
+            lost = _lost_by_encoder(match.dropped, stage)
             result.counts["lost_items"] += len(lost)
             unusable += lost
-            stages.append(found.stage)
+            stages.append(match.stage)
         if hashes:
             verified = run.stage(f"verified/{folder}", {**settings, "register": can_register()})
             _verify(pictures, corpus, by_shard(*candidates), verified, result, engine, quiet)
@@ -181,13 +181,13 @@ def _scan_corpus(
         look = functools.partial(scan_shard, index, hashes, corpus)
         salvage = ShardSalvage(corpus, functools.partial(lost_result, lost_counts), joined_results)
         for outcome in map_salvaged(engine, look, to_do(), salvage):
-            shard, found = outcome.task, outcome.value
-            if found is None:
+            shard, value = outcome.task, outcome.value
+            if value is None:
                 result.failed[shard.id] = outcome.error or "no result"
                 step()
                 continue
-            stage.save(shard.index, found)
-            step(items=found.counts["items"])
+            stage.save(shard.index, value)
+            step(items=value.counts["items"])
     if result.shards == 0:
         raise InputError(f"{corpus.source}: nothing to read was found in this corpus")
     result.counts |= stage.counts()
@@ -205,7 +205,7 @@ def _verify(
 ) -> None:
     """Judge every candidate pair; the shards that hold one are read once more."""
     shards = {shard.index: shard for shard in corpus.shards() if shard.index in candidates}
-    pairs = sum(len(found) for found in candidates.values())
+    pairs = sum(len(candidate) for candidate in candidates.values())
     with progress(f"verifying pairs of {corpus.name}", pairs, "pairs", disabled=quiet) as step:
 
         def to_do() -> Iterator[VerifyTask]:
@@ -281,19 +281,19 @@ def _collect(
 
 def _matched_digests(stages: list[Stage]) -> set[str]:
     """Byte digests of the benchmark images that occur in any match."""
-    found: set[str] = set()
+    digests: set[str] = set()
     for stage in stages:
         for path in stage.parts("matches"):
             for evidence in pq.read_table(path, columns=["evidence"]).column(0).to_pylist():
-                found.add(json.loads(evidence)["benchmark_image"])
-    return found
+                digests.add(json.loads(evidence)["benchmark_image"])
+    return digests
 
 
 def _benchmark_thumbnails(benchmark: Benchmark, wanted: set[str]) -> Iterator[dict[str, Any]]:
-    for ref, found in benchmark.digests.items():
-        if isinstance(found, Digests) and found.bytes in wanted:
-            wanted = wanted - {found.bytes}
-            yield thumbnail(found.bytes, ref.open())
+    for ref, digest in benchmark.digests.items():
+        if isinstance(digest, Digests) and digest.bytes in wanted:
+            wanted = wanted - {digest.bytes}
+            yield thumbnail(digest.bytes, ref.open())
 
 
 def items_table(benchmark: Benchmark) -> Any:

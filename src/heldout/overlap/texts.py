@@ -48,11 +48,15 @@ def scan_texts(
     for corpus in corpora:
         settings = stage_settings(benchmark, corpus)
         folder = corpus_folder(corpus.name)
-        found = search_text(index, corpus, run, folder, settings, engine, quiet)
-        stages.append(found.stage)
-        dropped += [Dropped("text", one, "shard failed", why) for one, why in found.failed.items()]
-        one = ScannedTexts(corpus.name, methods, index.encoder_identity, found.counts, found.failed)
-        scanned.append(one)
+        text_result = search_text(index, corpus, run, folder, settings, engine, quiet)
+        stages.append(text_result.stage)
+        dropped += [
+            Dropped("text", one, "shard failed", why) for one, why in text_result.failed.items()
+        ]
+        scanned_texts = ScannedTexts(
+            corpus.name, methods, index.encoder_identity, text_result.counts, text_result.failed
+        )
+        scanned.append(scanned_texts)
     # The image scan has just written what could not be read at all; this adds what has no words.
     seen = run.read_table("dropped")
     Stage.merge_all(
@@ -66,7 +70,11 @@ def scan_texts(
         run.frame("text_matches"), run.frame("matches"), run.frame("items"), _unread(run)
     )
     run.write_table("text_matches", settled.to_arrow().cast(SCHEMAS["text_matches"]))
-    run.update("text", {one.corpus: vars(one) for one in scanned}, replace=True)
+    run.update(
+        "text",
+        {scanned_texts.corpus: vars(scanned_texts) for scanned_texts in scanned},
+        replace=True,
+    )
     return scanned
 
 

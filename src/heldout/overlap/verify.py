@@ -38,17 +38,19 @@ _TINT = 8.0  # chroma levels that brightness may leave unexplained
 _FEWEST = 2  # such blocks; one may be an edge that was laid half a pixel off
 
 
-def recoloured_in_part(query: Image.Image, candidate: Image.Image, found: Registration) -> bool:
+def recoloured_in_part(
+    query: Image.Image, candidate: Image.Image, registration: Registration
+) -> bool:
     """True if the colours agree as a whole but differ in some place.
 
     A picture that was turned grey or tinted as a whole differs everywhere alike and is not meant, nor is
     a negative, whose every colour is the opposite one.
     """
     ours, theirs = to_rgb(query), to_rgb(candidate)
-    if found.inverted:
+    if registration.inverted:
         theirs = ImageOps.invert(theirs)
     across, down = ours.width / _SIDE, ours.height / _SIDE
-    warp = np.array(found.warp) @ np.diag([across, down, 1.0])
+    warp = np.array(registration.warp) @ np.diag([across, down, 1.0])
     warp = warp / warp[2, 2]
     laid = theirs.transform(
         (_SIDE, _SIDE),
@@ -149,11 +151,11 @@ class Verifier:
 
     def _registered(self, picture: str, own: str, image: Image.Image, theirs: Features) -> Judged:
         ref, _ = self.pictures[picture]
-        found = _in_doubt(register(_features(ref), theirs), ref, image)
-        if found.relation not in _SHOWN:
-            return Judged(found, own)
+        registration = _in_doubt(register(_features(ref), theirs), ref, image)
+        if registration.relation not in _SHOWN:
+            return Judged(registration, own)
         self._show(own, image)  # report and review lay it on the query by the registration's warp
-        return Judged(found, own)
+        return Judged(registration, own)
 
     def _show(self, own: str, image: Image.Image) -> None:
         if own not in self.thumbnails:
@@ -213,13 +215,13 @@ def _opened(ref: ImageRef) -> Image.Image:
     return ref.open()
 
 
-def _in_doubt(found: Registration, ref: ImageRef, image: Image.Image) -> Registration:
+def _in_doubt(registration: Registration, ref: ImageRef, image: Image.Image) -> Registration:
     """A copy that was edited may show something else now: that is for people to decide."""
-    if found.is_copy and "changed in part" in found.transform:
-        return replace(found, relation=Relation.UNDECIDED)
-    if found.is_copy and recoloured_in_part(_opened(ref), image, found):
-        return replace(found, relation=Relation.UNDECIDED, transform="recoloured in part")
-    return found
+    if registration.is_copy and "changed in part" in registration.transform:
+        return replace(registration, relation=Relation.UNDECIDED)
+    if registration.is_copy and recoloured_in_part(_opened(ref), image, registration):
+        return replace(registration, relation=Relation.UNDECIDED, transform="recoloured in part")
+    return registration
 
 
 def _rows(
@@ -228,7 +230,7 @@ def _rows(
     found = judged.registration
     is_copy = found is not None and found.is_copy
     registration = found.as_json() if found else None
-    found_by = [one._asdict() for one in candidate.found]
+    found_by = [found._asdict() for found in candidate.found]
     first = candidate.found[0]
     for place in places:
         text = relate_text(place.question, place.answer, item)

@@ -17,23 +17,25 @@ def advice_for(run: Run, made: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
     Commands are told whole: with this run's folder and, where one is read, this benchmark.
     """
-    told = [{**one, "sentence": _whole(one["sentence"], run)} for one in made]
+    records = [{**record, "sentence": _whole(record["sentence"], run)} for record in made]
     if (run.path / "actions.jsonl").exists():
-        return told
-    for one in told:
-        one["sentence"] = one["sentence"].replace(LISTED, ".")
-    if any(one.get("action") == REPLACE for one in told):
-        return told  # a split without what leaked would be empty
-    last = max((n for n, one in enumerate(told) if one.get("action") == "remove"), default=None)
+        return records
+    for record in records:
+        record["sentence"] = record["sentence"].replace(LISTED, ".")
+    if any(record.get("action") == REPLACE for record in records):
+        return records  # a split without what leaked would be empty
+    last = max(
+        (n for n, record in enumerate(records) if record.get("action") == "remove"), default=None
+    )
     if last is not None:
         source = run.manifest()["inputs"]["benchmark"]["source"]
         command = shlex.join(
             ["heldout", "sanitize", source, "--run", str(run.path), "--out", "clean"]
         )
-        bare = any(one.get("action") == ACTIONS[Rung.COPY] for one in told)
+        bare = any(record.get("action") == ACTIONS[Rung.COPY] for record in records)
         also = ", and without the items whose picture alone did" if bare else ""
-        told[last]["sentence"] += f" {command} writes the split without what leaked{also}."
-    return told
+        records[last]["sentence"] += f" {command} writes the split without what leaked{also}."
+    return records
 
 
 def _whole(sentence: str, run: Run) -> str:

@@ -88,15 +88,20 @@ def _datasets(output: Path) -> list[dict[str, Any]]:
     plan = output / "plan.json"
     steps = json.loads(plan.read_text())["steps"] if plan.exists() else []
     planned = [step["benchmark"] for step in steps if step["stage"] == "synth"]
-    found: dict[str, dict[str, Any]] = {}
+    datasets: dict[str, dict[str, Any]] = {}
     for path in sorted(output.glob("*/manifest.json")):
         name = json.loads(path.read_text()).get("synth", {}).get("settings", {}).get("name")
         page, funnel = path.with_name("report.html"), path.parent / "synth" / "funnel.json"
         if name in planned and page.exists() and funnel.exists():
             step = json.loads(funnel.read_text())["steps"][-1]
             link = f"{quote(path.parent.name)}/report.html"
-            found[name] = {"name": name, "link": link, "left": step["left"], "stage": step["name"]}
-    return [found[name] for name in planned if name in found]
+            datasets[name] = {
+                "name": name,
+                "link": link,
+                "left": step["left"],
+                "stage": step["name"],
+            }
+    return [datasets[name] for name in planned if name in datasets]
 
 
 def _audit_file(output: Path, folders: dict[str, str]) -> str:

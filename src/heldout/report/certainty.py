@@ -52,17 +52,19 @@ def certainty(cells: Sequence[Mapping[str, Any]]) -> tuple[str, str]:
         (registered, "verified (aligned detail agrees)"),
         (believed, "by people's word"),
     )
-    told = ", ".join(f"{count:,} {how}" for count, how in kinds if count)
-    return f"Items by their picture: {told}. {_MORE}", _measured(published()) if registered else ""
+    message = ", ".join(f"{count:,} {how}" for count, how in kinds if count)
+    return f"Items by their picture: {message}. {_MORE}", _measured(
+        published()
+    ) if registered else ""
 
 
-def _measured(one: Precision) -> str:
-    interval = binomial_interval(one.right, one.said)
+def _measured(precision: Precision) -> str:
+    interval = binomial_interval(precision.right, precision.said)
     around = f"{percent(interval.low)} – {percent(interval.high)}"
     return (
-        f"What “verified” is worth (heldout lab leaks, rendered pictures): {one.right:,} of {one.said:,} "
+        f"What “verified” is worth (heldout lab leaks, rendered pictures): {precision.right:,} of {precision.said:,} "
         f"such pairs were copies (95 % interval {around}); of pictures with one attribute changed, "
-        f"{one.passed:,} of {one.altered:,} passed for one."
+        f"{precision.passed:,} of {precision.altered:,} passed for one."
     )
 
 

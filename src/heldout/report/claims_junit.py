@@ -13,11 +13,11 @@ def claims_junit(benchmark: str, claims: Sequence[Claim]) -> bytes:
 
 
 def _case(claim: Claim) -> Case:
-    told = f"{claim.why}\n" + "\n".join(
+    message = f"{claim.why}\n" + "\n".join(
         f"{claim.ended(control)}: {control.name}: {control.reason}" for control in claim.controls
     )
     if claim.status == "survives" and is_leak(claim):
-        return Case(claim.id, (claim.sentence, told), None)
+        return Case(claim.id, (claim.sentence, message), None)
     if claim.status in ("qualified", "not testable"):
         return Case(claim.id, None, None, f"{claim.status}: {claim.why}")
     return Case(claim.id, None, None)

@@ -50,7 +50,7 @@ def compare_folders(before: Path, after: Path) -> list[Changes]:
             raise InputError(
                 f"{folder} is no folder: compare two run folders, or two outputs of an audit"
             )
-    outputs = [(one / "verdict.json").exists() for one in (before, after)]
+    outputs = [(path / "verdict.json").exists() for path in (before, after)]
     if outputs[0] != outputs[1]:
         output, run = (before, after) if outputs[0] else (after, before)
         name = _benchmark(Run.open(run), Run.open(run).manifest())["name"]
@@ -66,12 +66,12 @@ def compare_folders(before: Path, after: Path) -> list[Changes]:
             f"{before} audits {', '.join(old) or 'nothing'}, {after} audits {', '.join(new) or 'nothing'}: "
             f"they have no benchmark in common"
         )
-    found = [compare_runs(old[name], new[name]) for name in both]
-    found[0]["benchmarks"] = {
+    records = [compare_runs(old[name], new[name]) for name in both]
+    records[0]["benchmarks"] = {
         "appeared": sorted(set(new) - set(old)),
         "gone": sorted(set(old) - set(new)),
     }
-    return found
+    return records
 
 
 def is_empty(changes: Changes) -> bool:
@@ -97,8 +97,8 @@ def _benchmark(run: Run, manifest: Mapping[str, Any]) -> Mapping[str, Any]:
     known = manifest["inputs"].get("benchmark")
     if known is None:
         raise InputError(f"{run.path} has not got as far as its benchmark: finish it first")
-    found: Mapping[str, Any] = known
-    return found
+    record: Mapping[str, Any] = known
+    return record
 
 
 def _runs_below(output: Path) -> dict[str, Run]:
@@ -112,7 +112,7 @@ def _runs_below(output: Path) -> dict[str, Run]:
 
 
 def _inputs(old: Mapping[str, Any], new: Mapping[str, Any]) -> Changes:
-    corpora = [{one["corpus"]: one for one in m["stages"].values()} for m in (old, new)]
+    corpora = [{stage["corpus"]: stage for stage in m["stages"].values()} for m in (old, new)]
     settings = ("fingerprint", "encoder", "nearest", "hashes")
     changed = {}
     for name in corpora[0]:
@@ -169,8 +169,8 @@ def _claims(before: Run, after: Run) -> Changes:
     }
 
 
-def _claim(one: Mapping[str, Any]) -> Changes:
-    return {"id": one["id"], "status": one["status"], "sentence": one["sentence"]}
+def _claim(record: Mapping[str, Any]) -> Changes:
+    return {"id": record["id"], "status": record["status"], "sentence": record["sentence"]}
 
 
 def _findings(before: Run, after: Run) -> Changes:
@@ -191,14 +191,14 @@ def _findings(before: Run, after: Run) -> Changes:
     }
 
 
-def _effect(one: Mapping[str, Any]) -> Changes:
-    effect = one["effect"]
+def _effect(record: Mapping[str, Any]) -> Changes:
+    effect = record["effect"]
     return {
         "value": effect["value"],
         "low": effect["low"],
         "high": effect["high"],
-        "n": one["n"],
-        "p_adjusted": one["p_adjusted"],
+        "n": record["n"],
+        "p_adjusted": record["p_adjusted"],
     }
 
 
@@ -221,12 +221,12 @@ def _matches(before: Run, after: Run) -> Changes:
     # The pair stands in both runs, and what differs is what people said of it.
     by_people = {key for key in changed if old[key].people != new[key].people}
     copies = [[key for key in found if found[key].relation in COPIES] for found in (old, new)]
-    leaked = [{key[0] for key in found} for found in copies]
+    leaked = [{key[0] for key in copy} for copy in copies]
     newly, no_longer = leaked[1] - leaked[0], leaked[0] - leaked[1]
     raised = newly - {key[0] for key in copies[1] if key not in by_people}
     dismissed = no_longer & {key[0] for key in copies[0] if key in by_people}
     return {
-        "copies": [len(found) for found in copies],
+        "copies": [len(copy) for copy in copies],
         "items": {
             "leaked": [len(one) for one in leaked],
             "newly": [*sorted(newly - raised), *sorted(raised)][:EXAMPLES],
@@ -267,26 +267,26 @@ def _relation(found: Mapping[Key, _Pair], key: Key) -> str:
 
 
 def _pairs(run: Run) -> dict[Key, _Pair]:
-    found: dict[Key, _Pair] = {}
+    pairs: dict[Key, _Pair] = {}
     if not run.table_path("matches").exists():
-        return found
+        return pairs
     for row in read_matches(run).iter_rows(named=True):
         evidence = json.loads(row["evidence"])
         subject = match_subject(evidence, row["corpus"], row["corpus_id"])
         key = (row["benchmark_id"], row["image_index"], row["corpus"], subject)
         people = evidence.get("people", {}).get("verdicts")
-        found.setdefault(key, _Pair(row["relation"], row["corpus_id"], people))
-    return found
+        pairs.setdefault(key, _Pair(row["relation"], row["corpus_id"], people))
+    return pairs
 
 
 def _scores(before: Run, after: Run) -> list[Changes]:
     """Models that both have, where a subset's score differs."""
     old, new = (_values(run) for run in (before, after))
-    found = []
+    changes = []
     for key in sorted(old.keys() & new.keys()):
         model, metric, subset = key
         if _apart(old[key], new[key]):
-            found.append(
+            changes.append(
                 {
                     "model": model,
                     "metric": metric,
@@ -295,7 +295,7 @@ def _scores(before: Run, after: Run) -> list[Changes]:
                     "after": new[key],
                 }
             )
-    return found
+    return changes
 
 
 def _apart(old: float | None, new: float | None) -> bool:

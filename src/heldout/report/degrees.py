@@ -22,11 +22,11 @@ def degree_figures(run: Run, items: pl.DataFrame, matches: pl.DataFrame) -> list
     """With one corpus, or without an encoder, the claims say it all."""
     manifest = run.manifest()
     stages = list(manifest["stages"].values())
-    encoders = sorted({one["encoder"] for one in stages if one["encoder"]})
+    encoders = sorted({stage["encoder"] for stage in stages if stage["encoder"]})
     if len(stages) < 2 or not encoders:
         return []
     name = manifest["inputs"]["benchmark"]["name"]
-    corpora = [one["corpus"] for one in stages]
+    corpora = [stage["corpus"] for stage in stages]
     matrix = leakage_matrix([Audited(name, items, matches, corpora, "; ".join(encoders))])
     images = matrix.filter(pl.col("unit") == "images")
     figures = []

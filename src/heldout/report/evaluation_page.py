@@ -40,10 +40,12 @@ def write_evaluation_report(run: Run) -> Path:
         "mean": {model: made.mean(model) for model in made.models},
         "mean_name": MEAN,
         "recorded": [
-            name for name, mine in made.grades.items() if any(one.recorded for one in mine)
+            name
+            for name, mine in made.grades.items()
+            if any(item_grades.recorded for item_grades in mine)
         ],
         "disagreements": _disagreements(made),
-        "scored": any(one.counts.get("scorers") for one in made.accuracies),
+        "scored": any(accuracy.counts.get("scorers") for accuracy in made.accuracies),
         "manifest_text": json.dumps(manifest, indent=1, ensure_ascii=False),
         "commands": [shlex.join(one) for one in commands_shown(manifest["commands"])],
         "scripts": [],
@@ -57,34 +59,45 @@ def write_evaluation_report(run: Run) -> Path:
 
 
 def _model(made: Evaluation, model: str) -> dict[str, Any]:
-    mine = [one for one in made.accuracies if one.model == model]
-    whole = [one for one in mine if one.subset == ALL]
-    scorers = list(dict.fromkeys(name for one in whole for name in one.counts.get("scorers", {})))
-    apart = {(one.benchmark, one.subset): one for one in mine}
+    mine = [accuracy for accuracy in made.accuracies if accuracy.model == model]
+    whole = [benchmark_accuracy for benchmark_accuracy in mine if benchmark_accuracy.subset == ALL]
+    scorers = list(
+        dict.fromkeys(
+            name
+            for benchmark_accuracy in whole
+            for name in benchmark_accuracy.counts.get("scorers", {})
+        )
+    )
+    apart = {
+        (benchmark_accuracy.benchmark, benchmark_accuracy.subset): benchmark_accuracy
+        for benchmark_accuracy in mine
+    }
     return {
         "name": model,
         "rows": whole,
         "scorers": scorers,
         "apart": apart,
-        "split": any(one.subset != ALL for one in mine),
+        "split": any(benchmark_accuracy.subset != ALL for benchmark_accuracy in mine),
         "cost": made.costs.get(model),
         "dropped": made.dropped.get(model, {}),
-        "tokens": any(one.counts["prompt_tokens"] for one in whole),
+        "tokens": any(benchmark_accuracy.counts["prompt_tokens"] for benchmark_accuracy in whole),
     }
 
 
 def _figure(made: Evaluation, model: str) -> Figure:
-    mine = [one for one in made.accuracies if one.model == model]
-    several = any(one.subset != ALL for one in mine)
+    mine = [accuracy for accuracy in made.accuracies if accuracy.model == model]
+    several = any(benchmark_accuracy.subset != ALL for benchmark_accuracy in mine)
     rates = [
         Rate(
-            one.benchmark if one.benchmark != MEAN else f"mean of {one.benchmarks}",
-            one.value,
-            one.interval.low,
-            one.interval.high,
-            f"{one.subset} items" if several else "",
+            benchmark_accuracy.benchmark
+            if benchmark_accuracy.benchmark != MEAN
+            else f"mean of {benchmark_accuracy.benchmarks}",
+            benchmark_accuracy.value,
+            benchmark_accuracy.interval.low,
+            benchmark_accuracy.interval.high,
+            f"{benchmark_accuracy.subset} items" if several else "",
         )
-        for one in mine
+        for benchmark_accuracy in mine
     ]
     number = list(made.models).index(model) + 1
     drawn = rate_chart(rates, title=model, label="accuracy with 95 % interval by image")
@@ -93,10 +106,10 @@ def _figure(made: Evaluation, model: str) -> Figure:
 
 def _disagreements(made: Evaluation) -> list[dict[str, Any]]:
     """By scorer: how many replies differ, which way, and the first of them."""
-    found = []
+    disagreements = []
     for (scorer,), rows in made.disagreements.group_by(["scorer"], maintain_order=True):
         loose = int(rows["scorer_right"].sum())
-        found.append(
+        disagreements.append(
             {
                 "scorer": scorer,
                 "strict": rows.height - loose,
@@ -109,4 +122,4 @@ def _disagreements(made: Evaluation) -> list[dict[str, Any]]:
                 ).to_dicts(),
             }
         )
-    return found
+    return disagreements

@@ -55,8 +55,16 @@ def first_screen(
                 if cell["model"] is not None and not is_pair(cell)
             },
         ),
-        "advice": [one for one in recommendations if one["kind"] != "control"],
-        "controls": [one for one in recommendations if one["kind"] == "control"],
+        "advice": [
+            recommendation
+            for recommendation in recommendations
+            if recommendation["kind"] != "control"
+        ],
+        "controls": [
+            recommendation
+            for recommendation in recommendations
+            if recommendation["kind"] == "control"
+        ],
         "top": top,
         "grid": rows,
         "statuses": _statuses(top, rows),
@@ -95,8 +103,8 @@ def in_words(cell: Cell) -> str:
     kind, _ = target(cell)
     rate = cell["leak_rate"]
     if kind == "corpus" and rate and rate["leaked"]:
-        told = f"{rate['leaked']:,} of {counted(rate['items'], 'item', 'items')} leaked"
-        return told + _believed(cell.get("by_people", 0))
+        message = f"{rate['leaked']:,} of {counted(rate['items'], 'item', 'items')} leaked"
+        return message + _believed(cell.get("by_people", 0))
     if kind == "corpus" and (near := cell["evidence"].get(Rung.UNDECIDED)):
         return f"none proven; {counted(near, 'item is', 'items are')} undecided"
     return (_CORPUS if kind == "corpus" else _MODEL)[cell["status"]]
@@ -111,7 +119,7 @@ def grid(cells: Sequence[Cell]) -> dict[str, Any]:
     for cell in ordered:
         found.setdefault(target(cell), {})[cell["benchmark"]] = _told(cell)
     rows = [
-        {"kind": kind, "name": name, "cells": [mine.get(one) for one in benchmarks]}
+        {"kind": kind, "name": name, "cells": [mine.get(benchmark) for benchmark in benchmarks]}
         for (kind, name), mine in found.items()
     ]
     return {"benchmarks": benchmarks, "rows": rows}
@@ -228,26 +236,33 @@ def _sure(cells: Sequence[Cell], recommendations: Sequence[Mapping[str, Any]]) -
     by_status: dict[str, list[Mapping[str, Any]]] = {}
     for claim in leaks:
         by_status.setdefault(claim["status"], []).append(claim)
-    told, measured = [], ""
+    messages, measured = [], ""
     stood = by_status.get("survives", [])
     if any(claim["rule"].startswith(f"{COPIES}/") for claim in stood):
         sentence, measured = certainty(cells)
-        told.append(sentence)
+        messages.append(sentence)
     elif stood:
-        told.append(f"{counted(len(stood), 'claim', 'claims')} stood every control.")
+        messages.append(f"{counted(len(stood), 'claim', 'claims')} stood every control.")
     open_ = by_status.get("qualified", [])
     if open_:
-        asks = next((one["sentence"] for one in recommendations if one["kind"] == "control"), "")
-        told.append(f"Not settled: {counted(len(open_), 'claim', 'claims')}. {asks}".strip())
+        asks = next(
+            (
+                recommendation["sentence"]
+                for recommendation in recommendations
+                if recommendation["kind"] == "control"
+            ),
+            "",
+        )
+        messages.append(f"Not settled: {counted(len(open_), 'claim', 'claims')}. {asks}".strip())
     fallen = len(by_status.get("re-attributed", [])) + len(by_status.get("collapses", []))
     if fallen:
-        told.append(f"{counted(fallen, 'suspicion', 'suspicions')} did not stand a control.")
-    if not told and by_status.get("clean"):
-        told.append(
+        messages.append(f"{counted(fallen, 'suspicion', 'suspicions')} did not stand a control.")
+    if not messages and by_status.get("clean"):
+        messages.append(
             "Clean as far as these methods see; each claim says what it could have seen, and what not."
         )
-    if not told:
+    if not messages:
         untold = any(not cell["claims"] and cell["model"] is not None for cell in cells)
         why = "; each claim says why" if claims else f": {ONE_FORM}" if untold else ""
-        told.append(f"Nothing could be tested{why}.")
-    return {"sure": told[:TOP], "measured": measured}
+        messages.append(f"Nothing could be tested{why}.")
+    return {"sure": messages[:TOP], "measured": measured}

@@ -83,8 +83,8 @@ def _pair(group: dict[str, Any], items: dict[str, dict[str, Any]]) -> dict[str, 
 
 
 def _short(words: str | None) -> str:
-    told = words or ""
-    return told if len(told) <= _LONGEST else told[: _LONGEST - 1] + "…"
+    message = words or ""
+    return message if len(message) <= _LONGEST else message[: _LONGEST - 1] + "…"
 
 
 def _items(run: Run, wanted: set[str]) -> dict[str, dict[str, Any]]:

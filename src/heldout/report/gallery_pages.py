@@ -165,10 +165,10 @@ def _smaller(webp: bytes) -> bytes:
 
 def _counts(values: Iterator[str] | Any) -> dict[str, int]:
     """In the order of severity, which is the order in which they come."""
-    found: dict[str, int] = {}
+    counts: dict[str, int] = {}
     for value in values:
-        found[value] = found.get(value, 0) + 1
+        counts[value] = counts.get(value, 0) + 1
     order = list(LEAKED.values())
     return dict(
-        sorted(found.items(), key=lambda one: order.index(one[0]) if one[0] in order else 0)
+        sorted(counts.items(), key=lambda one: order.index(one[0]) if one[0] in order else 0)
     )

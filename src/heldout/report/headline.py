@@ -19,6 +19,8 @@ def headline(claims: Sequence[Claim], searched: bool) -> tuple[str, str]:
     if corpora and statuses == {"clean"}:
         copies = "copies" if searched else "exact copies"
         kinds = {claim.id.partition("/")[0] for claim in corpora}
-        told = [what for kind, what in (("overlap", copies), ("text", "words")) if kind in kinds]
-        return f"As far as {' and '.join(told or [copies])} go, yes.", "clean"
+        messages = [
+            what for kind, what in (("overlap", copies), ("text", "words")) if kind in kinds
+        ]
+        return f"As far as {' and '.join(messages or [copies])} go, yes.", "clean"
     return "It could not be settled.", "qualified"

@@ -21,12 +21,14 @@ def impact_rows(run: Run) -> list[dict[str, Any]]:
 def impact_remarks(run: Run) -> list[dict[str, Any]]:
     """What is to be known of the files behind the differences: labels made elsewhere, grades that
     disagree, empty predictions."""
-    found = []
+    remarks = []
     for name, study in kept_studies(run):
         labels = study.get("labels")
         if labels is not None:
-            told = f"{labels['note']} ({labels['source']}, sha256 {labels['sha256'][:12]})"
-            found.append({"file": name, "model": "", "sentence": told})
+            message = f"{labels['note']} ({labels['source']}, sha256 {labels['sha256'][:12]})"
+            remarks.append({"file": name, "model": "", "sentence": message})
         for model, sentences in study.get("remarks", {}).items():
-            found += [{"file": name, "model": model, "sentence": one} for one in sentences]
-    return found
+            remarks += [
+                {"file": name, "model": model, "sentence": sentence} for sentence in sentences
+            ]
+    return remarks

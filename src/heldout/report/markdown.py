@@ -46,7 +46,7 @@ def report_markdown(
     lines += [f"- Do: {escaped(one['sentence'])}" for one in screen["advice"]]
     lines += [f"- Recorded: {escaped(about)}: {escaped(one)}" for about, one in remarks]
     lines += ["", "| against | verdict | in words |", "|---|---|---|"]
-    told = {
+    record = {
         (row["kind"], row["name"]): cell
         for row in screen["grid"]["rows"]
         for cell in row["cells"]
@@ -55,7 +55,7 @@ def report_markdown(
     for cell in cells:
         if not is_pair(cell):
             kind, name = target(cell)
-            shown = told[kind, name]
+            shown = record[kind, name]
             rate = f" ({shown['rate']})" if shown["rate"] else ""
             # Without a claim below, this is the only place that says why.
             why = "" if cell["claims"] or not shown["why"] else f": {shown['why']}"
@@ -76,5 +76,5 @@ def report_markdown(
             lines += ["", f"→ {escaped(claim.next_step)}."]
         lines.append("")
     # Four spaces make a block of code whatever the commands hold.
-    lines += ["## Reproduce", "", *(f"    {' '.join(one.split())}" for one in commands), ""]
+    lines += ["## Reproduce", "", *(f"    {' '.join(command.split())}" for command in commands), ""]
     return "\n".join(lines)

@@ -65,7 +65,7 @@ def _figure(matrix: pl.DataFrame, kind: str, tone: Literal["hard", "soft"]) -> M
         rates[row["corpus"], _label(row, several)] = row["rate"]
     corpora = list(dict.fromkeys(corpus for corpus, _ in rates))
     benchmarks = list(dict.fromkeys(benchmark for _, benchmark in rates))
-    cells = [[rates.get((corpus, one)) for one in benchmarks] for corpus in corpora]
+    cells = [[rates.get((corpus, benchmark)) for benchmark in benchmarks] for corpus in corpora]
     return heat_map(corpora, benchmarks, cells, tone=tone, title=_TITLES[kind])
 
 
@@ -77,7 +77,7 @@ def _label(row: dict[str, Any], several: bool) -> str:
 
 def _scopes(matrix: pl.DataFrame) -> list[tuple[str, list[dict[str, Any]]]]:
     """Intra, then inter: one line per benchmark, corpus and unit, its kinds side by side."""
-    found = []
+    scopes = []
     for scope in ("intra", "inter"):
         lines: dict[tuple[str, ...], dict[str, Any]] = {}
         for row in matrix.filter(pl.col("scope") == scope).iter_rows(named=True):
@@ -85,5 +85,5 @@ def _scopes(matrix: pl.DataFrame) -> list[tuple[str, list[dict[str, Any]]]]:
             line = lines.setdefault(key, {**row, "kinds": {}})
             line["kinds"][row["kind"]] = row
         if lines:
-            found.append((scope, list(lines.values())))
-    return found
+            scopes.append((scope, list(lines.values())))
+    return scopes

@@ -39,8 +39,8 @@ def model_figures(run: Run) -> list[Figure]:
         return []
     findings = run.read_json("detections.json")["findings"]
     by_detector: dict[str, list[Found]] = {}
-    for one in findings:
-        by_detector.setdefault(one["detector"], []).append(one)
+    for finding in findings:
+        by_detector.setdefault(finding["detector"], []).append(finding)
     tables = ScoreTables.load(run)
     made = (
         _order_joint(tables, by_detector.get("order-joint", [])),
@@ -49,14 +49,14 @@ def model_figures(run: Run) -> list[Figure]:
         _jaccard(by_detector.get("top-k-overlap", [])),
         *_twins(by_detector.get("twin-drop", [])),
     )
-    return [one for one in made if one is not None]
+    return [figure for figure in made if figure is not None]
 
 
-def _order_joint(tables: ScoreTables, found: Sequence[Found]) -> Figure | None:
-    if tables.order_joint is None or not found:
+def _order_joint(tables: ScoreTables, founds: Sequence[Found]) -> Figure | None:
+    if tables.order_joint is None or not founds:
         return None
     strips = []
-    for one in found[:_MOST]:
+    for one in founds[:_MOST]:
         shards = joint_shards(tables.order_joint, one["cell"]["model"])
         rng = np.random.default_rng(one["seed"])
         gains = np.zeros(DRAWN)
@@ -72,16 +72,16 @@ def _order_joint(tables: ScoreTables, found: Sequence[Found]) -> Figure | None:
         title="Released order against shuffled ones",
         label="gain of the released order, nats per shard",
     )
-    told = (
+    message = (
         "Grey: what any other order of the same shards, taken for the released one, would have gained. "
         "Structure of the release can move the dot, too: that is what baselines are for."
     )
-    return Figure("order-joint", drawn, told)
+    return Figure("order-joint", drawn, message)
 
 
-def _order_trend(tables: ScoreTables, found: Sequence[Found]) -> Figure | None:
+def _order_trend(tables: ScoreTables, founds: Sequence[Found]) -> Figure | None:
     strips = []
-    for one in found[:_MOST]:
+    for one in founds[:_MOST]:
         scored = tables.scored(one["cell"]["model"])
         labels = strata(scored.frame, tuple(one["details"]["strata"]))
         means, _ = block_means(aligned_ranks(scored.means, labels), scored.clusters)
@@ -94,24 +94,24 @@ def _order_trend(tables: ScoreTables, found: Sequence[Found]) -> Figure | None:
         title="Scores along the released order",
         label="rank correlation with earliness; right of 0: earlier items are likelier",
     )
-    told = "Grey: the same clusters dealt out to random places. p before correction."
-    return Figure("order-trend", drawn, told)
+    message = "Grey: the same clusters dealt out to random places. p before correction."
+    return Figure("order-trend", drawn, message)
 
 
 def _correlations(means: NDArray[np.float64], seed: int | None) -> NDArray[np.float64]:
     x = means - means.mean()
     y = np.linspace(1.0, -1.0, len(means))
-    design = product_design(x, y, lambda one, rng: one[rng.permutation(len(one))])
-    found = design(DRAWN, np.random.default_rng(seed))
-    return np.asarray(found / (np.linalg.norm(x) * np.linalg.norm(y)), dtype=np.float64)
+    design = product_design(x, y, lambda array, rng: array[rng.permutation(len(array))])
+    floats = design(DRAWN, np.random.default_rng(seed))
+    return np.asarray(floats / (np.linalg.norm(x) * np.linalg.norm(y)), dtype=np.float64)
 
 
-def _tails(tables: ScoreTables, found: Sequence[Found]) -> Figure | None:
-    cohort = cohort_scores(tables, Settings()) if found else "nobody asked"
+def _tails(tables: ScoreTables, founds: Sequence[Found]) -> Figure | None:
+    cohort = cohort_scores(tables, Settings()) if founds else "nobody asked"
     if isinstance(cohort, str):
         return None
     _, _, scores, which = cohort
-    tail = float(found[0]["effect"]["name"].rsplit(" ", 1)[1])
+    tail = float(founds[0]["effect"]["name"].rsplit(" ", 1)[1])
     drawn = tail_chart(
         tables.models[:_MOST],
         cohort_delta(scores)[:_MOST],
@@ -119,22 +119,22 @@ def _tails(tables: ScoreTables, found: Sequence[Found]) -> Figure | None:
         flag=Settings().flag,
         title="Share of items far above the cohort's median",
     )
-    told = (
+    message = (
         f"Δ of {which}: an item's score less the median of the other models. A cohort is not a control: "
         "a better calibrated model has such a tail without having seen anything."
     )
-    return Figure("delta-tails", drawn, told)
+    return Figure("delta-tails", drawn, message)
 
 
-def _jaccard(found: Sequence[Found]) -> Figure | None:
-    values = {tuple(one["details"]["models"]): one["details"]["jaccard"] for one in found}
+def _jaccard(founds: Sequence[Found]) -> Figure | None:
+    values = {tuple(one["details"]["models"]): one["details"]["jaccard"] for one in founds}
     names = sorted({name for pair in values for name in pair})[:_MOST]
     if len(names) < 2:
         return None
     cells = [
         [values.get((row, column), values.get((column, row))) for column in names] for row in names
     ]
-    k = found[0]["details"]["k"]
+    k = founds[0]["details"]["k"]
     drawn = heat_map(
         names,
         names,
@@ -146,32 +146,32 @@ def _jaccard(found: Sequence[Found]) -> Figure | None:
         told=lambda value: f"{value:.2f}",
         missing="–",
     )
-    told = "Some items are easy for everybody: compare pairs with and without a baseline."
-    return Figure("jaccard", drawn, told)
+    message = "Some items are easy for everybody: compare pairs with and without a baseline."
+    return Figure("jaccard", drawn, message)
 
 
-def _twins(found: Sequence[Found]) -> Iterator[Figure]:
+def _twins(founds: Sequence[Found]) -> Iterator[Figure]:
     """One figure per set of twins."""
     sets: dict[str, list[Found]] = {}
-    for one in found:
+    for one in founds:
         ends = list(one["details"]["accuracy"])
         sets.setdefault(ends[1], []).append(one)
     for twin, mine in sets.items():
-        clean = {name for one in mine for name in one["details"]["references"]}
-        slopes = [_slope(one, one["cell"]["model"] in clean) for one in mine[:_MOST]]
+        clean = {name for record in mine for name in record["details"]["references"]}
+        slopes = [_slope(record, record["cell"]["model"] in clean) for record in mine[:_MOST]]
         first = next(iter(mine[0]["details"]["accuracy"]))
         drawn = slope_chart(slopes, ends=(first, twin), title=f"Accuracy: {first} and {twin}")
-        told = (
+        message = (
             "Twins ask the same of another picture with another answer. They may be easier or harder for "
             "everybody: who remembers the old answer falls more than clean models do."
         )
-        yield Figure(f"slopes-{_file_name(twin)}", drawn, told)
+        yield Figure(f"slopes-{_file_name(twin)}", drawn, message)
 
 
-def _slope(one: Found, clean: bool) -> Slope:
-    rates = list(one["details"]["accuracy"].values())
+def _slope(found: Found, clean: bool) -> Slope:
+    rates = list(found["details"]["accuracy"].values())
     return Slope(
-        one["cell"]["model"],
+        found["cell"]["model"],
         (rates[0]["value"], rates[1]["value"]),
         (rates[0]["low"], rates[1]["low"]),
         (rates[0]["high"], rates[1]["high"]),

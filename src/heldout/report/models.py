@@ -35,13 +35,15 @@ def model_sections(run: Run) -> list[dict[str, Any]]:
         for name, known in sorted(manifest.get("models", {}).items())
     ]
     sections.sort(
-        key=lambda one: bool(one["detected"]) and not one["claims"]
+        key=lambda record: bool(record["detected"]) and not record["claims"]
     )  # comparisons come last
     shown: set[str] = set()
     for section in sections:
         # A claim about two models stands under both, and has one place to be linked to.
-        section["elsewhere"] = {n for n, one in enumerate(section["claims"]) if one["id"] in shown}
-        shown |= {one["id"] for one in section["claims"]}
+        section["elsewhere"] = {
+            n for n, claim in enumerate(section["claims"]) if claim["id"] in shown
+        }
+        shown |= {claim["id"] for claim in section["claims"]}
     return sections
 
 
@@ -66,36 +68,36 @@ def measured_rates(run: Run) -> Mapping[str, Any]:
 
 def _tails(findings: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Where a model's tail lies, field by field; empty where no tail was measured."""
-    found = next((one for one in findings if one["detector"] == tail_enrichment.NAME), None)
-    rows = found["details"].get("by_stratum", ()) if found is not None else ()
+    finding = next((one for one in findings if one["detector"] == tail_enrichment.NAME), None)
+    rows = finding["details"].get("by_stratum", ()) if finding is not None else ()
     fields: dict[str, list[Mapping[str, Any]]] = {}
     for row in rows:
         fields.setdefault(row["field"], []).append(row)
-    if found is None or not fields:
+    if finding is None or not fields:
         return {}
-    fine = found["details"].get("fields_too_fine", {})
-    return {"what": found["effect"]["name"], "fields": fields, "fine": fine}
+    fine = finding["details"].get("fields_too_fine", {})
+    return {"what": finding["effect"]["name"], "fields": fields, "fine": fine}
 
 
 def _easiest(entries: Sequence[Mapping[str, Any]], model: str) -> dict[str, Any]:
     """The ten that people look at, by Δ where there is a cohort, and every top set by its ids."""
-    mine = [one for one in entries if one["model"] == model]
+    mine = [entry for entry in entries if entry["model"] == model]
     if not mine:
         return {}
     wanted = (f"Δ of {MIN_K_PLUS_PLUS.name}", f"Δ of {LOSS.name}", MIN_K_PLUS_PLUS.name, LOSS.name)
-    by_score = {one["score"]: one for one in mine}
+    by_score = {record["score"]: record for record in mine}
     ten = next((by_score[score] for score in wanted if score in by_score), mine[0])
     return {"ten": ten, "shown": ten["items"][:EASIEST], "sets": mine}
 
 
 def _of(entries: Any, model: str) -> list[Mapping[str, Any]]:
     """Of this model alone, or of a pair of which it is one."""
-    return [one for one in entries if model in (one["cell"]["model"] or "").split(" & ")]
+    return [entry for entry in entries if model in (entry["cell"]["model"] or "").split(" & ")]
 
 
 def _reasons(untested: list[Mapping[str, Any]]) -> dict[str, list[str]]:
     """Detectors by the reason they share, in the order they were asked."""
-    found: dict[str, list[str]] = {}
-    for one in untested:
-        found.setdefault(one["reason"], []).append(one["detector"])
-    return found
+    reasons: dict[str, list[str]] = {}
+    for record in untested:
+        reasons.setdefault(record["reason"], []).append(record["detector"])
+    return reasons

@@ -15,7 +15,9 @@ from heldout.overlap import Calibration, quantiles_of
 from heldout.report.figures import Series, distance_histogram, flag_fraction_chart
 
 HUBS = 12
-RELATIONS: tuple[str, ...] = tuple(one for one in Relation if one != Relation.OTHER_VIEW)
+RELATIONS: tuple[str, ...] = tuple(
+    relation for relation in Relation if relation != Relation.OTHER_VIEW
+)
 
 
 def nearness_sections(
@@ -24,37 +26,50 @@ def nearness_sections(
     """One section per corpus and encoder; ``names`` are image names by picture."""
     return [
         {
-            "corpus": one.corpus,
-            "encoder": one.encoder,
-            "alpha": one.tau.alpha if one.tau else one.asked,
-            "problem": one.problem,
-            "notes": one.notes,
-            "figures": _figures(one, benchmark),
-            "calibration": one,
-            "spreads": _spreads(one, benchmark),
-            "controls": [control for control in one.controls if control.at_alpha is not None],
-            "hubs": _hubs(one, names),
-            "unresolved": one.sweep.unresolved,
+            "corpus": calibration.corpus,
+            "encoder": calibration.encoder,
+            "alpha": calibration.tau.alpha if calibration.tau else calibration.asked,
+            "problem": calibration.problem,
+            "notes": calibration.notes,
+            "figures": _figures(calibration, benchmark),
+            "calibration": calibration,
+            "spreads": _spreads(calibration, benchmark),
+            "controls": [
+                control for control in calibration.controls if control.at_alpha is not None
+            ],
+            "hubs": _hubs(calibration, names),
+            "unresolved": calibration.sweep.unresolved,
         }
-        for one in calibrated
+        for calibration in calibrated
     ]
 
 
-def _spreads(one: Calibration, benchmark: str) -> list[dict[str, Any]]:
+def _spreads(calibration: Calibration, benchmark: str) -> list[dict[str, Any]]:
     """Nearest similarities of benchmark, null and every control, side by side, and who exceeds τ."""
     point = next(
-        (p for p in one.sweep.points if one.tau and p.threshold.alpha == one.tau.alpha), None
+        (
+            p
+            for p in calibration.sweep.points
+            if calibration.tau and p.threshold.alpha == calibration.tau.alpha
+        ),
+        None,
     )
-    null = one.null.similarities if one.null is not None else np.zeros(0)
+    null = calibration.null.similarities if calibration.null is not None else np.zeros(0)
     rows = [
         (
             benchmark,
             "benchmark",
-            len(one.benchmark),
-            one.benchmark.quantiles,
+            len(calibration.benchmark),
+            calibration.benchmark.quantiles,
             point and point.images,
         ),
-        (one.null.source if one.null else "", "null", len(null), quantiles_of(null), None),
+        (
+            calibration.null.source if calibration.null else "",
+            "null",
+            len(null),
+            quantiles_of(null),
+            None,
+        ),
         *(
             (
                 each.name,
@@ -63,30 +78,30 @@ def _spreads(one: Calibration, benchmark: str) -> list[dict[str, Any]]:
                 each.nearest.quantiles,
                 each.at_alpha.images if each.at_alpha else None,
             )
-            for each in one.controls
+            for each in calibration.controls
         ),
     ]
     return [
-        {"name": name, "role": role, "images": count, "quantiles": found, "above": rate}
-        for name, role, count, found, rate in rows
-        if found is not None
+        {"name": name, "role": role, "images": count, "quantiles": quantiles, "above": rate}
+        for name, role, count, quantiles, rate in rows
+        if quantiles is not None
     ]
 
 
-def _figures(one: Calibration, benchmark: str) -> list[Markup]:
-    if one.null is None or one.tau is None:
+def _figures(calibration: Calibration, benchmark: str) -> list[Markup]:
+    if calibration.null is None or calibration.tau is None:
         return []
-    itself = one.null.source.startswith("corpus against itself")
+    itself = calibration.null.source.startswith("corpus against itself")
     histogram = distance_histogram(
-        one.benchmark.similarities,
-        one.null.similarities,
-        threshold=one.tau.value,
-        interval=(one.tau.interval.low, one.tau.interval.high),
-        alpha=one.tau.alpha,
+        calibration.benchmark.similarities,
+        calibration.null.similarities,
+        threshold=calibration.tau.value,
+        interval=(calibration.tau.interval.low, calibration.tau.interval.high),
+        alpha=calibration.tau.alpha,
         name=benchmark,
         null_name="null: corpus against itself" if itself else "null: reference set",
     )
-    points = one.sweep.points
+    points = calibration.sweep.points
     alphas = [point.threshold.alpha for point in points]
     rates = [(f"{benchmark}, images", [point.images for point in points])]
     questions = [point.questions for point in points if point.questions is not None]
@@ -94,7 +109,7 @@ def _figures(one: Calibration, benchmark: str) -> list[Markup]:
         rates.append((f"{benchmark}, questions", questions))
     rates += [
         (f"{control.name} ({control.domain} control)", [point.images for point in control.points])
-        for control in one.controls
+        for control in calibration.controls
         if control.points
     ]
     series = [
@@ -110,29 +125,29 @@ def _figures(one: Calibration, benchmark: str) -> list[Markup]:
     return [histogram, flag_fraction_chart(series)]
 
 
-def _hubs(one: Calibration, names: Mapping[str, str]) -> list[dict[str, Any]]:
-    if one.hubs is None:
+def _hubs(calibration: Calibration, names: Mapping[str, str]) -> list[dict[str, Any]]:
+    if calibration.hubs is None:
         return []
-    flagged = one.flagged()
+    flagged = calibration.flagged()
     return [
         {
             "hub": hub,
             "flagged": sum(image in flagged for image in hub.images),
             "names": [names.get(image, image[:12]) for image in hub.images[:4]],
         }
-        for hub in one.hubs.hubs[:HUBS]
+        for hub in calibration.hubs.hubs[:HUBS]
     ]
 
 
 def agreement(calibrated: Sequence[Calibration]) -> list[dict[str, Any]]:
     """Which pictures two encoders flag alike, per corpus: each at its own τ, at one α each."""
-    found = []
+    records = []
     for left, right in itertools.combinations(calibrated, 2):
         if left.corpus != right.corpus or left.tau is None or right.tau is None:
             continue
         common = set(left.benchmark.pictures) & set(right.benchmark.pictures)
         one, other = left.flagged() & common, right.flagged() & common
-        found.append(
+        records.append(
             {
                 "corpus": left.corpus,
                 "encoders": (left.encoder.split(" |")[0], right.encoder.split(" |")[0]),
@@ -143,7 +158,7 @@ def agreement(calibrated: Sequence[Calibration]) -> list[dict[str, Any]]:
                 "n": len(common),
             }
         )
-    return found
+    return records
 
 
 def relation_counts(
@@ -151,7 +166,7 @@ def relation_counts(
 ) -> list[dict[str, Any]]:
     """Every picture once, under the strongest word registration had for any of its neighbours."""
     shown = items.select(pl.col("image_digests").alias("digest")).explode("digest")["digest"]
-    pictures = {one for one in shown.drop_nulls().to_list() if one}
+    pictures = {null for null in shown.drop_nulls().to_list() if null}
     picture = pl.col("evidence").str.json_path_match("$.benchmark_pixels").alias("picture")
     here = matches.filter(pl.col("corpus") == corpus).select(picture, "relation").unique()
     best: dict[str, int] = {}

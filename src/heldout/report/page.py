@@ -65,23 +65,25 @@ def write_report(
     matches = found if found is not None else pl.DataFrame(empty_table("matches"))
     name = manifest["inputs"]["benchmark"]["name"]
     near = [
-        one for one in manifest["stages"].values() if one["nearest"] or one.get("hashes", False)
+        stage
+        for stage in manifest["stages"].values()
+        if stage["nearest"] or stage.get("hashes", False)
     ]
     sections = nearness_sections(calibrated, _names(items), name)
     of_models = model_figures(run)
     degrees = degree_figures(run, items, matches)
     robust = robustness_sections(run, list(manifest["stages"].values()))
-    radars = [one["figure"] for one in robust if one["figure"] is not None]
+    radars = [record["figure"] for record in robust if record["figure"] is not None]
     _write_figures(run, [*_nearness_figures(sections), *of_models, *degrees, *radars])
     gallery = make_gallery(run, quiet=quiet) if found is not None else None
     corrected = corrected_of(run)
     verdict = benchmark_verdict(run, name, corrected, tried_models(run))
     cells = [cell.as_json() for cell in verdict.cells]
-    every = [one for cell in verdict.cells for one in cell.claims]
+    every = [claim for cell in verdict.cells for claim in cell.claims]
     screen = first_screen(cells, advice_for(run, recommend([verdict])), {name: corrected})
     by_id = {finding.id: finding for finding in findings}
     seen = have_seen(cells, name)
-    told = {
+    record = {
         "benchmark": manifest["inputs"]["benchmark"],
         "answer": headline(every, bool(near)),
         "screen": screen,
@@ -92,7 +94,9 @@ def write_report(
         "measured": measured_rates(run),
         "model_figures": of_models,
         "claims": sorted(claims, key=lambda claim: (claim.idle, _STRENGTH.index(claim.status))),
-        "findings_of": lambda claim: [by_id[one] for one in claim.findings if one in by_id],
+        "findings_of": lambda claim: [
+            by_id[finding] for finding in claim.findings if finding in by_id
+        ],
         "relations": {
             one["corpus"]: relation_counts(items, matches, one["corpus"]) for one in near
         },
@@ -118,20 +122,27 @@ def write_report(
         "commands": [shlex.join(one) for one in commands_shown(manifest["commands"])],
         "scripts": [script("gallery.js")] if gallery and gallery.total > 1 else [],
     }
-    told["contents"] = _contents(told)
+    record["contents"] = _contents(record)
     path = run.path / "report.html"
-    write_atomic(path, templates().get_template("report.html.j2").render(told))
+    write_atomic(path, templates().get_template("report.html.j2").render(record))
     text = report_markdown(
-        told["benchmark"],
-        told["answer"][0],
+        record["benchmark"],
+        record["answer"][0],
         screen,
         cells,
         every,
-        told["commands"],
-        told["lacking"],
+        record["commands"],
+        record["lacking"],
         [
-            *((one["name"], sentence) for one in told["models"] for sentence in one["remarks"]),
-            *((one["file"], one["sentence"]) for one in told["impact_remarks"]),
+            *(
+                (model["name"], sentence)
+                for model in record["models"]
+                for sentence in model["remarks"]
+            ),
+            *(
+                (impact_remark["file"], impact_remark["sentence"])
+                for impact_remark in record["impact_remarks"]
+            ),
         ],
     )
     write_atomic(run.path / "report.md", text)
@@ -139,13 +150,13 @@ def write_report(
     return path
 
 
-def _contents(told: dict[str, Any]) -> list[tuple[str, str]]:
+def _contents(record: dict[str, Any]) -> list[tuple[str, str]]:
     places = (
         ("claims", "claims", True),
-        ("scores", "scores", told["scores"]),
-        ("matches", "gallery", told["scripts"]),
-        ("models", "models", told["models"]),
-        ("figures of models", "figures", told["model_figures"]),
+        ("scores", "scores", record["scores"]),
+        ("matches", "gallery", record["scripts"]),
+        ("models", "models", record["models"]),
+        ("figures of models", "figures", record["model_figures"]),
         ("method and limits", "method", True),
         ("reproduce", "reproduce", True),
     )

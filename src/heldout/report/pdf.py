@@ -74,8 +74,8 @@ def _by_browser(browser: str, svg: Path, target: Path) -> None:
             command.insert(1, "--no-sandbox")
         done = subprocess.run(command, capture_output=True, timeout=_SECONDS, check=False)
         if done.returncode or not drawn.exists():
-            told = done.stderr.decode(errors="replace").strip().splitlines()[-1:]
-            raise PrerequisiteError(f"{browser} could not print {svg.name}: {' '.join(told)}")
+            splitlines = done.stderr.decode(errors="replace").strip().splitlines()[-1:]
+            raise PrerequisiteError(f"{browser} could not print {svg.name}: {' '.join(splitlines)}")
         shutil.copyfile(drawn, target)
 
 

@@ -118,25 +118,31 @@ def _section(run: Run, encoder: str, nearest: int) -> dict[str, Any]:
 
 def _fitting(source: RobustnessFile, encoder: str) -> Robustness | None:
     """Of this very encoder, with the copy in the corpus transformed as in an audit."""
-    fits = [one for one in source.studies if one.encoder == encoder and one.side == "corpus"]
-    return max(fits, key=lambda one: (one.judge is not None, one.queries), default=None)
+    fits = [
+        study for study in source.studies if study.encoder == encoder and study.side == "corpus"
+    ]
+    return max(
+        fits,
+        key=lambda robustness: (robustness.judge is not None, robustness.queries),
+        default=None,
+    )
 
 
 def _drawn(study: Robustness) -> Any:
-    axes = [one.name for one in study.transforms]
+    axes = [transform.name for transform in study.transforms]
     values: dict[str, list[float]] = {}
     if study.judge:
-        values["called a copy"] = [_value(one.found) for one in study.transforms]
+        values["called a copy"] = [_value(transform.found) for transform in study.transforms]
         values["called a copy, or left to people"] = [
-            _value(one.found) + _value(one.undecided) for one in study.transforms
+            _value(transform.found) + _value(transform.undecided) for transform in study.transforms
         ]
     elif study.encoder == HASHES:
         values["near enough to be shown to registration"] = [
-            _value(one.shortlisted) for one in study.transforms
+            _value(transform.shortlisted) for transform in study.transforms
         ]
     else:
         name = f"among the {study.shortlist} nearest (nothing was verified)"
-        values[name] = [_value(one.shortlisted) for one in study.transforms]
+        values[name] = [_value(transform.shortlisted) for transform in study.transforms]
     return radar_chart(axes, values, title="Share of copies found, by what was done to them")
 
 
@@ -146,12 +152,10 @@ def _value(share: Share | None) -> float:
 
 def _below(study: Robustness) -> list[tuple[float, str]]:
     told = []
-    for one in study.transforms:
-        share = one.found if study.judge else one.shortlisted
+    for transform in study.transforms:
+        share = transform.found if study.judge else transform.shortlisted
         if share is not None and share.value < WEAK:
-            words = (
-                f"{one.name} {percent(share.value)} [{percent(share.low)}, {percent(share.high)}]"
-            )
+            words = f"{transform.name} {percent(share.value)} [{percent(share.low)}, {percent(share.high)}]"
             told.append((share.value, words))
     return sorted(told)
 

@@ -36,8 +36,8 @@ def _leaks_known(run: Run) -> bool:
 def corrected_of(run: Run) -> Mapping[str, Any]:
     """As an audit left it, or made now from what the run holds."""
     if (run.path / "corrected.json").exists():
-        found: Mapping[str, Any] = run.read_json("corrected.json")
-        return found
+        record: Mapping[str, Any] = run.read_json("corrected.json")
+        return record
     manifest = run.manifest()
     models = sorted(manifest.get("models", {}))
     if not models or not _leaks_known(run):
@@ -57,18 +57,18 @@ def owed_sentences(
     benchmark and model, of the models under test.
     """
     several = len(corrected) > 1
-    found = []
+    sentences = []
     statuses = verdicts or {}
-    for benchmark, one in corrected.items():
-        for model in one.get("models", []):
+    for benchmark, record in corrected.items():
+        for model in record.get("models", []):
             if model["metric"] == ACCURACY:
                 where = f"{model['model']} on {benchmark}" if several else str(model["model"])
                 status = statuses.get((benchmark, model["model"]))
                 points, told = _sentence(where, model, searched, status == "survives")
                 rank = 0 if status == "survives" else 2 if statuses and status is None else 1
-                found.append((rank, -abs(points), told))
-    found.sort(key=lambda entry: entry[:2])
-    return [told for *_, told in found]
+                sentences.append((rank, -abs(points), told))
+    sentences.sort(key=lambda entry: entry[:2])
+    return [told for *_, told in sentences]
 
 
 def have_seen(cells: Sequence[Mapping[str, Any]], benchmark: str) -> frozenset[str]:
@@ -111,15 +111,15 @@ def rankings_without(
     """Rankings in which models that have ``seen`` the benchmark have no rank on clean items."""
     return [
         {
-            **one,
+            **ranking,
             "ranks": {
                 model: {
                     name: rank for name, rank in ranks.items() if name != CLEAN or model not in seen
                 }
-                for model, ranks in one["ranks"].items()
+                for model, ranks in ranking["ranks"].items()
             },
         }
-        for one in rankings
+        for ranking in rankings
     ]
 
 
@@ -129,31 +129,31 @@ def _sentence(
     lines = {line["subset"]: line for line in model["lines"]}
     full, clean = lines["original"], lines.get("non-leaked", {"value": None})
     if seen:
-        told = (
+        message = (
             f"{percent(full['value'])} on all items; it has seen the benchmark itself: no part of it "
             "is clean for this model."
         )
-        return 0.0, {"model": where, "points": "", "told": told, "sure": ""}
+        return 0.0, {"model": where, "points": "", "told": message, "sure": ""}
     leaked = lines.get("leaked", {"items": 0})
     if not leaked["items"]:
         leaks = "none of them leaked" if searched else "no corpus was searched for leaked ones"
-        told = f"{percent(full['value'])} on all items; {leaks}."
-        return 0.0, {"model": where, "points": "", "told": told, "sure": ""}
+        message = f"{percent(full['value'])} on all items; {leaks}."
+        return 0.0, {"model": where, "points": "", "told": message, "sure": ""}
     if clean["value"] is None:
-        told = (
+        message = (
             f"{percent(full['value'])} on all items; no item is clean, so nothing can be compared."
         )
-        return 0.0, {"model": where, "points": "", "told": told, "sure": ""}
+        return 0.0, {"model": where, "points": "", "told": message, "sure": ""}
     points = 100 * (full["value"] - clean["value"])
-    told = f"{percent(full['value'])} on all items, {percent(clean['value'])} on the clean ones"
+    message = f"{percent(full['value'])} on all items, {percent(clean['value'])} on the clean ones"
     if leaked.get("leakage") == LABELLED:
-        told += " (leaked by labels made elsewhere, not verified)"
+        message += " (leaked by labels made elsewhere, not verified)"
     elif LABELLED in leaked.get("leakage", ""):
-        told += " (leaked by the search or by labels made elsewhere)"
+        message += " (leaked by the search or by labels made elsewhere)"
     return points, {
         "model": where,
         "points": signed(points) + " points",
-        "told": told,
+        "told": message,
         "sure": _sure(model),
     }
 
@@ -176,11 +176,11 @@ def _sure(model: Mapping[str, Any]) -> str:
 def _shown(line: Mapping[str, Any], metric: str) -> dict[str, Any]:
     value, interval = line["value"], line["interval"]
     tell = percent if metric == ACCURACY else _plain
-    told = "–" if value is None else tell(value)
+    message = "–" if value is None else tell(value)
     around = f"{tell(interval['low'])} – {tell(interval['high'])}" if interval else ""
     if line.get("sd") is not None:
         around = f"± {tell(line['sd'])} over draws"
-    return {"value": told, "around": around, "items": line["items"]}
+    return {"value": message, "around": around, "items": line["items"]}
 
 
 def _owed(model: Mapping[str, Any]) -> dict[str, Any] | None:

@@ -131,17 +131,25 @@ class SynthesisFacts:
     @property
     def asked_blind(self) -> bool:
         """Whether a model was asked without the image; else code alone looked for shortcuts."""
-        return any(one.probe != OVERLONG for one in self.probes)
+        return any(probe.probe != OVERLONG for probe in self.probes)
 
     @property
     def asked_models(self) -> list[ModelLine]:
-        return [one for one in self.models if one.asked]
+        return [model for model in self.models if model.asked]
 
     @property
     def one_model(self) -> bool:
         """Whether a model verified what it wrote itself."""
-        wrote = {one.model for one in self.asked_models if one.role == "generator"}
-        return any(one.model in wrote for one in self.asked_models if one.role == "verifier")
+        wrote = {
+            asked_model.model
+            for asked_model in self.asked_models
+            if asked_model.role == "generator"
+        }
+        return any(
+            asked_model.model in wrote
+            for asked_model in self.asked_models
+            if asked_model.role == "verifier"
+        )
 
     @property
     def single(self) -> dict[str, str]:
@@ -174,10 +182,12 @@ def read_facts(run: Run) -> SynthesisFacts:
     report = _json(run, "contamination.json") if finished(run, SynthStage.DECONTAMINATE) else None
     contamination = [_contamination(one) for one in (report or {}).get("benchmarks", [])]
     probes = probe_rates(run)
-    blind = any(one.probe != OVERLONG for one in probes)
+    blind = any(probe.probe != OVERLONG for probe in probes)
     if SHORTCUT_STEP in (step.name for step in steps) and not blind:
-        told = "right option not overlong"
-        steps = [step._replace(name=told) if step.name == SHORTCUT_STEP else step for step in steps]
+        message = "right option not overlong"
+        steps = [
+            step._replace(name=message) if step.name == SHORTCUT_STEP else step for step in steps
+        ]
     figures = list(_figures(steps, criteria, statistics, contamination))
     return SynthesisFacts(
         name=str(settings.get("name", run.path.name)),
@@ -209,14 +219,14 @@ def _models(run: Run) -> Iterator[ModelLine]:
     published = _json(run, f"{DATASET}/{PROVENANCE}")
     if published is not None:
         for role, models in published["models"].items():
-            for digest, one in models.items():
+            for digest, model in models.items():
                 yield ModelLine(
                     role,
-                    one["model"],
-                    one.get("fingerprint", ""),
+                    model["model"],
+                    model.get("fingerprint", ""),
                     digest,
-                    one.get("items"),
-                    "asked" in one,
+                    model.get("items"),
+                    "asked" in model,
                 )
         return
     for row in answering_models(run).to_dicts():
@@ -233,9 +243,9 @@ def _reasons(run: Run) -> Iterator[dict[str, Any]]:
     for stage in SynthStage:
         counts: Counter[str] = Counter()
         example: dict[str, tuple[str, str]] = {}
-        for one in read_dropped(run, stage):
-            counts[one.reason] += 1
-            example.setdefault(one.reason, (one.id, one.detail))
+        for dropped in read_dropped(run, stage):
+            counts[dropped.reason] += 1
+            example.setdefault(dropped.reason, (dropped.id, dropped.detail))
         for reason, count in counts.most_common():
             yield {
                 "stage": str(stage),
@@ -260,17 +270,17 @@ def _criteria(run: Run) -> Iterator[CriterionRate]:
         for line in row["rubric"]:
             lines[line["criterion"]].append(line["met"])
     for criterion in CRITERIA:
-        found = lines[criterion.key]
-        if not found:
+        line = lines[criterion.key]
+        if not line:
             continue
         penalty = criterion.category is Category.PENALTY
-        fine = [float(met is not penalty) for met in found]
+        fine = [float(met is not penalty) for met in line]
         interval = cluster_rate(fine, clusters)["interval"]
         yield CriterionRate(
             criterion.title,
             str(criterion.category),
             criterion.weight,
-            len(found),
+            len(line),
             sum(fine) / len(fine),
             interval,
             seen_by.get(criterion.key),
@@ -348,25 +358,35 @@ def _figures(
     contamination: list[dict[str, Any]],
 ) -> Iterator[Figure]:
     if steps:
-        told = (
+        message = (
             "Every bar is as long as what the step let through; beside it what it dropped, and why."
         )
         if steps[0].lost:
-            told += " Files that could not be read stand beside the first bar; they are no figures."
-        yield Figure("funnel", funnel_chart(steps, title="From figures to items"), told)
+            message += (
+                " Files that could not be read stand beside the first bar; they are no figures."
+            )
+        yield Figure("funnel", funnel_chart(steps, title="From figures to items"), message)
     for key, title in _COUNTED.items():
         if len(counts := statistics.get(key, {})) > 1:  # one bar says nothing
             drawn = bar_chart(counts, title=f"{title} of the published items")
             yield Figure(key.replace("_", "-"), drawn, "")
     if criteria:
         rates = []
-        for one in criteria:
-            low, high = one.interval or (one.met, one.met)
-            rates.append(Rate(one.title, one.met, low, high, _GROUPS[one.category]))
+        for criterion_rate in criteria:
+            low, high = criterion_rate.interval or (criterion_rate.met, criterion_rate.met)
+            rates.append(
+                Rate(
+                    criterion_rate.title,
+                    criterion_rate.met,
+                    low,
+                    high,
+                    _GROUPS[criterion_rate.category],
+                )
+            )
         title = "Share of graded items without a fault, by criterion"
-        told = "Bars are 95 % intervals over articles."
-        told = told if criteria[0].interval else "No intervals: all items are of one article."
-        yield Figure("rubric", rate_chart(rates, title=title, label="without a fault"), told)
+        message = "Bars are 95 % intervals over articles."
+        message = message if criteria[0].interval else "No intervals: all items are of one article."
+        yield Figure("rubric", rate_chart(rates, title=title, label="without a fault"), message)
     for number, report in enumerate(contamination, 1):
         text = report.get("text", {})
         if histogram := text.get("histogram"):

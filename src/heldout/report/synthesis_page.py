@@ -98,8 +98,8 @@ def _first_published(run: Run) -> list[str]:
 
 
 def _turned_away(run: Run) -> Iterator[tuple[str, str, str]]:
-    for one in read_dropped(run, SynthStage.VERIFY):
-        yield one.id, worded(one.reason), one.detail
+    for dropped in read_dropped(run, SynthStage.VERIFY):
+        yield dropped.id, worded(dropped.reason), dropped.detail
     if finished(run, SynthStage.DECONTAMINATE):
         for row in read_rows(run, SynthStage.DECONTAMINATE):
             if row["removed"]:
@@ -159,7 +159,7 @@ def dataset_card(facts: SynthesisFacts, samples: Sequence[Sample]) -> str:
     return template.render(
         facts=facts,
         known=facts.statistics,
-        samples=[one for one in samples if not one.why][:_SHOWN],
+        samples=[sample for sample in samples if not sample.why][:_SHOWN],
         roles=_ROLES,
         probes=PROBES,
         intervals=INTERVALS,
@@ -167,13 +167,13 @@ def dataset_card(facts: SynthesisFacts, samples: Sequence[Sample]) -> str:
         criteria=len(CRITERIA),
         # The folders of the machine that it was read on are nobody's business.
         source=Path(str(facts.settings.get("source", ""))).name.replace("`", "'"),
-        removed=sum(sum(one.get("removed", {}).values()) for one in facts.contamination),
+        removed=sum(sum(record.get("removed", {}).values()) for record in facts.contamination),
         size=next((name for most, name in _SIZES if facts.published < most), "n>1M"),
         pretty_name=Markup(json.dumps(facts.name)),
         licence=hub_licence(licences),
         limited=[name for name in licences if "NC" in name or "SA" in name],
-        figures={one.name for one in facts.figures},
-        planted=[one for one in facts.recall if not one.sound],
+        figures={figure.name for figure in facts.figures},
+        planted=[planted_recall for planted_recall in facts.recall if not planted_recall.sound],
         counted=counted,
         md=_markdown,
         basename=lambda path: Path(path).name,
@@ -207,8 +207,8 @@ def write_synthesis_report(run: Run) -> Path:
         "facts": facts,
         "probes": PROBES,
         "intervals": INTERVALS,
-        "published": [one for one in samples if not one.why],
-        "rejected": [one for one in samples if one.why],
+        "published": [sample for sample in samples if not sample.why],
+        "rejected": [sample for sample in samples if sample.why],
         "people": item_tables(run),
         "dataset": f"synth/{DATASET}" if facts.published else "",
         "manifest_text": json.dumps(manifest, indent=1, ensure_ascii=False),

@@ -67,11 +67,11 @@ _TEXT_HELP = (
 )
 
 
-def _numbered(values: Iterable[str], told: Iterable[str]) -> Form:
+def _numbered(values: Iterable[str], messages: Iterable[str]) -> Form:
     return Form(
         tuple(
             Verdict(value, str(number), value[0].upper() + value[1:], help)
-            for number, (value, help) in enumerate(zip(values, told, strict=True), 1)
+            for number, (value, help) in enumerate(zip(values, messages, strict=True), 1)
         )
     )
 

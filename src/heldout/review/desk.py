@@ -91,7 +91,9 @@ class Desk:
             "index": index,
             "subject": card.subject,
             "told": card.told,
-            "pictures": [{"side": side, "name": one.name} for side, one in card.pictures.items()],
+            "pictures": [
+                {"side": side, "name": picture.name} for side, picture in card.pictures.items()
+            ],
             "hint": None if self.blind else self._hint(card),
             "others": None if self.blind else others,
             "mine": _mine(said.get((card.subject, self.rater))),
@@ -148,7 +150,7 @@ class Desk:
 
     def _check(self, verdict: str | None, note: str, ratings: Mapping[str, int]) -> None:
         form = FORMS[self.kind]
-        known = [one.value for one in form.verdicts]
+        known = [verdict.value for verdict in form.verdicts]
         if verdict is not None and verdict not in known:
             raise InputError(f"there is no verdict {verdict!r}; there are: {', '.join(known)}")
         if len(note) > NOTE:

@@ -90,7 +90,7 @@ class Guard:
         if host not in self.hosts:
             return 403, "This server answers to 127.0.0.1 alone."
         origin = headers.get(b"origin")
-        ours = {f"http://{one}" for one in self.hosts}
+        ours = {f"http://{host}" for host in self.hosts}
         if origin is not None and origin.decode("latin-1").lower() not in ours:
             return 403, "This request comes from another site."
         site = headers.get(b"sec-fetch-site", b"none")

@@ -103,7 +103,7 @@ def _card(
             "failed": verifier.failed,
             "rubric": [dict(line) for line in verifier.rubric],
         },
-        pictures={f"image {place}": one for place, one in enumerate(pictures, 1)},
+        pictures={f"image {place}": picture for place, picture in enumerate(pictures, 1)},
     )
 
 
@@ -137,5 +137,7 @@ def _parsed(value: Any) -> Any:
 
 
 def _truth(value: Any) -> bool | None:
-    told = str(value).strip().lower()
-    return {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}.get(told)
+    message = str(value).strip().lower()
+    return {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}.get(
+        message
+    )

@@ -50,7 +50,7 @@ def _locations(described: str) -> Iterator[Location]:
 
 
 def _members(described: str) -> Iterator[Location]:
-    for place in (found.start() for found in re.finditer("!", described)):
+    for place in (match.start() for match in re.finditer("!", described)):
         archive, name = described[:place], described[place + 1 :]
         if not Path(archive).is_file():
             continue

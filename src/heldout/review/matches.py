@@ -88,13 +88,15 @@ def _shared_metadata(
     rows: list[dict[str, Any]], items: Mapping[str, Mapping[str, Any]]
 ) -> dict[str, Any]:
     """What all items of the picture say alike: it speaks of the picture, the rest of a question."""
-    told = [json.loads(items[row["benchmark_id"]]["metadata"] or "{}") for row in rows]
-    return {key: value for key, value in told[0].items() if all(o.get(key) == value for o in told)}
+    records = [json.loads(items[row["benchmark_id"]]["metadata"] or "{}") for row in rows]
+    return {
+        key: value for key, value in records[0].items() if all(o.get(key) == value for o in records)
+    }
 
 
 def _places(rows: list[dict[str, Any]]) -> list[str]:
-    found = dict.fromkeys(f"{row['corpus']}: {row['corpus_id']}" for row in rows)
-    return list(found)[:SHOWN]
+    fromkeys = dict.fromkeys(f"{row['corpus']}: {row['corpus_id']}" for row in rows)
+    return list(fromkeys)[:SHOWN]
 
 
 def _hint(rows: list[dict[str, Any]]) -> dict[str, Any]:

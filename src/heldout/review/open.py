@@ -48,7 +48,7 @@ def open_desks(
     kinds = [kind] if kind else _kinds(run)
     known = run.manifest()["inputs"].get("benchmark", {})
     title = str(known.get("name") or run.path.resolve().name)
-    made = {one: _cards(run, one, unrelated) for one in kinds}
+    made = {kind: _cards(run, kind, unrelated) for kind in kinds}
     if not any(made.values()):
         found = "matches" in made or "texts" in made
         why = "nothing was found" if found else "the table is empty"
@@ -71,19 +71,19 @@ def item_tables(run: Run) -> list[Table]:
 
 def runs_inside(folder: Path) -> list[Path]:
     """Run folders that lie in ``folder``, as in the output of an audit."""
-    found = []
+    paths = []
     for manifest in sorted(folder.glob("*/manifest.json")) if folder.is_dir() else ():
         try:
-            told = json.loads(manifest.read_text())
+            record = json.loads(manifest.read_text())
         except (OSError, ValueError):
             continue  # somebody else's manifest
-        if isinstance(told, dict) and "manifest_version" in told:
-            found.append(manifest.parent)
-    return found
+        if isinstance(record, dict) and "manifest_version" in record:
+            paths.append(manifest.parent)
+    return paths
 
 
 def _choose(folder: Path, inside: list[Path]) -> str:
-    named = "; ".join(f"heldout review {one}" for one in inside[:SHOWN])
+    named = "; ".join(f"heldout review {path}" for path in inside[:SHOWN])
     more = f"; and {len(inside) - SHOWN} more" if len(inside) > SHOWN else ""
     return (
         f"{folder} holds {len(inside)} runs, and people judge one at a time. Choose: {named}{more}"
@@ -117,5 +117,5 @@ def _benchmark_desk(
 
 def _kinds(run: Run) -> list[Kind]:
     tables: dict[Kind, str] = {"matches": "matches", "texts": "text_matches", "twins": "twins"}
-    found = [kind for kind, table in tables.items() if run.table_path(table).exists()]
-    return found or ["items"]
+    items = [kind for kind, table in tables.items() if run.table_path(table).exists()]
+    return items or ["items"]

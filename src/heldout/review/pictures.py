@@ -138,11 +138,11 @@ class Album:
             # Only what lies on this disk: a name of the hub would be downloaded.
             if not Path(place.partition("#")[0]).exists():
                 continue
-            told = dict(settings)
+            record = dict(settings)
             try:
-                if "images" in told:
-                    told["images"] = str(Path(directory) / told["images"])
-                return images_of(read_benchmark(place, **told)), ""
+                if "images" in record:
+                    record["images"] = str(Path(directory) / record["images"])
+                return images_of(read_benchmark(place, **record)), ""
             except (HeldoutError, TypeError) as error:  # a stranger's manifest may say anything
                 why = str(error)
         return {}, why

@@ -54,8 +54,8 @@ def make_app(*desks: Desk, token: str, port: int) -> Asgi:
     async def refused(request: Any, error: AnyHTTPException) -> Response:
         """FastAPI calls a body that its parser gives up on (nested too deeply) a bad request."""
         if error.status_code == 400:
-            told = "the request is not JSON that can be read: it may be nested too deeply"
-            return JSONResponse({"told": told}, 422)
+            message = "the request is not JSON that can be read: it may be nested too deeply"
+            return JSONResponse({"told": message}, 422)
         return JSONResponse({"detail": error.detail}, error.status_code)
 
     def static(name: str) -> Response:
@@ -72,7 +72,7 @@ def make_app(*desks: Desk, token: str, port: int) -> Asgi:
 
     @app.get("/api/session", response_model=None)
     def session(desk: Desk = Depends(chosen)) -> dict[str, Any]:  # noqa: B008
-        kinds = [{"kind": one.kind, "total": len(one.cards)} for one in desks]
+        kinds = [{"kind": desk.kind, "total": len(desk.cards)} for desk in desks]
         return {**desk.session(), "kinds": kinds}
 
     @app.get("/api/progress", response_model=None)
@@ -126,8 +126,8 @@ def make_app(*desks: Desk, token: str, port: int) -> Asgi:
     @app.get("/api/agreement", response_model=None)
     def agreement(desk: Desk = Depends(chosen)) -> Response:  # noqa: B008
         if desk.blind:
-            told = "hidden from a blinded rater: open the page again without --blind"
-            return JSONResponse({"tables": [], "told": told})
+            message = "hidden from a blinded rater: open the page again without --blind"
+            return JSONResponse({"tables": [], "told": message})
         return JSONResponse({"tables": [asdict(table) for table in desk.tables()], "told": ""})
 
     return Guard(app, token=token, port=port)

@@ -26,7 +26,7 @@ class Table:
 
 def agreement_tables(kind: Kind, cards: Sequence[Card], said: Said) -> list[Table]:
     known = {card.subject: card for card in cards}
-    here = {key: one for key, one in said.items() if key[0] in known}
+    here = {key: judgement for key, judgement in said.items() if key[0] in known}
     tables = [_raters(kind, here), _agreements(kind, known, here)]
     if kind == "items":
         by_item: dict[str, list[Judgement]] = defaultdict(list)
@@ -39,20 +39,24 @@ def agreement_tables(kind: Kind, cards: Sequence[Card], said: Said) -> list[Tabl
 
 
 def _raters(kind: Kind, said: Said) -> Table:
-    verdicts = [one.value for one in FORMS[kind].verdicts]
+    verdicts = [verdict.value for verdict in FORMS[kind].verdicts]
     counts: dict[str, Counter[str]] = defaultdict(Counter)
     for (_, rater), judgement in said.items():
         counts[rater][str(judgement.verdict)] += 1
     rows = [
-        [rater, str(sum(found.values())), *(str(found[one]) for one in verdicts)]
+        [rater, str(sum(found.values())), *(str(found[verdict]) for verdict in verdicts)]
         for rater, found in sorted(counts.items())
     ]
     return Table("What each rater said", ["rater", "judged", *verdicts], rows)
 
 
 def _agreements(kind: Kind, cards: Mapping[str, Card], said: Said) -> Table:
-    codes = {one.value: float(code) for code, one in enumerate(FORMS[kind].verdicts)}
-    rows = [_agreement("verdict", _agreed(cards, said, lambda one: codes.get(one.verdict or "")))]
+    codes = {verdict.value: float(code) for code, verdict in enumerate(FORMS[kind].verdicts)}
+    rows = [
+        _agreement(
+            "verdict", _agreed(cards, said, lambda judgement: codes.get(judgement.verdict or ""))
+        )
+    ]
     for scale in FORMS[kind].scales:
         found = _agreed(cards, said, lambda one, name=scale.name: one.ratings.get(name), "ordinal")  # type: ignore[misc]
         rows.append(_agreement(scale.label, found))
@@ -93,24 +97,24 @@ def _agreement(name: str, found: Agreement) -> list[str]:
 
 def _subsets(cards: Mapping[str, Card], by_item: ByItem) -> dict[str, list[str]]:
     named = {True: "verifier-accepted", False: "verifier-rejected", None: "no verifier"}
-    found: dict[str, list[str]] = defaultdict(list)
+    subsets: dict[str, list[str]] = defaultdict(list)
     for subject in by_item:
-        found[named[cards[subject].hint.get("accepted")]].append(subject)
-    return {name: found[name] for name in named.values() if found[name]}
+        subsets[named[cards[subject].hint.get("accepted")]].append(subject)
+    return {name: subsets[name] for name in named.values() if subsets[name]}
 
 
 def _quality(cards: Mapping[str, Card], by_item: ByItem) -> Table:
     """Table 8: how many items people accept, and the mean of each scale over items."""
     rows = []
     for name, subjects in _subsets(cards, by_item).items():
-        raters = {one.rater for subject in subjects for one in by_item[subject]}
+        raters = {judgement.rater for subject in subjects for judgement in by_item[subject]}
         passed = [float(_accepted(by_item[subject])) for subject in subjects]
         clusters = [cards[subject].cluster for subject in subjects]
         interval = cluster_rate_interval(passed, clusters)
         rate = f"{sum(passed) / len(passed):.0%}; {interval.low:.0%} to {interval.high:.0%}"
         means = [_mean(cards, by_item, subjects, scale.name) for scale in SCALES]
-        told = f"{sum(passed):.0f} / {len(passed)} ({rate})"
-        rows.append([name, str(len(subjects)), str(len(raters)), told, *means])
+        message = f"{sum(passed):.0f} / {len(passed)} ({rate})"
+        rows.append([name, str(len(subjects)), str(len(raters)), message, *means])
     scales = [f"mean {scale.label.lower()}" for scale in SCALES]
     note = "an item is accepted if more raters accept than reject it; a scale's mean is over items"
     columns = ["subset", "items", "raters", "people accept", *scales]
@@ -118,25 +122,29 @@ def _quality(cards: Mapping[str, Card], by_item: ByItem) -> Table:
 
 
 def _accepted(said: Sequence[Judgement]) -> bool:
-    votes = Counter(one.verdict for one in said)
+    votes = Counter(judgement.verdict for judgement in said)
     return votes["accept"] > votes["reject"]
 
 
 def _mean(cards: Mapping[str, Card], by_item: ByItem, subjects: Sequence[str], scale: str) -> str:
     values, clusters = [], []
     for subject in subjects:
-        own = [one.ratings[scale] for one in by_item[subject] if scale in one.ratings]
+        own = [
+            judgement.ratings[scale] for judgement in by_item[subject] if scale in judgement.ratings
+        ]
         if own:
             values.append(sum(own) / len(own))
             clusters.append(cards[subject].cluster)
-    found = subset_mean(values, [True] * len(values), clusters) if values else None
-    if found is None:
+    estimate = subset_mean(values, [True] * len(values), clusters) if values else None
+    if estimate is None:
         return _NONE
-    told = f"{found.value:.2f}"
-    if found.interval is not None:
-        low, high = (min(max(end, 1.0), 4.0) for end in found.interval[:2])  # no mean lies beyond
-        told += f" ({low:.2f} to {high:.2f})"
-    return told
+    message = f"{estimate.value:.2f}"
+    if estimate.interval is not None:
+        low, high = (
+            min(max(end, 1.0), 4.0) for end in estimate.interval[:2]
+        )  # no mean lies beyond
+        message += f" ({low:.2f} to {high:.2f})"
+    return message
 
 
 def _rejected(cards: Mapping[str, Card], by_item: ByItem) -> Table:
@@ -155,17 +163,17 @@ def _rejected(cards: Mapping[str, Card], by_item: ByItem) -> Table:
 
 def _gates(cards: Mapping[str, Card], by_item: ByItem) -> Table:
     """Of the items at which an essential fell: who saw the fault, and how many people reject, too."""
-    found: dict[str, dict[str, list[bool]]] = defaultdict(lambda: defaultdict(list))
+    gates: dict[str, dict[str, list[bool]]] = defaultdict(lambda: defaultdict(list))
     for subject, said in by_item.items():
         for line in cards[subject].hint.get("rubric", []):
             if line.get("category") != "essential" or line.get("met") is not False:
                 continue
             seen = [who for who in ("code", "verifier") if line.get(who) is False]
             who = "both" if len(seen) == 2 else seen[0] if seen else "both"
-            found[line["title"]][who].append(not _accepted(said))
+            gates[line["title"]][who].append(not _accepted(said))
     rows = [
         [title, *(_share(by_who[who]) for who in ("both", "verifier", "code"))]
-        for title, by_who in sorted(found.items())
+        for title, by_who in sorted(gates.items())
     ]
     columns = ["essential criterion", "code and verifier", "only the verifier", "only code"]
     note = (

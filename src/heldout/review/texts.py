@@ -151,12 +151,12 @@ def _seen(piece: str) -> str:
 
 def _joined(pieces: Sequence[str], differs: Sequence[bool]) -> Marked:
     """Neighbours of one kind in one piece; a space between two marked words is marked with them."""
-    found: Marked = []
+    marked: Marked = []
     for place, (piece, other) in enumerate(zip(pieces, differs, strict=True)):
         if piece.isspace():
             other = 0 < place < len(pieces) - 1 and differs[place - 1] and differs[place + 1]
-        if found and found[-1][1] == other:
-            found[-1] = (found[-1][0] + piece, other)
+        if marked and marked[-1][1] == other:
+            marked[-1] = (marked[-1][0] + piece, other)
         else:
-            found.append((piece, other))
-    return found
+            marked.append((piece, other))
+    return marked

@@ -25,7 +25,7 @@ def caption(scene: Scene, rng: np.random.Generator) -> str:
 
 def film_caption(film: Film, rng: np.random.Generator) -> str:
     """What a teaching file says under a film; findings are named, the patient is not."""
-    findings = [f"{one.kind} in the {one.zone}" for one in film.lesions]
+    findings = [f"{lesion.kind} in the {lesion.zone}" for lesion in film.lesions]
     findings += [f"enlarged {film.enlarged}"] if film.enlarged else []
     findings += [f"{film.device} in place"] if film.device else []
     listed = ", ".join(findings[place] for place in rng.permutation(len(findings)).tolist())
@@ -70,8 +70,8 @@ _RULES = (
 def paraphrased(question: str) -> str:
     """By rule where the worlds' questions are known, by a polite opening where they are not."""
     for pattern, other in _RULES:
-        found = re.fullmatch(pattern, question)
-        if found is not None:
-            return found.expand(other)
+        match = re.fullmatch(pattern, question)
+        if match is not None:
+            return match.expand(other)
     words = question.strip()
     return f"Please look and tell: {words[:1].lower()}{words[1:]}"

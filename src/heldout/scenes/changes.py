@@ -59,17 +59,19 @@ def two_changes(scene: Scene) -> Iterator[Scene]:
             for position in _places(SIZES[size], others, away_from=item.position):
                 if size != item.size:
                     yield _with(scene, {index: replace(item, size=size, position=position)})
-    for (first, one), (second, other) in itertools.combinations(enumerate(scene.objects), 2):
+    for (first, scene_object), (second, other) in itertools.combinations(
+        enumerate(scene.objects), 2
+    ):
         for sizes in itertools.product(SIZES, repeat=2):
-            if sizes[0] != one.size and sizes[1] != other.size:
+            if sizes[0] != scene_object.size and sizes[1] != other.size:
                 resized = {
-                    first: replace(one, size=sizes[0]),
+                    first: replace(scene_object, size=sizes[0]),
                     second: replace(other, size=sizes[1]),
                 }
                 yield from _valid(_with(scene, resized))
         exchanged = {
-            first: replace(one, position=other.position),
-            second: replace(other, position=one.position),
+            first: replace(scene_object, position=other.position),
+            second: replace(other, position=scene_object.position),
         }
         yield from _valid(_with(scene, exchanged))
 

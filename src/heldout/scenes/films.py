@@ -80,23 +80,25 @@ def _changed(film: Film, attribute: str, rng: np.random.Generator) -> Film | Non
         return replace(film, enlarged=pick(rng, others))
     if attribute == "lesion":  # one turns into another kind, comes or goes
         zone = pick(rng, ZONES)
-        found = next((one.kind for one in film.lesions if one.zone == zone), None)
+        found = next((lesion.kind for lesion in film.lesions if lesion.zone == zone), None)
         kind = pick(rng, [one for one in (None, *LESIONS) if one != found])
-        kept = [one for one in film.lesions if one.zone != zone]
+        kept = [lesion for lesion in film.lesions if lesion.zone != zone]
         return _with(film, kept if kind is None else [*kept, Lesion(kind, zone)])
     if attribute == "zone":
-        taken = {one.zone for one in film.lesions}
+        taken = {lesion.zone for lesion in film.lesions}
         free = [zone for zone in ZONES if zone not in taken]
         if not free or not film.lesions:
             return None
         moved = pick(rng, film.lesions)
-        kept = [one for one in film.lesions if one != moved]
+        kept = [lesion for lesion in film.lesions if lesion != moved]
         return _with(film, [*kept, Lesion(moved.kind, pick(rng, free))])
     raise ValueError(f"'{attribute}' is not an attribute of a film: {', '.join(FILM_ATTRIBUTES)}")
 
 
 def _with(film: Film, lesions: list[Lesion]) -> Film:
-    return replace(film, lesions=tuple(sorted(lesions, key=lambda one: ZONES.index(one.zone))))
+    return replace(
+        film, lesions=tuple(sorted(lesions, key=lambda lesion: ZONES.index(lesion.zone)))
+    )
 
 
 # Questions about a film: what is asked of radiographs, with answers computed from the film.
@@ -137,12 +139,12 @@ def ask_film(film: Film, rng: np.random.Generator, count: int = 5) -> list[FilmQ
     used: dict[str, int] = {}
     for style in itertools.islice(itertools.cycle(_FORMATS), count):
         candidates.sort(key=lambda probe: used.get(probe.content_type, 0))
-        found = next((p for p in candidates if _suits(p, style) and p.answer(film)), None)
-        if found is None:
+        candidate = next((p for p in candidates if _suits(p, style) and p.answer(film)), None)
+        if candidate is None:
             continue
-        candidates.remove(found)
-        used[found.content_type] = used.get(found.content_type, 0) + 1
-        asked.append(_question(found, film, style, rng))
+        candidates.remove(candidate)
+        used[candidate.content_type] = used.get(candidate.content_type, 0) + 1
+        asked.append(_question(candidate, film, style, rng))
     return [asked[place] for place in rng.permutation(len(asked))]
 
 
@@ -195,19 +197,21 @@ def _count(film: Film) -> str:
 
 def _only(kind: str) -> Callable[[Film], str | None]:
     def read(film: Film) -> str | None:
-        zones = [one.zone for one in film.lesions if one.kind == kind]
+        zones = [lesion.zone for lesion in film.lesions if lesion.kind == kind]
         return zones[0] if len(zones) == 1 else None
 
     return read
 
 
 def _kind_in(zone: str) -> Callable[[Film], str | None]:
-    return lambda film: next((one.kind for one in film.lesions if one.zone == zone), "nothing")
+    return lambda film: next(
+        (lesion.kind for lesion in film.lesions if lesion.zone == zone), "nothing"
+    )
 
 
 def _there(kind: str, side: str) -> Callable[[Film], str | None]:
     def read(film: Film) -> str | None:
-        found = any(one.kind == kind and one.zone.startswith(side) for one in film.lesions)
+        found = any(lesion.kind == kind and lesion.zone.startswith(side) for lesion in film.lesions)
         return "yes" if found else "no"
 
     return read

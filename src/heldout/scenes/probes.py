@@ -40,8 +40,8 @@ class Phrase:
         ]
 
     def only(self, scene: Scene) -> SceneObject | None:
-        found = self.matches(scene)
-        return found[0] if len(found) == 1 else None
+        scene_objects = self.matches(scene)
+        return scene_objects[0] if len(scene_objects) == 1 else None
 
     def __str__(self) -> str:
         return " ".join(filter(None, (self.colour, self.shape or "object")))
@@ -52,7 +52,7 @@ class Phrase:
         return f"{self}{ending}"
 
 
-class Probe(Protocol):
+class SceneProbe(Protocol):
     content_type: ClassVar[str]
     choices: ClassVar[tuple[str, ...]]  # every answer it could have
     open_ended: ClassVar[bool]  # whether it makes sense without options
@@ -269,18 +269,18 @@ class IsLarger(_AboutTwo):
         return f"Is the {self.phrase} larger than the {self.other}?"
 
     def answer(self, scene: Scene) -> str | None:
-        one, other = self.phrase.only(scene), self.other.only(scene)
-        if one is None or other is None or one.size == other.size:
+        scene_object, other = self.phrase.only(scene), self.other.only(scene)
+        if scene_object is None or other is None or scene_object.size == other.size:
             return None
-        return "yes" if one.radius > other.radius else "no"
+        return "yes" if scene_object.radius > other.radius else "no"
 
 
-def relation(one: SceneObject | None, other: SceneObject | None) -> str | None:
+def relation(scene_object: SceneObject | None, other: SceneObject | None) -> str | None:
     """Where ``one`` is, seen from ``other``; None unless one direction clearly outweighs."""
-    if one is None or other is None or one == other:
+    if scene_object is None or other is None or scene_object == other:
         return None
-    across = one.position[0] - other.position[0]
-    down = one.position[1] - other.position[1]
+    across = scene_object.position[0] - other.position[0]
+    down = scene_object.position[1] - other.position[1]
     if abs(across) >= _CLEAR_CUT * abs(down):
         return "to its left" if across < 0 else "to its right"
     if abs(down) >= _CLEAR_CUT * abs(across):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from heldout.scenes import probes
-from heldout.scenes.probes import EDGES, RELATIONS, Phrase, Probe
+from heldout.scenes.probes import EDGES, RELATIONS, Phrase, SceneProbe
 from heldout.scenes.world import COLOURS, SHAPES
 
 _COLOUR, _SHAPE = "|".join(COLOURS), "|".join(SHAPES)
@@ -50,15 +50,15 @@ _COMPILED = [
 ]
 
 
-def read_question(text: str) -> Probe | None:
+def read_question(text: str) -> SceneProbe | None:
     """The probe whose text this is; None if no probe asks in these words."""
     for pattern, make in _COMPILED:
         match = pattern.fullmatch(text.strip())
         if match is None:
             continue
-        found = match.groupdict()
-        probe: Probe = make(
-            _phrase(found.get("one")), _phrase(found.get("other")), found.get("word")
+        record = match.groupdict()
+        probe: SceneProbe = make(
+            _phrase(record.get("one")), _phrase(record.get("other")), record.get("word")
         )
         if probe.text == text.strip():
             return probe
@@ -66,8 +66,8 @@ def read_question(text: str) -> Probe | None:
 
 
 def _phrase(words: str | None) -> Phrase:
-    told = (words or "object").split()
+    messages = (words or "object").split()
     return Phrase(
-        shape=next((word for word in told if word in SHAPES), None),
-        colour=next((word for word in told if word in COLOURS), None),
+        shape=next((word for word in messages if word in SHAPES), None),
+        colour=next((word for word in messages if word in COLOURS), None),
     )

@@ -39,8 +39,13 @@ class DrawnScene:
 def write_scenes(folder: Path, drawn: Mapping[str, DrawnScene]) -> None:
     """``drawn`` by the image's name in the table."""
     lines = [json.dumps(HEADER)]
-    for image, one in drawn.items():
-        row = {"image": image, "size": one.size, "pixels": one.pixels, **asdict(one.scene)}
+    for image, drawn_scene in drawn.items():
+        row = {
+            "image": image,
+            "size": drawn_scene.size,
+            "pixels": drawn_scene.pixels,
+            **asdict(drawn_scene.scene),
+        }
         lines.append(json.dumps(row))
     write_atomic(folder / NAME, "\n".join(lines) + "\n")
 
@@ -59,14 +64,14 @@ def read_scenes(folder: Path) -> dict[str, DrawnScene]:
             f'{path} line 1: expected "{HEADER}", found {header[:60]!r}; write the benchmark again '
             f"with this version of heldout"
         )
-    found: dict[str, DrawnScene] = {}
+    scenes: dict[str, DrawnScene] = {}
     for number, line in enumerate(lines, 2):
         try:
             row = json.loads(line)
-            found[str(row["image"])] = _drawn(row)
+            scenes[str(row["image"])] = _drawn(row)
         except (KeyError, TypeError, ValueError, RecursionError) as error:
             raise InputError(f"{path} line {number}: not a scene ({error!r:.120})") from error
-    return found
+    return scenes
 
 
 def _drawn(row: Mapping[str, Any]) -> DrawnScene:

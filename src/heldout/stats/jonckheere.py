@@ -58,8 +58,8 @@ def jonckheere_blocks(
     observed = float((blocks * higher).sum())
     ways = factorial(len(dose)) ** min(len(known), 20)
     if ways <= FEW:
-        orders = [np.asarray(one) for one in arrangements(range(len(dose)))]
-        each = np.stack([(blocks * _higher(dose[one])).sum((1, 2)) for one in orders])
+        orders = [np.asarray(arrangement) for arrangement in arrangements(range(len(dose)))]
+        each = np.stack([(blocks * _higher(dose[order])).sum((1, 2)) for order in orders])
         null = np.asarray(
             [
                 each[list(chosen), range(len(known))].sum()
@@ -86,9 +86,9 @@ def jonckheere_terpstra(
     groups: Sequence[ArrayLike], *, permutations: int = PERMUTATIONS, seed: int = 0
 ) -> Jonckheere | None:
     """Independent samples in the order of their dose."""
-    samples = [np.asarray(one, dtype=np.float64) for one in groups]
+    samples = [np.asarray(group, dtype=np.float64) for group in groups]
     values = np.concatenate(samples)
-    sizes = [len(one) for one in samples]
+    sizes = [len(sample) for sample in samples]
     signs = np.sign(values[None, :] - values[:, None])
     dose = np.repeat(np.arange(len(sizes)), sizes)
     pairs = float(_higher(dose).sum())
@@ -96,7 +96,7 @@ def jonckheere_terpstra(
         return None
     observed = float(signs[_higher(dose)].sum())
     if factorial(min(len(values), 20)) <= FEW:
-        null = np.asarray([signs[_higher(one)].sum() for one in arrangements(dose)])
+        null = np.asarray([signs[_higher(arrangement)].sum() for arrangement in arrangements(dose)])
         return _exactly(observed, null, pairs)
 
     def design(count: int, rng: np.random.Generator) -> Floats:

@@ -67,7 +67,7 @@ def paired_table(first: ArrayLike, second: ArrayLike) -> PairedTable | None:
         return None
     right, other = a > 0, b > 0
     counts = (right & other, right & ~other, ~right & other, ~right & ~other)
-    return PairedTable(*(int(one.sum()) for one in counts))
+    return PairedTable(*(int(count.sum()) for count in counts))
 
 
 def mcnemar(first: int, second: int) -> McNemar:
@@ -96,9 +96,9 @@ def paired_test(
     value = float(values.mean()) if n else 0.0
     error, interval, design = _spread(values, sums, sizes, level)
     if count == n and np.isin(values, (-1.0, 0.0, 1.0)).all():
-        found = mcnemar(int((values > 0).sum()), int((values < 0).sum()))
+        mc_nemar = mcnemar(int((values > 0).sum()), int((values < 0).sum()))
         return PairedTest(
-            value, error, interval, found.exact, found.tied, McNEMAR, n, count, design
+            value, error, interval, mc_nemar.exact, mc_nemar.tied, McNEMAR, n, count, design
         )
     test = flip_test(sums, permutations=permutations, seed=seed)
     return PairedTest(value, error, interval, test.p, test.p_tied, BY_CLUSTER, n, count, design)

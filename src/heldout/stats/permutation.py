@@ -57,7 +57,7 @@ def shuffle_test(
 ) -> Permuted:
     """Is ⟨values, places⟩ larger in size than if values had been dealt out to places by chance?"""
     x, y = _centred(values), _centred(places)
-    design = product_design(x, y, lambda one, rng: one[rng.permutation(len(one))])
+    design = product_design(x, y, lambda array, rng: array[rng.permutation(len(array))])
     return staged(float(x @ y), design, permutations=permutations, seed=seed, early=early)
 
 
@@ -106,9 +106,9 @@ def staged(
     rng = np.random.default_rng(seed)
     count = min(FIRST, permutations) if early else permutations
     while True:
-        found = _judged(observed, design(count, rng))
-        if count >= permutations or round(found.p * found.evaluated) >= ENOUGH:
-            return found
+        permuted = _judged(observed, design(count, rng))
+        if count >= permutations or round(permuted.p * permuted.evaluated) >= ENOUGH:
+            return permuted
         count = min(count * _STEP, permutations)
 
 

@@ -40,9 +40,11 @@ def placed_test(
     # One place is the yardstick of the others; all of them would add up to the item itself.
     dummies = [(stands == code).astype(np.float64) for code in range(1, int(stands.max()) + 1)]
     design = (
-        np.stack([_within(one, known) for one in dummies], 1) if dummies else np.zeros((len(y), 0))
+        np.stack([_within(dummy, known) for dummy in dummies], 1)
+        if dummies
+        else np.zeros((len(y), 0))
     )
-    y_left, arm_left = (_residual(_within(one, known), design) for one in (y, arm))
+    y_left, arm_left = (_residual(_within(array, known), design) for array in (y, arm))
     size = float(arm_left @ arm_left)
     groups = len(set(clusters))
     if groups < 2 or size < 1e-6 * max(1.0, float(arm.sum())):

@@ -34,7 +34,9 @@ def rank_intervals(
     level: float = 0.95,
 ) -> dict[str, Rank]:
     """``values`` by name, aligned with ``clusters``; ranks of their means over the ``chosen`` items."""
-    columns = {name: np.asarray(one, dtype=np.float64) for name, one in values.items()}
+    columns = {
+        name: np.asarray(array_like, dtype=np.float64) for name, array_like in values.items()
+    }
     mask = np.asarray(chosen, dtype=bool)
     if not mask.any():
         return {}
@@ -42,10 +44,10 @@ def rank_intervals(
     tested: list[tuple[str, str, float]] = []
     p_values: list[float] = []
     for first, second in combinations(columns, 2):
-        found = subset_mean(columns[first] - columns[second], mask, clusters)
-        if found is not None and found.p is not None:
-            tested.append((first, second, found.value))
-            p_values.append(found.p)
+        estimate = subset_mean(columns[first] - columns[second], mask, clusters)
+        if estimate is not None and estimate.p is not None:
+            tested.append((first, second, estimate.value))
+            p_values.append(estimate.p)
     pairs = [(*pair, p) for pair, p in zip(tested, p_values, strict=True)]
     return ranks_of(means, pairs, level=level)
 

@@ -36,7 +36,7 @@ _CREDENTIALS = re.compile(
 
 def without_credentials(text: str) -> str:
     """``text`` with what opens a door struck out of the addresses in it: runs are passed on."""
-    return _CREDENTIALS.sub(lambda found: f"{found[1] or ''}***", text)
+    return _CREDENTIALS.sub(lambda match: f"{match[1] or ''}***", text)
 
 
 class Run:
@@ -107,7 +107,7 @@ class Run:
 
     def manifest(self) -> dict[str, Any]:
         if not self.manifest_path.exists():
-            inside = sorted(str(one.parent) for one in self.path.glob("*/manifest.json"))
+            inside = sorted(str(path.parent) for path in self.path.glob("*/manifest.json"))
             hint = f"; there are {', '.join(inside[:5])}" if inside else ""
             raise InputError(f"{self.path} is not a run folder: it has no manifest.json{hint}")
         try:

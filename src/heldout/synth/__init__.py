@@ -8,7 +8,6 @@ if TYPE_CHECKING:
     from heldout.synth.context import require_settings
     from heldout.synth.decontaminate import text_encoder
     from heldout.synth.draft import LETTERS, Draft, FigureImage, PaperFigure
-    from heldout.synth.endpoints import open_endpoint
     from heldout.synth.funnel import FILE_REASONS, Funnel, FunnelStep, read_funnel
     from heldout.synth.ledger import (
         answering_models,
@@ -30,13 +29,12 @@ if TYPE_CHECKING:
     )
     from heldout.synth.rubric import BY_KEY, CRITERIA, RUBRIC, Category
     from heldout.synth.settings import (
+        MODEL_ROLES,
         SCENES,
         Conditioning,
-        ModelEndpoint,
         Normalisation,
         SynthSettings,
         SynthStage,
-        settings_sentence,
     )
     from heldout.synth.shortcut import (
         CHANCE,
@@ -56,6 +54,7 @@ __all__ = [
     "FLAGGED_BY_CHANCE",
     "INTERVALS",
     "LETTERS",
+    "MODEL_ROLES",
     "NEEDED",
     "OVERLONG",
     "PROVENANCE",
@@ -69,7 +68,6 @@ __all__ = [
     "FigureImage",
     "Funnel",
     "FunnelStep",
-    "ModelEndpoint",
     "Normalisation",
     "PaperFigure",
     "PlantedRecall",
@@ -83,14 +81,12 @@ __all__ = [
     "code_and_verifier",
     "finished",
     "folder",
-    "open_endpoint",
     "planted_recall",
     "probe_rates",
     "read_dropped",
     "read_funnel",
     "read_rows",
     "require_settings",
-    "settings_sentence",
     "source_costs",
     "synth",
     "text_encoder",

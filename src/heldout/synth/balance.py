@@ -207,9 +207,9 @@ def by_rank(
     for number in range(-(-len(ranks) // size)):
         path = scratch / f"{number}.jsonl"
         with path.open(encoding="utf-8") as lines:
-            told = sorted((json.loads(line) for line in lines), key=lambda one: one["rank"])
+            records = sorted((json.loads(line) for line in lines), key=lambda one: one["rank"])
         path.unlink()
-        yield [_read(one) for one in told]
+        yield [_read(one) for one in records]
 
 
 def _told(item: BalancedItem, rank: int, verdict: Mapping[str, Any]) -> dict[str, Any]:
@@ -222,7 +222,7 @@ def _told(item: BalancedItem, rank: int, verdict: Mapping[str, Any]) -> dict[str
     }
 
 
-def _read(told: dict[str, Any]) -> JudgedItem:
-    verdict = told.pop("verdict")
-    draft, figure = Draft.of_row(told.pop("draft")), PaperFigure.of_row(told.pop("figure"))
-    return JudgedItem(BalancedItem(draft=draft, figure=figure, **told), verdict)
+def _read(record: dict[str, Any]) -> JudgedItem:
+    verdict = record.pop("verdict")
+    draft, figure = Draft.of_row(record.pop("draft")), PaperFigure.of_row(record.pop("figure"))
+    return JudgedItem(BalancedItem(draft=draft, figure=figure, **record), verdict)

@@ -71,15 +71,15 @@ class BenchmarkQuestions:
         self, benchmark: Benchmark, encoder: str | None, reworded: float = REWORDED
     ) -> None:
         self._threshold = reworded
-        self._examples = [one for one in benchmark if (one.question or "").strip()]
+        self._examples = [example for example in benchmark if (example.question or "").strip()]
         # By question, the first example of every answer and list of options.
         having: dict[str, dict[tuple[str, ...], int]] = {}
         for place, example in enumerate(self._examples):
-            told = (normal(example.answer), *example.options)
-            having.setdefault(normal(example.question), {}).setdefault(told, place)
+            messages = (normal(example.answer), *example.options)
+            having.setdefault(normal(example.question), {}).setdefault(messages, place)
         self._texts = list(having)
         self._places = [list(places.values()) for places in having.values()]
-        clusters = dict(zip((one.id for one in benchmark), benchmark.clusters, strict=True))
+        clusters = dict(zip((example.id for example in benchmark), benchmark.clusters, strict=True))
         self._asked: dict[_Words, set[tuple[str, str]]] = {}  # images and answers
         for example in self._examples:
             asked = self._asked.setdefault(_words(example.question or ""), set())
@@ -114,14 +114,20 @@ class BenchmarkQuestions:
 
     def counts(self, item_scripts: Collection[str]) -> dict[str, Any]:
         """How many questions there are, and how many could be found in items of these scripts."""
-        scripts = Counter(script_of(one.question or "") for one in self._examples)
-        readable = [one for one in self._examples if script_of(one.question or "") in item_scripts]
-        answered = [one for one in readable if normal(one.answer)]
+        scripts = Counter(script_of(example.question or "") for example in self._examples)
+        readable = [
+            example
+            for example in self._examples
+            if script_of(example.question or "") in item_scripts
+        ]
+        answered = [example for example in readable if normal(example.answer)]
         number = {text: place for place, text in enumerate(self._texts)}
         rare = [
-            one
-            for one in answered
-            if not self._is_stock(number[normal(one.question)], one.answer or "", NEARLY_THE_SAME)
+            example
+            for example in answered
+            if not self._is_stock(
+                number[normal(example.question)], example.answer or "", NEARLY_THE_SAME
+            )
         ]
         return {
             "questions": len(self._examples),

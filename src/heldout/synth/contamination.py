@@ -66,8 +66,8 @@ def near_statistics(near: NearPairs, thresholds: Iterable[float]) -> dict[str, A
     hits: dict[str, list[float]] = {}
     for query, _, similarity in near.pairs:
         hits.setdefault(query, []).append(similarity)
-    counts = [len(found) for found in hits.values()]
-    best = [max(found) for found in hits.values()]
+    counts = [len(hit) for hit in hits.values()]
+    best = [max(hit) for hit in hits.values()]
     nearest = np.asarray(near.nearest, np.float64)
     return {
         "queries": len(nearest),
@@ -95,8 +95,8 @@ def hamming_statistics(distances: Sequence[int], clusters: Sequence[str]) -> dic
 
 
 def _rate(hit: NDArray[np.bool_], clusters: Sequence[str]) -> dict[str, Any]:
-    found = cluster_rate(hit.astype(float).tolist(), list(clusters))
-    return {**found, "hits": int(found["hits"])}
+    rate = cluster_rate(hit.astype(float).tolist(), list(clusters))
+    return {**rate, "hits": int(rate["hits"])}
 
 
 def item_statistics(
@@ -107,28 +107,28 @@ def item_statistics(
 ) -> dict[str, Any]:
     """By item: how many have a query of the benchmark as near as each threshold, before the removal and of
     those that are left. ``near``: by the threshold's name what is near enough."""
-    told: dict[str, Any] = {}
+    record: dict[str, Any] = {}
     for name, gone in (("before_removal", ()), ("published", removed)):
         kept = {item: value for item, value in nearness.items() if item not in gone}
         values = np.asarray(list(kept.values()), np.float64)
         clusters = [articles[item] for item in kept]
-        told[name] = {
+        record[name] = {
             "items": len(kept),
             "overlap_at": {at: _rate(is_near(values), clusters) for at, is_near in near.items()},
             "nearest": _summary(values),
         }
-    return told
+    return record
 
 
 def _summary(values: Any) -> dict[str, float] | None:
-    found = np.asarray(values, np.float64)
-    if not len(found):
+    array = np.asarray(values, np.float64)
+    if not len(array):
         return None
     return {
-        "mean": float(found.mean()),
-        "median": float(np.median(found)),
-        "p95": float(np.quantile(found, 0.95)),
-        "max": float(found.max()),
+        "mean": float(array.mean()),
+        "median": float(np.median(array)),
+        "p95": float(np.quantile(array, 0.95)),
+        "max": float(array.max()),
     }
 
 
@@ -233,8 +233,8 @@ class Nearest:
         """``queries``: their names; the same name is one cluster."""
         pairs = [
             (query, name, similarity)
-            for query, found in zip(queries, self._pairs, strict=True)
-            for similarity, name in found
+            for query, pair in zip(queries, self._pairs, strict=True)
+            for similarity, name in pair
         ]
         return NearPairs(pairs, self.nearest.tolist(), queries)
 
@@ -255,24 +255,26 @@ def _texts(
     def embed(texts: Iterable[tuple[str, Sequence[str]]]) -> Floats:
         return model.embed([mask(_query(question, options).lower()) for question, options in texts])
 
-    chosen = np.asarray([[len(one.options) < 2, len(one.options) > 1] for one in asked], np.float32)
-    queries = embed((one.question or "", one.options) for one in asked)
+    chosen = np.asarray(
+        [[len(example.options) < 2, len(example.options) > 1] for example in asked], np.float32
+    )
+    queries = embed((example.question or "", example.options) for example in asked)
     queries = np.hstack([queries * chosen[:, :1], queries * chosen[:, 1:]]) if asked else queries
-    found = Nearest(queries, NEAREST, TEXT_THRESHOLD, removed) if asked else None
-    while found is not None and (batch := list(itertools.islice(items, _BLOCK))):
+    nearest = Nearest(queries, NEAREST, TEXT_THRESHOLD, removed) if asked else None
+    while nearest is not None and (batch := list(itertools.islice(items, _BLOCK))):
         drafts = [item.draft for item in batch]
-        alone = embed((one.question, ()) for one in drafts)
-        whole = embed((one.question, one.options) for one in drafts)
-        found.compare([one.id for one in drafts], np.hstack([alone, whole]))
-    if found is None or found.items.keys() <= set(removed):
+        alone = embed((draft.question, ()) for draft in drafts)
+        whole = embed((draft.question, draft.options) for draft in drafts)
+        nearest.compare([draft.id for draft in drafts], np.hstack([alone, whole]))
+    if nearest is None or nearest.items.keys() <= set(removed):
         return {"skipped": "no texts to compare"}
-    near = found.pairs([example.id for example in asked])
+    near = nearest.pairs([example.id for example in asked])
     clusters = [example.images[0].name if example.images else example.id for example in asked]
     by_image = NearPairs(near.pairs, near.nearest, clusters)
     counts = dict(zip(FIELDS, chosen.sum(axis=0).astype(int).tolist(), strict=True))
-    told = {"encoder": model.identity, "threshold": TEXT_THRESHOLD, "top": NEAREST}
-    told["fields"] = {name: count for name, count in counts.items() if count}
-    return {**told, **found.both(by_image, (TEXT_THRESHOLD,), articles)}
+    record = {"encoder": model.identity, "threshold": TEXT_THRESHOLD, "top": NEAREST}
+    record["fields"] = {name: count for name, count in counts.items() if count}
+    return {**record, **nearest.both(by_image, (TEXT_THRESHOLD,), articles)}
 
 
 def _query(question: str, options: Sequence[str]) -> str:
@@ -283,7 +285,7 @@ def _query(question: str, options: Sequence[str]) -> str:
 def _hashes(
     benchmark: Benchmark, run: Run, articles: Mapping[str, str], removed: Collection[str]
 ) -> dict[str, Any]:
-    theirs = dict(_hashed(image for one in benchmark for image in one.images))
+    theirs = dict(_hashed(image for example in benchmark for image in example.images))
     codes = np.asarray(list(theirs.values()), np.uint64)
     before, nearest = (np.full(len(theirs), _FAR, np.int64) for _ in range(2))
     by_item: dict[str, float] = {}
@@ -325,15 +327,15 @@ def _embeddings(
     theirs = benchmark_pictures(searched)
     ours = whole_pictures(searched, NAME, theirs.identity)
     queries = theirs.rows.astype(np.float32)
-    found = Nearest(queries, _MOST_PAIRS, IMAGE_THRESHOLDS[1], removed)
+    nearest = Nearest(queries, _MOST_PAIRS, IMAGE_THRESHOLDS[1], removed)
     start = 0
     for rows in ours.rows:
         names = ours.ids[start : start + len(rows)]
         start += len(rows)
         items = [name if name in articles else name.rpartition("#")[0] for name in names]
         if names:
-            found.compare(names, np.asarray(rows, np.float32), items)
-    if not theirs.pictures or found.items.keys() <= set(removed):
+            nearest.compare(names, np.asarray(rows, np.float32), items)
+    if not theirs.pictures or nearest.items.keys() <= set(removed):
         return None
-    statistics = found.both(found.pairs(theirs.pictures), IMAGE_THRESHOLDS, articles)
+    statistics = nearest.both(nearest.pairs(theirs.pictures), IMAGE_THRESHOLDS, articles)
     return {"encoder": theirs.identity, **statistics}

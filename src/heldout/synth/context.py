@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,19 +10,19 @@ from pathlib import Path
 from heldout.benchmark import Benchmark
 from heldout.engine import Engine
 from heldout.errors import InputError
+from heldout.model import ModelEndpoint, read_key
 from heldout.store import Run
 from heldout.synth.ledger import StageWriter, stage_key, table_path
 from heldout.synth.settings import (
     ASKING_STAGES,
     MODEL_ROLES,
-    ModelEndpoint,
     SynthSettings,
     SynthStage,
 )
 
 # How a model is asked, not what: a run may go on with other values.
 _HOW = {
-    "key_env",
+    "api_key_env",
     "concurrency",
     "timeout",
     "requests_per_second",
@@ -88,18 +87,7 @@ def require_settings(settings: SynthSettings) -> None:
     for stage, role in zip(ASKING_STAGES, MODEL_ROLES, strict=True):
         model: ModelEndpoint | None = getattr(settings, role)
         if model is not None and stage in settings.stages_to_run:
-            read_key(model.key_env, role)
-
-
-def read_key(variable: str | None, role: str) -> str | None:
-    """The API key that an environment variable holds. ``role``: whose settings a complaint names."""
-    if variable is None:
-        return None
-    value = os.environ.get(variable, "").strip()
-    if not value:
-        name = f"{role}.key_env" if role else "key_env"
-        raise InputError(f"{name}: the environment variable {variable} is not set")
-    return value
+            read_key(model.api_key_env, role)
 
 
 def files_digest(path: Path) -> str:

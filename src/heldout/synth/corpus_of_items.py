@@ -91,16 +91,16 @@ class ItemCorpus:
     def read(self, shard: Shard) -> Iterator[CorpusItem | Dropped]:
         with (Path(self.run) / self.source / shard.payload).open(encoding="utf-8") as lines:
             for line in lines:
-                told = json.loads(line)
-                question, answer = told["question"], told["answer"]
-                for number, path in enumerate(told["images"]):
+                record = json.loads(line)
+                question, answer = record["question"], record["answer"]
+                for number, path in enumerate(record["images"]):
                     yield CorpusItem(
-                        id=told["id"] + (f"#{number}" if number else ""),
+                        id=record["id"] + (f"#{number}" if number else ""),
                         image=ImageRef(Path(path).stem, FileOnDisk(str(Path(self.run) / path))),
                         text=f"{question}\n{answer}",
                         question=question,
                         answer=answer,
-                        metadata={"article": told["article"], "options": told["options"]},
+                        metadata={"article": record["article"], "options": record["options"]},
                     )
 
 

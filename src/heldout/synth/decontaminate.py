@@ -51,9 +51,9 @@ def _decontaminate(context: StageContext, writer: StageWriter) -> None:
     settings, run = context.settings, context.run
     articles: dict[str, str] = {}
     scripts: set[str] = set()
-    for one in balanced_items(run):
-        articles[one.draft.id] = one.figure.article
-        scripts.add(script_of(one.draft.question))
+    for balanced_item in balanced_items(run):
+        articles[balanced_item.draft.id] = balanced_item.figure.article
+        scripts.add(script_of(balanced_item.draft.question))
     if not articles:  # nothing was accepted: nothing to search
         run.write_json("synth/contamination.json", {"schema_version": SCHEMA, "benchmarks": []})
         return
@@ -150,15 +150,15 @@ def _overlaps(
     matches: Iterable[QuestionMatch],
 ) -> Iterator[tuple[str, str, str]]:
     """(item, relation, detail) of every item to remove. The gravest reason of an item comes first."""
-    found: list[tuple[int, str, str, str]] = []
+    overlaps: list[tuple[int, str, str, str]] = []
     for searched in _searches(context, benchmark, corpus, len(articles)):
         for identifier, leaked in leaks_of(searched).items():
             for leak in leaked.leaks:
                 if (relation := removal(leak)) is not None:
                     method = str(leak.row["method"]).partition(" |")[0]  # without its settings
                     detail = f"{relation} of {identifier} by {method}"
-                    found.append((-leak.rung, str(leak.row["corpus_id"]), relation, detail))
-    for _, corpus_id, relation, detail in sorted(found):
+                    overlaps.append((-leak.rung, str(leak.row["corpus_id"]), relation, detail))
+    for _, corpus_id, relation, detail in sorted(overlaps):
         yield _item(corpus_id, articles), relation, detail
     for match in matches:
         if not match.stock:
@@ -194,7 +194,7 @@ def _searches(
             for row in read_matches(searched).to_dicts()
             if row["relation"] in (*COPIES, Relation.UNDECIDED)
         )
-        crowded = [one for one in queries if graves[one.id] >= nearest]
+        crowded = [query for query in queries if graves[query.id] >= nearest]
         if encoder is None or not crowded or nearest >= items:
             return
         queries, nearest = Benchmark(benchmark.name, tuple(crowded)), nearest * _FURTHER
@@ -234,9 +234,9 @@ def _item(corpus_id: str, articles: Mapping[str, Any]) -> str:
 def _sources(benchmark: Benchmark) -> dict[str, str]:
     """Article ids (PMC numbers, DOIs) that the benchmark's own columns name, with the first item of
     each."""
-    found: dict[str, str] = {}
+    sources: dict[str, str] = {}
     for example in benchmark:
         for value in (*example.metadata.values(), *(image.name for image in example.images)):
             for match in _ARTICLE.findall(str(value)):
-                found.setdefault(match.lower(), example.id)
-    return found
+                sources.setdefault(match.lower(), example.id)
+    return sources

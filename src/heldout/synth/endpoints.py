@@ -10,20 +10,16 @@ from types import TracebackType
 from typing import Any
 
 from heldout.model import (
-    Backoff,
-    ChatEndpoint,
-    Connection,
     Journal,
-    Pace,
+    ModelEndpoint,
     Prompt,
     Replied,
     Reply,
-    TokenPace,
     ask_prompts,
+    open_endpoint,
 )
-from heldout.synth.context import StageContext, read_key
+from heldout.synth.context import StageContext
 from heldout.synth.ledger import journal_path
-from heldout.synth.settings import ModelEndpoint
 
 
 class StageModel:
@@ -84,7 +80,7 @@ class StageModel:
         counts: dict[str, Any] = {name: self._spent[name] for name in names}
         prices = self._settings.price_in, self._settings.price_out
         tokens = self._spent["prompt_tokens"], self._spent["reply_tokens"]
-        price = sum(one * count for one, count in zip(prices, tokens, strict=True)) / 1e6
+        price = sum(price * count for price, count in zip(prices, tokens, strict=True)) / 1e6
         return {"stage": self._stage, **counts, "price": price}
 
     def ask(self, prompts: Mapping[str, Prompt], title: str, unit: str = "questions") -> Replied:
@@ -111,7 +107,7 @@ class StageModel:
         self._spent["reply_tokens"] += reply.reply_tokens or 0
         self._spent["uncounted"] += reply.prompt_tokens is None or reply.reply_tokens is None
         name = reply.model or self.asker.model
-        found = self._answered.setdefault(
+        record = self._answered.setdefault(
             (name, reply.fingerprint),
             {
                 "model": name,
@@ -122,9 +118,9 @@ class StageModel:
                 "last": reply.received,
             },
         )
-        found["replies"] += 1
-        found["first"] = min(found["first"], reply.received)
-        found["last"] = max(found["last"], reply.received)
+        record["replies"] += 1
+        record["first"] = min(record["first"], reply.received)
+        record["last"] = max(record["last"], reply.received)
 
     @property
     def names(self) -> set[str]:
@@ -142,27 +138,3 @@ def answered_by(identity: Mapping[str, str], reply: Reply) -> str:
 
 def short_identity(identity: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:16]
-
-
-def open_endpoint(settings: ModelEndpoint, seed: int, role: str = "") -> ChatEndpoint:
-    """Ask the server what it serves; an unreachable one is an error before anything is written.
-    ``role``: whose settings a complaint names."""
-    connection = Connection(
-        settings.url,
-        api_key=read_key(settings.key_env, role),
-        timeout=settings.timeout,
-        backoff=Backoff(settings.attempts),
-        pace=Pace(settings.requests_per_second),
-        role=f"{role}." if role else "",
-        key_option=f"{role}.key_env" if role else "key_env",
-        timeout_option=f"{role}.timeout" if role else "timeout",
-    )
-    return ChatEndpoint.open(
-        connection,
-        settings.model,
-        max_tokens=settings.max_tokens,
-        concurrency=settings.concurrency,
-        token_field=settings.token_field,
-        seed=seed,
-        tokens=TokenPace(settings.tokens_per_minute),
-    )

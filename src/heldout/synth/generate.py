@@ -67,13 +67,13 @@ def read_object(reply: Reply) -> tuple[dict[str, Any], bool]:
 def _candidates(text: str) -> list[str]:
     """What may be the object: inside a code fence, or from the first brace to the last; then
     without trailing commas and with straight quotes."""
-    found = [match.strip() for match in _FENCED.findall(text)]
+    texts = [match.strip() for match in _FENCED.findall(text)]
     start, end = text.find("{"), text.rfind("}")
     if 0 <= start < end:
-        found.append(text[start : end + 1])
-    repaired = [_TRAILING_COMMA.sub(r"\1", one) for one in found]
+        texts.append(text[start : end + 1])
+    repaired = [_TRAILING_COMMA.sub(r"\1", one) for one in texts]
     straight = [one.replace("“", '"').replace("”", '"') for one in repaired]
-    return list(dict.fromkeys([*found, *repaired, *straight]))
+    return list(dict.fromkeys([*texts, *repaired, *straight]))
 
 
 def _loads(text: str) -> Any:
@@ -174,7 +174,9 @@ def read_draft(reply: Reply, figure: PaperFigure, identity: str) -> Draft:
     answer = str(value.get("answer", "")).strip()
     if answer not in tuple(LETTERS):
         raise UnreadableError("answer is no letter", f"{answer:.60}")
-    if {value["question"].strip(), *(one.strip() for one in options.values())} == {PLACEHOLDER}:
+    if {value["question"].strip(), *(option.strip() for option in options.values())} == {
+        PLACEHOLDER
+    }:
         raise UnreadableError(REPEATED, "the reply is the empty form that the prompt shows")
     extra = sorted(set(value) - {"question", "options", "answer"})
     facts = {"repaired": "yes"} if repaired else {}

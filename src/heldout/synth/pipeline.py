@@ -37,7 +37,7 @@ from heldout.synth.plan import (
     total_cost,
 )
 from heldout.synth.publish import DATASET, published_rows
-from heldout.synth.settings import SCENES, SynthSettings, SynthStage, read_settings
+from heldout.synth.settings import SCENES, SynthSettings, SynthStage
 
 _FREE = (SynthStage.INGEST, SynthStage.SELECT)  # no model is asked
 
@@ -65,15 +65,15 @@ class Synthesis:
     costs: tuple[StageCost, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
-        told = {"run": str(self.run.path), **self.funnel.as_json()}
-        told["spent"] = costs_as_json(self.spent)
-        told["models"] = self.models.to_dicts()
-        told["code_and_verifier"] = self.code_and_verifier.to_dicts()
-        told["undecided"] = self.undecided
+        record = {"run": str(self.run.path), **self.funnel.as_json()}
+        record["spent"] = costs_as_json(self.spent)
+        record["models"] = self.models.to_dicts()
+        record["code_and_verifier"] = self.code_and_verifier.to_dicts()
+        record["undecided"] = self.undecided
         if not self.costs:
-            return told
+            return record
         (total,) = costs_as_json([self.total])
-        return {**told, "costs": costs_as_json(list(self.costs)), "total": total}
+        return {**record, "costs": costs_as_json(list(self.costs)), "total": total}
 
     @property
     def total(self) -> StageCost:
@@ -134,12 +134,12 @@ class Synthesis:
 
     def __repr__(self) -> str:
         steps = self.funnel.steps
-        told = (
+        message = (
             f"{steps[0].entered:,} figures → {steps[-1].left:,} at {steps[-1].name}"
             if steps
             else ""
         )
-        return f"Synthesis({str(self.run.path)!r}{', ' if told else ''}{told})"
+        return f"Synthesis({str(self.run.path)!r}{', ' if message else ''}{message})"
 
     def _repr_html_(self) -> str:
         rows = "".join(
@@ -179,7 +179,7 @@ def synth(
         raise InputError(
             f"settings are given, and {', '.join(values)} besides: give one of the two"
         )
-    chosen = settings if settings is not None else read_settings(values)
+    chosen = settings if settings is not None else SynthSettings.read(values)
     if not plan:
         require_settings(chosen)
     run = Run.create(out, seed=chosen.seed)
@@ -187,8 +187,8 @@ def synth(
     costs: list[StageCost] = []
     with run.writing(), open_engine(engine, workers=workers) as where:
         sweep(run)
-        told = {"settings": chosen.model_dump(mode="json"), "source": _source(chosen.source)}
-        run.update("synth", told)
+        record = {"settings": chosen.model_dump(mode="json"), "source": _source(chosen.source)}
+        run.update("synth", record)
         context = StageContext(run, chosen, where, quiet, benchmarks or {})
         _open_benchmarks_once(context)
         try:
@@ -217,8 +217,10 @@ def _source(source: str) -> dict[str, str]:
         return {"path": source, "files": source}
     path = Path(source).resolve()
     root, files = (path, path.rglob("*")) if path.is_dir() else (path.parent, [path])
-    told = sorted(f"{one.relative_to(root)} {one.stat().st_size}" for one in files if one.is_file())
-    return {"path": str(path), "files": hashlib.sha256("\n".join(told).encode()).hexdigest()}
+    texts = sorted(
+        f"{file.relative_to(root)} {file.stat().st_size}" for file in files if file.is_file()
+    )
+    return {"path": str(path), "files": hashlib.sha256("\n".join(texts).encode()).hexdigest()}
 
 
 def check_source(run: Run, source: str) -> None:

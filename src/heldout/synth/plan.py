@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from heldout.model import Journal, Prompt, Text, prompt_key
+from heldout.model import Journal, ModelEndpoint, Prompt, Text, prompt_key
 from heldout.store import Run
 from heldout.synth.context import StageContext
 from heldout.synth.draft import LETTERS, Draft, PaperFigure
@@ -18,7 +18,6 @@ from heldout.synth.prompts import generate_prompt, verify_prompt
 from heldout.synth.settings import (
     ASKING_STAGES,
     MODEL_ROLES,
-    ModelEndpoint,
     SynthSettings,
     SynthStage,
 )
@@ -89,12 +88,12 @@ def total_cost(costs: Sequence[StageCost]) -> StageCost:
     """All stages together; they run one after the other, so their hours add up."""
     return StageCost(
         "total",
-        sum(one.requests for one in costs),
-        sum(one.prompt_tokens for one in costs),
-        sum(one.reply_tokens for one in costs),
-        sum(one.price for one in costs),
-        sum(one.hours for one in costs),
-        sum(one.done for one in costs),
+        sum(cost.requests for cost in costs),
+        sum(cost.prompt_tokens for cost in costs),
+        sum(cost.reply_tokens for cost in costs),
+        sum(cost.price for cost in costs),
+        sum(cost.hours for cost in costs),
+        sum(cost.done for cost in costs),
     )
 
 
@@ -135,14 +134,14 @@ class _Earlier:
 
     @classmethod
     def read(cls, context: StageContext) -> _Earlier:
-        found, run = cls(), context.run
-        found.path = run.path
+        earlier, run = cls(), context.run
+        earlier.path = run.path
         if finished(run, SynthStage.GENERATE):
             rows = map(Draft.of_row, read_rows(run, SynthStage.GENERATE))
-            found.drafts = {draft.figure: draft for draft in rows}
+            earlier.drafts = {draft.figure: draft for draft in rows}
         if finished(run, SynthStage.VERIFY):
             verdicts = read_rows(run, SynthStage.VERIFY)
-            found.accepted = {row["id"]: row["accepted"] for row in verdicts}
+            earlier.accepted = {row["id"]: row["accepted"] for row in verdicts}
         known = run.manifest().get("synth", {})
         for role in MODEL_ROLES:
             endpoint: ModelEndpoint | None = getattr(context.settings, role)
@@ -152,10 +151,10 @@ class _Earlier:
                 continue
             now = {"max_new_tokens": str(endpoint.max_tokens), "seed": str(context.settings.seed)}
             now |= {} if endpoint.model is None else {"model": endpoint.model}
-            found._replies[role] = (Journal(path), {**asked_as, **now})
+            earlier._replies[role] = (Journal(path), {**asked_as, **now})
             if role == "traces" and {**asked_as, **now} == asked_as:
-                found.traces = known[role].get("spent", {}).get("requests", 0)
-        return found
+                earlier.traces = known[role].get("spent", {}).get("requests", 0)
+        return earlier
 
     def has(self, role: str, prompt: Prompt) -> bool:
         if role not in self._replies:

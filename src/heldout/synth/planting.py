@@ -53,8 +53,8 @@ def read_planted(run: Path) -> dict[str, str]:
         path = run / "synth" / f"planted-{name}.jsonl"
         lines = path.read_text().splitlines() if path.is_file() else []
         for line in lines:
-            one = json.loads(line)
-            found.setdefault(one["id"], one["fault"])
+            record = json.loads(line)
+            found.setdefault(record["id"], record["fault"])
     return found
 
 
@@ -64,7 +64,7 @@ def near_miss(kind: str, scene: Scene, rng: Rng) -> Scene:
         return vary(scene, rng)
     background = dataclasses.replace(scene.background, grain=int(rng.integers(2**31)))
     placed: list[SceneObject] = []
-    for one in sorted(scene.objects, key=lambda one: -one.radius):
+    for one in sorted(scene.objects, key=lambda scene_object: -scene_object.radius):
         for _ in range(500):
             moved = dataclasses.replace(one, position=_somewhere(one.radius, rng))
             if all(_apart(moved, other) for other in placed):
@@ -73,8 +73,8 @@ def near_miss(kind: str, scene: Scene, rng: Rng) -> Scene:
     return Scene(background, tuple(placed))
 
 
-def _apart(one: SceneObject, other: SceneObject) -> bool:
-    return math.dist(one.position, other.position) > one.radius + other.radius
+def _apart(scene_object: SceneObject, other: SceneObject) -> bool:
+    return math.dist(scene_object.position, other.position) > scene_object.radius + other.radius
 
 
 def _somewhere(radius: float, rng: Rng) -> tuple[float, float]:

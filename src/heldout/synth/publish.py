@@ -142,10 +142,10 @@ def _provenance(context: StageContext, facts: Mapping[str, Any]) -> dict[str, An
         role, digest = row["role"], row["digest"]
         if digest in models.get(role, {}) or role in facts["other_models"]:
             asked = {name: value for name, value in known[role].items() if name not in _NOT_ASKED}
-            told = {
+            record = {
                 name: row[name] for name in ("model", "fingerprint", "replies", "first", "last")
             }
-            models[role][digest] = {**models[role].get(digest, {}), **told, "asked": asked}
+            models[role][digest] = {**models[role].get(digest, {}), **record, "asked": asked}
     settings = context.settings.model_dump(mode="json", exclude={"source", "against", *MODEL_ROLES})
     return {
         "schema_version": 1,
@@ -206,12 +206,12 @@ def _write(context: StageContext, target: Path, ranks: Mapping[str, int]) -> dic
             with pq.ParquetWriter(path, SCHEMA.with_metadata(_HUB), compression="zstd") as file:
                 for start in range(0, len(judged), _BATCH):
                     rows = []
-                    for place, one in enumerate(judged[start : start + _BATCH], start):
-                        row = _row(context, one, shard * _SHARD + place, traces.kept)
+                    for place, judged_item in enumerate(judged[start : start + _BATCH], start):
+                        row = _row(context, judged_item, shard * _SHARD + place, traces.kept)
                         rows.append(row)
-                        counted.add(one.item, one.verdict["verifier"])
-                        _link_images(run, one.item, target)
-                        write_lines(texts, one.item, row, settings.name)
+                        counted.add(judged_item.item, judged_item.verdict["verifier"])
+                        _link_images(run, judged_item.item, target)
+                        write_lines(texts, judged_item.item, row, settings.name)
                     file.write_table(pa.Table.from_pylist(rows, schema=SCHEMA))
     sizes = [size for size in settings.subsets if size < len(ranks)]
     probes = probe_rates(run)
@@ -221,9 +221,9 @@ def _write(context: StageContext, target: Path, ranks: Mapping[str, int]) -> dic
         "items": len(ranks),
         "subsets": [*sizes, len(ranks)],
         "traces": {"asked": traces.asked, "kept": len(traces.kept), "left_out": traces.left_out},
-        "shortcut_probes": [asdict(one) for one in probes],
+        "shortcut_probes": [asdict(probe) for probe in probes],
         "other_models": [
-            *(["shortcut"] if any(one.probe != OVERLONG for one in probes) else []),
+            *(["shortcut"] if any(probe.probe != OVERLONG for probe in probes) else []),
             *(["traces"] if traces.kept else []),
         ],
         **counted.as_json(),
@@ -271,8 +271,8 @@ class _Counted:
             "without_attribution": self.unattributed,
             "blind_rules": blind_rules(self.blind),
             **{
-                name: dict(sorted(found.items()) if name in _IN_ORDER else found.most_common())
-                for name, found in self.labels.items()
+                name: dict(sorted(label.items()) if name in _IN_ORDER else label.most_common())
+                for name, label in self.labels.items()
             },
         }
 

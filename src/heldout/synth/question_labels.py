@@ -108,7 +108,9 @@ def anatomy_of(draft: Draft, figure: PaperFigure) -> str:
         name = _first("anatomy", text)
         if name:
             return name
-    label = next((one for one in split_labels(figure.secondary) if one in CLINICAL_SUBTYPES), "")
+    label = next(
+        (label for label in split_labels(figure.secondary) if label in CLINICAL_SUBTYPES), ""
+    )
     return {"brain": "brain", "skull": "head and neck", "eye": "eye", "teeth": "teeth and jaw"}.get(
         label, OTHER
     )

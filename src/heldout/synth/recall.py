@@ -47,8 +47,8 @@ class PlantedRecall:
         return sum(count for (name, _), count in self.gates.items() if name == stage)
 
     def reasons(self, stage: str) -> str:
-        found = (f"{why} {count}" for (name, why), count in self.gates.items() if name == stage)
-        return ", ".join(found)
+        texts = (f"{why} {count}" for (name, why), count in self.gates.items() if name == stage)
+        return ", ".join(texts)
 
 
 def planted_recall(run: Run) -> list[PlantedRecall]:
@@ -62,19 +62,19 @@ def planted_recall(run: Run) -> list[PlantedRecall]:
     overlong: Counter[str] = Counter()
     for draft in map(Draft.of_row, read_rows(run, SynthStage.GENERATE)):
         overlong[planted.get(draft.id, NOTHING)] += answer_is_overlong(draft)
-    found = []
+    planted_recalls = []
     for kind in (*FAULTS, *COPIES, NOTHING, *NEAR_MISSES):
         items = by_fault[kind].total()
         if items:
             gates = {gate: count for gate, count in by_fault[kind].most_common() if gate != _NONE}
             interval = binomial_interval(sum(gates.values()), items)
             sound = kind in (NOTHING, *NEAR_MISSES)
-            found.append(
+            planted_recalls.append(
                 PlantedRecall(
                     kind, sound, items, gates, overlong[kind], interval.low, interval.high
                 )
             )
-    return found
+    return planted_recalls
 
 
 _NONE = ("", "")
@@ -83,10 +83,10 @@ _NONE = ("", "")
 def _gates(run: Run) -> dict[str, tuple[str, str]]:
     """By item the first stage that caught it and the reason, of all items that were verified. A shortcut
     counts as caught although the item may be published with its flag."""
-    found: dict[str, tuple[str, str]] = {}
+    gates: dict[str, tuple[str, str]] = {}
     for row in read_rows(run, SynthStage.VERIFY):
         reason = row["reason"].removeprefix("essential: ")
-        found[row["id"]] = _NONE if row["accepted"] else (str(SynthStage.VERIFY), reason)
+        gates[row["id"]] = _NONE if row["accepted"] else (str(SynthStage.VERIFY), reason)
     flagged: dict[str, tuple[str, str]] = {}
     if finished(run, SynthStage.SHORTCUT):
         rows = read_rows(run, SynthStage.SHORTCUT)
@@ -94,12 +94,14 @@ def _gates(run: Run) -> dict[str, tuple[str, str]]:
             row["id"]: (str(SynthStage.SHORTCUT), row["reason"]) for row in rows if row["flagged"]
         }
     dropped = {
-        one.id: (str(stage), one.reason) for stage in AFTER for one in read_dropped(run, stage)
+        dropped.id: (str(stage), dropped.reason)
+        for stage in AFTER
+        for dropped in read_dropped(run, stage)
     }
-    for name, gate in found.items():
+    for name, gate in gates.items():
         if gate == _NONE:
-            found[name] = flagged.get(name) or dropped.get(name) or _NONE
-    return found
+            gates[name] = flagged.get(name) or dropped.get(name) or _NONE
+    return gates
 
 
 # A share with its interval, where items of one article or one image rise and fall together.
@@ -138,12 +140,12 @@ def cluster_rate(hits: Sequence[float], clusters: Sequence[str]) -> ClusterRate:
         return ClusterRate(
             hits=sum(hits), rate=rate, clusters=count, interval=None, method="", reason=why
         )
-    found = cluster_rate_interval(hits, clusters, enough=_ENOUGH, even=_EVEN)
+    interval = cluster_rate_interval(hits, clusters, enough=_ENOUGH, even=_EVEN)
     return ClusterRate(
         hits=sum(hits),
         rate=sum(hits) / len(hits),
         clusters=count,
-        interval=[found.low, found.high],
-        method=found.method,
+        interval=[interval.low, interval.high],
+        method=interval.method,
         reason="",
     )

@@ -189,18 +189,26 @@ class Judged:
     met: Mapping[str, bool]
 
     def points(self, category: Category) -> int:
-        return sum(one.weight for one in of_category(category) if self.met[one.key])
+        return sum(
+            criterion.weight for criterion in of_category(category) if self.met[criterion.key]
+        )
 
     @property
     def failed_essentials(self) -> tuple[str, ...]:
-        return tuple(one.key for one in of_category(Category.ESSENTIAL) if not self.met[one.key])
+        return tuple(
+            criterion.key
+            for criterion in of_category(Category.ESSENTIAL)
+            if not self.met[criterion.key]
+        )
 
     def score(self, normalisation: Normalisation) -> float:
         """Points over attainable points, between 0 and 1."""
         counted: Sequence[Category] = (Category.BONUS,)
         if normalisation is Normalisation.WITH_ESSENTIALS:
             counted = (Category.ESSENTIAL, Category.BONUS)
-        attainable = sum(one.weight for category in counted for one in of_category(category))
+        attainable = sum(
+            criterion.weight for category in counted for criterion in of_category(category)
+        )
         points = sum(self.points(category) for category in counted) + self.points(Category.PENALTY)
         return min(1.0, max(0.0, points / attainable))
 

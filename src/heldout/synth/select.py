@@ -40,7 +40,9 @@ def _select(context: StageContext, writer: StageWriter) -> None:
         else:
             buckets[bucket].append((figure.id, len(figure.images)))
     if not buckets and not others:
-        dropped = Counter(one.reason for one in read_dropped(context.run, SynthStage.INGEST))
+        dropped = Counter(
+            dropped.reason for dropped in read_dropped(context.run, SynthStage.INGEST)
+        )
         why = ", ".join(f"{reason} {count:,}" for reason, count in dropped.most_common(5))
         hint = "; the setting any_licence keeps them, and what is made may not be passed on"
         refused = {"licence", "third-party copyright", "no attribution"} & dropped.keys()
@@ -51,7 +53,8 @@ def _select(context: StageContext, writer: StageWriter) -> None:
     if not buckets:
         seen = ", ".join(f"{label} {count:,}" for label, count in others.most_common(8))
         raise InputError(
-            f"no figure has a label that is selected; there are {seen}: set labels (some of them, or 'all')"
+            f"no figure has a label that is selected; there are {seen}: give the "
+            f"setting labels (some of them, or 'all')"
         )
     chosen = draw(buckets, settings)
     full = {

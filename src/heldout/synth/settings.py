@@ -3,23 +3,14 @@ Python."""
 
 from __future__ import annotations
 
-import difflib
 import os
-from collections.abc import Mapping
 from enum import StrEnum
 from typing import Annotated, Any, Self
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    ValidationError,
-    field_validator,
-    model_validator,
-)
+from pydantic import Field, field_validator, model_validator
 
-from heldout.errors import InputError
-from heldout.model import checked_address
+from heldout.model import ModelEndpoint
+from heldout.settings import Settings
 
 
 class SynthStage(StrEnum):
@@ -65,56 +56,7 @@ class Normalisation(StrEnum):
     )
 
 
-class _Settings(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
-
-
-class ModelEndpoint(_Settings):
-    """A model behind an OpenAI-compatible server; an address alone is one, too."""
-
-    url: str
-    """Address of the server, up to and including /v1."""
-    model: str | None = None
-    """Name of the model; default: the only one that the server offers."""
-    key_env: str | None = None
-    """Environment variable that holds the API key."""
-    concurrency: Annotated[int, Field(ge=1, le=256)] = 8
-    """Requests under way at a time."""
-    timeout: Annotated[float, Field(gt=0)] = 120.0
-    """Seconds that one whole request may take."""
-    max_tokens: Annotated[int, Field(ge=16)] = 4096
-    """Longest reply in tokens."""
-    requests_per_second: Annotated[float, Field(gt=0)] | None = None
-    """Most requests per second; default: no limit."""
-    tokens_per_minute: Annotated[int, Field(ge=1)] | None = None
-    """Token budget per minute, prompts and replies together; default: no limit."""
-    attempts: Annotated[int, Field(ge=1, le=100)] = 6
-    """Attempts at a request that fails or is told to wait, before the server counts as gone."""
-    token_field: Annotated[str, Field(min_length=1)] = "max_tokens"
-    """What the server calls the limit of a reply: max_tokens, max_completion_tokens."""
-    price_in: Annotated[float, Field(ge=0)] = 0.0
-    """Price of a million prompt tokens, for the plan."""
-    price_out: Annotated[float, Field(ge=0)] = 0.0
-    """Price of a million reply tokens, for the plan."""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _address_alone(cls, value: Any) -> Any:
-        return {"url": value} if isinstance(value, str) else value
-
-    @model_validator(mode="after")
-    def _holds_no_secret(self) -> Self:
-        """Settings are written into the run. Of the whole entry: complaints do not repeat a value."""
-        try:
-            checked_address(self.url, "key_env")
-        except InputError as error:
-            raise ValueError(str(error)) from None
-        if self.key_env is not None and not self.key_env.isidentifier():
-            raise ValueError("key_env takes the name of an environment variable that holds the key")
-        return self
-
-
-class SynthSettings(_Settings):
+class SynthSettings(Settings):
     """Settings of ``heldout synth``."""
 
     source: str
@@ -177,7 +119,7 @@ class SynthSettings(_Settings):
 
     # decontaminate
     image_encoder: str | None = "pixels"
-    """Encoder for near neighbours of images."""
+    """Encoder for near neighbours of images; ``none``: compare hashes only."""
     text_encoder: str | None = None
     """Encoder for reworded texts; default: the best one installed."""
     traces: ModelEndpoint | None = None
@@ -205,7 +147,9 @@ class SynthSettings(_Settings):
     def stages_to_run(self) -> tuple[SynthStage, ...]:
         """Those asked for, or all that these settings allow."""
         cleaned = SynthStage.DECONTAMINATE
-        return self.stages or tuple(one for one in SynthStage if one != cleaned or self.against)
+        return self.stages or tuple(
+            synth_stage for synth_stage in SynthStage if synth_stage != cleaned or self.against
+        )
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -220,47 +164,3 @@ class SynthSettings(_Settings):
 
 def _text(value: Any) -> Any:
     return os.fspath(value) if isinstance(value, os.PathLike) else value
-
-
-def read_settings(values: Mapping[str, Any]) -> SynthSettings:
-    """The settings of a call. What is wrong with one is a sentence that begins with its name, or with
-    ``generator.url`` for a setting of a model, and does not repeat what may be a secret."""
-    try:
-        return SynthSettings(**values)
-    except ValidationError as error:
-        raise InputError(settings_sentence(error, SynthSettings)) from None
-
-
-_WORDS = {
-    "Input should be a valid number, unable to parse string as a number": "expected a number",
-    "Input should be a valid integer, unable to parse string as an integer": "expected a whole number",
-    "Input should be a valid tuple": "expected a list",
-    "Input should be a valid string": "expected a text",
-    "Input should be greater than or equal to": "expected a number not below",
-    "Input should be less than or equal to": "expected a number not above",
-    "Input should be greater": "expected a number greater",
-    "Input should be": "expected",
-}
-
-
-def settings_sentence(error: ValidationError, settings: type[BaseModel]) -> str:
-    """The first mistake; a name that does not exist explains why another is missing."""
-    problem = min(error.errors(), key=lambda one: one["type"] != "extra_forbidden")
-    place = [str(part) for part in problem["loc"] if not isinstance(part, int)]
-    model = len(place) > 1 or place[:1] in [[role] for role in MODEL_ROLES]
-    if problem["type"] == "extra_forbidden":
-        names = list((ModelEndpoint if model else settings).model_fields)
-        close = difflib.get_close_matches(place[-1], names, 1)
-        hint = f"did you mean {close[0]}?" if close else f"there are {', '.join(names)}"
-        return f"{'.'.join(place)}: there is no such setting; {hint}"
-    if problem["type"] == "missing":
-        return f"{'.'.join(place)}: this setting is needed"
-    told = problem["msg"].removeprefix("Value error, ")
-    for pydantic, ours in _WORDS.items():
-        told = told.replace(pydantic, ours)
-    if model and "key_env" in told:
-        told = told.replace("key_env", f"{place[0]}.key_env")
-        return told if told.startswith(place[0]) else f"{place[0]}: {told}"
-    plain = isinstance(problem["input"], str | int | float) and not model
-    got = f"; got {problem['input']!r:.60}" if plain else ""
-    return f"{'.'.join(place)}: {told}{got}" if place else told

@@ -65,9 +65,9 @@ def _write(
     writer: StageWriter, drafts: list[Draft], asked: Mapping[str, Probed], drop: bool
 ) -> None:
     for draft in drafts:
-        told = asked.get(draft.id, {})
+        probed = asked.get(draft.id, {})
         probes: Probes = {OVERLONG: answer_is_overlong(draft)}
-        probes |= {name: one.solved for name, one in told.items()}
+        probes |= {name: probe_replies.solved for name, probe_replies in probed.items()}
         reason = ", ".join(name for name, solved in probes.items() if solved)
         dropped = bool(reason) and drop
         if dropped:
@@ -77,7 +77,7 @@ def _write(
             "probes": sorted(probes.items()),
             "flagged": bool(reason),
             "reason": reason,
-            "right": sorted((name, one.right) for name, one in told.items()),
+            "right": sorted((name, probe_replies.right) for name, probe_replies in probed.items()),
             "dropped": dropped,
         }
         writer.keep(row, again=None in probes.values() and not dropped)
@@ -125,7 +125,7 @@ def shortcut_prompts(draft: Draft) -> dict[str, Prompt]:
 
 
 def _asked(model: StageModel, drafts: list[Draft]) -> dict[str, Probed]:
-    prompts = {name: one for draft in drafts for name, one in shortcut_prompts(draft).items()}
+    prompts = {name: prompt for draft in drafts for name, prompt in shortcut_prompts(draft).items()}
     answered = model.ask(prompts, "asking without the image")
     # What the server refuses is no answer, and stays none; where it failed, nobody knows.
     replies: dict[str, str | None] = {name: reply.text for name, reply in answered.replies.items()}
@@ -222,10 +222,10 @@ def probe_rates(run: Run) -> list[ProbeRate]:
         for probe in tested
     ]
     p_values = dict(zip(tested, holm(raw), strict=True))
-    found = []
+    rates = []
     for probe, solved in flags.items():
         rate = cluster_rate(right[probe], clusters[probe])
-        found.append(
+        rates.append(
             ProbeRate(
                 probe,
                 len(solved),
@@ -239,7 +239,7 @@ def probe_rates(run: Run) -> list[ProbeRate]:
                 p_values.get(probe),
             )
         )
-    return found
+    return rates
 
 
 # Rules that choose an option without image and model: what they get right, the wording gives away.
@@ -269,13 +269,17 @@ def blind_rules(items: Sequence[BlindItem]) -> list[dict[str, Any]]:
     """How often each rule is right; guessing is right in one of five. No rule names a letter: the most
     frequent one is known only to who has counted, and the letters were balanced on purpose."""
     rules: Mapping[str, Callable[[BlindItem], Iterable[int] | None]] = {
-        "longest option": lambda item: _most([len(one) for one in item.options]),
-        "shortest option": lambda item: _most([-len(one) for one in item.options]),
+        "longest option": lambda item: _most([len(option) for option in item.options]),
+        "shortest option": lambda item: _most([-len(option) for option in item.options]),
         "most words of the question": _shared_words,
         "smallest number": lambda item: _number(item, -1),
         "largest number": lambda item: _number(item, 1),
     }
-    return [asdict(one) for name, rule in rules.items() if (one := _measured(name, rule, items))]
+    return [
+        asdict(blind_rule)
+        for name, rule in rules.items()
+        if (blind_rule := _measured(name, rule, items))
+    ]
 
 
 def _measured(
@@ -291,10 +295,8 @@ def _measured(
             clusters.append(item.cluster)
     if not points:
         return None
-    found = cluster_rate(points, clusters)
-    return BlindRule(
-        name, len(points), sum(points) / len(points), found["interval"], found["method"]
-    )
+    rate = cluster_rate(points, clusters)
+    return BlindRule(name, len(points), sum(points) / len(points), rate["interval"], rate["method"])
 
 
 def _most(values: Sequence[float]) -> list[int]:

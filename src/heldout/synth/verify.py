@@ -93,7 +93,7 @@ def _refuse_same_model(context: StageContext, verifier: set[str]) -> None:
     if same and not context.settings.same_model:
         raise InputError(
             f"generator and verifier are the same model, {same}: a model overlooks its own mistakes. "
-            f"Give another verifier, or set same_model"
+            f"Give another verifier, or the setting same_model"
         )
 
 
@@ -138,8 +138,8 @@ def _verdicts(
             problem = problems[draft.id]
             asked = 1 if problem.reason == INSUFFICIENT else settings.attempts
             tries = counted(asked, "attempt", "attempts")
-            told = f"{problem} ({tries}){_seen(code)}"
-            yield ungradable_row(draft, problem.reason, identity), told
+            message = f"{problem} ({tries}){_seen(code)}"
+            yield ungradable_row(draft, problem.reason, identity), message
 
 
 def _seen(code: Mapping[str, CodeCheck]) -> str:
@@ -217,13 +217,13 @@ def verdict_row(
 
 def faults_told(rubric: Sequence[Mapping[str, Any]]) -> str:
     """Every criterion that is not met and every penalty that applies, with the notes on them."""
-    told = []
+    messages = []
     for line in rubric:
         penalty = BY_KEY[line["criterion"]].category is Category.PENALTY
         if line["met"] is penalty:
             note = line["note"] or ("applies" if penalty else "not met")
-            told.append(f"{line['criterion']}: {note}")
-    return "; ".join(told)
+            messages.append(f"{line['criterion']}: {note}")
+    return "; ".join(messages)
 
 
 def counts(criterion: Criterion, code: bool | None, said: bool) -> bool:

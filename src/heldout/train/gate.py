@@ -51,7 +51,7 @@ class GateRecord:
     @property
     def verdict(self) -> str:
         """One sentence for people."""
-        names = ", ".join(one["benchmark"] for one in self.benchmarks)
+        names = ", ".join(benchmark["benchmark"] for benchmark in self.benchmarks)
         if not self.benchmarks:
             return f"Not compared with any benchmark. Reason given: {self.forced}"
         if self.passed:
@@ -82,8 +82,8 @@ class TrainingCorpus:
     def shards(self) -> Iterator[Shard]:
         for index, start in enumerate(range(0, len(self.items), _SHARD)):
             part = self.items[start : start + _SHARD]
-            told = repr([(item.id, item.images, item.question, item.answer) for item in part])
-            key = hashlib.sha256(told.encode("utf-8", "replace")).hexdigest()
+            message = repr([(item.id, item.images, item.question, item.answer) for item in part])
+            key = hashlib.sha256(message.encode("utf-8", "replace")).hexdigest()
             yield Shard(index, f"rows {start} to {start + len(part) - 1}", key, part)
 
     def __reduce__(self) -> Any:
@@ -142,7 +142,7 @@ def guard(
         return data, GateRecord((), 0, 0, 0, passed=False, forced=settings.open_gate)
     if benchmarks is None:
         benchmarks = [read_benchmark(one) for one in settings.against]
-    runs = [_compare(settings, one, data, run, engine, quiet) for one in benchmarks]
+    runs = [_compare(settings, benchmark, data, run, engine, quiet) for benchmark in benchmarks]
     gate = write_gate(runs, run.path / FOLDER, strict=settings.strict)
     leaking = _leaking_rows(gate)
     unread = _unread_rows(runs, data)
@@ -151,7 +151,7 @@ def guard(
     if record.forced:
         return data.without(unread), record
     # Rows that cannot be read are left out; a part that failed as a whole was compared with nothing.
-    if any(stage["failed"] for one in runs for stage in one.manifest()["stages"].values()):
+    if any(stage["failed"] for run in runs for stage in run.manifest()["stages"].values()):
         raise GateError(f"{gate.sentence()} Give the same command again: finished parts are kept")
     if leaking and not settings.remove_leaks:
         raise GateError(
@@ -173,15 +173,15 @@ def _record(
     return GateRecord(
         benchmarks=tuple(
             {
-                "benchmark": one.benchmark,
-                "items": one.items,
-                "leaked": one.leaked,
-                "rows": one.rows,
-                "doubtful": one.doubtful,
+                "benchmark": protected.benchmark,
+                "items": protected.items,
+                "leaked": protected.leaked,
+                "rows": protected.rows,
+                "doubtful": protected.doubtful,
                 "source": read.source,
                 "revision": read.fingerprint,
             }
-            for one, read in zip(gate.protected, benchmarks, strict=True)
+            for protected, read in zip(gate.protected, benchmarks, strict=True)
         ),
         compared=len(data.items),
         leaking=len(leaking),
@@ -222,11 +222,11 @@ def _row(corpus_id: str) -> str:
 
 def _leaking_rows(gate: Gate) -> dict[str, str]:
     """By training row why it has to go."""
-    found: dict[str, str] = {}
+    rows: dict[str, str] = {}
     for row in pq.read_table(gate.files["rows"]).to_pylist():
-        told = f"{row['reason']}: {row['benchmark']} {row['benchmark_id']}, by {row['method']}"
-        found.setdefault(_row(str(row["corpus_id"])), told)
-    return found
+        message = f"{row['reason']}: {row['benchmark']} {row['benchmark_id']}, by {row['method']}"
+        rows.setdefault(_row(str(row["corpus_id"])), message)
+    return rows
 
 
 def _unread_rows(runs: Sequence[Run], data: TrainingSet) -> dict[str, str]:

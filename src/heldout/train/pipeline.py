@@ -79,9 +79,13 @@ class TrainResult:
         }
 
     def _repr_html_(self) -> str:
-        told = {"rows": f"{self.rows:,}", "gate": self.gate.verdict, "model": str(self.model or "")}
+        record = {
+            "rows": f"{self.rows:,}",
+            "gate": self.gate.verdict,
+            "model": str(self.model or ""),
+        }
         rows = "".join(
-            f"<tr><th>{name}</th><td>{html.escape(text)}</td></tr>" for name, text in told.items()
+            f"<tr><th>{name}</th><td>{html.escape(text)}</td></tr>" for name, text in record.items()
         )
         return f"<table>{rows}</table>"
 
@@ -115,7 +119,7 @@ def train(
     Returns:
         The run, the trained checkpoint, what the gate said, and the tables as data frames.
     """
-    chosen = settings if settings is not None else TrainSettings(**values)
+    chosen = settings if settings is not None else TrainSettings.read(values)
     if to not in ("", VERL):
         raise InputError(f"to {to}: expected verl, or nothing to train here")
     if to == VERL:
@@ -169,19 +173,21 @@ def _trained(run: Run) -> Trained | None:
     """What an earlier call finished."""
     from heldout.train.trainers import Pace
 
-    told = run.manifest()["train"].get("trained")
-    if told is None or not (run.path / MODEL / "config.json").exists():
+    trained = run.manifest()["train"].get("trained")
+    if trained is None or not (run.path / MODEL / "config.json").exists():
         return None
-    return Trained(**{**told, "pace": Pace(**told["pace"])})
+    return Trained(**{**trained, "pace": Pace(**trained["pace"])})
 
 
 def _claim(run: Run, settings: TrainSettings, data: TrainingSet) -> None:
     """A run folder holds one training: other rows or other settings would be a mixture of two."""
     known: Mapping[str, Any] = run.manifest().get("train", {})
-    told = settings.model_dump(mode="json")
+    record = settings.model_dump(mode="json")
     before = known.get("settings")
     if before is not None:
-        changed = [name for name in told if name not in _FREE and before.get(name) != told[name]]
+        changed = [
+            name for name in record if name not in _FREE and before.get(name) != record[name]
+        ]
         if known.get("data") != data.fingerprint and "data" not in changed:
             changed.append("the content of the training set")
         if changed and (run.path / "train").exists():
@@ -192,7 +198,7 @@ def _claim(run: Run, settings: TrainSettings, data: TrainingSet) -> None:
     run.update(
         "train",
         {
-            "settings": told,
+            "settings": record,
             "data": data.fingerprint,
             "name": data.name,
             "template": TEMPLATE,

@@ -28,10 +28,10 @@ MEDVLTHINKER = (
 
 def asked(item: TrainingItem, prompt: str = "") -> str:
     """The user's turn in words; by default as the published datasets of ``heldout synth`` write it."""
-    shown = [f"{letter}. {one}" for letter, one in zip(LETTERS, item.options, strict=False)]
+    shown = [f"{letter}. {option}" for letter, option in zip(LETTERS, item.options, strict=False)]
     if not prompt:
-        told = CHOICE if item.options else OPEN
-        return "\n".join([item.question, *shown]) + f"\n\n{told}"
+        message = CHOICE if item.options else OPEN
+        return "\n".join([item.question, *shown]) + f"\n\n{message}"
     published = prompt == "medvlthinker"
     options = ("\n\n" if published else "\n").join(shown)
     values = {"question": item.question, "options": options}
@@ -106,8 +106,8 @@ class ChatForm:
 
 def stop_tokens(tokenizer: Any, model: Any) -> list[int]:
     """Every token that ends a reply."""
-    told = model.generation_config.eos_token_id
-    known = [told] if isinstance(told, int) else list(told or [])
+    eos_token_id = model.generation_config.eos_token_id
+    known = [eos_token_id] if isinstance(eos_token_id, int) else list(eos_token_id or [])
     own = tokenizer.eos_token_id
     return known if own is None or own in known else [*known, own]
 

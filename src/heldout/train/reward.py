@@ -70,8 +70,8 @@ def _same(answer: str, accepted: str) -> bool:
     if len(ours) != len(theirs):
         return False
     return all(
-        one == other or (one.isascii() == other.isascii() and one.lower() == other.lower())
-        for one, other in zip(ours, theirs, strict=True)
+        our == other or (our.isascii() == other.isascii() and our.lower() == other.lower())
+        for our, other in zip(ours, theirs, strict=True)
     )
 
 

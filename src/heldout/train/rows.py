@@ -40,7 +40,7 @@ def _rows(items: Sequence[TrainingItem], make: Callable[[TrainingItem], dict[str
 
     def look_up(batch: dict[str, list[int]]) -> dict[str, list[Any]]:
         made = [{**make(items[number]), "images": list(opened(number))} for number in batch["row"]]
-        return {name: [one[name] for one in made] for name in made[0]}
+        return {name: [record[name] for record in made] for name in made[0]}
 
     return Dataset.from_dict({"row": list(range(len(items)))}).with_transform(look_up)
 

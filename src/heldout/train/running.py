@@ -75,8 +75,8 @@ def run_training(
             last = last_checkpoint(folder / CHECKPOINTS)
             step = int(last.name.partition("-")[2]) if last else 0
             first = step if first is None else first
-            for one in (journal, replies):
-                one.restart_after(step)
+            for step_journal in (journal, replies):
+                step_journal.restart_after(step)
             with _few_words():
                 outcome = _attempt(
                     settings, items, run, pace, (journal, replies), last, quiet, warnings
@@ -120,7 +120,7 @@ def _attempt(
 
     journal, replies = journals
     loaded = open_checkpoint(settings)
-    watch = Watch(journal, lambda: None, lambda told: _tell(told, warnings, quiet))
+    watch = Watch(journal, lambda: None, lambda message: _tell(message, warnings, quiet))
     watch.earlier = max((row["seconds"] for row in journal.rows()), default=0.0)
     folder = run.path / FOLDER
     training = Training(settings, items, folder, replies, watching_callback(watch))
@@ -140,10 +140,12 @@ def _attempt(
             watch.step = step
             trainer.train(resume_from_checkpoint=str(last) if last else None)
         model = trainer.model
-        trainable = sum(one.numel() for one in model.parameters() if one.requires_grad)
+        trainable = sum(
+            parameter.numel() for parameter in model.parameters() if parameter.requires_grad
+        )
         device = str(next(model.parameters()).device)
         model = save_model(run.path / MODEL, trainer, loaded.processor)
-        weights = sum(one.numel() for one in model.parameters())
+        weights = sum(parameter.numel() for parameter in model.parameters())
         return Trained(0, pace, 0, 0, loaded.revision, weights, trainable, device)
     except torch.OutOfMemoryError:
         return "writing" if getattr(trainer, "writing", False) else "learning"
@@ -241,8 +243,8 @@ def save_model(target: Path, trainer: Any, processor: Any) -> Any:
 
 def _check_disk(path: Path, model: Any) -> None:
     """Two checkpoints with the optimizer's moments, and the trained weights."""
-    trained = sum(one.numel() for one in model.parameters() if one.requires_grad)
-    needed = 2 * 12 * trained + 4 * sum(one.numel() for one in model.parameters())
+    trained = sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
+    needed = 2 * 12 * trained + 4 * sum(parameter.numel() for parameter in model.parameters())
     free = shutil.disk_usage(path).free
     if free < needed:
         raise MachineError(
@@ -252,9 +254,9 @@ def _check_disk(path: Path, model: Any) -> None:
 
 
 def _is_out_of_memory(error: Exception) -> bool:
-    told = str(error)
+    message = str(error)
     return isinstance(error, RuntimeError) and (
-        "out of memory" in told or "can't allocate memory" in told
+        "out of memory" in message or "can't allocate memory" in message
     )
 
 
@@ -263,19 +265,19 @@ def _explained(error: Exception, path: Path, watch: Watch) -> Exception:
     if isinstance(error, HeldoutError):
         return error
     blame_the_machine(error)
-    told = str(error)
-    writing = "PytorchStreamWriter" in told or "SafetensorError" in type(error).__name__
+    message = str(error)
+    writing = "PytorchStreamWriter" in message or "SafetensorError" in type(error).__name__
     if writing and shutil.disk_usage(path).free < _SPARE:
         return MachineError("the disk is full, so a checkpoint could not be written")
-    if "probability tensor contains either" in told:
+    if "probability tensor contains either" in message:
         return InputError(
             f"the model's probabilities are no numbers: its weights diverged. {watch.advice()}"
         )
     return error
 
 
-def _tell(told: str, warnings: list[str], quiet: bool) -> None:
-    warnings.append(told)
+def _tell(text: str, warnings: list[str], quiet: bool) -> None:
+    warnings.append(text)
     if not quiet:
-        sys.stderr.write(f"{told}\n")
+        sys.stderr.write(f"{text}\n")
         sys.stderr.flush()

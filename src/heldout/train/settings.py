@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Annotated, Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
+
+from heldout.settings import Settings
 
 
 class Recipe(StrEnum):
@@ -74,10 +76,8 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
 _DEFAULT_PRESET = {"sft": "medvlsynther-sft", "grpo": "medvlsynther-grpo-5k"}
 
 
-class TrainSettings(BaseModel):
+class TrainSettings(Settings):
     """Settings of ``heldout train``. Defaults of the recipe are those of its preset."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
     data: str
     """Training set: JSON Lines, Parquet, a folder or name of any format that benchmarks have, or the run
@@ -87,7 +87,8 @@ class TrainSettings(BaseModel):
     recipe: Recipe = Recipe.SFT
     """``sft`` (supervised) or ``grpo`` (reinforcement learning with the verifiable reward)."""
     preset: str = ""
-    """Published recipe; default: the one of MedVLSynther for ``recipe``."""
+    """Published recipe: medvlsynther-sft, medvlsynther-grpo-5k or medvlsynther-grpo-13k; default: the one of
+    MedVLSynther for ``recipe``."""
 
     prompt: str = ""
     """What the model is asked: ``medvlthinker`` (the published prompt), or a text with {question} and
@@ -105,29 +106,30 @@ class TrainSettings(BaseModel):
     strict: bool = False
     """Undecided images and questions without their answer count as leaks."""
     image_encoder: str | None = "pixels"
-    """Encoder for near neighbours of images."""
+    """Encoder for near neighbours of images (default: pixels); none compares hashes alone."""
     text_encoder: str | None = None
     """Encoder for reworded texts; default: the best one installed."""
 
     # optimization
     learning_rate: Annotated[float, Field(gt=0)] = 1e-5
-    """Highest learning rate."""
+    """Highest learning rate; default: the preset's."""
     schedule: str = "cosine"
-    """Learning-rate schedule: cosine, linear or constant."""
+    """Learning-rate schedule: cosine, linear or constant; default: the preset's."""
     warmup: Annotated[float, Field(ge=0, lt=1)] = 0.05
-    """Share of the steps over which the learning rate rises."""
+    """Share of the steps over which the learning rate rises; default: the preset's."""
     batch: Annotated[int, Field(ge=1)] = 16
-    """Training rows of one batch; with GRPO, prompts for which replies are written together."""
+    """Training rows of one batch; with GRPO, prompts for which replies are written together;
+    default: the preset's."""
     mini_batch: Annotated[int, Field(ge=1)] | None = None
     """GRPO: prompts of one update; default: the whole batch."""
     micro_batch: Annotated[int, Field(ge=1)] = 8
     """Sequences that go through the model at a time; halved where memory runs out, at the same batch."""
     epochs: Annotated[float, Field(gt=0)] = 5.0
-    """Passes over the training set."""
+    """Passes over the training set; default: the preset's."""
     max_steps: Annotated[int, Field(ge=1)] | None = None
     """Stop after this many updates; default: after all epochs."""
     weight_decay: Annotated[float, Field(ge=0)] = 1e-4
-    """Weight decay of AdamW."""
+    """Weight decay of AdamW; default: the preset's."""
     betas: tuple[float, float] = (0.9, 0.95)
     """Moments of AdamW."""
     max_grad_norm: Annotated[float, Field(gt=0)] = 1.0
@@ -143,15 +145,16 @@ class TrainSettings(BaseModel):
 
     # GRPO
     group: Annotated[int, Field(ge=2)] = 8
-    """Replies per prompt."""
+    """Replies per prompt; default: the preset's."""
     kl: Annotated[float, Field(ge=0)] = 0.01
-    """Weight of the KL loss (low-variance estimate) to the checkpoint that training starts from."""
+    """Weight of the KL loss (low-variance estimate) to the checkpoint that training starts from;
+    default: the preset's."""
     entropy: Annotated[float, Field(ge=0)] = 0.0
     """Weight of an entropy bonus."""
     temperature: Annotated[float, Field(gt=0)] = 1.0
     """Sampling temperature of replies."""
     reply_tokens: Annotated[int, Field(ge=8)] = 4096
-    """Longest reply in tokens."""
+    """Longest reply in tokens; default: the preset's."""
     reply_batch: Annotated[int, Field(ge=1)] = 128
     """Replies written at a time; halved where memory runs out."""
 

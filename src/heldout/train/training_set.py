@@ -107,8 +107,8 @@ def _item(example: Example) -> TrainingItem | Dropped:
     if example.options:
         place = example.answer_index
         if place is None or not 0 <= place < min(len(example.options), len(LETTERS)):
-            told = f"{example.origin}: the answer {answer!r} is none of the options"
-            return Dropped(STAGE, example.id, "answer is no option", told)
+            message = f"{example.origin}: the answer {answer!r} is none of the options"
+            return Dropped(STAGE, example.id, "answer is no option", message)
         letter, answer = LETTERS[place], example.options[place].strip()
     return TrainingItem(
         example.id,

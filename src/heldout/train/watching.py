@@ -162,17 +162,17 @@ class Watch:
         self.flat = self.flat + 1 if constant >= 1.0 else 0
         if self.flat not in (SAID_AFTER, ENDED_AFTER):
             return
-        told = (
+        message = (
             f"no learning signal: in the last {self.flat} batches all replies to a prompt had the same "
             f"reward (mean {logged.get('reward', 0.0):.3f}, {logged.get('format', 0.0):.0%} well-formed)"
         )
         if not logged.get("reward"):
-            told += ". Where no reply is ever right, train with the recipe sft first"
+            message += ". Where no reply is ever right, train with the recipe sft first"
         else:
-            told += ". Where every reply is right, the items are too easy for this model"
+            message += ". Where every reply is right, the items are too easy for this model"
         if self.flat >= ENDED_AFTER:
-            raise NoSignalError(f"{told}. Training ended at update {step}")
-        self.say(told)
+            raise NoSignalError(f"{message}. Training ended at update {step}")
+        self.say(message)
 
 
 class VerifiableReward:
@@ -186,12 +186,12 @@ class VerifiableReward:
         self._journal = journal
         self._keep = keep
 
-    def __call__(self, **told: Any) -> list[float]:
-        items: Sequence[TrainingItem] = told["item"]
-        replies = [self._decode(ids) for ids in told["completion_ids"]]
-        graded = [grade(reply, one.solution) for reply, one in zip(replies, items, strict=True)]
-        told["log_metric"]("format", sum(one.well_formed for one in graded) / len(graded))
-        self._keep_some(told["trainer_state"].global_step + 1, items, replies, graded)
+    def __call__(self, **record: Any) -> list[float]:
+        items: Sequence[TrainingItem] = record["item"]
+        replies = [self._decode(ids) for ids in record["completion_ids"]]
+        graded = [grade(reply, item.solution) for reply, item in zip(replies, items, strict=True)]
+        record["log_metric"]("format", sum(one.well_formed for one in graded) / len(graded))
+        self._keep_some(record["trainer_state"].global_step + 1, items, replies, graded)
         return [one.reward for one in graded]
 
     def _decode(self, ids: Sequence[int]) -> str:
@@ -210,8 +210,8 @@ class VerifiableReward:
         for item, reply, one in list(zip(items, replies, graded, strict=True))[: self._keep]:
             row = {"step": step, "id": item.id, "solution": item.solution.letter or item.answer}
             text = reply.encode("utf-8", "replace").decode()
-            told = {"reply": text, "reward": one.reward, "well_formed": one.well_formed}
-            self._journal.add({**row, **told})
+            record = {"reply": text, "reward": one.reward, "well_formed": one.well_formed}
+            self._journal.add({**row, **record})
 
 
 def watching_callback(watch: Watch) -> Any:

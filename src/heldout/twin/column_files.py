@@ -86,11 +86,11 @@ def _with_features(table: pa.Table) -> pa.Table:
     """``datasets`` keeps a description of the columns in the file, and refuses one that is not in it."""
     metadata = dict(table.schema.metadata or {})
     try:
-        told = json.loads(metadata[_FEATURES])
-        told["info"]["features"] |= _described(table, told["info"]["features"])
+        record = json.loads(metadata[_FEATURES])
+        record["info"]["features"] |= _described(table, record["info"]["features"])
     except (KeyError, TypeError, ValueError):
         return table
-    return table.replace_schema_metadata({**metadata, _FEATURES: json.dumps(told).encode()})
+    return table.replace_schema_metadata({**metadata, _FEATURES: json.dumps(record).encode()})
 
 
 def _described(table: pa.Table, known: dict[str, Any]) -> dict[str, Any]:

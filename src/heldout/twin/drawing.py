@@ -64,8 +64,8 @@ def render(
             if problem is not None:
                 dropped.append(problem)
                 continue
-            told = {"picture": relative(run, item.target), "renderer": renderer.name}
-            rows.append({**item.row, **told, "seed": item.seed})
+            record = {"picture": relative(run, item.target), "renderer": renderer.name}
+            rows.append({**item.row, **record, "seed": item.seed})
     withdraw_of_changed(run, {row["id"]: row["picture"] for row in rows})
     write_stage(run, RENDER, rows, dropped)
     write_twins(run)
@@ -77,7 +77,7 @@ def _items(run: Run, benchmark: Benchmark, renderer: Renderer, seed: int) -> lis
     captions = {row["id"]: row for row in read_stage(run, DESCRIBE)}
     examples = {example.id: example for example in benchmark}
     settings = {key: value for key, value in renderer.settings.items() if key != "endpoint"}
-    found = []
+    items = []
     for outline in read_stage(run, EDGES):
         name = outline["id"]
         row = {**resampled[name], **captions[name], **outline}
@@ -96,8 +96,8 @@ def _items(run: Run, benchmark: Benchmark, renderer: Renderer, seed: int) -> lis
             row["new_answer"],
         ]
         target = place(run, "pictures", file_name(name, digest(told)[:12]))
-        found.append(_Item(row, drawn, target, examples[name].metadata))
-    return found
+        items.append(_Item(row, drawn, target, examples[name].metadata))
+    return items
 
 
 def _draw(run: Run, renderer: Renderer, items: list[_Item], concurrency: int, quiet: bool) -> Drawn:

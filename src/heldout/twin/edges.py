@@ -64,9 +64,9 @@ def edges(
     with progress("drawing edges", len(described), "items", disabled=quiet) as step:
         for row in described:
             ref = refs[row["id"]]
-            found = benchmark.digests[ref]
-            assert isinstance(found, Digests)  # resampling let no other through
-            name = found.pixels.rpartition(":")[2][:20]
+            digest = benchmark.digests[ref]
+            assert isinstance(digest, Digests)  # resampling let no other through
+            name = digest.pixels.rpartition(":")[2][:20]
             original = place(run, "originals", name)
             outline = place(run, "edges", f"{name}-{low}-{high}")
             if not (original.exists() and outline.exists()) and name not in failed:
@@ -97,8 +97,8 @@ def edges(
 
 def faint(run: Run) -> float:
     """Of which share of the items the map is all but empty inside: it cannot keep their layout."""
-    found = [row["covered"] for row in read_stage(run, EDGES)]
-    return sum(share < FAINT for share in found) / len(found) if found else 0.0
+    covered = [row["covered"] for row in read_stage(run, EDGES)]
+    return sum(share < FAINT for share in covered) / len(covered) if covered else 0.0
 
 
 def _covered(path: Path) -> float:

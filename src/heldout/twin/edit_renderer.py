@@ -162,13 +162,13 @@ def frame(picture: Image.Image, sizes: Sequence[Size]) -> Framed:
 
 def parse_sizes(text: str) -> tuple[Size, ...]:
     """'1024x1024,1536x1024' as sizes; '' is none."""
-    found = []
+    sizes = []
     for part in filter(None, (part.strip() for part in text.split(","))):
         match = re.fullmatch(r"(\d{2,5})x(\d{2,5})", part)
         if match is None:
             raise InputError(f"size '{part}': expected WIDTHxHEIGHT, for example 1024x1024")
-        found.append((int(match[1]), int(match[2])))
-    return tuple(found)
+        sizes.append((int(match[1]), int(match[2])))
+    return tuple(sizes)
 
 
 EDITS = "/images/edits"
@@ -262,16 +262,16 @@ class EditRenderer:
             return EndpointError(
                 f"{url}{EDITS} is not there, or not for {self.model}: {refused.told}"
             )
-        told = f"status {refused.status}: {refused.told}" if refused.status else refused.told
+        message = f"status {refused.status}: {refused.told}" if refused.status else refused.told
         broken = refused.status >= 500 or refused.status == 0
         if not broken and any(word in refused.told.lower() for word in _POLICY):
-            return RenderError(_REFUSED, told)  # the item's fault, however many there are
+            return RenderError(_REFUSED, message)  # the item's fault, however many there are
         with self._lock:
             self._failed += 1
             failed, answered = self._failed, self._spent.pictures
         if failed >= _FAILURES and (broken or not answered):
             return EndpointError(
-                f"{url}{EDITS} failed on {failed} pictures in a row, the last with {told}. What was "
+                f"{url}{EDITS} failed on {failed} pictures in a row, the last with {message}. What was "
                 f"drawn is kept: run the same command to go on"
             )
-        return RenderError("the endpoint failed" if broken else _REFUSED, told)
+        return RenderError("the endpoint failed" if broken else _REFUSED, message)

@@ -41,8 +41,8 @@ class Agreement:
 
     def as_json(self) -> dict[str, Any]:
         intervals = {
-            name: None if one is None else one._asdict()
-            for name, one in (
+            name: None if interval is None else interval._asdict()
+            for name, interval in (
                 ("raw_interval", self.raw_interval),
                 ("kappa_interval", self.kappa_interval),
             )
@@ -230,7 +230,7 @@ def _agreement(
     people: Mapping[str, str],
     ids: list[str],
 ) -> Agreement | None:
-    clusters = dict(zip((one.id for one in benchmark), benchmark.clusters, strict=True))
+    clusters = dict(zip((example.id for example in benchmark), benchmark.clusters, strict=True))
     both = [
         name
         for name in ids

@@ -107,10 +107,10 @@ class FluxRenderer:
         except torch.OutOfMemoryError as error:
             if torch.cuda.is_available():
                 torch.cuda.empty_cache()
-            told = f"{what['width']} x {what['height']} pixels; set offload=model or most_pixels"
+            message = f"{what['width']} x {what['height']} pixels; set offload=model or most_pixels"
             if not self._drawn:  # then no other picture will fit
-                raise InputError(f"FLUX does not fit into the GPU's memory: {told}") from error
-            raise RenderError("out of memory", told) from error
+                raise InputError(f"FLUX does not fit into the GPU's memory: {message}") from error
+            raise RenderError("out of memory", message) from error
         self._drawn += 1
         return drawn
 
@@ -119,7 +119,7 @@ class FluxRenderer:
         time with what the first steps left and with the rest of their schedule."""
         chosen, pipeline = self._chosen, self._pipeline
         schedule = np.linspace(1.0, 1 / chosen.steps, chosen.steps)
-        told = {
+        record = {
             **what,
             **self._encoded(task.caption),
             "guidance_scale": chosen.guidance,
@@ -135,7 +135,7 @@ class FluxRenderer:
                 return tensors
 
             latents = pipeline(
-                **told,
+                **record,
                 num_inference_steps=chosen.steps,
                 sigmas=schedule,
                 generator=_generator(task.seed),
@@ -144,10 +144,10 @@ class FluxRenderer:
             ).images
             schedule = schedule[first:]
         if guided:
-            told |= {**self._without(), "true_cfg_scale": chosen.true_cfg}
+            record |= {**self._without(), "true_cfg_scale": chosen.true_cfg}
         # The same seed again: some ControlNets draw a random sample of the edges' own encoding.
         drawn = pipeline(
-            **told,
+            **record,
             num_inference_steps=len(schedule),
             sigmas=schedule,
             latents=latents,
@@ -192,9 +192,9 @@ def _load(kind: Any, name: str, revision: str | None, **settings: Any) -> Any:
     try:
         return kind.from_pretrained(name, revision=revision, **settings)
     except (OSError, ValueError, RuntimeError, KeyError, TypeError) as error:
-        told = " ".join(str(error).split())[:200]
+        message = " ".join(str(error).split())[:200]
         raise InputError(
-            f"{name}: no weights for {kind.__name__} could be loaded ({told}). Give a folder in "
+            f"{name}: no weights for {kind.__name__} could be loaded ({message}). Give a folder in "
             f"diffusers' layout, or get them from the hub: accept the licence at "
             f"https://huggingface.co/{name} (FLUX.1-dev is gated), run 'hf auth login', then "
             f"'hf download {name}'"

@@ -19,8 +19,12 @@ def said_by_people(run: Run) -> dict[str, str]:
         if judgement.verdict in (KEEP, REJECT):
             votes[subject][judgement.verdict] += 1
     return {
-        subject: KEEP if one[KEEP] > one[REJECT] else TIE if one[KEEP] == one[REJECT] else REJECT
-        for subject, one in votes.items()
+        subject: KEEP
+        if counts[KEEP] > counts[REJECT]
+        else TIE
+        if counts[KEEP] == counts[REJECT]
+        else REJECT
+        for subject, counts in votes.items()
     }
 
 

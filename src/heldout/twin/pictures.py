@@ -37,8 +37,8 @@ def load(path: Path) -> Image.Image | ImageError:
         return ImageError("missing image", f"{path.name}: {error.strerror}")
 
 
-def equal(one: Image.Image, other: Image.Image) -> bool:
-    return one.size == other.size and bool(np.array_equal(np.asarray(one), np.asarray(other)))
+def equal(image: Image.Image, other: Image.Image) -> bool:
+    return image.size == other.size and bool(np.array_equal(np.asarray(image), np.asarray(other)))
 
 
 def sweep(run: Run) -> None:

@@ -57,7 +57,7 @@ def publish(
                 (made / part).replace(base / part)
     tsv = (base / "vlmevalkit" / name).relative_to(run.path).as_posix()
     same = None if place is None else (base / place).relative_to(run.path).as_posix()
-    told = {
+    record = {
         "publish_version": PUBLISH_VERSION,
         "heldout": __version__,
         "seed": seed,
@@ -71,8 +71,8 @@ def publish(
     }
     lines = ({"id": key, **twin.provenance} for key, twin in twins.items())
     _write_provenance(base / "provenance.jsonl", list(lines))
-    write_json(base / "publish.json", told)
-    return told
+    write_json(base / "publish.json", record)
+    return record
 
 
 def _same_format(
@@ -148,7 +148,7 @@ def _kept(run: Run, benchmark: Benchmark, seed: int) -> dict[str, Published]:
             continue
         row = rendered[judged["id"]]
         picture = run.path / row["picture"]
-        told = {
+        record = {
             "old_answer": row["old_answer"],
             "new_answer": row["new_answer"],
             "seed": seed,
@@ -164,7 +164,7 @@ def _kept(run: Run, benchmark: Benchmark, seed: int) -> dict[str, Published]:
             "filter": judged["policy"],
         }
         twins[row["id"]] = Published(
-            examples[row["id"]], row["new_answer"], row["new_index"], picture, told
+            examples[row["id"]], row["new_answer"], row["new_index"], picture, record
         )
     return twins
 

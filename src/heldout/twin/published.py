@@ -43,12 +43,12 @@ class Published:
         for style in dict.fromkeys((answer_is, "text", "letter", "index")):
             if style == "text" and text.casefold() == (self.example.answer or "").casefold():
                 return self.new_answer
-            found = _LETTERED.fullmatch(text) if style == "letter" else None
+            match = _LETTERED.fullmatch(text) if style == "letter" else None
             old = self.example.answer_index or 0
-            if found is not None and found[1].upper() == letter(old):
+            if match is not None and match[1].upper() == letter(old):
                 new = letter(self.new_index)
-                new = new if found[1].isupper() else new.lower()
-                return text[: found.start(1)] + new + text[found.end(1) :]
+                new = new if match[1].isupper() else new.lower()
+                return text[: match.start(1)] + new + text[match.end(1) :]
             from_one = int(style == FROM_ONE)
             if style in ("index", FROM_ONE) and text == str(old + from_one):
                 new_place = self.new_index + from_one

@@ -67,7 +67,7 @@ def _edit(
         timeout=timeout,
         pace=pace or Pace(),
         role="render-",
-        key_option="--render-key-env",
+        key_option="--render-api-key-env",
     )
     drawn = SIZES if sizes is None else parse_sizes(sizes)
     return EditRenderer(connection, model, drawn, {key: str(value) for key, value in extra.items()})

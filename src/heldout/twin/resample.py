@@ -53,9 +53,9 @@ def _item(benchmark: Benchmark, example: Example, seed: int) -> Resampled | Drop
         return _dropped(example, "several pictures", detail)
     if not question:
         return _dropped(example, "no question", example.origin)
-    found = benchmark.digests[example.images[0]]
-    if isinstance(found, ImageError):
-        return _dropped(example, found.reason, found.detail)
+    digest = benchmark.digests[example.images[0]]
+    if isinstance(digest, ImageError):
+        return _dropped(example, digest.reason, digest.detail)
     drawn = _choice(example, seed) if example.options else _pole(example)
     if isinstance(drawn, Dropped):
         return drawn

@@ -55,7 +55,14 @@ class SceneRenderer:
         pixels = pixel_digest(task.original)
         drawn = self._drawn.get(task.image_name)
         if drawn is None or drawn.pixels != pixels:
-            drawn = next((one for one in self._drawn.values() if one.pixels == pixels), drawn)
+            drawn = next(
+                (
+                    drawn_scene
+                    for drawn_scene in self._drawn.values()
+                    if drawn_scene.pixels == pixels
+                ),
+                drawn,
+            )
         if drawn is None:
             raise RenderError(
                 "no picture of a scene", f"{task.image_name} is not in {self._folder.name}"

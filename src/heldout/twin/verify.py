@@ -54,8 +54,8 @@ def verify(
         quiet=quiet,
     )
     verdicts = {name: read_verdict(reply) for name, reply in answered.replies.items()}
-    for one in answered.lost.values():
-        verdicts[one.id] = Verdict(NOT_ASKED, f"{one.reason}: {one.detail}")
+    for dropped in answered.lost.values():
+        verdicts[dropped.id] = Verdict(NOT_ASKED, f"{dropped.reason}: {dropped.detail}")
     return verdicts, answered
 
 
@@ -72,11 +72,11 @@ def read_verdict(reply: Reply) -> Verdict:
     lines = [line.strip() for line in text.splitlines() if line.strip(_MARKS)]
     if not lines:
         return Verdict(UNREAD, "empty")
-    found = _VERDICT.fullmatch(lines[-1].replace("*", "").strip(_MARKS))
-    if found is None:
+    match = _VERDICT.fullmatch(lines[-1].replace("*", "").strip(_MARKS))
+    if match is None:
         return Verdict(UNREAD, f"no verdict in the last line: {lines[-1]!r:.120}")
     reason = "\n".join(lines[:-1])[-_LONGEST_REASON:]
-    return Verdict(KEEP if found[1].upper() == "KEEP" else REJECT, reason)
+    return Verdict(KEEP if match[1].upper() == "KEEP" else REJECT, reason)
 
 
 def _content(ref: ImageRef) -> str:

@@ -47,12 +47,12 @@ class Corrected:
     searched: frozenset[str] | None = None  # what a search proved; None where there was none
 
     def as_json(self) -> dict[str, Any]:
-        told = {} if self.labels is None else {"labels": self.labels.summary(self.searched)}
+        record = {} if self.labels is None else {"labels": self.labels.summary(self.searched)}
         return {
             "schema_version": 1,
-            **told,
-            "models": [one.as_json() for one in self.models],
-            "rankings": [one.as_json() for one in self.rankings],
+            **record,
+            "models": [model.as_json() for model in self.models],
+            "rankings": [ranking.as_json() for ranking in self.rankings],
         }
 
 
@@ -69,11 +69,11 @@ def correct_scores(run: Run, models: Sequence[str], *, seed: int = 0) -> Correct
     scanned = run.table_path("matches").exists()
     searched = _standing(found, PROVEN)
     proven, open_ = _with_labels(searched, _standing(found, OPEN), labels, scanned)
-    told = proven | (frozenset(labels.kinds) if labels is not None else frozenset())
+    messages = proven | (frozenset(labels.kinds) if labels is not None else frozenset())
     known = [
         (row["benchmark_id"], row["cluster"])
         for row in items.iter_rows(named=True)
-        if "" not in row["image_digests"] or row["benchmark_id"] in told
+        if "" not in row["image_digests"] or row["benchmark_id"] in messages
     ]
     name = LEAKED
     if labels is not None:
@@ -98,8 +98,8 @@ def correct_scores(run: Run, models: Sequence[str], *, seed: int = 0) -> Correct
 def _block(
     ids: Sequence[str], proven: frozenset[str], open_: frozenset[str], name: str = LEAKED
 ) -> Block:
-    leaked = np.array([one in proven for one in ids])
-    clean = np.array([one not in proven and one not in open_ for one in ids])
+    leaked = np.array([text in proven for text in ids])
+    clean = np.array([text not in proven and text not in open_ for text in ids])
     return Block(name, leaked, clean, ())
 
 
@@ -144,26 +144,26 @@ def _with_labels(
     return proven, open_ - proven
 
 
-def _standing(found: pl.DataFrame, rungs: frozenset[Rung]) -> frozenset[str]:
+def _standing(frame: pl.DataFrame, rungs: frozenset[Rung]) -> frozenset[str]:
     """Items that stand on one of these rungs in a corpus."""
-    return frozenset(found.filter(pl.col("rung").is_in(rungs))["benchmark_id"])
+    return frozenset(frame.filter(pl.col("rung").is_in(rungs))["benchmark_id"])
 
 
 def _measures(run: Run, models: Sequence[str]) -> dict[str, dict[str, dict[str, float]]]:
     """By measure and model, the value of each item: answers as released, and scores per token."""
-    found: dict[str, dict[str, dict[str, float]]] = {}
+    measures: dict[str, dict[str, dict[str, float]]] = {}
     if run.table_path("answers").exists():
         original = run.frame("answers").filter(pl.col("variant") == "original")
         right = original.group_by("model", "benchmark_id", maintain_order=True).agg(
             (pl.col("outcome") == "right").mean().alias("value")
         )
-        found[ACCURACY] = _by_model(right, models)
+        measures[ACCURACY] = _by_model(right, models)
     if run.table_path("scores").exists():
         scores = run.frame("scores").with_columns(
             (pl.col("sum_logprob") / pl.col("n_tokens").clip(1)).alias("value")
         )
-        found[LIKELIHOOD] = _by_model(scores, models)
-    return {measure: by_model for measure, by_model in found.items() if by_model}
+        measures[LIKELIHOOD] = _by_model(scores, models)
+    return {measure: by_model for measure, by_model in measures.items() if by_model}
 
 
 def _by_model(frame: pl.DataFrame, models: Sequence[str]) -> dict[str, dict[str, float]]:

@@ -62,20 +62,22 @@ class Examination:
             "schema_version": 1,
             "claims": [claim.model_dump(mode="json") for claim in self.claims],
             "findings": [finding.model_dump(mode="json") for finding in self.findings],
-            "not_testable": [one.model_dump(mode="json") for one in self.untested],
+            "not_testable": [
+                not_testable.model_dump(mode="json") for not_testable in self.untested
+            ],
             "self_checks": {
                 model: [check._asdict() for check in made] for model, made in self.checks.items()
             },
-            "orders": {m: [one._asdict() for one in rows] for m, rows in self.orders.items()},
+            "orders": {m: [row._asdict() for row in rows] for m, rows in self.orders.items()},
             "overlap_inflation": {
-                corpus: [_inflation(one) for one in rows] for corpus, rows in self.inflation.items()
+                corpus: [_inflation(row) for row in rows] for corpus, rows in self.inflation.items()
             },
             "strata": {
-                model: {field: [_stratum(one) for one in rows] for field, rows in fields.items()}
+                model: {field: [_stratum(row) for row in rows] for field, rows in fields.items()}
                 for model, fields in self.strata.items()
             },
-            "easiest_items": [one.as_json() for one in self.easiest],
-            "triple_hits": [one.as_json() for one in self.hits],
+            "easiest_items": [top_items.as_json() for top_items in self.easiest],
+            "triple_hits": [hit.as_json() for hit in self.hits],
             "measured_rates": self.measured,
             "models": self.models,
             "baselines": self.baselines,
@@ -98,7 +100,7 @@ class Looked:
     @property
     def p_values(self) -> dict[str, float]:
         """One p per claim that could be tested, adjusted within the claim."""
-        return smallest_p({key: found for key, found in self.groups.items() if found})
+        return smallest_p({key: group for key, group in self.groups.items() if group})
 
 
 def examine(
@@ -116,26 +118,28 @@ def look(
     chosen = settings or Settings()
     outcomes, checks = run_detectors(tables, names, chosen)
     broken = [m for m, made in checks.items() if any(check.failed for check in made)]
-    families = {name: one.family for name, one in detectors().items()}
-    findings = with_adjusted([one for one in outcomes if isinstance(one, Finding)], families)
-    untested = [one for one in outcomes if isinstance(one, NotTestable)]
+    families = {name: detector.family for name, detector in detectors().items()}
+    findings = with_adjusted(
+        [outcome for outcome in outcomes if isinstance(outcome, Finding)], families
+    )
+    untested = [outcome for outcome in outcomes if isinstance(outcome, NotTestable)]
     groups: dict[str, list[Finding]] = {}
     reasons: dict[str, list[NotTestable]] = {}
     everything: list[Outcome] = [*findings, *untested]
-    for one in everything:
-        family = families.get(one.detector, one.detector)
-        if family in FAMILIES and one.cell.model not in chosen.baselines:
-            key = f"{family}/{one.cell.model}"
+    for outcome in everything:
+        family = families.get(outcome.detector, outcome.detector)
+        if family in FAMILIES and outcome.cell.model not in chosen.baselines:
+            key = f"{family}/{outcome.cell.model}"
             groups.setdefault(key, [])
-            if isinstance(one, Finding):
-                groups[key].append(one)
+            if isinstance(outcome, Finding):
+                groups[key].append(outcome)
             else:
-                reasons.setdefault(key, []).append(one)
+                reasons.setdefault(key, []).append(outcome)
     groups = {
-        key: found
-        for key, found in groups.items()
+        key: group
+        for key, group in groups.items()
         if not _holds_baseline(key, chosen)
-        and (found or names or not _not_asked(key, reasons[key]))
+        and (group or names or not _not_asked(key, reasons[key]))
     }
     sound = tables.without(broken)
     return Looked(tables, chosen, sound, findings, untested, checks, groups, reasons)
@@ -203,23 +207,23 @@ def _standing(
     return (kept, q) if fires(kept, q) else None
 
 
-def _stratum(one: Stratum) -> dict[str, Any]:
-    interval = None if one.interval is None else [one.interval.low, one.interval.high]
-    return {**one._asdict(), "interval": interval}
+def _stratum(stratum: Stratum) -> dict[str, Any]:
+    interval = None if stratum.interval is None else [stratum.interval.low, stratum.interval.high]
+    return {**stratum._asdict(), "interval": interval}
 
 
-def _inflation(one: Inflation) -> dict[str, Any]:
+def _inflation(inflation: Inflation) -> dict[str, Any]:
     def told(gap: Contrast | None) -> dict[str, Any] | None:
         if gap is None:
             return None
         return {**gap._asdict(), "interval": [gap.interval.low, gap.interval.high]}
 
     return {
-        "model": one.model,
-        "stratum": one.stratum,
-        "gap": told(one.gap),
-        "above_baseline": told(one.above_baseline),
-        "standardised": told(one.standardised),
+        "model": inflation.model,
+        "stratum": inflation.stratum,
+        "gap": told(inflation.gap),
+        "above_baseline": told(inflation.above_baseline),
+        "standardised": told(inflation.standardised),
     }
 
 
@@ -242,7 +246,7 @@ def save_examination(run: Run, made: Examination) -> None:
 
 def _not_asked(key: str, reasons: Sequence[NotTestable]) -> bool:
     """A form nobody asked a model about makes no claim; what is not testable is listed anyway."""
-    return key.split("/", 1)[0] in CLAIMING and not any(one.recorded for one in reasons)
+    return key.split("/", 1)[0] in CLAIMING and not any(reason.recorded for reason in reasons)
 
 
 def _holds_baseline(key: str, settings: Settings) -> bool:

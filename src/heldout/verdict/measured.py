@@ -87,14 +87,14 @@ class MeasuredRate(Strict):
     @model_validator(mode="after")
     def _consistent(self) -> MeasuredRate:
         places = self.benchmarks.values()
-        for told, whole, parts in (
-            ("clean", self.clean, [one.clean for one in places]),
-            ("contaminated", self.contaminated, [one.contaminated for one in places]),
+        for message, whole, parts in (
+            ("clean", self.clean, [place.clean for place in places]),
+            ("contaminated", self.contaminated, [place.contaminated for place in places]),
         ):
-            counted = sum(one.fired for one in parts), sum(one.n for one in parts)
+            counted = sum(part.fired for part in parts), sum(part.n for part in parts)
             if parts and counted != (whole.fired, whole.n):
                 raise ValueError(
-                    f"{told}: its benchmarks have {counted[0]} of {counted[1]}, all of them together "
+                    f"{message}: its benchmarks have {counted[0]} of {counted[1]}, all of them together "
                     f"{whole.fired} of {whole.n}"
                 )
         if self.off != (self.clean.off or bool(self.off_in)):
@@ -104,7 +104,11 @@ class MeasuredRate(Strict):
     @property
     def off_in(self) -> dict[str, Fired]:
         """The benchmarks on whose clean models it surely fires too often."""
-        return {name: one.clean for name, one in self.benchmarks.items() if one.clean.off}
+        return {
+            name: benchmark.clean
+            for name, benchmark in self.benchmarks.items()
+            if benchmark.clean.off
+        }
 
     @property
     def sees(self) -> bool:
@@ -130,20 +134,20 @@ class MeasuredRates(Strict):
 
     def of(self, detector: str, way: Way) -> MeasuredRate | None:
         """None where nobody measured it in this way."""
-        for one in self.rates:
-            if (one.detector, one.way) == (detector, way) and one.clean.n:
-                return one
+        for rate in self.rates:
+            if (rate.detector, rate.way) == (detector, way) and rate.clean.n:
+                return rate
         return None
 
     @property
     def digest(self) -> str:
-        told = json.dumps(self.model_dump(mode="json"), sort_keys=True)
-        return hashlib.sha256(told.encode()).hexdigest()
+        content = json.dumps(self.model_dump(mode="json"), sort_keys=True)
+        return hashlib.sha256(content.encode()).hexdigest()
 
     def told(self, detectors: Sequence[str]) -> dict[str, Any]:
         """As a run keeps it: these detectors' rates and where they come from."""
-        mine = [one.model_dump(mode="json") for one in self.rates if one.detector in detectors]
-        known = {one["detector"] for one in mine}
+        mine = [rate.model_dump(mode="json") for rate in self.rates if rate.detector in detectors]
+        known = {record["detector"] for record in mine}
         return {
             "provenance": self.provenance.model_dump(mode="json"),
             "rates": mine,

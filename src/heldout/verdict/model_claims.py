@@ -44,8 +44,8 @@ def with_adjusted(findings: Sequence[Finding], families: dict[str, str]) -> list
 def smallest_p(claims: dict[str, list[Finding]]) -> dict[str, float]:
     """One p per claim: the smallest of its findings', adjusted within the claim."""
     return {
-        key: min((f.p_adjusted for f in found if f.p_adjusted is not None), default=1.0)
-        for key, found in claims.items()
+        key: min((f.p_adjusted for f in claim if f.p_adjusted is not None), default=1.0)
+        for key, claim in claims.items()
     }
 
 
@@ -163,60 +163,58 @@ def _sentence(
     if finding is None:
         return f"Whether {model} {have} seen {benchmark} cannot be told by {what} tests."
     effect = finding.effect
-    told = (
+    message = (
         f"{finding.detector}: {effect.name} {effect.value:.3g} [{effect.low:.3g}, {effect.high:.3g}]"
         + (f", corrected p = {q:.2g}" if finding.p is not None else ", no p without a baseline")
         + _beside(finding)
     )
     if status == "clean":
         return (
-            f"No sign in {what} tests that {model} {have} seen {benchmark} ({told}; an effect of "
+            f"No sign in {what} tests that {model} {have} seen {benchmark} ({message}; an effect of "
             f"{finding.minimum_detectable_effect:.2g} would have shown by itself, before correction)."
         )
     if status == "collapses" and not _looks_seen(family, finding):
         return (
             f"{model} on {benchmark} does not look seen by {what} tests: what stands out does not point to "
-            f"memory, and a baseline, named as one that cannot have seen it, fires as well ({told})."
+            f"memory, and a baseline, named as one that cannot have seen it, fires as well ({message})."
         )
     if status == "collapses":
         return (
             f"{model} on {benchmark} looks seen by {what} tests, but so does a baseline, named as one "
-            f"that cannot have seen it ({told})."
+            f"that cannot have seen it ({message})."
         )
     if status == "re-attributed":
-        return (
-            f"{benchmark} shows an order effect for {model} that its own structure makes ({told})."
-        )
+        return f"{benchmark} shows an order effect for {model} that its own structure makes ({message})."
     if status == "survives":
-        return f"{model} {have} seen {benchmark}: {told}, and every control was passed."
+        return f"{model} {have} seen {benchmark}: {message}, and every control was passed."
     if alone:
-        return (
-            f"Baseline {alone} fires in {what} tests of {benchmark}, and {model} does not ({told})."
-        )
+        return f"Baseline {alone} fires in {what} tests of {benchmark}, and {model} does not ({message})."
     if finding.direction == "not seen":
-        return f"{model} on {benchmark} departs from chance on the side away from memory ({told})."
+        return (
+            f"{model} on {benchmark} departs from chance on the side away from memory ({message})."
+        )
     if not (q <= ALPHA or finding.details.get("flagged")):
-        return f"Nothing stands out for {model} on {benchmark} in {what} tests ({told})."
-    return f"{model} may have seen {benchmark} ({told})."
+        return f"Nothing stands out for {model} on {benchmark} in {what} tests ({message})."
+    return f"{model} may have seen {benchmark} ({message})."
 
 
 def _beside(finding: Finding) -> str:
     """What the references are worth: those that drop found twins hard, weaker ones have less to lose."""
     drops = [one["value"] for one in finding.details.get("references_own", {}).values()]
-    told = ""
+    message = ""
     dropping = bool(drops) and finding.effect.name.startswith("drop")
     if dropping and (mean := sum(drops) / len(drops)) >= NOTABLE:
-        told += f"; the references themselves drop by {mean:.2g}"
+        message += f"; the references themselves drop by {mean:.2g}"
     right: Mapping[str, float] = finding.details.get("references_right", {})
     for form, own in list(finding.details.get("accuracy", {}).items())[:1]:
         seen = finding.direction == "seen"
         if right and seen and own["value"] - max(right.values()) >= WEAKER:
             # Who remembers is better there as well: it can only be said, not told apart.
-            told += (
+            message += (
                 f"; accuracy ({form}) is {own['value']:.0%} and {max(right.values()):.0%} at most of the "
                 "references: memory, or weaker references"
             )
-    return told
+    return message
 
 
 def _looks_seen(family: str, finding: Finding) -> bool:
@@ -234,11 +232,11 @@ def _why(
     power: str,
 ) -> str:
     if finding is None:
-        return "; ".join(dict.fromkeys(one.reason for one in untested))
+        return "; ".join(dict.fromkeys(not_testable.reason for not_testable in untested))
     if status == "clean":
         least = f"{finding.minimum_detectable_effect:.2g}"
-        told = f"not rejecting is not proof: effects below {least} may not have shown"
-        return f"{told}; {power}" if power else told
+        message = f"not rejecting is not proof: effects below {least} may not have shown"
+        return f"{message}; {power}" if power else message
     bad = [control.reason for control in controls if control.outcome != "passed"]
     return "; ".join(bad) if bad else "; ".join(control.reason for control in controls)
 

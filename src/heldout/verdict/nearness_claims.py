@@ -14,26 +14,31 @@ from heldout.verdict.claim import Claim, Control, Status
 from heldout.verdict.rules import NEARNESS, Rule, decide, rule_id
 
 
-def nearness_claims(findings: Sequence[Finding], found: Calibration, benchmark: str) -> list[Claim]:
+def nearness_claims(
+    findings: Sequence[Finding], calibration: Calibration, benchmark: str
+) -> list[Claim]:
     """One claim per calibrated corpus; ``findings`` are those of ``image_nearness``, adjusted."""
-    cell = Cell(benchmark=benchmark, corpus=found.corpus)
+    cell = Cell(benchmark=benchmark, corpus=calibration.corpus)
     if not findings:
-        return [_not_testable(cell, found)]
+        return [_not_testable(cell, calibration)]
     images, rest, questions = findings
-    controls = [_registration(images), *(_control(one, rest) for one in found.controls)]
-    controlled = any(one.domain == "in domain" for one in found.controls)
+    controls = [
+        _registration(images),
+        *(_control(control, rest) for control in calibration.controls),
+    ]
+    controlled = any(control.domain == "in domain" for control in calibration.controls)
     if not controlled:
         controls.append(_no_control())
-    controls.append(_light_copies(found))
-    rule = _rule(images, rest, found, controls)
+    controls.append(_light_copies(calibration))
+    rule = _rule(images, rest, calibration, controls)
     status = rule.status
     return [
         Claim(
-            id=f"nearness/{found.name}",
+            id=f"nearness/{calibration.name}",
             cell=cell,
             sentence=_sentence(status, images, rest, questions, controlled=controlled),
             status=status,
-            why=_why(status, images, rest, found, controls),
+            why=_why(status, images, rest, calibration, controls),
             rule=rule_id(NEARNESS, rule),
             findings=[finding.id for finding in findings],
             controls=controls,
@@ -42,21 +47,28 @@ def nearness_claims(findings: Sequence[Finding], found: Calibration, benchmark: 
     ]
 
 
-def _rule(images: Finding, rest: Finding, found: Calibration, controls: Sequence[Control]) -> Rule:
-    fired = [one for one in found.controls if one.at_alpha is not None and one.at_alpha.fires]
+def _rule(
+    images: Finding, rest: Finding, calibration: Calibration, controls: Sequence[Control]
+) -> Rule:
+    fired = [
+        control
+        for control in calibration.controls
+        if control.at_alpha is not None and control.at_alpha.fires
+    ]
     inside = [
         control
-        for control, run in zip(controls[1:], found.controls, strict=False)
+        for control, run in zip(controls[1:], calibration.controls, strict=False)
         if run.domain == "in domain"
     ]
     facts = {
         "the null resolves a threshold": True,
         "fewer flags than chance": _falls(images),
         "more flags than chance": _rises(images),
-        "light copies are flagged": _sees_copies(found),
+        "light copies are flagged": _sees_copies(calibration),
         "more than chance without copies": _rises(rest),
         "a control is flagged as much": any(
-            one.domain == "out of domain" or not _above(rest, one) for one in fired
+            control_run.domain == "out of domain" or not _above(rest, control_run)
+            for control_run in fired
         ),
         "the in-domain control passed": bool(inside)
         and all(control.outcome == "passed" for control in inside),
@@ -81,32 +93,32 @@ def _above(rest: Finding, control: ControlRun) -> bool:
 
 def _registration(images: Finding) -> Control:
     counts = images.details["flagged"]
-    told = ", ".join(f"{count:,} {word}" for word, count in counts.items() if count)
+    message = ", ".join(f"{count:,} {word}" for word, count in counts.items() if count)
     open_ = counts["undecided"] + counts["not looked at"]
     return Control(
         name="registration of what is flagged",
         outcome="missing" if open_ else "passed",
-        reason=f"of {int(images.statistic.value):,} flagged pictures: {told or 'none'}",
+        reason=f"of {int(images.statistic.value):,} flagged pictures: {message or 'none'}",
     )
 
 
-def _control(one: ControlRun, rest: Finding) -> Control:
-    name = f"{one.domain.replace(' ', '-')} control {one.name}"
-    if one.at_alpha is None:
+def _control(control_run: ControlRun, rest: Finding) -> Control:
+    name = f"{control_run.domain.replace(' ', '-')} control {control_run.name}"
+    if control_run.at_alpha is None:
         return Control(name=name, outcome="missing", reason="no picture of it could be compared")
-    rate = one.at_alpha.images
-    told = (
+    rate = control_run.at_alpha.images
+    message = (
         f"{rate.flagged:,} of {rate.n:,} pictures that are not in the corpus are flagged "
         f"({rate.value:.1%} [{rate.interval.low:.1%}, {rate.interval.high:.1%}]) where "
-        f"{one.at_alpha.alpha:.1%} are expected"
+        f"{control_run.at_alpha.alpha:.1%} are expected"
     )
-    if one.at_alpha.fires:
-        return Control(name=name, outcome="failed", reason=f"{told}: τ is too low for its kind")
-    if one.domain == "in domain" and not _above(rest, one):
+    if control_run.at_alpha.fires:
+        return Control(name=name, outcome="failed", reason=f"{message}: τ is too low for its kind")
+    if control_run.domain == "in domain" and not _above(rest, control_run):
         return Control(
-            name=name, outcome="missing", reason=f"{told}: too few to tell the two apart"
+            name=name, outcome="missing", reason=f"{message}: too few to tell the two apart"
         )
-    return Control(name=name, outcome="passed", reason=told)
+    return Control(name=name, outcome="passed", reason=message)
 
 
 def _no_control() -> Control:
@@ -118,25 +130,27 @@ def _no_control() -> Control:
     )
 
 
-def _sees_copies(found: Calibration) -> bool:
+def _sees_copies(calibration: Calibration) -> bool:
     """A run made before copies were measured is taken at its word."""
-    seen = found.copies_seen
-    return seen is None or seen >= SEEN * len(found.copies)
+    seen = calibration.copies_seen
+    return seen is None or seen >= SEEN * len(calibration.copies)
 
 
-def _light_copies(found: Calibration) -> Control:
-    seen, n = found.copies_seen, len(found.copies)
+def _light_copies(calibration: Calibration) -> Control:
+    seen, n = calibration.copies_seen, len(calibration.copies)
     name = "light copies are flagged"
     if seen is None:
         return Control(name=name, outcome="missing", reason="no light copies were measured")
     interval = binomial_interval(seen, n)
-    told = (
+    message = (
         f"{seen:,} of {n:,} pictures of the benchmark ({seen / n:.0%} [{interval.low:.0%}, "
         f"{interval.high:.0%}]) would lie above τ if the corpus held them {NAME}"
     )
-    if _sees_copies(found):
-        return Control(name=name, outcome="passed", reason=told)
-    return Control(name=name, outcome="failed", reason=f"{told}: nearness here does not see copies")
+    if _sees_copies(calibration):
+        return Control(name=name, outcome="passed", reason=message)
+    return Control(
+        name=name, outcome="failed", reason=f"{message}: nearness here does not see copies"
+    )
 
 
 def _sentence(
@@ -164,15 +178,15 @@ def _sentence(
     # p speaks of pictures like the null's: without a control of the benchmark's kind it would say
     # of these pictures what may hold for their whole kind.
     p = f", {_p(images)}" if controlled else ""
-    told = (
+    message = (
         f"{rate} lie nearer to {corpus} than different pictures do (α = "
         f"{images.details['alpha']:.2g}, {expected:.1f} expected of pictures like the null's{p}); they "
         f"carry {int(questions.statistic.value):,} of {questions.n:,} questions."
     )
     if status == "re-attributed":
-        return f"{told} Proven copies explain it: {_rest(rest, controlled)}."
+        return f"{message} Proven copies explain it: {_rest(rest, controlled)}."
     left = _rest(rest, controlled)
-    return f"{told} {left[0].upper()}{left[1:]}; that is nearness, not a leak."
+    return f"{message} {left[0].upper()}{left[1:]}; that is nearness, not a leak."
 
 
 def _rest(rest: Finding, controlled: bool) -> str:
@@ -192,16 +206,16 @@ def _why(
     status: Status,
     images: Finding,
     rest: Finding,
-    found: Calibration,
+    calibration: Calibration,
     controls: Sequence[Control],
 ) -> str:
-    assert found.tau is not None and found.null is not None
-    low, high = found.tau.interval.low, found.tau.interval.high
+    assert calibration.tau is not None and calibration.null is not None
+    low, high = calibration.tau.interval.low, calibration.tau.interval.high
     measured = (
-        f"τ = {found.tau.value:.4f} [{low:.4f}, {high:.4f}] of {found.encoder.split(' |')[0]} from "
-        f"{len(found.null):,} pictures ({found.null.source})"
+        f"τ = {calibration.tau.value:.4f} [{low:.4f}, {high:.4f}] of {calibration.encoder.split(' |')[0]} from "
+        f"{len(calibration.null):,} pictures ({calibration.null.source})"
     )
-    trail = [measured, *found.notes]
+    trail = [measured, *calibration.notes]
     if status == "clean":
         trail.append(
             f"a flag rate of {images.minimum_detectable_effect:.1%} would have shown 19 times out of 20"
@@ -209,7 +223,7 @@ def _why(
     elif status == "survives":
         trail.append("pictures of the same kind that are not in the corpus are not flagged")
     elif status != "re-attributed":
-        trail += [one.reason for one in controls[1:] if one.outcome != "passed"]
+        trail += [control.reason for control in controls[1:] if control.outcome != "passed"]
     at_hubs = int(images.details["flagged_at_hubs"])
     if at_hubs and status != "clean":
         trail.append(
@@ -231,14 +245,14 @@ _NEXT: dict[Status, str] = {
 }
 
 
-def _not_testable(cell: Cell, found: Calibration) -> Claim:
+def _not_testable(cell: Cell, calibration: Calibration) -> Claim:
     return Claim(
-        id=f"nearness/{found.name}",
+        id=f"nearness/{calibration.name}",
         cell=cell,
         sentence=f"Whether {cell.benchmark} is nearer to {cell.corpus} than different pictures are "
         f"could not be tested.",
         status="not testable",
-        why=found.problem or "nothing could be measured",
+        why=calibration.problem or "nothing could be measured",
         rule=rule_id(NEARNESS, decide(NEARNESS, {"the null resolves a threshold": False})),
         findings=[],
         next_step="give a reference set of pictures that cannot be in the corpus (--null SOURCE; in an "

@@ -113,14 +113,16 @@ class Overall:
 
     @property
     def cells(self) -> list[CellVerdict]:
-        return [cell for one in self.benchmarks for cell in one.cells]
+        return [cell for benchmark in self.benchmarks for cell in benchmark.cells]
 
     def as_json(self) -> dict[str, Any]:
         return {
             "schema_version": 1,
             "cells": [cell.as_json() for cell in self.cells],
             "recommendations": self.recommendations,
-            "corrected": {one.benchmark: one.corrected for one in self.benchmarks},
+            "corrected": {
+                benchmark.benchmark: benchmark.corrected for benchmark in self.benchmarks
+            },
             "family": self.family,
         }
 
@@ -137,7 +139,7 @@ def benchmark_verdict(
 
     ``models`` were to be tested; one without any claim is a cell that is not testable.
     """
-    claims = [Claim.model_validate(one) for one in run.read_json("claims.json")["claims"]]
+    claims = [Claim.model_validate(claim) for claim in run.read_json("claims.json")["claims"]]
     found = leaks(run)
     clusters = {row["benchmark_id"]: row["cluster"] for row in run.read_table("items").to_pylist()}
     groups: dict[tuple[str | None, str | None], list[Claim]] = {}
@@ -182,6 +184,6 @@ def overall_verdict(benchmarks: Sequence[BenchmarkVerdict], family: Mapping[str,
 
 
 def _rate(there: Mapping[str, Any], clusters: Mapping[str, str]) -> Rate:
-    marks = [float(there.get(one) in PROVEN) for one in clusters]
+    marks = [float(there.get(cluster) in PROVEN) for cluster in clusters]
     interval = cluster_rate_interval(marks, list(clusters.values()))
     return Rate(int(sum(marks)), len(marks), interval)

@@ -73,12 +73,12 @@ def _nothing_to_compare(images: Finding, why: str, worded: bool) -> Claim:
 
 def _benchmark_coverage(images: Finding) -> Control:
     lost = int(images.details["images_not_comparable"])
-    told = f"{images.n:,} pictures of the benchmark could be compared"
+    message = f"{images.n:,} pictures of the benchmark could be compared"
     if lost:
-        told += f", {lost:,} could not (missing, unreadable or flat)"
+        message += f", {lost:,} could not (missing, unreadable or flat)"
     share = lost / (lost + images.n) if lost + images.n else 1.0
     return Control(
-        name="benchmark coverage", outcome="failed" if share > UNREAD else "passed", reason=told
+        name="benchmark coverage", outcome="failed" if share > UNREAD else "passed", reason=message
     )
 
 
@@ -87,23 +87,23 @@ def _corpus_coverage(scanned: Mapping[str, Any]) -> Control:
     compared, lost, archives = counts["images"], counts["lost_items"], counts["lost_containers"]
     share = lost / (lost + compared) if lost + compared else 1.0
     of = counted(compared, "corpus item was", "corpus items were")
-    told = f"pictures of {of} compared, {lost:,} items were lost" + (
+    message = f"pictures of {of} compared, {lost:,} items were lost" + (
         f" ({share:.2%})" if lost + compared else ""
     )
     if archives:
-        told += (
+        message += (
             f", and {counted(archives, 'archive, file or folder', 'archives, files or folders')}"
         )
-        told += " in whole or in part"
+        message += " in whole or in part"
     if failed:
-        told += f"; {len(failed)} of {counted(scanned['shards'], 'shard', 'shards')} failed"
+        message += f"; {len(failed)} of {counted(scanned['shards'], 'shard', 'shards')} failed"
     unverified = counts.get("unverified_pairs", 0)
     if unverified:
-        told += (
+        message += (
             f"; {unverified:,} pairs that look alike could not be verified (see the dropped table)"
         )
     bad = bool(failed or archives or share > UNREAD or unverified)
-    return Control(name="corpus coverage", outcome="failed" if bad else "passed", reason=told)
+    return Control(name="corpus coverage", outcome="failed" if bad else "passed", reason=message)
 
 
 def _undecided(images: Finding) -> int:
@@ -116,8 +116,8 @@ def _undecided_pairs(images: Finding) -> list[Control]:
     if images.statistic.value or not _undecided(images):
         return []
     have = counted(_undecided(images), "picture has", "pictures have")
-    told = f"{have} an undecided likeness in the corpus"
-    return [Control(name="undecided pairs", outcome="missing", reason=told)]
+    message = f"{have} an undecided likeness in the corpus"
+    return [Control(name="undecided pairs", outcome="missing", reason=message)]
 
 
 def _rule(images: Finding, controls: Sequence[Control]) -> Rule:
@@ -168,25 +168,25 @@ def _sentence(
         return f"{benchmark} and {corpus} could not be compared."
     if status == "qualified":
         read = all(control.outcome == "passed" for control in coverage)
-        told = (
+        message = (
             f"No {_kind(images)} was {'proven' if _undecided(images) else 'found'} among the "
             f"{images.n:,} images of {benchmark} and the {compared:,} of {corpus}"
         )
-        told += "" if read else " that could be read; parts of them could not"
+        message += "" if read else " that could be read; parts of them could not"
         have = counted(_undecided(images), "picture has", "pictures have")
         left = f" {have} an undecided match there: it may be a copy." if _undecided(images) else ""
-        return f"{told}.{left}"
+        return f"{message}.{left}"
     if status == "clean":
         return f"No image of {benchmark} is in {corpus} as {_an(_kind(images))}." + _similar(images)
     effect = images.effect
-    told = "answers were not compared, since the corpus has no answer fields"
+    message = "answers were not compared, since the corpus has no answer fields"
     if answers is not None:
-        told = f"{int(answers.statistic.value):,} of them leaked together with their answer"
+        message = f"{int(answers.statistic.value):,} of them leaked together with their answer"
     return (
         f"{int(images.statistic.value):,} of {images.n:,} images of {benchmark} "
         f"({effect.value:.1%} [{effect.low:.1%}, {effect.high:.1%}]) are in {corpus} as {_copies(images)}; "
         f"they carry {int(questions.statistic.value):,} of {questions.n:,} questions "
-        f"({questions.effect.value:.1%}); {told}." + _similar(images)
+        f"({questions.effect.value:.1%}); {message}." + _similar(images)
     )
 
 
@@ -212,7 +212,7 @@ def _copies(images: Finding) -> str:
         return "exact copies"
     # Pictures, like the number before it: matches are pairs, and repeat with questions and copies.
     relations = images.details["by_relation"]
-    told = [
+    texts = [
         f"{counted(count, 'image', 'images')} as {kind}"
         for relation, kind in (
             (Relation.SAME_IMAGE, "the same image"),
@@ -220,7 +220,7 @@ def _copies(images: Finding) -> str:
         )
         if (count := relations.get(relation, 0))
     ]
-    return f"copies ({', '.join(told)})"
+    return f"copies ({', '.join(texts)})"
 
 
 def _similar(images: Finding) -> str:

@@ -53,11 +53,11 @@ def _with_people(claim: Claim, matches: pl.DataFrame, judged: pl.DataFrame) -> C
     pairs = _pairs(here)
     whole = matches.filter(pl.col("corpus") == claim.cell.corpus)
     copies = Recognised.of(whole)
-    told, doubt = _told(pairs), _doubt(pairs)
+    message, doubt = _told(pairs), _doubt(pairs)
     control = Control(
         name=PEOPLE,
         outcome="missing" if doubt else "passed",
-        reason=f"{told}; {doubt}" if doubt else told,
+        reason=f"{message}; {doubt}" if doubt else message,
     )
     changed: dict[str, Any] = {
         "sentence": claim.sentence,
@@ -101,31 +101,31 @@ class Recognised(NamedTuple):
         every = set(copies["picture"])
         left = map(json.loads, here.filter(pl.col("relation") == Relation.UNDECIDED)["evidence"])
         alone = {
-            one["benchmark_pixels"]
-            for one in left
-            if not_agreed(Relation.UNDECIDED, one) == RAISED_ALONE
+            outcome["benchmark_pixels"]
+            for outcome in left
+            if not_agreed(Relation.UNDECIDED, outcome) == RAISED_ALONE
         }
         return cls(len(every), len(every - by_tool), len(alone - every))
 
 
 def _open_words(pairs: Sequence[Mapping[str, Any]], copies: Recognised) -> str:
     """What people said and could not change, or left open."""
-    told = ""
+    message = ""
     if disputed := sum(pair["disputed"] for pair in pairs):
         they = "it counts" if disputed == 1 else "they count"
-        told += (
+        message += (
             f" People dispute {counted(disputed, 'pair', 'pairs')} of pictures; {they} all the same, "
             "because bytes or pixels are equal."
         )
     if split := sum(pair["open"] == DISAGREE for pair in pairs):
-        told += (
+        message += (
             f" Raters disagree about {counted(split, 'pair', 'pairs')} of pictures: not counted."
         )
     if copies.alone:
         other = "other " if copies.all else ""
         called = counted(copies.alone, f"{other}picture a copy", f"{other}pictures copies")
-        told += f" One rater alone calls {called}: not counted, a second has to agree."
-    return told
+        message += f" One rater alone calls {called}: not counted, a second has to agree."
+    return message
 
 
 def _next_step(claim: Claim, pairs: Sequence[Mapping[str, Any]], whole: pl.DataFrame) -> str:
@@ -179,15 +179,15 @@ def _doubt(pairs: Sequence[Mapping[str, Any]]) -> str:
 
 def _pairs(here: pl.DataFrame) -> list[dict[str, Any]]:
     """One entry per pair of pictures, whatever number of questions and corpus items show it."""
-    found: dict[str, dict[str, Any]] = {}
+    pairs: dict[str, dict[str, Any]] = {}
     for row in here.iter_rows(named=True):
         evidence = json.loads(row["evidence"])
         subject = match_subject(evidence, row["corpus"], row["corpus_id"])
         verdicts, tool = evidence["people"]["verdicts"], evidence["people"]["tool"]
-        relation, said = row["relation"], {RELATIONS[one] for one in verdicts.values()}
+        relation, said = row["relation"], {RELATIONS[verdict] for verdict in verdicts.values()}
         exact, undecided = row["method"] in BY_DIGEST, relation == Relation.UNDECIDED
         waits = not_agreed(relation, evidence)
-        found.setdefault(
+        pairs.setdefault(
             subject,
             {
                 "verdicts": verdicts,
@@ -200,33 +200,33 @@ def _pairs(here: pl.DataFrame) -> list[dict[str, Any]]:
                 "open": waits,
             },
         )
-    return list(found.values())
+    return list(pairs.values())
 
 
 def _told(pairs: Sequence[Mapping[str, Any]]) -> str:
     raters = {rater for pair in pairs for rater in pair["verdicts"]}
-    told = f"people: {counted(len(pairs), 'pair', 'pairs')} judged by " + counted(
+    message = f"people: {counted(len(pairs), 'pair', 'pairs')} judged by " + counted(
         len(raters), "rater", "raters"
     )
-    told += ", " + agreement_words(
+    message += ", " + agreement_words(
         verdict_agreement([pair["verdicts"] for pair in pairs], [pair["picture"] for pair in pairs])
     )
     changed = [pair for pair in pairs if pair["changed"]]
     if changed:
-        told += (
+        message += (
             f"; {counted(len(changed), 'relation is', 'relations are')} theirs and not the tool's"
         )
     unequal = sum(
         pair["unequal"]
-        and Relation.SAME_IMAGE in {RELATIONS[one] for one in pair["verdicts"].values()}
+        and Relation.SAME_IMAGE in {RELATIONS[verdict] for verdict in pair["verdicts"].values()}
         for pair in pairs
     )
     if unequal:
-        told += (
+        message += (
             f"; {counted(unequal, 'pair', 'pairs')} called exact duplicates differ in bytes and pixels, "
             "and count as transformed copies at most"
         )
-    return told
+    return message
 
 
 def verdict_agreement(
@@ -250,7 +250,7 @@ def agreement_words(found: Agreement | None) -> str:
     shared = f"{counted(found.units, 'pair', 'pairs')} judged by several"
     if found.value is None:
         return f"{shared}, all alike (kappa is not defined)"
-    told = f"{found.coefficient} {found.value:.2f}"
+    message = f"{found.coefficient} {found.value:.2f}"
     if found.interval is not None:
-        told += f" [{found.interval.low:.2f}, {found.interval.high:.2f}]"
-    return f"{told} over {shared}"
+        message += f" [{found.interval.low:.2f}, {found.interval.high:.2f}]"
+    return f"{message} over {shared}"

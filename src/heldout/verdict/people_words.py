@@ -28,12 +28,12 @@ def with_people_on_words(claim: Claim, matches: pl.DataFrame, items: pl.DataFram
     if judged.is_empty():
         return claim
     pairs = _pairs(judged, dict(items.select("benchmark_id", "cluster").iter_rows()))
-    told, raised = _told(pairs), any(pair["raised"] for pair in pairs)
+    message, raised = _told(pairs), any(pair["raised"] for pair in pairs)
     doubt = "; ".join(part for part in (_doubt(pairs), RAISED if raised else "") if part)
     control = Control(
         name=PEOPLE,
         outcome="missing" if doubt else "passed",
-        reason=f"{told}; {doubt}" if doubt else told,
+        reason=f"{message}; {doubt}" if doubt else message,
     )
     changed: dict[str, Any] = {
         "why": f"{claim.why}; {control.reason}",
@@ -46,10 +46,10 @@ def with_people_on_words(claim: Claim, matches: pl.DataFrame, items: pl.DataFram
 
 def _pairs(judged: pl.DataFrame, clusters: Mapping[str, str]) -> list[dict[str, Any]]:
     """One entry per pair of texts, whatever number of methods, items and corpus items show it."""
-    found: dict[str, dict[str, Any]] = {}
+    pairs: dict[str, dict[str, Any]] = {}
     for row in judged.iter_rows(named=True):
         people = json.loads(row["evidence"])["people"]
-        pair = found.setdefault(
+        pair = pairs.setdefault(
             people["subject"],
             {
                 "verdicts": people["verdicts"],
@@ -68,7 +68,7 @@ def _pairs(judged: pl.DataFrame, clusters: Mapping[str, str]) -> list[dict[str, 
         same = all(TEXT_RELATIONS[said] == SAME_ITEM for said in people["verdicts"].values())
         held = people["tool"] == row["relation"] and row["relation"] not in _WHOLE
         pair["raised"] |= same and held and row["degree"] != "none"
-    return list(found.values())
+    return list(pairs.values())
 
 
 def _doubt(pairs: Sequence[Mapping[str, Any]]) -> str:
@@ -82,14 +82,14 @@ def _doubt(pairs: Sequence[Mapping[str, Any]]) -> str:
 
 def _told(pairs: Sequence[Mapping[str, Any]]) -> str:
     raters = {rater for pair in pairs for rater in pair["verdicts"]}
-    found = verdict_agreement(
+    agreement = verdict_agreement(
         [pair["verdicts"] for pair in pairs], [pair["cluster"] for pair in pairs], TEXT_RELATIONS
     )
-    told = (
+    message = (
         f"people: {counted(len(pairs), 'pair of texts', 'pairs of texts')} judged by "
-        f"{counted(len(raters), 'rater', 'raters')}, {agreement_words(found)}"
+        f"{counted(len(raters), 'rater', 'raters')}, {agreement_words(agreement)}"
     )
     changed = sum(pair["changed"] for pair in pairs)
     if changed:
-        told += f"; {counted(changed, 'relation is', 'relations are')} theirs and not the tool's"
-    return told
+        message += f"; {counted(changed, 'relation is', 'relations are')} theirs and not the tool's"
+    return message

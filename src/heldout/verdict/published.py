@@ -117,17 +117,17 @@ def tied_columns(
 ) -> list[Remark]:
     """Models whose scores stay the same from one item to the next while their question changes."""
     found = {name: tie_runs(values, questions) for name, values in columns.items()}
-    free = sum(one.tied == 0 for one in found.values())
+    free = sum(runs.tied == 0 for runs in found.values())
     return [
         Remark(
             name,
             "tie runs",
-            f"{one.tied} of {one.pairs:,} neighbouring pairs with different questions have the same score "
-            f"to the last digit (longest run {one.longest}), in {free} other models none: what tells the "
+            f"{runs.tied} of {runs.pairs:,} neighbouring pairs with different questions have the same score "
+            f"to the last digit (longest run {runs.longest}), in {free} other models none: what tells the "
             f"questions apart does not reach this model",
         )
-        for name, one in found.items()
-        if one.tied >= least and free
+        for name, runs in found.items()
+        if runs.tied >= least and free
     ]
 
 
@@ -145,7 +145,7 @@ def hits_that_chance_gives(
     ]
     if not enough or any(needed > text_hits for *_, needed in enough):
         return []
-    told = "; ".join(
+    message = "; ".join(
         f"α = {alpha:g}: {hits} hits, {share:.0%} of the items flagged, by chance from {needed:.0f}"
         for alpha, hits, share, needed in enough
     )
@@ -155,7 +155,7 @@ def hits_that_chance_gives(
             "triple hits by chance",
             f"a count above zero is no agreement of picture and text; chance gives as many from fewer hits "
             f"of the text side than the {text_hits} that were published (how many of them are of this "
-            f"benchmark was not): {told}",
+            f"benchmark was not): {message}",
         )
     ]
 

@@ -47,7 +47,9 @@ class PublishedClaim(NamedTuple):
 
 
 def _cells(kind: str, benchmark: str, part: str = "") -> Callable[[Reading], bool]:
-    return lambda one: one.kind == kind and one.benchmark == benchmark and part in one.on
+    return lambda reading: (
+        reading.kind == kind and reading.benchmark == benchmark and part in reading.on
+    )
 
 
 CLAIMS = (
@@ -91,7 +93,7 @@ CLAIMS = (
         7,
         "tail enrichment and top-k overlap collapse once BLIP-2 is in the cohort",
         "collapses",
-        lambda one: one.kind == "cohort" and one.benchmark != "synthetic",
+        lambda reading: reading.kind == "cohort" and reading.benchmark != "synthetic",
     ),
     PublishedClaim(
         8,
@@ -103,7 +105,7 @@ CLAIMS = (
         9,
         "VQA-RAD is clean by pictures and by text",
         "clean",
-        lambda one: one.benchmark == "vqa_rad" and one.kind in ("order", "nearness"),
+        lambda reading: reading.benchmark == "vqa_rad" and reading.kind in ("order", "nearness"),
     ),
 )
 
@@ -118,8 +120,8 @@ class ClaimReading(NamedTuple):
     def ours(self) -> list[Status]:
         """Every status that a cell of it has, most frequent first."""
         counts: dict[Status, int] = {}
-        for one in self.readings:
-            counts[one.ours] = counts.get(one.ours, 0) + 1
+        for reading in self.readings:
+            counts[reading.ours] = counts.get(reading.ours, 0) + 1
         return sorted(counts, key=lambda status: -counts[status])
 
     @property
@@ -133,7 +135,7 @@ class ClaimReading(NamedTuple):
             "published": self.claim.published,
             "ours": self.ours,
             "agrees": self.agrees,
-            "cells": [one.as_json() for one in self.readings],
+            "cells": [reading.as_json() for reading in self.readings],
         }
 
 
@@ -146,9 +148,9 @@ class PublishedMap(NamedTuple):
     def as_json(self) -> dict[str, Any]:
         return {
             "schema_version": 1,
-            "claims": [one.as_json() for one in self.claims],
-            "other_cells": [one.as_json() for one in self.others],
-            "remarks": [one._asdict() for one in self.remarks],
+            "claims": [claim.as_json() for claim in self.claims],
+            "other_cells": [other.as_json() for other in self.others],
+            "remarks": [remark._asdict() for remark in self.remarks],
             "items_read": self.items_read,
         }
 
@@ -162,8 +164,11 @@ def published_map(folder: Path, benchmark: Benchmark | None = None) -> Published
     folder = folder / AUDIT if (folder / AUDIT).is_dir() else folder
     examined = examine_items(folder, benchmark) if benchmark is not None else {}
     readings = read_map(folder, examined)
-    claims = [ClaimReading(one, [cell for cell in readings if one.holds(cell)]) for one in CLAIMS]
-    used = {id(cell) for one in claims for cell in one.readings}
+    claims = [
+        ClaimReading(published_claim, [cell for cell in readings if published_claim.holds(cell)])
+        for published_claim in CLAIMS
+    ]
+    used = {id(cell) for claim in claims for cell in claim.readings}
     others = [cell for cell in readings if id(cell) not in used]
     return PublishedMap(claims, others, remarks_on(folder, benchmark), benchmark is not None)
 
@@ -213,7 +218,8 @@ def _triple_hits(folder: Path) -> list[Remark]:
     made = []
     for backbone in ("image_nn", "image_nn_so400m"):
         known = {
-            one["benchmark"]: one for one in load(folder, f"{backbone}/summary.json")["benchmarks"]
+            benchmark["benchmark"]: benchmark
+            for benchmark in load(folder, f"{backbone}/summary.json")["benchmarks"]
         }
         sweep = load(folder, f"{backbone}/alpha_sweep.json")["sweep"]
         counts = [

@@ -106,8 +106,8 @@ def _orders(
             **facts_of(controls),
         }
         rule = decide(ORDER, facts)
-        told = f"two-sided p = {one.p_two_sided:.2g} ({one.direction}), corrected {q:.3g}"
-        why = "; ".join([told, *(control.reason for control in controls)])
+        message = f"two-sided p = {one.p_two_sided:.2g} ({one.direction}), corrected {q:.3g}"
+        why = "; ".join([message, *(control.reason for control in controls)])
         yield Reading(ORDER, benchmark, model, published, rule.status, rule_id(ORDER, rule), why)
 
 
@@ -126,25 +126,27 @@ def _order_controls(benchmark: str, read: Mapping[tuple[str, str], Any]) -> list
             continue
         name = f"{BASELINE} {baseline}"
         if one.p_two_sided <= ALPHA:
-            told = f"{baseline}, named as a model that cannot have seen it, {FIRES_TOO} "
-            told += f"(two-sided p = {one.p_two_sided:.2g}, "
-            told += f"{one.direction}): the release has an order of its own"
-            made.append(Control(name=name, outcome="failed", reason=told))
+            message = f"{baseline}, named as a model that cannot have seen it, {FIRES_TOO} "
+            message += f"(two-sided p = {one.p_two_sided:.2g}, "
+            message += f"{one.direction}): the release has an order of its own"
+            made.append(Control(name=name, outcome="failed", reason=message))
         else:
-            told = (
+            message = (
                 f"{baseline} has p = {one.p_two_sided:.2g}, but the difference is what has to be tested, "
                 f"and the per-item likelihoods were not published"
             )
-            made.append(Control(name=name, outcome="missing", reason=told))
-    told = "the statistic is a trend over positions; no test that conditions on the items before"
-    made.append(Control(name="conditional order test", outcome="missing", reason=told))
+            made.append(Control(name=name, outcome="missing", reason=message))
+    message = "the statistic is a trend over positions; no test that conditions on the items before"
+    made.append(Control(name="conditional order test", outcome="missing", reason=message))
     return made
 
 
 def _capped(detector: str, controls: Sequence[Control], rates: MeasuredRates) -> list[Control]:
     """Only what changes a reading: that a detector keeps its level elsewhere was not published here."""
     way = REFERENCES if were_compared(controls) else RAW
-    return [one for one in on_clean_models(detector, way, rates) if one.outcome == "failed"]
+    return [
+        control for control in on_clean_models(detector, way, rates) if control.outcome == "failed"
+    ]
 
 
 def _tails(folder: Path, rates: MeasuredRates) -> Iterator[Reading]:
@@ -194,8 +196,8 @@ def _tops(folder: Path) -> Iterator[Reading]:
                     reason="items share images, and a lift over independent items is no test",
                 ),
             ]
-            told = f"{pair['intersection']} of {table['K']} items in common"
-            yield _cohort(benchmark, f"{first} & {second}", told, controls)
+            message = f"{pair['intersection']} of {table['K']} items in common"
+            yield _cohort(benchmark, f"{first} & {second}", message, controls)
 
 
 def _synthetic(folder: Path) -> Iterator[Reading]:
@@ -204,7 +206,7 @@ def _synthetic(folder: Path) -> Iterator[Reading]:
     clean = [row for row in found["parity"]["rows"] if not row["contaminated"]]
     flagged = [row for row in clean if row["flagged"]]
     chances = [row["false_positive_flag_prob"] for row in found["composition"]["sweep"]]
-    told = f"{len(flagged)} of {len(clean)} models that saw nothing are flagged"
+    message = f"{len(flagged)} of {len(clean)} models that saw nothing are flagged"
     controls = [
         Control(
             name=f"{BASELINE} {row['model']}",
@@ -219,14 +221,14 @@ def _synthetic(folder: Path) -> Iterator[Reading]:
             name="cohort composition",
             outcome="failed" if len(set(chances)) > 1 else "passed",
             reason="a clean probe is flagged with probability "
-            + ", ".join(f"{one:g}" for one in chances)
+            + ", ".join(f"{chance:g}" for chance in chances)
             + f" beside 0 to {len(chances) - 1} low-gain models",
         )
     )
-    yield _cohort("synthetic", "clean models of a cohort whose gains differ", told, controls)
+    yield _cohort("synthetic", "clean models of a cohort whose gains differ", message, controls)
 
 
-def _cohort(benchmark: str, on: str, told: str, controls: Sequence[Control]) -> Reading:
+def _cohort(benchmark: str, on: str, text: str, controls: Sequence[Control]) -> Reading:
     facts = {
         "tested": True,
         "has a p": False,
@@ -235,7 +237,7 @@ def _cohort(benchmark: str, on: str, told: str, controls: Sequence[Control]) -> 
         **facts_of(controls),
     }
     rule = decide(COHORT, facts)
-    why = "; ".join([told, *(control.reason for control in controls)])
+    why = "; ".join([text, *(control.reason for control in controls)])
     return Reading(COHORT, benchmark, on, "collapses", rule.status, rule_id(COHORT, rule), why)
 
 
@@ -271,7 +273,7 @@ class _Flags(NamedTuple):
 def _nearness(folder: Path) -> Iterator[Reading]:
     """Holm over all flag rates; a control counted per question cannot pass for one per image."""
     cells = list(_flags(folder))
-    for cell, p in zip(cells, holm([one.p for one in cells]), strict=True):
+    for cell, p in zip(cells, holm([cell.p for cell in cells]), strict=True):
         rate = cell.flagged / cell.n
         rises = p < ALPHA and rate > cell.alpha
         needed = cell.needed(len(cells))
@@ -287,13 +289,13 @@ def _nearness(folder: Path) -> Iterator[Reading]:
                 "the in-domain control passed": False,
             },
         )
-        told = (
+        message = (
             f"{cell.flagged} of {cell.n:,} flagged at α = {cell.alpha:g}, {cell.alpha * cell.n:.1f} "
             f"expected (p = {p:.2g}, Holm over {len(cells)})"
         )
         if not rises and needed is not None:
-            told += f"; {needed:,} would have been more than chance"
-        why = f"{told}: {_because(cell, rises, rule)}"
+            message += f"; {needed:,} would have been more than chance"
+        why = f"{message}: {_because(cell, rises, rule)}"
         published: Status = "survives" if cell.benchmark == "slake_en" else "clean"
         on = f"{cell.backbone} at {cell.alpha:g}"
         status = rule.status
@@ -318,9 +320,9 @@ def _flags(folder: Path) -> Iterator[_Flags]:
     for backbone, control in RADIOLOGY.items():
         found = load(folder, f"{backbone}/summary.json")
         null, alpha = int(found["null_quantiles"]["n_null"]), float(found["alpha"])
-        for one in found["benchmarks"]:
-            flagged, n = one["n_images_flagged"], one["n_images"]
-            yield _Flags(backbone, one["benchmark"], flagged, n, alpha, null)
+        for benchmark in found["benchmarks"]:
+            flagged, n = benchmark["n_images_flagged"], benchmark["n_images"]
+            yield _Flags(backbone, benchmark["benchmark"], flagged, n, alpha, null)
         yield _Flags(backbone, "vqa_rad", *control, alpha, null)
         # "Robust across two orders of magnitude of α": the strictest of the published sweep.
         sweep = load(folder, f"{backbone}/alpha_sweep.json")["sweep"]

@@ -24,8 +24,8 @@ REPLACE = "use another benchmark"  # what to do where all of it leaked
 def recommend(benchmarks: Sequence[BenchmarkVerdict]) -> list[Advice]:
     """In the order in which they are worth doing."""
     made: list[Advice] = []
-    for one in benchmarks:
-        made += [*_items(one), *_models(one), *_scores(one)]
+    for benchmark in benchmarks:
+        made += [*_items(benchmark), *_models(benchmark), *_scores(benchmark)]
     return [*made, *_safer(benchmarks), *_cohorts(benchmarks), *_controls(benchmarks)]
 
 
@@ -35,14 +35,14 @@ def _advice(
     return {"kind": kind, "benchmark": benchmark, "sentence": sentence, "claims": list(claims)}
 
 
-def _items(one: BenchmarkVerdict) -> Iterator[Advice]:
+def _items(verdict: BenchmarkVerdict) -> Iterator[Advice]:
     highest: dict[str, Rung] = {}
-    for identifier, rung in one.leaks.select("benchmark_id", "rung").iter_rows():
+    for identifier, rung in verdict.leaks.select("benchmark_id", "rung").iter_rows():
         if rung in ACTIONS:
             highest[identifier] = max(Rung(rung), highest.get(identifier, Rung(rung)))
     counts = Counter(highest.values())
-    claims = [c.id for cell in one.cells for c in cell.claims if cell.cell.corpus is not None]
-    told = {
+    claims = [c.id for cell in verdict.cells for c in cell.claims if cell.cell.corpus is not None]
+    record = {
         Rung.FULL: "Remove {} of {} that leaked with picture and answer",
         Rung.TEXT: "Remove {} of {} whose question and answer leaked without the picture",
         Rung.COPY: "Down-weight {} of {} whose picture leaked without the answer, or report scores "
@@ -56,42 +56,46 @@ def _items(one: BenchmarkVerdict) -> Iterator[Advice]:
         "no leak",
     }
     proven = sum(count for rung, count in counts.items() if rung in PROVEN)
-    if proven and proven == max((cell.leak.items for cell in one.cells if cell.leak), default=0):
+    if proven and proven == max(
+        (cell.leak.items for cell in verdict.cells if cell.leak), default=0
+    ):
         left = (
-            f"Nothing of {one.benchmark} is left once what leaked is removed: all {proven:,} items did. "
+            f"Nothing of {verdict.benchmark} is left once what leaked is removed: all {proven:,} items did. "
             f"Use another benchmark, or perturbed twins (heldout twin); where it shares pictures with "
             f"another split of its own, heldout sanitize --resplit makes splits that do not."
         )
-        told_all = _advice("items", left, claims, one.benchmark)
+        told_all = _advice("items", left, claims, verdict.benchmark)
         yield {**told_all, "action": REPLACE, "items": proven}
     for rung in sorted(counts, reverse=True):
         items = counted(counts[rung], "item", "items")
-        sentence = f"{told[rung].format(items, one.benchmark)}; they are listed in actions.jsonl."
+        sentence = (
+            f"{record[rung].format(items, verdict.benchmark)}; they are listed in actions.jsonl."
+        )
         yield {
-            **_advice("items", sentence, claims, one.benchmark),
+            **_advice("items", sentence, claims, verdict.benchmark),
             "action": ACTIONS[rung],
             "items": counts[rung],
         }
 
 
-def _models(one: BenchmarkVerdict) -> Iterator[Advice]:
+def _models(verdict: BenchmarkVerdict) -> Iterator[Advice]:
     """One sentence per model, in few words: numbers and controls stand in the claims it names."""
-    single = [cell for cell in one.cells if cell.cell.model is not None and not cell.pair]
+    single = [cell for cell in verdict.cells if cell.cell.model is not None and not cell.pair]
     for cell in single:
         stood = [claim for claim in cell.claims if claim.status == "survives"]
         if stood:
             tests = ", ".join(claim.id.partition("/")[0] for claim in stood)
-            told = (
-                f"Say that {cell.cell.model} has seen {one.benchmark} wherever you report it: "
+            message = (
+                f"Say that {cell.cell.model} has seen {verdict.benchmark} wherever you report it: "
                 f"{counted(len(stood), 'test', 'tests')} stood every control ({tests})."
             )
-            yield _advice("model", told, [claim.id for claim in stood], one.benchmark)
+            yield _advice("model", message, [claim.id for claim in stood], verdict.benchmark)
     for cell in single:
         moved = [claim for claim in cell.claims if claim.status == "re-attributed"]
         for claim in moved:
-            told = f"Do not read the order effect of {cell.cell.model} on {one.benchmark} as memory"
+            message = f"Do not read the order effect of {cell.cell.model} on {verdict.benchmark} as memory"
             because = f": {_because(claim)}" if _because(claim) else ""
-            yield _advice("model", f"{told}{because}.", [claim.id], one.benchmark)
+            yield _advice("model", f"{message}{because}.", [claim.id], verdict.benchmark)
 
 
 def _because(claim: Claim) -> str:
@@ -102,46 +106,46 @@ def _because(claim: Claim) -> str:
     )
 
 
-def _scores(one: BenchmarkVerdict) -> Iterator[Advice]:
+def _scores(verdict: BenchmarkVerdict) -> Iterator[Advice]:
     """Where leaks were proven: the clean score beside the full one, and whether they differ."""
-    claims = [claim.id for claim in one.survives if claim.cell.corpus is not None]
-    scored = [m for m in one.corrected.get("models", []) if m["metric"] == "accuracy"]
+    claims = [claim.id for claim in verdict.survives if claim.cell.corpus is not None]
+    scored = [m for m in verdict.corrected.get("models", []) if m["metric"] == "accuracy"]
     if scored and all(_lines(model)["non-leaked"]["value"] is None for model in scored):
-        told = (
-            f"No item of {one.benchmark} is clean, so no score on it can be corrected: report another "
+        message = (
+            f"No item of {verdict.benchmark} is clean, so no score on it can be corrected: report another "
             f"benchmark, or perturbed twins (heldout twin)."
         )
-        yield _advice("score", told, claims, one.benchmark)
+        yield _advice("score", message, claims, verdict.benchmark)
         return
-    seen = _seen(one)
+    seen = _seen(verdict)
     for model in scored:
         lines = _lines(model)
         if model["model"] in seen:
-            told = (
+            message = (
                 f"Report {model['model']} on perturbed twins (heldout twin) or another benchmark: it has "
-                f"seen {one.benchmark} itself, so that no part of it is clean for this model."
+                f"seen {verdict.benchmark} itself, so that no part of it is clean for this model."
             )
-            yield _advice("score", told, seen[model["model"]], one.benchmark)
+            yield _advice("score", message, seen[model["model"]], verdict.benchmark)
             continue
         full, clean, leaked = lines["original"], lines["non-leaked"], lines["leaked"]
         if not leaked["items"]:
             continue
         if clean["value"] is None:
             continue
-        told = (
-            f"Report {model['model']} on {one.benchmark} as {clean['value']:.1%}{_interval(clean)} on "
-            f"{counted(clean['items'], 'clean item', 'clean items')}{_trust(one.corrected)}, beside "
+        message = (
+            f"Report {model['model']} on {verdict.benchmark} as {clean['value']:.1%}{_interval(clean)} on "
+            f"{counted(clean['items'], 'clean item', 'clean items')}{_trust(verdict.corrected)}, beside "
             f"{full['value']:.1%}{_interval(full)} on all {full['items']:,}{_difference(model)}."
         )
-        yield _advice("score", told, claims, one.benchmark)
+        yield _advice("score", message, claims, verdict.benchmark)
 
 
-def _seen(one: BenchmarkVerdict) -> dict[str, list[str]]:
+def _seen(verdict: BenchmarkVerdict) -> dict[str, list[str]]:
     """Models that have seen the benchmark, with the claims that say so: what a corpus holds of it is no
     measure of what they know."""
     return {
         cell.cell.model: [claim.id for claim in cell.claims if claim.status == "survives"]
-        for cell in one.cells
+        for cell in verdict.cells
         if cell.cell.model is not None and not cell.pair and cell.status == "survives"
     }
 
@@ -164,8 +168,8 @@ def _trust(corrected: Mapping[str, Any]) -> str:
 
 
 def _interval(line: Mapping[str, Any]) -> str:
-    found = line["interval"]
-    return f" [{found['low']:.1%}, {found['high']:.1%}]" if found else ""
+    interval = line["interval"]
+    return f" [{interval['low']:.1%}, {interval['high']:.1%}]" if interval else ""
 
 
 def _difference(model: Mapping[str, Any]) -> str:
@@ -186,21 +190,21 @@ def _difference(model: Mapping[str, Any]) -> str:
 def _safer(benchmarks: Sequence[BenchmarkVerdict]) -> Iterator[Advice]:
     """Only where one has no surviving claim, was looked at, and another has one."""
     safe = [
-        one
-        for one in benchmarks
-        if not one.survives and any(cell.status == "clean" for cell in one.cells)
+        benchmark
+        for benchmark in benchmarks
+        if not benchmark.survives and any(cell.status == "clean" for cell in benchmark.cells)
     ]
-    worse = [one for one in benchmarks if one.survives]
+    worse = [benchmark for benchmark in benchmarks if benchmark.survives]
     if not safe or not worse:
         return
-    names = ", ".join(one.benchmark for one in safe)
-    others = ", ".join(one.benchmark for one in worse)
-    open_ = sum(cell.status == "qualified" for one in safe for cell in one.cells)
-    told = f"Prefer {names} over {others}: no claim against it survives"
+    names = ", ".join(verdict.benchmark for verdict in safe)
+    others = ", ".join(verdict.benchmark for verdict in worse)
+    open_ = sum(cell.status == "qualified" for verdict in safe for cell in verdict.cells)
+    message = f"Prefer {names} over {others}: no claim against it survives"
     if open_:
-        told += f", though {counted(open_, 'cell is', 'cells are')} not settled"
-    claims = [claim.id for one in worse for claim in one.survives]
-    yield _advice("safer benchmark", f"{told}.", claims)
+        message += f", though {counted(open_, 'cell is', 'cells are')} not settled"
+    claims = [claim.id for verdict in worse for claim in verdict.survives]
+    yield _advice("safer benchmark", f"{message}.", claims)
 
 
 def _cohorts(benchmarks: Sequence[BenchmarkVerdict]) -> Iterator[Advice]:
@@ -221,8 +225,8 @@ def _cohorts(benchmarks: Sequence[BenchmarkVerdict]) -> Iterator[Advice]:
 def _controls(benchmarks: Sequence[BenchmarkVerdict]) -> Iterator[Advice]:
     """Which missing control would settle how many claims."""
     by_control: dict[str, list[str]] = {}
-    for one in benchmarks:
-        for cell in one.cells:
+    for benchmark in benchmarks:
+        for cell in benchmark.cells:
             compared = any(_compared_pictures(claim) for claim in cell.claims)
             for claim in cell.claims:
                 for sentence in settled_by(claim, cell.audited):
@@ -232,8 +236,8 @@ def _controls(benchmarks: Sequence[BenchmarkVerdict]) -> Iterator[Advice]:
     for sentence, claims in sorted(by_control.items(), key=lambda one: -len(one[1])):
         control, _, supply = sentence.partition(": ")
         number = counted(len(claims), "claim", "claims")
-        told = f"To settle {number} ({control}): {supply}."
-        yield _advice("control", told, claims)
+        message = f"To settle {number} ({control}): {supply}."
+        yield _advice("control", message, claims)
 
 
 def _compared_pictures(claim: Claim) -> bool:
@@ -241,4 +245,4 @@ def _compared_pictures(claim: Claim) -> bool:
 
 
 def _claims(benchmarks: Sequence[BenchmarkVerdict]) -> list[Claim]:
-    return [claim for one in benchmarks for cell in one.cells for claim in cell.claims]
+    return [claim for benchmark in benchmarks for cell in benchmark.cells for claim in cell.claims]

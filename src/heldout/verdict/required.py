@@ -211,21 +211,21 @@ def settled_by(claim: Claim, audited: bool = True) -> list[str]:
     """
     if claim.status not in ("qualified", "not testable"):
         return []
-    told = [
+    texts = [
         f"{control.name}: {supply}"
         for control in claim.controls
         if control.outcome != "passed" and (supply := _supply(control, audited))
     ]
-    return list(dict.fromkeys(told))
+    return list(dict.fromkeys(texts))
 
 
 def _supply(control: Control, audited: bool) -> str:
     name = control.name
     # The longest beginning wins: "spread of clean models" is not "spread".
-    found: Sequence[Required] = [one for one in REQUIRED if name.startswith(one.control)]
-    if not found:
+    required: Sequence[Required] = [one for one in REQUIRED if name.startswith(one.control)]
+    if not required:
         return ""
-    best = max(found, key=lambda one: len(one.control))
+    best = max(required, key=lambda required: len(required.control))
     if control.outcome == "failed" and FIRES_ALONE in control.reason:
         return "it fires by itself and may have seen the benchmark: name another baseline"
     if control.outcome == "failed" and best.control in _FAILED:
@@ -238,7 +238,13 @@ def as_markdown() -> str:
         "| control | of | asks | where it is missing | without an audit file |",
         "|---|---|---|---|---|",
     ]
-    for one in REQUIRED:
-        cells = [one.control, ", ".join(one.kinds), one.asks, one.supply, one.by_hand or "the same"]
+    for required in REQUIRED:
+        cells = [
+            required.control,
+            ", ".join(required.kinds),
+            required.asks,
+            required.supply,
+            required.by_hand or "the same",
+        ]
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)

@@ -337,5 +337,5 @@ def as_markdown() -> str:
 
 
 def _facts(rule: Rule) -> str:
-    told = [fact if held else f"not: {fact}" for fact, held in rule.when.items()]
-    return "; ".join(told) or "none of the above"
+    texts = [fact if held else f"not: {fact}" for fact, held in rule.when.items()]
+    return "; ".join(texts) or "none of the above"

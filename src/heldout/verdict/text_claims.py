@@ -39,7 +39,7 @@ def text_claim(
     control = _coverage(scanned)
     documents = int(scanned["counts"].get("text_documents", 0))
     # A shared source is a hint where to look: names of files and of articles repeat.
-    words = [one for one in findings if not one.id.endswith("/provenance")]
+    words = [finding for finding in findings if not finding.id.endswith("/provenance")]
     together = findings[0].details["all_methods"] if findings else dict.fromkeys(_TOGETHER, 0)
     reach = _reach(together)
     whole = int(joined.details["by_modality"][Modality.FULL])
@@ -52,7 +52,7 @@ def text_claim(
         status=status,
         why=_why(status, together, documents, control, reach, words, whole),
         rule=rule_id(WORDS, rule),
-        findings=[*(one.id for one in words or findings), joined.id],
+        findings=[*(word.id for word in words or findings), joined.id],
         controls=[control, reach, *_wordless(together, documents, control)],
         next_step=_next_step(status, together, documents, reach, control, pictured),
     )
@@ -96,15 +96,15 @@ def _next_step(
 def _reach(together: Mapping[str, Any]) -> Control:
     """Could the items have been found at all, had they been there?"""
     items, inside = int(together["items"]), int(together["eligible_inside_longer_texts"])
-    told = (
+    message = (
         f"{inside:,} of {items:,} items with words say enough to be found inside a longer text, "
         f"{int(together['eligible']):,} to be found at all"
     )
     others = {why: n for why, n in together.get("untestable", {}).items() if why != NO_WORDS}
     if others:
-        told += f" ({'; '.join(f'{n:,}: {why}' for why, n in others.items())})"
+        message += f" ({'; '.join(f'{n:,}: {why}' for why, n in others.items())})"
     bad = inside < REACH * items or not items
-    return Control(name=WITHIN_REACH, outcome="failed" if bad else "passed", reason=told)
+    return Control(name=WITHIN_REACH, outcome="failed" if bad else "passed", reason=message)
 
 
 def _wordless(together: Mapping[str, Any], documents: int, control: Control) -> list[Control]:
@@ -124,18 +124,18 @@ def _coverage(scanned: Mapping[str, Any]) -> Control:
         int(counts.get("text_lost_containers", 0)),
     )
     share = lost / (lost + read) if lost + read else 1.0
-    told = f"{read:,} corpus items were read, {lost:,} were lost"
+    message = f"{read:,} corpus items were read, {lost:,} were lost"
     if lost + read:
-        told += f" ({share:.2%})"
+        message += f" ({share:.2%})"
     if archives:
-        told += (
+        message += (
             f", and {counted(archives, 'archive, file or folder', 'archives, files or folders')}"
         )
-        told += " in whole or in part"
+        message += " in whole or in part"
     if failed:
-        told += f"; {counted(len(failed), 'shard', 'shards')} failed"
+        message += f"; {counted(len(failed), 'shard', 'shards')} failed"
     bad = bool(failed or archives or share > UNREAD)
-    return Control(name="corpus coverage", outcome="failed" if bad else "passed", reason=told)
+    return Control(name="corpus coverage", outcome="failed" if bad else "passed", reason=message)
 
 
 def _rule(
@@ -176,23 +176,23 @@ def _sentence(
             f"No item of {benchmark} has its own words among {searched}.{_common(kinds, together)}"
         )
     limits = _limits(together) if reach.outcome == "failed" else ""
-    by_method = {one.id.rsplit("/", 1)[1]: one for one in findings}
-    told = ", ".join(
-        f"{int(one.statistic.value):,} by {_METHODS[method]}"
-        for method, one in by_method.items()
-        if one.statistic.value and method != "provenance"
+    by_method = {finding.id.rsplit("/", 1)[1]: finding for finding in findings}
+    message = ", ".join(
+        f"{int(finding.statistic.value):,} by {_METHODS[method]}"
+        for method, finding in by_method.items()
+        if finding.statistic.value and method != "provenance"
     )
     sources = by_method.get("provenance")
     named = int(sources.statistic.value) if sources else 0
     names = counted(named, "item names", "items name")
     source = f" {names} a source that {corpus} names, too." if named else ""
     modality = joined.details["by_modality"]
-    if not told and not modality[Modality.FULL]:
+    if not message and not modality[Modality.FULL]:
         read = f"No item of {benchmark} has its own words among what could be read of {corpus}."
         return f"{read}{limits}{source}{_common(kinds, together)}"
-    own = f"Items of {benchmark} with their own words in {corpus}: {told}. " if told else ""
+    own = f"Items of {benchmark} with their own words in {corpus}: {message}. " if message else ""
     return (
-        f"{own}{'Joined with the pictures, ' if told else f'Of {benchmark}, '}"
+        f"{own}{'Joined with the pictures, ' if message else f'Of {benchmark}, '}"
         f"{counted(modality[Modality.FULL], 'item', 'items')} leaked together with their answer "
         f"(picture, question and answer; small edits included), "
         f"{modality[Modality.IMAGE_AND_QUESTION]:,} with picture and question, "
@@ -223,15 +223,17 @@ def _limits(together: Mapping[str, Any]) -> str:
 
 def _beside(together: Mapping[str, Any]) -> str:
     """Whole items that are not counted, because nothing shows that they are about the same picture."""
-    told = ""
+    message = ""
     for name, where in (
         ("pictures_not_compared", "pictures that could not be compared"),
         ("beside_another_picture", "another picture"),
     ):
         if count := int(together.get(name, 0)):
             which = counted(count, "item has its", "items have their")
-            told += f" {which} question and answer there beside {where}; that alone is not counted."
-    return told
+            message += (
+                f" {which} question and answer there beside {where}; that alone is not counted."
+            )
+    return message
 
 
 def _exactly(together: Mapping[str, Any]) -> str:
@@ -281,5 +283,5 @@ def _why(
             "answer, or equal without the answer or beside a picture that is not known to be the item's"
         )
         return "; ".join(part for part in (similar if together["evident"] else "", failed) if part)
-    unseen = sorted({text for one in words for text in one.blind_to})
+    unseen = sorted({text for word in words for text in word.blind_to})
     return f"{control.reason}; {reach.reason}; not seen by the methods used: {'; '.join(unseen)}"

@@ -193,7 +193,7 @@ def test_ask(bench: Path, url: str, tmp_path: Path) -> None:
         "original,slot-paraphrase",
         "--paraphraser",
         url,
-        "--paraphraser-key-env",
+        "--paraphraser-api-key-env",
         "THE_KEY",
         "--concurrency",
         1,
@@ -273,7 +273,7 @@ def test_twin(url: str, tmp_path: Path) -> None:
     keys = [
         part
         for who in ("describer", "verifier", "render")
-        for part in (f"--{who}-key-env", "THE_KEY")
+        for part in (f"--{who}-api-key-env", "THE_KEY")
     ]
     command(
         "twin",

@@ -48,8 +48,13 @@ def picture_key(benchmark: Benchmark, example: Example) -> tuple[str, ...] | Non
     """The pixels an item shows, or None if any of its pictures cannot be read."""
     if not example.images:
         return None
-    found = [benchmark.digests[ref] for ref in example.images]
-    return tuple(d.pixels for d in found) if all(isinstance(d, Digests) for d in found) else None  # type: ignore[union-attr]
+    pixels = []
+    for ref in example.images:
+        digests = benchmark.digests[ref]
+        if not isinstance(digests, Digests):
+            return None
+        pixels.append(digests.pixels)
+    return tuple(pixels)
 
 
 def _empty(
@@ -221,8 +226,8 @@ def _repeats_and_contradictions(benchmark: Benchmark) -> Iterator[Problem]:
             repeated.append(" = ".join(member.id for member in members))
         # Several captions of one picture are not a contradiction: there is no question to answer.
         if question and len(answers) > 1:
-            told = ", ".join(f"{member.id}: {member.answer}" for member in members[:4])
-            against.append(f"{members[0].question} ({told})")
+            message = ", ".join(f"{member.id}: {member.answer}" for member in members[:4])
+            against.append(f"{members[0].question} ({message})")
     n = len(benchmark)
     if repeated:
         yield problem(

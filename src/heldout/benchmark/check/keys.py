@@ -37,22 +37,22 @@ def _without_options(benchmark: Benchmark) -> Iterator[Problem]:
     letters = [e for e in answered if _FEW_LETTERS.fullmatch(keys[e.id])]
     numbers = [e for e in answered if keys[e.id].isdecimal() and len(keys[e.id]) == 1]
     columns = {key for e in answered for key in e.metadata if _LIKE_AN_OPTION.fullmatch(key)}
-    found = letters
+    examples = letters
     if len(columns) > 1 and len(numbers) > len(letters):
-        found = numbers
+        examples = numbers
     # A question may ask for a letter in the picture; several letters in every item are keys.
-    if len(found) < _MOST * len(answered) or (found is letters and len(answered) < 2):
+    if len(examples) < _MOST * len(answered) or (examples is letters and len(answered) < 2):
         return
     seen = f"; columns that look like options: {', '.join(sorted(columns)[:8])}" if columns else ""
     yield problem(
         "keys-without-options",
         "error",
-        f"{len(found):,} of {len(answered):,} answers are "
-        f"{'letters' if found is letters else 'positions'}, such as '{keys[found[0].id]}', but no item has "
+        f"{len(examples):,} of {len(answered):,} answers are "
+        f"{'letters' if examples is letters else 'positions'}, such as '{keys[examples[0].id]}', but no item has "
         f"options{seen}",
         "name the columns of the options: --map options=A+B+C+D; read as open questions, these items "
         "ask for a letter that nobody can see",
-        [e.id for e in found],
+        [e.id for e in examples],
         len(benchmark),
     )
 

@@ -76,7 +76,7 @@ def _referred(benchmark: Benchmark) -> Iterator[Problem]:
     affected = []
     for example in benchmark:
         texts = " ".join([example.question or "", *example.options])
-        highest = max((int(found[1]) for found in _REFERENCE.finditer(texts)), default=0)
+        highest = max((int(match[1]) for match in _REFERENCE.finditer(texts)), default=0)
         if highest > max(1, len(example.images)):
             affected.append(f"{example.id}: <image {highest}> of {len(example.images)}")
     if affected:
@@ -110,10 +110,14 @@ def _unreadable(benchmark: Benchmark, n: int) -> Iterator[Problem]:
 
 def _copies(benchmark: Benchmark, n: int) -> Iterator[Problem]:
     same: dict[str, set[str]] = defaultdict(set)
-    for ref, found in benchmark.digests.items():
+    for ref, digest in benchmark.digests.items():
         # Inline images come once per row and have no name of their own to disagree about.
-        if isinstance(found, Digests) and not found.blank and not isinstance(ref.location, _INLINE):
-            same[found.pixels].add(ref.name)
+        if (
+            isinstance(digest, Digests)
+            and not digest.blank
+            and not isinstance(ref.location, _INLINE)
+        ):
+            same[digest.pixels].add(ref.name)
     named = [sorted(names) for names in same.values() if len(names) > 1]
     if named:
         yield problem(

@@ -141,7 +141,7 @@ def _per_image(benchmark: Benchmark) -> dict[str, float]:
     shown: Counter[str] = Counter()
     for example in benchmark:
         pictures = {
-            found.pixels if isinstance(found := benchmark.digests[ref], Digests) else ref.name
+            digest.pixels if isinstance(digest := benchmark.digests[ref], Digests) else ref.name
             for ref in example.images
         }
         shown.update(pictures)
@@ -211,7 +211,7 @@ def order_rules(benchmark: Benchmark, facts: list[OrderFact]) -> Iterator[Proble
     if not strong:
         return
     strong.sort(key=lambda fact: -abs(fact.strength))
-    told = "; ".join(f"{f.property} ({f.kind}, strength {f.strength:+.2f})" for f in strong)
+    message = "; ".join(f"{f.property} ({f.kind}, strength {f.strength:+.2f})" for f in strong)
     blocks = [f.property for f in strong if f.kind == "grouping"]
     trends = [f.property for f in strong if f.kind == "trend"]
     advice = []
@@ -224,7 +224,7 @@ def order_rules(benchmark: Benchmark, facts: list[OrderFact]) -> Iterator[Proble
     yield problem(
         "structured-order",
         "note",
-        f"the release order is not random: {told}",
+        f"the release order is not random: {message}",
         "; ".join(advice) + "; a free permutation would call this structure memorisation",
         [f.property for f in strong],
         len(facts),

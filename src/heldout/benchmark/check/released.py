@@ -160,7 +160,7 @@ def _limits(benchmark: Benchmark) -> Iterator[Problem]:
     if preset is None:
         return
     columns = {key for example in benchmark for key in example.metadata}
-    missing = any(isinstance(found, ImageError) for found in benchmark.digests.values())
+    missing = any(isinstance(digest, ImageError) for digest in benchmark.digests.values())
     for limit in preset.limits(columns, missing or not benchmark.images):
         yield problem(
             "preset-limit",

@@ -135,7 +135,7 @@ def split_overlap(benchmark: Benchmark, other: Benchmark) -> SplitOverlap:
     Flat and unreadable pictures identify nothing and are left out on both sides.
     """
     ours, theirs = _pictures(benchmark), _pictures(other)
-    their_bytes = {one for files in theirs.values() for one in files}
+    their_bytes = {file for files in theirs.values() for file in files}
     shared = ours.keys() & theirs.keys()
     asked: set[tuple[object, str]] = set()
     answered: set[tuple[object, str, str]] = set()
@@ -168,9 +168,9 @@ def split_overlap(benchmark: Benchmark, other: Benchmark) -> SplitOverlap:
 def _pictures(benchmark: Benchmark) -> dict[str, set[str]]:
     """The files (by byte digest) of every picture (by pixel digest) that identifies anything."""
     files: dict[str, set[str]] = defaultdict(set)
-    for found in benchmark.digests.values():
-        if isinstance(found, Digests) and not found.blank:
-            files[found.pixels].add(found.bytes)
+    for digest in benchmark.digests.values():
+        if isinstance(digest, Digests) and not digest.blank:
+            files[digest.pixels].add(digest.bytes)
     return files
 
 

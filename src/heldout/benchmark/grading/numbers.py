@@ -70,7 +70,7 @@ class Quantity(NamedTuple):
 def quantity(text: str) -> Quantity | None:
     """The number that ``text`` is, with at most a unit behind it; None for anything else."""
     text = " ".join(text.replace("−", "-").split()).strip().rstrip(".!")
-    text = _SQUARED.sub(lambda found: _RAISED[found[1]], text)
+    text = _SQUARED.sub(lambda match: _RAISED[match[1]], text)
     mixed = _MIXED.fullmatch(text)
     if mixed is not None:
         part = quantity(mixed["rest"])
@@ -81,18 +81,18 @@ def quantity(text: str) -> Quantity | None:
     word, _, unit = text.lower().partition(" ")
     if word in _WORDS and len(unit.split()) <= 2:
         return Quantity(float(_WORDS[word]), _unit(unit))
-    found = _WHOLE.fullmatch(text)
-    if found is None or len((found["unit"] or "").split()) > 2:
+    match = _WHOLE.fullmatch(text)
+    if match is None or len((match["unit"] or "").split()) > 2:
         return None
-    digits = found["digits"].translate(_SEPARATORS)
-    value = float(f"{digits}e{found['power'] or 0}")
-    if found["under"]:
-        under = float(found["under"])
+    digits = match["digits"].translate(_SEPARATORS)
+    value = float(f"{digits}e{match['power'] or 0}")
+    if match["under"]:
+        under = float(match["under"])
         value = value / under if under else math.inf
     if not math.isfinite(value):
         return None
     return Quantity(
-        -value if found["sign"] == "-" else value, found["currency"] or _unit(found["unit"])
+        -value if match["sign"] == "-" else value, match["currency"] or _unit(match["unit"])
     )
 
 
@@ -332,13 +332,13 @@ class _Reader:
         return mark + (inner if re.fullmatch(r"-?\w+", inner) else f"({inner})")
 
     def _command(self, depth: int, before: str) -> str:
-        found = _NAME.match(self._text, self._at)
-        if found is None:
+        match = _NAME.match(self._text, self._at)
+        if match is None:
             sign = self._text[self._at : self._at + 1]
             self._at += 1
             return "" if sign in "()[]!" else sign if sign and sign in "%$#&_{}|" else " "
-        name = found[0]
-        self._at = found.end()
+        name = match[0]
+        self._at = match.end()
         if name in _UNWRAPPED:
             return self._unwrapped(depth)
         if name in _IGNORED:

@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from heldout.benchmark.readers.base import Row
+from heldout.benchmark.readers.base import FileRow
 from heldout.benchmark.readers.pipes import PipesReader
 from heldout.benchmark.source import split_of
 from heldout.image import (
@@ -35,7 +35,7 @@ class ImageFolderReader:
         """Images below, and no data file that would say more about them than the folders do."""
         return not split_images(path) and _has_images(path)
 
-    def rows(self, path: Path) -> Iterator[Row | Dropped]:
+    def rows(self, path: Path) -> Iterator[FileRow | Dropped]:
         number = 0
         for file in _walk(path):
             if isinstance(file, Dropped):
@@ -54,7 +54,7 @@ class ImageFolderReader:
             label = {"label": parts[0]} if named else {}
             # A link may lead out of the folder: its name is looked up, and refused, like any other.
             image = name if file.is_symlink() else ImageRef(name, FileOnDisk(str(file)))
-            yield Row(number, {"id": name, "image": image, **label})
+            yield FileRow(number, {"id": name, "image": image, **label})
 
 
 def split_images(folder: Path) -> dict[str, Path]:
@@ -137,8 +137,8 @@ def _is_data(path: Path) -> bool:
 def _walk(folder: Path) -> Iterator[Path | Dropped]:
     """Every file below in one stable order, and the folders that are not entered."""
     try:
-        with os.scandir(folder) as found:
-            names = sorted((entry.name for entry in found), key=os.fsencode)
+        with os.scandir(folder) as scandir_iterator:
+            names = sorted((entry.name for entry in scandir_iterator), key=os.fsencode)
     except OSError as error:
         yield Dropped("read", str(folder), "unreadable folder", str(error.strerror), "many")
         return

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from heldout.benchmark.readers.json_rows import load_object
-from heldout.benchmark.writers.base import Part
+from heldout.benchmark.writers.base import FilePart
 from heldout.benchmark.writers.json_rows import (
     Entries,
     elements,
@@ -26,14 +26,14 @@ class CocoWriter:
     def units(self, path: Path) -> Mapping[int, int]:
         return {}
 
-    def write(self, parts: Sequence[Part], target: Path) -> None:
+    def write(self, parts: Sequence[FilePart], target: Path) -> None:
         images: list[tuple[Entries, list[int]]] = []
         captions: list[tuple[Entries, list[int]]] = []
         taken: set[str] = set()
         for part in parts:
             chosen = _Chosen.of(part)
             text = load_text(part.path)
-            lists = {one.key: one.value for one in members(text, first_value(text))}
+            lists = {member.key: member.value for member in members(text, first_value(text))}
             shown = [i for i, image in chosen.images if image not in taken]
             taken |= {image for _, image in chosen.images}
             images.append((_entries(text, lists["images"]), shown))
@@ -58,7 +58,7 @@ class _Chosen:
     images: list[tuple[int, str]]  # positions and ids
 
     @classmethod
-    def of(cls, part: Part) -> _Chosen:
+    def of(cls, part: FilePart) -> _Chosen:
         """Rows are counted as the reader does: good captions first, then images without any."""
         content = load_object(part.path)
         places: dict[str, int] = {}
@@ -85,7 +85,7 @@ class _Chosen:
                 number += 1
                 if number in part.rows:
                     used.add(image)
-        return cls(captions, [(places[one], one) for one in places if one in used])
+        return cls(captions, [(places[place], place) for place in places if place in used])
 
 
 def _is_image(image: Any) -> bool:

@@ -12,8 +12,8 @@ from heldout.detect.behaviour import (
 
 #: those whose findings make claims; each is a claim of its own, because they ask different things
 CLAIMING = tuple(
-    one.NAME
-    for one in (
+    module_type.NAME
+    for module_type in (
         twin_drop,
         option_order,
         circular,

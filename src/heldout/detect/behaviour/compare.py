@@ -42,13 +42,13 @@ def compare(
     *,
     more: dict[str, Any] | None = None,
 ) -> Outcome:
-    found = measure(probe, tables, settings, model)
-    if isinstance(found, str):
-        return not_testable(probe.name, tables.benchmark, model, found)
-    main = found.main
-    tested = probe.zero_is_clean or found.above is not None
-    value = -found.plain.value
-    name = probe.effect if found.above is None else f"{probe.effect}, less the references'"
+    measured = measure(probe, tables, settings, model)
+    if isinstance(measured, str):
+        return not_testable(probe.name, tables.benchmark, model, measured)
+    main = measured.main
+    tested = probe.zero_is_clean or measured.above is not None
+    value = -measured.plain.value
+    name = probe.effect if measured.above is None else f"{probe.effect}, less the references'"
     return model_finding(
         probe.name,
         tables.benchmark,
@@ -66,10 +66,12 @@ def compare(
         details={
             "p_tied": main.p_tied,
             "test": main.method if tested else "none: a clean model shows a difference, too",
-            **_details(probe, found, settings),
+            **_details(probe, measured, settings),
             "pairs": probe.counted,
-            "pairs_recorded": pairs_recorded(probe, tables, settings, [model, *found.references]),
-            "without_unread": _without_unread(probe, tables, settings, model, found),
+            "pairs_recorded": pairs_recorded(
+                probe, tables, settings, [model, *measured.references]
+            ),
+            "without_unread": _without_unread(probe, tables, settings, model, measured),
             **(more or {}),
         },
     )
@@ -124,8 +126,8 @@ def categories(pairs: pl.DataFrame, name: str, settings: Settings) -> dict[str, 
     return found
 
 
-def _details(probe: Probe, found: Measured, settings: Settings) -> dict[str, Any]:
-    pairs, clusters = found.pairs, found.pairs["cluster"].to_list()
+def _details(probe: Probe, measured: Measured, settings: Settings) -> dict[str, Any]:
+    pairs, clusters = measured.pairs, measured.pairs["cluster"].to_list()
     table = paired_table(pairs["first"].to_numpy(), pairs["second"].to_numpy())
     discordant = float((pairs["first"] != pairs["second"]).mean() or 0.0)  # type: ignore[arg-type]
     own = probe.zero_is_clean
@@ -145,10 +147,10 @@ def _details(probe: Probe, found: Measured, settings: Settings) -> dict[str, Any
             probe.first: rate(pairs["first"], clusters),
             probe.second: rate(pairs["second"], clusters),
         },
-        "own": told(found.raw, own),
-        "plain": told(found.plain, own),
-        "place_taken_out": told(found.main_placed, own or found.above is not None),
-        "options": bool((found.arms.rows["place"] != "open").any()),
+        "own": told(measured.raw, own),
+        "plain": told(measured.plain, own),
+        "place_taken_out": told(measured.main_placed, own or measured.above is not None),
+        "options": bool((measured.arms.rows["place"] != "open").any()),
         "table": named,
         "mcnemar": {
             "exact": exact.exact,
@@ -159,33 +161,33 @@ def _details(probe: Probe, found: Measured, settings: Settings) -> dict[str, Any
         if exact
         else None,
         "discordant": discordant,
-        "design_effect": found.plain.design_effect,
+        "design_effect": measured.plain.design_effect,
         "pairs_needed": {
-            f"{drop:g}": pairs_needed(drop, discordant, design_effect=found.plain.design_effect)
+            f"{drop:g}": pairs_needed(drop, discordant, design_effect=measured.plain.design_effect)
             for drop in DROPS
         },
-        "references": {name: told(test) for name, test in found.references.items()},
-        "references_own": {name: told(test, own) for name, test in found.reference_raw.items()},
-        "references_right": found.reference_right,
-        "references_ahead": {name: told(test) for name, test in found.ahead.items()},
-        "references_unusable": found.unusable,
+        "references": {name: told(test) for name, test in measured.references.items()},
+        "references_own": {name: told(test, own) for name, test in measured.reference_raw.items()},
+        "references_right": measured.reference_right,
+        "references_ahead": {name: told(test) for name, test in measured.ahead.items()},
+        "references_unusable": measured.unusable,
         "categories": (
             categories(pairs, settings.category, settings)
             if settings.category and probe.by_category
             else {}
         ),
-        "unread": found.arms.unread,
-        "replies": found.arms.replies,
-        "unpaired": found.arms.unpaired,
-        "not_in_benchmark": found.arms.rows["benchmark_id"].n_unique() - len(pairs),
+        "unread": measured.arms.unread,
+        "replies": measured.arms.replies,
+        "unpaired": measured.arms.unpaired,
+        "not_in_benchmark": measured.arms.rows["benchmark_id"].n_unique() - len(pairs),
     }
 
 
 def _without_unread(
-    probe: Probe, tables: ScoreTables, settings: Settings, model: str, found: Measured
+    probe: Probe, tables: ScoreTables, settings: Settings, model: str, measured: Measured
 ) -> dict[str, Any] | None:
     """The same with unreadable replies left out instead of counted as wrong; None if all were read."""
-    if found.all_read:
+    if measured.all_read:
         return None
     other = measure(probe, tables, settings, model, leave_out=True)
     if isinstance(other, str):

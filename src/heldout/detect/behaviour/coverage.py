@@ -68,7 +68,7 @@ def _everybody(probe: Probe, tables: ScoreTables, settings: Settings) -> _Everyb
     pairs = {}
     for name, arms in made.items():
         second = arms.rows.filter(~pl.col("released")).select("benchmark_id", "variant")
-        pairs[name] = frozenset(one for one in second.iter_rows() if one[0] in mine)
+        pairs[name] = frozenset(row for row in second.iter_rows() if row[0] in mine)
     changed = frozenset[str]().union(*(arms.changed for arms in made.values()))
     asked = frozenset[str]().union(*(arms.answers["benchmark_id"] for arms in made.values()))
     return _Everybody(pairs, (changed | probe.known(tables)) & asked & mine)

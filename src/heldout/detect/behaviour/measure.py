@@ -81,12 +81,12 @@ def measure(
     ahead: dict[str, PairedTest] = {}
     reference_right: dict[str, float] = {}
     for name, rows in list(others.items()):
-        found, _ = _above(probe, tables, mine.rows, [rows], settings)
-        if found is None:
+        test, _ = _above(probe, tables, mine.rows, [rows], settings)
+        if test is None:
             unusable[name] = f"{name} answered fewer than {FEW} images of these"
             del others[name]
             continue
-        single[name] = found
+        single[name] = test
         if probe.second_may_be_wrong:
             ahead[name] = _ahead(pairs, _pairs(tables, rows), settings)
         theirs_paired = _pairs(tables, rows)

@@ -88,12 +88,12 @@ def _published(tables: ScoreTables, model: str, settings: Settings) -> dict[str,
             (str(settings.base_of(model)), NO_IMAGE),
         )
     ]
-    if any(one.is_empty() for one in sides):
+    if any(side.is_empty() for side in sides):
         return {"base": settings.base_of(model)}
-    shared = set.intersection(*(set(one["benchmark_id"]) for one in sides))
+    shared = set.intersection(*(set(side["benchmark_id"]) for side in sides))
     seeing, blind, base = (
-        float(one.filter(pl.col("benchmark_id").is_in(list(shared)))["right"].mean() or 0.0)  # type: ignore[arg-type]
-        for one in sides
+        float(side.filter(pl.col("benchmark_id").is_in(list(shared)))["right"].mean() or 0.0)  # type: ignore[arg-type]
+        for side in sides
     )
     return {
         "base": settings.base_of(model),

@@ -57,12 +57,12 @@ def _consistency(
     joined: pl.DataFrame | None = None
     own: dict[str, dict[str, float]] = {}
     for index, (model, degree) in enumerate(ordered):
-        found = measure(probe_for(twin), tables, alone, model)
-        if isinstance(found, str):
-            return not_testable(NAME, tables.benchmark, label, f"{model}: {found}")
-        own[model] = {"degree": degree, "drop": found.plain.value, "n": found.plain.n}
-        drops = found.pairs.select("benchmark_id", "cluster").with_columns(
-            pl.Series(f"d{index}", differences(found.pairs))
+        measured = measure(probe_for(twin), tables, alone, model)
+        if isinstance(measured, str):
+            return not_testable(NAME, tables.benchmark, label, f"{model}: {measured}")
+        own[model] = {"degree": degree, "drop": measured.plain.value, "n": measured.plain.n}
+        drops = measured.pairs.select("benchmark_id", "cluster").with_columns(
+            pl.Series(f"d{index}", differences(measured.pairs))
         )
         joined = (
             drops

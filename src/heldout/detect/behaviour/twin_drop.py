@@ -81,14 +81,14 @@ def twins_of(tables: ScoreTables, model: str) -> list[str]:
     if tables.answers is None:
         return [TWIN]
     names = tables.answers.filter(tables.answers["model"] == model)["variant"].unique().to_list()
-    return sorted(one for one in names if one == TWIN or one.startswith(f"{TWIN}-")) or [TWIN]
+    return sorted(name for name in names if name == TWIN or name.startswith(f"{TWIN}-")) or [TWIN]
 
 
 def find(tables: ScoreTables, settings: Settings) -> Iterator[Outcome]:
     for model in tables.answering:
         for twin in twins_of(tables, model):
             found = compare(probe_for(twin), tables, settings, model)
-            told = unchanged_told(tables, twin)
+            text = unchanged_told(tables, twin)
             if isinstance(found, Finding):
                 name = found.id if twin == TWIN else f"{found.id}/{twin}"
                 details = {
@@ -97,10 +97,10 @@ def find(tables: ScoreTables, settings: Settings) -> Iterator[Outcome]:
                     "twins_unchanged": {
                         "count": len(tables.unchanged.get(twin, ())),
                         "others": len(tables.twin_items.get(twin, ())),
-                        "told": told,
+                        "told": text,
                     },
                 }
                 found = found.model_copy(update={"id": name, "details": details})
-            elif told and found.reason != LACKING:
-                found = found.model_copy(update={"reason": f"{found.reason}: {told}"})
+            elif text and found.reason != LACKING:
+                found = found.model_copy(update={"reason": f"{found.reason}: {text}"})
             yield found

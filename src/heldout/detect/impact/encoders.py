@@ -64,21 +64,24 @@ def study_encoders(
     first = encoders[0]
     study = Study(benchmark.name, first.seed, labels=labels)
     study.call = {
-        "encoders": [names[one.encoder] for one in encoders],
+        "encoders": [names[encoder.encoder] for encoder in encoders],
         "baseline": names[baseline.encoder] if baseline is not None else None,
-        "settings": [json.loads(one.model_dump_json()) for one in encoders],
+        "settings": [json.loads(encoder.model_dump_json()) for encoder in encoders],
         "seed": first.seed,
         **asked_besides(labels, bounds, first.queries),
     }
     with run.writing() if run is not None else contextlib.nullcontext():
         control = None
         if baseline is not None:
-            found = evaluate_encoder(benchmark, baseline, run, engine, quiet=quiet)
-            control = {one.metric: one for one in _predictions(found, names[baseline.encoder])}
+            encoder_evaluation = evaluate_encoder(benchmark, baseline, run, engine, quiet=quiet)
+            control = {
+                prediction.metric: prediction
+                for prediction in _predictions(encoder_evaluation, names[baseline.encoder])
+            }
         for settings in encoders:
-            found = evaluate_encoder(benchmark, settings, run, engine, quiet=quiet)
-            study.evaluations.append(found)
-            for task in _predictions(found, names[settings.encoder]):
+            encoder_evaluation = evaluate_encoder(benchmark, settings, run, engine, quiet=quiet)
+            study.evaluations.append(encoder_evaluation)
+            for task in _predictions(encoder_evaluation, names[settings.encoder]):
                 against = None if control is None else control.get(task.metric)
                 if control is not None and against is None:
                     raise InputError(f"the baseline cannot be measured by {task.metric}")
@@ -93,21 +96,23 @@ def keep_items(study: Study, path: Path) -> Path:
     import polars as pl
 
     target = path.with_suffix(".items.parquet")
-    write_table(target, pl.concat([one.items for one in study.evaluations]).to_arrow())
+    write_table(
+        target, pl.concat([evaluation.items for evaluation in study.evaluations]).to_arrow()
+    )
     return target
 
 
-def _predictions(found: EncoderEvaluation, name: str) -> list[Predictions]:
+def _predictions(encoder_evaluation: EncoderEvaluation, name: str) -> list[Predictions]:
     return [
         Predictions(
-            f"{name}: {one.task}",
-            one.task.value,
-            one.measures,
-            [*found.dropped, *one.dropped],
-            read_from=found.encoder,
-            remarks=[f"{name}: {told}" for told in one.remarks],
+            f"{name}: {task.task}",
+            task.task.value,
+            task.measures,
+            [*encoder_evaluation.dropped, *task.dropped],
+            read_from=encoder_evaluation.encoder,
+            remarks=[f"{name}: {remark}" for remark in task.remarks],
         )
-        for one in found.tasks
+        for task in encoder_evaluation.tasks
     ]
 
 
@@ -123,6 +128,6 @@ def _same_benchmark(run: Run, benchmark: Benchmark) -> None:
 
 def _names(encoders: Sequence[EncoderSettings]) -> dict[str, str]:
     """By encoder what it is called; the whole of it where two folders have one name."""
-    specs = list(dict.fromkeys(one.encoder for one in encoders))
+    specs = list(dict.fromkeys(encoder.encoder for encoder in encoders))
     counts = Counter(encoder_name(spec) for spec in specs)
     return {spec: encoder_name(spec) if counts[encoder_name(spec)] == 1 else spec for spec in specs}

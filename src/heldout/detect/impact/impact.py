@@ -75,7 +75,7 @@ def measure_impact(
     metric: str,
     values: dict[str, NDArray[np.float64]],
     clusters: Sequence[str],
-    found: Sequence[Block],
+    blocks: Sequence[Block],
     *,
     difference: bool = False,
     queries: int | None = None,
@@ -93,8 +93,8 @@ def measure_impact(
         whole = _Measured(measure, numbers, clusters, seed, is_rate)
         result.lines.append(whole.line("original", "", everything))
         if queries is not None:
-            result.draws += whole.drawn(queries, found)
-        for place, block in enumerate(found):
+            result.draws += whole.drawn(queries, blocks)
+        for place, block in enumerate(blocks):
             kind = block.leakage
             result.lines.append(whole.line("non-leaked", kind, block.clean))
             result.lines.append(whole.line("leaked", kind, block.leaked))
@@ -175,14 +175,14 @@ class _Measured:
             float(means.std(ddof=1)),
         )
 
-    def drawn(self, queries: int, found: Sequence[Block]) -> list[Line]:
+    def drawn(self, queries: int, blocks: Sequence[Block]) -> list[Line]:
         """Mean and standard deviation over ten draws of ``queries`` items from each subset.
 
         Where a subset has no more items than a draw, every draw is the subset: its mean has no spread.
         """
         # Drawn from the whole benchmark they are the published random control.
         subsets = [("random", "", np.ones(len(self.values), dtype=bool))]
-        for block in found:
+        for block in blocks:
             subsets += [
                 ("non-leaked", block.leakage, block.clean),
                 ("leaked", block.leakage, block.leaked),

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from heldout.benchmark import Benchmark, Example, Row, canonical_text, read_whole
+from heldout.benchmark import Benchmark, Example, FileRow, canonical_text, read_whole
 from heldout.errors import InputError
 from heldout.model import (
     Columns,
@@ -101,15 +101,18 @@ def read_predictions(
     if metric == "accuracy" and gradable:
         answers = _answers(path, benchmark, rows, columns, mapping, required=source == "prediction")
     if source == "prediction":
-        found = [_graded(name, path, columns, one) for name, one in answers.items()]
-        missing = [one.model for one in found if not one.measures]
+        predictions = [
+            _graded(name, path, columns, recorded_answers)
+            for name, recorded_answers in answers.items()
+        ]
+        missing = [one.model for one in predictions if not one.measures]
         if missing:
             raise InputError(_nobody(path, missing[0], rows, columns, known))
-        return found
-    found = _numbers(path, rows, columns, metric, source, known, unreadable)
-    for one in found:
+        return predictions
+    predictions = _numbers(path, rows, columns, metric, source, known, unreadable)
+    for one in predictions:
         one.own_grades, one.empty = _beside(one, answers.get(one.model))
-    return found
+    return predictions
 
 
 def _gradable(columns: Columns, benchmark: Benchmark) -> bool:
@@ -146,7 +149,7 @@ def _metric(path: Path, columns: Columns, metric: str | None, gradable: bool) ->
 def _answers(
     path: Path,
     benchmark: Benchmark,
-    rows: Sequence[Row],
+    rows: Sequence[FileRow],
     columns: Columns,
     mapping: Mapping[str, str] | None,
     *,
@@ -161,19 +164,19 @@ def _answers(
         return {}  # the file's own grades are asked for; they need nothing of its predictions
 
 
-def _with_answers(benchmark: Benchmark, rows: Sequence[Row], columns: Columns) -> Benchmark:
+def _with_answers(benchmark: Benchmark, rows: Sequence[FileRow], columns: Columns) -> Benchmark:
     if columns.of("answer") is None or any(example.answer for example in benchmark):
         return benchmark
-    told = {
+    record = {
         canonical_text(columns.cell(row.values, "id")): columns.cell(row.values, "answer")
         for row in rows
     }
     return replace(
         benchmark,
         examples=tuple(
-            replace(one, answer=gold, answer_index=_place(gold, one.options))
-            for one in benchmark
-            for gold in [canonical_text(told.get(one.id))]
+            replace(example, answer=gold, answer_index=_place(gold, example.options))
+            for example in benchmark
+            for gold in [canonical_text(record.get(example.id))]
         ),
     )
 
@@ -206,14 +209,14 @@ def _graded(model: str, path: Path, columns: Columns, answers: RecordedAnswers) 
         for drop in answers.dropped
         if drop.id not in right
     ]
-    told = {drop.id for drop in made.dropped}
+    messages = {drop.id for drop in made.dropped}
     made.dropped += [
         Dropped("impact", one, NO_PREDICTION, f"{path.name}: only as {variant}, not as released")
         for one, variant in others.items()
-        if one not in right and one not in told
+        if one not in right and one not in messages
     ]
     made.own_grades = compare_grades(answers.graded_by, own) if answers.graded_by else None
-    made.empty = [one for one in dict.fromkeys(answers.empty) if one in right]
+    made.empty = [fromkey for fromkey in dict.fromkeys(answers.empty) if fromkey in right]
     made.unread = unread_of(readings)
     return made
 
@@ -239,7 +242,7 @@ def _beside(
 
 def _numbers(
     path: Path,
-    rows: Sequence[Row],
+    rows: Sequence[FileRow],
     columns: Columns,
     metric: str,
     source: str,
@@ -248,7 +251,7 @@ def _numbers(
 ) -> list[Predictions]:
     """Measures that the file holds: its grades, scores, ranks or log-likelihoods."""
     column = columns.of(source)
-    by_model: dict[str, dict[str, Row]] = defaultdict(dict)
+    by_model: dict[str, dict[str, FileRow]] = defaultdict(dict)
     for row in rows:
         model = canonical_text(columns.cell(row.values, "model")) or path.stem
         identifier = canonical_text(columns.cell(row.values, "id"))
@@ -263,7 +266,7 @@ def _numbers(
                 f"row {row.number}; expected one per item"
                 + ("" if columns.of("model") else " (several models: add a column 'model')")
             )
-    found = []
+    predictions = []
     for model, predicted in by_model.items():
         one = Predictions(model, metric, dropped=[replace(d, stage="impact") for d in unreadable])
         one.read_from = str(column)
@@ -284,8 +287,8 @@ def _numbers(
                 one.measures.setdefault(name, {})[identifier] = measured
         if not one.measures:
             raise InputError(_nobody(path, model, rows, columns, known))
-        found.append(one)
-    return found
+        predictions.append(one)
+    return predictions
 
 
 def _value(cell: Any, source: str, column: str, where: str) -> float | None:
@@ -330,11 +333,13 @@ def _place(answer: str | None, options: Sequence[str]) -> int | None:
         return None
     if answer in options:
         return options.index(answer)
-    found = read_whole(answer, options)
-    return found.place if found is not None else None
+    reading = read_whole(answer, options)
+    return reading.place if reading is not None else None
 
 
-def _nobody(path: Path, model: str, rows: Sequence[Row], columns: Columns, known: set[str]) -> str:
+def _nobody(
+    path: Path, model: str, rows: Sequence[FileRow], columns: Columns, known: set[str]
+) -> str:
     theirs = [str(columns.cell(row.values, "id")) for row in rows[:3]]
     return (
         f"{path.name}: no row of {model} has a prediction for an item of the benchmark. Its "

@@ -71,17 +71,17 @@ class Study:
 
     def remarks(self, model: str) -> list[str]:
         """What is to be known of a model's file, or of its encoder, as sentences."""
-        told = recorded_remarks(self.own_grades.get(model), self.empty.get(model, ()))
-        told = [*self.encoder_remarks.get(model, ()), *told]
+        messages = recorded_remarks(self.own_grades.get(model), self.empty.get(model, ()))
+        messages = [*self.encoder_remarks.get(model, ()), *messages]
         unread = self.unread.get(model)
-        return told if unread is None else [unread.unparsed_sentence(), *told]
+        return messages if unread is None else [unread.unparsed_sentence(), *messages]
 
     def as_json(self) -> dict[str, Any]:
         findings = [
             f
-            for one in self.impacts
+            for impact in self.impacts
             for f in impact_findings(
-                one, self.benchmark, self.seed, labelled=self.labels is not None
+                impact, self.benchmark, self.seed, labelled=self.labels is not None
             )
         ]
         return {
@@ -96,10 +96,14 @@ class Study:
             "own_grades": {model: own.as_json() for model, own in self.own_grades.items()},
             "empty_predictions": self.empty,
             "unparsed_predictions": {
-                model: list(one.unparsed) for model, one in self.unread.items()
+                model: list(unread.unparsed) for model, unread in self.unread.items()
             },
-            "remarks": {one.model: self.remarks(one.model) for one in self.impacts},
-            **({"encoders": [_about(one) for one in self.evaluations]} if self.evaluations else {}),
+            "remarks": {impact.model: self.remarks(impact.model) for impact in self.impacts},
+            **(
+                {"encoders": [_about(evaluation) for evaluation in self.evaluations]}
+                if self.evaluations
+                else {}
+            ),
             "dropped": {
                 model: [{"id": d.id, "reason": d.reason, "detail": d.detail} for d in dropped]
                 for model, dropped in self.dropped.items()
@@ -119,12 +123,12 @@ def _flat(record: Line | Owed) -> dict[str, Any]:
     return found
 
 
-def _about(found: EncoderEvaluation) -> dict[str, Any]:
+def _about(encoder_evaluation: EncoderEvaluation) -> dict[str, Any]:
     return {
-        "name": found.name,
-        "identity": found.encoder,
-        "skipped": found.skipped,
-        "tasks": {one.task.value: one.details for one in found.tasks},
+        "name": encoder_evaluation.name,
+        "identity": encoder_evaluation.encoder,
+        "skipped": encoder_evaluation.skipped,
+        "tasks": {task.task.value: task.details for task in encoder_evaluation.tasks},
     }
 
 
@@ -201,14 +205,14 @@ def asked_besides(
     labels: LeakLabels | None, bounds: Bounds | None, queries: int | None
 ) -> dict[str, Any]:
     """What of a call is kept only where it was asked for: older files lack these keys."""
-    found: dict[str, Any] = {}
+    record: dict[str, Any] = {}
     if labels is not None:
-        found |= {"leaks": labels.source, "leaks_sha256": labels.sha256}
+        record |= {"leaks": labels.source, "leaks_sha256": labels.sha256}
     if bounds is not None:
-        found["degrees"] = str(bounds)
+        record["degrees"] = str(bounds)
     if queries is not None:
-        found["queries"] = queries
-    return found
+        record["queries"] = queries
+    return record
 
 
 def add_impact(
@@ -224,7 +228,7 @@ def add_impact(
     rows = _taking_part(known, model)
     identifiers = [row["benchmark_id"] for row in rows]
     values = {
-        name: np.array([measured[one] for one in identifiers])
+        name: np.array([measured[identifier] for identifier in identifiers])
         for name, measured in model.measures.items()
     }
     clusters = [row["cluster"] for row in rows]
@@ -273,14 +277,14 @@ def known_items(
         return KnownItems(benchmark, items_table(benchmark).to_pylist(), {}, labels)
     table = [
         {
-            "benchmark_id": one,
-            "cluster": labels.clusters.get(one, one),
+            "benchmark_id": kind,
+            "cluster": labels.clusters.get(kind, kind),
             "question": None,
             "options": [],
             "answer": None,
             "image_digests": [],
         }
-        for one in labels.kinds
+        for kind in labels.kinds
     ]
     return KnownItems(items_as_benchmark(Path(labels.source).name, table), table, {}, labels)
 
@@ -311,11 +315,11 @@ def _control(
 ) -> Predictions | None:
     if path is None:
         return None
-    found = read_predictions(path, benchmark, metric=metric, mapping=mapping)
-    if len(found) > 1:
-        names = ", ".join(one.model for one in found)
+    predictions = read_predictions(path, benchmark, metric=metric, mapping=mapping)
+    if len(predictions) > 1:
+        names = ", ".join(one.model for one in predictions)
         raise InputError(f"--baseline {path}: expected one model, found {names}")
-    return found[0]
+    return predictions[0]
 
 
 def subtract(model: Predictions, control: Predictions) -> None:

@@ -39,15 +39,15 @@ class Block(NamedTuple):
 
 def blocks(ids: Sequence[str], leaks: Mapping[str, ItemLeaks]) -> list[Block]:
     """Copies always; the other kinds, each without the graver ones, where there are any."""
-    kinds = np.array([leakage(leaks[one]) if one in leaks else "" for one in ids], dtype=object)
-    labels = np.array([leaks[one].label if one in leaks else "" for one in ids], dtype=object)
+    kinds = np.array([leakage(leaks[text]) if text in leaks else "" for text in ids], dtype=object)
+    labels = np.array([leaks[text].label if text in leaks else "" for text in ids], dtype=object)
 
     def by_label(mask: Mask) -> tuple[Subset, ...]:
-        found = [
+        subsets = [
             Subset(f"{label} label", mask & (labels == label))
             for label in ("same", "different", "conflicting", "unknown")
         ]
-        told = [subset for subset in found if subset.mask.any()]
+        told = [subset for subset in subsets if subset.mask.any()]
         # "label unknown" for all of them is no finding.
         return tuple(told) if len(told) > 1 or (told and told[0].name != "unknown label") else ()
 
@@ -66,25 +66,25 @@ def label_blocks(ids: Sequence[str], kinds: Mapping[str, str]) -> list[Block]:
 
     Kinds of other people have no order, so none is graver: other kinds are in neither side.
     """
-    told = np.array([kinds.get(one, UNDECIDED) for one in ids], dtype=object)
-    clean: Mask = told == CLEAN
-    leaked: Mask = ~clean & (told != UNDECIDED)
-    names = sorted(set(told[leaked]))
+    array = np.array([kinds.get(text, UNDECIDED) for text in ids], dtype=object)
+    clean: Mask = array == CLEAN
+    leaked: Mask = ~clean & (array != UNDECIDED)
+    names = sorted(set(array[leaked]))
     made = [Block(LABELLED, leaked, clean, ())]
     if len(names) > 1:
-        made += [Block(f"{LABELLED}: {name}", told == name, clean, ()) for name in names]
+        made += [Block(f"{LABELLED}: {name}", array == name, clean, ()) for name in names]
     return made
 
 
-def leakage(found: ItemLeaks) -> str:
+def leakage(item_leaks: ItemLeaks) -> str:
     """How an item leaked at worst; empty where only words that prove nothing are alike."""
-    grade = found.grade
+    grade = item_leaks.grade
     if grade >= Rung.COPY:
         return COPY
     if grade is Rung.UNDECIDED:
         return UNDECIDED
     if grade is Rung.NEAR:
-        near = [leak for leak in found.leaks if leak.grade is Rung.NEAR]
+        near = [leak for leak in item_leaks.leaks if leak.grade is Rung.NEAR]
         return HARD if any(leak.row["degree"] == "hard" for leak in near) else SOFT
     return TEXT if grade is Rung.TEXT else ""
 
@@ -106,7 +106,7 @@ def matched_draws(
     # Largest first: a cluster that can give many items can give few, so no count is left without one,
     # and every assignment is equally likely.
     wanted = np.sort(counts[counts > 0])[::-1]
-    found = []
+    masks = []
     for _ in range(draws):
         mask = np.zeros(len(codes), dtype=bool)
         able: list[int] = []  # clusters not yet drawn that hold as many items as are wanted
@@ -117,5 +117,5 @@ def matched_draws(
                 seen += 1
             chosen = able.pop(int(rng.integers(len(able))))
             mask[rng.choice(members[chosen], int(count), replace=False)] = True
-        found.append(mask)
-    return found
+        masks.append(mask)
+    return masks

@@ -41,7 +41,7 @@ class EncodedRows:
         )
 
     def of(self, items: Sequence[Asked]) -> Floats:
-        return self.pictures[[self.place[one.picture] for one in items]]
+        return self.pictures[[self.place[item.picture] for item in items]]
 
 
 def encoded_rows(
@@ -57,10 +57,20 @@ def encoded_rows(
     if settings.is_saved:
         return _saved(benchmark, asked, settings.encoder, run, engine, quiet)
     encoder = open_encoder(settings.encoder)
-    found = upright_rows(benchmark, settings.encoder, encoder, run, engine, quiet=quiet)
-    place = {key: number for number, key in enumerate(found.pictures)}
+    benchmark_embeddings = upright_rows(
+        benchmark, settings.encoder, encoder, run, engine, quiet=quiet
+    )
+    place = {key: number for number, key in enumerate(benchmark_embeddings.pictures)}
     return EncodedRows(
-        settings.encoder, encoder.identity, encoder, None, found.rows, place, run, engine, quiet
+        settings.encoder,
+        encoder.identity,
+        encoder,
+        None,
+        benchmark_embeddings.rows,
+        place,
+        run,
+        engine,
+        quiet,
     )
 
 
@@ -70,16 +80,16 @@ def _saved(
     folder = Path(spec.removeprefix(SAVED))
     saved = read_saved_pairs(folder, benchmark, asked.items)
     asked.dropped += [
-        Dropped(STAGE, one.id, "unusable embedding", UNUSABLE)
-        if one.id in saved.unusable
-        else Dropped(STAGE, one.id, "no embedding", f"{folder.name} has no row of it")
-        for one in asked.items
-        if one.id not in saved.pictures
+        Dropped(STAGE, item.id, "unusable embedding", UNUSABLE)
+        if item.id in saved.unusable
+        else Dropped(STAGE, item.id, "no embedding", f"{folder.name} has no row of it")
+        for item in asked.items
+        if item.id not in saved.pictures
     ]
-    asked.items = [one for one in asked.items if one.id in saved.pictures]
+    asked.items = [item for item in asked.items if item.id in saved.pictures]
     first: dict[str, Floats] = {}  # a picture shown by several items is one candidate
-    for one in asked.items:
-        first.setdefault(one.picture, saved.pictures[one.id])
+    for item in asked.items:
+        first.setdefault(item.picture, saved.pictures[item.id])
     place = {key: number for number, key in enumerate(first)}
     rows = np.stack(list(first.values()))
     return EncodedRows(spec, saved.identity, None, saved, rows, place, run, engine, quiet)

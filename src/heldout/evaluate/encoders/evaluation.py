@@ -38,7 +38,7 @@ def evaluate_encoder(
     asked = asked_items(benchmark, settings)
     rows = encoded_rows(benchmark, asked, settings, run, engine or LocalEngine(1), quiet=quiet)
     tasks, skipped = _possible(settings, asked, rows)
-    found = EncoderEvaluation(
+    encoder_evaluation = EncoderEvaluation(
         rows.identity,
         encoder_name(settings.encoder),
         benchmark.name,
@@ -48,12 +48,12 @@ def evaluate_encoder(
     )
     for task in tasks:
         if task is ZERO_SHOT:
-            found.tasks.append(zero_shot_task(asked, settings, rows))
+            encoder_evaluation.tasks.append(zero_shot_task(asked, settings, rows))
         elif task is PROBE:
-            found.tasks.append(probe_task(asked, settings, rows))
+            encoder_evaluation.tasks.append(probe_task(asked, settings, rows))
         else:
-            found.tasks.append(retrieval_task(asked, rows, task))
-    return found
+            encoder_evaluation.tasks.append(retrieval_task(asked, rows, task))
+    return encoder_evaluation
 
 
 def encoder_name(spec: str) -> str:
@@ -67,13 +67,13 @@ def _possible(
 ) -> tuple[list[EncoderTask], dict[str, str]]:
     """Tasks to do, and those that nobody asked for by name with the reason why not."""
     problems: dict[EncoderTask, str] = {}
-    labelled = asked.label_column is not None and any(one.label for one in asked.items)
+    labelled = asked.label_column is not None and any(item.label for item in asked.items)
     if not labelled:
         why = "items have no class: name its column as label"
         problems |= {ZERO_SHOT: why, PROBE: why}
     if settings.train is None:
         problems[PROBE] = "no training set: name its corpus as train"
-    spoken = asked.caption_column is not None and any(one.captions for one in asked.items)
+    spoken = asked.caption_column is not None and any(item.captions for item in asked.items)
     if rows.saved is not None:
         if settings.class_embeddings is None:
             problems[ZERO_SHOT] = (
@@ -100,6 +100,6 @@ def _possible(
                 raise InputError(f"task {task}: {problems[task]}")
     possible = [task for task in wanted if task not in problems]
     if not possible:
-        told = "; ".join(f"{task}: {why}" for task, why in problems.items())
-        raise InputError(f"no task can be done ({told})")
+        message = "; ".join(f"{task}: {why}" for task, why in problems.items())
+        raise InputError(f"no task can be done ({message})")
     return possible, {task.value: problems[task] for task in wanted if task in problems}

@@ -40,23 +40,23 @@ class AskedItems:
 
 def asked_items(benchmark: Benchmark, settings: EncoderSettings) -> AskedItems:
     """Items with exactly one picture; the others are dropped with their reason."""
-    found = AskedItems(
+    items = AskedItems(
         label_column=_label_column(benchmark, settings.label),
         caption_column=_caption_column(benchmark, settings.caption),
     )
     for example in benchmark:
         problem = _unusable(benchmark, example)
         if problem:
-            found.dropped.append(Dropped(STAGE, example.id, *problem))
+            items.dropped.append(Dropped(STAGE, example.id, *problem))
             continue
-        label = None if found.label_column is None else _text(example, found.label_column)
-        captions = () if found.caption_column is None else _captions(example, found.caption_column)
+        label = None if items.label_column is None else _text(example, items.label_column)
+        captions = () if items.caption_column is None else _captions(example, items.caption_column)
         key = picture_key(benchmark, example.images[0])
-        found.items.append(Asked(example.id, key, label, captions))
-    if not found.items:
-        reasons = ", ".join(sorted({one.reason for one in found.dropped}))
+        items.items.append(Asked(example.id, key, label, captions))
+    if not items.items:
+        reasons = ", ".join(sorted({dropped.reason for dropped in items.dropped}))
         raise InputError(f"{benchmark.name}: no item has one readable picture ({reasons})")
-    return found
+    return items
 
 
 def read_class_names(path: Path) -> dict[str, str]:
@@ -70,7 +70,7 @@ def read_class_names(path: Path) -> dict[str, str]:
     if path.suffix == ".json":
         return _from_json(path, text)
     mark = {".tsv": "\t", ".csv": ","}.get(path.suffix, "\t" if "\t" in text else None)
-    found: dict[str, str] = {}
+    names: dict[str, str] = {}
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip():
             continue
@@ -79,11 +79,11 @@ def read_class_names(path: Path) -> dict[str, str]:
         )
         if number == 1 and (label.lower(), name.lower()) in {("label", "name"), ("class", "name")}:
             continue
-        if found.setdefault(label, name or label) != (name or label):
+        if names.setdefault(label, name or label) != (name or label):
             raise InputError(f"{path} line {number}: class '{label}' has two names")
-    if len(found) < 2:
-        raise InputError(f"{path}: expected two classes or more, one per line; found {len(found)}")
-    return found
+    if len(names) < 2:
+        raise InputError(f"{path}: expected two classes or more, one per line; found {len(names)}")
+    return names
 
 
 def _from_json(path: Path, text: str) -> dict[str, str]:

@@ -77,8 +77,8 @@ class Probe:
     validation: dict[float, float]  # accuracy on the held-out tenth by strength; empty where fixed
 
     def scores(self, features: NDArray[np.float32]) -> NDArray[np.float32]:
-        found: NDArray[np.float32] = features @ self.weights.astype(np.float32)
-        return found + self.intercept.astype(np.float32)
+        array: NDArray[np.float32] = features @ self.weights.astype(np.float32)
+        return array + self.intercept.astype(np.float32)
 
 
 def fit_probe(

@@ -20,7 +20,7 @@ def best_ranks(
 
     A similarity that is not a number never helps: of a right candidate the rank is behind all others.
     """
-    found = np.zeros(len(queries), np.int64)
+    zeros = np.zeros(len(queries), np.int64)
     size = max(1, _CELLS // max(1, len(candidates)))
     for start in range(0, len(queries), size):
         near = queries[start : start + size] @ candidates.T
@@ -28,17 +28,17 @@ def best_ranks(
             own = right[start + row]
             bound = similarities[own].max() - TIE
             if not np.isfinite(bound):
-                found[start + row] = len(candidates) + 1
+                zeros[start + row] = len(candidates) + 1
                 continue
             near_ones = ~(similarities < bound)  # what cannot be compared stands ahead
-            found[start + row] = 1 + int(near_ones.sum()) - int(near_ones[own].sum())
-    return found
+            zeros[start + row] = 1 + int(near_ones.sum()) - int(near_ones[own].sum())
+    return zeros
 
 
 def usable(rows: NDArray[Any]) -> NDArray[np.bool_]:
     """Which rows point anywhere: all numbers finite, and not all of them zero."""
-    found: NDArray[np.bool_] = np.isfinite(rows).all(axis=-1) & rows.any(axis=-1)
-    return found
+    array: NDArray[np.bool_] = np.isfinite(rows).all(axis=-1) & rows.any(axis=-1)
+    return array
 
 
 def alike(rows: Floats) -> int:

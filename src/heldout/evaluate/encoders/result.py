@@ -37,9 +37,9 @@ class EncoderEvaluation:
     def items(self) -> pl.DataFrame:
         """One row per item, task and measure."""
         rows = [
-            (item, one.task.value, measure, value)
-            for one in self.tasks
-            for measure, values in one.measures.items()
+            (item, task.task.value, measure, value)
+            for task in self.tasks
+            for measure, values in task.measures.items()
             for item, value in values.items()
         ]
         schema = {

@@ -39,7 +39,9 @@ class Pairing:
                 by_picture[picture][place] = None
                 by_caption[place][picture] = None
         return cls(
-            list(places), [_places(one) for one in by_picture], [_places(one) for one in by_caption]
+            list(places),
+            [_places(record) for record in by_picture],
+            [_places(record) for record in by_caption],
         )
 
     def image_to_text(self, pictures: Floats, texts: Floats) -> dict[str, dict[int, float]]:

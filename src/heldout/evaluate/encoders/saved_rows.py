@@ -55,7 +55,7 @@ class _Shard:
 def read_saved_pairs(folder: Path, benchmark: Benchmark, items: list[Asked]) -> SavedPairs:
     """The rows of ``items``; InputError where none can be found. Repeated rows of an item: the first."""
     named = _names(benchmark, items)
-    found = SavedPairs(_identity(folder), {}, {}, {})
+    saved_pairs = SavedPairs(_identity(folder), {}, {}, {})
     seen = 0
     for shard in _shards(folder):
         keys = [name for name in _KEYS if name in shard.columns]
@@ -65,34 +65,34 @@ def read_saved_pairs(folder: Path, benchmark: Benchmark, items: list[Asked]) -> 
             item = next(
                 (one for key in keys if (one := _item(shard.columns[key][row], named))), None
             )
-            if item is None or item in found.pictures or shard.images is None:
+            if item is None or item in saved_pairs.pictures or shard.images is None:
                 continue
             picture = _row(shard.images, row)
             if picture is None:
-                found.unusable.add(item)
+                saved_pairs.unusable.add(item)
                 continue
-            found.pictures[item] = picture
+            saved_pairs.pictures[item] = picture
             if shard.texts is not None:
                 text = _row(shard.texts, row)
                 if text is None:
-                    found.unusable_texts.add(item)
+                    saved_pairs.unusable_texts.add(item)
                     continue
-                found.texts[item] = text
+                saved_pairs.texts[item] = text
                 said = shard.columns[words][row] if words else None
                 # Rows without their words are told apart by whose they are.
-                found.captions[item] = str(said) if said else f"text of {item}"
-    found.unusable.difference_update(found.pictures)
-    if not found.pictures and found.unusable:
+                saved_pairs.captions[item] = str(said) if said else f"text of {item}"
+    saved_pairs.unusable.difference_update(saved_pairs.pictures)
+    if not saved_pairs.pictures and saved_pairs.unusable:
         raise InputError(
-            f"{folder}: none of the rows of {len(found.unusable):,} items can be used: {UNUSABLE}. Embed "
+            f"{folder}: none of the rows of {len(saved_pairs.unusable):,} items can be used: {UNUSABLE}. Embed "
             f"the pictures again"
         )
-    if not found.pictures:
+    if not saved_pairs.pictures:
         raise InputError(
             f"{folder}: none of its {seen:,} rows names an item of {benchmark.name}. Expected a metadata "
             f"column {', '.join(_KEYS)} with the item's id or its picture's file name"
         )
-    return found
+    return saved_pairs
 
 
 def read_class_rows(folder: Path) -> tuple[list[str], Floats]:
@@ -143,7 +143,7 @@ def _shards(folder: Path, *, images: bool = True) -> Iterator[_Shard]:
     texts = _text_matrices(folder)
     if images:
         corpus = LaionEmbeddings(str(folder), folder.name, str(folder))
-        pairs = [(corpus.embeddings(one), *one.payload) for one in corpus.shards()]
+        pairs = [(corpus.embeddings(shard), *shard.payload) for shard in corpus.shards()]
     else:
         places = (folder / "metadata", folder)
         pairs = [(None, path, _metadata(number, places)) for number, path in texts.items()]
@@ -177,9 +177,9 @@ def _shards(folder: Path, *, images: bool = True) -> Iterator[_Shard]:
 
 def _text_matrices(folder: Path) -> dict[str, Path]:
     for place in _TEXT_PLACES:
-        found = sorted((folder / place).glob("text_emb*.npy"))
-        if found:
-            return {_number(path): path for path in found}
+        paths = sorted((folder / place).glob("text_emb*.npy"))
+        if paths:
+            return {_number(path): path for path in paths}
     return {}
 
 
@@ -208,14 +208,14 @@ def _columns(path: Path) -> tuple[int, dict[str, list[Any]]]:
 def _names(benchmark: Benchmark, items: list[Asked]) -> dict[str, str]:
     """What a row may call an item: its id, or its picture's name where no other item shows it."""
     wanted = {item.id for item in items}
-    found: dict[str, str] = {}
+    names: dict[str, str] = {}
     shared: set[str] = set()
     for example in benchmark:
         if example.id in wanted:
             for name in {example.images[0].name, PurePosixPath(example.images[0].name).name}:
-                if found.setdefault(name, example.id) != example.id:
+                if names.setdefault(name, example.id) != example.id:
                     shared.add(name)
-    return {name: item for name, item in found.items() if name not in shared} | {
+    return {name: item for name, item in names.items() if name not in shared} | {
         one: one for one in wanted
     }
 

@@ -6,9 +6,10 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
 from heldout.errors import InputError
+from heldout.settings import Settings
 
 SAVED = "saved:"
 
@@ -22,10 +23,8 @@ class EncoderTask(StrEnum):
     TEXT_TO_IMAGE = "text-to-image"  # a caption's own image among all images
 
 
-class EncoderSettings(BaseModel):
+class EncoderSettings(Settings):
     """Settings of ``heldout impact --encoder``."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
     encoder: str
     """Encoder of pictures and texts (transformers:NAME, open_clip:MODEL/TAG), or ``saved:DIR`` with
@@ -198,15 +197,15 @@ def read_templates(setting: str) -> tuple[str, ...]:
         lines = [line.strip() for line in path.read_text(encoding="utf-8").splitlines()]
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{path}: not a readable text file ({error})") from error
-    found = tuple(dict.fromkeys(line for line in lines if line and not line.startswith("#")))
+    templates = tuple(dict.fromkeys(line for line in lines if line and not line.startswith("#")))
     for number, line in enumerate(lines, 1):
-        if line in found and line.count("{}") != 1:
+        if line in templates and line.count("{}") != 1:
             raise InputError(
                 f"{path} line {number}: expected one {{}} where the class name goes, found '{line}'"
             )
-    if not found:
+    if not templates:
         raise InputError(f"{path}: expected one template per line; it holds none")
-    return found
+    return templates
 
 
 def prompts(template: str, name: str) -> str:

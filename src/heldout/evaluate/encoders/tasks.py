@@ -48,22 +48,22 @@ def zero_shot_task(asked: AskedItems, settings: EncoderSettings, rows: EncodedRo
         raise InputError(f"task zero-shot: expected two classes or more, found {len(names)}")
     items, dropped = _labelled(asked, names, "class not among the candidates")
     places = {name: number for number, name in enumerate(names)}
-    hits = zero_shot(rows.of(items), classes, [places[one.label or ""] for one in items])
+    hits = zero_shot(rows.of(items), classes, [places[item.label or ""] for item in items])
     details["classes"] = len(names)
-    found = _result(EncoderTask.ZERO_SHOT, items, hits, details, dropped)
-    found.remarks += _same_rows(rows.pictures, "pictures")
+    task_result = _result(EncoderTask.ZERO_SHOT, items, hits, details, dropped)
+    task_result.remarks += _same_rows(rows.pictures, "pictures")
     if same := tied(classes):
-        found.remarks.append(
+        task_result.remarks.append(
             f"the prompts of {same:,} of {len(names):,} classes have an equal row in another class: these "
             f"classes cannot be told apart, and their pictures count as missed at the first place"
         )
-    return found
+    return task_result
 
 
 def _classes(asked: AskedItems, settings: EncoderSettings) -> dict[str, str]:
     if settings.class_names is not None:
         return read_class_names(settings.class_names)
-    labels = sorted({one.label for one in asked.items if one.label})
+    labels = sorted({item.label for item in asked.items if item.label})
     return {label: label.replace("_", " ") for label in labels}
 
 
@@ -76,41 +76,41 @@ def probe_task(asked: AskedItems, settings: EncoderSettings, rows: EncodedRows) 
             f"train {settings.train}: a probe on saved rows needs saved training rows (img_emb/*.npy "
             f"with a label column); this is {corpus.reader}"
         )
-    found = training_features(
+    features = training_features(
         corpus, settings, rows.encoder, rows.run, rows.engine, quiet=rows.quiet
     )
-    if found.features.dimension != rows.pictures.shape[1]:
+    if features.features.dimension != rows.pictures.shape[1]:
         raise InputError(
-            f"train {settings.train}: its rows have {found.features.dimension} numbers, the "
+            f"train {settings.train}: its rows have {features.features.dimension} numbers, the "
             f"benchmark's {rows.pictures.shape[1]}: they are of different encoders"
         )
-    items, dropped = _labelled(asked, found.classes, "class not in the training set")
+    items, dropped = _labelled(asked, features.classes, "class not in the training set")
     probe = fit_probe(
-        found.features,
-        len(found.classes),
+        features.features,
+        len(features.classes),
         settings.strengths,
         iterations=settings.iterations,
         seed=settings.seed,
     )
     scores = probe.scores(rows.of(items))
-    places = {name: number for number, name in enumerate(found.classes)}
-    right = np.array([places[one.label or ""] for one in items])
+    places = {name: number for number, name in enumerate(features.classes)}
+    right = np.array([places[item.label or ""] for item in items])
     own = scores[np.arange(len(items)), right]
     # Itself among them; a tie is lost, and so is what is not a number.
     ranks = (~(scores < own[:, None])).sum(axis=1)
     hits = {
         f"top-{cut}": (ranks <= cut).astype(float).tolist()
         for cut in CUTS
-        if len(found.classes) > cut
+        if len(features.classes) > cut
     }
     details = {
-        "classes": len(found.classes),
-        "training pictures": len(found.features),
+        "classes": len(features.classes),
+        "training pictures": len(features.features),
         "strength": probe.strength,
         "converged": probe.converged,
         "validation": {f"{one:g}": round(value, 5) for one, value in probe.validation.items()},
     }
-    result = _result(EncoderTask.PROBE, items, hits, details, [*found.dropped, *dropped])
+    result = _result(EncoderTask.PROBE, items, hits, details, [*features.dropped, *dropped])
     result.remarks += _same_rows(rows.pictures, "pictures")
     return result
 
@@ -129,41 +129,41 @@ def retrieval_task(asked: AskedItems, rows: EncodedRows, task: EncoderTask) -> T
     saved = rows.saved
     items = []
     captions: list[tuple[str, ...]] = []
-    for one in asked.items:
-        own = one.captions if saved is None else tuple(filter(None, [saved.captions.get(one.id)]))
+    for item in asked.items:
+        own = item.captions if saved is None else tuple(filter(None, [saved.captions.get(item.id)]))
         if own:
-            items.append(one)
+            items.append(item)
             captions.append(own)
-        elif saved is not None and one.id in saved.unusable_texts:
-            dropped.append(Dropped(STAGE, one.id, "unusable text embedding", UNUSABLE))
+        elif saved is not None and item.id in saved.unusable_texts:
+            dropped.append(Dropped(STAGE, item.id, "unusable text embedding", UNUSABLE))
         else:
-            dropped.append(Dropped(STAGE, one.id, "no caption", f"it takes no part in {task}"))
-    pairing = Pairing.of([rows.place[one.picture] for one in items], captions, len(rows.pictures))
+            dropped.append(Dropped(STAGE, item.id, "no caption", f"it takes no part in {task}"))
+    pairing = Pairing.of([rows.place[item.picture] for item in items], captions, len(rows.pictures))
     if len(pairing.texts) < 2:
         raise InputError(f"task {task}: expected two captions or more, found {len(pairing.texts)}")
     if saved is None:
         texts = rows.texts(pairing.texts, "captions")
     else:
         first = {
-            own[0]: saved.texts[one.id]
-            for one, own in reversed(list(zip(items, captions, strict=True)))
+            own[0]: saved.texts[asked.id]
+            for asked, own in reversed(list(zip(items, captions, strict=True)))
         }
         texts = np.stack([first[text] for text in pairing.texts])
     details = {
         "captions": len(pairing.texts),
-        "pictures": sum(len(one) > 0 for one in pairing.captions_of),
+        "pictures": sum(len(array) > 0 for array in pairing.captions_of),
     }
     measures: dict[str, dict[str, float]] = defaultdict(dict)
     if task is EncoderTask.IMAGE_TO_TEXT:
         for name, by_picture in pairing.image_to_text(rows.pictures, texts).items():
-            for one in items:
-                measures[name][one.id] = by_picture[rows.place[one.picture]]
+            for item in items:
+                measures[name][item.id] = by_picture[rows.place[item.picture]]
     else:
         place = {text: number for number, text in enumerate(pairing.texts)}
         for name, by_text in pairing.text_to_image(rows.pictures, texts).items():
-            for one, own in zip(items, captions, strict=True):
+            for item, own in zip(items, captions, strict=True):
                 # Of an item with several captions each is a query; the item has their mean.
-                measures[name][one.id] = float(np.mean([by_text[place[text]] for text in own]))
+                measures[name][item.id] = float(np.mean([by_text[place[text]] for text in own]))
     remarks = [*_same_rows(rows.pictures, "pictures"), *_same_rows(texts, "captions")]
     return TaskResult(task, dict(measures), details, dropped, remarks)
 
@@ -182,16 +182,16 @@ def _labelled(
     asked: AskedItems, names: Sequence[str], otherwise: str
 ) -> tuple[list[Asked], list[Dropped]]:
     known = set(names)
-    items = [one for one in asked.items if one.label in known]
+    items = [item for item in asked.items if item.label in known]
     dropped = [
-        Dropped(STAGE, one.id, otherwise, f"'{one.label}'")
-        if one.label
-        else Dropped(STAGE, one.id, "no label", f"column {asked.label_column} is empty")
-        for one in asked.items
-        if one.label not in known
+        Dropped(STAGE, item.id, otherwise, f"'{item.label}'")
+        if item.label
+        else Dropped(STAGE, item.id, "no label", f"column {asked.label_column} is empty")
+        for item in asked.items
+        if item.label not in known
     ]
     if not items:
-        first = next((one.label for one in asked.items if one.label), None)
+        first = next((item.label for item in asked.items if item.label), None)
         raise InputError(
             f"no item has a class among the {len(names):,} candidates: the first item's is '{first}', the "
             f"first candidate is '{names[0]}'"
@@ -206,6 +206,6 @@ def _result(
     details: dict[str, Any],
     dropped: list[Dropped],
 ) -> TaskResult:
-    ids = [one.id for one in items]
+    ids = [item.id for item in items]
     measures = {name: dict(zip(ids, values, strict=True)) for name, values in hits.items()}
     return TaskResult(task, measures, details, dropped)

@@ -74,12 +74,12 @@ def training_features(
     quiet: bool = False,
 ) -> TrainingFeatures:
     """Every labelled picture of ``corpus``; rows without a label are counted and left out."""
-    found = (
+    described = (
         _saved(corpus)
         if isinstance(corpus, EmbeddingCorpus) and encoder is None
         else _embedded(corpus, settings, encoder, run, engine, quiet)
     )
-    labels = found.labels()
+    labels = described.labels()
     seen = Counter(label for part in labels for label in part)
     without = seen.pop(None, 0)
     if not seen:
@@ -96,9 +96,9 @@ def training_features(
         if label is not None
     ]
     table = np.array(rows, np.int64)
-    features = Features(found.matrices, table[:, :2], table[:, 2])
+    features = Features(described.matrices, table[:, :2], table[:, 2])
     good = features.usable()
-    dropped = [Dropped(STAGE, name, "shard failed", why) for name, why in found.failed.items()]
+    dropped = [Dropped(STAGE, name, "shard failed", why) for name, why in described.failed.items()]
     if without:
         detail = f"{without:,} training pictures have no label"
         dropped.append(Dropped(STAGE, corpus.name, "no label", detail, scope="many"))
@@ -123,7 +123,7 @@ def _embedded(
     rows = embed_corpus(
         corpus, settings.encoder, encoder, run, engine, place=settings.embeddings, quiet=quiet
     )
-    found = _Described(failed=rows.failed)
+    described = _Described(failed=rows.failed)
     for saved in rows.saved.values():
         matrix = saved.rows()
         pictures = len(saved.described(len(matrix)).ids)  # whole pictures come first, then parts
@@ -133,17 +133,21 @@ def _embedded(
             told = zip(
                 *(table.column(name).to_pylist()[:pictures] for name in _COLUMNS), strict=True
             )
-        found.add(matrix[:pictures], told, corpus.reader == _FOLDERS)
-    return found
+        described.add(matrix[:pictures], told, corpus.reader == _FOLDERS)
+    return described
 
 
 def _saved(corpus: EmbeddingCorpus) -> _Described:
-    found = _Described()
+    described = _Described()
     for shard in corpus.shards():
-        items = (one for one in corpus.read(shard) if not isinstance(one, Dropped))
-        told = ((one.id, one.text, one.question, one.answer) for one in items)
-        found.add(corpus.embeddings(shard), told, folders=False)
-    return found
+        items = (
+            corpus_item
+            for corpus_item in corpus.read(shard)
+            if not isinstance(corpus_item, Dropped)
+        )
+        told = ((item.id, item.text, item.question, item.answer) for item in items)
+        described.add(corpus.embeddings(shard), told, folders=False)
+    return described
 
 
 def _label(question: str | None, answer: str | None) -> str | None:

@@ -28,7 +28,7 @@ def averaged_rows(rows: Floats, labels: Sequence[str]) -> tuple[list[str], Float
 
 def zero_shot(pictures: Floats, classes: Floats, right: Sequence[int]) -> dict[str, list[float]]:
     """``top-1`` and ``top-5`` of every picture; top-5 only where there are more than five classes."""
-    ranks = best_ranks(pictures, classes, [np.array([one], np.int64) for one in right])
+    ranks = best_ranks(pictures, classes, [np.array([number], np.int64) for number in right])
     return {f"top-{cut}": hits_at(ranks, cut).tolist() for cut in CUTS if len(classes) > cut}
 
 

@@ -103,13 +103,13 @@ def own_grades_of(answers: RecordedAnswers, rows: Sequence[Mapping[str, Any]]) -
 
 def recorded_remarks(own: OwnGrades | None, empty: Sequence[str]) -> list[str]:
     """What is to be known of a file of predictions, as sentences."""
-    told = [own.sentence] if own is not None else []
+    remarks = [own.sentence] if own is not None else []
     if empty:
         what = counted(
             len(empty), "prediction is empty and counts", "predictions are empty and count"
         )
-        told.append(f"{what} as not right: {_named(empty[:SHOWN], len(empty))}")
-    return told
+        remarks.append(f"{what} as not right: {_named(empty[:SHOWN], len(empty))}")
+    return remarks
 
 
 def _named(ids: Sequence[str], count: int) -> str:

@@ -140,7 +140,7 @@ def ask_prompts(
     """A prompt's name is the id of its request. ``digest`` names a picture by its content, so that a
     changed one is another prompt."""
     made = Replied()
-    keys = {name: prompt_key(asker.identity, one, digest) for name, one in prompts.items()}
+    keys = {name: prompt_key(asker.identity, prompt, digest) for name, prompt in prompts.items()}
     waiting: dict[str, str] = {}  # key → the first prompt that asks it
     for name, key in keys.items():
         if key not in journal:

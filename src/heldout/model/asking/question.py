@@ -47,8 +47,8 @@ def original(example: Example) -> Question | Dropped:
         return Question(example.id, "original", text, example.images, gold=answer, kind="open")
     empty = [letter(k) for k, option in enumerate(example.options) if not option.strip()]
     if empty:  # a letter without a text: nobody can choose it, and the chances of the others change
-        told = f"{', '.join(empty)} of {len(example.options)}"
-        return dropped(example, "original", "empty option", told)
+        message = f"{', '.join(empty)} of {len(example.options)}"
+        return dropped(example, "original", "empty option", message)
     if example.answer_index is None:
         if not (example.answer or "").strip():
             return dropped(

@@ -59,7 +59,7 @@ def read_answers(
         file = read_recorded_rows(source, mapping or {}, {example.id for example in benchmark})
     if file.rows and file.columns.of("prediction") is None:
         raise InputError(_no_predictions(source, file))
-    found: dict[str, RecordedAnswers] = defaultdict(
+    answers: dict[str, RecordedAnswers] = defaultdict(
         lambda: RecordedAnswers(graded_by=file.graded_by)
     )
     seen: dict[tuple[str, str], tuple[str, str]] = {}
@@ -75,10 +75,10 @@ def read_answers(
         name = row.model or default
         made = items.shown(row)
         if isinstance(made, Dropped):
-            found[name].dropped.append(made)
+            answers[name].dropped.append(made)
             continue
         if row.reply is None:
-            found[name].dropped.append(_left(row, "no recorded answer", made.variant))
+            answers[name].dropped.append(_left(row, "no recorded answer", made.variant))
             continue
         known = seen.setdefault((name, made.id), (row.reply, row.where))
         if known[1] != row.where:  # lmms-eval writes a line per filter: the same reply again
@@ -91,18 +91,18 @@ def read_answers(
         reply = Reply(
             made.id, row.reply, prompt_tokens=row.prompt_tokens, reply_tokens=row.reply_tokens
         )
-        found[name].pairs.append((made, reply))
+        answers[name].pairs.append((made, reply))
         if row.own_grade is not None:
-            found[name].own_grades[made.id] = row.own_grade
+            answers[name].own_grades[made.id] = row.own_grade
         if not row.reply.strip():
-            found[name].empty.append(made.benchmark_id)
-    if not any(one.pairs for one in found.values()):
-        raise InputError(_nothing(source, benchmark, found, unreadable))
-    for one in found.values():
-        one.dropped += unreadable
-        answered = {question.benchmark_id for question, _ in one.pairs}
-        told = {drop.id for drop in one.dropped}
-        one.dropped += [
+            answers[name].empty.append(made.benchmark_id)
+    if not any(recorded_answers.pairs for recorded_answers in answers.values()):
+        raise InputError(_nothing(source, benchmark, answers, unreadable))
+    for recorded_answers in answers.values():
+        recorded_answers.dropped += unreadable
+        answered = {question.benchmark_id for question, _ in recorded_answers.pairs}
+        messages = {drop.id for drop in recorded_answers.dropped}
+        recorded_answers.dropped += [
             Dropped(
                 STAGE,
                 example.id,
@@ -110,9 +110,9 @@ def read_answers(
                 f"{variant or 'original'}: not in {source.name}",
             )
             for example in benchmark
-            if example.id not in answered and example.id not in told
+            if example.id not in answered and example.id not in messages
         ]
-    return dict(found)
+    return dict(answers)
 
 
 class _Items:
@@ -159,8 +159,8 @@ class _Items:
                 return example
             if row.prompt is not None and any(one and one in same(row.prompt) for one in asked):
                 return example
-        told = row.question if row.question is not None else row.prompt
-        if row.id is None and row.position is not None and told is None:
+        question = row.question if row.question is not None else row.prompt
+        if row.id is None and row.position is not None and question is None:
             detail = (
                 f"{row.where}: no question confirms that the item there is meant; where doc_id is the "
                 f"item's id, --map-recorded id=doc_id takes it (of impact: --map id=doc_id)"
@@ -248,13 +248,13 @@ def _left(row: RecordedRow, reason: str, variant: str, item: str | None = None) 
 
 
 def _no_predictions(source: Path, file: RecordedFile) -> str:
-    told = f"{source}: no column holds predictions. It has: {', '.join(file.columns.present)}"
+    message = f"{source}: no column holds predictions. It has: {', '.join(file.columns.present)}"
     gold = file.columns.of("answer")
     if (
         gold is not None
     ):  # as files of the VQA challenge have it; as a copy of the benchmark has it, too
-        return f"{told}. If '{gold}' is what the model said, name it: prediction={gold} ({_HOW})"
-    return f"{told}. Name the columns: id=COLUMN and prediction=COLUMN ({_HOW})"
+        return f"{message}. If '{gold}' is what the model said, name it: prediction={gold} ({_HOW})"
+    return f"{message}. Name the columns: id=COLUMN and prediction=COLUMN ({_HOW})"
 
 
 def _nothing(
@@ -263,7 +263,10 @@ def _nothing(
     found: Mapping[str, RecordedAnswers],
     unreadable: Sequence[Dropped],
 ) -> str:
-    lost = [*unreadable, *(drop for one in found.values() for drop in one.dropped)]
+    lost = [
+        *unreadable,
+        *(drop for recorded_answers in found.values() for drop in recorded_answers.dropped),
+    ]
     ours = ", ".join(example.id for example in benchmark.examples[:3])
     if not lost:
         return f"{source} holds no row that can be read"

@@ -45,9 +45,9 @@ def ask_questions(
     prompts = {q.id: Prompt(write(q, thought=thought), len(q.options)) for q in questions}
     given = ask_prompts(asker, prompts, journal, digest, stage=STAGE, title=title, quiet=quiet)
     dropped = [
-        Dropped(STAGE, one.benchmark_id, lost.reason, f"{one.variant}: {lost.detail}")
-        for one in questions
-        if (lost := given.lost.get(one.id)) is not None
+        Dropped(STAGE, question.benchmark_id, lost.reason, f"{question.variant}: {lost.detail}")
+        for question in questions
+        if (lost := given.lost.get(question.id)) is not None
     ]
     return Answered(given.replies, dropped, given.fresh, given.ended)
 

@@ -44,7 +44,7 @@ class Summary:
 
     def as_json(self) -> dict[str, Any]:
         return {
-            "variants": [one.as_json() for one in self.variants],
+            "variants": [variant.as_json() for variant in self.variants],
             "vanilla": self.vanilla.as_json() if self.vanilla else None,
             "circular": self.circular.as_json() if self.circular else None,
             "without_rotations": self.without_rotations,
@@ -90,9 +90,9 @@ def _accuracy(
     name: str, rows: Iterable[Mapping[str, Any]], clusters: Mapping[str, str]
 ) -> Accuracy:
     found = list(rows)
-    told = Counter(row["outcome"] for row in found)
+    counts = Counter(row["outcome"] for row in found)
     hits = [(row["benchmark_id"], row["outcome"] == "right") for row in found]
-    return _rate(name, hits, clusters, {outcome: told[outcome] for outcome in OUTCOMES})
+    return _rate(name, hits, clusters, {outcome: counts[outcome] for outcome in OUTCOMES})
 
 
 def _rate(
@@ -146,16 +146,16 @@ class Unread:
         return f"{len(self.empty):,} of {counted(self.asked, _one(word), word)} {verb} empty"
 
     def unparsed_sentence(self, word: str = "predictions") -> str:
-        told = (
+        message = (
             f"{len(self.unparsed):,} of {counted(self.asked, _one(word), word)} could not be read as an "
             f"answer and count as not right: {_named(self.unparsed)}"
         )
         if self.places:
-            told += (
+            message += (
                 "; they are whole numbers from 0 on under keys that are letters: where they count the "
                 "options, write 0 as A, 1 as B and so on"
             )
-        return told
+        return message
 
     def remarks(self, word: str = "replies", *, tell_empty: bool = True) -> list[str]:
         """What is to be known of a model's replies where most of them say nothing; else nothing."""
@@ -167,11 +167,17 @@ class Unread:
 
 def unread_of(readings: Iterable[Reading]) -> Unread:
     listed = list(readings)
-    empty = [one.benchmark_id for one in listed if not one.reply.strip()]
-    lost = [one for one in listed if one.outcome == "unparsed" and one.reply.strip()]
-    places = bool(lost) and all(_is_place(one.reply.strip(), one.options) for one in lost)
+    empty = [reading.benchmark_id for reading in listed if not reading.reply.strip()]
+    lost = [
+        reading for reading in listed if reading.outcome == "unparsed" and reading.reply.strip()
+    ]
+    places = bool(lost) and all(
+        _is_place(reading.reply.strip(), reading.options) for reading in lost
+    )
     # Several draws or variants of an item are as many replies: an id may stand here more than once.
-    return Unread(len(listed), tuple(empty), tuple(one.benchmark_id for one in lost), places)
+    return Unread(
+        len(listed), tuple(empty), tuple(reading.benchmark_id for reading in lost), places
+    )
 
 
 def _is_place(text: str, options: int) -> bool:

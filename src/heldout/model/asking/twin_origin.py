@@ -14,22 +14,24 @@ EXACT = "scene"  # redrawn from its description: right by construction
 
 def twin_origin(twins: Benchmark) -> dict[str, Any]:
     """``unjudged``: how many of them nobody looked at; twins of other makers do not say."""
-    told = [_provenance(example) for example in twins]
+    records = [_provenance(example) for example in twins]
     unjudged = sum(
-        one.get("filter") == UNFILTERED and _renderer(one) != EXACT for one in told if one
+        record.get("filter") == UNFILTERED and _renderer(record) != EXACT
+        for record in records
+        if record
     )
-    return {"items": len(told), "unjudged": unjudged}
+    return {"items": len(records), "unjudged": unjudged}
 
 
 def _provenance(example: Example) -> Mapping[str, Any]:
-    found: Any = example.metadata.get("twin")
-    if isinstance(found, str):
+    record: Any = example.metadata.get("twin")
+    if isinstance(record, str):
         try:
-            found = json.loads(found)
+            record = json.loads(record)
         except ValueError:
             return {}
-    if isinstance(found, Mapping):
-        return found
+    if isinstance(record, Mapping):
+        return record
     beginning = "twin."
     return {
         key.removeprefix(beginning): value
@@ -39,5 +41,5 @@ def _provenance(example: Example) -> Mapping[str, Any]:
 
 
 def _renderer(provenance: Mapping[str, Any]) -> str:
-    found = provenance.get("renderer", provenance.get("renderer.name"))
-    return str(found.get("name")) if isinstance(found, Mapping) else str(found)
+    renderer = provenance.get("renderer", provenance.get("renderer.name"))
+    return str(renderer.get("name")) if isinstance(renderer, Mapping) else str(renderer)

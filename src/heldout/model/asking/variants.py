@@ -132,8 +132,8 @@ def words_of(text: str) -> list[str]:
     """Words worth guessing, in their order, in lower case."""
     if _UNSPACED.search(text):
         return []
-    found = (word.lower() for word in _WORD.findall(text))
-    return list(dict.fromkeys(w for w in found if len(w) >= _SHORTEST and w not in _LITTLE))
+    texts = (word.lower() for word in _WORD.findall(text))
+    return list(dict.fromkeys(w for w in texts if len(w) >= _SHORTEST and w not in _LITTLE))
 
 
 class Rarity:
@@ -194,10 +194,10 @@ class Variant:
 
 def parse_variants(text: str) -> list[Variant]:
     """The original always comes first: every variant is compared with it."""
-    found: list[Variant] = [Variant("original")]
+    variants: list[Variant] = [Variant("original")]
     for part in _parts(text):
-        found += _one(part)
-    made = list(dict.fromkeys(found))
+        variants += _one(part)
+    made = list(dict.fromkeys(variants))
     names = [variant.name for variant in made]
     for name in names:
         if names.count(name) > 1:
@@ -282,7 +282,9 @@ class _Showing:
         seed: int,
     ) -> None:
         self._variants, self._seed, self._paraphrases = variants, seed, paraphrases
-        self._twins = {name: {one.id: one for one in twin} for name, twin in twins.items()}
+        self._twins = {
+            name: {example.id: example for example in twin} for name, twin in twins.items()
+        }
         names = {variant.name for variant in variants}
         self._column = next((v.source for v in variants if v.name == "slot-paraphrase"), None)
         if "confused-choices" in names:

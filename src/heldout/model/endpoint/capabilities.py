@@ -62,8 +62,8 @@ def probe(connection: Connection, model: str | None) -> Capabilities:
     images = plain[0]
     if images.works and asked[1] is not None and plain[1] is not None:
         more = len(plain[1].tokens) - len(asked[1].tokens)
-        told = f"a picture adds {more} tokens to the prompt"
-        images = Ability(more > 0, told if more > 0 else f"{told}: it is dropped")
+        message = f"a picture adds {more} tokens to the prompt"
+        images = Ability(more > 0, message if more > 0 else f"{message}: it is dropped")
     echoed, prompt = _ability(completions, _echoes, connection.redact)
     if echoed.works and prompt is not None:
         ratio = max(1.0, len(_DOCUMENT) / max(1, len(prompt.tokens) - 1))
@@ -75,12 +75,14 @@ def named_model(connection: Connection, model: str | None) -> tuple[str, tuple[s
     served, server = _served(connection)
     named = model or (served[0] if len(served) == 1 else None)
     if named is None:
-        told = (
+        message = (
             f"it serves {', '.join(served)}"
             if served
             else f"{MODELS} is not there (is the address right?)"
         )
-        raise InputError(f"{connection.url}: name the model with {connection.model_option}; {told}")
+        raise InputError(
+            f"{connection.url}: name the model with {connection.model_option}; {message}"
+        )
     if served and named not in served:
         raise InputError(
             f"{connection.url} does not serve '{named}'; it serves {', '.join(served)}"
@@ -94,9 +96,9 @@ def _served(connection: Connection) -> tuple[tuple[str, ...], str]:
     except RefusedError as refused:
         if refused.status == 404:
             return (), "unknown"
-        told = f"{refused.told} (status {refused.status})" if refused.status else refused.told
+        message = f"{refused.told} (status {refused.status})" if refused.status else refused.told
         raise EndpointError(
-            f"{connection.url}{MODELS}: {told}. Is this the address of an OpenAI-compatible API?"
+            f"{connection.url}{MODELS}: {message}. Is this the address of an OpenAI-compatible API?"
         ) from refused
     rows = answer.get("data") if isinstance(answer, dict) else None
     if not isinstance(rows, list):
@@ -161,7 +163,10 @@ def as_json(can: Capabilities) -> dict[str, Any]:
         "model": can.model,
         "served": list(can.served),
         "server": can.server,
-        **{name: {"works": one.works, "reason": one.reason} for name, one in abilities.items()},
+        **{
+            name: {"works": ability.works, "reason": ability.reason}
+            for name, ability in abilities.items()
+        },
     }
 
 

@@ -165,7 +165,7 @@ class ChatEndpoint:
     def decoding(self) -> Mapping[str, str]:
         """By optional field whether the server takes it; empty before the first reply."""
         taken = dict.fromkeys(sorted(self._taken), "sent")
-        return taken | {name: f"refused: {told}" for name, told in self.refused.items()}
+        return taken | {name: f"refused: {message}" for name, message in self.refused.items()}
 
     def _post(self, prompt: Prompt, body: Mapping[str, Any]) -> Reply:
         """Send the body. A refusal may be meant for an optional field that the server has not taken before:
@@ -203,7 +203,7 @@ class ChatEndpoint:
     def _refused(self, request: Request, refused: RefusedError) -> Dropped:
         broken = refused.status >= 500 or refused.status == 0
         long = any(words in refused.told.lower() for words in _TOO_LONG)
-        told = f"status {refused.status}: {refused.told}" if refused.status else refused.told
+        message = f"status {refused.status}: {refused.told}" if refused.status else refused.told
         with self._lock:
             self._failed += (
                 0 if long else 1
@@ -217,13 +217,13 @@ class ChatEndpoint:
         if doubtful and not self._is_alive(failed):
             more = ", nor does it answer again what it answered before" if answered else ""
             raise EndpointError(
-                f"{self.connection.url} failed on {failed} questions in a row, the last with {told}{more}. "
+                f"{self.connection.url} failed on {failed} questions in a row, the last with {message}{more}. "
                 f"What was answered is kept: run the same command to go on"
             )
         if long:
-            return Dropped(STAGE, request.id, "prompt too long", told)
+            return Dropped(STAGE, request.id, "prompt too long", message)
         reason = FAILED if broken else "refused by the endpoint"
-        return Dropped(STAGE, request.id, reason, told)
+        return Dropped(STAGE, request.id, reason, message)
 
     def _is_alive(self, failed: int = 0) -> bool:
         """Whether the server answers a prompt that it answered before. ``failed``: requests in a row that
@@ -251,10 +251,10 @@ class ChatEndpoint:
 
 def _about_the_request(refused: RefusedError) -> bool:
     """Whether leaving a field out may help: not for a broken server, unless it names the field."""
-    told = refused.told.lower()
+    message = refused.told.lower()
     if refused.status >= 500:
-        return any(word in told for word in _OPTIONAL_WORDS)
-    return refused.status in (400, 415, 422) and not any(words in told for words in _TOO_LONG)
+        return any(word in message for word in _OPTIONAL_WORDS)
+    return refused.status in (400, 415, 422) and not any(words in message for words in _TOO_LONG)
 
 
 def _subsets(names: list[str]) -> list[tuple[str, ...]]:

@@ -31,9 +31,9 @@ class UnansweredError(EndpointError):
     """No answer in all attempts: the server may be gone, or this one request too much for it. ``told``:
     how far it came, for whoever goes on with the next request."""
 
-    def __init__(self, message: str, told: str) -> None:
+    def __init__(self, message: str, text: str) -> None:
         super().__init__(message)
-        self.told = told
+        self.told = text
 
 
 class TimedOutError(UnansweredError):
@@ -43,10 +43,10 @@ class TimedOutError(UnansweredError):
 class RefusedError(Exception):
     """This one request was answered with an error. ``status`` 0: with something that is no answer."""
 
-    def __init__(self, status: int, told: str) -> None:
-        super().__init__(told)
+    def __init__(self, status: int, text: str) -> None:
+        super().__init__(text)
         self.status = status
-        self.told = told
+        self.told = text
 
 
 @dataclass(frozen=True)
@@ -135,11 +135,11 @@ class Connection:
         if error.final:
             return EndpointError(f"{self.url}{path}: {problem}")
         if not error.slow:
-            told = f"{problem} in {self._often}"
-            return UnansweredError(self._gave_up(path, problem), told)
+            message = f"{problem} in {self._often}"
+            return UnansweredError(self._gave_up(path, problem), message)
         why = f"Does it need more time ({self.timeout_option})?"
-        told = f"{problem} in {self._often}; {self.timeout_option} gives it more time"
-        return TimedOutError(self._gave_up(path, problem, why), told)
+        message = f"{problem} in {self._often}; {self.timeout_option} gives it more time"
+        return TimedOutError(self._gave_up(path, problem, why), message)
 
     @property
     def _often(self) -> str:
@@ -153,7 +153,7 @@ class Connection:
 
     def _refusal(self, path: str, answer: Answer) -> Exception:
         """What an answer that is none means, if no further attempt is made."""
-        status, told = answer.status, self._complaint(answer)
+        status, text = answer.status, self._complaint(answer)
         if status in (401, 403):
             return EndpointError(
                 f"{self.url}{path} refuses the key (status {status}): name the environment variable "
@@ -164,8 +164,8 @@ class Connection:
                 f"{self.url}{path} redirects elsewhere (status {status}): give the final address"
             )
         if status in _AGAIN and status < 500:
-            return EndpointError(self._gave_up(path, f"status {status}: {told}"))
-        return RefusedError(status, told)
+            return EndpointError(self._gave_up(path, f"status {status}: {text}"))
+        return RefusedError(status, text)
 
     def _parsed(self, data: bytes | bytearray) -> Any:
         try:
@@ -234,7 +234,7 @@ def in_parallel(
                 if ended is not None:
                     break
             if ended is not None:
-                pending = {one for one in pending if not one.cancel()}
+                pending = {future for future in pending if not future.cancel()}
             last = yield from _given(wait(pending).done)
         except BaseException:  # an interrupt, or nobody wants the rest
             stop()
@@ -248,9 +248,9 @@ def in_parallel(
 def _given(done: Iterable[Future[Given]]) -> Generator[Given, None, EndpointError | None]:
     """What the finished ones gave; returns the error that ends everything, if one of them met it."""
     ended: EndpointError | None = None
-    for one in done:
+    for future in done:
         try:
-            yield one.result()
+            yield future.result()
         except EndpointError as error:
             ended = error
     return ended

@@ -68,13 +68,17 @@ class TokenPace:
         with self._lock:
             now = self.clock()
             self._window = [
-                one for one in self._window if one.ended is None or one.ended > now - _MINUTE
+                spent
+                for spent in self._window
+                if spent.ended is None or spent.ended > now - _MINUTE
             ]
-            counted = sum(one.tokens for one in self._window)
+            counted = sum(spent.tokens for spent in self._window)
             if not self._window or counted + spent.tokens <= self.per_minute:
                 self._window.append(spent)
                 return 0.0
-            leaving = [one.ended + _MINUTE - now for one in self._window if one.ended is not None]
+            leaving = [
+                spent.ended + _MINUTE - now for spent in self._window if spent.ended is not None
+            ]
             return max(_SHORTEST, min([*leaving, 1.0]))
 
 

@@ -69,7 +69,7 @@ def check_parity(
         problem = problem or _same_answer(request, theirs, mine)
         if not problem:
             gaps = [abs(a - b) for a, b in zip(theirs.logprobs, mine.logprobs, strict=True)]
-            gap = max(one if math.isfinite(one) else math.inf for one in gaps)
+            gap = max(gap if math.isfinite(gap) else math.inf for gap in gaps)
             largest, compared = max(largest, gap), compared + 1
             if gap > limit:
                 problem = (
@@ -83,22 +83,22 @@ def check_parity(
 
 
 def _sample(benchmark: Benchmark, seed: int) -> list[Request]:
-    able = [one for one in benchmark if (one.answer or "").strip()]
+    able = [example for example in benchmark if (example.answer or "").strip()]
     places = np.random.default_rng(seed).permutation(len(able))[:SAMPLE]
     return [question_request(able[int(place)]) for place in sorted(places)]
 
 
 def _same_prompt(request: Request, theirs: Sequence[str], ours: Sequence[str]) -> str:
     """Token by token, pictures' placeholders included; the first, of which nothing is told, aside."""
-    told, expected = [bare_token(one) for one in theirs], [bare_token(one) for one in ours]
+    texts, expected = [bare_token(token) for token in theirs], [bare_token(token) for token in ours]
     place = next(
-        (n for n, (a, b) in enumerate(zip(told, expected, strict=False)) if a != b and n and a),
-        min(len(told), len(expected)),
+        (n for n, (a, b) in enumerate(zip(texts, expected, strict=False)) if a != b and n and a),
+        min(len(texts), len(expected)),
     )
-    if place == len(told) == len(expected):
+    if place == len(texts) == len(expected):
         return ""
     return (
-        f"item {request.id}: the server reads {len(told)} tokens, the copy {len(expected)}; they part "
+        f"item {request.id}: the server reads {len(texts)} tokens, the copy {len(expected)}; they part "
         f"at token {place}, {_around(theirs, place)!r} there and {_around(ours, place)!r} here. The tokens "
         f"of the picture or of the chat template are not the same"
     )
@@ -109,11 +109,11 @@ def _around(tokens: Sequence[str], place: int) -> str:
 
 
 def _same_answer(request: Request, theirs: Score, ours: Score) -> str:
-    told = [bare_token(token) for token in theirs.tokens]
+    texts = [bare_token(token) for token in theirs.tokens]
     expected = [bare_token(token) for token in ours.tokens]
-    if told == expected:
+    if texts == expected:
         return ""
-    return f"item {request.id}: the answer's tokens are {told} there and {expected} here"
+    return f"item {request.id}: the answer's tokens are {texts} there and {expected} here"
 
 
 def _shared_dtype(endpoint: Endpoint, local: Scorer) -> str:

@@ -68,11 +68,11 @@ def _letters(logprobs: Any, letters: int) -> tuple[float | None, ...]:
     """Log-probability of each letter as the first token: of all the ways to write it that are told."""
     content = logprobs.get("content") if isinstance(logprobs, dict) else None
     first = content[0] if isinstance(content, list) and content else None
-    told = first.get("top_logprobs") if isinstance(first, dict) else None
-    if not letters or not isinstance(told, list):
+    top_logprobs = first.get("top_logprobs") if isinstance(first, dict) else None
+    if not letters or not isinstance(top_logprobs, list):
         return ()
     found: dict[str, float] = {}
-    for row in told:
+    for row in top_logprobs:
         token, value = (row.get("token"), row.get("logprob")) if isinstance(row, dict) else ("", 0)
         if isinstance(token, str) and isinstance(value, int | float) and value <= 1e-6:
             word = token.strip(" \n▁Ġ(")

@@ -146,8 +146,8 @@ class Forward:
         return chosen
 
     def logprobs(self, line: Any) -> NDArray[np.float32]:
-        found: NDArray[np.float32] = line.float().log_softmax(-1).cpu().numpy()
-        return found
+        array: NDArray[np.float32] = line.float().log_softmax(-1).cpu().numpy()
+        return array
 
     def fitting(self, run: Callable[[], Made]) -> Made | None:
         import torch

@@ -110,7 +110,7 @@ class ChatProcessor:
         for tiles in cut:
             shown = START + CONTEXT * (self._tokens * len(tiles)) + END
             prompt = prompt.replace(self.image_token, shown, 1)
-        tiles = [tile for one in cut for tile in one]
+        tiles = [tile for images in cut for tile in images]
         return {
             **self.tokenizer([prompt], return_tensors=return_tensors, **settings),
             "pixel_values": self.image_processor.pixels(tiles),

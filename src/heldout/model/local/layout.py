@@ -258,13 +258,13 @@ class Layout:
         """What stands in the overheard text in the place of each picture."""
         parts = [re.escape(segment) for segment in written.segments]
         pattern = self._expansion.join(parts) + re.escape(self._family.closing)
-        found = re.fullmatch(pattern, overheard, re.DOTALL)
-        if found is None:
+        match = re.fullmatch(pattern, overheard, re.DOTALL)
+        if match is None:
             raise UnwritableError(
                 "tokens cannot be aligned",
                 "the processor writes more than tokens of its own in the place of a picture",
             )
-        return list(found.groups())
+        return list(match.groups())
 
     def _rows(
         self, written: Sequence[Written], places: Sequence[str], first: int, *, short: bool = True

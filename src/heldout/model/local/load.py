@@ -170,17 +170,17 @@ def _explained(name: str, trusted: bool) -> Iterator[None]:
 
 
 def _sentence(name: str, error: Exception, trusted: bool) -> HeldoutError:
-    told = " ".join(str(error).split())
+    message = " ".join(str(error).split())
     if isinstance(error, ImportError):
         for pattern in _MISSING:
-            if found := re.search(pattern, told):
-                wanted = found[1].replace(",", " ").lower().split()
+            if match := re.search(pattern, message):
+                wanted = match[1].replace(",", " ").lower().split()
                 ours = set(wanted) <= set(_PARTS)
                 return PrerequisiteError(
                     f"--model {name} needs {', '.join(wanted)}, which is not installed. Install it "
                     f"with: pip install {_EXTRA if ours else ' '.join(wanted)}"
                 )
-    if "backend tokenizer" in told:
+    if "backend tokenizer" in message:
         folder = Path(name).expanduser()
         absent = [p for p, m in _READS_MODEL.items() if importlib.util.find_spec(m) is None]
         if absent and any(folder.glob("*.model")):
@@ -192,23 +192,23 @@ def _sentence(name: str, error: Exception, trusted: bool) -> HeldoutError:
             f"--model {name}: its tokenizer cannot be read; expected tokenizer.json or "
             f"tokenizer.model next to the weights. Copy every file of the checkpoint"
         )
-    if not trusted and "trust_remote_code" in told:
+    if not trusted and "trust_remote_code" in message:
         return InputError(
             f"--model {name}: this checkpoint brings Python code of its own, which would run on this "
             f"machine. Read it, and if you trust it, pass --trust-remote-code (in an audit file: "
             f"trust_remote_code: true)"
         )
-    if "Unrecognized configuration class" in told:
+    if "Unrecognized configuration class" in message:
         return InputError(
             f"--model {name}: not a model that reads pictures and writes text "
             f"(transformers' AutoModelForImageTextToText does not know it)"
         )
-    if "image processor" in told or "feature extractor" in told:
+    if "image processor" in message or "feature extractor" in message:
         return InputError(
             f"--model {name}: it has no image processor; expected a checkpoint that reads pictures "
             f"and text, with preprocessor_config.json"
         )
-    return InputError(f"--model {name}: {type(error).__name__}: {told[:400]}")
+    return InputError(f"--model {name}: {type(error).__name__}: {message[:400]}")
 
 
 def _revision(name: str, folder: Path, config: Any) -> str:

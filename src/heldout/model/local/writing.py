@@ -82,8 +82,8 @@ class Writer:
             raise UnwritableError("too many pictures", f"{pictures}, this family takes {most}")
         # Parts meet in the model's text: two harmless ones may make a special token together.
         text = "".join(p.text if isinstance(p, Text) else "\n" for p in request.content)
-        if found := self._special.search(text):
-            detail = f"the text holds {found[0]!r}, which this model does not read as text"
+        if match := self._special.search(text):
+            detail = f"the text holds {match[0]!r}, which this model does not read as text"
             raise UnwritableError("special token in the text", detail)
         try:
             text.encode()

@@ -91,12 +91,12 @@ def read_card(folder: Path) -> Card:
             f"CHECKPOINT --out FOLDER` wrote"
         )
     try:
-        told = json.loads(path.read_text(encoding="utf-8"))
-        if isinstance(told, dict) and told.get("format") != FORMAT:
+        record = json.loads(path.read_text(encoding="utf-8"))
+        if isinstance(record, dict) and record.get("format") != FORMAT:
             raise InputError(
-                f"{path} has format {told.get('format')!r}, this heldout reads {FORMAT}: export again"
+                f"{path} has format {record.get('format')!r}, this heldout reads {FORMAT}: export again"
             )
-        card = Card.model_validate(told)
+        card = Card.model_validate(record)
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(map(str, first["loc"])) or "the file"

@@ -85,14 +85,14 @@ def _session(file: Path, provider: str, options: Mapping[str, str]) -> Any:
             str(file), settings, providers=[(provider, dict(options))]
         )
     except Exception as error:  # onnxruntime has an exception class per way to fail
-        told = " ".join(str(error).split())[:300]
-        raise InputError(f"{file}: not an ONNX graph that can be run ({told})") from error
+        message = " ".join(str(error).split())[:300]
+        raise InputError(f"{file}: not an ONNX graph that can be run ({message})") from error
 
 
 def _threads() -> int:
-    told = os.environ.get("OMP_NUM_THREADS", "")
-    if told.isdigit() and int(told) > 0:
-        return int(told)
+    setting = os.environ.get("OMP_NUM_THREADS", "")
+    if setting.isdigit() and int(setting) > 0:
+        return int(setting)
     return usable_cores()
 
 
@@ -101,22 +101,22 @@ def _check_inputs(file: Path, session: Any, wanted: Mapping[str, tuple[int, ...]
 
 
 def _check_outputs(file: Path, session: Any, wanted: Mapping[str, tuple[int, ...]]) -> None:
-    _check(file, "output", {one.name: one.shape for one in session.get_outputs()}, wanted)
+    _check(file, "output", {output.name: output.shape for output in session.get_outputs()}, wanted)
 
 
 def _check(
-    file: Path, what: str, found: Mapping[str, Any], wanted: Mapping[str, tuple[int, ...]]
+    file: Path, what: str, record: Mapping[str, Any], wanted: Mapping[str, tuple[int, ...]]
 ) -> None:
     """Every wanted name is there, and its fixed sizes are among those of the graph, in their order."""
     for name, sizes in wanted.items():
-        if name not in found:
+        if name not in record:
             raise InputError(
-                f"{file}: it has no {what} '{name}' (it has {', '.join(found)}); export the model again"
+                f"{file}: it has no {what} '{name}' (it has {', '.join(record)}); export the model again"
             )
-        fixed = tuple(size for size in found[name] if isinstance(size, int))
+        fixed = tuple(size for size in record[name] if isinstance(size, int))
         if not _within(sizes, fixed):
             raise InputError(
-                f"{file}: the {what} '{name}' has the shape {list(found[name])}, expected sizes "
+                f"{file}: the {what} '{name}' has the shape {list(record[name])}, expected sizes "
                 f"{', '.join(map(str, sizes))}: the graph is of another model than onnx.json"
             )
 

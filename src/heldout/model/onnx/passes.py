@@ -88,8 +88,8 @@ class OnnxPasses:
 
     def logprobs(self, line: Any) -> NDArray[np.float32]:
         less = line - line.max()
-        found: NDArray[np.float32] = less - np.log(np.exp(less).sum(dtype=np.float64))
-        return found.astype(np.float32)
+        array: NDArray[np.float32] = less - np.log(np.exp(less).sum(dtype=np.float64))
+        return array.astype(np.float32)
 
     def fitting(self, run: Callable[[], Made]) -> Made | None:
         try:

@@ -114,8 +114,8 @@ class LightTokenizer:
         return {token.content: number for number, token in self.added_tokens_decoder.items()}
 
     def convert_ids_to_tokens(self, number: int) -> str | None:
-        found: str | None = self._tokenizer.id_to_token(number)
-        return found
+        tokens: str | None = self._tokenizer.id_to_token(number)
+        return tokens
 
     def __call__(
         self, text: str | Sequence[str], *, add_special_tokens: bool = True, **_: Any
@@ -153,9 +153,9 @@ class LightProcessor:
             try:
                 self._template = _compiled(self.chat_template)
             except Exception as error:  # a template is a program of the model's author
-                told = f"{type(error).__name__}: {error}"
+                message = f"{type(error).__name__}: {error}"
                 raise InputError(
-                    f"{file}: not a chat template that can be read ({told})"
+                    f"{file}: not a chat template that can be read ({message})"
                 ) from error
 
     def apply_chat_template(
@@ -184,7 +184,9 @@ class LightProcessor:
         places = self.image_token * self._card.places
         written = [one.replace(self.image_token, places) for one in text]
         encoded = self.tokenizer(written, add_special_tokens=add_special_tokens)
-        pixels = np.stack([prepare(one, self._card.preparation) for row in images for one in row])
+        pixels = np.stack(
+            [prepare(image, self._card.preparation) for row in images for image in row]
+        )
         return {"input_ids": np.asarray(encoded["input_ids"]), "pixel_values": pixels}
 
 

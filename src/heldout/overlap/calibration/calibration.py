@@ -119,7 +119,9 @@ class Calibration:
         if self.tau is None:
             return set()
         hit = self.tau.flags(self.benchmark.similarities, encoder=self.encoder)
-        return {one for one, is_hit in zip(self.benchmark.pictures, hit, strict=True) if is_hit}
+        return {
+            picture for picture, is_hit in zip(self.benchmark.pictures, hit, strict=True) if is_hit
+        }
 
 
 def calibrations(
@@ -127,10 +129,10 @@ def calibrations(
 ) -> list[Calibration]:
     """One per corpus and encoder of the manifest; ``items`` and ``nearest`` are the run's tables."""
     found: list[Calibration] = []
-    for one in facts.values():
-        mine = (pl.col("corpus") == one["corpus"]) & (pl.col("encoder") == one["encoder"])
-        first = not any(other.corpus == one["corpus"] for other in found)
-        found.append(_calibration(items, nearest.filter(mine), one, first))
+    for fact in facts.values():
+        mine = (pl.col("corpus") == fact["corpus"]) & (pl.col("encoder") == fact["encoder"])
+        first = not any(other.corpus == fact["corpus"] for other in found)
+        found.append(_calibration(items, nearest.filter(mine), fact, first))
     return found
 
 
@@ -160,7 +162,9 @@ def _calibration(
         null=null,
         tau=tau if len(benchmark) else None,
         sweep=sweep,
-        controls=tuple(_control(rows, one, encoder, tau, sweep) for one in facts["controls"]),
+        controls=tuple(
+            _control(rows, control, encoder, tau, sweep) for control in facts["controls"]
+        ),
         hubs=_hubs(benchmark, int(facts["corpus_pictures"])),
         design_effect=spread,
         copies=Nearest.of(rows.filter(pl.col("role") == ROLE)),
@@ -170,13 +174,13 @@ def _calibration(
 
 
 def _null(rows: pl.DataFrame, facts: Mapping[str, Any]) -> tuple[Null | None, str]:
-    found, told = Nearest.of(rows), facts["null"]
+    nearest, told = Nearest.of(rows), facts["null"]
     counts = facts.get("counts", {})
-    if not len(found):
+    if not len(nearest):
         return None, str(facts["problem"]) or f"the null has no pictures: {told['source']}"
     null = recorded_null(
-        found.similarities,
-        found.related,
+        nearest.similarities,
+        nearest.related,
         encoder=str(facts["encoder"]),
         source=str(told["source"]),
         duplicates=float(told["duplicates"]),
@@ -212,7 +216,7 @@ def _sweep(
         encoder=null.encoder,
         questions=questions,
         clusters=groups,
-        image_clusters=[clusters.get(one, one) for one in benchmark.pictures],
+        image_clusters=[clusters.get(picture, picture) for picture in benchmark.pictures],
         design_effect=spread,
         alphas=sorted({asked, *ALPHAS}),
     )
@@ -223,8 +227,8 @@ def _questions(items: pl.DataFrame, benchmark: Nearest) -> tuple[list[float], li
     known = dict(zip(benchmark.pictures, benchmark.similarities.tolist(), strict=True))
     values, groups = [], []
     for digests, cluster in items.select("image_digests", "cluster").iter_rows():
-        if digests and all(one in known for one in digests):
-            values.append(max(known[one] for one in digests))
+        if digests and all(digest in known for digest in digests):
+            values.append(max(known[digest] for digest in digests))
             groups.append(cluster)
     return values, groups
 
@@ -248,15 +252,15 @@ def _control(
 ) -> ControlRun:
     name, domain = facts["name"], facts["domain"]
     mine = (pl.col("role") == "control") & (pl.col("name") == name)
-    found = Nearest.of(rows.filter(mine))
+    nearest = Nearest.of(rows.filter(mine))
 
     def at(one: Threshold) -> Control:
         return negative_control(
-            name, domain, one, found.similarities, encoder=encoder, related=found.related
+            name, domain, one, nearest.similarities, encoder=encoder, related=nearest.related
         )
 
-    points = tuple(at(point.threshold) for point in sweep.points) if len(found) else ()
-    return ControlRun(name, domain, found, points, at(tau) if tau and len(found) else None)
+    points = tuple(at(point.threshold) for point in sweep.points) if len(nearest) else ()
+    return ControlRun(name, domain, nearest, points, at(tau) if tau and len(nearest) else None)
 
 
 def _hubs(benchmark: Nearest, corpus_pictures: int) -> HubReport | None:

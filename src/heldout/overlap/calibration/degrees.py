@@ -72,8 +72,8 @@ def degrees_of(encoder: str, calibrated: Degrees | None = None) -> Degrees | Non
 
 def degree(similarity: float, encoder: str, *, calibrated: Degrees | None = None) -> Graded:
     """The degree of one match, with the reason it is called so."""
-    found = degrees_of(encoder, calibrated)
-    if found is None:
+    degrees = degrees_of(encoder, calibrated)
+    if degrees is None:
         reason = (
             f"no degrees were measured for encoder '{encoder}' and those of another do not carry "
             f"over: calibrate on a null, or let registration decide"
@@ -81,10 +81,10 @@ def degree(similarity: float, encoder: str, *, calibrated: Degrees | None = None
         return Graded("none", reason)
     if math.isnan(similarity):
         raise InputError("a similarity is not a number: drop pictures without an embedding first")
-    for name, bound in (("hard", found.hard), ("soft", found.soft)):
+    for name, bound in (("hard", degrees.hard), ("soft", degrees.soft)):
         if similarity >= bound:
-            return Graded("hard" if name == "hard" else "soft", f"≥ {bound:.4g}; {found.basis}")
-    return Graded("none", f"< {found.soft:.4g}; {found.basis}")
+            return Graded("hard" if name == "hard" else "soft", f"≥ {bound:.4g}; {degrees.basis}")
+    return Graded("none", f"< {degrees.soft:.4g}; {degrees.basis}")
 
 
 def calibrated_degrees(hard: Threshold, soft: Threshold) -> Degrees:

@@ -42,9 +42,9 @@ def copy_similarities(
     seed: int,
 ) -> list[tuple[str, float]]:
     """(picture, similarity to its light copy) of a sample; ``rows`` are the pictures as vectors."""
-    known = [place for place, one in enumerate(pictures) if one in refs]
+    known = [place for place, picture in enumerate(pictures) if picture in refs]
     chosen = np.random.default_rng(seed).permutation(known)[:SAMPLE]
-    found: list[tuple[str, float]] = []
+    similarities: list[tuple[str, float]] = []
     for first in range(0, len(chosen), _BATCH):
         places, prepared = [], []
         for place in sorted(chosen[first : first + _BATCH].tolist()):
@@ -57,8 +57,8 @@ def copy_similarities(
             # As a corpus row is stored: in half precision.
             copies = encoder.embed(np.stack(prepared)).astype(np.float16).astype(np.float64)
             cosines = (copies * np.asarray(rows[places], np.float64)).sum(axis=1)
-            found += [
+            similarities += [
                 (pictures[place], float(value))
                 for place, value in zip(places, cosines, strict=True)
             ]
-    return found
+    return similarities

@@ -131,9 +131,9 @@ def measure(
     stage = run.stage(f"{STAGE}/{folder}", settings)
     work = _Work(name, corpus, plan.duplicates, seed)
     if stage.plan(0, f"benchmark {bench}"):
-        found = nearest_in(work.rows, benchmark.rows)
+        nearest = nearest_in(work.rows, benchmark.rows)
         pictures = benchmark.pictures
-        stage.save(0, work.result("benchmark", "benchmark", pictures, benchmark.rows, found))
+        stage.save(0, work.result("benchmark", "benchmark", pictures, benchmark.rows, nearest))
     facts = _facts(name, corpus.identity, plan)
     facts["corpus_pictures"] = len(set(corpus.groups.tolist()))
     facts["null"]["seed"] = seed
@@ -173,8 +173,8 @@ def _facts(name: str, encoder: str, plan: CalibrationPlan) -> dict[str, Any]:
         "corpus_pictures": 0,
         "null": {"source": source, "duplicates": plan.duplicates, "seed": 0},
         "controls": [
-            {"name": one.name, "domain": one.domain, "source": one.corpus.source}
-            for one in plan.controls
+            {"name": control.name, "domain": control.domain, "source": control.corpus.source}
+            for control in plan.controls
         ],
         "counts": {},
         "problem": "",
@@ -225,13 +225,13 @@ class _Work:
     ) -> ShardResult:
         """A set whose copies in this very corpus are taken out: they are no strangers to it."""
         taken = embed_reference(source, encoder, benchmark=set(benchmark.pictures), quiet=quiet)
-        found = nearest_in(self.rows, taken.rows)
-        for place in np.flatnonzero(found.similarity >= self.duplicates):
-            copy = self.corpus.ids[found.neighbour[place]]
+        nearest = nearest_in(self.rows, taken.rows)
+        for place in np.flatnonzero(nearest.similarity >= self.duplicates):
+            copy = self.corpus.ids[nearest.neighbour[place]]
             detail = f"{label} was given as clean, but this picture is '{copy}' of {self.name}"
             taken.dropped.append(Dropped(STAGE, taken.ids[place], "is in the corpus", detail))
-        found.neighbour[found.similarity >= self.duplicates] = -1
-        result = self.result(role, label, taken.ids, taken.rows, found)
+        nearest.neighbour[nearest.similarity >= self.duplicates] = -1
+        result = self.result(role, label, taken.ids, taken.rows, nearest)
         result.tables["dropped"] = dropped_table(taken.dropped)
         return result
 
@@ -256,13 +256,13 @@ class _Work:
         return ShardResult(tables={"nearest": make_table("nearest", entries)}, counts={})
 
     def result(
-        self, role: str, label: str, pictures: Sequence[str], rows: NDArray[Any], found: Nearest
+        self, role: str, label: str, pictures: Sequence[str], rows: NDArray[Any], nearest: Nearest
     ) -> ShardResult:
-        related = related_pictures(rows, found.neighbour, found.similarity)
+        related = related_pictures(rows, nearest.neighbour, nearest.similarity)
         entries = [
             self.entry(role, label, picture, int(neighbour), similarity, pictures[first])
             for picture, neighbour, similarity, first in zip(
-                pictures, found.neighbour, found.similarity, related, strict=True
+                pictures, nearest.neighbour, nearest.similarity, related, strict=True
             )
             if neighbour >= 0
         ]

@@ -131,12 +131,12 @@ def similarities_of(
     rows: Rows, queries: NDArray[np.float32], neighbour: NDArray[np.int64]
 ) -> NDArray[np.float64]:
     """Products of blocks round differently for blocks of different shape; this does not."""
-    found = np.full(len(queries), -np.inf)
+    array = np.full(len(queries), -np.inf)
     good = neighbour >= 0
     if good.any():
         partners = rows.take(neighbour[good]).astype(np.float64)
-        found[good] = np.einsum("ij,ij->i", queries[good].astype(np.float64), partners)
-    return found
+        array[good] = np.einsum("ij,ij->i", queries[good].astype(np.float64), partners)
+    return array
 
 
 # Pictures from elsewhere that thresholds are tried on: negative controls and reference nulls.

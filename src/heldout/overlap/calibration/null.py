@@ -41,11 +41,11 @@ def related_pictures(
     """
     leader = list(range(len(rows)))
 
-    def find(one: int) -> int:
-        while leader[one] != one:
-            leader[one] = leader[leader[one]]
-            one = leader[one]
-        return one
+    def find(number: int) -> int:
+        while leader[number] != number:
+            leader[number] = leader[leader[number]]
+            number = leader[number]
+        return number
 
     pairs = [] if own is None else _mutual(own, neighbour)
     for left, right in [*pairs, *_together(rows, neighbour, similarity)]:
@@ -180,11 +180,11 @@ def _sample(
     while kept < sample and position < rows.count:
         chosen = order[position : position + sample - kept]
         position += len(chosen)
-        found = nearest_others(rows, chosen, duplicates, labels)
-        good = ~found.copy & np.isfinite(found.similarity)
-        copies += int(found.copy.sum())
+        nearest = nearest_others(rows, chosen, duplicates, labels)
+        good = ~nearest.copy & np.isfinite(nearest.similarity)
+        copies += int(nearest.copy.sum())
         kept += int(good.sum())
-        parts.append((found.similarity[good], chosen[good], found.neighbour[good]))
+        parts.append((nearest.similarity[good], chosen[good], nearest.neighbour[good]))
     similarity, own, neighbour = (np.concatenate(column) for column in zip(*parts, strict=True))
     return Taken(similarity, own, neighbour, copies)
 

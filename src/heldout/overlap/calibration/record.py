@@ -13,31 +13,35 @@ from heldout.overlap.calibration.sweep import Control, Rate, SweepPoint
 SCHEMA_VERSION = 1
 
 
-def calibration_record(found: Sequence[Calibration]) -> dict[str, Any]:
-    return {"schema_version": SCHEMA_VERSION, "calibrations": [_one(one) for one in found]}
-
-
-def _one(found: Calibration) -> dict[str, Any]:
+def calibration_record(calibrations: Sequence[Calibration]) -> dict[str, Any]:
     return {
-        "corpus": found.corpus,
-        "encoder": found.encoder,
-        "alpha_asked": found.asked,
-        "problem": found.problem or None,
-        "notes": found.notes,
-        "null": None if found.null is None else _null(found.null, found.resolves),
-        "threshold": None if found.tau is None else found.tau.record(),
+        "schema_version": SCHEMA_VERSION,
+        "calibrations": [_one(calibration) for calibration in calibrations],
+    }
+
+
+def _one(calibration: Calibration) -> dict[str, Any]:
+    return {
+        "corpus": calibration.corpus,
+        "encoder": calibration.encoder,
+        "alpha_asked": calibration.asked,
+        "problem": calibration.problem or None,
+        "notes": calibration.notes,
+        "null": None if calibration.null is None else _null(calibration.null, calibration.resolves),
+        "threshold": None if calibration.tau is None else calibration.tau.record(),
         "benchmark": {
-            "images": len(found.benchmark),
-            "design_effect": found.design_effect,
-            "similarity": _quantiles(found.benchmark.quantiles),
+            "images": len(calibration.benchmark),
+            "design_effect": calibration.design_effect,
+            "similarity": _quantiles(calibration.benchmark.quantiles),
         },
-        "flagged": sorted(found.flagged()),
-        "sweep": [_point(point) for point in found.sweep.points],
+        "flagged": sorted(calibration.flagged()),
+        "sweep": [_point(point) for point in calibration.sweep.points],
         "unresolved": [
-            {"alpha": alpha, "null_needed": needed} for alpha, needed in found.sweep.unresolved
+            {"alpha": alpha, "null_needed": needed}
+            for alpha, needed in calibration.sweep.unresolved
         ],
-        "controls": [_control(one) for one in found.controls],
-        "hubs": None if found.hubs is None else _hubs(found.hubs),
+        "controls": [_control(control) for control in calibration.controls],
+        "hubs": None if calibration.hubs is None else _hubs(calibration.hubs),
     }
 
 
@@ -55,8 +59,8 @@ def _null(null: Null, resolves: float | None) -> dict[str, Any]:
     }
 
 
-def _quantiles(found: Quantiles | None) -> dict[str, float] | None:
-    return None if found is None else found._asdict()
+def _quantiles(quantiles: Quantiles | None) -> dict[str, float] | None:
+    return None if quantiles is None else quantiles._asdict()
 
 
 def _point(point: SweepPoint) -> dict[str, Any]:
@@ -80,14 +84,14 @@ def _rate(rate: Rate) -> dict[str, Any]:
     }
 
 
-def _control(found: ControlRun) -> dict[str, Any]:
+def _control(control_run: ControlRun) -> dict[str, Any]:
     return {
-        "name": found.name,
-        "domain": found.domain,
-        "images": len(found.nearest),
-        "similarity": _quantiles(found.nearest.quantiles),
-        "at_alpha": None if found.at_alpha is None else _control_point(found.at_alpha),
-        "sweep": [_control_point(point) for point in found.points],
+        "name": control_run.name,
+        "domain": control_run.domain,
+        "images": len(control_run.nearest),
+        "similarity": _quantiles(control_run.nearest.quantiles),
+        "at_alpha": None if control_run.at_alpha is None else _control_point(control_run.at_alpha),
+        "sweep": [_control_point(point) for point in control_run.points],
     }
 
 

@@ -65,14 +65,16 @@ def threshold(null: Null, alpha: float, *, level: float = 0.95) -> Threshold:
             + f", this one has {len(null):,}: take a larger sample or reference set, or an alpha of "
             f"at least {alpha * needed / len(null):.2g}"
         )
-    found = upper_quantile(null.similarities, alpha, level=level, design_effect=null.design_effect)
+    quantile = upper_quantile(
+        null.similarities, alpha, level=level, design_effect=null.design_effect
+    )
     return Threshold(
         alpha,
-        found.value,
-        found.interval,
+        quantile.value,
+        quantile.interval,
         null.encoder,
         null.source,
-        found.rank,
-        found.n,
+        quantile.rank,
+        quantile.n,
         null.design_effect,
     )

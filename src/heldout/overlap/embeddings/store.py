@@ -99,7 +99,9 @@ class EmbeddingStore:
     def save(self, shard: Shard, embedded: Embedded) -> None:
         number, key = self._planned[shard.index]
         # What failed here was compared by its hashes, so nobody else lists it: it is tried again.
-        missing = sum(one.reason in MAY_PASS or one.reason == FAILED for one in embedded.dropped)
+        missing = sum(
+            dropped.reason in MAY_PASS or dropped.reason == FAILED for dropped in embedded.dropped
+        )
         counts = {"embedded": len(embedded.items), "missing": missing}
         with exclusive(self.folder / ".writer.lock"):
             if self.shared and not self._to_do(number, key):
@@ -120,8 +122,8 @@ class EmbeddingStore:
             return
         kept = {
             Path(path)
-            for one in self.shards().values()
-            for path in (one.matrix, one.metadata)
+            for shard in self.shards().values()
+            for path in (shard.matrix, shard.metadata)
             if path
         }
         for place in ("img_emb", "metadata"):
@@ -139,7 +141,7 @@ def write_sheet(path: Path, identity: str, shards: list[SavedShard]) -> None:
             return str(Path(file).resolve()) if file else None
         return str(Path(file).relative_to(path.parent))
 
-    rows = [[named(one.matrix), named(one.metadata), one.corpus_name] for one in shards]
+    rows = [[named(shard.matrix), named(shard.metadata), shard.corpus_name] for shard in shards]
     write_json(path, {"format": 1, "identity": identity, "shards": rows})
 
 

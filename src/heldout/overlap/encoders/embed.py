@@ -153,8 +153,12 @@ class _Preparer:
         """What was handed over need not be held; that it was seen stays known."""
         done: Future[_Ready | ImageError] = Future()
         with self._lock:
-            found = self._promised[own].result()
-            done.set_result(found if isinstance(found, ImageError) else found._replace(pictures=[]))
+            shard_result = self._promised[own].result()
+            done.set_result(
+                shard_result
+                if isinstance(shard_result, ImageError)
+                else shard_result._replace(pictures=[])
+            )
             self._promised[own] = done
 
     def _ready(self, data: bytes) -> _Ready | ImageError:
@@ -183,21 +187,21 @@ def _prepared(
     def finish() -> Iterator[tuple[int, int, Floats]]:
         item, future = waiting.popleft()
         own, promise = future.result()
-        found = promise.result()
-        if isinstance(found, ImageError):
+        shard_result = promise.result()
+        if isinstance(shard_result, ImageError):
             source = item.image.source if item.image else ""
-            detail = f"{source}: {found.detail}"
-            result.dropped.append(Dropped("corpus", item.id, found.reason, detail))
+            detail = f"{source}: {shard_result.detail}"
+            result.dropped.append(Dropped("corpus", item.id, shard_result.reason, detail))
             return
         number = len(result.items)
         result.items.append(item)
-        result.digests.append(found.digest)
+        result.digests.append(shard_result.digest)
         if own in shown:
             repeats.append((number, shown[own]))
             return
         shown[own] = number
         prepare.forget(own)
-        for part, picture in enumerate(found.pictures):
+        for part, picture in enumerate(shard_result.pictures):
             yield number, part, picture
 
     for item in items:

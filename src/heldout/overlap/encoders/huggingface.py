@@ -63,10 +63,12 @@ class TransformersEncoder(Encoder):
         pixels = torch.from_numpy(batch).to(self._device)
         with torch.inference_mode():
             if hasattr(self._model, "get_image_features"):
-                found = self._model.get_image_features(pixel_values=pixels)
+                image_features = self._model.get_image_features(pixel_values=pixels)
             else:
-                found = self._model(pixel_values=pixels)
-        rows = found if isinstance(found, torch.Tensor) else _pooled(found)
+                image_features = self._model(pixel_values=pixels)
+        rows = (
+            image_features if isinstance(image_features, torch.Tensor) else _pooled(image_features)
+        )
         result: Floats = rows.flatten(1).float().cpu().numpy()
         return result
 
@@ -75,12 +77,12 @@ class TransformersEncoder(Encoder):
         if not hasattr(self._model, "get_text_features"):
             return super().text_identity
         tokenizer = self._tokenizer
-        told = json.dumps(
+        description = json.dumps(
             [sorted(tokenizer.get_vocab().items()), tokenizer.special_tokens_map, self._reading],
             sort_keys=True,
             default=str,
         )
-        return f"{self.identity} | texts {hashlib.sha256(told.encode()).hexdigest()[:8]}"
+        return f"{self.identity} | texts {hashlib.sha256(description.encode()).hexdigest()[:8]}"
 
     def _forward_texts(self, texts: Sequence[str]) -> Floats:
         import torch
@@ -91,10 +93,10 @@ class TransformersEncoder(Encoder):
         else:
             tokens = {name: tokens[name] for name in ("input_ids", "attention_mask")}
         with torch.inference_mode():
-            found = self._model.get_text_features(
+            text_features = self._model.get_text_features(
                 **{name: value.to(self._device) for name, value in tokens.items()}
             )
-        rows = found if isinstance(found, torch.Tensor) else _pooled(found)
+        rows = text_features if isinstance(text_features, torch.Tensor) else _pooled(text_features)
         result: Floats = rows.flatten(1).float().cpu().numpy()
         return result
 
@@ -104,10 +106,10 @@ class TransformersEncoder(Encoder):
 
         why: Exception | str = "it knows no word"
         try:
-            found = AutoTokenizer.from_pretrained(self._name)
+            pretrained = AutoTokenizer.from_pretrained(self._name)
             # Without files some versions make one that takes every text for the same unknown token.
-            if len(set(found.get_vocab()) - set(found.all_special_tokens)) > 1:
-                return found
+            if len(set(pretrained.get_vocab()) - set(pretrained.all_special_tokens)) > 1:
+                return pretrained
         except Exception as error:  # whatever a tokenizer's files make their library raise
             why = error
         raise InputError(

@@ -38,8 +38,8 @@ def layout(batch: Floats) -> Floats:
 def _shading(batch: Floats) -> Floats:
     """Low frequencies but the mean, each weighted by how high it is: natural spectra fall likewise."""
     basis, weight = _cosines()
-    found = (basis @ batch @ basis.T * weight).astype(np.float32, copy=False)
-    return found.reshape(len(batch), -1)
+    array = (basis @ batch @ basis.T * weight).astype(np.float32, copy=False)
+    return array.reshape(len(batch), -1)
 
 
 def _edges(batch: Floats) -> Floats:
@@ -58,10 +58,10 @@ def _edges(batch: Floats) -> Floats:
         apart = np.abs(place - direction)
         share = np.maximum(0, 1 - np.minimum(apart, DIRECTIONS - apart))
         cells.append(pool @ (strength * share) @ pool.T)
-    found = np.stack(cells, axis=-1)
-    around = np.sqrt((found**2).sum(axis=-1, keepdims=True))
+    array = np.stack(cells, axis=-1)
+    around = np.sqrt((array**2).sum(axis=-1, keepdims=True))
     level = around.mean(axis=(1, 2), keepdims=True)
-    evened = found / (around + 0.5 * level + _FLAT)
+    evened = array / (around + 0.5 * level + _FLAT)
     rows: Floats = np.sqrt(evened).reshape(len(batch), -1)
     return rows
 

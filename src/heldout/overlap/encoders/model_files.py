@@ -64,8 +64,8 @@ class OnnxEncoder(Encoder):
         inputs = self._session.get_inputs()
         shape = inputs[0].shape if inputs else []
         if len(inputs) != 1 or len(shape) != 4 or inputs[0].type not in _TYPES:
-            found = ", ".join(f"{one.name} {one.type}{one.shape}" for one in inputs)
-            raise InputError(f"{file}: expected one input of pictures (n, 3, h, w); found {found}")
+            text = ", ".join(f"{one.name} {one.type}{one.shape}" for one in inputs)
+            raise InputError(f"{file}: expected one input of pictures (n, 3, h, w); found {text}")
         self._input, self._type = inputs[0].name, _TYPES[inputs[0].type]
         self._single = shape[0] == 1  # exported without a batch axis
         fixed = shape[2] if isinstance(shape[2], int) else DEFAULT_SIZE

@@ -80,7 +80,7 @@ class SavedShard:
                 table = file.read(["id", "digest", "item", "part"])
         except (pa.ArrowException, OSError) as error:
             raise InputError(f"{self.metadata}: not a readable Parquet file ({error})") from error
-        items, parts = (table.column(one).to_numpy().astype(np.int64) for one in ("item", "part"))
+        items, parts = (table.column(name).to_numpy().astype(np.int64) for name in ("item", "part"))
         count = int((parts == 0).sum())
         # Ours have the whole pictures first, one per item and in their order.
         if len(items) != rows or not np.array_equal(items[:count], everything[:count]):
@@ -118,8 +118,8 @@ def save_shard(
 
     ``key`` says of which input; ``shard_counts`` gives ``counts`` back to whoever asks for that key.
     """
-    found = SavedEmbeddings(embedded.identity, int(embedded.rows.shape[1]))
-    claim_identity(folder, found)
+    saved_embeddings = SavedEmbeddings(embedded.identity, int(embedded.rows.shape[1]))
+    claim_identity(folder, saved_embeddings)
     matrix, metadata = _paths(folder, number)
     described = _described(embedded).replace_schema_metadata(
         {_KEY: key.encode(), _COUNTS: json.dumps(counts or {}).encode()}
@@ -152,13 +152,13 @@ def shard_counts(folder: Path, number: int, key: str) -> dict[str, int] | None:
         return None  # half of a shard is none
 
 
-def claim_identity(folder: Path, found: SavedEmbeddings) -> None:
+def claim_identity(folder: Path, saved_embeddings: SavedEmbeddings) -> None:
     """Make ``folder`` that of one encoder, or raise InputError where it is another's."""
     earlier = read_identity(folder)
     if earlier is None:
-        write_json(folder / "encoder.json", {"format": FORMAT, **_as_json(found)})
+        write_json(folder / "encoder.json", {"format": FORMAT, **_as_json(saved_embeddings)})
     else:
-        require_same(earlier.identity, found.identity)
+        require_same(earlier.identity, saved_embeddings.identity)
 
 
 def read_identity(folder: Path) -> SavedEmbeddings | None:

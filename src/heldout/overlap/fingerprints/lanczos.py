@@ -45,14 +45,14 @@ class Band(NamedTuple):
 
 def bands_of(matrix: NDArray[np.floating], group: int) -> tuple[Band, ...]:
     """Blocks of ``group`` neighbouring rows, each cut to the columns it uses."""
-    found = []
+    bands = []
     for first in range(0, len(matrix), group):
         rows = matrix[first : first + group]
         used = np.flatnonzero(rows.any(axis=0))
         low, high = int(used[0]), int(used[-1]) + 1
         weights = np.ascontiguousarray(rows[:, low:high])
-        found.append(Band(first, first + len(rows), low, high, weights))
-    return tuple(found)
+        bands.append(Band(first, first + len(rows), low, high, weights))
+    return tuple(bands)
 
 
 def product(

@@ -53,6 +53,6 @@ def select(parts: Iterable[Hits], k: int | None, threshold: float | None) -> Hit
     return Hits(query[kept], position[kept], similarity[kept], unusable)
 
 
-def merge(one: Hits, other: Hits, k: int | None, threshold: float | None) -> Hits:
+def merge(hits: Hits, other: Hits, k: int | None, threshold: float | None) -> Hits:
     """What one scan of both corpora would have kept; associative and commutative."""
-    return select((one, other), k, threshold)
+    return select((hits, other), k, threshold)

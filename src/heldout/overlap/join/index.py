@@ -74,9 +74,9 @@ class JoinIndex:
             rows, squares, bad = _load(part, self._scratch.take("rows", part.shape, np.float32))
             unusable.append(np.flatnonzero(bad) * tiles + first + start)
             self._tile(rows, squares, bad, candidates, first, tiles, plan)
-        found = candidates.settle(self.queries, block, start)
+        hits = candidates.settle(self.queries, block, start)
         every = np.sort(np.concatenate(unusable))
-        return Hits(found.query, found.position, found.similarity, every)
+        return Hits(hits.query, hits.position, hits.similarity, every)
 
     def prepare(self, sample: NDArray[Any], rows: int) -> NDArray[np.float64] | None:
         """Plan for a corpus of ``rows`` rows, of which ``sample`` are some; gives a first floor."""

@@ -254,15 +254,15 @@ def without_marks(cv2: Any, frame: Frame, inverted: bool) -> Agreement | None:
             if veil is None:
                 continue
             cleaned[core] = (marked[core] - veil[1]) / veil[0]
-        found = explained(cv2, cleaned, clean, mask, step)
+        explanation = explained(cv2, cleaned, clean, mask, step)
         whole = compare(cv2, frame, inverted)
         return replace(
             whole,
-            residual=found.residual,
-            spread=found.spread,
-            worst=whole.worst if hidden else found.worst,
-            detail=found.detail,
-            windows=found.windows,
+            residual=explanation.residual,
+            spread=explanation.spread,
+            worst=whole.worst if hidden else explanation.worst,
+            detail=explanation.detail,
+            windows=explanation.windows,
             marked=share if hidden else 0.0,
             veiled=0.0 if hidden else share,
         )

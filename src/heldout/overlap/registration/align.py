@@ -44,16 +44,16 @@ def align(query: Features, candidate: Features) -> Alignment | None:
     import cv2
 
     best: Alignment | None = None
-    for found in _whole_and_panels(cv2, query, candidate):
-        if best is None or _better(found, best):
-            best = found
+    for alignment in _whole_and_panels(cv2, query, candidate):
+        if best is None or _better(alignment, best):
+            best = alignment
         if best.agreement.residual < CERTAIN:
             break
     return best
 
 
-def _better(one: Alignment, other: Alignment) -> bool:
-    return one.agreement.residual < other.agreement.residual
+def _better(alignment: Alignment, other: Alignment) -> bool:
+    return alignment.agreement.residual < other.agreement.residual
 
 
 def _whole_and_panels(cv2: Any, query: Features, candidate: Features) -> Iterator[Alignment]:
@@ -61,25 +61,25 @@ def _whole_and_panels(cv2: Any, query: Features, candidate: Features) -> Iterato
     if whole is not None:
         yield whole
     for (left, top, *_), panel in candidate.panels:
-        found = _aligned(cv2, query, panel)
-        if found is not None:
+        alignment = _aligned(cv2, query, panel)
+        if alignment is not None:
             share = _area(panel) / _area(candidate)
-            covered = found.agreement.candidate_overlap * share
+            covered = alignment.agreement.candidate_overlap * share
             yield replace(
-                found,
-                warp=_moved(left, top) @ found.warp,
-                agreement=replace(found.agreement, candidate_overlap=covered),
+                alignment,
+                warp=_moved(left, top) @ alignment.warp,
+                agreement=replace(alignment.agreement, candidate_overlap=covered),
                 panel_of_candidate=True,
             )
     for (left, top, *_), panel in query.panels:
-        found = _aligned(cv2, panel, candidate)
-        if found is not None:
+        alignment = _aligned(cv2, panel, candidate)
+        if alignment is not None:
             share = _area(panel) / _area(query)
-            covered = found.agreement.query_overlap * share
+            covered = alignment.agreement.query_overlap * share
             yield replace(
-                found,
-                warp=found.warp @ _moved(-left, -top),
-                agreement=replace(found.agreement, query_overlap=covered),
+                alignment,
+                warp=alignment.warp @ _moved(-left, -top),
+                agreement=replace(alignment.agreement, query_overlap=covered),
                 panel_of_query=True,
             )
 

@@ -66,13 +66,13 @@ def _agreed(
         left, right = _matches(combine(first, second, out=scratch))
         if len(left) < 3:
             continue
-        found = _consensus(query, candidate, left, right, number % 2 == 1, number >= 2)
+        hypothesis = _consensus(query, candidate, left, right, number % 2 == 1, number >= 2)
         if (
-            found is not None
-            and found.inliers >= witnesses
-            and (best is None or found.inliers > best.inliers)
+            hypothesis is not None
+            and hypothesis.inliers >= witnesses
+            and (best is None or hypothesis.inliers > best.inliers)
         ):
-            best = found
+            best = hypothesis
     return best
 
 

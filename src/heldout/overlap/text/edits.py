@@ -84,7 +84,7 @@ class EditIndex:
         chosen = [documents[k] for k in eligible]
         lengths = np.asarray([len(text) for text in chosen], np.int64)
         counts = _characters(chosen)
-        found: list[Near] = []
+        nears: list[Near] = []
         done: set[int] = set()
         for text, document in self._candidates(chosen, lengths):
             keys = text * len(chosen) + document
@@ -98,8 +98,8 @@ class EditIndex:
             for key, score in zip(fresh, self._scores(fresh, chosen), strict=True):
                 if score >= SIMILAR:
                     which, where = divmod(key, len(chosen))
-                    found.append(Near(which, eligible[where], score))
-        return found
+                    nears.append(Near(which, eligible[where], score))
+        return nears
 
     def _scores(self, keys: Sequence[int], chosen: Sequence[str]) -> list[float]:
         ours = [self.texts[key // len(chosen)] for key in keys]
@@ -154,10 +154,10 @@ def _characters(texts: Sequence[str]) -> NDArray[np.int16]:
 
 
 def _may_be_near(
-    one: NDArray[np.int16], other: NDArray[np.int16], length: Places, other_length: Places
+    array: NDArray[np.int16], other: NDArray[np.int16], length: Places, other_length: Places
 ) -> NDArray[np.bool_]:
     """False only where the characters alone need too many edits, in whatever order they stand."""
-    apart = np.abs(one - other).sum(axis=1, dtype=np.int64) + np.abs(length - other_length)
+    apart = np.abs(array - other).sum(axis=1, dtype=np.int64) + np.abs(length - other_length)
     return np.asarray(apart // 2 <= np.maximum(length, other_length) // 10)
 
 
@@ -232,27 +232,27 @@ _ALIGNED = 2000 * 2000  # pairs of words that are aligned
 _ENDING = 3  # letters an ending may have: -s, -es, -ed, -ing
 
 
-def compare_wording(one: str, other: str) -> str:
+def compare_wording(text: str, other: str) -> str:
     """One of SAME, EDITED, RENUMBERED, OTHER."""
-    if len(one) + len(other) < _OFTEN:
-        return _remembered(one, other)
-    return _compare(one, other)
+    if len(text) + len(other) < _OFTEN:
+        return _remembered(text, other)
+    return _compare(text, other)
 
 
 @functools.lru_cache(maxsize=2**14)
-def _remembered(one: str, other: str) -> str:
-    return _compare(one, other)
+def _remembered(text: str, other: str) -> str:
+    return _compare(text, other)
 
 
-def _compare(one: str, other: str) -> str:
-    if one == other:
+def _compare(text: str, other: str) -> str:
+    if text == other:
         return SAME
-    ours, theirs = loose(one).split(), loose(other).split()
+    ours, theirs = loose(text).split(), loose(other).split()
     if ours == theirs:
-        return SAME if same_numbers(one, other) else RENUMBERED
+        return SAME if same_numbers(text, other) else RENUMBERED
     if not same_words(ours, theirs):
         return OTHER
-    return EDITED if same_numbers(one, other) else RENUMBERED
+    return EDITED if same_numbers(text, other) else RENUMBERED
 
 
 def same_words(ours: Sequence[str], theirs: Sequence[str], *, open_ended: bool = False) -> bool:
@@ -290,29 +290,29 @@ def _harmless(gone: list[str], new: list[str]) -> bool:
     return len(gone) == len(new) and all(_slip(a, b) for a, b in zip(gone, new, strict=True))
 
 
-def _one_word(one: str, other: str) -> bool:
+def _one_word(text: str, other: str) -> bool:
     """An ending apart, or one slip after the first letter: "asymptomatic" is not "symptomatic"."""
-    if one == other:
+    if text == other:
         return True
-    if min(len(one), len(other)) < 4:
+    if min(len(text), len(other)) < 4:
         return False
-    shared = _shared_start(one, other)
-    if shared >= 4 and max(len(one), len(other)) - shared <= _ENDING:
+    shared = _shared_start(text, other)
+    if shared >= 4 and max(len(text), len(other)) - shared <= _ENDING:
         return True
-    swapped = one[:2] == other[1::-1]
-    return (one[0] == other[0] or swapped) and OSA.distance(one, other) <= 1
+    swapped = text[:2] == other[1::-1]
+    return (text[0] == other[0] or swapped) and OSA.distance(text, other) <= 1
 
 
-def _slip(one: str, other: str) -> bool:
+def _slip(text: str, other: str) -> bool:
     """One word, or a little one of which a slip left a word that means nothing: "te" for "the"."""
-    little = one in _LITTLE or other in _LITTLE
-    short = min(len(one), len(other)) >= 2 and max(len(one), len(other)) <= 3
-    return _one_word(one, other) or (little and short and OSA.distance(one, other) <= 1)
+    little = text in _LITTLE or other in _LITTLE
+    short = min(len(text), len(other)) >= 2 and max(len(text), len(other)) <= 3
+    return _one_word(text, other) or (little and short and OSA.distance(text, other) <= 1)
 
 
-def _shared_start(one: str, other: str) -> int:
+def _shared_start(text: str, other: str) -> int:
     length = 0
-    for a, b in zip(one, other, strict=False):
+    for a, b in zip(text, other, strict=False):
         if a != b:
             break
         length += 1

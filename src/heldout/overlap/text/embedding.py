@@ -32,11 +32,11 @@ class EmbeddingPass:
         chosen = [document for document in documents if document.field in self._fields]
         rows = self._encoder.embed([mask(strict(document.text)) for document in chosen])
         known = np.flatnonzero(rows.any(axis=1))
-        found = self._join.scan(rows[known], self._read, self._join.floor_of(self._hits))
-        for position in np.unique(found.position).tolist():
+        hits = self._join.scan(rows[known], self._read, self._join.floor_of(self._hits))
+        for position in np.unique(hits.position).tolist():
             self._documents[position] = chosen[known[position - self._read]]
         self._read += len(known)
-        self._hits = select((self._hits, found), self._nearest, None)
+        self._hits = select((self._hits, hits), self._nearest, None)
         kept = set(self._hits.position.tolist())
         self._documents = {p: d for p, d in self._documents.items() if p in kept}
 

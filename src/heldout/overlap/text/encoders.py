@@ -106,8 +106,8 @@ class TransformersTextEncoder(TextEncoder):
                 mask = tokens["attention_mask"][..., None].to(hidden.dtype)
                 rows = (hidden * mask).sum(1) / mask.sum(1).clamp(min=1)
             parts.append(rows.float().cpu().numpy())
-        found: Floats = np.concatenate(parts)
-        return found
+        floats: Floats = np.concatenate(parts)
+        return floats
 
 
 def _minilm(argument: str) -> TextEncoder:

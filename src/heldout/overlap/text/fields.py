@@ -134,8 +134,8 @@ def _without(text: str, parts: Sequence[str]) -> str:
 
 def unnumbered(question: str) -> str:
     """A question without the number it had on its sheet: "12. What is …"."""
-    found = _NUMBER.match(question)
-    return question[found.end() :] if found else question
+    match = _NUMBER.match(question)
+    return question[match.end() :] if match else question
 
 
 def _options(metadata: Mapping[str, Any]) -> list[str]:
@@ -181,14 +181,14 @@ def sources_in(text: str) -> Iterator[Source]:
     """Ids in running text; closing punctuation and what a URL is fetched with are not part of them."""
     text = text[:_READ]
     if "10." in text:
-        for found in _DOI.finditer(text):
-            yield Source("doi", found[0].lower().rstrip(".,;:)/"))
+        for match in _DOI.finditer(text):
+            yield Source("doi", match[0].lower().rstrip(".,;:)/"))
     if "pmc" in text.lower():
-        for found in _PMC.finditer(text):
-            yield Source("pmc", found[1].lstrip("0"))
+        for match in _PMC.finditer(text):
+            yield Source("pmc", match[1].lstrip("0"))
     if "://" in text:
-        for found in _URL.finditer(text):
-            address = found[0].rstrip(".,;:)/")
+        for match in _URL.finditer(text):
+            address = match[0].rstrip(".,;:)/")
             rest = address.partition("://")[2].partition("#")[0]
             host, slash, path = rest.partition("/")
             if path:  # a host alone says where thousands of things come from

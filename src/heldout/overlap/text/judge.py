@@ -90,8 +90,8 @@ def cross_check(matches: pa.Table, judge: Judge, *, every: bool = False) -> Cros
         if row["relation"] == PARAPHRASE and (every or row["degree"] != "none")
     }
     pairs = {
-        place: TextPair(told["benchmark_text"], told["corpus_text"])
-        for place, told in evidence.items()
+        place: TextPair(record["benchmark_text"], record["corpus_text"])
+        for place, record in evidence.items()
     }
     opinions = judge.compare(list(dict.fromkeys(pairs.values())))
     made = CrossChecked(matches, fresh=opinions.fresh, ended=opinions.ended)
@@ -99,17 +99,17 @@ def cross_check(matches: pa.Table, judge: Judge, *, every: bool = False) -> Cros
     unread: dict[str, Counter[str]] = {row["corpus"]: Counter() for row in rows}
     for place, pair in pairs.items():
         row, opinion = rows[place], opinions.given[pair]
-        told = {
+        record = {
             "name": judge.identity["model"],
             "verdict": opinion.verdict,
             "why": opinion.why[:SAID],
             "degree_before": row["degree"],
         }
         if opinion.unread:
-            told["unread"] = opinion.unread
+            record["unread"] = opinion.unread
             unread[row["corpus"]][opinion.unread] += 1
         tallies[row["corpus"]][opinion.verdict] += 1
-        row["evidence"] = json.dumps({**evidence[place], "judge": told}, ensure_ascii=False)
+        row["evidence"] = json.dumps({**evidence[place], "judge": record}, ensure_ascii=False)
         if opinion.verdict == "different":
             tallies[row["corpus"]]["lowered"] += row["degree"] != "none"
             row["degree"], row["relation"] = "none", JUDGED_DIFFERENT
@@ -209,9 +209,11 @@ def read_opinion(reply: Reply) -> Opinion:
     last = verdicts[-1]
     if last is None:
         return Opinion("unsure", text, NO_VERDICT)
-    if any(one not in (None, last) for one in verdicts):
+    if any(verdict not in (None, last) for verdict in verdicts):
         return Opinion("unsure", text, TWO_VERDICTS)
-    reasons = " ".join(line for line, one in zip(lines, verdicts, strict=True) if one is None)
+    reasons = " ".join(
+        line for line, verdict in zip(lines, verdicts, strict=True) if verdict is None
+    )
     thought = "</think" in reply.text.lower()  # between tags: reasons all the same
     if not reasons and not thought:
         return Opinion("unsure", text, NO_REASONS)
@@ -293,9 +295,9 @@ def judge_texts(run: Run, judge: Judge, *, every: bool = False) -> CrossChecked:
         run.write_table("dropped", pa.concat_tables([known, dropped_table(checked.dropped)]))
     nothing = judge_record(judge, Counter(), Counter())
     texts = run.manifest()["text"]
-    told = {
+    record = {
         corpus: {**scanned, "judge": checked.records.get(corpus, nothing)}
         for corpus, scanned in texts.items()
     }
-    run.update("text", told, replace=True)
+    run.update("text", record, replace=True)
     return checked

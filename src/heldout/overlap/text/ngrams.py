@@ -71,13 +71,13 @@ class NgramIndex:
 
     def find(self, batch: WordBatch) -> list[Contained]:
         """Benchmark texts of which documents of the batch hold at least half, by hash alone."""
-        found: list[Contained] = []
+        contained: list[Contained] = []
         for size, hashes, document, _ in batch.grams(sorted(self._by_size)):
             runs = self._by_size[size]
             here, run = runs.known.find(hashes)
             if len(here):
-                found += self._judge(size, runs, document[here], run)
-        return found
+                contained += self._judge(size, runs, document[here], run)
+        return contained
 
     def _judge(self, size: int, runs: _Runs, document: Places, run: Places) -> list[Contained]:
         # A run of the text counts once per document, however often the document repeats it.
@@ -89,15 +89,17 @@ class NgramIndex:
         places: dict[int, list[int]] = {}
         for one, place in zip(which[kept].tolist(), runs.place[run[kept]].tolist(), strict=True):
             places.setdefault(one, []).append(place)
-        found = []
+        contained = []
         for one, held in places.items():
             begin, length = _longest(sorted(held))
             doc, text = pair[:, one].tolist()
             containment = min(1.0, float(share[one]))
             count = int(self._count[text])
             words = length + size - 1
-            found.append(Contained(text, doc, containment, len(held), count, size, begin, words))
-        return found
+            contained.append(
+                Contained(text, doc, containment, len(held), count, size, begin, words)
+            )
+        return contained
 
 
 def _longest(places: Sequence[int]) -> tuple[int, int]:

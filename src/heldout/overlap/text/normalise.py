@@ -179,9 +179,9 @@ def profiled(text: str | None, profile: Profile) -> str:
     return {"strict": strict, "published": published, "loose": loose}[profile](text)
 
 
-def same_numbers(one: str, other: str) -> bool:
+def same_numbers(text: str, other: str) -> bool:
     """Do both texts name the same numbers in the same order? "T1" and "T2" do not."""
-    return numbers(one) == numbers(other)
+    return numbers(text) == numbers(other)
 
 
 def numbers(text: str) -> tuple[str, ...]:
@@ -201,9 +201,11 @@ def options_key(options: Sequence[str]) -> str:
 def bare_options(options: Sequence[str]) -> list[str]:
     """Options without the letters they came with; "A. fib" loses nothing where others have none."""
     clean = [strict(option) for option in options]
-    found = [_LETTER.match(option) for option in clean]
-    if all(m is not None and m[1].upper() == letter(k) for k, m in enumerate(found)):
-        return [option[m.end() :] for option, m in zip(clean, found, strict=True) if m is not None]
+    matches = [_LETTER.match(option) for option in clean]
+    if all(m is not None and m[1].upper() == letter(k) for k, m in enumerate(matches)):
+        return [
+            option[m.end() :] for option, m in zip(clean, matches, strict=True) if m is not None
+        ]
     return clean
 
 

@@ -57,7 +57,7 @@ def settle_pictures(
         .then(pl.col("degree").replace(_LOWER))
         .otherwise(pl.col("degree"))
     )
-    told = joined.select(
+    series = joined.select(
         pl.when(uncompared)
         .then(pl.lit(UNCOMPARED))
         .when(beside)
@@ -66,7 +66,7 @@ def settle_pictures(
     )["told"]
     evidence = [
         json.dumps({**json.loads(text), BESIDE: word}, ensure_ascii=False) if word else text
-        for text, word in zip(joined["evidence"], told, strict=True)
+        for text, word in zip(joined["evidence"], series, strict=True)
     ]
     return joined.with_columns(
         degree.alias("degree"), pl.Series("evidence", evidence, pl.String)

@@ -90,7 +90,7 @@ def _row(
     index: TextIndex, corpus: str, method: str, number: int, item: int, pair: Pair
 ) -> dict[str, Any]:
     entry, document, texts = index.entries[number], pair.document, index.items[item]
-    found = relate(
+    text_relation = relate(
         method,
         entry,
         texts,
@@ -122,11 +122,11 @@ def _row(
         "corpus": corpus,
         "corpus_id": document.corpus_id,
         "method": method,
-        "field": found.field,
+        "field": text_relation.field,
         "corpus_field": document.field,
         "similarity": pair.similarity,
-        "degree": found.degree,
-        "relation": found.relation,
-        "answer_relation": found.answer,
+        "degree": text_relation.degree,
+        "relation": text_relation.relation,
+        "answer_relation": text_relation.answer,
         "evidence": json.dumps(evidence, ensure_ascii=False),
     }

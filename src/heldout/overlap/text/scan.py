@@ -90,10 +90,10 @@ class _Scan:
         if self.index.search.uses("provenance"):
             for source, _ in self.index.provenance.find(item):
                 self.sources.setdefault(source, SourceHits()).add(item.id)
-        found = list(document_texts(item))
-        self.counts["text_wordless"] += not found
-        self.counts["text_answers"] += any(document.answers for document in found)
-        for document in found:
+        documents = list(document_texts(item))
+        self.counts["text_wordless"] += not documents
+        self.counts["text_answers"] += any(document.answers for document in documents)
+        for document in documents:
             if document.cut:
                 detail = f"{len(document.text):,} characters; the first {LONGEST:,} are compared"
                 self.dropped.append(Dropped(STAGE, item.id, "text cut", detail, scope="words"))
@@ -134,26 +134,30 @@ class _Scan:
 
     def _ngrams(self, batch: WordBatch, documents: list[Document]) -> None:
         lines: dict[int, str] = {}  # a long document may hold many benchmark texts: read it once
-        for found in self.index.ngrams.find(batch):
-            entry, document = self.index.whole[found.text], documents[found.document]
+        for contained in self.index.ngrams.find(batch):
+            entry, document = self.index.whole[contained.text], documents[contained.document]
             if document.field == "options":
                 continue
-            if found.document not in lines:
-                lines[found.document] = f" {loose(document.text)} "
+            if contained.document not in lines:
+                lines[contained.document] = f" {loose(document.text)} "
             words = loose(self.index.entries[entry].text).split()
-            stretch = " ".join(words[found.place : found.place + found.words])
-            at = lines[found.document].find(f" {stretch} ")
+            stretch = " ".join(words[contained.place : contained.place + contained.words])
+            at = lines[contained.document].find(f" {stretch} ")
             if at >= 0:
-                window = _around(lines[found.document], at, stretch, found.place, len(words))
-                template = found.words < len(words) and _is_template(words, window, found.words)
+                window = _around(
+                    lines[contained.document], at, stretch, contained.place, len(words)
+                )
+                template = contained.words < len(words) and _is_template(
+                    words, window, contained.words
+                )
                 self.ledger.add(
                     "ngram",
                     entry,
                     document,
-                    found.containment,
-                    runs=found.runs,
-                    of=found.of,
-                    run_words=found.size,
+                    contained.containment,
+                    runs=contained.runs,
+                    of=contained.of,
+                    run_words=contained.size,
                     template=template,
                     shared=stretch[:SHOWN],
                 )
@@ -167,10 +171,10 @@ class _Scan:
             else ""
             for document in documents
         ]
-        for found in edits.find(ready):
-            entry, document = self.index.whole[found.text], documents[found.document]
+        for near in edits.find(ready):
+            entry, document = self.index.whole[near.text], documents[near.document]
             if document.field in COMPARABLE[self.index.entries[entry].field]:
-                self.ledger.add("edit", entry, document, found.similarity)
+                self.ledger.add("edit", entry, document, near.similarity)
 
     def finish(self, shard: Shard) -> None:
         self.flush()

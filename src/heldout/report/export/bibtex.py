@@ -154,14 +154,16 @@ def bibtex(case: Case) -> str:
     )
     uses: dict[str, list[str]] = {}
     entries = {ours.key: ours}
-    found = [(entry, one["detector"]) for one in case.findings for entry in _entries(one)]
+    found = [
+        (entry, finding["detector"]) for finding in case.findings for entry in _entries(finding)
+    ]
     for entry, use in (*found, *methods_of_data(case), *methods_of_statistics(case)):
         entries.setdefault(entry.key, entry)
         names = uses.setdefault(entry.key, [])
         if use not in names:
             names.append(use)
-    told = [
+    texts = [
         (f"% used for: {', '.join(uses[key])}\n" if key in uses else "") + entry.text()
         for key, entry in entries.items()
     ]
-    return "\n\n".join(told) + "\n"
+    return "\n\n".join(texts) + "\n"

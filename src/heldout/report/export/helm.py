@@ -29,14 +29,14 @@ def helm(case: Case) -> str:
             continue
         if cell["model"] is not None:
             claims = [claim for claim in cell["claims"] if claim["status"] == cell["status"]]
-            told = " ".join(claim["sentence"] for claim in claims)
-            points.append(_point([cell["model"]], case.name, level, told))
+            message = " ".join(claim["sentence"] for claim in claims)
+            points.append(_point([cell["model"]], case.name, level, message))
         else:
             lines.append(
                 f"# models: []: name the models that were trained on {_plain(cell['corpus'])}."
             )
-            told = f"{in_words(cell)} into {cell['corpus']}, by heldout."
-            points.append(_point([], case.name, level, told))
+            message = f"{in_words(cell)} into {cell['corpus']}, by heldout."
+            points.append(_point([], case.name, level, message))
     body: str = yaml.safe_dump({"points": points}, sort_keys=False, allow_unicode=True, width=100)
     return "\n".join(lines) + "\n---\n" + body
 

@@ -37,9 +37,9 @@ def hf_card(case: Case) -> str:
     lines += ["", "; ".join(f"*{status}*: {MEANINGS[status]}" for status in used) + ".", ""]
     # Who reads a card has neither the run nor its files.
     advice = [
-        one["sentence"].replace(LISTED, ".").replace(" (heldout review)", "")
-        for one in case.advice
-        if one["kind"] in ("items", "model")
+        record["sentence"].replace(LISTED, ".").replace(" (heldout review)", "")
+        for record in case.advice
+        if record["kind"] in ("items", "model")
     ]
     lines += [f"- {escaped(sentence)}" for sentence in advice]
     if advice:

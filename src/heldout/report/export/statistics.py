@@ -172,11 +172,11 @@ _INTERVALS: tuple[tuple[str, Entry], ...] = (
 
 def methods_of_statistics(case: Case) -> Iterator[tuple[Entry, str]]:
     yield from _of_findings(case)
-    tested = [one for one in case.findings if one["p_adjusted"] is not None]
+    tested = [finding for finding in case.findings if finding["p_adjusted"] is not None]
     scores = [owed for model in case.corrected.get("models", []) for owed in model["owed"]]
     if tested or any(owed["p_adjusted"] is not None for owed in scores):
         yield HOLM, "adjusted p within claims" if tested else "adjusted p of score differences"
-    if any(one["cell"]["model"] is not None for one in tested):
+    if any(record["cell"]["model"] is not None for record in tested):
         yield YEKUTIELI, "corrected p over claims about models"
     if any(one["tau_b"] is not None for one in case.corrected.get("rankings", [])):
         yield KENDALL, "tau-b of two rankings"
@@ -190,15 +190,15 @@ def methods_of_statistics(case: Case) -> Iterator[tuple[Entry, str]]:
 
 
 def _of_findings(case: Case) -> Iterator[tuple[Entry, str]]:
-    for one in case.findings:
-        method = one["effect"]["method"]
+    for finding in case.findings:
+        method = finding["effect"]["method"]
         for part, entry in _INTERVALS:
             if part in method:
                 yield entry, "intervals of rates" if entry in (CLOPPER, KORN, KISH) else "intervals"
-        if "McNemar" in str(one["details"].get("test", "")):
+        if "McNemar" in str(finding["details"].get("test", "")):
             yield McNEMAR, "paired tests"
-        if one["details"].get("permutations"):
+        if finding["details"].get("permutations"):
             yield PHIPSON, "p-values of permutations"
             yield BESAG, "permutations that stop early"
-        if one["detector"] == "twin-consistency":
+        if finding["detector"] == "twin-consistency":
             yield JONCKHEERE, "trend over degrees of contamination"

@@ -85,7 +85,7 @@ def rate_chart(rates: Sequence[Rate], *, title: str, label: str) -> Markup:
         if group:
             marks.append(text(12, y + 15, group, fill=SOFT, size=11, weight=600))
             y += 22
-        for rate in (one for one in rates if one.group == group):
+        for rate in (rate for rate in rates if rate.group == group):
             marks.append(text(left - 8, y + 15, _short(rate.name), anchor="end"))
             ends = axes.x(rate.low), axes.x(rate.high)
             marks.append(line(ends[0], y + 11, ends[1], y + 11, stroke=SERIES[0], width=5))

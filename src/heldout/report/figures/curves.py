@@ -37,11 +37,11 @@ def step_chart(
     curves: Sequence[StepCurve], *, title: str, label: str, percent: bool = False
 ) -> Markup:
     """Thin: every update. Thick: the mean over about a tenth of them."""
-    shown = [one for one in curves if one.steps]
-    values = [value for one in shown for value in one.values] or [0.0, 1.0]
+    shown = [curve for curve in curves if curve.steps]
+    values = [value for step_curve in shown for value in step_curve.values] or [0.0, 1.0]
     low, high = (0.0, 1.0) if percent else (min(values), max(values))
     room = 0.06 * (high - low) or max(abs(high), 1e-6) * 0.5
-    last = max((max(one.steps) for one in shown), default=1.0)
+    last = max((max(step_curve.steps) for step_curve in shown), default=1.0)
     names = len(shown) if len(shown) > 1 else 0
     axes = Axes(
         Scale(0.0, max(last, 1.0)),
@@ -51,15 +51,17 @@ def step_chart(
         percent=("y",) if percent else (),
     )
     marks = axes.frame(title, "update", label)
-    for index, one in enumerate(shown):
+    for index, step_curve in enumerate(shown):
         colour, dash = SERIES[index % len(SERIES)], DASHES[index % len(DASHES)]
-        marks.append(path(axes.points(one.steps, one.values), stroke=_faint(colour), width=1))
-        smooth = axes.points(one.steps, smoothed(one.values))
+        marks.append(
+            path(axes.points(step_curve.steps, step_curve.values), stroke=_faint(colour), width=1)
+        )
+        smooth = axes.points(step_curve.steps, smoothed(step_curve.values))
         marks.append(path(smooth, stroke=colour, width=2.4, dash=dash))
     if names:
         entries = [
-            (one.name, SERIES[index % len(SERIES)], DASHES[index % len(DASHES)])
-            for index, one in enumerate(shown)
+            (step_curve.name, SERIES[index % len(SERIES)], DASHES[index % len(DASHES)])
+            for index, step_curve in enumerate(shown)
         ]
         marks += legend(entries, axes.left, ABOVE + 8)
     return figure(title, axes.width, axes.height, marks)
@@ -95,8 +97,8 @@ class Slope(NamedTuple):
 def slope_chart(
     slopes: Sequence[Slope], *, ends: tuple[str, str], title: str = "Originals and twins"
 ) -> Markup:
-    low = max(0.0, min(min(one.lows) for one in slopes) - 0.04)
-    high = min(1.0, max(max(one.highs) for one in slopes) + 0.04)
+    low = max(0.0, min(min(slope.lows) for slope in slopes) - 0.04)
+    high = min(1.0, max(max(slope.highs) for slope in slopes) + 0.04)
     axes = Axes(Scale(-0.35, 1.9), Scale(low, max(high, low + 0.05)), height=400, percent=("y",))
     marks = [
         mark for mark in axes.frame(title, "", "share right") if "rotate" in mark or "%" in mark
@@ -109,26 +111,26 @@ def slope_chart(
         marks.append(line(axes.x(place), axes.top, axes.x(place), floor))
         marks.append(text(axes.x(place), floor + 20, name, anchor="middle"))
     taken: list[float] = []
-    for index, one in sorted(enumerate(slopes), key=lambda entry: -entry[1].values[1]):
-        colour = SOFT if one.clean else SERIES[index % len(SERIES)]
-        dash = "3 4" if one.clean else DASHES[index % len(DASHES)]
+    for index, slope in sorted(enumerate(slopes), key=lambda entry: -entry[1].values[1]):
+        colour = SOFT if slope.clean else SERIES[index % len(SERIES)]
+        dash = "3 4" if slope.clean else DASHES[index % len(DASHES)]
         shift = 5.0 * (index - (len(slopes) - 1) / 2)  # whiskers side by side
-        ends_at = [(axes.x(place), axes.y(one.values[place])) for place in (0, 1)]
+        ends_at = [(axes.x(place), axes.y(slope.values[place])) for place in (0, 1)]
         marks.append(path(ends_at, stroke=colour, dash=dash, width=2.4))
         for place, (x, y) in enumerate(ends_at):
-            whisker = [(x + shift, axes.y(end[place])) for end in (one.lows, one.highs)]
+            whisker = [(x + shift, axes.y(end[place])) for end in (slope.lows, slope.highs)]
             marks.append(path(whisker, stroke=colour, width=1.3))
             tip = (
-                f"{one.name}, {ends[place]}: {one.values[place]:.1%} "
-                f"[{one.lows[place]:.1%}, {one.highs[place]:.1%}]"
+                f"{slope.name}, {ends[place]}: {slope.values[place]:.1%} "
+                f"[{slope.lows[place]:.1%}, {slope.highs[place]:.1%}]"
             )
             marks.append(circle(x, y, 4.2, fill=colour, tip=tip))
         y = ends_at[1][1] + 4
         while any(abs(y - other) < 15 for other in taken):  # names must not lie on each other
             y += 3
         taken.append(y)
-        change = 100 * (one.values[1] - one.values[0])
-        words = f"{_short(one.name)}{' (clean)' if one.clean else ''} {change:+.1f}"
+        change = 100 * (slope.values[1] - slope.values[0])
+        words = f"{_short(slope.name)}{' (clean)' if slope.clean else ''} {change:+.1f}"
         marks.append(text(axes.x(1) + 14, y, words, fill=colour, halo=True))
     return figure(title, axes.width, axes.height, marks)
 

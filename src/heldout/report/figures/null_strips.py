@@ -38,10 +38,10 @@ class Strip(NamedTuple):
 def null_strips(strips: Sequence[Strip], *, title: str, label: str) -> Markup:
     """Every null in grey, the released order as a dot: outside the grey is what chance does not do."""
     reach = 1.12 * max(
-        max(abs(one.observed), float(np.abs(one.null).max(initial=0.0))) for one in strips
+        max(abs(strip.observed), float(np.abs(strip.null).max(initial=0.0))) for strip in strips
     )
     reach = reach or 1.0
-    left = 30 + 6.6 * max(len(_short(one.name)) for one in strips)
+    left = 30 + 6.6 * max(len(_short(strip.name)) for strip in strips)
     axes = Axes(
         Scale(-reach, reach),
         Scale(0.0, 1.0),
@@ -57,9 +57,9 @@ def null_strips(strips: Sequence[Strip], *, title: str, label: str) -> Markup:
     middle = (axes.left + axes.width - axes.right) / 2
     marks.append(text(middle, axes.height - 12, label, anchor="middle", fill=INK))
     edges = np.linspace(-reach, reach, _BINS + 1)
-    for place, one in enumerate(strips):
+    for place, strip in enumerate(strips):
         base = axes.top + _STRIP * (place + 1)
-        counts, _ = np.histogram(one.null, bins=edges)
+        counts, _ = np.histogram(strip.null, bins=edges)
         tallest = max(int(counts.max(initial=0)), 1)
         for index, count in enumerate(counts):
             if count:
@@ -67,14 +67,16 @@ def null_strips(strips: Sequence[Strip], *, title: str, label: str) -> Markup:
                 high = (_STRIP - 16) * count / tallest
                 marks.append(rectangle(x1, base - high, x2 - x1, high, fill=SOFT, opacity=0.4))
         marks.append(line(axes.left, base, axes.width - axes.right, base))
-        colour = ALARM if one.p <= 0.05 else SERIES[0]
-        x = axes.x(one.observed)
+        colour = ALARM if strip.p <= 0.05 else SERIES[0]
+        x = axes.x(strip.observed)
         marks.append(line(x, base - _STRIP + 14, x, base, stroke=colour, width=2))
-        tip = f"{one.name}: {one.observed:.3g}, two-sided p = {one.p:.2g} before correction"
+        tip = f"{strip.name}: {strip.observed:.3g}, two-sided p = {strip.p:.2g} before correction"
         marks.append(circle(x, base - _STRIP + 14, 5, fill=colour, tip=tip))
-        marks.append(text(axes.left - 10, base - 12, _short(one.name), anchor="end"))
+        marks.append(text(axes.left - 10, base - 12, _short(strip.name), anchor="end"))
         marks.append(
-            text(axes.width - axes.right + 8, base - 12, f"p = {one.p:.2g}", fill=colour, size=11.5)
+            text(
+                axes.width - axes.right + 8, base - 12, f"p = {strip.p:.2g}", fill=colour, size=11.5
+            )
         )
     return figure(title, axes.width, axes.height, marks)
 

@@ -48,8 +48,8 @@ def power_chart(
     title: str = "Share of models that fire, by dose",
 ) -> Markup:
     """Doses stand at even steps: 1 against 2 is the news, not 5 against 10."""
-    doses = sorted({dose for panel in panels for one in panel.curves for dose in one.doses})
-    names = list(dict.fromkeys(one.name for panel in panels for one in panel.curves))
+    doses = sorted({dose for panel in panels for curve in panel.curves for dose in curve.doses})
+    names = list(dict.fromkeys(curve.name for panel in panels for curve in panel.curves))
     rows = -(-len(panels) // columns)
     head = 34 + 17 * len(names) + 12
     marks = opening(title, names)
@@ -86,14 +86,18 @@ def _panel(
     for dose in doses:
         words = "clean" if dose == 0 else str(dose)
         marks.append(text(x(dose), floor + 14, words, anchor="middle", size=10, fill=INK))
-    for one in panel.curves:
-        colour, dash = series(names.index(one.name))
+    for curve in panel.curves:
+        colour, dash = series(names.index(curve.name))
         band = [
-            *((x(dose), y(high)) for dose, high in zip(one.doses, one.highs, strict=True)),
-            *reversed([(x(dose), y(low)) for dose, low in zip(one.doses, one.lows, strict=True)]),
+            *((x(dose), y(high)) for dose, high in zip(curve.doses, curve.highs, strict=True)),
+            *reversed(
+                [(x(dose), y(low)) for dose, low in zip(curve.doses, curve.lows, strict=True)]
+            ),
         ]
         marks.append(path(band, fill=colour, opacity=0.12, closed=True))
-        points = [(x(dose), y(share)) for dose, share in zip(one.doses, one.shares, strict=True)]
+        points = [
+            (x(dose), y(share)) for dose, share in zip(curve.doses, curve.shares, strict=True)
+        ]
         marks.append(path(points, stroke=colour, dash=dash))
         marks += [circle(*point, 2.6, fill=colour) for point in points]
     return marks

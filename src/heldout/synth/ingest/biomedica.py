@@ -143,16 +143,16 @@ def _caption(record: Mapping[str, Any]) -> str:
 
 def _mentions(context: Any, identifier: str) -> tuple[str, ...]:
     """``image_context`` is an object by image id, or a list of such objects."""
-    found: dict[str, None] = {}
+    mentions: dict[str, None] = {}
     for part in context if isinstance(context, list) else [context]:
         for text in _texts(part.get(identifier)) if isinstance(part, dict) else ():
-            found[" ".join(text.split())] = None
-    return tuple(text for text in found if text)
+            mentions[" ".join(text.split())] = None
+    return tuple(text for text in mentions if text)
 
 
 def _texts(value: Any) -> tuple[str, ...]:
     values = value if isinstance(value, list) else [value]
-    return tuple(str(one).strip() for one in values if one not in (None, ""))
+    return tuple(str(value).strip() for value in values if value not in (None, ""))
 
 
 def _joined(images: list[_Image], path: Path, most_images: int) -> PaperFigure | Dropped:

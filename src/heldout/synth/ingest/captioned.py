@@ -133,4 +133,4 @@ def _texts(value: Any) -> tuple[str, ...]:
         except (ValueError, RecursionError):
             return (value,)
     values = value if isinstance(value, list) else [value]
-    return tuple(str(one).strip() for one in values if one not in (None, ""))
+    return tuple(str(value).strip() for value in values if value not in (None, ""))

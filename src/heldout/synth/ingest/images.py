@@ -154,8 +154,8 @@ def _alike(
     places: tuple[str, ...], others: tuple[str, ...], small: Mapping[str, Pixels | None]
 ) -> bool:
     """The same pictures in the same order, whatever their size and encoding."""
-    for one, other in zip(places, others, strict=True):
-        ours, theirs = small.get(one), small.get(other)
+    for place, other in zip(places, others, strict=True):
+        ours, theirs = small.get(place), small.get(other)
         if ours is None or theirs is None:
             return False
         apart = np.abs(ours.astype(np.int16) - theirs)

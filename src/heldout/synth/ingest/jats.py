@@ -108,7 +108,7 @@ def _href(element: ET.Element) -> str:
 
 def _mentions(root: ET.Element, parents: dict[ET.Element, ET.Element]) -> dict[str, list[str]]:
     """By figure id the paragraphs of the body that point to it, once each, in reading order."""
-    found: dict[str, dict[str, None]] = {}
+    mentions: dict[str, dict[str, None]] = {}
     for reference in root.iter("xref"):
         if reference.get("ref-type") not in (None, "fig", "figure"):
             continue
@@ -119,8 +119,8 @@ def _mentions(root: ET.Element, parents: dict[ET.Element, ET.Element]) -> dict[s
             continue  # a caption that points to another figure is no mention in the text
         text = _text(paragraph)
         for name in (reference.get("rid") or "").split():
-            found.setdefault(name, {})[text] = None
-    return {name: list(texts) for name, texts in found.items()}
+            mentions.setdefault(name, {})[text] = None
+    return {name: list(texts) for name, texts in mentions.items()}
 
 
 def _inside(element: ET.Element, tag: str, parents: dict[ET.Element, ET.Element]) -> bool:

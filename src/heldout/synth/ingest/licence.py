@@ -50,7 +50,7 @@ class Licence(NamedTuple):
 def read_licence(*texts: str) -> Licence:
     """The licence that the texts name: by an address, as "CC BY-NC 4.0", or in full. Of several the most
     restrictive: who passes a figure on cannot choose among statements that contradict each other."""
-    found = [
+    licences = [
         *(_licence(match[1], match[2]) for text in texts for match in _ADDRESS.finditer(text)),
         *(
             _licence("-".join(re.split(r"[\s-]+", match[1])), match[2])
@@ -63,8 +63,10 @@ def read_licence(*texts: str) -> Licence:
             for match in _SPELT.finditer(text)
         ),
     ]
-    if found:  # the first of equally restrictive ones, and of these one with a version
-        return max(found, key=lambda one: (*_restriction(one), one.name[-1:].isdigit()))
+    if licences:  # the first of equally restrictive ones, and of these one with a version
+        return max(
+            licences, key=lambda licence: (*_restriction(licence), licence.name[-1:].isdigit())
+        )
     if any(_FREE.search(text) for text in texts):
         return Licence(PUBLIC_DOMAIN, "", True)
     return Licence(UNKNOWN, "", False, " ".join(" ".join(texts).split())[:_QUOTED])

@@ -64,7 +64,7 @@ def against_baseline(
         return _joint(tables, model, baseline, settings)
     if finding.detector == order_neighbour.NAME:
         return _neighbour(tables, model, baseline, settings)
-    if finding.detector in {one.name for one in MEMBERSHIP}:
+    if finding.detector in {item_detector.name for item_detector in MEMBERSHIP}:
         return _membership(tables, finding.detector, model, baseline, settings)
     if finding.detector == tail_enrichment.NAME:
         return "its p-value is already the comparison with the baselines"
@@ -77,12 +77,12 @@ def _trend(tables: ScoreTables, model: str, baseline: str, settings: Settings) -
     mine, theirs = tables.common([model, baseline])
     labels = strata(mine.frame, settings.strata)
     gap = aligned_ranks(mine.means, labels) - aligned_ranks(theirs.means, labels)
-    found = trend_test(gap, mine.clusters, permutations=settings.permutations, seed=settings.seed)
-    if found is None:
+    trend = trend_test(gap, mine.clusters, permutations=settings.permutations, seed=settings.seed)
+    if trend is None:
         return "too few clusters in common"
-    interval = around(found.rho, found.error, "permutation standard error")
+    interval = around(trend.rho, trend.error, "permutation standard error")
     what = "rank correlation with earliness of the rank difference"
-    return Difference(model, baseline, found.rho, interval, found.test.p, what)
+    return Difference(model, baseline, trend.rho, interval, trend.test.p, what)
 
 
 def _joint(tables: ScoreTables, model: str, baseline: str, settings: Settings) -> Difference | str:
@@ -135,12 +135,14 @@ def _membership(
     """Both models' scores in units of their own spread: a gain is no memory."""
     if settings.unseen is None:
         return "no items are known to be unseen"
-    score = next(one.score for one in MEMBERSHIP if one.name == detector)
+    score = next(
+        item_detector.score for item_detector in MEMBERSHIP if item_detector.name == detector
+    )
     cells = tables.common([model, baseline])
     values = [score(tables, cell, settings) for cell in cells]
-    known = [_standard(one) for one in values if not isinstance(one, str)]
+    known = [_standard(value) for value in values if not isinstance(value, str)]
     if len(known) < 2:
-        return next(one for one in values if isinstance(one, str))
+        return next(value for value in values if isinstance(value, str))
     gap, suspects = known[0] - known[1], ~unseen_items(cells[0], settings)
     contrast = cluster_contrast(gap, suspects, cells[0].clusters, seed=settings.seed)
     tested = group_test(

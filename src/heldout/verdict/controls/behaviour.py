@@ -34,8 +34,10 @@ MOST_UNCHANGED = 0.5  # of a set of twins; who made more of them wrong made the 
 ENOUGH = 3  # references whose spread is worth an interval
 
 
-def behaviour_controls(found: Sequence[Finding], fired: bool, settings: Settings) -> list[Control]:
-    strongest = strongest_of(found)
+def behaviour_controls(
+    findings: Sequence[Finding], fired: bool, settings: Settings
+) -> list[Control]:
+    strongest = strongest_of(findings)
     if strongest is None:
         return []
     references = _references(strongest, settings)
@@ -63,7 +65,11 @@ def behaviour_controls(found: Sequence[Finding], fired: bool, settings: Settings
 def _doubts(finding: Finding, references: Sequence[Control]) -> list[Control]:
     """Nothing fires: what speaks against calling that clean."""
     own = finding.details["own"]["direction"] == "seen"
-    doubts = [one for one in references if one.outcome == "missing" or (own and _failed(one))]
+    doubts = [
+        reference
+        for reference in references
+        if reference.outcome == "missing" or (own and _failed(reference))
+    ]
     least = finding.minimum_detectable_effect
     if finding.p is not None and least > LARGEST:
         reason = (
@@ -83,7 +89,7 @@ def _doubts(finding: Finding, references: Sequence[Control]) -> list[Control]:
         doubts += _place(finding)
     return [
         *doubts,
-        *(one for one in (*_changed(finding), *_recorded(finding)) if _failed(one)),
+        *(control for control in (*_changed(finding), *_recorded(finding)) if _failed(control)),
     ]
 
 
@@ -114,22 +120,22 @@ def _references(finding: Finding, settings: Settings) -> list[Control]:
             made.append(Control(name=label, outcome="missing", reason=reason))
             continue
         above, own = details["references"][name], details["references_own"][name]
-        told = f"the difference to {name} is {_told(above)}, p = {above['p']:.2g}"
+        message = f"the difference to {name} is {_told(above)}, p = {above['p']:.2g}"
         named = f"{name}, named as a model that cannot have seen it,"
         corrected = min(1.0, above["p"] * len(details["references"]))
         if corrected <= ALPHA and above["value"] > 0:
-            made.append(Control(name=label, outcome="passed", reason=told))
+            made.append(Control(name=label, outcome="passed", reason=message))
         elif own["direction"] == "seen" and _away(finding):
             reason = (
                 f"{named} {FIRES_ALONE} ({_told(own)}), and this model does not "
-                f"({_told(details['own'])}); {told}"
+                f"({_told(details['own'])}); {message}"
             )
             made.append(Control(name=label, outcome="failed", reason=reason))
         elif own["direction"] == "seen":
-            reason = f"{named} {FIRES_TOO} ({_told(own)}); {told}"
+            reason = f"{named} {FIRES_TOO} ({_told(own)}); {message}"
             made.append(Control(name=label, outcome="failed", reason=reason))
         else:
-            reason = f"not clearly more than in {name}; {told}"
+            reason = f"not clearly more than in {name}; {message}"
             made.append(Control(name=label, outcome="failed", reason=reason))
     return made
 
@@ -151,23 +157,23 @@ def _spread(finding: Finding) -> Control:
     mean, spread = float(np.mean(theirs)), float(np.std(theirs, ddof=1))
     freedom = len(theirs) - 1
     reach = float(special.stdtrit(freedom, 1 - ALPHA / 2)) * spread * np.sqrt(1 + 1 / len(theirs))
-    told = f"{own['value']:.3g}, where another clean model would lie up to {mean + reach:.3g}"
+    message = f"{own['value']:.3g}, where another clean model would lie up to {mean + reach:.3g}"
     outside = own["value"] > mean + reach
-    return Control(name=SPREAD, outcome="passed" if outside else "failed", reason=told)
+    return Control(name=SPREAD, outcome="passed" if outside else "failed", reason=message)
 
 
 def _skill(finding: Finding) -> list[Control]:
     """Wrong twins cost most who sees most: a reference that sees less does not rule them out."""
     ahead: Mapping[str, Mapping[str, Any]] = finding.details.get("references_ahead", {})
-    better = {name: one for name, one in ahead.items() if one["direction"] == "seen"}
+    better = {name: record for name, record in ahead.items() if record["direction"] == "seen"}
     if not ahead:
         return []
     if len(better) < len(ahead):
         reason = "at least one reference answers the changed items as well as it does"
         return [Control(name=SKILL, outcome="passed", reason=reason)]
-    told = ", ".join(f"{_told(one)} above {name}" for name, one in better.items())
+    message = ", ".join(f"{_told(record)} above {name}" for name, record in better.items())
     reason = (
-        f"it answers the changed items better than every reference ({told}), so that wrong or unclear "
+        f"it answers the changed items better than every reference ({message}), so that wrong or unclear "
         "ones cost it more than them: name a reference that is as good"
     )
     return [Control(name=SKILL, outcome="missing", reason=reason)]
@@ -185,10 +191,10 @@ def _changed(finding: Finding) -> list[Control]:
 
 def _judged(finding: Finding) -> list[Control]:
     """Wrong twins look like a drop, and a generator makes many: somebody must have looked."""
-    told: Mapping[str, int] = finding.details.get("twins", {})
-    if not told.get("unjudged"):
+    controls: Mapping[str, int] = finding.details.get("twins", {})
+    if not controls.get("unjudged"):
         return []
-    reason = f"nobody judged {told['unjudged']:,} of {told['items']:,} twins: wrong ones look like a drop"
+    reason = f"nobody judged {controls['unjudged']:,} of {controls['items']:,} twins: wrong ones look like a drop"
     return [Control(name=JUDGED, outcome="missing", reason=reason)]
 
 
@@ -198,33 +204,35 @@ def _unread(finding: Finding) -> list[Control]:
     other = finding.details["without_unread"]
     if other is None:
         return []
-    told = f"{count:,} of {finding.details['replies']:,} replies cannot be read"
+    message = f"{count:,} of {finding.details['replies']:,} replies cannot be read"
     if "not_testable" in other:
-        reason = f"{told}; without them nothing is testable: {other['not_testable']}"
+        reason = f"{message}; without them nothing is testable: {other['not_testable']}"
         return [Control(name=UNREAD, outcome="failed", reason=reason)]
     same = other["direction"] == finding.direction
-    reason = f"{told}; left out, the difference is {_told(other)}, p = {other['p']:.2g}"
+    reason = f"{message}; left out, the difference is {_told(other)}, p = {other['p']:.2g}"
     return [Control(name=UNREAD, outcome="passed" if same else "failed", reason=reason)]
 
 
 def _recorded(finding: Finding) -> list[Control]:
     """Who leaves out what was answered right makes a drop, or hides one on the other side."""
     counts: Mapping[str, Mapping[str, int]] = finding.details.get("pairs_recorded", {})
-    partial = {name: one for name, one in counts.items() if one["recorded"] < one["possible"]}
+    partial = {
+        name: record for name, record in counts.items() if record["recorded"] < record["possible"]
+    }
     if not partial:
         return []
     few = [
         name for name, one in partial.items() if one["recorded"] < LEAST_RECORDED * one["possible"]
     ]
-    told = "; ".join(
+    message = "; ".join(
         f"answers to {one['recorded']:,} of {one['possible']:,} {finding.details['pairs']} are recorded"
         f"{'' if name == finding.cell.model else f' for {name}'}"
         for name, one in partial.items()
         if not few or name in few
     )
     if not few:
-        return [Control(name=RECORDED, outcome="passed", reason=told)]
-    reason = f"{told}: which ones were left out can make a difference, or hide one"
+        return [Control(name=RECORDED, outcome="passed", reason=message)]
+    reason = f"{message}: which ones were left out can make a difference, or hide one"
     return [Control(name=RECORDED, outcome="failed", reason=reason)]
 
 

@@ -34,9 +34,11 @@ def sweep_cohort(
     if len(cohorts) > MOST:
         picked = np.linspace(0, len(cohorts) - 1, MOST).round().astype(int)
         cohorts = [cohorts[index] for index in np.unique(picked)]
-    found = []
+    compositions = []
     for chosen in cohorts:
         delta = cohort_delta(scores[[row, *chosen]])[0]
         rate = float((delta > tail).mean())
-        found.append(Composition(tuple(models[index] for index in chosen), rate, rate > flag))
-    return found
+        compositions.append(
+            Composition(tuple(models[index] for index in chosen), rate, rate > flag)
+        )
+    return compositions

@@ -40,10 +40,12 @@ def overlap_inflation(
 ) -> list[Inflation]:
     """For every model and stratum; strata with fewer than five clusters on a side are left out."""
     flags = np.asarray(flagged, dtype=bool)
-    values = {model: np.asarray(one, dtype=np.float64) for model, one in scores.items()}
+    values = {
+        model: np.asarray(array_like, dtype=np.float64) for model, array_like in scores.items()
+    }
     labels = np.asarray(list(strata)) if strata is not None else np.full(len(flags), ALL)
     names = [ALL, *(sorted(set(labels.tolist())) if strata is not None else [])]
-    found = []
+    inflations = []
     for model, column in values.items():
         for name in names:
             inside = np.flatnonzero(labels == name) if name != ALL else np.arange(len(flags))
@@ -58,8 +60,8 @@ def overlap_inflation(
                 above = cluster_contrast(difference, flags[inside], groups, seed=seed)
                 scaled = (column / column.std() - other / other.std())[inside]
                 standardised = cluster_contrast(scaled, flags[inside], groups, seed=seed)
-            found.append(Inflation(model, name, gap, above, standardised))
-    return found
+            inflations.append(Inflation(model, name, gap, above, standardised))
+    return inflations
 
 
 def run_inflation(
@@ -72,7 +74,7 @@ def run_inflation(
     """
     if not tables.leaked or not tables.models:
         return {}
-    together = {one.model: one for one in tables.common(tables.models)}
+    together = {scored.model: scored for scored in tables.common(tables.models)}
     frame = next(iter(together.values())).frame
     ids, clusters = frame["benchmark_id"].to_list(), frame["cluster"].to_list()
     strata = covariate(frame, stratum)
@@ -86,10 +88,10 @@ def run_inflation(
                 other = None
             scores = {model: scored.means} | ({other: together[other].means} if other else {})
             found[corpus] += [
-                one
-                for one in overlap_inflation(
+                inflation
+                for inflation in overlap_inflation(
                     scores, flags, clusters, baseline=other, strata=strata, seed=seed
                 )
-                if one.model == model
+                if inflation.model == model
             ]
     return found

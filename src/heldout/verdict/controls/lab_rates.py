@@ -34,21 +34,27 @@ def way_of(finding: Finding, compared: bool) -> Way:
 
 
 def were_compared(controls: Sequence[Control]) -> bool:
-    return any(one.name.startswith(BASELINE) and one.outcome != "missing" for one in controls)
+    return any(
+        control.name.startswith(BASELINE) and control.outcome != "missing" for control in controls
+    )
 
 
 def keeping_their_level(
-    found: Sequence[Finding], compared: bool, rates: MeasuredRates
+    findings: Sequence[Finding], compared: bool, rates: MeasuredRates
 ) -> list[Finding]:
     """Findings of detectors that are not known to fire on clean models."""
-    return [one for one in found if not _off(rates.of(one.detector, way_of(one, compared)))]
+    return [
+        finding
+        for finding in findings
+        if not _off(rates.of(finding.detector, way_of(finding, compared)))
+    ]
 
 
 def lab_control(
-    found: Sequence[Finding], controls: Sequence[Control], rates: MeasuredRates
+    findings: Sequence[Finding], controls: Sequence[Control], rates: MeasuredRates
 ) -> list[Control]:
     """Of what fires and points to memory: that is what was counted on clean models."""
-    strongest = strongest_of(found)
+    strongest = strongest_of(findings)
     if strongest is None or strongest.direction != "seen":
         return []
     return on_clean_models(strongest.detector, way_of(strongest, were_compared(controls)), rates)
@@ -59,36 +65,38 @@ def on_clean_models(detector: str, way: Way, rates: MeasuredRates) -> list[Contr
     rate = rates.of(detector, way)
     if rate is None:
         return []
-    told = f"{_counted(rate)}, {_WORDS[way]}"
+    message = f"{_counted(rate)}, {_WORDS[way]}"
     if rate.off:
-        told += ": more than its level allows"
-    return [Control(name=LAB, outcome="failed" if rate.off else "passed", reason=told)]
+        message += ": more than its level allows"
+    return [Control(name=LAB, outcome="failed" if rate.off else "passed", reason=message)]
 
 
-def power_note(found: Sequence[Finding], controls: Sequence[Control], rates: MeasuredRates) -> str:
+def power_note(
+    findings: Sequence[Finding], controls: Sequence[Control], rates: MeasuredRates
+) -> str:
     """What silence is worth: how often these detectors fire on models that have seen the benchmark."""
     compared = were_compared(controls)
     tested = list(
-        dict.fromkeys((f.detector, way_of(f, compared)) for f in found if f.p is not None)
+        dict.fromkeys((f.detector, way_of(f, compared)) for f in findings if f.p is not None)
     )
     known = [(name, rates.of(name, way)) for name, way in tested]
     measured = [rate for _, rate in known if rate is not None and rate.contaminated.n]
     if not measured:
         return "its power was not measured" if len(tested) == 1 else "their power was not measured"
-    told = "contaminated lab models: " + ", ".join(_seen(rate) for rate in measured)
+    message = "contaminated lab models: " + ", ".join(_seen(rate) for rate in measured)
     if missing := [name for name, rate in known if rate is None]:
-        told += f"; {', '.join(missing)} not measured"
+        message += f"; {', '.join(missing)} not measured"
     if any(rate.sees for rate in measured):
-        return told
+        return message
     none = "it was not" if len(measured) == 1 else "none of them was"
-    return f"{told}; {none} shown to see contamination there, so that silence says little"
+    return f"{message}; {none} shown to see contamination there, so that silence says little"
 
 
 def _counted(rate: MeasuredRate) -> str:
     """Where one benchmark is off it is named: a pooled rate would hide it."""
     if rate.off_in:
         places = " and ".join(
-            f"{_of(one)} clean lab models of {name}" for name, one in rate.off_in.items()
+            f"{_of(fired)} clean lab models of {name}" for name, fired in rate.off_in.items()
         )
         pooled = f" ({_of(rate.clean)} of all benchmarks)" if len(rate.benchmarks) > 1 else ""
         return f"{rate.detector} fired on {places}{pooled}"
@@ -107,14 +115,16 @@ def _of(counted: Fired) -> str:
 
 def _seen(rate: MeasuredRate) -> str:
     """Power by benchmark, too: what is seen on one may be missed on the other."""
-    told = f"{rate.detector} fired on {_of(rate.contaminated)}"
+    message = f"{rate.detector} fired on {_of(rate.contaminated)}"
     if len(rate.benchmarks) > 1:
-        places = (f"{name} {_of(one.contaminated)}" for name, one in rate.benchmarks.items())
-        told += f" ({', '.join(places)})"
+        places = (
+            f"{name} {_of(benchmark.contaminated)}" for name, benchmark in rate.benchmarks.items()
+        )
+        message += f" ({', '.join(places)})"
     if not rate.off:
-        return told
-    clean = [f"{_of(one)} clean ones of {name}" for name, one in rate.off_in.items()]
-    return f"{told} (and on {' and '.join(clean) or _of(rate.clean) + ' clean ones'})"
+        return message
+    clean = [f"{_of(fired)} clean ones of {name}" for name, fired in rate.off_in.items()]
+    return f"{message} (and on {' and '.join(clean) or _of(rate.clean) + ' clean ones'})"
 
 
 def _off(rate: MeasuredRate | None) -> bool:

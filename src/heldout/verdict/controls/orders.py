@@ -54,9 +54,9 @@ def ablate_orders(
         orders[MIN_K] = block_means(hardest, scored.clusters)[0]
     orders[LOGPROB] = means
     orders[HASH] = _hashes(scored)
-    found = [_ordered(name, key, means, settings) for name, key in orders.items()]
+    order_results = [_ordered(name, key, means, settings) for name, key in orders.items()]
     if isinstance(hardest, str):
-        found.append(OrderResult(MIN_K, None, None, f"not sorted: {hardest}"))
+        order_results.append(OrderResult(MIN_K, None, None, f"not sorted: {hardest}"))
     rng = np.random.default_rng(settings.seed)
     random = [
         _sorted(rng.permutation(len(means)).astype(float), means, settings)[1]
@@ -64,8 +64,8 @@ def ablate_orders(
     ]
     fired = float(np.mean(np.less_equal(random, 0.05)))
     note = f"median of {shuffles} shuffles of whole clusters, of which {fired:.0%} fire"
-    found.append(OrderResult(SHUFFLES, 0.0, float(np.median(random)), note))
-    return found
+    order_results.append(OrderResult(SHUFFLES, 0.0, float(np.median(random)), note))
+    return order_results
 
 
 def adjusted_trend(tables: ScoreTables, model: str, settings: Settings) -> Trend | None:

@@ -22,14 +22,16 @@ class Stratum(NamedTuple):
 
 def by_stratum(values: ArrayLike, clusters: Sequence[str], labels: Sequence[str]) -> list[Stratum]:
     numbers, names = np.asarray(values, dtype=np.float64), np.asarray(labels)
-    found = []
+    stratums = []
     for label in sorted(set(labels)):
         members = np.flatnonzero(names == label)
         groups = [clusters[int(index)] for index in members]
         count = len(set(groups))
         mean, _, interval = cluster_mean(numbers[members], groups)
-        found.append(Stratum(label, len(members), count, mean, interval if count >= FEW else None))
-    return found
+        stratums.append(
+            Stratum(label, len(members), count, mean, interval if count >= FEW else None)
+        )
+    return stratums
 
 
 def run_strata(

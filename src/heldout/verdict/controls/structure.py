@@ -29,7 +29,7 @@ class Within(NamedTuple):
 
 def trend_within_fields(tables: ScoreTables, model: str, settings: Settings) -> list[Within]:
     scored = tables.scored(model)
-    found = []
+    withins = []
     for field, levels in grouped_fields(scored, settings).items():
         labels = strata(scored.frame, tuple(dict.fromkeys((*settings.strata, field))))
         trend = trend_test(
@@ -40,8 +40,8 @@ def trend_within_fields(tables: ScoreTables, model: str, settings: Settings) -> 
             seed=settings.seed,
         )
         if trend is not None:
-            found.append(Within(field, levels, trend.rho, trend.test.p))
-    return found
+            withins.append(Within(field, levels, trend.rho, trend.test.p))
+    return withins
 
 
 def grouped_fields(scored: Scored, settings: Settings) -> dict[str, int]:

@@ -1,0 +1,106 @@
+"""ModelEndpoint: how a model behind a server is reached, once, for every verb that asks one."""
+
+from __future__ import annotations
+
+import os
+from typing import Annotated, Any, Self
+
+from pydantic import Field, model_validator
+
+from heldout.errors import InputError
+from heldout.model.endpoint.chat import ChatEndpoint
+from heldout.model.endpoint.connection import Connection, checked_address
+from heldout.model.endpoint.pace import Backoff, Pace, TokenPace
+from heldout.settings import Settings
+
+
+class ModelEndpoint(Settings):
+    """A model behind an OpenAI-compatible server; an address alone is one, too."""
+
+    url: str
+    """Address of the server, up to and including /v1."""
+    model: str | None = None
+    """Name of the model; default: the only one that the server offers."""
+    api_key_env: str | None = None
+    """Environment variable that holds the API key."""
+    concurrency: Annotated[int, Field(ge=1, le=256)] = 8
+    """Requests under way at a time."""
+    timeout: Annotated[float, Field(gt=0)] = 120.0
+    """Seconds that one whole request may take."""
+    max_tokens: Annotated[int, Field(ge=16)] = 4096
+    """Longest reply in tokens."""
+    requests_per_second: Annotated[float, Field(gt=0)] | None = None
+    """Most requests per second; default: no limit."""
+    tokens_per_minute: Annotated[int, Field(ge=1)] | None = None
+    """Token budget per minute, prompts and replies together; default: no limit."""
+    attempts: Annotated[int, Field(ge=1, le=100)] = 6
+    """Attempts at a request that fails or is told to wait, before the server counts as gone."""
+    token_field: Annotated[str, Field(min_length=1)] = "max_tokens"
+    """What the server calls the limit of a reply: max_tokens, max_completion_tokens."""
+    price_in: Annotated[float, Field(ge=0)] = 0.0
+    """Price of a million prompt tokens, for the plan."""
+    price_out: Annotated[float, Field(ge=0)] = 0.0
+    """Price of a million reply tokens, for the plan."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _address_alone(cls, value: Any) -> Any:
+        return {"url": value} if isinstance(value, str) else value
+
+    @model_validator(mode="after")
+    def _holds_no_secret(self) -> Self:
+        """Settings are written into the run. Of the whole entry: complaints do not repeat a value."""
+        try:
+            checked_address(self.url, "api_key_env")
+        except InputError as error:
+            raise ValueError(str(error)) from None
+        if self.api_key_env is not None and not self.api_key_env.isidentifier():
+            raise ValueError(
+                "api_key_env: expected the name of an environment variable that holds the key"
+            )
+        return self
+
+
+def read_key(variable: str | None, role: str = "") -> str | None:
+    """The API key that an environment variable holds.
+
+    Args:
+        variable: Name of the variable; None: there is no key.
+        role: Whose settings a complaint names.
+    """
+    if variable is None:
+        return None
+    value = os.environ.get(variable, "").strip()
+    if not value:
+        name = f"{role}.api_key_env" if role else "api_key_env"
+        raise InputError(f"{name}: the environment variable {variable} is not set")
+    return value
+
+
+def open_endpoint(settings: ModelEndpoint, seed: int, role: str = "") -> ChatEndpoint:
+    """Ask the server what it serves; an unreachable one is an error before anything is written.
+
+    Args:
+        settings: How the server is reached.
+        seed: Sent with every request where the server takes one.
+        role: Whose settings a complaint names.
+    """
+    connection = Connection(
+        settings.url,
+        api_key=read_key(settings.api_key_env, role),
+        timeout=settings.timeout,
+        backoff=Backoff(settings.attempts),
+        pace=Pace(settings.requests_per_second),
+        role=f"{role}." if role else "",
+        key_option=f"{role}.api_key_env" if role else "api_key_env",
+        timeout_option=f"{role}.timeout" if role else "timeout",
+    )
+    return ChatEndpoint.open(
+        connection,
+        settings.model,
+        max_tokens=settings.max_tokens,
+        concurrency=settings.concurrency,
+        token_field=settings.token_field,
+        seed=seed,
+        tokens=TokenPace(settings.tokens_per_minute),
+    )

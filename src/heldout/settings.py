@@ -1,0 +1,112 @@
+"""Settings: one model per verb, shared by the command line, the audit file and Python."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Mapping
+from typing import Annotated, Any, Self, Union, get_args, get_origin
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from heldout.errors import InputError
+
+
+class Settings(BaseModel):
+    """Base of every verb's settings: each default, bound and sentence of help stands here once."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+    @classmethod
+    def read(cls, values: Mapping[str, Any]) -> Self:
+        """Settings from what a user gave.
+
+        Args:
+            values: Settings by name; what is left out keeps its default.
+
+        Raises:
+            InputError: A sentence that begins with the name of the setting, ``judge.url`` for one of a
+                nested model. Values of nested models are not repeated: one of them may be a secret.
+        """
+        try:
+            return cls(**values)
+        except ValidationError as error:
+            raise InputError(_sentence(error, cls)) from None
+
+
+def nested_settings(annotation: Any) -> type[Settings] | None:
+    """The settings model inside an annotation such as ``Endpoint | None``; None if there is none."""
+    if isinstance(annotation, type) and issubclass(annotation, Settings):
+        return annotation
+    return next(filter(None, map(nested_settings, get_args(annotation))), None)
+
+
+def _plain_words(message: str) -> str:
+    for pydantic, ours in _WORDS.items():
+        message = message.replace(pydantic, ours)
+    return message
+
+
+_WORDS = {
+    "Value error, ": "",
+    "Input should be a valid number, unable to parse string as a number": "expected a number",
+    "Input should be a valid integer, unable to parse string as an integer": "expected a whole number",
+    "Input should be a valid boolean, unable to interpret input": "expected true or false",
+    "Input should be a valid tuple": "expected a list",
+    "Input should be a valid string": "expected a text",
+    "Input should be greater than or equal to": "expected a number not below",
+    "Input should be less than or equal to": "expected a number not above",
+    "Input should be greater": "expected a number greater",
+    "Input should be less": "expected a number less",
+    "Input should be": "expected",
+}
+
+
+def _sentence(error: ValidationError, settings: type[Settings]) -> str:
+    """The first mistake; a name that does not exist explains why another is missing."""
+    problem = min(error.errors(), key=lambda problem: problem["type"] != "extra_forbidden")
+    place = [str(part) for part in problem["loc"] if not isinstance(part, int)]
+    field = settings.model_fields.get(place[0]) if place else None
+    inner = nested_settings(field.annotation) if field is not None else None
+    name = ".".join(place)
+    if problem["type"] == "extra_forbidden":
+        known = list((inner or settings).model_fields)
+        close = difflib.get_close_matches(place[-1], known, 1)
+        hint = f"did you mean {close[0]}?" if close else f"there are {', '.join(known)}"
+        return f"{name}: there is no such setting; {hint}"
+    if problem["type"] == "missing":
+        return f"{name}: this setting is needed"
+    message = _plain_words(problem["msg"])
+    if inner is not None:
+        for own in inner.model_fields:  # a complaint about a nested model names its settings
+            ending = r"\b" if "_" in own else ": "
+            message = re.sub(rf"(?<![\w.])({own}{ending})", rf"{place[0]}.\1", message)
+        return message if message.startswith(f"{place[0]}.") else f"{name}: {message}"
+    got = ""
+    if isinstance(problem["input"], str | int | float):
+        got = f"; got {problem['input']!r:.60}"
+    return f"{name}: {message}{got}" if name else message
+
+
+def element_type(annotation: Any) -> tuple[Any, bool, tuple[Any, ...]]:
+    """What an annotation holds: its type, whether it holds several, and its bounds.
+
+    ``tuple[str, ...]`` holds several texts; ``Annotated[int, Field(ge=1)] | None`` one whole number of
+    at least 1; a mapping is a list of texts ``KEY=VALUE``.
+    """
+    bounds: tuple[Any, ...] = ()
+    while True:
+        origin, parts = get_origin(annotation), get_args(annotation)
+        if origin is Annotated:
+            annotation = parts[0]
+            for part in parts[1:]:
+                bounds += tuple(getattr(part, "metadata", (part,)))
+        elif origin is Union or type(annotation).__name__ == "UnionType":
+            annotation = next(part for part in parts if part is not type(None))
+        elif origin in (tuple, list, set, frozenset):
+            kind, _, inner = element_type(parts[0])
+            return kind, True, bounds + inner
+        elif origin is dict:
+            return str, True, bounds
+        else:
+            return annotation, False, bounds
