@@ -152,7 +152,8 @@ class _Needed:
 def _changes(*columns: NDArray[Any]) -> NDArray[np.bool_]:
     """Where a run of equal rows begins."""
     differs = [column[1:] != column[:-1] for column in columns]
-    return np.asarray(np.r_[True, np.logical_or.reduce(differs)], bool)
+    begins: NDArray[np.bool_] = np.r_[True, np.logical_or.reduce(differs)]
+    return begins
 
 
 def _best_pairs(
