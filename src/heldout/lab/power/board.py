@@ -87,7 +87,7 @@ def group_of(detector: str) -> str:
     plain = known.get(detector) or known.get(detector.split(" ")[0])
     if plain is None:
         return GROUPS[0]
-    return plain.family if plain.family in GROUPS else plain.needs
+    return plain.kind if plain.needs == "scores" else plain.needs
 
 
 def standings(rows: pl.DataFrame, seed: int = 0) -> list[Standing]:

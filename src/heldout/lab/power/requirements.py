@@ -7,8 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from heldout.detect import Detector, detectors
-from heldout.detect.behaviour import multimodal_leakage
+from heldout.detect import Detector, Need, detectors
 from heldout.lab.power.board import BenchmarkStanding, Standing, dose_arms
 from heldout.lab.power.models import CLEAN, CONTAMINATED, OTHER_SEEDS, RAW
 from heldout.lab.power.rates import FiringShare, fired
@@ -117,9 +116,9 @@ def dose_trend(frame: pl.DataFrame) -> Jonckheere | None:
 
 def _needs(detector: Detector) -> str:
     """What somebody who can only ask the model questions does not have."""
-    if detector.family == "membership":
+    if Need.UNSEEN in detector.requires:
         return "items that cannot have been seen, and log-probabilities"
-    if detector.name == multimodal_leakage.NAME:
+    if Need.BASE in detector.requires:
         return "the model it was made from"
     return "log-probabilities" if detector.needs == "scores" else ""
 
