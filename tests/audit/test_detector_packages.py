@@ -14,9 +14,9 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "cli"))
 sys.path.insert(0, str(Path(__file__).parents[1] / "lab" / "power"))
-from command_line import run_inside
 from small_grid import write_small_grid
 
+from command_line import run_inside
 from heldout.detect import DetectSettings, detectors
 from heldout.errors import InputError
 from heldout.lab.power.conformance import null_calibration, power

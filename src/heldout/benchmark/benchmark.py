@@ -30,6 +30,12 @@ class Benchmark:
         default_factory=dict
     )  # what read_benchmark was told besides
 
+    def __repr__(self) -> str:
+        split = f", split {self.split}" if self.split else ""
+        return (
+            f"Benchmark({self.name!r}{split}: {len(self):,} items on {len(self.images):,} images)"
+        )
+
     def __len__(self) -> int:
         return len(self.examples)
 

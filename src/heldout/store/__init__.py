@@ -13,6 +13,7 @@ if TYPE_CHECKING:
         Dropped,
         dropped_table,
     )
+    from heldout.store.invocation import PYTHON, invocation
     from heldout.store.judgements import (
         ITEM,
         MATCH,
@@ -35,6 +36,7 @@ __all__ = [
     "MATCH",
     "MAY_PASS",
     "OUT_OF_MEMORY",
+    "PYTHON",
     "SCHEMAS",
     "TEXT",
     "TWIN",
@@ -50,6 +52,7 @@ __all__ = [
     "dropped_table",
     "empty_table",
     "exclusive",
+    "invocation",
     "log_path",
     "make_table",
     "read_table",
