@@ -17,7 +17,10 @@ from heldout.lab.models.planting import Contamination, arm_from_json
 # Which of a run's tables a detector is given: some models, leaked pictures marked, fewer shuffles.
 
 
-MARK = ("seen_by_the_split", "no")  # what --unseen would say: items of pictures that did not leak
+MARK = (
+    "seen_by_the_split",
+    "no",
+)  # as the setting unseen takes it: items of pictures that did not leak
 
 
 def narrowed(tables: ScoreTables, models: Collection[str]) -> ScoreTables:
@@ -115,7 +118,7 @@ class LabGrid:
         """Clean, fully fine-tuned arms; a model is never its own reference (detectors leave it out)."""
         if way == RAW:
             return ()
-        found: dict[str, list[str]] = {}
+        seen: dict[str, list[str]] = {}
         for model in self.models.values():
             plan = model.planted
             if (
@@ -126,11 +129,11 @@ class LabGrid:
                 and plan.mode == "full"
                 and plan.stage == "finetune"
             ):
-                found.setdefault(model.base, []).append(model.name)
+                seen.setdefault(model.base, []).append(model.name)
         if way == SAME_BASE:
-            return tuple(sorted(found.get(base, [])))
-        others = [name for name in found if name != base]
-        return tuple(name for other in sorted(others) for name in sorted(found[other])[:PER_BASE])
+            return tuple(sorted(seen.get(base, [])))
+        others = [name for name in seen if name != base]
+        return tuple(name for other in sorted(others) for name in sorted(seen[other])[:PER_BASE])
 
 
 def read_grid(folder: Path) -> LabGrid:
@@ -150,18 +153,18 @@ def read_grid(folder: Path) -> LabGrid:
     if not isinstance(record, list):
         raise InputError(f"{path}: expected a list of models, found {type(record).__name__}")
     worlds = {
-        str(one["name"]): frozenset([*one["base"]["worlds"], *one["base"].get("real", [])])
-        for one in record
-        if isinstance(one.get("base"), dict)
+        str(entry["name"]): frozenset([*entry["base"]["worlds"], *entry["base"].get("real", [])])
+        for entry in record
+        if isinstance(entry.get("base"), dict)
     }
-    models = {str(one["name"]): _model(one, worlds, path) for one in record}
+    models = {str(entry["name"]): _model(entry, worlds, path) for entry in record}
     benchmarks = sorted(
         (path.name for path in runs.iterdir() if (path / "manifest.json").is_file()),
         key=lambda name: (name == "films", name),
     )
     if not benchmarks:
         raise InputError(f"{runs} holds no run folder beside models.json: train the grid again")
-    weights = max((int(one["weights"]) for one in record if one.get("weights")), default=None)
+    weights = max((int(entry["weights"]) for entry in record if entry.get("weights")), default=None)
     return LabGrid(runs, models, benchmarks, About(weights, _counted(runs, benchmarks)))
 
 
@@ -169,7 +172,7 @@ def _counted(runs: Path, benchmarks: Sequence[str]) -> bool:
     """Whoever made the tables wrote down what every model read for them."""
     manifests = [json.loads((runs / name / "manifest.json").read_text()) for name in benchmarks]
     return all(
-        RECORDED in one for each in manifests for one in each.get("models", {"": {}}).values()
+        RECORDED in facts for each in manifests for facts in each.get("models", {"": {}}).values()
     )
 
 
@@ -180,5 +183,5 @@ def _model(record: Mapping[str, Any], worlds: Mapping[str, frozenset[str]], path
     arm = arm_from_json(record)
     if arm.base not in worlds:
         raise InputError(f"{path}: {name} branches from {arm.base}, which is not among the models")
-    leaked = frozenset(int(one) for one in record.get("leaked", []))
+    leaked = frozenset(int(place) for place in record.get("leaked", []))
     return LabModel(name, arm.base, worlds[arm.base], arm.contamination, leaked)

@@ -81,8 +81,8 @@ def _items(rng: np.random.Generator, codes: Ints, fresh: Ints) -> pl.DataFrame:
             "question": [" ".join(row[:4]) for row in words],
             "options": empty,
             "answer": [
-                str(one) if short else " ".join(row[4:])
-                for one, short, row in zip(given, closed, words, strict=True)
+                str(answer) if short else " ".join(row[4:])
+                for answer, short, row in zip(given, closed, words, strict=True)
             ],
             "image_names": empty,
             "image_digests": empty,

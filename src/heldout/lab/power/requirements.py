@@ -50,10 +50,10 @@ class Requirements:
 
 def requirements(rows: pl.DataFrame, board: list[Standing]) -> list[Requirements]:
     known = detectors()
-    made = []
+    rows_of_detectors = []
     for name in dict.fromkeys(standing.detector for standing in board):
-        mine = rows.filter((pl.col("detector") == name) & pl.col("effect").is_not_null())
-        ways = set(mine["way"])
+        cells = rows.filter((pl.col("detector") == name) & pl.col("effect").is_not_null())
+        ways = set(cells["way"])
         way = OTHER_SEEDS if OTHER_SEEDS in ways else RAW
         raw = next(
             (standing for standing in board if (standing.detector, standing.way) == (name, RAW)),
@@ -61,7 +61,7 @@ def requirements(rows: pl.DataFrame, board: list[Standing]) -> list[Requirements
         )
         detector = known["order-joint" if name == EQUAL_COST else name]
         practical, why = _practical(raw, _needs(detector))
-        used = mine.filter(pl.col("way") == way)
+        used = cells.filter(pl.col("way") == way)
         tuned = used.filter(
             (pl.col("stage") == "finetune")
             & (pl.col("order") == "released")
@@ -74,7 +74,7 @@ def requirements(rows: pl.DataFrame, board: list[Standing]) -> list[Requirements
             & pl.col("benchmark").is_in(_benchmarks_with_modes(used))
         )
         planted = used.filter((pl.col("stage") == "pretrain") & (pl.col("role") == CONTAMINATED))
-        made.append(
+        rows_of_detectors.append(
             Requirements(
                 name,
                 detector.needs,
@@ -84,7 +84,7 @@ def requirements(rows: pl.DataFrame, board: list[Standing]) -> list[Requirements
                 {mode: fired(tuned.filter(pl.col("mode") == mode)) for mode in MODES},
                 fired(planted),
                 tuple(tuned["benchmark"].unique(maintain_order=True).to_list()),
-                dose_trend(mine.filter(pl.col("way") == min(ways, key=_plainest))),
+                dose_trend(cells.filter(pl.col("way") == min(ways, key=_plainest))),
                 any(
                     standing.off
                     for standing in board
@@ -92,7 +92,7 @@ def requirements(rows: pl.DataFrame, board: list[Standing]) -> list[Requirements
                 ),
             )
         )
-    return made
+    return rows_of_detectors
 
 
 def dose_trend(frame: pl.DataFrame) -> Jonckheere | None:

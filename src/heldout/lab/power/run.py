@@ -162,9 +162,9 @@ class Cells:
                 settings = settings.model_copy(update={"reference": references[0]})
             tables = narrowed(whole, {model.name, *references})
             # Who needs no reference of its own is not run over the references.
-            mine = tables if own_reference else narrowed(whole, {model.name})
+            own_tables = tables if own_reference else narrowed(whole, {model.name})
             outcome = next(
-                one for one in detector.find(mine, settings) if one.cell.model == model.name
+                one for one in detector.find(own_tables, settings) if one.cell.model == model.name
             )
             row = self._row(model, detector, way, outcome) | {
                 "split": split.name,
@@ -252,14 +252,17 @@ class Cells:
         settings: DetectSettings,
     ) -> Row:
         """As the verdict asks it: more than in every reference. The largest p is the finding's."""
-        made = [
+        outcomes = [
             against_baseline(tables, finding, name, settings)
             for name in references
             if name != finding.cell.model
         ]
-        differences = [difference for difference in made if not isinstance(difference, str)]
+        differences = [difference for difference in outcomes if not isinstance(difference, str)]
         if not differences:
-            message = next((one for one in made if isinstance(one, str)), "no reference is left")
+            message = next(
+                (outcome for outcome in outcomes if isinstance(outcome, str)),
+                "no reference is left",
+            )
             return {
                 "effect": None,
                 "low": None,
@@ -429,7 +432,7 @@ def _same_inputs(folder: Path, run: Run, plan: PowerPlan) -> None:
     path = folder / "inputs.json"
     if path.exists() and json.loads(path.read_text()) != inputs:
         raise InputError(
-            f"{folder} holds results of other tables or settings: give another --out, or remove it"
+            f"{folder} holds results of other tables or settings: choose another folder, or remove it"
         )
     if not path.exists():
         write_json(path, inputs)
