@@ -14,8 +14,8 @@ from typer.testing import CliRunner
 from heldout.cli.app import app
 from heldout.errors import InputError, PrerequisiteError
 from heldout.review import Card, open_desks, serve
+from heldout.review.card import CLAIMS, EVIDENCE, match_orders
 from heldout.review.items import verifier_of
-from heldout.review.order import CLAIMS, EVIDENCE, match_orders
 from heldout.review.tables import agreement_tables
 from heldout.store.judgements import ITEM, MATCH, Judgement, append, current, history
 

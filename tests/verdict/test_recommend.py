@@ -8,8 +8,7 @@ from heldout.detect import Cell
 from heldout.evidence import Rung
 from heldout.stats import Interval
 from heldout.store import make_table
-from heldout.verdict.overall import BenchmarkVerdict, CellVerdict, Rate
-from heldout.verdict.recommend import _difference, recommend
+from heldout.verdict.overall import BenchmarkVerdict, CellVerdict, Rate, _difference, recommend
 
 
 def test_a_difference_names_the_items_it_stands_on() -> None:

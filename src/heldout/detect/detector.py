@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple
 import polars as pl
 
 from heldout.detect.citations import Citation
-from heldout.detect.outcome import Outcome
+from heldout.detect.finding import Outcome
 from heldout.detect.settings import DetectSettings
 from heldout.detect.tables import Floats, Scored, ScoreTables
 from heldout.stats import Interval, cluster_mean, flip_test

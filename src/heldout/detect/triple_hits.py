@@ -16,8 +16,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from heldout.detect.behaviour.rows import ORIGINAL, asked
-from heldout.detect.membership import LOSS, MIN_K_PLUS_PLUS
+from heldout.detect.behaviour.probe import ORIGINAL, asked
+from heldout.detect.item_scores import LOSS, MIN_K_PLUS_PLUS
 from heldout.detect.settings import ALPHA, DetectSettings
 from heldout.detect.tables import Floats, Scored, ScoreTables
 from heldout.overlap import ALPHAS

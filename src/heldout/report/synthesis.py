@@ -17,7 +17,7 @@ from heldout.report.figures import (
     funnel_chart,
     rate_chart,
 )
-from heldout.report.model_figures import Figure
+from heldout.report.models import Figure
 from heldout.store import Run
 from heldout.synth import (
     BY_KEY,

@@ -6,8 +6,7 @@ from heldout.lazy import load_on_first_use
 
 if TYPE_CHECKING:
     from heldout.review.card import Card, Form, Kind
-    from heldout.review.desk import Desk
-    from heldout.review.open import item_tables, open_desks
+    from heldout.review.desk import Desk, item_tables, open_desks
     from heldout.review.server import make_app, serve
 
 __all__ = ["Card", "Desk", "Form", "Kind", "item_tables", "make_app", "open_desks", "serve"]
