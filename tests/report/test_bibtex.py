@@ -11,7 +11,7 @@ import pytest
 from heldout.detect import Citation, citations
 from heldout.report.export import bibtex as methods
 from heldout.report.export.bibtex import bibtex
-from heldout.report.export.case import Case
+from heldout.report.export.case import ExportCase
 from heldout.store import Run
 
 REQUIRED = {
@@ -41,7 +41,9 @@ def _scan(**more: Any) -> dict[str, Any]:
 
 def _keys(folder: Path, manifest: dict[str, Any], findings: list[dict[str, Any]]) -> list[str]:
     run = Run.create(folder / "run", command=["heldout", "overlap"])
-    case = Case(run, {"packages": {}, **manifest}, [], findings, {"models": [], "rankings": []}, [])
+    case = ExportCase(
+        run, {"packages": {}, **manifest}, [], findings, {"models": [], "rankings": []}, []
+    )
     return re.findall(r"^@\w+\{(\w+),", bibtex(case), re.MULTILINE)
 
 

@@ -20,7 +20,7 @@ from heldout.detect.citations import CARLINI, LI, SHI, YEOM, ZHANG, Citation
 from heldout.detect.detector import Detector, Difference, ItemScores, Need
 from heldout.detect.finding import Outcome, model_finding, not_testable
 from heldout.detect.settings import DetectSettings
-from heldout.detect.tables import Floats, Scored, ScoreTables, metadata_column, strata
+from heldout.detect.tables import Floats, ModelScores, ScoreTables, metadata_column, strata
 from heldout.errors import InputError
 from heldout.stats import area, cluster_contrast, group_test
 
@@ -80,7 +80,9 @@ class _SetTest:
     name: str
     score: ItemScores
 
-    def outcome(self, tables: ScoreTables, scored: Scored, settings: DetectSettings) -> Outcome:
+    def outcome(
+        self, tables: ScoreTables, scored: ModelScores, settings: DetectSettings
+    ) -> Outcome:
         values = self.score(tables, scored, settings)
         if isinstance(values, str):
             return not_testable(self.name, tables.benchmark, scored.model, values)
@@ -159,7 +161,7 @@ def _standard(values: Floats) -> Floats:
     return np.asarray((values - values.mean()) / (spread if spread > 0 else 1.0), dtype=np.float64)
 
 
-def _blind(tables: ScoreTables, scored: Scored, suspects: Mask) -> float:
+def _blind(tables: ScoreTables, scored: ModelScores, suspects: Mask) -> float:
     """The same for every model and score that covers the same items."""
     key = ("blind", tuple(scored.frame["benchmark_id"]), suspects.tobytes())
     if key not in tables.memo:
@@ -167,7 +169,7 @@ def _blind(tables: ScoreTables, scored: Scored, suspects: Mask) -> float:
     return float(tables.memo[key])
 
 
-def unseen_items(scored: Scored, settings: DetectSettings) -> Mask:
+def unseen_items(scored: ModelScores, settings: DetectSettings) -> Mask:
     """Which items nobody can have seen, by the metadata field the user named."""
     assert settings.unseen is not None
     field, wanted = settings.unseen
@@ -200,7 +202,7 @@ def hardest_mean(values: Floats, counts: Floats, share: float) -> Floats:
 # loss: the mean log-probability of the answer's tokens (Yeom et al. 2018).
 
 
-def loss(tables: ScoreTables, scored: Scored, settings: DetectSettings) -> Floats | str:
+def loss(tables: ScoreTables, scored: ModelScores, settings: DetectSettings) -> Floats | str:
     return scored.means
 
 
@@ -210,7 +212,7 @@ LOSS = item_detector("loss", "mean log-probability of the answer", loss, citatio
 # min-k: the mean log-probability of the hardest tokens (Shi et al. 2024).
 
 
-def min_k(tables: ScoreTables, scored: Scored, settings: DetectSettings) -> Floats | str:
+def min_k(tables: ScoreTables, scored: ModelScores, settings: DetectSettings) -> Floats | str:
     if not scored.has("logprobs"):
         return "per-token log-probabilities were not recorded"
     return hardest_mean(scored.flat("logprobs"), scored.counts, settings.share)
@@ -228,7 +230,9 @@ MIN_K = item_detector(
 FLOOR = 1e-6
 
 
-def min_k_plus_plus(tables: ScoreTables, scored: Scored, settings: DetectSettings) -> Floats | str:
+def min_k_plus_plus(
+    tables: ScoreTables, scored: ModelScores, settings: DetectSettings
+) -> Floats | str:
     if not all(scored.has(column) for column in ("logprobs", "mu", "sigma")):
         return "full-vocabulary mu and sigma were not recorded: this backend cannot give min-k++"
     centred = scored.flat("logprobs") - scored.flat("mu")
@@ -251,7 +255,7 @@ MIN_K_PLUS_PLUS = item_detector(
 # entropy of order 1, exactly. Other orders need the whole distribution, which no table keeps.
 
 
-def max_renyi(tables: ScoreTables, scored: Scored, settings: DetectSettings) -> Floats | str:
+def max_renyi(tables: ScoreTables, scored: ModelScores, settings: DetectSettings) -> Floats | str:
     if not scored.has("mu"):
         return "full-vocabulary mu was not recorded: the entropy at a position is not known"
     # The largest entropies are the lowest mu; less uncertain = more likely seen.
@@ -270,7 +274,9 @@ MAX_RENYI = item_detector(
 # perplexity-ratio: how much likelier the answer is than to a reference model (Carlini et al. 2021).
 
 
-def perplexity_ratio(tables: ScoreTables, scored: Scored, settings: DetectSettings) -> Floats | str:
+def perplexity_ratio(
+    tables: ScoreTables, scored: ModelScores, settings: DetectSettings
+) -> Floats | str:
     name = settings.reference_model
     if name is None:
         return "no reference model is named (the settings reference and baselines)"
@@ -302,7 +308,7 @@ PERPLEXITY_RATIO = item_detector(
 # zlib: log-probability per compressed byte of the answer (Carlini et al. 2021).
 
 
-def zlib_ratio(tables: ScoreTables, scored: Scored, settings: DetectSettings) -> Floats | str:
+def zlib_ratio(tables: ScoreTables, scored: ModelScores, settings: DetectSettings) -> Floats | str:
     lengths = [
         len(zlib.compress((answer or "").encode("utf-8", "replace")))
         for answer in scored.frame["answer"]

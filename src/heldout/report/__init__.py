@@ -19,7 +19,7 @@ if TYPE_CHECKING:
         tail_chart,
     )
     from heldout.report.figures.svg import standalone
-    from heldout.report.first_screen import PRECISION_FILE, Precision
+    from heldout.report.first_screen import PRECISION_FILE, CopyPrecision
     from heldout.report.page import write_report
     from heldout.report.robustness import ROBUSTNESS_FILE, Recall, Robustness, RobustnessFile, Share
     from heldout.report.synthesis import is_synthesis
@@ -32,12 +32,12 @@ __all__ = [
     "PRECISION_FILE",
     "ROBUSTNESS_FILE",
     "Comparison",
+    "CopyPrecision",
     "Curve",
     "DoseCurve",
     "DosePanel",
     "Export",
     "OperatingPoint",
-    "Precision",
     "Recall",
     "Robustness",
     "RobustnessFile",

@@ -38,7 +38,7 @@ from heldout.verdict import (
 PRECISION_FILE = "registration-precision.json"
 
 
-class Precision(BaseModel):
+class CopyPrecision(BaseModel):
     """Of what registration alone calls a copy, on corpora whose leaks were planted."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -51,10 +51,10 @@ class Precision(BaseModel):
     passed: int  # those that it called copies
 
 
-def published() -> Precision:
+def published() -> CopyPrecision:
     """What docs/leak-recall.md shows; its command makes the file again."""
     text = resources.files("heldout.report").joinpath("measured", PRECISION_FILE).read_text("utf-8")
-    return Precision.model_validate_json(text)
+    return CopyPrecision.model_validate_json(text)
 
 
 def certainty(cells: Sequence[Mapping[str, Any]]) -> tuple[str, str]:
@@ -81,7 +81,7 @@ def certainty(cells: Sequence[Mapping[str, Any]]) -> tuple[str, str]:
     ) if registered else ""
 
 
-def _measured(precision: Precision) -> str:
+def _measured(precision: CopyPrecision) -> str:
     interval = binomial_interval(precision.right, precision.said)
     around = f"{percent(interval.low)} – {percent(interval.high)}"
     return (

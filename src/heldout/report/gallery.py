@@ -155,7 +155,7 @@ _SIDES = ("left", "right")
 
 
 @dataclass
-class Picture:
+class GalleryPicture:
     """What the browser needs to draw one: its native size and a WebP, in base64."""
 
     name: str
@@ -171,7 +171,7 @@ class Picture:
 class Gallery:
     total: int = 0
     first: list[Markup] = field(default_factory=list)  # cards of the first page
-    sprite: list[Picture] = field(default_factory=list)  # and the pictures they use
+    sprite: list[GalleryPicture] = field(default_factory=list)  # and the pictures they use
     blocks: list[str] = field(default_factory=list)  # packed, one a page
     index: Markup = field(default_factory=Markup)  # what every card can be filtered by
     choices: dict[str, dict[str, int]] = field(default_factory=dict)
@@ -237,8 +237,8 @@ class _Store:
             row["digest"]: row
             for row in thumbnails.filter(pl.col("digest").is_in(list(wanted))).iter_rows(named=True)
         }
-        self.known: dict[str, Picture | None] = {}
-        self.block: list[Picture] = []
+        self.known: dict[str, GalleryPicture | None] = {}
+        self.block: list[GalleryPicture] = []
         self.number = -1
         self.bytes = self.small = self.missing = 0
 
@@ -251,12 +251,12 @@ class _Store:
         laid = laid_on(pair["warp"], (right.width, right.height)) if left and right else None
         return {**pair, "left": left, "right": right, "laid": laid}
 
-    def picture(self, digest: str) -> Picture | None:
+    def picture(self, digest: str) -> GalleryPicture | None:
         if digest not in self.known:
             self.known[digest] = self._new(digest)
         return self.known[digest]
 
-    def _new(self, digest: str) -> Picture | None:
+    def _new(self, digest: str) -> GalleryPicture | None:
         row = self.kept.get(digest)
         if row is None:
             return None
@@ -269,7 +269,7 @@ class _Store:
             self.small += 1
         self.bytes += len(data)
         name = f"p{self.number}-{len(self.block)}"
-        made = Picture(name, row["width"], row["height"], base64.b64encode(data).decode())
+        made = GalleryPicture(name, row["width"], row["height"], base64.b64encode(data).decode())
         self.block.append(made)
         return made
 

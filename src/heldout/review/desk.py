@@ -15,8 +15,8 @@ from heldout.review.card import (
     FORMS,
     KINDS,
     ORDERS,
-    Card,
     Kind,
+    ReviewCard,
     as_listed,
     match_orders,
     shuffled,
@@ -51,7 +51,7 @@ class Desk:
     title: str
     kind: Kind
     rater: str
-    cards: Sequence[Card]
+    cards: Sequence[ReviewCard]
     blind: bool = False  # neither the tool's opinion nor other people's
     rubric: bool = True  # the verifier's lines are shown with items
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -162,7 +162,7 @@ class Desk:
     def _current(self) -> dict[tuple[str, str], Judgement]:
         return self._log.current()
 
-    def _hint(self, card: Card) -> Mapping[str, Any]:
+    def _hint(self, card: ReviewCard) -> Mapping[str, Any]:
         if self.kind == "items" and not self.rubric:
             return {}
         return card.hint
@@ -269,7 +269,7 @@ def _choose(folder: Path, inside: list[Path]) -> str:
     )
 
 
-def _cards(run: Run, kind: Kind, unrelated: bool) -> list[Card]:
+def _cards(run: Run, kind: Kind, unrelated: bool) -> list[ReviewCard]:
     if kind == "matches":
         return match_cards(run, unrelated=unrelated)
     if kind == "texts":

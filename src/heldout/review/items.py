@@ -15,8 +15,8 @@ import pyarrow.parquet as pq
 from heldout.benchmark import Benchmark, canonical_metadata
 from heldout.errors import InputError
 from heldout.image import FileOnDisk, ImageRef, Location
-from heldout.review.card import Card
-from heldout.review.pictures import Album, Picture, same_bytes, same_pixels
+from heldout.review.card import ReviewCard
+from heldout.review.pictures import Album, CardPicture, same_bytes, same_pixels
 from heldout.store import Run
 from heldout.synth import (
     BY_KEY,
@@ -35,7 +35,7 @@ _OPINION = ("rubric", "verif", "accepted", "rejected")  # in names of columns th
 
 
 @dataclass(frozen=True)
-class Verifier:
+class VerifierRecord:
     """What a verifier said of an item: accepted or not, and its rubric line by line."""
 
     accepted: bool | None
@@ -52,12 +52,12 @@ class Verifier:
         ]
 
 
-def run_cards(run: Run) -> list[Card]:
+def run_cards(run: Run) -> list[ReviewCard]:
     album = Album(run)
     return [_from_table(row, album) for row in run.read_table("items").to_pylist()]
 
 
-def benchmark_cards(benchmark: Benchmark) -> list[Card]:
+def benchmark_cards(benchmark: Benchmark) -> list[ReviewCard]:
     return [
         _example_card(
             example.id,
@@ -72,16 +72,18 @@ def benchmark_cards(benchmark: Benchmark) -> list[Card]:
     ]
 
 
-def _found(ref: ImageRef) -> Picture:
+def _found(ref: ImageRef) -> CardPicture:
     # Read from the benchmark itself a moment ago: there is nothing to compare it with.
-    return Picture(ref.name, lambda: [ref], lambda data, image: True)
+    return CardPicture(ref.name, lambda: [ref], lambda data, image: True)
 
 
-def _from_table(row: Mapping[str, Any], album: Album) -> Card:
+def _from_table(row: Mapping[str, Any], album: Album) -> ReviewCard:
     identifier = row["benchmark_id"]
     shown = zip(row["image_names"][:MOST], row["image_digests"], strict=False)
     pictures = [
-        Picture(name, functools.partial(album.of_benchmark, identifier, index), same_pixels(digest))
+        CardPicture(
+            name, functools.partial(album.of_benchmark, identifier, index), same_pixels(digest)
+        )
         for index, (name, digest) in enumerate(shown)
     ]
     metadata = json.loads(row["metadata"] or "{}")
@@ -96,15 +98,15 @@ def _example_card(
     options: Iterable[str],
     answer: str | None,
     metadata: Mapping[str, str],
-    pictures: Iterable[Picture],
-) -> Card:
+    pictures: Iterable[CardPicture],
+) -> ReviewCard:
     verifier = verifier_of(metadata)
     shown = {
         key: value
         for key, value in metadata.items()
         if not any(part in key.lower() for part in _OPINION)
     }
-    return Card(
+    return ReviewCard(
         subject=identifier,
         cluster=cluster,
         told={
@@ -123,7 +125,7 @@ def _example_card(
     )
 
 
-def verifier_of(metadata: Mapping[str, Any]) -> Verifier:
+def verifier_of(metadata: Mapping[str, Any]) -> VerifierRecord:
     """The verifier's opinion as an item's columns carry it: ``rubric`` (a list of lines with title,
 
     category and score), ``accepted``, or both inside ``verifier``. Without ``accepted``, an item whose
@@ -139,8 +141,8 @@ def verifier_of(metadata: Mapping[str, Any]) -> Verifier:
     )
     accepted = _truth(metadata.get("accepted", inside.get("accepted")))
     if accepted is None and lines:
-        accepted = not Verifier(None, lines).failed
-    return Verifier(accepted, lines)
+        accepted = not VerifierRecord(None, lines).failed
+    return VerifierRecord(accepted, lines)
 
 
 def _parsed(value: Any) -> Any:
@@ -169,13 +171,13 @@ def is_synthesized(run: Run) -> bool:
     return finished(run, SynthStage.VERIFY)
 
 
-def synthesis_cards(run: Run) -> list[Card]:
+def synthesis_cards(run: Run) -> list[ReviewCard]:
     """Accepted and rejected items in turns, each in an order by chance that depends on their ids alone: the
     first twenty are a sample of both."""
     verdicts = {row["id"]: row for row in read_rows(run, SynthStage.VERIFY)}
     figures = map(PaperFigure.of_row, read_rows(run, SynthStage.SELECT))
     by_id = {figure.id: figure for figure in figures}
-    sides: dict[bool, list[Card]] = {True: [], False: []}
+    sides: dict[bool, list[ReviewCard]] = {True: [], False: []}
     for draft in map(Draft.of_row, read_rows(run, SynthStage.GENERATE)):
         verdict = verdicts.get(draft.id)
         if verdict is not None:
@@ -186,14 +188,14 @@ def synthesis_cards(run: Run) -> list[Card]:
     return list(_in_turns(sides[True], sides[False]))
 
 
-def _in_turns(accepted: list[Card], rejected: list[Card]) -> Iterator[Card]:
+def _in_turns(accepted: list[ReviewCard], rejected: list[ReviewCard]) -> Iterator[ReviewCard]:
     for pair in itertools.zip_longest(accepted, rejected):
         yield from (card for card in pair if card is not None)
 
 
 def _synthesis_card(
     run: Run, draft: Draft, figure: PaperFigure, verdict: Mapping[str, Any]
-) -> Card:
+) -> ReviewCard:
     lines = [_line(line) for line in verdict["rubric"]]
     failed = [
         line["title"] for line in lines if line["category"] == "essential" and not line["met"]
@@ -201,7 +203,7 @@ def _synthesis_card(
     metadata = {"caption": figure.caption, "source": figure.attribution or figure.article}
     if figure.references:
         metadata["mentions"] = " … ".join(figure.references)[:1500]
-    return Card(
+    return ReviewCard(
         subject=draft.id,
         cluster=figure.article,
         told={
@@ -247,9 +249,9 @@ def _line(line: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _figure(run: Run, image: FigureImage) -> Picture:
+def _figure(run: Run, image: FigureImage) -> CardPicture:
     place = FileOnDisk(str(run.path / image.path))
-    return Picture(image.sha256[:12], lambda: [place], same_bytes(image.sha256))
+    return CardPicture(image.sha256[:12], lambda: [place], same_bytes(image.sha256))
 
 
 # Cards of twins: the original, what was kept of it, the new picture, and both answers.
@@ -259,7 +261,7 @@ SIDES = {"original": "original", "edges": "edges", "picture": "twin"}
 NEEDED = ("benchmark_id", "picture", "new_answer")
 
 
-def twin_cards(run: Run) -> list[Card]:
+def twin_cards(run: Run) -> list[ReviewCard]:
     path = run.table_path("twins")
     if not path.exists():
         raise InputError(f"{run.path} has no twins to judge: it has no tables/{path.name}")
@@ -269,13 +271,13 @@ def twin_cards(run: Run) -> list[Card]:
     return [_twin_card(run, row) for row in rows]
 
 
-def _twin_card(run: Run, row: Mapping[str, Any]) -> Card:
+def _twin_card(run: Run, row: Mapping[str, Any]) -> ReviewCard:
     identifier = str(row["benchmark_id"])
     pictures = {
         side: _picture(run, str(row[column])) for column, side in SIDES.items() if row.get(column)
     }
     told = ("image_name", "question", "old_answer", "new_answer", "caption", "renderer")
-    return Card(
+    return ReviewCard(
         subject=identifier,
         cluster=str(row.get("image_name") or identifier),
         told={
@@ -303,7 +305,7 @@ def options_of(value: Any) -> list[str]:
     return [str(one) for one in value] if isinstance(value, list | tuple) else []
 
 
-def _picture(run: Run, name: str) -> Picture:
+def _picture(run: Run, name: str) -> CardPicture:
     def places() -> Iterable[Location]:
         root = run.path.resolve()
         file = (root / name).resolve()
@@ -312,4 +314,4 @@ def _picture(run: Run, name: str) -> Picture:
             raise InputError("the table names a file outside the run folder")
         return [FileOnDisk(str(file))]
 
-    return Picture(name, places, lambda data, image: True)
+    return CardPicture(name, places, lambda data, image: True)

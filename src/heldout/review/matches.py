@@ -21,14 +21,14 @@ from heldout.overlap import (
     text_pairs,
     text_subject,
 )
-from heldout.review.card import Card
-from heldout.review.pictures import Album, Picture, locations, same_bytes, same_pixels
+from heldout.review.card import ReviewCard
+from heldout.review.pictures import Album, CardPicture, locations, same_bytes, same_pixels
 from heldout.store import Run
 
 SHOWN = 20  # questions and corpus items that are listed with a pair
 
 
-def match_cards(run: Run, *, unrelated: bool = False) -> list[Card]:
+def match_cards(run: Run, *, unrelated: bool = False) -> list[ReviewCard]:
     """In the order of the table; ``unrelated`` adds the pairs of which the tool says nothing aligns."""
     if not run.table_path("matches").exists():
         raise InputError(f"{run.path} has no matches to judge: run heldout overlap into it first")
@@ -49,13 +49,13 @@ def _match_card(
     rows: list[dict[str, Any]],
     items: Mapping[str, Mapping[str, Any]],
     album: Album,
-) -> Card:
+) -> ReviewCard:
     first = rows[0]
     evidence = first["evidence"]
     registration = evidence.get("registration")
     item = items[first["benchmark_id"]]
     name = item["image_names"][first["image_index"]]
-    return Card(
+    return ReviewCard(
         subject=subject,
         cluster=item["cluster"],
         told={
@@ -124,9 +124,9 @@ def _hint(rows: list[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
-def _query(album: Album, row: Mapping[str, Any], name: str) -> Picture:
+def _query(album: Album, row: Mapping[str, Any], name: str) -> CardPicture:
     digest = row["evidence"]["benchmark_image"]
-    return Picture(
+    return CardPicture(
         name,
         lambda: album.of_benchmark(row["benchmark_id"], row["image_index"]),
         same_bytes(digest),
@@ -134,9 +134,9 @@ def _query(album: Album, row: Mapping[str, Any], name: str) -> Picture:
     )
 
 
-def neighbour_picture(album: Album, evidence: Mapping[str, Any], corpus_id: str) -> Picture:
+def neighbour_picture(album: Album, evidence: Mapping[str, Any], corpus_id: str) -> CardPicture:
     digest = evidence.get("corpus_image", "")
-    return Picture(
+    return CardPicture(
         corpus_id,
         lambda: locations(evidence.get("corpus_source", ""), album.directories),
         same_bytes(digest),
@@ -170,7 +170,7 @@ _PIECE = re.compile(r"\s+|\w+|[^\w\s]")
 _DEGREES = ("none", "soft", "hard")
 
 
-def text_cards(run: Run, *, unrelated: bool = False) -> list[Card]:
+def text_cards(run: Run, *, unrelated: bool = False) -> list[ReviewCard]:
     """One per pair of texts, however many items show it; ``unrelated`` adds what counts for nothing."""
     if not run.table_path("text_matches").exists():
         raise InputError(
@@ -203,7 +203,7 @@ def _text_card(
     items: Mapping[str, Mapping[str, Any]],
     pictured: Mapping[Pair, Mapping[str, Any]],
     album: Album,
-) -> Card:
+) -> ReviewCard:
     pair, rows = pairs[0]
     strongest = max(rows, key=lambda row: (_DEGREES.index(row["degree"]), row["similarity"]))
     item, evidence = items[pair[0]], strongest["evidence"]
@@ -217,7 +217,7 @@ def _text_card(
     match = pictured.get(pair)
     # Several items may share these words, and then no picture is theirs.
     pictures = _pictures(item, match, album) if len(names) == 1 else {}
-    return Card(
+    return ReviewCard(
         subject=subject,
         cluster=item["cluster"],
         told={
@@ -255,13 +255,13 @@ def _text_card(
 
 def _pictures(
     item: Mapping[str, Any], match: Mapping[str, Any] | None, album: Album
-) -> dict[str, Picture]:
+) -> dict[str, CardPicture]:
     """The item's picture, and the corpus' where the image scan knows it: is it the same subject?"""
     found = {}
     if item["image_names"] and item["image_digests"][0]:
         name, proof = item["image_names"][0], same_pixels(item["image_digests"][0])
         place = functools.partial(album.of_benchmark, item["benchmark_id"], 0)
-        found["query"] = Picture(name, place, proof)
+        found["query"] = CardPicture(name, place, proof)
     if match is not None:
         evidence = json.loads(match["evidence"])
         found["neighbour"] = neighbour_picture(album, evidence, match["corpus_id"])

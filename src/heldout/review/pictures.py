@@ -46,7 +46,7 @@ FULL, THUMBNAIL, MISSING = "full", "thumbnail", "missing"
 
 
 @dataclass(frozen=True)
-class Shown:
+class ServedPicture:
     """What the browser gets, and how big the picture really is."""
 
     data: bytes
@@ -58,15 +58,15 @@ class Shown:
 
 
 @dataclass(frozen=True)
-class Picture:
+class CardPicture:
     """One side of a card: places to look at, the proof of being the right one, and the small one."""
 
     name: str
     places: Callable[[], Iterable[Location | ImageRef]]
     proof: Callable[[bytes, Image.Image], bool]
-    small: Callable[[], Shown | None] = lambda: None
+    small: Callable[[], ServedPicture | None] = lambda: None
 
-    def show(self) -> Shown:
+    def show(self) -> ServedPicture:
         why = "the original is not where it was"
         try:
             for place in self.places():
@@ -83,11 +83,11 @@ class Picture:
             why = str(error)
         small = self.small()
         if small is not None:
-            return Shown(small.data, small.media, small.width, small.height, THUMBNAIL, why)
-        return Shown(b"", "image/png", 0, 0, MISSING, why)
+            return ServedPicture(small.data, small.media, small.width, small.height, THUMBNAIL, why)
+        return ServedPicture(b"", "image/png", 0, 0, MISSING, why)
 
 
-def encode(image: Image.Image) -> Shown:
+def encode(image: Image.Image) -> ServedPicture:
     """A decoded picture as a PNG made here; huge ones smaller."""
     width, height = image.size
     rgb = to_rgb(image)
@@ -96,7 +96,7 @@ def encode(image: Image.Image) -> Shown:
         rgb.thumbnail((LARGEST, LARGEST), Image.Resampling.LANCZOS)
     buffer = io.BytesIO()
     rgb.save(buffer, "PNG", compress_level=1)
-    return Shown(buffer.getvalue(), "image/png", width, height, FULL)
+    return ServedPicture(buffer.getvalue(), "image/png", width, height, FULL)
 
 
 def same_bytes(digest: str) -> Callable[[bytes, Image.Image], bool]:
@@ -127,13 +127,13 @@ class Album:
         refs = images.get(identifier, ())
         return list(refs[index : index + 1])
 
-    def thumbnail(self, digest: str) -> Shown | None:
+    def thumbnail(self, digest: str) -> ServedPicture | None:
         with self._lock:
             table, places = self._thumbnails
         if digest not in places:
             return None
         row = table.slice(places[digest], 1).to_pylist()[0]
-        return Shown(row["webp"], "image/webp", row["width"], row["height"], THUMBNAIL)
+        return ServedPicture(row["webp"], "image/webp", row["width"], row["height"], THUMBNAIL)
 
     @functools.cached_property
     def _thumbnails(self) -> tuple[pa.Table, dict[str, int]]:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from heldout.lazy import load_on_first_use
 
 if TYPE_CHECKING:
-    from heldout.stats.agreement import Agreement, agreement, cohen_kappa
+    from heldout.stats.agreement import RaterAgreement, agreement, cohen_kappa
     from heldout.stats.contrast import (
         FEW,
         Contrast,
@@ -77,7 +77,6 @@ __all__ = [
     "FEWEST",
     "PERMUTATIONS",
     "RESOLVED",
-    "Agreement",
     "Contrast",
     "Design",
     "Estimate",
@@ -90,6 +89,7 @@ __all__ = [
     "PairedTest",
     "Permuted",
     "Rank",
+    "RaterAgreement",
     "Trend",
     "UpperQuantile",
     "adjust",

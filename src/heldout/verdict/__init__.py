@@ -15,11 +15,11 @@ if TYPE_CHECKING:
         actions,
         rung_told,
     )
-    from heldout.verdict.corrected import ACCURACY, CLEAN, Corrected, correct_scores
+    from heldout.verdict.corrected import ACCURACY, CLEAN, CorrectedScores, correct_scores
     from heldout.verdict.examine import (
         Detection,
+        DetectorOutcomes,
         Examination,
-        Looked,
         claims_frame,
         claims_html,
         detect_run,
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
         RAW,
         REFERENCES,
         BenchmarkRate,
-        Fired,
+        FiringCount,
         MeasuredRate,
         MeasuredRates,
         Provenance,
@@ -79,11 +79,11 @@ __all__ = [
     "Claim",
     "Control",
     "ControlInput",
-    "Corrected",
+    "CorrectedScores",
     "Detection",
+    "DetectorOutcomes",
     "Examination",
-    "Fired",
-    "Looked",
+    "FiringCount",
     "MeasuredRate",
     "MeasuredRates",
     "Overall",

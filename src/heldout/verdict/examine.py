@@ -87,7 +87,7 @@ class Examination:
 
 
 @dataclass(frozen=True)
-class Looked:
+class DetectorOutcomes:
     """What the detectors say before anybody judges it: findings by claim, each claim with its p."""
 
     tables: ScoreTables
@@ -116,7 +116,7 @@ def examine(
 
 def look(
     tables: ScoreTables, names: Sequence[str] = (), settings: DetectSettings | None = None
-) -> Looked:
+) -> DetectorOutcomes:
     chosen = settings or DetectSettings()
     outcomes, checks = run_detectors(tables, names, chosen)
     broken = [m for m, made in checks.items() if any(check.failed for check in made)]
@@ -143,11 +143,11 @@ def look(
         if not _holds_baseline(key, chosen) and (group or names or not _not_asked(reasons[key]))
     }
     sound = tables.without(broken)
-    return Looked(tables, chosen, sound, findings, untested, checks, groups, reasons)
+    return DetectorOutcomes(tables, chosen, sound, findings, untested, checks, groups, reasons)
 
 
 def judge(
-    looked: Looked, others: Sequence[float] = (), rates: MeasuredRates | None = None
+    looked: DetectorOutcomes, others: Sequence[float] = (), rates: MeasuredRates | None = None
 ) -> Examination:
     """``others``: p of the claims that were planned together with these, 1 where one was not testable.
 
@@ -192,7 +192,7 @@ def judge(
 
 
 def _standing(
-    looked: Looked, others: Sequence[float], key: str, rates: MeasuredRates
+    looked: DetectorOutcomes, others: Sequence[float], key: str, rates: MeasuredRates
 ) -> tuple[list[Finding], float] | None:
     """The findings a claim can stand on by themselves, and its p, where some detector is off.
 

@@ -268,7 +268,7 @@ ONE_FORM = "answers in one form alone tell accuracy, not memory: add twins or va
 
 
 @dataclass(frozen=True)
-class Rate:
+class LeakRate:
     """Items with a proven leak, of all items; the interval is by cluster."""
 
     leaked: int
@@ -293,7 +293,7 @@ class CellVerdict:
     cell: Cell
     status: Status
     claims: list[Claim]
-    leak: Rate | None = None  # of corpora
+    leak: LeakRate | None = None  # of corpora
     evidence: dict[str, int] = field(default_factory=dict)  # items by rung, of corpora
     by_people: int = 0  # of the leaked items, those that nothing but people's word makes so
     by_registration: int = 0  # and those that registration makes so, and no equal bytes or pixels
@@ -418,7 +418,7 @@ def overall_verdict(benchmarks: Sequence[BenchmarkVerdict], family: Mapping[str,
     return Overall(list(benchmarks), recommend(benchmarks), family)
 
 
-def _rate(there: Mapping[str, Any], clusters: Mapping[str, str]) -> Rate:
+def _rate(there: Mapping[str, Any], clusters: Mapping[str, str]) -> LeakRate:
     marks = [float(there.get(cluster) in PROVEN) for cluster in clusters]
     interval = cluster_rate_interval(marks, list(clusters.values()))
-    return Rate(int(sum(marks)), len(marks), interval)
+    return LeakRate(int(sum(marks)), len(marks), interval)

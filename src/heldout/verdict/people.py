@@ -22,7 +22,7 @@ from heldout.overlap import (
     not_agreed,
     recognised,
 )
-from heldout.stats import Agreement, agreement
+from heldout.stats import RaterAgreement, agreement
 from heldout.verdict.claim import Claim, Control
 from heldout.verdict.rules import COPIES as COPIES_KIND
 from heldout.verdict.rules import decide, rule_id
@@ -236,7 +236,7 @@ def verdict_agreement(
     verdicts: Sequence[Mapping[str, str]],
     pictures: Sequence[str],
     known: Iterable[str] = RELATIONS,
-) -> Agreement | None:
+) -> RaterAgreement | None:
     """Agreement of all who judged matches; None where there is only one of them."""
     if len({rater for said in verdicts for rater in said}) < 2:
         return None
@@ -245,7 +245,7 @@ def verdict_agreement(
     return agreement(units, pictures)
 
 
-def agreement_words(found: Agreement | None) -> str:
+def agreement_words(found: RaterAgreement | None) -> str:
     if found is None:
         return "no second rater"
     if not found.units:

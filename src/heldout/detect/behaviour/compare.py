@@ -37,7 +37,7 @@ FEW = 5  # images below which nothing is tested
 
 
 @dataclass(frozen=True)
-class Measured:
+class PairedMeasurement:
     """``raw`` is this model's own difference; ``above`` the same less the references' average."""
 
     arms: Arms
@@ -73,7 +73,7 @@ def measure(
     model: str,
     *,
     leave_out: bool = False,
-) -> Measured | str:
+) -> PairedMeasurement | str:
     mine = probe.arms(tables, settings, model, leave_out)
     if isinstance(mine, str):
         return mine
@@ -118,7 +118,7 @@ def measure(
         their_placed = _placed(tables, rows, settings) if probe.placed else None
         reference_raw[name] = their_placed or _plain(theirs_paired, settings)
     both = _above(probe, tables, mine.rows, list(others.values()), settings) if others else _NONE
-    return Measured(
+    return PairedMeasurement(
         mine,
         pairs,
         raw,
@@ -347,7 +347,7 @@ def categories(
     return found
 
 
-def _details(probe: Probe, measured: Measured, settings: DetectSettings) -> dict[str, Any]:
+def _details(probe: Probe, measured: PairedMeasurement, settings: DetectSettings) -> dict[str, Any]:
     pairs, clusters = measured.pairs, measured.pairs["cluster"].to_list()
     table = paired_table(pairs["first"].to_numpy(), pairs["second"].to_numpy())
     discordant = float((pairs["first"] != pairs["second"]).mean() or 0.0)  # type: ignore[arg-type]
@@ -405,7 +405,11 @@ def _details(probe: Probe, measured: Measured, settings: DetectSettings) -> dict
 
 
 def _without_unread(
-    probe: Probe, tables: ScoreTables, settings: DetectSettings, model: str, measured: Measured
+    probe: Probe,
+    tables: ScoreTables,
+    settings: DetectSettings,
+    model: str,
+    measured: PairedMeasurement,
 ) -> dict[str, Any] | None:
     """The same with unreadable replies left out instead of counted as wrong; None if all were read."""
     if measured.all_read:

@@ -154,7 +154,7 @@ class Line:
 
 
 @dataclass(frozen=True)
-class Owed:
+class ScoreDifference:
     """The paired question: the score with these leaks less the score without; graver ones in neither.
 
     An association: leaked items may be easier or harder for reasons of their own.
@@ -178,7 +178,7 @@ class Impact:
     metric: str
     items: int
     lines: list[Line] = field(default_factory=list)
-    owed: list[Owed] = field(default_factory=list)
+    owed: list[ScoreDifference] = field(default_factory=list)
     draws: list[Line] = field(
         default_factory=list
     )  # means of equally many random items of each subset
@@ -225,7 +225,7 @@ def measure_impact(
             owed = subset_difference(numbers, block.compared, block.clean, clusters)
             if owed is not None and block.leaked.any():
                 result.owed.append(
-                    Owed(
+                    ScoreDifference(
                         kind,
                         measure,
                         owed.value,
@@ -325,7 +325,7 @@ class _Measured:
         return lines
 
 
-def _plain(record: Line | Owed) -> dict[str, Any]:
+def _plain(record: Line | ScoreDifference) -> dict[str, Any]:
     """As JSON has it: intervals with their names."""
     return {
         name: value._asdict() if isinstance(value, Interval) else value

@@ -17,7 +17,7 @@ from heldout.detect.impact.impact import (
     Block,
     Impact,
     Line,
-    Owed,
+    ScoreDifference,
     adjust_impacts,
     blocks,
     impact_findings,
@@ -124,7 +124,7 @@ class Study:
         }
 
 
-def _flat(record: Line | Owed) -> dict[str, Any]:
+def _flat(record: Line | ScoreDifference) -> dict[str, Any]:
     """A record with its intervals as two columns each."""
     found: dict[str, Any] = {}
     for name, value in vars(record).items():

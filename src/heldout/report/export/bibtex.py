@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from heldout.detect import Citation, article, arxiv, detectors
-from heldout.report.export.case import Case
+from heldout.report.export.case import ExportCase
 
 # Citations of how corpora were searched: hashes, features, encoders, words, people.
 
@@ -141,7 +141,7 @@ _ENCODERS: tuple[tuple[str, tuple[Citation, ...]], ...] = (
 _WORDS = {"ngram": (GPT3, "runs of 13 words"), "edit": (LEVENSHTEIN, "small edits of texts")}
 
 
-def methods_of_data(case: Case) -> Iterator[tuple[Citation, str]]:
+def methods_of_data(case: ExportCase) -> Iterator[tuple[Citation, str]]:
     """What the manifest says was done, whether or not it found something."""
     scans = list(case.manifest.get("stages", {}).values())
     if any(scan.get("hashes") for scan in scans):
@@ -338,7 +338,7 @@ _INTERVALS: tuple[tuple[str, Citation], ...] = (
 )
 
 
-def methods_of_statistics(case: Case) -> Iterator[tuple[Citation, str]]:
+def methods_of_statistics(case: ExportCase) -> Iterator[tuple[Citation, str]]:
     yield from _of_findings(case)
     tested = [finding for finding in case.findings if finding["p_adjusted"] is not None]
     scores = [owed for model in case.corrected.get("models", []) for owed in model["owed"]]
@@ -357,7 +357,7 @@ def methods_of_statistics(case: Case) -> Iterator[tuple[Citation, str]]:
                 yield KRIPPENDORFF, "agreement of raters"
 
 
-def _of_findings(case: Case) -> Iterator[tuple[Citation, str]]:
+def _of_findings(case: ExportCase) -> Iterator[tuple[Citation, str]]:
     for finding in case.findings:
         method = finding["effect"]["method"]
         for part, entry in _INTERVALS:
@@ -379,7 +379,7 @@ def _cited(finding: Mapping[str, Any]) -> tuple[Citation, ...]:
     return tuple(entry for name in names if name in known for entry in known[name].citations)
 
 
-def bibtex(case: Case) -> str:
+def bibtex(case: ExportCase) -> str:
     """heldout itself first, then every method with a finding, how data were searched, the statistics."""
     ours = Citation(
         "software",

@@ -11,7 +11,7 @@ from typing import Any
 
 import yaml  # type: ignore[import-untyped]
 
-from heldout.report.export.case import Case
+from heldout.report.export.case import ExportCase
 from heldout.report.first_screen import LISTED, in_words, is_pair, target
 from heldout.report.page import MEANINGS
 from heldout.report.reproduce import percent
@@ -20,7 +20,7 @@ from heldout.report.summaries import as_row, escaped
 _LEVELS = {"survives": "strong", "qualified": "weak"}
 
 
-def helm(case: Case) -> str:
+def helm(case: ExportCase) -> str:
     """One point per model and group, as HELM asks for; corpora are points whose models you name."""
     lines = [
         f"# Contamination of {_plain(case.name)}, by heldout {case.version}.",
@@ -58,7 +58,7 @@ def _plain(name: str) -> str:
 # A section for a dataset card on the Hugging Face hub: what leaked, and what to do about it.
 
 
-def hf_card(case: Case) -> str:
+def hf_card(case: ExportCase) -> str:
     """Markdown to paste below the card's other sections; it has no header of its own."""
     day = case.finished.date().isoformat()
     lines = [
@@ -128,7 +128,7 @@ _SPLITS = {
 }
 
 
-def conda(case: Case) -> str:
+def conda(case: ExportCase) -> str:
     """What survived, and what is clean; an open question is no entry."""
     out = io.StringIO()
     writer = csv.DictWriter(out, COLUMNS, delimiter=";", lineterminator="\n", restval="")
@@ -137,7 +137,7 @@ def conda(case: Case) -> str:
     return out.getvalue()
 
 
-def _row(case: Case, cell: dict[str, Any]) -> dict[str, str] | None:
+def _row(case: ExportCase, cell: dict[str, Any]) -> dict[str, str] | None:
     if is_pair(cell) or cell["status"] not in ("survives", "clean"):
         return None
     split = _SPLITS.get(str(case.benchmark.get("split") or "").lower(), "Test Split")

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from heldout.errors import InputError, PrerequisiteError, blame_the_machine
 from heldout.report.export.bibtex import bibtex
-from heldout.report.export.case import Case, open_case
+from heldout.report.export.case import ExportCase, open_case
 from heldout.report.export.catalogues import conda, helm, hf_card
 from heldout.report.export.every_eval_ever import every_eval_ever
 from heldout.store import Run, write_atomic
@@ -98,7 +98,7 @@ class ExportFormat(NamedTuple):
     """``make`` gives the text, or several by name; ``next_step`` is what is left to do with it."""
 
     ending: str
-    make: Callable[[Case], str | dict[str, str]]
+    make: Callable[[ExportCase], str | dict[str, str]]
     next_step: str
 
 

@@ -1,8 +1,8 @@
 """Figures as SVG text: no plotting library, light and dark by the page's own colours."""
 
 from heldout.report.figures.bars import (
-    Rate,
-    Step,
+    RateBar,
+    WaterfallStep,
     bar_chart,
     bin_chart,
     funnel_chart,
@@ -27,12 +27,12 @@ from heldout.report.figures.svg import for_paper, standalone
 __all__ = [
     "Curve",
     "OperatingPoint",
-    "Rate",
+    "RateBar",
     "Series",
     "Slope",
-    "Step",
     "StepCurve",
     "Strip",
+    "WaterfallStep",
     "bar_chart",
     "bin_chart",
     "distance_histogram",

@@ -53,7 +53,7 @@ def bar_chart(counts: Mapping[str, int], *, title: str, most: int = 14) -> Marku
     return figure(title, _WIDTH, 52 + _ROW * len(shown), marks)
 
 
-class Rate(NamedTuple):
+class RateBar(NamedTuple):
     """A share with its interval; ``group`` puts neighbours under one heading."""
 
     name: str
@@ -63,7 +63,7 @@ class Rate(NamedTuple):
     group: str = ""
 
 
-def rate_chart(rates: Sequence[Rate], *, title: str, label: str) -> Markup:
+def rate_chart(rates: Sequence[RateBar], *, title: str, label: str) -> Markup:
     """A dot with its interval for every share, between 0 and 100 %."""
     groups = list(dict.fromkeys(rate.group for rate in rates))
     left = 24 + _LETTER * max([len(_short(rate.name)) for rate in rates] + [4])
@@ -131,7 +131,7 @@ def bin_chart(
     return figure(title, axes.width, axes.height, marks)
 
 
-class Step(NamedTuple):
+class WaterfallStep(NamedTuple):
     """``lost``: why things went no further, with counts, most frequent first."""
 
     name: str
@@ -139,7 +139,7 @@ class Step(NamedTuple):
     lost: Sequence[tuple[str, int]]
 
 
-def funnel_chart(steps: Sequence[Step], *, title: str) -> Markup:
+def funnel_chart(steps: Sequence[WaterfallStep], *, title: str) -> Markup:
     """One bar per step, as long as what it let through; beside it what it did not, and why."""
     left = 24 + _LETTER * max([len(_short(step.name)) for step in steps] + [4])
     room, high = 300.0, 52.0
@@ -163,7 +163,7 @@ def funnel_chart(steps: Sequence[Step], *, title: str) -> Markup:
     return figure(title, width, 44 + high * len(steps), marks)
 
 
-def _losses(step: Step, x: float, y: float) -> list[str]:
+def _losses(step: WaterfallStep, x: float, y: float) -> list[str]:
     total = sum(count for _, count in step.lost)
     if not total:
         return []

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from heldout.detect import Finding, Need, detectors
 from heldout.verdict.claim import Control
-from heldout.verdict.measured import RAW, REFERENCES, Fired, MeasuredRate, MeasuredRates, Way
+from heldout.verdict.measured import RAW, REFERENCES, FiringCount, MeasuredRate, MeasuredRates, Way
 from heldout.verdict.model_claims import BASELINE, LAB, PERMUTATIONS, fires, strongest_of
 
 _WORDS = {RAW: "by itself", REFERENCES: "compared with references"}
@@ -111,7 +111,7 @@ def _counted(rate: MeasuredRate) -> str:
     )
 
 
-def _of(counted: Fired) -> str:
+def _of(counted: FiringCount) -> str:
     return f"{counted.fired} of {counted.n}"
 
 

@@ -19,7 +19,7 @@ from heldout.detect import (
     MIN_K_PLUS_PLUS,
     DetectSettings,
     Floats,
-    Scored,
+    ModelScores,
     ScoreTables,
     covariate,
     metadata_fields,
@@ -116,7 +116,7 @@ def _sorted(key: Floats, means: Floats, settings: DetectSettings) -> tuple[float
     return test.statistic / scale if scale else 0.0, test.p
 
 
-def _keys(scored: Scored) -> dict[str, Floats]:
+def _keys(scored: ModelScores) -> dict[str, Floats]:
     frame = scored.frame
     return {
         ANSWER: np.asarray([len(text or "") for text in frame["answer"]], dtype=np.float64),
@@ -124,7 +124,7 @@ def _keys(scored: Scored) -> dict[str, Floats]:
     }
 
 
-def _hashes(scored: Scored) -> Floats:
+def _hashes(scored: ModelScores) -> Floats:
     """A number per cluster from the content of its items, in the order of block_means."""
     content: dict[str, str] = {}
     for cluster, question, answer in zip(
@@ -151,7 +151,7 @@ MOST_LEVELS = 12  # finer fields leave too few items in a stratum to see anythin
 GROUPED = 0.01
 
 
-class Within(NamedTuple):
+class FieldTrend(NamedTuple):
     """The released order's trend within the strata of one metadata field."""
 
     field: str
@@ -160,7 +160,9 @@ class Within(NamedTuple):
     p: float
 
 
-def trend_within_fields(tables: ScoreTables, model: str, settings: DetectSettings) -> list[Within]:
+def trend_within_fields(
+    tables: ScoreTables, model: str, settings: DetectSettings
+) -> list[FieldTrend]:
     scored = tables.scored(model)
     withins = []
     for field, levels in grouped_fields(scored, settings).items():
@@ -173,11 +175,11 @@ def trend_within_fields(tables: ScoreTables, model: str, settings: DetectSetting
             seed=settings.seed,
         )
         if trend is not None:
-            withins.append(Within(field, levels, trend.rho, trend.test.p))
+            withins.append(FieldTrend(field, levels, trend.rho, trend.test.p))
     return withins
 
 
-def grouped_fields(scored: Scored, settings: DetectSettings) -> dict[str, int]:
+def grouped_fields(scored: ModelScores, settings: DetectSettings) -> dict[str, int]:
     """Metadata fields with a few values that neighbouring clusters share more often than by chance."""
     frame = scored.frame
     grouped = {}
