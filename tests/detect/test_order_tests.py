@@ -10,7 +10,7 @@ from scipy import stats
 
 from heldout.detect import Finding, NotTestable, detectors
 from heldout.detect.order_joint import joint_shards, shard_gains, sharded_t
-from heldout.detect.order_plan import plan_joint
+from heldout.model.order import plan_joint
 from heldout.errors import InputError
 from heldout.lab.planted_scores import PLANTED, TARGET, planted_scores
 

@@ -16,7 +16,7 @@ from heldout.detect import Settings
 from heldout.detect.tables import MOST_STRATA, covariates
 from heldout.detect.tail_strata import tail_strata
 from heldout.lab.planted_scores import BASELINE, PLANTED, TARGET, planted_scores
-from heldout.overlap.scan import items_table
+from heldout.benchmark import items_table
 from heldout.verdict import examine
 
 QUICK = Settings(permutations=199)

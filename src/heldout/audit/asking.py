@@ -39,7 +39,7 @@ from heldout.model import (
     unread_of,
     write_paraphrases,
 )
-from heldout.overlap import prepare_run
+from heldout.benchmark import prepare_run
 from heldout.store import Dropped, Run
 
 

@@ -12,7 +12,7 @@ from heldout.benchmark import Benchmark, Opened
 from heldout.engine import progress
 from heldout.errors import InputError
 from heldout.model import Asker, Replied
-from heldout.overlap import prepare_run
+from heldout.benchmark import prepare_run
 from heldout.store import Run
 from heldout.twin import (
     DESCRIBE,

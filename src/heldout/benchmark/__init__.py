@@ -45,6 +45,13 @@ if TYPE_CHECKING:
         too_deep,
     )
     from heldout.benchmark.readers.parquet import ParquetReader
+    from heldout.benchmark.run_items import (
+        BYTES_ONLY,
+        benchmark_identity,
+        items_table,
+        picture_key,
+        prepare_run,
+    )
     from heldout.benchmark.source import ALIASES, Source, parse_source, split_of
     from heldout.benchmark.writers import find_writer
     from heldout.benchmark.writers.base import Part, copy_pictures
@@ -52,6 +59,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ALIASES",
+    "BYTES_ONLY",
     "FIELDS",
     "FROM_ONE",
     "LONGEST",
@@ -75,6 +83,7 @@ __all__ = [
     "Row",
     "Source",
     "Table",
+    "benchmark_identity",
     "bounded_lines",
     "canonical_metadata",
     "canonical_text",
@@ -88,6 +97,7 @@ __all__ = [
     "grade",
     "head",
     "hub_name",
+    "items_table",
     "json_line",
     "letter",
     "load_object",
@@ -95,6 +105,8 @@ __all__ = [
     "normal",
     "open_tables",
     "parse_source",
+    "picture_key",
+    "prepare_run",
     "read_benchmark",
     "read_examples",
     "read_whole",

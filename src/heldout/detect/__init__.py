@@ -24,13 +24,11 @@ if TYPE_CHECKING:
     from heldout.detect.membership.set_level import unseen_items
     from heldout.detect.order_joint import CANONICAL, joint_shards, shard_gains
     from heldout.detect.order_neighbour import RELEASED
-    from heldout.detect.order_plan import JointPlan, plan_joint
     from heldout.detect.outcome import NotTestable, Outcome, around, direction_of
     from heldout.detect.registry import Detector, detectors, run_detectors
     from heldout.detect.self_checks import SelfCheck, self_checks
     from heldout.detect.settings import ALPHA, Settings
     from heldout.detect.tables import (
-        TWIN_SETS,
         Floats,
         Scored,
         ScoreTables,
@@ -59,7 +57,6 @@ __all__ = [
     "PERPLEXITY_RATIO",
     "RELEASED",
     "SMALLEST",
-    "TWIN_SETS",
     "Block",
     "Cell",
     "Detector",
@@ -67,7 +64,6 @@ __all__ = [
     "Finding",
     "Floats",
     "Impact",
-    "JointPlan",
     "Line",
     "NotTestable",
     "Outcome",
@@ -102,7 +98,6 @@ __all__ = [
     "measure_impact",
     "metadata_fields",
     "no_scores",
-    "plan_joint",
     "run_detectors",
     "self_checks",
     "shard_gains",

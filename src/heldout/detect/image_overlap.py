@@ -13,7 +13,7 @@ import polars as pl
 
 from heldout.detect.finding import Cell, Finding, rate_finding
 from heldout.evidence import COPIES, PICTURED, Rung
-from heldout.overlap import BYTES_ONLY
+from heldout.benchmark import BYTES_ONLY
 
 NAME = "image-overlap"
 TEXT = "leaked text without its image"

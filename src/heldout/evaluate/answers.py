@@ -31,7 +31,7 @@ from heldout.model import (
     stage_folder,
     unread_of,
 )
-from heldout.overlap import prepare_run
+from heldout.benchmark import prepare_run
 from heldout.store import Dropped, Run
 
 ORIGINAL = "original"

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from heldout.overlap.encoders.encoder import Encoder, unit
     from heldout.overlap.encoders.open import open_encoder
     from heldout.overlap.encoders.saved import open_matrix, read_identity
-    from heldout.overlap.exact import BYTES_ONLY, ExactIndex, build_index, picture_key
+    from heldout.overlap.exact import ExactIndex, build_index
     from heldout.overlap.fingerprints.fixed_point import is_compiled
     from heldout.overlap.fingerprints.phash import phash
     from heldout.overlap.hashes import PDQ, PHASH, RADII
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from heldout.overlap.registration.register import register
     from heldout.overlap.regrade import Bounds, parse_bounds
     from heldout.overlap.relations import BY_DIGEST, COPIES, POSSIBLE_COPIES, SUREST, Relation
-    from heldout.overlap.scan import items_table, prepare_run, scan
+    from heldout.overlap.scan import scan
     from heldout.overlap.text.edits import EDITED, RENUMBERED, SAME, compare_wording
     from heldout.overlap.text.encoders import DEFAULT, open_text_encoder
     from heldout.overlap.text.index import TextSearch
@@ -84,7 +84,6 @@ __all__ = [
     "ALPHAS",
     "ANOTHER",
     "BESIDE",
-    "BYTES_ONLY",
     "BY_DIGEST",
     "CONTAINED",
     "COPIES",
@@ -151,7 +150,6 @@ __all__ = [
     "forget_texts",
     "is_compiled",
     "item_words",
-    "items_table",
     "judge_texts",
     "label_beside",
     "leakage_matrix",
@@ -165,8 +163,6 @@ __all__ = [
     "parse_bounds",
     "parts",
     "phash",
-    "picture_key",
-    "prepare_run",
     "quantiles_of",
     "read_identity",
     "read_matches",

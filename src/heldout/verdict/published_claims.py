@@ -14,7 +14,7 @@ import polars as pl
 from heldout.benchmark import Benchmark
 from heldout.detect import ScoreTables, Settings
 from heldout.errors import InputError
-from heldout.overlap import items_table
+from heldout.benchmark import items_table
 from heldout.store import make_table
 from heldout.verdict.claim import Claim, Status
 from heldout.verdict.examine import examine

@@ -24,7 +24,8 @@ from heldout.errors import InputError
 from heldout.evaluate import EncoderEvaluation
 from heldout.evidence import ItemLeaks, LeakLabels, leaks_of
 from heldout.model import OwnGrades, Unread, recorded_remarks
-from heldout.overlap import Bounds, items_table
+from heldout.benchmark import items_table
+from heldout.overlap import Bounds
 from heldout.store import Dropped, Run
 
 IMPACT_VERSION = 2  # 2: leakage is copy, undecided, hard, soft or text; 1 called copies hard

@@ -11,7 +11,7 @@ from typing import Any
 from heldout.benchmark import Benchmark, Example, canonical_value
 from heldout.errors import InputError
 from heldout.evaluate.encoders.settings import EncoderSettings
-from heldout.overlap import picture_key
+from heldout.benchmark import picture_key
 from heldout.store import Dropped
 
 CAPTION_COLUMNS = ("caption", "captions", "sentences", "sentence", "raw", "alt_text", "text")

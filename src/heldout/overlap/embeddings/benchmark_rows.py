@@ -22,7 +22,7 @@ from heldout.image import ImageRef
 from heldout.overlap.embeddings import folders
 from heldout.overlap.embeddings.corpus_rows import opened
 from heldout.overlap.encoders import Encoder
-from heldout.overlap.exact import picture_key
+from heldout.benchmark import picture_key
 from heldout.store import Run, ShardResult, Stage, write_table
 
 UPRIGHT = "as is"
