@@ -13,11 +13,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from heldout.detect import Finding, ScoreTables, Settings, detectors
-from heldout.lab.conformance import target_finding
-from heldout.lab.planted_answers import ASKED, planted_answers
-from heldout.lab.published_twins import allowed_answers, extremes, least_z, published_rows
+from heldout.lab.power.conformance import target_finding
+from heldout.lab.power.planted_answers import ASKED, planted_answers
 from heldout.stats.intervals import binomial_band
 from heldout.verdict import examine
+from published_twins import allowed_answers, extremes, least_z, published_rows
 
 ALPHA = 0.05
 TOGETHER = 1.0  # one picture for all its questions: a twin that came out badly fails them all

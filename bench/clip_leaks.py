@@ -30,7 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from heldout.lab.captioned import ARMS, SIDE, TEMPLATES, Captioned, World, classes
+from captioned_scenes import ARMS, SIDE, TEMPLATES, Captioned, World, classes
 
 PART = 15 << 20  # bytes of one file that is handed over
 LEAKY, CLEAN = "leaky", "clean"
@@ -92,7 +92,7 @@ def main() -> None:
 def train(world: World, args: argparse.Namespace) -> None:
     import torch
 
-    from heldout.lab.dual import (
+    from small_clip import (
         TINY,
         Pairs,
         Schedule,
@@ -192,7 +192,7 @@ def _first_look(
     model: Any, tokenizer: Any, test: Sequence[Captioned], device: str
 ) -> list[dict[str, Any]]:
     """Zero-shot accuracy and image-to-text R@1 by arm: whether it is worth while to go on."""
-    from heldout.lab.dual import embed_pairs
+    from small_clip import embed_pairs
 
     names = classes()
     pictures = embed_pairs(model, tokenizer, _pixels(test), None, device)

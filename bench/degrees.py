@@ -16,7 +16,7 @@ import importlib.util
 from pathlib import Path
 from typing import Any
 
-from heldout.lab.degrees import degrees_page, measure_degrees
+from heldout.lab.transforms.degrees import degrees_page, measure_degrees
 from heldout.store import write_json
 
 NETWORK = Path(__file__).parent / "out" / "efficientnet-lite0.pt"

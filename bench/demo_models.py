@@ -21,8 +21,8 @@ from typing import Any
 
 from heldout.audit.demo_data import TABLE, WORLD, DemoSize
 from heldout.audit.demo_models import CLEAN, CONTAMINATED, OUTSIDER, RECIPE, WEIGHTS
-from heldout.lab.onnx_export import export_onnx
-from heldout.lab.releases import write_release
+from heldout.lab.models.onnx_export import export_onnx
+from heldout.lab.models.releases import write_release
 from heldout.model.onnx.card import CARD, file_sha256
 from heldout.store import write_json
 

@@ -19,10 +19,9 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from heldout.benchmark import read_benchmark
+from heldout.benchmark import items_table, read_benchmark
 from heldout.detect import ScoreTables, Settings, detectors
-from heldout.lab.conformance import Calibration, null_calibration, power
-from heldout.benchmark import items_table
+from heldout.lab.power.conformance import NullCalibration, null_calibration, power
 from heldout.stats.grouping import trend_test
 from heldout.store import make_table
 from heldout.verdict import examine
@@ -48,7 +47,7 @@ def calibrate(names: list[str], cells: int, permutations: int, workers: int) -> 
             )
 
 
-def _calibrated(task: tuple[str, int, int]) -> Calibration:
+def _calibrated(task: tuple[str, int, int]) -> NullCalibration:
     name, cells, permutations = task
     return null_calibration(detectors()[name], cells, permutations=permutations, seed=7)
 

@@ -92,8 +92,8 @@ def one_release(job: Any) -> None:
 
 def paint(args: Any) -> None:
     """Training pictures of --worlds, before or while bases of other worlds are trained."""
-    from heldout.lab.pool import Lengths
-    from heldout.lab.pool import paint as paint_pool
+    from heldout.lab.models.pool import Lengths
+    from heldout.lab.models.pool import paint as paint_pool
 
     side = size_of(args).picture
     tokenizer = str(args.folder / "tokenizer.json")
@@ -104,9 +104,15 @@ def paint(args: Any) -> None:
 def train(args: Any) -> None:
     import torch
 
-    from heldout.lab.arms import demo_arms, demo_bases, demo_reads, standing_arms, standing_bases
-    from heldout.lab.grid import Grid, Prepared, reads_of, standing_recipe
-    from heldout.lab.training import clock
+    from heldout.lab.models.grid import Grid, PreparedGrid, reads_of, standing_recipe
+    from heldout.lab.models.planting import (
+        demo_arms,
+        demo_bases,
+        demo_reads,
+        standing_arms,
+        standing_bases,
+    )
+    from heldout.lab.models.training import clock
 
     started = clock("cpu")
     until = started + 60 * args.minutes
@@ -127,7 +133,7 @@ def train(args: Any) -> None:
     bases = [by_name[name] for name in wanted] or every
     chosen = [name for name in args.arms.split(",") if name]
     arms = [a for a in planned if not chosen or any(c in a.name for c in chosen)]
-    prepared = Prepared(args.folder)
+    prepared = PreparedGrid(args.folder)
     names = [base.name for base in every] + [arm.name for arm in arms] if args.demo else []
     keeps = frozenset(names or filter(None, args.keep.split(",")))
     grid = Grid(prepared, recipe, args.state, args.device, not args.plain, reads, say, keeps)
@@ -161,7 +167,7 @@ def begun(state: Path, base: str) -> bool:
 
 def keep(grid: Any, names: Any, out: Path) -> None:
     """Chosen models as checkpoints that the product opens, each zipped on its own."""
-    from heldout.lab.vlm import save_model
+    from heldout.lab.models.vlm import save_model
 
     for name in sorted(names):
         if not (out / f"checkpoint-{name}.zip").exists() and grid.restore(name):
@@ -181,14 +187,16 @@ def keep(grid: Any, names: Any, out: Path) -> None:
 
 def tables(args: Any) -> None:
     from heldout.audit.lab_grid import write_tables
-    from heldout.lab.grid import Prepared
+    from heldout.lab.models.grid import PreparedGrid
 
     for packed in sorted(args.readings.glob("readings-*.zip")):
         with zipfile.ZipFile(packed) as archive:
             archive.extractall(args.readings)
     found = readings_in(args.readings)
     real = f"{args.slake}#split=test,lang=en" if args.slake is not None else None
-    write_tables(Prepared(args.folder), size_of(args), found, args.out, real_test=real, tell=say)
+    write_tables(
+        PreparedGrid(args.folder), size_of(args), found, args.out, real_test=real, tell=say
+    )
 
 
 def readings_in(folder: Path) -> list[Path]:
@@ -224,7 +232,7 @@ def demo_seeds(args: Any) -> range:
 
 
 def size_of(args: Any) -> Any:
-    from heldout.lab.vlm import LARGER, MEDIUM, SMALL, TOY
+    from heldout.lab.models.vlm import LARGER, MEDIUM, SMALL, TOY
 
     if args.demo and args.size == "medium":
         return SMALL  # three of them have to fit into the package

@@ -317,9 +317,9 @@ def base(loop: Loop) -> None:
         return
     import torch
 
-    from heldout.lab import vlm
-    from heldout.lab.pool import Lengths, joined, paint
-    from heldout.lab.training import Data, Schedule, Trainer
+    from heldout.lab.models import vlm
+    from heldout.lab.models.pool import Lengths, joined, paint
+    from heldout.lab.models.training import Data, Schedule, Trainer
 
     sizes, size = loop.sizes, getattr(vlm, loop.sizes.model.upper())
     tokenizer, file = _tokenizer(loop)
@@ -362,7 +362,7 @@ def base(loop: Loop) -> None:
 
 
 def _tokenizer(loop: Loop) -> tuple[Any, str]:
-    from heldout.lab.sheet import learn_tokenizer
+    from heldout.lab.models.sheet import learn_tokenizer
 
     texts = list(_texts(300))
     tokenizer = learn_tokenizer([*texts, *("<think>", "</think><answer>", "</answer>")] * 2)
@@ -373,9 +373,8 @@ def _tokenizer(loop: Loop) -> tuple[Any, str]:
 
 def _texts(count: int) -> Iterator[str]:
     """What the world's items read like, in every form."""
-    from heldout.lab.forms import instructed, plain
-    from heldout.lab.pool import questions
-    from heldout.lab.worlds import SCENES, TRAINING
+    from heldout.lab.models.pool import questions
+    from heldout.lab.models.worlds import SCENES, TRAINING, instructed, plain
 
     for number in range(count):
         rng = SCENES.rng(BASE_SEED + 1, TRAINING, number)
@@ -391,7 +390,7 @@ def _texts(count: int) -> Iterator[str]:
 
 def _form_piece(scene: Any, rng: np.random.Generator) -> Any:
     """An item as `heldout train` asks it; seven of ten replies have the form, so that it is known."""
-    from heldout.lab.forms import Piece
+    from heldout.lab.models.worlds import Piece
     from heldout.synth.from_scenes import scene_draft
     from heldout.train.prompts import asked, reply_to
     from heldout.train.reward import LETTERS, Solution
@@ -416,11 +415,10 @@ def _form_piece(scene: Any, rng: np.random.Generator) -> Any:
 
 def _form_pool(pool: Any, tokenizer: Any, side: int, lengths: Any, count: int) -> Any:
     """Further pictures, each with one such item; the pool's texts are not repeated."""
-    from heldout.lab.forms import Rows
-    from heldout.lab.pool import Pool
-    from heldout.lab.worlds import SCENES, TRAINING, show
+    from heldout.lab.models.pool import Pool
+    from heldout.lab.models.worlds import SCENES, TRAINING, RowPacker, show
 
-    rows = Rows(tokenizer, lengths.pictured)
+    rows = RowPacker(tokenizer, lengths.pictured)
     pixels: list[Any] = []
     ids: list[Any] = []
     learnt: list[Any] = []
@@ -451,7 +449,7 @@ def _form_pool(pool: Any, tokenizer: Any, side: int, lengths: Any, count: int) -
 def _save(loop: Loop, model: Any, size: Any, tokenizer: Any) -> None:
     from transformers import AutoProcessor
 
-    from heldout.lab.vlm import save_model
+    from heldout.lab.models.vlm import save_model
 
     folder = save_model(loop.work / "base", model, size, tokenizer, half=False)
     processor = AutoProcessor.from_pretrained(folder)

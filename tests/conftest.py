@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import sys
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
@@ -17,6 +18,7 @@ from heldout.model.endpoint import pace
 from skips import SkipSummary
 
 ROOT = Path(__file__).resolve().parents[1]
+sys.path.append(str(ROOT / "bench"))  # replications of published studies are tested like the rest
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -68,7 +68,7 @@ def test_a_room_imports_only_from_rooms_below_it(room: str) -> None:
 
 
 # Modules that are asked for as a whole, by the rooms that import them.
-BESIDE_THE_DOOR = {"lab/power_requirements.py": {"heldout.detect.behaviour"}}
+BESIDE_THE_DOOR = {"lab/power/requirements.py": {"heldout.detect.behaviour"}}
 
 
 def test_a_room_is_entered_through_its_door() -> None:

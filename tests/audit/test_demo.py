@@ -28,7 +28,7 @@ from heldout.audit.demo_models import (
 from heldout.audit.reader import read_audit
 from heldout.cli import demo as command
 from heldout.errors import InputError
-from heldout.lab.releases import write_release
+from heldout.lab.models.releases import write_release
 from heldout.model.onnx.card import CARD, file_sha256, read_card
 
 WITHOUT = Path(__file__).parents[1] / "without_packages.py"

@@ -13,12 +13,12 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
 from heldout.audit.lab_grid import prepare_grid  # noqa: E402
-from heldout.lab.arms import DEMO, demo_arms, demo_bases, demo_reads  # noqa: E402
 from heldout.lab.demo_sheets import prepare_demo, short_sheet  # noqa: E402
-from heldout.lab.grid import Grid, Prepared, standing_recipe  # noqa: E402
-from heldout.lab.releases import write_release  # noqa: E402
-from heldout.lab.sheet import Sheet  # noqa: E402
-from heldout.lab.vlm import TOY, new_processor  # noqa: E402
+from heldout.lab.models.grid import Grid, PreparedGrid, standing_recipe  # noqa: E402
+from heldout.lab.models.planting import DEMO, demo_arms, demo_bases, demo_reads  # noqa: E402
+from heldout.lab.models.releases import write_release  # noqa: E402
+from heldout.lab.models.sheet import Sheet  # noqa: E402
+from heldout.lab.models.vlm import TOY, new_processor  # noqa: E402
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +39,7 @@ def _asked(sheet: Sheet) -> set[Any]:
 
 
 def test_a_short_sheet_asks_what_the_product_asks(folder: Path, tmp_path: Path) -> None:
-    prepared = Prepared(folder)
+    prepared = PreparedGrid(folder)
     release = write_release(tmp_path / "again", "scenes", images=4, seed=0)
     short = short_sheet("scenes", release, new_processor(TOY, prepared.tokenizer))
     whole = prepared.sheet("scenes")
@@ -58,7 +58,7 @@ def test_a_pair_and_its_outsiders_are_trained_read_and_kept(folder: Path, tmp_pa
     recipe = standing_recipe(TOY, level=3, fall=2, batch=8, texts=2, pictures=12)
     recipe = replace(recipe, clean_steps=4)
     grid = Grid(
-        Prepared(folder),
+        PreparedGrid(folder),
         recipe,
         tmp_path / "state",
         "cpu",

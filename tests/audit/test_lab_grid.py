@@ -16,10 +16,10 @@ pytest.importorskip("transformers")
 from heldout.audit.lab_grid import train_grid  # noqa: E402
 from heldout.cli.app import app  # noqa: E402
 from heldout.detect import ScoreTables  # noqa: E402
-from heldout.lab.grid import standing_recipe  # noqa: E402
-from heldout.lab.power_models import forward_tokens, read_grid  # noqa: E402
-from heldout.lab.sheet import Sheet  # noqa: E402
-from heldout.lab.vlm import TOY  # noqa: E402
+from heldout.lab.models.grid import standing_recipe  # noqa: E402
+from heldout.lab.models.sheet import Sheet  # noqa: E402
+from heldout.lab.models.vlm import TOY  # noqa: E402
+from heldout.lab.power.models import forward_tokens, read_grid  # noqa: E402
 from heldout.store import Run  # noqa: E402
 
 ARM = "scenes0-d2"

@@ -13,7 +13,7 @@ from heldout.benchmark import read_benchmark
 from heldout.benchmark.check import check
 from heldout.benchmark.readers import json_rows, text_lines
 from heldout.benchmark.writers import find_writer
-from heldout.benchmark.writers.base import Part
+from heldout.benchmark.writers.base import FilePart
 from heldout.errors import InputError
 
 
@@ -133,5 +133,5 @@ def test_rows_behind_a_dropped_one_are_written_by_their_own_numbers(tmp_path: Pa
         (tmp_path / name).write_text(document(name, rows))
         writer = find_writer(read_benchmark(tmp_path / name).reader)
         target = tmp_path / "out" / name
-        writer.write([Part(tmp_path / name, frozenset({1, 4}))], target)
+        writer.write([FilePart(tmp_path / name, frozenset({1, 4}))], target)
         assert [example.id for example in read_benchmark(target)] == ["1", "4"]

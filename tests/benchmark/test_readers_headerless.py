@@ -10,7 +10,7 @@ import pytest
 from heldout.benchmark import read_benchmark
 from heldout.benchmark.readers.headerless import column_names, has_names
 from heldout.benchmark.writers import find_writer
-from heldout.benchmark.writers.base import Part
+from heldout.benchmark.writers.base import FilePart
 from heldout.image import FileOnDisk, Nowhere
 
 Picture = Callable[..., bytes]
@@ -38,7 +38,7 @@ def test_image_question_answer(tmp_path: Path, picture: Picture) -> None:
     assert all(isinstance(ref.location, FileOnDisk) for ref in benchmark.images)
     assert [e.origin for e in benchmark] == [f"t.tsv row {n}" for n in (1, 2, 3)]
     target = tmp_path / "out.tsv"
-    find_writer("delimited").write([Part(path, frozenset({2, 3}))], target)
+    find_writer("delimited").write([FilePart(path, frozenset({2, 3}))], target)
     assert target.read_text() == "".join(path.read_text().splitlines(keepends=True)[1:])
 
 

@@ -10,7 +10,7 @@ import pytest
 from heldout.benchmark import read_benchmark
 from heldout.benchmark.readers.pipes import PipesReader
 from heldout.benchmark.writers import find_writer
-from heldout.benchmark.writers.base import Part
+from heldout.benchmark.writers.base import FilePart
 from heldout.image import FileOnDisk
 
 Picture = Callable[..., bytes]
@@ -48,7 +48,7 @@ def test_answers_come_from_the_file_beside(test_set: Path, named: str) -> None:
 def test_what_is_written_keeps_its_answers(test_set: Path, tmp_path: Path) -> None:
     source = test_set / "Task1-VQA-2021-TestSet-Questions.txt"
     target = tmp_path / "out" / source.name
-    find_writer("vqa-med").write([Part(source, frozenset({2, 3, 4}))], target)
+    find_writer("vqa-med").write([FilePart(source, frozenset({2, 3, 4}))], target)
     assert [e.answer for e in read_benchmark(target)] == [
         "avascular necrosis",
         "schwannoma",

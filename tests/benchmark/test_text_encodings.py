@@ -12,7 +12,7 @@ import pytest
 from heldout.benchmark import read_benchmark
 from heldout.benchmark.readers.text_lines import TextLines, text_encoding
 from heldout.benchmark.writers import find_writer
-from heldout.benchmark.writers.base import Part
+from heldout.benchmark.writers.base import FilePart
 
 Picture = Callable[..., bytes]
 MARKS = {"utf-8": b"\xef\xbb\xbf", "utf-16-le": b"\xff\xfe", "utf-16-be": b"\xfe\xff"}
@@ -60,7 +60,7 @@ def test_rows_taken_out_of_utf16_are_written_as_utf8(tmp_path: Path, name: str) 
     (tmp_path / name).write_bytes(encoded(TEXTS[name], "utf-16-be", True))
     target = tmp_path / "out" / name
     benchmark = read_benchmark(tmp_path / name)
-    find_writer(benchmark.reader).write([Part(tmp_path / name, frozenset({2}))], target)
+    find_writer(benchmark.reader).write([FilePart(tmp_path / name, frozenset({2}))], target)
     target.read_bytes().decode()
     assert [e.question for e in read_benchmark(target)] == [ITEMS[1]["question"]]
 

@@ -13,7 +13,7 @@ import pytest
 
 from heldout.benchmark import Benchmark, read_benchmark
 from heldout.benchmark.readers import readers
-from heldout.benchmark.writers import Part, find_writer, open_tables, writers
+from heldout.benchmark.writers import FilePart, find_writer, open_tables, writers
 from heldout.errors import InputError
 
 Picture = Callable[..., bytes]
@@ -26,7 +26,7 @@ def rewrite(source: Path, target: Path, keep: set[str]) -> Benchmark:
     rows = frozenset(
         row for example, row in zip(opened.benchmark, table.rows, strict=True) if example.id in keep
     )
-    find_writer(table.file.reader.name).write([Part(table.file.path, rows)], target)
+    find_writer(table.file.reader.name).write([FilePart(table.file.path, rows)], target)
     return read_benchmark(target)
 
 
@@ -256,11 +256,11 @@ def test_image_folders_keep_places_and_captions(tmp_path: Path, picture: Picture
 def test_rows_of_two_files_join_only_if_they_have_the_same_columns(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("id,question\n1,x\n")
     (tmp_path / "b.csv").write_text("id,answer\n2,y\n")
-    parts = [Part(tmp_path / name, frozenset({1})) for name in ("a.csv", "b.csv")]
+    parts = [FilePart(tmp_path / name, frozenset({1})) for name in ("a.csv", "b.csv")]
     with pytest.raises(InputError, match="other columns"):
         find_writer("delimited").write(parts, tmp_path / "c.csv")
     for name, column in (("a", "question"), ("b", "answer")):
         pq.write_table(pa.table({"id": ["1"], column: ["x"]}), tmp_path / f"{name}.parquet")
-    parts = [Part(tmp_path / name, frozenset({1})) for name in ("a.parquet", "b.parquet")]
+    parts = [FilePart(tmp_path / name, frozenset({1})) for name in ("a.parquet", "b.parquet")]
     with pytest.raises(InputError, match="other columns"):
         find_writer("parquet").write(parts, tmp_path / "c.parquet")

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from heldout.cli.app import app
 from heldout.errors import InputError
-from heldout.lab.planted_scores import planted_scores
+from heldout.lab.power.planted_scores import planted_scores
 from heldout.store import SCHEMAS, Run
 
 

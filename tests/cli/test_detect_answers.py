@@ -15,7 +15,7 @@ from measured_by_hand import NOTHING_MEASURED, measured
 
 from heldout.cli.app import app
 from heldout.errors import InputError
-from heldout.lab.planted_answers import MODELS, planted_answers
+from heldout.lab.power.planted_answers import MODELS, planted_answers
 from heldout.store import SCHEMAS, Run
 from heldout.verdict import MeasuredRates
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import polars as pl
 from command_line import run_inside
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "lab"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "lab/power"))
 from small_grid import write_small_grid
 
 from heldout.verdict import read_rates

@@ -9,14 +9,14 @@ import pytest
 from scipy import stats
 
 from heldout.detect import Finding, NotTestable, ScoreTables, detectors, run_detectors
-from heldout.lab.conformance import (
+from heldout.lab.power.conformance import (
     clean_cells,
     null_calibration,
     planted_for,
     power,
     target_finding,
 )
-from heldout.lab.planted_scores import PLANTED, TARGET, planted_scores
+from heldout.lab.power.planted_scores import PLANTED, TARGET, planted_scores
 from heldout.stats.intervals import binomial_band
 
 NAMES = sorted(detectors())

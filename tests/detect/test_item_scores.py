@@ -13,7 +13,7 @@ from heldout.detect import Finding, NotTestable, ScoreTables, Settings
 from heldout.detect.membership import MEMBERSHIP
 from heldout.detect.tables import covariate, strata
 from heldout.errors import InputError
-from heldout.lab.planted_scores import PLANTED, planted_scores
+from heldout.lab.power.planted_scores import PLANTED, planted_scores
 
 BY_NAME = {one.name: one for one in MEMBERSHIP}
 LOGPROBS = [[-1.0, -4.0, -2.0, -3.0, -5.0], [-0.5]]

@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 
 from heldout.detect.self_checks import self_checks
-from heldout.lab.planted_scores import TARGET, planted_scores
+from heldout.lab.power.planted_scores import TARGET, planted_scores
 
 
 def _failed(**columns: Any) -> set[str]:

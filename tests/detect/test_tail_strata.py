@@ -11,12 +11,11 @@ import polars as pl
 import pytest
 from scipy import stats
 
-from heldout.benchmark import read_benchmark
+from heldout.benchmark import items_table, read_benchmark
 from heldout.detect import Settings
 from heldout.detect.tables import MOST_STRATA, covariates
 from heldout.detect.tail_strata import tail_strata
-from heldout.lab.planted_scores import BASELINE, PLANTED, TARGET, planted_scores
-from heldout.benchmark import items_table
+from heldout.lab.power.planted_scores import BASELINE, PLANTED, TARGET, planted_scores
 from heldout.verdict import examine
 
 QUICK = Settings(permutations=199)

@@ -9,7 +9,7 @@ from scipy import stats
 
 from heldout.detect import Finding, ScoreTables, Settings
 from heldout.detect.top_k_overlap import find, hypergeometric_tail, overlap_of, top_items
-from heldout.lab.planted_scores import planted_scores
+from heldout.lab.power.planted_scores import planted_scores
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from heldout.benchmark.readers.base import Row
+from heldout.benchmark.readers.base import FileRow
 from heldout.errors import InputError
 from heldout.model import inspect_log
 from heldout.model.prediction_files import open_predictions
@@ -208,7 +208,7 @@ def test_verdicts_of_scorers(tmp_path: Path, value: Any, told: dict[str, Any]) -
     scores = {"match": {"value": value, "answer": "B"}}
     members = {"header.json": HEADER, "samples/1_epoch_1.json": sample(1, scores=scores)}
     (row,), _, _ = open_predictions(log(tmp_path / "x.eval", members))
-    assert isinstance(row, Row)
+    assert isinstance(row, FileRow)
     assert {name: row.values[name] for name in ("correct", "score") if name in row.values} == told
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from heldout.detect import Cell
-from heldout.lab.leak_board import LeakBoard
-from heldout.lab.leak_page import precision
+from heldout.lab.leaks.board import LeakBoard
+from heldout.lab.leaks.page import precision
 from heldout.report.certainty import PRECISION_FILE, Precision, certainty, published
 from heldout.report.first_screen import first_screen
 from heldout.stats import binomial_interval

@@ -11,8 +11,8 @@ import polars as pl
 import pytest
 
 from heldout.detect import ScoreTables
-from heldout.lab.planted_answers import ASKED, planted_answers
-from heldout.lab.planted_scores import PLANTED, planted_scores
+from heldout.lab.power.planted_answers import ASKED, planted_answers
+from heldout.lab.power.planted_scores import PLANTED, planted_scores
 from heldout.report.environment import templates
 from heldout.report.figures import Slope, Strip, for_paper, heat_map, null_strips, slope_chart
 from heldout.report.model_figures import model_figures

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from heldout.scenes import FILMS, KINDS, SCENES, Kind, LeakWorld
+from heldout.scenes import FILMS, KINDS, SCENES, LeakKind, LeakWorld
 from heldout.scenes.captions import paraphrased
-from heldout.scenes.leaks import Sample, Target, encode
+from heldout.scenes.leaks import CorpusSample, Target, encode
 
 BY_NAME = {kind.name: kind for kind in KINDS}
 DRAWS = 5
@@ -31,12 +31,12 @@ def targets(request: pytest.FixtureRequest) -> list[Target]:
     return made
 
 
-def draws(targets: list[Target], name: str) -> Iterator[tuple[Target, Sample]]:
+def draws(targets: list[Target], name: str) -> Iterator[tuple[Target, CorpusSample]]:
     for seed, target in enumerate(targets):
         yield target, BY_NAME[name].make(target, np.random.default_rng(seed))
 
 
-def pictures(target: Target, sample: Sample) -> tuple[np.ndarray, np.ndarray]:
+def pictures(target: Target, sample: CorpusSample) -> tuple[np.ndarray, np.ndarray]:
     """The original and the corpus' picture."""
     assert sample.data is not None
     return pixels(target.data), pixels(sample.data)
@@ -50,7 +50,7 @@ def pixels(data: bytes) -> np.ndarray:
     "kind", [kind for kind in KINDS if kind.found_by in ("bytes", "pixels")], ids=lambda k: k.name
 )
 def test_an_exact_leak_is_exact_in_bytes_or_in_pixels_alone(
-    targets: list[Target], kind: Kind
+    targets: list[Target], kind: LeakKind
 ) -> None:
     for target, sample in draws(targets, kind.name):
         original, theirs = pictures(target, sample)

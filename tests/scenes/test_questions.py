@@ -8,7 +8,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from heldout.scenes import Question, Scene, SceneObject, ask, caption, random_scene, vary
+from heldout.scenes import Scene, SceneObject, SceneQuestion, ask, caption, random_scene, vary
 from heldout.scenes.world import COLOURS, SHAPES
 
 SCENES = [random_scene(np.random.default_rng((9, index))) for index in range(80)]
@@ -85,7 +85,7 @@ def solve(scene: Scene, text: str) -> str:
     raise AssertionError(f"no way to answer {text!r}")
 
 
-def every() -> list[tuple[Scene, Question]]:
+def every() -> list[tuple[Scene, SceneQuestion]]:
     return [(scene, question) for scene, asked in ASKED for question in asked]
 
 

@@ -13,8 +13,8 @@ from test_questions import solve
 from heldout.scenes import (
     ATTRIBUTES,
     NoTwinError,
-    Question,
     Scene,
+    SceneQuestion,
     ask,
     random_scene,
     read_question,
@@ -28,7 +28,7 @@ from heldout.scenes.render import _mask
 from heldout.scenes.world import SceneObject
 
 
-def items(seeds: int, scenes: int) -> list[tuple[Scene, Question, str]]:
+def items(seeds: int, scenes: int) -> list[tuple[Scene, SceneQuestion, str]]:
     """(scene, question, an answer that is wrong on it), as a benchmark of each seed has them."""
     found = []
     for seed, index in itertools.product(range(seeds), range(scenes)):
@@ -44,7 +44,7 @@ ITEMS = items(seeds=3, scenes=18)
 
 
 @pytest.fixture(scope="module")
-def twins() -> list[tuple[Scene, Question, str, Scene]]:
+def twins() -> list[tuple[Scene, SceneQuestion, str, Scene]]:
     made = []
     for scene, question, answer in ITEMS:
         try:
@@ -66,19 +66,19 @@ def untouched(old: Scene, new: Scene) -> list[SceneObject]:
     return [item for item in old.objects if item in new.objects]
 
 
-def test_nearly_every_item_has_a_twin(twins: list[tuple[Scene, Question, str, Scene]]) -> None:
+def test_nearly_every_item_has_a_twin(twins: list[tuple[Scene, SceneQuestion, str, Scene]]) -> None:
     assert len(ITEMS) >= 300
     assert len(twins) >= 0.95 * len(ITEMS)
 
 
 def test_the_answer_derived_from_the_words_anew_is_the_new_one(
-    twins: list[tuple[Scene, Question, str, Scene]],
+    twins: list[tuple[Scene, SceneQuestion, str, Scene]],
 ) -> None:
     for _, question, answer, twin in twins:
         assert solve(twin, question.question) == answer, question.question
 
 
-def test_twins_are_valid_scenes(twins: list[tuple[Scene, Question, str, Scene]]) -> None:
+def test_twins_are_valid_scenes(twins: list[tuple[Scene, SceneQuestion, str, Scene]]) -> None:
     for old, _, _, twin in twins:
         assert twin.background == old.background
         for one, other in itertools.combinations(twin.objects, 2):
@@ -89,7 +89,7 @@ def test_twins_are_valid_scenes(twins: list[tuple[Scene, Question, str, Scene]])
 
 
 def test_most_twins_are_one_change_away_and_none_but_counts_more_than_two(
-    twins: list[tuple[Scene, Question, str, Scene]],
+    twins: list[tuple[Scene, SceneQuestion, str, Scene]],
 ) -> None:
     counts = Counter(
         attributes_changed(old, twin)
@@ -101,7 +101,7 @@ def test_most_twins_are_one_change_away_and_none_but_counts_more_than_two(
 
 
 def test_pictures_differ_and_untouched_objects_keep_every_pixel(
-    twins: list[tuple[Scene, Question, str, Scene]],
+    twins: list[tuple[Scene, SceneQuestion, str, Scene]],
 ) -> None:
     size = 224
     for old, _, _, twin in twins[::3]:
@@ -115,7 +115,7 @@ def test_pictures_differ_and_untouched_objects_keep_every_pixel(
 
 
 def test_of_equally_near_scenes_the_one_that_keeps_most_facts_is_taken(
-    twins: list[tuple[Scene, Question, str, Scene]],
+    twins: list[tuple[Scene, SceneQuestion, str, Scene]],
 ) -> None:
     def lost(old: Scene, new: Scene) -> int:
         return sum(probe.answer(new) != known for probe, known in facts(old))

@@ -11,7 +11,7 @@ from PIL import Image
 
 from heldout.errors import InputError
 from heldout.image import decode, to_rgb
-from heldout.scenes import Question, WrittenBenchmark, twin_scene, write_benchmark
+from heldout.scenes import SceneQuestion, WrittenBenchmark, twin_scene, write_benchmark
 from heldout.scenes import render as draw
 from heldout.twin.edges import canny
 from heldout.twin.renderer import Renderer, RenderError, RenderTask
@@ -25,7 +25,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> WrittenBenchmark:
 
 @pytest.fixture
 def task(written: WrittenBenchmark) -> Callable[..., RenderTask]:
-    def make(image: str, id: str, item: Question, **changed: object) -> RenderTask:
+    def make(image: str, id: str, item: SceneQuestion, **changed: object) -> RenderTask:
         original = to_rgb(decode((written.folder / image).read_bytes()))
         wrong = [c for c in item.options or item.probe.choices if c != item.answer]
         values = {

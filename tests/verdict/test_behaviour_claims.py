@@ -8,7 +8,7 @@ import polars as pl
 from measured_by_hand import NOTHING_MEASURED
 
 from heldout.detect import Finding, ScoreTables, Settings
-from heldout.lab.planted_answers import BASELINE, REFERENCE, TARGET, planted_answers
+from heldout.lab.power.planted_answers import BASELINE, REFERENCE, TARGET, planted_answers
 from heldout.verdict import Claim, examine
 from heldout.verdict.controls.behaviour import behaviour_controls
 

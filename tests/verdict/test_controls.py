@@ -11,7 +11,7 @@ import pytest
 from heldout.detect import Finding, ScoreTables, Settings, detectors
 from heldout.detect.membership import MIN_K_PLUS_PLUS
 from heldout.lab.confound import Confound, _cohort
-from heldout.lab.planted_scores import BASELINE, PLANTED, TARGET, planted_scores
+from heldout.lab.power.planted_scores import BASELINE, PLANTED, TARGET, planted_scores
 from heldout.stats.grouping import aligned_ranks, block_means
 from heldout.verdict.controls import (
     OrderResult,

@@ -11,10 +11,16 @@ import polars as pl
 import pytest
 from measured_by_hand import NOTHING_MEASURED
 
-from heldout.benchmark import read_benchmark
+from heldout.benchmark import items_table, read_benchmark
 from heldout.detect import ScoreTables, Settings
-from heldout.lab.planted_scores import BASELINE, MODELS, PLANTED, REFERENCE, TARGET, planted_scores
-from heldout.benchmark import items_table
+from heldout.lab.power.planted_scores import (
+    BASELINE,
+    MODELS,
+    PLANTED,
+    REFERENCE,
+    TARGET,
+    planted_scores,
+)
 from heldout.store import make_table
 from heldout.verdict import Claim
 from heldout.verdict.controls import trend_within_fields

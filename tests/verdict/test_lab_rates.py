@@ -11,9 +11,9 @@ from measured_by_hand import BY_HAND, NOTHING_MEASURED, measured
 
 from heldout.detect import Settings
 from heldout.errors import InputError
-from heldout.lab.planted_answers import BASELINE, REFERENCE, planted_answers
-from heldout.lab.planted_scores import PLANTED, planted_scores
-from heldout.lab.power_board import measured_rates
+from heldout.lab.power.board import measured_rates
+from heldout.lab.power.planted_answers import BASELINE, REFERENCE, planted_answers
+from heldout.lab.power.planted_scores import PLANTED, planted_scores
 from heldout.verdict import Claim, MeasuredRates, examine, read_rates, shipped_rates
 from heldout.verdict.measured import BenchmarkRate, Fired, MeasuredRate
 from heldout.verdict.published_map import read_map

@@ -11,7 +11,7 @@ from typing import Any
 import polars as pl
 
 from heldout.audit.twin_sets import note_twins
-from heldout.benchmark import Benchmark, read_benchmark
+from heldout.benchmark import Benchmark, prepare_run, read_benchmark
 from heldout.errors import InputError, counted
 from heldout.model import (
     Asker,
@@ -39,7 +39,6 @@ from heldout.model import (
     unread_of,
     write_paraphrases,
 )
-from heldout.benchmark import prepare_run
 from heldout.store import Dropped, Run
 
 

@@ -23,11 +23,11 @@ from heldout.lab import (
     WORLDS,
     Collector,
     Grid,
-    Keys,
+    GridRecipe,
     Lengths,
-    Prepared,
-    Recipe,
+    PreparedGrid,
     Replay,
+    RequestKeys,
     Sheet,
     Size,
     clock,
@@ -65,7 +65,7 @@ class Tier:
     benchmark: Benchmark
     twins: Path | None = None
     seed: int = 0
-    keys: Keys = field(default_factory=Keys)
+    keys: RequestKeys = field(default_factory=RequestKeys)
 
     @cached_property
     def twin_benchmarks(self) -> dict[str, Benchmark]:
@@ -179,7 +179,7 @@ def prepare_grid(
     real: tuple[str, str] | None = None,
     lengths: Lengths = Lengths(),  # noqa: B008 - frozen
     tell: Callable[[str], None] = lambda _: None,
-) -> Prepared:
+) -> PreparedGrid:
     """Tokenizer, releases with twins, sheets, and with ``real`` (train, test) a pool and a sheet of it.
 
     What the folder holds already is left as it is."""
@@ -192,7 +192,7 @@ def prepare_grid(
         tokenizer = learn_tokenizer(texts)
         tokenizer.backend_tokenizer.save(str(folder / "tokenizer.json"))
         tell(f"tokenizer: {len(tokenizer):,} tokens")
-    prepared = Prepared(folder)
+    prepared = PreparedGrid(folder)
     processor = new_processor(size, prepared.tokenizer)
     for world in worlds:
         if (folder / f"{world}.json").exists():
@@ -213,7 +213,7 @@ def prepare_grid(
 
 def train_grid(
     out: Path,
-    recipe: Recipe,
+    recipe: GridRecipe,
     *,
     images: int,
     real: tuple[str, str] | None = None,
@@ -278,7 +278,7 @@ def world_tier(folder: Path, world: str) -> Tier:
 
 
 def write_tables(
-    prepared: Prepared,
+    prepared: PreparedGrid,
     size: Size,
     readings: Sequence[Path],
     runs: Path,
@@ -313,7 +313,7 @@ def write_tables(
 
 
 def _one_model(
-    prepared: Prepared, size: Size, tier: Tier, sheet: str, name: str, path: Path, runs: Path
+    prepared: PreparedGrid, size: Size, tier: Tier, sheet: str, name: str, path: Path, runs: Path
 ) -> None:
     run = Run.create(runs / sheet, seed=tier.seed)
     identity = {

@@ -2,45 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from heldout.benchmark import Benchmark, Example
+from heldout.benchmark import Benchmark, prepare_run
 from heldout.detect import (
-    CANONICAL,
-    RELEASED,
-    JointPlan,
     ScoreTables,
     SelfCheck,
-    plan_joint,
     self_checks,
 )
 from heldout.errors import InputError
 from heldout.model import (
-    DOCUMENT,
-    Answers,
-    Request,
     Scorer,
     ablation_checks,
-    alternatives,
     claim_model,
-    joint_request,
-    neighbour_request,
     read_recorded,
-    replace_dropped,
-    replace_rows,
     save_scores,
     score_items,
     score_options,
-    score_requests,
-    shows_again,
     stage_folder,
     truncation_check,
 )
-from heldout.benchmark import prepare_run
-from heldout.store import Dropped, Run
+from heldout.store import Run
 
 # The order tests' tables: shards read in released and shuffled order, items after other predecessors.
 

@@ -8,11 +8,10 @@ from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Any
 
-from heldout.benchmark import Benchmark, Opened
+from heldout.benchmark import Benchmark, Opened, prepare_run
 from heldout.engine import progress
 from heldout.errors import InputError
 from heldout.model import Asker, Replied
-from heldout.benchmark import prepare_run
 from heldout.store import Run
 from heldout.twin import (
     DESCRIBE,

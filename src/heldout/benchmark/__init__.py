@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from heldout.benchmark.read import read_benchmark, read_examples
     from heldout.benchmark.readers import find_reader
     from heldout.benchmark.readers.arrow import ColumnKinds, data_parts
-    from heldout.benchmark.readers.base import Row, head
+    from heldout.benchmark.readers.base import FileRow, head
     from heldout.benchmark.readers.delimited import DelimitedReader, DelimitedTable
     from heldout.benchmark.readers.json_rows import (
         JsonLinesReader,
@@ -52,10 +52,10 @@ if TYPE_CHECKING:
         picture_key,
         prepare_run,
     )
-    from heldout.benchmark.source import ALIASES, Source, parse_source, split_of
+    from heldout.benchmark.source import ALIASES, BenchmarkSource, parse_source, split_of
     from heldout.benchmark.writers import find_writer
-    from heldout.benchmark.writers.base import Part, copy_pictures
-    from heldout.benchmark.writers.tables import Opened, Table, open_tables
+    from heldout.benchmark.writers.base import FilePart, copy_pictures
+    from heldout.benchmark.writers.tables import DataTable, Opened, open_tables
 
 __all__ = [
     "ALIASES",
@@ -66,23 +66,23 @@ __all__ = [
     "OUTCOMES",
     "RELEASED",
     "Benchmark",
+    "BenchmarkSource",
     "CheckReport",
     "ColumnKinds",
     "CutError",
+    "DataTable",
     "DelimitedReader",
     "DelimitedTable",
     "Example",
     "FieldMap",
+    "FilePart",
+    "FileRow",
     "Grade",
     "ImageFinder",
     "JsonLinesReader",
     "JsonReader",
     "Opened",
     "ParquetReader",
-    "Part",
-    "Row",
-    "Source",
-    "Table",
     "benchmark_identity",
     "bounded_lines",
     "canonical_metadata",

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from heldout.benchmark.readers import Row
+from heldout.benchmark.readers import FileRow
 from heldout.benchmark.readers.arrow import arrow_rows
 from heldout.errors import InputError, require
 from heldout.image import FileOnDisk, ImageRef, arrow_table
@@ -35,7 +35,7 @@ def hub_name(location: str) -> str | None:
     return location
 
 
-def hub_rows(name: str, config: str | None, split: str | None) -> Iterator[Row | Dropped]:
+def hub_rows(name: str, config: str | None, split: str | None) -> Iterator[FileRow | Dropped]:
     """Rows of one split, read from the memory-mapped files ``datasets`` keeps in its cache."""
     require("datasets", "hub", f"reading '{name}' from the hub")
     dataset = _load(name, config, split)
@@ -48,8 +48,8 @@ def hub_rows(name: str, config: str | None, split: str | None) -> Iterator[Row |
             for row in arrow_rows(path, number):
                 number += 1
                 yield (
-                    Row(row.number, _opened(row.values, images, name))
-                    if isinstance(row, Row)
+                    FileRow(row.number, _opened(row.values, images, name))
+                    if isinstance(row, FileRow)
                     else row
                 )
         return
@@ -59,7 +59,7 @@ def hub_rows(name: str, config: str | None, split: str | None) -> Iterator[Row |
     for column, feature in images.items():
         dataset = dataset.cast_column(column, _undecoded(feature, datasets))
     for number, values in enumerate(dataset, 1):
-        yield Row(number, _opened(dict(values), images, name))
+        yield FileRow(number, _opened(dict(values), images, name))
 
 
 def _load(name: str, config: str | None, split: str | None) -> Any:

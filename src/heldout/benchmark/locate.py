@@ -11,7 +11,7 @@ from pathlib import Path
 from heldout.benchmark.readers import Reader, find_reader, readers
 from heldout.benchmark.readers.arrow import split_folders
 from heldout.benchmark.readers.image_folder import split_images
-from heldout.benchmark.source import ALIASES, Source, split_of
+from heldout.benchmark.source import ALIASES, BenchmarkSource, split_of
 from heldout.errors import InputError, blame_the_machine
 
 _KERNEL = (Path("/proc"), Path("/sys"))  # files that are not data: some wait, some never end
@@ -32,7 +32,7 @@ class DataFile:
 
 
 def locate(
-    source: Source, reader_name: str | None = None, *, several: bool = False
+    source: BenchmarkSource, reader_name: str | None = None, *, several: bool = False
 ) -> list[DataFile]:
     """The data files of a source in order; an InputError that lists the choices if it is unclear.
 
@@ -72,7 +72,7 @@ def refuse_special(path: Path) -> None:
         )
 
 
-def _located(source: Source, reader_name: str | None, several: bool) -> list[DataFile]:
+def _located(source: BenchmarkSource, reader_name: str | None, several: bool) -> list[DataFile]:
     path = source.path
     if len(source.splits) > 1:
         return _several_splits(source, reader_name, several)
@@ -93,17 +93,19 @@ def _located(source: Source, reader_name: str | None, several: bool) -> list[Dat
     return _choose(files, source, several)
 
 
-def _several_splits(source: Source, reader_name: str | None, several: bool) -> list[DataFile]:
+def _several_splits(
+    source: BenchmarkSource, reader_name: str | None, several: bool
+) -> list[DataFile]:
     """``split=validation+dev``: folder by folder, in the order the splits are named."""
     data_files: dict[Path, tuple[str, int, DataFile]] = {}
     for place, part in enumerate(source.selection["split"].split("+")):
-        one = Source(source.location, {**source.selection, "split": part.strip()})
+        one = BenchmarkSource(source.location, {**source.selection, "split": part.strip()})
         for file in _located(one, reader_name, several):
             data_files.setdefault(file.path, (str(file.path.parent), place, file))
     return [file for _, _, file in sorted(data_files.values(), key=lambda entry: entry[:2])]
 
 
-def _named_reader(source: Source, name: str, several: bool) -> list[DataFile]:
+def _named_reader(source: BenchmarkSource, name: str, several: bool) -> list[DataFile]:
     """What the reader the user named can read of a source."""
     path = source.path
     reader = find_reader(path, name)
@@ -122,7 +124,7 @@ def _named_reader(source: Source, name: str, several: bool) -> list[DataFile]:
     return _choose(files, source, several)
 
 
-def _split_folder(source: Source, folders: dict[str, Path]) -> DataFile:
+def _split_folder(source: BenchmarkSource, folders: dict[str, Path]) -> DataFile:
     """The one folder of a split: of a saved DatasetDict, or of images sorted into train and val."""
     wanted = source.split
     chosen = {
@@ -165,7 +167,7 @@ def _data_files(folder: Path, only: Reader | None = None) -> list[DataFile]:
     return data_files
 
 
-def _choose(files: list[DataFile], source: Source, several: bool) -> list[DataFile]:
+def _choose(files: list[DataFile], source: BenchmarkSource, several: bool) -> list[DataFile]:
     wanted = source.split
     chosen = files if wanted is None else [file for file in files if file.split == wanted]
     if (
@@ -200,7 +202,7 @@ def _is_dev(file: DataFile) -> bool:
     return "dev" in words or ("dev" in folder and split_of(file.path.stem) is None)
 
 
-def _unknown_keys(source: Source) -> str:
+def _unknown_keys(source: BenchmarkSource) -> str:
     """A sentence about keys that choose no table, such as a mistyped 'split'."""
     unknown = [key for key in source.selection if key not in ALIASES]
     if not unknown:

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from heldout.benchmark.example import normal
-from heldout.benchmark.readers import Row
+from heldout.benchmark.readers import FileRow
 from heldout.errors import InputError
 from heldout.store import Dropped
 
@@ -26,7 +26,7 @@ def is_group(values: Mapping[str, Any]) -> bool:
     return all(column in values for column in _COLUMNS)
 
 
-def natural_bench(rows: Iterator[Row | Dropped]) -> Iterator[Row | Dropped]:
+def natural_bench(rows: Iterator[FileRow | Dropped]) -> Iterator[FileRow | Dropped]:
     """Each row as four that share its Index; a row that is one item already stays as it is."""
     number = 0
     for row in rows:
@@ -34,17 +34,17 @@ def natural_bench(rows: Iterator[Row | Dropped]) -> Iterator[Row | Dropped]:
             yield row
         elif not is_group(row.values):
             number += 1
-            yield Row(number, row.values)
+            yield FileRow(number, row.values)
         else:
             for question in (0, 1):
                 for image in (0, 1):
                     number += 1
-                    yield Row(number, _item(row, image, question))
+                    yield FileRow(number, _item(row, image, question))
 
 
 def natural_twins(
-    rows: Iterator[Row | Dropped], arm: str, *, apart: bool
-) -> Iterator[Row | Dropped]:
+    rows: Iterator[FileRow | Dropped], arm: str, *, apart: bool
+) -> Iterator[FileRow | Dropped]:
     """Each row as the two items of one arm. ``apart``: numbered as ``natural_bench`` numbers them, not
     by the row of the file."""
     if arm not in ARMS:
@@ -69,11 +69,11 @@ def natural_twins(
                 yield Dropped("read", str(values["id"]), "no twin", message)
                 continue
             number = before + 2 * question + ARMS[arm] + 1
-            yield Row(number if apart else row.number, values)
+            yield FileRow(number if apart else row.number, values)
         before += 4
 
 
-def _item(row: Row, image: int, question: int) -> dict[str, Any]:
+def _item(row: FileRow, image: int, question: int) -> dict[str, Any]:
     index = row.values.get("Index", row.number)
     asked = row.values.get(f"Question_{question}")
     return {
@@ -89,13 +89,13 @@ def _item(row: Row, image: int, question: int) -> dict[str, Any]:
 # Rows that hold their answer in another shape.
 
 
-def joined_labels(rows: Iterator[Row | Dropped]) -> Iterator[Row | Dropped]:
+def joined_labels(rows: Iterator[FileRow | Dropped]) -> Iterator[FileRow | Dropped]:
     """Open Images: the labels people confirmed, as one answer."""
     for row in rows:
-        labels = row.values.get("labels") if isinstance(row, Row) else None
-        if isinstance(row, Row) and isinstance(labels, list):
+        labels = row.values.get("labels") if isinstance(row, FileRow) else None
+        if isinstance(row, FileRow) and isinstance(labels, list):
             names = [label for label in map(_confirmed, labels) if label]
-            yield Row(row.number, {**row.values, "answer": ", ".join(names) or None})
+            yield FileRow(row.number, {**row.values, "answer": ", ".join(names) or None})
         else:
             yield row
 

@@ -9,8 +9,8 @@ from typing import Any
 
 from heldout.benchmark.fields import FieldMap
 from heldout.benchmark.natural import joined_labels, natural_bench
-from heldout.benchmark.readers import Row
-from heldout.benchmark.source import ALIASES, Source
+from heldout.benchmark.readers import FileRow
+from heldout.benchmark.source import ALIASES, BenchmarkSource
 from heldout.errors import InputError
 from heldout.store import Dropped
 
@@ -25,7 +25,7 @@ class Preset:
     answer_is: str = "auto"
     select: Mapping[str, str] = field(default_factory=dict)
     #: rows that hold several items are taken apart before fields are mapped
-    explode: Callable[[Iterator[Row | Dropped]], Iterator[Row | Dropped]] | None = None
+    explode: Callable[[Iterator[FileRow | Dropped]], Iterator[FileRow | Dropped]] | None = None
     several: bool = False  # released as many tables that are one benchmark
     about: str = ""
     archive: str = ""  # where its pictures are, where they are not in the tables
@@ -47,9 +47,9 @@ class Preset:
             told.append(self.limit)
         return told
 
-    def selected(self, source: Source) -> Source:
+    def selected(self, source: BenchmarkSource) -> BenchmarkSource:
         chosen = {**self.select, "split": self.split, **source.selection}
-        return Source(source.location, chosen)
+        return BenchmarkSource(source.location, chosen)
 
     def fitting(self, columns: Collection[str]) -> dict[str, str]:
         """The mapping as far as ``columns`` has it: the authors' own files may differ."""

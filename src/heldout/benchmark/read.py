@@ -18,9 +18,9 @@ from heldout.benchmark.locate import DataFile, locate, unreadable
 from heldout.benchmark.natural import is_group, natural_bench, natural_twins
 from heldout.benchmark.option_values import UnreadableOptionsError
 from heldout.benchmark.presets import Preset, find_preset
-from heldout.benchmark.readers import Row
+from heldout.benchmark.readers import FileRow
 from heldout.benchmark.readers.delimited import DelimitedReader
-from heldout.benchmark.source import ALIASES, Source, parse_source, split_of
+from heldout.benchmark.source import ALIASES, BenchmarkSource, parse_source, split_of
 from heldout.errors import InputError
 from heldout.store import OUT_OF_MEMORY, Dropped
 
@@ -28,7 +28,7 @@ _LOOK_AHEAD = 200  # rows looked at before deciding what the columns mean
 
 
 def read_benchmark(
-    source: str | Path | Source,
+    source: str | Path | BenchmarkSource,
     *,
     preset: str | None = None,
     mapping: Mapping[str, str] | None = None,
@@ -91,7 +91,7 @@ def _settings(
 
 
 def read_examples(
-    source: Source,
+    source: BenchmarkSource,
     *,
     preset: str | None = None,
     mapping: Mapping[str, str] | None = None,
@@ -121,7 +121,7 @@ def read_examples(
             rows = hub_rows(hub, part, wanted.selection.get("split"))
             where = f"{hub} {part}" if part else hub
             chosen = _without(wanted, "split", "config")
-            asked = _Asked(chosen, optional, settings, False, mapping or {}, images)
+            asked = _ReadRequest(chosen, optional, settings, False, mapping or {}, images)
             yield from _examples(rows, asked, Path(), where)
         return
     for file, examples in examples_by_file(
@@ -138,7 +138,7 @@ def read_examples(
 
 
 def examples_by_file(
-    source: Source,
+    source: BenchmarkSource,
     *,
     preset: str | None = None,
     mapping: Mapping[str, str] | None = None,
@@ -149,7 +149,7 @@ def examples_by_file(
     settings = find_preset(preset or source.location, by_name=preset is not None)
     wanted = settings.selected(source) if settings is not None else source
     optional = frozenset(wanted.selection) - frozenset(source.selection)
-    asked = _Asked(wanted, optional, settings, preset is not None, mapping or {}, images)
+    asked = _ReadRequest(wanted, optional, settings, preset is not None, mapping or {}, images)
     files = locate(wanted, reader, several=settings is not None and settings.several)
     configs = settings.configs if settings is not None else ()
     # A download holds every configuration in a folder of its own; the preset means some of them.
@@ -158,7 +158,7 @@ def examples_by_file(
         yield file, _guarded(file, asked)
 
 
-def _guarded(file: DataFile, asked: _Asked) -> Iterator[Example | Dropped]:
+def _guarded(file: DataFile, asked: _ReadRequest) -> Iterator[Example | Dropped]:
     try:
         yield from _file_examples(file, asked)
     except OSError as error:  # a disk that fails, a file that may not be opened
@@ -166,10 +166,10 @@ def _guarded(file: DataFile, asked: _Asked) -> Iterator[Example | Dropped]:
 
 
 @dataclass(frozen=True)
-class _Asked:
+class _ReadRequest:
     """What the user wants of the rows of every file."""
 
-    source: Source
+    source: BenchmarkSource
     optional: frozenset[str]  # keys of the selection that only the preset asks for
     settings: Preset | None
     named: bool  # the user named the preset, and did not mean a folder that is called like one
@@ -177,7 +177,7 @@ class _Asked:
     images: str | Path | None
 
 
-def _file_examples(file: DataFile, asked: _Asked) -> Iterator[Example | Dropped]:
+def _file_examples(file: DataFile, asked: _ReadRequest) -> Iterator[Example | Dropped]:
     if asked.images is not None and not Path(asked.images).is_dir():
         raise InputError(f"--images {asked.images}: this folder does not exist")
     rows = file.reader.rows(file.path)
@@ -188,8 +188,8 @@ def _file_examples(file: DataFile, asked: _Asked) -> Iterator[Example | Dropped]
 
 
 def _examples(
-    rows: Iterator[Row | Dropped],
-    asked: _Asked,
+    rows: Iterator[FileRow | Dropped],
+    asked: _ReadRequest,
     root: Path,
     where: str,
     split: str | None = None,
@@ -198,7 +198,7 @@ def _examples(
     rows, asked = _taken_apart(rows, asked)
     settings = asked.settings
     ahead = list(itertools.islice(rows, _LOOK_AHEAD))
-    seen = [row.values for row in ahead if isinstance(row, Row)]
+    seen = [row.values for row in ahead if isinstance(row, FileRow)]
     if not seen:
         yield from (row for row in ahead if isinstance(row, Dropped))
         yield from (row for row in rows if isinstance(row, Dropped))
@@ -230,15 +230,15 @@ def _examples(
 
 
 def _taken_apart(
-    rows: Iterator[Row | Dropped], asked: _Asked
-) -> tuple[Iterator[Row | Dropped], _Asked]:
+    rows: Iterator[FileRow | Dropped], asked: _ReadRequest
+) -> tuple[Iterator[FileRow | Dropped], _ReadRequest]:
     """Rows that hold several items, as rows that hold one; an arm chooses one of two pictures."""
     settings, arm = asked.settings, asked.source.selection.get("arm")
     explode = settings.explode if settings is not None else None
     if arm is not None:
         ahead = list(itertools.islice(rows, _LOOK_AHEAD))
         rows = itertools.chain(ahead, rows)
-        if any(isinstance(row, Row) and is_group(row.values) for row in ahead):
+        if any(isinstance(row, FileRow) and is_group(row.values) for row in ahead):
             twins = natural_twins(rows, arm, apart=explode is natural_bench)
             source = _without(asked.source, "arm")
             return twins, replace(
@@ -252,7 +252,7 @@ class _RowFilter:
 
     def __init__(
         self,
-        source: Source,
+        source: BenchmarkSource,
         optional: frozenset[str],
         rows: list[dict[str, Any]],
         split: str | None,
@@ -280,7 +280,7 @@ class _RowFilter:
             self.wanted[column] = value
             self.seen[column] = Counter()
 
-    def _check_split(self, source: Source, split: str, optional: bool) -> None:
+    def _check_split(self, source: BenchmarkSource, split: str, optional: bool) -> None:
         if not optional and split not in source.splits:
             raise InputError(
                 f"{source}: {self.where} is the split '{split}' by its name, not '{source.split}'"
@@ -309,7 +309,9 @@ class _RowFilter:
         raise InputError(f"{self.where}: no row has {column} = {wanted}. It has: {values}")
 
 
-def _split_of_source(source: Source, settings: Preset | None, read: set[str | None]) -> str | None:
+def _split_of_source(
+    source: BenchmarkSource, settings: Preset | None, read: set[str | None]
+) -> str | None:
     """What was read by its name, if it says so; else what the preset stands for."""
     if source.path.is_file() and (named := split_of(source.path.stem)):
         return named
@@ -328,9 +330,9 @@ def _speaks_of_splits(rows: list[dict[str, Any]], column: str) -> bool:
     return bool(values) and all(split_of(str(value)) for value in values)
 
 
-def _without(source: Source, *keys: str) -> Source:
+def _without(source: BenchmarkSource, *keys: str) -> BenchmarkSource:
     kept = {key: value for key, value in source.selection.items() if key not in keys}
-    return Source(source.location, kept)
+    return BenchmarkSource(source.location, kept)
 
 
 def _unique_ids(examples: list[Example]) -> tuple[tuple[Example, ...], tuple[str, ...]]:
@@ -351,7 +353,7 @@ def _unique_ids(examples: list[Example]) -> tuple[tuple[Example, ...], tuple[str
     return tuple(unique), tuple(repeated)
 
 
-def _name(source: Source, preset: str | None) -> str:
+def _name(source: BenchmarkSource, preset: str | None) -> str:
     if preset:
         return preset
     path = source.path

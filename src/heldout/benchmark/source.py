@@ -34,7 +34,7 @@ _SPLIT_WORDS = {
 
 
 @dataclass(frozen=True)
-class Source:
+class BenchmarkSource:
     location: str
     selection: Mapping[str, str] = field(default_factory=dict)
 
@@ -63,17 +63,17 @@ class Source:
         return f"{self.location}#{chosen}" if chosen else self.location
 
 
-def parse_source(text: str | Path | Source) -> Source:
-    if isinstance(text, Source):
+def parse_source(text: str | Path | BenchmarkSource) -> BenchmarkSource:
+    if isinstance(text, BenchmarkSource):
         return text
     text = str(text)
     if not text.strip():
         raise InputError("empty path: name a file, a folder or a dataset ('.' is this folder)")
     if _exists(text):  # a path may contain '#'
-        return Source(text)
+        return BenchmarkSource(text)
     location, mark, chosen = text.rpartition("#")
     if not mark:
-        return Source(text)
+        return BenchmarkSource(text)
     selection: dict[str, str] = {}
     for part in chosen.split(","):
         key, equals, value = part.partition("=")
@@ -86,7 +86,7 @@ def parse_source(text: str | Path | Source) -> Source:
     if not location.strip():
         raise InputError(f"'{text}': empty path: name a file, a folder or a dataset before '#'")
     _exists(location)
-    return Source(location, selection)
+    return BenchmarkSource(location, selection)
 
 
 def _exists(text: str) -> bool:

@@ -29,7 +29,7 @@ from heldout.engine import open_engine
 from heldout.errors import InputError, require
 from heldout.lab import (
     TRANSFORMS,
-    Plan,
+    TransformPlan,
     collect,
     judge_by_registration,
     keep_robustness,
@@ -132,7 +132,7 @@ def transforms_command(
 
         judge = judge_by_registration(register, prepare=cheap_features)
     bounds = parse_bounds(degrees) if degrees is not None else None
-    plan = Plan(
+    plan = TransformPlan(
         transforms=only or tuple(TRANSFORMS),
         queries=queries,
         shortlist=nearest,

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
         read_items,
     )
     from heldout.corpus.embeddings import LaionEmbeddings
-    from heldout.corpus.open import CorpusReader, Request, corpus_readers, open_corpus
+    from heldout.corpus.open import CorpusReader, CorpusRequest, corpus_readers, open_corpus
     from heldout.corpus.parquet_corpus import FAILURES
     from heldout.corpus.tar_stream import TarCut, open_tar, tar_entries
 
@@ -23,9 +23,9 @@ __all__ = [
     "Corpus",
     "CorpusItem",
     "CorpusReader",
+    "CorpusRequest",
     "EmbeddingCorpus",
     "LaionEmbeddings",
-    "Request",
     "Shard",
     "TarCut",
     "corpus_fingerprint",

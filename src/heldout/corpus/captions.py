@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from heldout.benchmark import Row, find_reader
+from heldout.benchmark import FileRow, find_reader
 from heldout.corpus.columns import Words, find_columns
 from heldout.corpus.listing import digest, file_key
 from heldout.corpus.parquet_corpus import FAILURES, open_parquet, read_columns, rows
@@ -134,6 +134,6 @@ def _rows(path: Path) -> Iterator[dict[str, Any] | Dropped]:
         return
     try:
         for row in reader.rows(path):
-            yield row.values if isinstance(row, Row) else row
+            yield row.values if isinstance(row, FileRow) else row
     except InputError as error:
         yield Dropped("corpus", path.name, "unreadable caption file", str(error), scope="words")

@@ -49,7 +49,7 @@ class Words:
 
 
 @dataclass(frozen=True, slots=True)
-class Columns:
+class CorpusColumns:
     """Columns of a row by what they mean; an empty tuple where there is none."""
 
     id: tuple[str, ...]
@@ -101,7 +101,7 @@ def find_columns(
     names: tuple[str, ...],
     mapping: tuple[tuple[str, str], ...] = (),
     where: str = "the corpus",
-) -> Columns:
+) -> CorpusColumns:
     """The meaning of the columns ``names``; ``mapping`` are the user's own field=column pairs."""
     overrides = dict(mapping)
     text = tuple(part.strip() for part in overrides.pop("text", "").split("+") if part.strip())
@@ -116,7 +116,7 @@ def find_columns(
     answer = fields["answer"]
     if "answer" not in overrides and answer and answer[0].lower() in _TEXT:
         answer = ()
-    return Columns(
+    return CorpusColumns(
         id=fields["id"] or _first(lowered, _KEYS),
         image=fields["image"],
         question=fields["question"],

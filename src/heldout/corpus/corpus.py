@@ -124,7 +124,7 @@ def shard_work(index: int) -> int:
 
 def unique_ids(items: Iterable[CorpusItem | Dropped]) -> Iterator[CorpusItem | Dropped]:
     """``items`` as they come, no two of them called the same."""
-    seen = _Seen()
+    seen = _NumberSet()
     last: dict[int, int] = {}  # the number given last, for the few ids that repeat
     for item in items:
         if isinstance(item, Dropped) or seen.add(key := _key(item.id)):
@@ -142,7 +142,7 @@ def _key(text: str) -> int:
     return int.from_bytes(hashlib.blake2b(raw, digest_size=8).digest(), "big") or 1
 
 
-class _Seen:
+class _NumberSet:
     """A set of numbers above 0 that costs their bytes: open addressing in one flat array."""
 
     def __init__(self) -> None:

@@ -14,7 +14,7 @@ from typing import Any, Literal
 from heldout.benchmark import too_deep
 from heldout.corpus.columns import Words, decode_words, find_columns
 from heldout.corpus.corpus import FILE_WORK, CorpusItem, Shard, shard_work
-from heldout.corpus.listing import HIDDEN, RUN_FOLDER, UNREADABLE, Entry, walk
+from heldout.corpus.listing import HIDDEN, RUN_FOLDER, UNREADABLE, FolderEntry, walk
 from heldout.errors import blame_the_machine
 from heldout.image import (
     HEAD,
@@ -52,7 +52,7 @@ class FolderCorpus:
         hasher = hashlib.sha256()
         index = work = 0
         # A sidecar that precedes its image ("a.json" before "a.png") belongs to the image's shard.
-        waiting: list[Entry] = []
+        waiting: list[FolderEntry] = []
         for entry in walk(Path(self.root)):
             if ending(entry.name) in self.skip:
                 continue
@@ -185,7 +185,7 @@ def _refused(path: str, inside: str) -> tuple[str, str] | None:
     return "not an image", f"ending '{ending(path)}', first bytes {head[:16]!r}"
 
 
-def _is_sidecar(entry: Entry) -> bool:
+def _is_sidecar(entry: FolderEntry) -> bool:
     return entry.kind not in (HIDDEN, UNREADABLE) and is_sidecar(entry.name)
 
 
@@ -194,7 +194,7 @@ def _stem(name: str) -> str:
     return name[: -len(end)] if end else name
 
 
-def _update(hasher: Any, entries: list[Entry]) -> None:
+def _update(hasher: Any, entries: list[FolderEntry]) -> None:
     for entry in entries:
         line = f"{entry.name}\0{entry.kind}\0{entry.size}\0{entry.modified}\n"
         hasher.update(line.encode("utf-8", "surrogatepass"))

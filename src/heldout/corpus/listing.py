@@ -33,7 +33,7 @@ _MANIFEST = 1 << 16  # bytes of a manifest that are looked at
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class FolderEntry:
     """One entry that is not a plain folder; ``name`` is relative to the root."""
 
     name: str
@@ -42,7 +42,7 @@ class Entry:
     modified: int  # nanoseconds
 
 
-def walk(root: Path) -> Iterator[Entry]:
+def walk(root: Path) -> Iterator[FolderEntry]:
     """Every entry below ``root``. Links to folders are reported, never followed: they can loop."""
     base = os.fspath(root)
     levels = [_Level(base, "")]
@@ -54,15 +54,15 @@ def walk(root: Path) -> Iterator[Entry]:
                 continue
             mark, name = marked[-1], levels[-1].prefix + marked[:-2]
             if mark == "d" and marked.startswith("."):
-                yield Entry(name, HIDDEN, 0, 0)
+                yield FolderEntry(name, HIDDEN, 0, 0)
             elif mark == "d" and is_run_folder(f"{base}/{name}"):
-                yield Entry(name, RUN_FOLDER, 0, 0)
+                yield FolderEntry(name, RUN_FOLDER, 0, 0)
             elif mark == "d":
                 try:
                     levels.append(_Level(f"{base}/{name}", f"{name}/"))
                 except OSError as error:
                     blame_the_machine(error)
-                    yield Entry(name, UNREADABLE, 0, 0)
+                    yield FolderEntry(name, UNREADABLE, 0, 0)
             else:
                 yield _entry(f"{base}/{name}", name, mark)
     finally:  # the caller may stop in the middle
@@ -96,13 +96,13 @@ def digest(*facts: object) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def _entry(path: str, name: str, mark: str) -> Entry:
+def _entry(path: str, name: str, mark: str) -> FolderEntry:
     kind = {"f": FILE, "l": LINK}.get(mark, SPECIAL)
     try:
         facts = os.lstat(path)
     except OSError:
-        return Entry(name, UNREADABLE, 0, 0)
-    return Entry(name, kind, facts.st_size, facts.st_mtime_ns)
+        return FolderEntry(name, UNREADABLE, 0, 0)
+    return FolderEntry(name, kind, facts.st_size, facts.st_mtime_ns)
 
 
 class _Level:

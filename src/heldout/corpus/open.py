@@ -10,7 +10,7 @@ from importlib import metadata
 from pathlib import Path
 
 from heldout.benchmark import (
-    Source,
+    BenchmarkSource,
     find_preset,
     find_reader,
     parse_source,
@@ -37,10 +37,10 @@ _LOOK = 2000  # entries of a folder that are looked at to tell what it is
 
 
 @dataclass(frozen=True)
-class Request:
+class CorpusRequest:
     """What the user asked for, as a reader receives it."""
 
-    source: Source
+    source: BenchmarkSource
     name: str
     mapping: Mapping[str, str]
     images: str | None
@@ -55,12 +55,12 @@ class CorpusReader:
     """One kind of corpus. A package adds its own by the entry point group ``heldout.corpora``."""
 
     name: str
-    recognises: Callable[[Source], bool]
-    open: Callable[[Request], Corpus]
+    recognises: Callable[[BenchmarkSource], bool]
+    open: Callable[[CorpusRequest], Corpus]
 
 
 def open_corpus(
-    source: str | Path | Source,
+    source: str | Path | BenchmarkSource,
     *,
     name: str | None = None,
     reader: str | None = None,
@@ -78,7 +78,7 @@ def open_corpus(
 
 
 def _open(
-    chosen: Source,
+    chosen: BenchmarkSource,
     name: str | None,
     reader: str | None,
     mapping: Mapping[str, str] | None,
@@ -86,7 +86,9 @@ def _open(
 ) -> Corpus:
     if chosen.path.exists():
         refuse_special(chosen.path)
-    request = Request(chosen, name or _name(chosen), mapping or {}, str(images) if images else None)
+    request = CorpusRequest(
+        chosen, name or _name(chosen), mapping or {}, str(images) if images else None
+    )
     known = corpus_readers()
     if reader is not None:
         for candidate in known:
@@ -128,10 +130,10 @@ def corpus_readers() -> tuple[CorpusReader, ...]:
     )
 
 
-def _holds(endings: tuple[str, ...]) -> Callable[[Source], bool]:
+def _holds(endings: tuple[str, ...]) -> Callable[[BenchmarkSource], bool]:
     """True for a file or a pattern with such an ending, or a folder that holds one of them."""
 
-    def recognises(source: Source) -> bool:
+    def recognises(source: BenchmarkSource) -> bool:
         if is_pattern(source.location) or source.path.is_file():
             return source.location.lower().endswith(endings)
         folders = [source.path, *_some(source.path, _may_hold_data, 20)]
@@ -154,18 +156,18 @@ def _some(folder: Path, wanted: Callable[[Path], bool], count: int) -> list[Path
     return sorted(itertools.islice(found, count))
 
 
-def _is_zip(source: Source) -> bool:
+def _is_zip(source: BenchmarkSource) -> bool:
     # Beside a table that rows are selected from, a zip only holds the table's images.
     return not source.selection and _holds(zip_corpus.ENDINGS)(source)
 
 
-def _is_embeddings(source: Source) -> bool:
+def _is_embeddings(source: BenchmarkSource) -> bool:
     if source.path.is_file():
         return source.path.suffix == ".npy"
     return source.path.is_dir() and bool(matrices(source.path))
 
 
-def _is_table(source: Source) -> bool:
+def _is_table(source: BenchmarkSource) -> bool:
     path = source.path
     if not path.exists() and not is_pattern(source.location):
         return find_preset(source.location) is not None
@@ -189,14 +191,14 @@ def _has_rows(path: Path) -> bool:
     return bool(columns.get("image") or columns.get("question"))
 
 
-def _open_embeddings(request: Request) -> Corpus:
+def _open_embeddings(request: CorpusRequest) -> Corpus:
     _refuse_selection(request)
     return LaionEmbeddings(
         request.source.location, request.name, str(request.source), mapping=request.pairs
     )
 
 
-def _open_img2dataset(request: Request) -> Corpus:
+def _open_img2dataset(request: CorpusRequest) -> Corpus:
     _refuse_selection(request)
     root, name, source = request.source.location, request.name, str(request.source)
     files = FileSet(root, webdataset.ENDINGS)
@@ -206,13 +208,13 @@ def _open_img2dataset(request: Request) -> Corpus:
     return Img2DatasetCorpus(inner, root, name, source)
 
 
-def _open_webdataset(request: Request) -> Corpus:
+def _open_webdataset(request: CorpusRequest) -> Corpus:
     files = _files(request, webdataset.ENDINGS)
     corpus = WebDatasetCorpus(files, request.name, str(request.source))
     return with_loose_images(corpus, request.source.path)
 
 
-def _open_zip(request: Request) -> Corpus:
+def _open_zip(request: CorpusRequest) -> Corpus:
     files = _files(request, zip_corpus.ENDINGS)
     beside = [file for file in caption_files(files.root()) if _describes(file)]
     captions = str(beside[0]) if beside else None
@@ -226,7 +228,7 @@ def _describes(path: Path) -> bool:
     return parquet_corpus.names_images(path)
 
 
-def _open_parquet(request: Request) -> Corpus:
+def _open_parquet(request: CorpusRequest) -> Corpus:
     files = FileSet(request.source.location, parquet_corpus.ENDINGS)
     filters = dict(request.source.selection)
     split = request.source.split
@@ -242,7 +244,7 @@ def _open_parquet(request: Request) -> Corpus:
     return corpus
 
 
-def _open_table(request: Request) -> Corpus:
+def _open_table(request: CorpusRequest) -> Corpus:
     refuse_without_rows(request.source.path)
     return TableCorpus(
         request.source.location,
@@ -254,7 +256,7 @@ def _open_table(request: Request) -> Corpus:
     )
 
 
-def _open_text(request: Request) -> Corpus:
+def _open_text(request: CorpusRequest) -> Corpus:
     _refuse_selection(request)
     refuse_without_lines(request.source.path)
     return TextCorpus(
@@ -266,12 +268,12 @@ def _open_text(request: Request) -> Corpus:
     )
 
 
-def _open_folder(request: Request) -> Corpus:
+def _open_folder(request: CorpusRequest) -> Corpus:
     _refuse_selection(request)
     return FolderCorpus(request.source.location, request.name, str(request.source))
 
 
-def _files(request: Request, endings: tuple[str, ...]) -> FileSet:
+def _files(request: CorpusRequest, endings: tuple[str, ...]) -> FileSet:
     """The files of a corpus whose only selection is the split that file names speak of."""
     split = request.source.split
     files = FileSet(request.source.location, endings, split)
@@ -281,14 +283,14 @@ def _files(request: Request, endings: tuple[str, ...]) -> FileSet:
     return files
 
 
-def _refuse_selection(request: Request) -> None:
+def _refuse_selection(request: CorpusRequest) -> None:
     if request.source.selection:
         raise InputError(
             f"{request.source}: it has no columns to select by; leave out the part after '#'"
         )
 
 
-def _name(source: Source) -> str:
+def _name(source: BenchmarkSource) -> str:
     path = source.path
     stem = path.name if path.is_dir() else path.name.partition(".")[0]
     if is_pattern(source.location):

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from heldout.benchmark import ALIASES, ColumnKinds, ImageFinder, canonical_value
-from heldout.corpus.columns import Columns, decode_words, find_columns
+from heldout.corpus.columns import CorpusColumns, decode_words, find_columns
 from heldout.corpus.corpus import CorpusItem, Shard, unique_ids
 from heldout.corpus.listing import FileSet, digest, file_key
 from heldout.corpus.row_items import lost_row, row_items
@@ -159,7 +159,7 @@ class ParquetCorpus:
             detail = f"after row {number:,}: {error}"
             yield Dropped("corpus", shard.id, "unreadable Parquet file", detail, scope="many")
 
-    def columns(self, schema: pa.Schema, where: str) -> Columns:
+    def columns(self, schema: pa.Schema, where: str) -> CorpusColumns:
         """What the columns mean; an InputError that lists them if none is an image or a text."""
         found = find_columns(tuple(schema.names), self.mapping, where)
         if not found.image:
@@ -205,7 +205,7 @@ class ParquetCorpus:
         return wanted
 
 
-def read_columns(schema: pa.Schema, columns: Columns, wanted: Mapping[str, str]) -> list[str]:
+def read_columns(schema: pa.Schema, columns: CorpusColumns, wanted: Mapping[str, str]) -> list[str]:
     """The columns worth reading: those with a meaning, and plain values as metadata."""
     named = {*columns.id, *columns.image, *columns.question, *columns.answer, *columns.text}
     named |= {*columns.talk, *columns.options, *wanted}

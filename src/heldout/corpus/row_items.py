@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from heldout.benchmark import FieldMap, ImageFinder
-from heldout.corpus.columns import Columns, Words
+from heldout.corpus.columns import CorpusColumns, Words
 from heldout.corpus.corpus import CorpusItem
 from heldout.corpus.downloads import STATUS, not_downloaded
 from heldout.errors import HeldoutError, blame_the_machine
@@ -17,7 +17,7 @@ def row_items(
     row: Mapping[str, Any],
     item: str,
     origin: str,
-    columns: Columns,
+    columns: CorpusColumns,
     finder: ImageFinder,
     words: Words | None = None,
 ) -> Iterator[CorpusItem | Dropped]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from heldout.benchmark import Example, Source, locate, read_examples
+from heldout.benchmark import BenchmarkSource, Example, locate, read_examples
 from heldout.corpus.corpus import CorpusItem, Shard, unique_ids
 from heldout.corpus.listing import digest, file_key
 from heldout.errors import InputError
@@ -67,8 +67,8 @@ class TableCorpus:
                 raise
             yield Dropped("corpus", shard.id, "unreadable table", str(error), scope="many")
 
-    def _source(self, location: str) -> Source:
-        return Source(location, dict(self.selection))
+    def _source(self, location: str) -> BenchmarkSource:
+        return BenchmarkSource(location, dict(self.selection))
 
 
 def _items(example: Example, prefix: str) -> Iterator[CorpusItem]:

@@ -10,7 +10,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
-from heldout.benchmark import FieldMap, ImageFinder, Row, Source, find_reader, json_line, split_of
+from heldout.benchmark import (
+    BenchmarkSource,
+    FieldMap,
+    FileRow,
+    ImageFinder,
+    find_reader,
+    json_line,
+    split_of,
+)
 from heldout.corpus.columns import Words, find_columns
 from heldout.corpus.corpus import CorpusItem, Shard, shard_work, unique_ids
 from heldout.corpus.lines import COMPRESSED, FAILURES, Span, is_compressed, lines, open_text, spans
@@ -20,8 +28,8 @@ from heldout.corpus.listing import (
     LINK,
     RUN_FOLDER,
     UNREADABLE,
-    Entry,
     FileSet,
+    FolderEntry,
     digest,
     file_key,
     is_pattern,
@@ -86,13 +94,13 @@ def _ending(name: str) -> tuple[str, bool]:
     return (ending(name[: -len(end)]), True) if end in COMPRESSED else (end, False)
 
 
-def _is_note(entry: Entry) -> bool:
+def _is_note(entry: FolderEntry) -> bool:
     if entry.kind not in (FILE, LINK):
         return False
     return ending(entry.name) in _NOTES or (is_sidecar(entry.name) and not ending(entry.name))
 
 
-def _problem(entry: Entry, path: Path) -> Dropped | None:
+def _problem(entry: FolderEntry, path: Path) -> Dropped | None:
     name = readable(entry.name)
     if entry.kind == RUN_FOLDER:
         detail = "written by heldout; it is not part of the corpus"
@@ -121,7 +129,7 @@ _OPENED = 50  # files that are opened
 _ROWS = 50
 
 
-def holds_text(source: Source) -> bool:
+def holds_text(source: BenchmarkSource) -> bool:
     """True for JSON Lines without images, plain text, and folders of nothing else."""
     if source.selection:  # rows are selected from tables
         return False
@@ -153,7 +161,7 @@ def first_columns(path: Path) -> dict[str, tuple[str, ...]]:
         if reader is None or reader.name == "image-folder":  # a corpus lists folders in flat memory
             return {}
         rows = itertools.islice(reader.rows(path), _ROWS)
-        first = [row.values for row in rows if isinstance(row, Row)]
+        first = [row.values for row in rows if isinstance(row, FileRow)]
         columns = FieldMap.infer(first).columns if first else {}
         return {
             field: said
@@ -245,7 +253,7 @@ SHARD_BYTES = 16 << 20  # of short documents, about a minute of searching on one
 FILES_PER_SHARD = 4096
 
 
-class Part(NamedTuple):
+class TextPart(NamedTuple):
     """What one shard reads of one file."""
 
     file: TextFile
@@ -270,7 +278,7 @@ class TextCorpus:
     reader: str = "text"
 
     def shards(self) -> Iterator[Shard]:
-        parts: list[Part] = []
+        parts: list[TextPart] = []
         keys: list[str] = []
         held = index = 0
         for part, key, size in self._parts():
@@ -290,11 +298,11 @@ class TextCorpus:
     def read(self, shard: Shard) -> Iterator[CorpusItem | Dropped]:
         return unique_ids(item for part in shard.payload for item in self._items(part))
 
-    def _parts(self) -> Iterator[tuple[Part, str, int]]:
+    def _parts(self) -> Iterator[tuple[TextPart, str, int]]:
         """Each part with its key and its size in bytes."""
         for file in text_files(self.location):
             if file.problem is not None:
-                yield Part(file), digest(file.name, file.problem.reason), 0
+                yield TextPart(file), digest(file.name, file.problem.reason), 0
                 continue
             try:
                 size = file.path.stat().st_size
@@ -306,9 +314,13 @@ class TextCorpus:
                 key = file_key(file.path, file.name)
                 if span.digest:
                     key = digest(file.name, span.start, span.before, span.digest)
-                yield Part(file, span), key, (size if span.end is None else span.end) - span.start
+                yield (
+                    TextPart(file, span),
+                    key,
+                    (size if span.end is None else span.end) - span.start,
+                )
 
-    def _items(self, part: Part) -> Iterator[CorpusItem | Dropped]:
+    def _items(self, part: TextPart) -> Iterator[CorpusItem | Dropped]:
         file = part.file
         shown = readable(file.name)
         if file.problem is not None:
@@ -323,7 +335,7 @@ class TextCorpus:
             detail = str(error) or type(error).__name__
             yield Dropped("corpus", shown, "unreadable text file", detail, scope="many")
 
-    def _rows(self, part: Part, shown: str) -> Iterator[CorpusItem | Dropped]:
+    def _rows(self, part: TextPart, shown: str) -> Iterator[CorpusItem | Dropped]:
         alone = not is_pattern(self.location) and not Path(self.location).is_dir()
         prefix = "" if alone else f"{shown}/"
         root = FileSet(self.location, ()).root()
@@ -374,7 +386,7 @@ def _sound(value: Any) -> Any:
     return value
 
 
-def _shard(index: int, parts: list[Part], keys: list[str]) -> Shard:
+def _shard(index: int, parts: list[TextPart], keys: list[str]) -> Shard:
     first = parts[0]
     start = f" from line {first.span.before + 1}" if first.span.start else ""
     more = f" and {len(parts) - 1} more" if len(parts) > 1 else ""

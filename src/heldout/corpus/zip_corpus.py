@@ -20,9 +20,9 @@ from heldout.corpus.listing import FileSet, digest, file_key
 from heldout.corpus.zip_directory import (
     DEFLATED,
     STORED,
+    ZipBytes,
     ZipEntry,
     ZipError,
-    ZipMember,
     ZipSpan,
     read_head,
     zip_entries,
@@ -121,7 +121,7 @@ class ZipCorpus:
         words, metadata = self._described(path, entry.name, captions)
         yield CorpusItem(
             id=item,
-            image=ImageRef(entry.name, ZipMember(path, entry)),
+            image=ImageRef(entry.name, ZipBytes(path, entry)),
             text=words.text,
             question=words.question,
             answer=words.answer,

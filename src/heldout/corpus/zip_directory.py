@@ -56,7 +56,7 @@ class ZipSpan:
 
 
 @dataclass(frozen=True, slots=True)
-class ZipMember:
+class ZipBytes:
     """The bytes of one member. Sizes and checksum are checked on reading: the directory may lie."""
 
     path: str

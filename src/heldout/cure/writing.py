@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from heldout.benchmark import Example, Opened, Part, Table, copy_pictures, find_writer
+from heldout.benchmark import DataTable, Example, FilePart, Opened, copy_pictures, find_writer
 from heldout.errors import InputError, blame_the_machine
 
 
@@ -18,7 +18,7 @@ class Chosen:
     """Items of one table that go into a file."""
 
     opened: Opened
-    table: Table
+    table: DataTable
     rows: frozenset[int]
     examples: tuple[Example, ...]
 
@@ -48,7 +48,7 @@ def write_file(chosen: Sequence[Chosen], target: Path, out: Path) -> None:
                 f"{chosen[0].table.file.path} as {reader}: splits of one format can be mixed, "
                 f"convert one of them first"
             )
-    parts = [Part(one.table.file.path, one.rows) for one in chosen]
+    parts = [FilePart(one.table.file.path, one.rows) for one in chosen]
     find_writer(reader).write(parts, target)
     for one in chosen:
         given = one.opened.reading.images

@@ -19,7 +19,7 @@ APPEARS_AFTER_SECONDS = 2.0
 LINE_EVERY_SECONDS = 10.0
 
 
-class Step(Protocol):
+class ProgressStep(Protocol):
     def __call__(self, count: int = 1, **extra: int) -> None:
         """``count`` more units are done; ``extra`` counts what was inside: ``items=4096``."""
         ...
@@ -37,7 +37,7 @@ def progress(
     appears_after: float = APPEARS_AFTER_SECONDS,
     line_every: float = LINE_EVERY_SECONDS,
     note: Callable[[], str] | None = None,
-) -> Iterator[Step]:
+) -> Iterator[ProgressStep]:
     """Show how far the work in this block is; nothing at all when it ends within two seconds.
 
     ``done`` units were finished by an earlier run: they count, but not towards the rate. ``note`` is

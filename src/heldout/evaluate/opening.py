@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from heldout.benchmark import Benchmark, Source, find_preset, parse_source, read_benchmark
+from heldout.benchmark import Benchmark, BenchmarkSource, find_preset, parse_source, read_benchmark
 from heldout.engine import progress
 from heldout.errors import InputError
 from heldout.evaluate.closed import closed_as_choices, only_choices
@@ -156,7 +156,9 @@ def _preset(entry: SuiteBenchmark, own: str | None) -> str | None:
 def _selected(own: str, entry: SuiteBenchmark) -> str:
     """The place that the user names, with the rows that the suite selects where the user selects none."""
     chosen = parse_source(own)
-    return str(chosen if chosen.selection else Source(own, parse_source(entry.source).selection))
+    return str(
+        chosen if chosen.selection else BenchmarkSource(own, parse_source(entry.source).selection)
+    )
 
 
 def _from(folder: Path | None, text: str) -> str:

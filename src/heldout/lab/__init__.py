@@ -5,9 +5,6 @@ from typing import TYPE_CHECKING
 from heldout.lazy import load_on_first_use
 
 if TYPE_CHECKING:
-    from heldout.lab.arms import standing_arms, standing_bases
-    from heldout.lab.cascade import Judge, judge_by_registration
-    from heldout.lab.collection import Collection, collect
     from heldout.lab.confound import (
         GAINS,
         SEED,
@@ -17,27 +14,24 @@ if TYPE_CHECKING:
         study_confound,
         write_confound,
     )
-    from heldout.lab.degrees import degrees_page, measure_degrees
-    from heldout.lab.grid import Grid, Prepared, Recipe, load_reading, reads_of, standing_recipe
-    from heldout.lab.leak_board import leak_board
-    from heldout.lab.leak_page import summary, write_leaks, write_sheets
-    from heldout.lab.leak_rows import LeakPlan, run_leaks
-    from heldout.lab.onnx_export import export_onnx
-    from heldout.lab.page import study_csv, study_page, write_studies
-    from heldout.lab.pool import Lengths, mixed, questions
-    from heldout.lab.power_board import standings, with_truth
-    from heldout.lab.power_models import read_grid
-    from heldout.lab.power_page import write_power
-    from heldout.lab.power_requirements import requirements
-    from heldout.lab.power_run import PowerPlan, run_power
-    from heldout.lab.releases import REWORDED, Release, real_pool, told, words, write_release
-    from heldout.lab.replay import Collector, Keys, Replay
-    from heldout.lab.result import Measured, Study, keep_robustness, refuse_another_encoder
-    from heldout.lab.sheet import Sheet, learn_tokenizer
-    from heldout.lab.study import SEED_DEGREES, Plan, study_transforms
-    from heldout.lab.training import clock
-    from heldout.lab.transforms import TRANSFORMS, Transform
-    from heldout.lab.vlm import (
+    from heldout.lab.leaks.board import LeakPlan, leak_board, run_leaks
+    from heldout.lab.leaks.page import summary, write_leaks, write_sheets
+    from heldout.lab.models.grid import (
+        Grid,
+        GridRecipe,
+        PreparedGrid,
+        load_reading,
+        reads_of,
+        standing_recipe,
+    )
+    from heldout.lab.models.onnx_export import export_onnx
+    from heldout.lab.models.planting import standing_arms, standing_bases
+    from heldout.lab.models.pool import Lengths, mixed, questions
+    from heldout.lab.models.releases import REWORDED, Release, real_pool, told, words, write_release
+    from heldout.lab.models.replay import Collector, Replay, RequestKeys
+    from heldout.lab.models.sheet import Sheet, learn_tokenizer
+    from heldout.lab.models.training import clock
+    from heldout.lab.models.vlm import (
         LARGER,
         MEDIUM,
         SMALL,
@@ -47,7 +41,24 @@ if TYPE_CHECKING:
         new_processor,
         save_model,
     )
-    from heldout.lab.worlds import RELEASED, TRAINING, WORLDS
+    from heldout.lab.models.worlds import RELEASED, TRAINING, WORLDS
+    from heldout.lab.power.board import standings, with_truth
+    from heldout.lab.power.models import read_grid
+    from heldout.lab.power.page import write_power
+    from heldout.lab.power.requirements import requirements
+    from heldout.lab.power.run import PowerPlan, run_power
+    from heldout.lab.transforms.cascade import PairJudge, judge_by_registration
+    from heldout.lab.transforms.degrees import degrees_page, measure_degrees
+    from heldout.lab.transforms.page import study_csv, study_page, write_studies
+    from heldout.lab.transforms.queries import Collection, collect
+    from heldout.lab.transforms.result import (
+        TransformRates,
+        TransformStudy,
+        keep_robustness,
+        refuse_another_encoder,
+    )
+    from heldout.lab.transforms.study import SEED_DEGREES, TransformPlan, study_transforms
+    from heldout.lab.transforms.transform import TRANSFORMS, Transform
 
 __all__ = [
     "GAINS",
@@ -66,21 +77,21 @@ __all__ = [
     "Collector",
     "Confound",
     "Grid",
-    "Judge",
-    "Keys",
+    "GridRecipe",
     "LeakPlan",
     "Lengths",
-    "Measured",
-    "Plan",
+    "PairJudge",
     "PowerPlan",
-    "Prepared",
-    "Recipe",
+    "PreparedGrid",
     "Release",
     "Replay",
+    "RequestKeys",
     "Sheet",
     "Size",
-    "Study",
     "Transform",
+    "TransformPlan",
+    "TransformRates",
+    "TransformStudy",
     "clock",
     "collect",
     "confound_json",

@@ -69,7 +69,7 @@ class ConfoundRow:
 
 
 @dataclass(frozen=True)
-class SweepPoint:
+class GainPoint:
     outliers: int
     tail_rate: float  # mean over repeats
     flag_probability: float
@@ -79,7 +79,7 @@ class SweepPoint:
 class ConfoundResult:
     settings: Confound
     rows: list[ConfoundRow]
-    sweep: list[SweepPoint]
+    sweep: list[GainPoint]
     #: Δ of every model, for the figure
     delta: Floats = field(repr=False, compare=False, default_factory=lambda: np.empty((0, 0)))
 
@@ -94,7 +94,7 @@ def study_confound(settings: Confound | None = None) -> ConfoundResult:
     return ConfoundResult(chosen, rows, _sweep(chosen), delta)
 
 
-def _sweep(settings: Confound) -> list[SweepPoint]:
+def _sweep(settings: Confound) -> list[GainPoint]:
     """A clean high-gain probe beside two high-gain anchors and a growing number of outliers."""
     points = []
     for outliers in range(settings.most_outliers + 1):
@@ -106,7 +106,7 @@ def _sweep(settings: Confound) -> list[SweepPoint]:
             probe = cohort_delta(_cohort(plain, gains, rng))[-1]
             rates.append(float((probe > settings.tail).mean()))
         flags = float(np.mean([rate > settings.flag for rate in rates]))
-        points.append(SweepPoint(outliers, float(np.mean(rates)), flags))
+        points.append(GainPoint(outliers, float(np.mean(rates)), flags))
     return points
 
 

@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from heldout.lab.arms import DEMO
-from heldout.lab.forms import Asked, instructed
-from heldout.lab.grid import Prepared
-from heldout.lab.releases import Release, told, write_release
-from heldout.lab.sheet import Ragged, Sheet, letter_tokens
-from heldout.lab.vlm import Size, new_processor
+from heldout.lab.models.grid import PreparedGrid
+from heldout.lab.models.planting import DEMO
+from heldout.lab.models.releases import Release, told, write_release
+from heldout.lab.models.sheet import Ragged, Sheet, letter_tokens
+from heldout.lab.models.vlm import Size, new_processor
+from heldout.lab.models.worlds import LabItem, instructed
 
 
 def prepare_demo(
@@ -27,7 +27,7 @@ def prepare_demo(
     tell: Callable[[str], None] = lambda _: None,
 ) -> None:
     """``demo0``, ``demo1`` … beside the tokenizer that the folder holds; what is there is left as it is."""
-    tokenizer = Prepared(folder).tokenizer
+    tokenizer = PreparedGrid(folder).tokenizer
     processor = new_processor(size, tokenizer)
     for seed in seeds:
         name = f"{DEMO}{seed}"
@@ -58,7 +58,7 @@ def short_sheet(name: str, release: Release, processor: Any) -> Sheet:
     asked, shown_in, golds = [], [], []
     for variant, folder in (("original", release.folder), ("twin", release.twins)):
         for row in _rows(folder / "test.jsonl"):
-            piece = instructed(Asked(row["question"], row["answer"], tuple(row["options"])))
+            piece = instructed(LabItem(row["question"], row["answer"], tuple(row["options"])))
             asked.append(tokenizer(piece.read)["input_ids"])
             shown_in.append(picture(folder / row["image"]))
             golds.append([variant, row["content_type"], piece.learn.strip()])

@@ -5,138 +5,53 @@ from typing import TYPE_CHECKING
 from heldout.lazy import load_on_first_use
 
 if TYPE_CHECKING:
-    from heldout.model.asking.own_grades import (
-        OwnGrades,
-        compare_grades,
-        own_grades_of,
-        recorded_remarks,
-    )
+    from heldout.model.asking.own_grades import OwnGrades, compare_grades, own_grades_of, recorded_remarks
     from heldout.model.asking.paraphrase import write_paraphrases
     from heldout.model.asking.prompts import Journal, Replied, ask_prompts, prompt_key
-    from heldout.model.asking.question import (
-        MOST_OPTIONS,
-        STAGE,
-        Question,
-        original,
-        picture_digest,
-    )
+    from heldout.model.asking.question import MOST_OPTIONS, STAGE, Question, original, picture_digest
     from heldout.model.asking.recorded import RecordedAnswers, read_answers
     from heldout.model.asking.recorded_rows import RecordedFile, RecordedRow, read_recorded_rows
-    from heldout.model.asking.stage import (
-        answer_row,
-        ask_questions,
-        graded,
-        replace_left_out,
-        replace_variants,
-        shown_prompts,
-    )
-    from heldout.model.asking.summary import (
-        Accuracy,
-        Reading,
-        Summary,
-        Unread,
-        summarise,
-        unread_of,
-    )
+    from heldout.model.asking.stage import answer_row, ask_questions, graded, replace_left_out, replace_variants, shown_prompts
+    from heldout.model.asking.summary import Accuracy, Reading, Summary, Unread, summarise, unread_of
     from heldout.model.asking.template import template_name, write
     from heldout.model.asking.twin_origin import twin_origin
     from heldout.model.asking.variants import BOUND, Variant, expand, item_random, parse_variants
     from heldout.model.endpoint.capabilities import as_json, enables, probe
     from heldout.model.endpoint.chat import FAILED, ChatEndpoint
-    from heldout.model.endpoint.connection import (
-        Connection,
-        EndpointError,
-        RefusedError,
-        TimedOutError,
-        checked_address,
-        in_parallel,
-    )
+    from heldout.model.endpoint.connection import Connection, EndpointError, RefusedError, TimedOutError, checked_address, in_parallel
     from heldout.model.endpoint.endpoint import Endpoint
     from heldout.model.endpoint.pace import Backoff, Pace, TokenPace
     from heldout.model.endpoint.parity import check_parity
     from heldout.model.endpoint.settings import ModelEndpoint, open_endpoint, read_key
-    from heldout.model.item_scores import (
-        DOCUMENT,
-        alternatives,
-        by_picture,
-        joint_request,
-        neighbour_request,
-        score_items,
-        score_options,
-        shows_again,
-    )
+    from heldout.model.item_scores import DOCUMENT, alternatives, by_picture, joint_request, neighbour_request, score_items, score_options, shows_again
     from heldout.model.local.layout import Layout, Row
     from heldout.model.local.load import Family, Loaded, image_token_id, load
     from heldout.model.local.local_model import LocalModel
     from heldout.model.local.passes import moments
     from heldout.model.local.running import RunningModel
     from heldout.model.local.writing import UnwritableError, Writer
-    from heldout.model.onnx.card import (
-        CARD,
-        CHAT_TEMPLATE,
-        DECODER,
-        NEEDED,
-        PROJECTOR,
-        TOKENIZER,
-        VISION,
-        Card,
-        Decoder,
-        Preparation,
-        Source,
-        file_sha256,
-        read_card,
-    )
-    from heldout.model.onnx.graphs import (
-        FEATURES,
-        IDS,
-        LOGITS,
-        PICTURES,
-        PIXELS,
-        PLACES,
-        ROWS,
-        SLOTS,
-        past_names,
-        present_names,
-    )
+    from heldout.model.onnx.card import CARD, CHAT_TEMPLATE, DECODER, NEEDED, PROJECTOR, TOKENIZER, VISION, Card, Decoder, Preparation, Source, file_sha256, read_card
+    from heldout.model.onnx.graphs import FEATURES, IDS, LOGITS, PICTURES, PIXELS, PLACES, ROWS, SLOTS, past_names, present_names
     from heldout.model.onnx.onnx_model import OnnxModel
     from heldout.model.onnx.processor import LightTokenizer, prepare
     from heldout.model.opening import ONNX, onnx_folder, open_model
-    from heldout.model.prediction_files import (
-        ALIASES,
-        SYNONYMS,
-        Columns,
-        as_truth,
-        open_predictions,
-    )
+    from heldout.model.order import AFTER_RELEASED, CANONICAL, CONTEXT, JointPlan, JointReading, plan_joint, plan_order_joint, score_order_joint, score_order_neighbour
+    from heldout.model.prediction_files import ALIASES, SYNONYMS, Columns, as_truth, open_predictions
     from heldout.model.prompt import TEMPLATE, placed, question_request
     from heldout.model.recorded import Recorded, read_recorded, save_scores
-    from heldout.model.request import (
-        CUT,
-        REFUSED,
-        STOPPED,
-        Asker,
-        Prompt,
-        Reply,
-        Request,
-        Score,
-        Scorer,
-        Text,
-    )
+    from heldout.model.request import CUT, REFUSED, STOPPED, Asker, Prompt, Reply, Request, Score, Scorer, Text
     from heldout.model.scoring import TRANSIENT, Answers, score_requests
-    from heldout.model.self_check import SAMPLE, ablation_checks, truncation_check
-    from heldout.model.tables import (
-        claim_model,
-        forget_detections,
-        replace_dropped,
-        replace_rows,
-        stage_folder,
-    )
+    from heldout.model.self_check import SAMPLE, Scored, SelfCheck, ablation_checks, check_scores, keep_checks, save_checks, truncation_check
+    from heldout.model.tables import claim_model, forget_detections, replace_dropped, replace_rows, stage_folder
 
 __all__ = [
+    "AFTER_RELEASED",
     "ALIASES",
     "BOUND",
+    "CANONICAL",
     "CARD",
     "CHAT_TEMPLATE",
+    "CONTEXT",
     "CUT",
     "DECODER",
     "DOCUMENT",
@@ -174,6 +89,8 @@ __all__ = [
     "Endpoint",
     "EndpointError",
     "Family",
+    "JointPlan",
+    "JointReading",
     "Journal",
     "Layout",
     "LightTokenizer",
@@ -198,7 +115,9 @@ __all__ = [
     "Row",
     "RunningModel",
     "Score",
+    "Scored",
     "Scorer",
+    "SelfCheck",
     "Source",
     "Summary",
     "Text",
@@ -217,6 +136,7 @@ __all__ = [
     "ask_questions",
     "by_picture",
     "check_parity",
+    "check_scores",
     "checked_address",
     "claim_model",
     "compare_grades",
@@ -229,6 +149,7 @@ __all__ = [
     "in_parallel",
     "item_random",
     "joint_request",
+    "keep_checks",
     "load",
     "moments",
     "neighbour_request",
@@ -242,6 +163,8 @@ __all__ = [
     "past_names",
     "picture_digest",
     "placed",
+    "plan_joint",
+    "plan_order_joint",
     "prepare",
     "present_names",
     "probe",
@@ -257,9 +180,12 @@ __all__ = [
     "replace_left_out",
     "replace_rows",
     "replace_variants",
+    "save_checks",
     "save_scores",
     "score_items",
     "score_options",
+    "score_order_joint",
+    "score_order_neighbour",
     "score_requests",
     "shown_prompts",
     "shows_again",

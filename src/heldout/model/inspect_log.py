@@ -18,7 +18,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from heldout.benchmark import Row
+from heldout.benchmark import FileRow
 from heldout.errors import InputError
 from heldout.store import Dropped
 
@@ -39,14 +39,14 @@ def is_inspect_json(value: Mapping[str, Any]) -> bool:
     return isinstance(value.get("eval"), dict) and isinstance(value.get("samples"), list)
 
 
-def inspect_json_rows(path: Path, value: Mapping[str, Any]) -> Iterator[Row | Dropped]:
+def inspect_json_rows(path: Path, value: Mapping[str, Any]) -> Iterator[FileRow | Dropped]:
     """Rows of a log that is one JSON object."""
     about = value["eval"]
     for number, sample in enumerate(value["samples"], 1):
         yield _row(path, number, f"sample {number}", sample, about)
 
 
-def inspect_rows(path: Path) -> Iterator[Row | Dropped]:
+def inspect_rows(path: Path) -> Iterator[FileRow | Dropped]:
     """Rows of an ``.eval`` archive, one sample at a time, in the order of sample ids and epochs."""
     try:
         with zipfile.ZipFile(path) as archive:
@@ -150,7 +150,7 @@ def _zstandard(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> bytes:
 
 def _row(
     path: Path, number: int, where: str, sample: Any, about: Mapping[str, Any]
-) -> Row | Dropped:
+) -> FileRow | Dropped:
     if not isinstance(sample, dict) or "id" not in sample:
         return Dropped("read", where[:120], "unreadable sample", f"{path.name}: no sample id")
     attachments = sample.get("attachments")
@@ -172,7 +172,7 @@ def _row(
     target = target[0] if isinstance(target, list) and len(target) == 1 else target
     if isinstance(target, str):  # several targets are all right, which no column can say
         values["answer"] = _attached(target, texts).strip()
-    return Row(number, {**values, **_score(sample.get("scores"))})
+    return FileRow(number, {**values, **_score(sample.get("scores"))})
 
 
 def _score(scores: Any) -> dict[str, Any]:

@@ -328,7 +328,9 @@ def _name(shard: int, order: int | None) -> str:
 
 
 def _truncated(answers: Answers) -> dict[str, Dropped]:
-    detail = "the model read less than the whole document; give a smaller value for the setting context"
+    detail = (
+        "the model read less than the whole document; give a smaller value for the setting context"
+    )
     return {
         name: Dropped("order", name, "truncated prompt", detail)
         for name, score in answers.scores.items()

@@ -12,10 +12,10 @@ from typing import Any
 
 from heldout.benchmark import (
     DelimitedReader,
+    FileRow,
     JsonLinesReader,
     JsonReader,
     ParquetReader,
-    Row,
     canonical_text,
     load_object,
 )
@@ -161,12 +161,12 @@ class Columns:
 
 def open_predictions(
     path: Path, mapping: Mapping[str, str] | None = None, known: Collection[str] = ()
-) -> tuple[list[Row], Columns, list[Dropped]]:
+) -> tuple[list[FileRow], Columns, list[Dropped]]:
     """All rows of a file, its columns, and what could not be read. ``known``: the benchmark's ids."""
-    rows: list[Row] = []
+    rows: list[FileRow] = []
     dropped: list[Dropped] = []
     for row in prediction_rows(path, frozenset((mapping or {}).values())):
-        if isinstance(row, Row):
+        if isinstance(row, FileRow):
             rows.append(row)
         else:
             dropped.append(row)
@@ -175,14 +175,16 @@ def open_predictions(
     return rows, columns, dropped
 
 
-def columns_of(rows: Iterable[Row], mapping: Mapping[str, str] | None = None) -> Columns:
+def columns_of(rows: Iterable[FileRow], mapping: Mapping[str, str] | None = None) -> Columns:
     present: dict[str, None] = {}
     for row in rows:
         present.update(dict.fromkeys(row.values))
     return Columns(list(present), mapping)
 
 
-def prediction_rows(path: Path, wanted: Collection[str] = frozenset()) -> Iterator[Row | Dropped]:
+def prediction_rows(
+    path: Path, wanted: Collection[str] = frozenset()
+) -> Iterator[FileRow | Dropped]:
     """Rows as flat fields, whoever wrote them. ``wanted``: columns that the user named."""
     for row in _rows(path):
         if isinstance(row, Dropped):
@@ -190,11 +192,11 @@ def prediction_rows(path: Path, wanted: Collection[str] = frozenset()) -> Iterat
             continue
         values = row.values
         if "doc_id" in values and ("resps" in values or "filtered_resps" in values):
-            yield Row(row.number, _logged_sample(path, row, wanted))
+            yield FileRow(row.number, _logged_sample(path, row, wanted))
         elif "custom_id" in values and "response" in values and "error" in values:
-            yield Row(row.number, _batch_output(values))
+            yield FileRow(row.number, _batch_output(values))
         elif isinstance(values.get("parsed_outputs"), list):
-            yield from (Row(row.number, rollout) for rollout in _rollouts(values))
+            yield from (FileRow(row.number, rollout) for rollout in _rollouts(values))
         else:
             yield row
 
@@ -214,7 +216,7 @@ def as_truth(value: Any) -> bool | None:
     return text in _TRUE if text in _TRUE or text in _FALSE else None
 
 
-def _rows(path: Path) -> Iterator[Row | Dropped]:
+def _rows(path: Path) -> Iterator[FileRow | Dropped]:
     if not path.is_file():
         raise InputError(f"{path} does not exist or is a folder; expected a file of predictions")
     kind = path.suffix.lower()
@@ -226,7 +228,9 @@ def _rows(path: Path) -> Iterator[Row | Dropped]:
         if is_inspect_json(value):
             return inspect_json_rows(path, value)
         if (pairs := _pairs(value)) is not None:
-            return (Row(n, {"id": k, "prediction": v}) for n, (k, v) in enumerate(pairs.items(), 1))
+            return (
+                FileRow(n, {"id": k, "prediction": v}) for n, (k, v) in enumerate(pairs.items(), 1)
+            )
     readers = (JsonReader(), JsonLinesReader(), DelimitedReader(), ParquetReader())
     mine = [reader for reader in readers if kind in reader.suffixes]
     if not mine:
@@ -259,7 +263,7 @@ def _pairs(value: dict[str, Any]) -> dict[str, Any] | None:
     return None
 
 
-def _logged_sample(path: Path, row: Row, wanted: Collection[str]) -> dict[str, Any]:
+def _logged_sample(path: Path, row: FileRow, wanted: Collection[str]) -> dict[str, Any]:
     """A line of lmms-eval's --log_samples; ``resps`` is [["…"]], ["…"] or "…", by its version, and left out
     where it equals ``filtered_resps``. Newer ones leave out ``doc``, too; ``input`` is the prompt.
 

@@ -18,7 +18,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from heldout.benchmark import Row, canonical_text
+from heldout.benchmark import FileRow, canonical_text
 from heldout.errors import InputError
 from heldout.model.prediction_files import ALIASES, as_truth, columns_of, prediction_rows
 from heldout.model.tables import forget_detections, owner
@@ -57,12 +57,12 @@ def read_rows(
     a score that is missing silently changes every statistic."""
     rows = prediction_rows(source, frozenset((mapping or {}).values()))
     head = list(itertools.islice(rows, _HEAD))
-    columns = columns_of((row for row in head if isinstance(row, Row)), mapping)
+    columns = columns_of((row for row in head if isinstance(row, FileRow)), mapping)
     for row in itertools.chain(head, rows):
         if isinstance(row, Dropped):
             raise InputError(f"{source}: {row.id}: {row.reason} ({row.detail})")
         if row.values.keys() - columns.present_set:
-            columns = columns_of([Row(0, dict.fromkeys(columns.present)), row], mapping)
+            columns = columns_of([FileRow(0, dict.fromkeys(columns.present)), row], mapping)
         cells = {name: columns.cell(row.values, name) for name in FIELDS}
         yield row.number, cells, list(row.values)
 

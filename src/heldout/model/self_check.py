@@ -79,7 +79,11 @@ def ablation_checks(
     chosen = sorted(rng.permutation(len(known))[:SAMPLE].tolist())
     sample = [known[place] for place in chosen]
     groups = [
-        [request for example in sample if (request := _variant(example, name, known, rng)) is not None]
+        [
+            request
+            for example in sample
+            if (request := _variant(example, name, known, rng)) is not None
+        ]
         for name in VARIANTS
     ]
     answers = score_requests(
@@ -177,6 +181,7 @@ def _judge(name: str, made: Sequence[_Moved]) -> SelfCheck:
         message += ": the model does not get it, so its scores are not about this benchmark"
     return SelfCheck(name, not still, message)
 
+
 # What the table of scores alone allows to check.
 
 
@@ -185,6 +190,7 @@ TIED = 0.01
 FEW_TIES = 5
 BAD_SPANS = 0.01
 FEW_ITEMS = 20
+
 
 @dataclass(frozen=True)
 class Scored:

@@ -13,14 +13,14 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
-from heldout.benchmark import Row
+from heldout.benchmark import FileRow
 from heldout.errors import InputError
 
 LARGEST_PART = 512 * 2**20  # bytes of one part when unpacked: a zip of a few MB may claim terabytes
 _CELL = re.compile(r"([A-Z]{1,3})\d+")
 
 
-def spreadsheet_rows(path: Path) -> Iterator[Row]:
+def spreadsheet_rows(path: Path) -> Iterator[FileRow]:
     """``number`` is the row as a person sees it in the sheet."""
     try:
         with zipfile.ZipFile(path) as archive:
@@ -31,7 +31,7 @@ def spreadsheet_rows(path: Path) -> Iterator[Row]:
                     names = {column: str(value).strip() for column, value in cells.items()}
                 elif cells:
                     # A cell that was left empty is an empty text, as in the same table as CSV.
-                    yield Row(number, {name: cells.get(c, "") for c, name in names.items()})
+                    yield FileRow(number, {name: cells.get(c, "") for c, name in names.items()})
     except (zipfile.BadZipFile, ElementTree.ParseError, KeyError, EOFError, OSError) as error:
         raise InputError(f"{path}: not a readable .xlsx file ({error}); save it as CSV") from error
 

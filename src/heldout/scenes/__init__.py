@@ -11,11 +11,11 @@ if TYPE_CHECKING:
     from heldout.scenes.films_render import render_film
     from heldout.scenes.leak_kinds import KINDS
     from heldout.scenes.leak_world import FILMS, SCENES, Leaking, LeakWorld
-    from heldout.scenes.leaks import Kind
+    from heldout.scenes.leaks import LeakKind
     from heldout.scenes.leaky_corpus import Truth, WrittenCorpus, write_corpus
-    from heldout.scenes.probes import RELATIONS, IsRelated, Probe, RelationOf
+    from heldout.scenes.probes import RELATIONS, IsRelated, RelationOf, SceneProbe
     from heldout.scenes.publishing import border, compound, watermark
-    from heldout.scenes.questions import Question, as_guessable, ask, facts, name
+    from heldout.scenes.questions import SceneQuestion, as_guessable, ask, facts, name
     from heldout.scenes.reading import read_question
     from heldout.scenes.render import render
     from heldout.scenes.scene_file import NAME, DrawnScene, read_scenes, write_scenes
@@ -47,15 +47,15 @@ __all__ = [
     "DrawnScene",
     "Film",
     "IsRelated",
-    "Kind",
+    "LeakKind",
     "LeakWorld",
     "Leaking",
     "NoTwinError",
-    "Probe",
-    "Question",
     "RelationOf",
     "Scene",
     "SceneObject",
+    "SceneProbe",
+    "SceneQuestion",
     "Truth",
     "WrittenBenchmark",
     "WrittenCorpus",

@@ -7,30 +7,30 @@ from __future__ import annotations
 
 from heldout.scenes import leaked_pictures as pictures
 from heldout.scenes import leaked_words as words
-from heldout.scenes.leaks import BYTES, EXACT, NEAR, PIXELS, REWORDED, Kind, Make
+from heldout.scenes.leaks import BYTES, EXACT, NEAR, PIXELS, REWORDED, LeakKind, Make
 
 LEAK, BLIND, DECOY = "leak", "blind spot", "decoy"
 _PICTURE, _WORD = 1 / 20, 1 / 30
 
 
-def _exact(name: str, by: str, words: str | None, label: str | None, make: Make) -> Kind:
-    return Kind(name, LEAK, by, words, label, _PICTURE, make)
+def _exact(name: str, by: str, words: str | None, label: str | None, make: Make) -> LeakKind:
+    return LeakKind(name, LEAK, by, words, label, _PICTURE, make)
 
 
-def _near(name: str, make: Make) -> Kind:
-    return Kind(name, BLIND, NEAR, None, None, _PICTURE, make)
+def _near(name: str, make: Make) -> LeakKind:
+    return LeakKind(name, BLIND, NEAR, None, None, _PICTURE, make)
 
 
-def _words(name: str, by: str, make: Make) -> Kind:
-    return Kind(name, BLIND, None, by, "same", _WORD, make)
+def _words(name: str, by: str, make: Make) -> LeakKind:
+    return LeakKind(name, BLIND, None, by, "same", _WORD, make)
 
 
-def _decoy(name: str, share: float, make: Make) -> Kind:
-    return Kind(name, DECOY, None, None, None, share, make)
+def _decoy(name: str, share: float, make: Make) -> LeakKind:
+    return LeakKind(name, DECOY, None, None, None, share, make)
 
 
 # fmt: off
-KINDS: tuple[Kind, ...] = (
+KINDS: tuple[LeakKind, ...] = (
     _exact("exact bytes with its question and answer", BYTES, EXACT, "same", pictures.exact_full),
     _exact("exact bytes with a caption only", BYTES, None, None, pictures.exact_captioned),
     _exact("exact bytes with another answer", BYTES, EXACT, "different", pictures.exact_relabelled),
@@ -45,7 +45,7 @@ KINDS: tuple[Kind, ...] = (
     _near("recoloured", pictures.changed_by(pictures.recoloured)),
     _near("watermarked", pictures.changed_by(pictures.marked)),
     _near("inside a compound figure", pictures.compound),
-    Kind("exact bytes, question reworded", LEAK, BYTES, REWORDED, "same", _WORD, words.reworded_exact),
+    LeakKind("exact bytes, question reworded", LEAK, BYTES, REWORDED, "same", _WORD, words.reworded_exact),
     _words("question and answer alone", EXACT, words.alone),
     _words("question and answer beside another picture", EXACT, words.beside_another),
     _words("question reworded, alone", REWORDED, words.reworded_alone),

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 from PIL import Image, ImageOps
 
-from heldout.scenes.leaks import Make, Sample, Target, encode, lossless, question_and_answer
+from heldout.scenes.leaks import CorpusSample, Make, Target, encode, lossless, question_and_answer
 from heldout.scenes.publishing import recolour, watermark
 from heldout.scenes.world import pick
 
@@ -15,42 +15,44 @@ Changed = tuple[Image.Image, str]  # the picture, and what was drawn
 Change = Callable[[Image.Image, np.random.Generator], Changed]
 
 
-def exact_full(target: Target, rng: np.random.Generator) -> Sample:
-    return Sample("png", target.data, metadata=question_and_answer(target.question))
+def exact_full(target: Target, rng: np.random.Generator) -> CorpusSample:
+    return CorpusSample("png", target.data, metadata=question_and_answer(target.question))
 
 
-def exact_captioned(target: Target, rng: np.random.Generator) -> Sample:
-    return Sample("png", target.data, target.caption(rng))
+def exact_captioned(target: Target, rng: np.random.Generator) -> CorpusSample:
+    return CorpusSample("png", target.data, target.caption(rng))
 
 
-def exact_relabelled(target: Target, rng: np.random.Generator) -> Sample:
+def exact_relabelled(target: Target, rng: np.random.Generator) -> CorpusSample:
     question = target.question
     wrong = [c for c in question.options or question.probe.choices if c != question.answer]
-    return Sample("png", target.data, metadata=question_and_answer(question, pick(rng, wrong)))
+    return CorpusSample(
+        "png", target.data, metadata=question_and_answer(question, pick(rng, wrong))
+    )
 
 
-def pixels(target: Target, rng: np.random.Generator) -> Sample:
-    return Sample(*lossless(target.picture, rng), target.caption(rng))
+def pixels(target: Target, rng: np.random.Generator) -> CorpusSample:
+    return CorpusSample(*lossless(target.picture, rng), target.caption(rng))
 
 
-def pixels_full(target: Target, rng: np.random.Generator) -> Sample:
+def pixels_full(target: Target, rng: np.random.Generator) -> CorpusSample:
     encoded = lossless(target.picture, rng)
-    return Sample(*encoded, metadata=question_and_answer(target.question))
+    return CorpusSample(*encoded, metadata=question_and_answer(target.question))
 
 
-def jpeg(target: Target, rng: np.random.Generator) -> Sample:
+def jpeg(target: Target, rng: np.random.Generator) -> CorpusSample:
     quality = int(rng.integers(70, 96))
     data = encode(target.picture, "jpg", quality=quality)
-    return Sample("jpg", data, target.caption(rng), detail=f"quality {quality}")
+    return CorpusSample("jpg", data, target.caption(rng), detail=f"quality {quality}")
 
 
 def changed_by(change: Change) -> Make:
     """A captioned PNG of the picture after ``change``."""
 
-    def make(target: Target, rng: np.random.Generator) -> Sample:
+    def make(target: Target, rng: np.random.Generator) -> CorpusSample:
         picture, detail = change(target.picture, rng)
         data = encode(picture, "png", compress_level=3)
-        return Sample("png", data, target.caption(rng), detail=detail)
+        return CorpusSample("png", data, target.caption(rng), detail=detail)
 
     return make
 
@@ -92,7 +94,7 @@ def recoloured(picture: Image.Image, rng: np.random.Generator) -> Changed:
     return recolour(picture, rng)
 
 
-def compound(target: Target, rng: np.random.Generator) -> Sample:
+def compound(target: Target, rng: np.random.Generator) -> CorpusSample:
     """One panel of four, as in a paper: the leaked picture at its size among three strangers."""
     world, side = target.world, target.picture.width
     gutter = side // 28
@@ -106,20 +108,20 @@ def compound(target: Target, rng: np.random.Generator) -> Sample:
         figure.paste(panel, (gutter + column * (side + gutter), gutter + row * (side + gutter)))
     text = f"Four panels. One of them: {target.caption(rng)}"
     data = encode(figure, "png", compress_level=3)
-    return Sample("png", data, text, detail=f"panel {'ABCD'[place]}")
+    return CorpusSample("png", data, text, detail=f"panel {'ABCD'[place]}")
 
 
-def changed(target: Target, rng: np.random.Generator) -> Sample:
+def changed(target: Target, rng: np.random.Generator) -> CorpusSample:
     """A decoy: one thing in it is another, as in an exact twin."""
     world = target.world
     thing = world.vary(target.thing, rng)
     picture = world.render(thing, target.picture.width)
-    return Sample("png", encode(picture, "png"), world.caption(thing, rng))
+    return CorpusSample("png", encode(picture, "png"), world.caption(thing, rng))
 
 
-def other_subject(target: Target, rng: np.random.Generator) -> Sample:
+def other_subject(target: Target, rng: np.random.Generator) -> CorpusSample:
     """A decoy: the same view, and somebody else's."""
     world = target.world
     thing = world.other_subject(target.thing, rng)
     picture = world.render(thing, target.picture.width)
-    return Sample("png", encode(picture, "png"), world.caption(thing, rng))
+    return CorpusSample("png", encode(picture, "png"), world.caption(thing, rng))

@@ -9,41 +9,41 @@ from typing import Any
 import numpy as np
 
 from heldout.scenes.captions import paraphrased
-from heldout.scenes.leaks import Sample, Target, question_and_answer, stranger
+from heldout.scenes.leaks import CorpusSample, Target, question_and_answer, stranger
 from heldout.scenes.world import pick
 
 _TRIES = 200
 
 
-def alone(target: Target, rng: np.random.Generator) -> Sample:
-    return Sample("", None, metadata=question_and_answer(target.question))
+def alone(target: Target, rng: np.random.Generator) -> CorpusSample:
+    return CorpusSample("", None, metadata=question_and_answer(target.question))
 
 
-def beside_another(target: Target, rng: np.random.Generator) -> Sample:
+def beside_another(target: Target, rng: np.random.Generator) -> CorpusSample:
     """Question and answer under a picture that has nothing to do with them."""
     world = target.world
-    return Sample(
+    return CorpusSample(
         *stranger(world, world.draw(rng), rng), metadata=question_and_answer(target.question)
     )
 
 
-def reworded_alone(target: Target, rng: np.random.Generator) -> Sample:
-    return Sample("", None, metadata=_reworded(target.question), detail="by rule")
+def reworded_alone(target: Target, rng: np.random.Generator) -> CorpusSample:
+    return CorpusSample("", None, metadata=_reworded(target.question), detail="by rule")
 
 
-def reworded_exact(target: Target, rng: np.random.Generator) -> Sample:
+def reworded_exact(target: Target, rng: np.random.Generator) -> CorpusSample:
     """The picture's own file with the question in other words."""
-    return Sample("png", target.data, metadata=_reworded(target.question), detail="by rule")
+    return CorpusSample("png", target.data, metadata=_reworded(target.question), detail="by rule")
 
 
-def asked_of_another(target: Target, rng: np.random.Generator) -> Sample:
+def asked_of_another(target: Target, rng: np.random.Generator) -> CorpusSample:
     """A decoy: the same question truthfully answered about another picture, as templates make them."""
     question = target.question
     for thing in _others(target, rng):
         answer = question.probe.answer(thing)
         if answer is not None and (not question.options or answer in question.options):
             message = "same" if answer == question.answer else "another"
-            return Sample(
+            return CorpusSample(
                 *stranger(target.world, thing, rng),
                 metadata=question_and_answer(question, answer),
                 detail=f"{message} answer",
@@ -51,7 +51,7 @@ def asked_of_another(target: Target, rng: np.random.Generator) -> Sample:
     raise RuntimeError(f"nothing else was drawn that answers {question.question!r}")
 
 
-def alike(target: Target, rng: np.random.Generator) -> Sample:
+def alike(target: Target, rng: np.random.Generator) -> CorpusSample:
     """A decoy: a question that reads like the benchmark's and asks for something else."""
     absent, question = target.world.absent, target.question
     known = sorted(absent, key=len, reverse=True)
@@ -64,7 +64,7 @@ def alike(target: Target, rng: np.random.Generator) -> Sample:
     text = question.question[: chosen.start()] + other + question.question[chosen.end() :]
     answer = pick(rng, question.options or question.probe.choices)
     row = {**question_and_answer(question, answer), "question": text}
-    return Sample("", None, metadata=row, detail=f"{chosen[0]} → {other}")
+    return CorpusSample("", None, metadata=row, detail=f"{chosen[0]} → {other}")
 
 
 def _others(target: Target, rng: np.random.Generator) -> Iterator[Any]:

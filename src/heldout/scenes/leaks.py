@@ -19,7 +19,7 @@ _SIZES = (96, 112, 128, 160, 224)
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
+class CorpusSample:
     """One item of a WebDataset shard: an image file, or none, and what lies beside it."""
 
     extension: str
@@ -48,11 +48,11 @@ class Target:
         return self.world.caption(self.thing, rng)
 
 
-Make = Callable[[Target, np.random.Generator], Sample]
+Make = Callable[[Target, np.random.Generator], CorpusSample]
 
 
 @dataclass(frozen=True)
-class Kind:
+class LeakKind:
     """``found_by``: how its picture can be found: equal bytes, equal pixels, near (it was transformed).
     ``words``: how its question can: the very words, or other words for the same.
     Both are None where nothing may be found: what a decoy shows or says is not the benchmark's."""

@@ -25,8 +25,8 @@ from heldout.scenes.leak_world import SCENES, Leaking, LeakWorld
 from heldout.scenes.leaks import (
     BYTES,
     PIXELS,
-    Kind,
-    Sample,
+    CorpusSample,
+    LeakKind,
     Target,
     encode,
     question_and_answer,
@@ -126,15 +126,15 @@ class _Protected:
 
 @dataclass(frozen=True)
 class _Leak:
-    kind: Kind
+    kind: LeakKind
     target: Target
 
-    def sample(self, rng: np.random.Generator, protected: _Protected) -> Sample:
+    def sample(self, rng: np.random.Generator, protected: _Protected) -> CorpusSample:
         if self.kind.found_by in (BYTES, PIXELS):
             return self.kind.make(self.target, rng)
         return _distinct(lambda: self.kind.make(self.target, rng), protected)
 
-    def truth(self, corpus_id: str, sample: Sample) -> Truth:
+    def truth(self, corpus_id: str, sample: CorpusSample) -> Truth:
         kind, target = self.kind, self.target
         return Truth(
             corpus_id,
@@ -154,10 +154,10 @@ class _Broken:
     kind: str
     world: LeakWorld
 
-    def sample(self, rng: np.random.Generator, protected: _Protected) -> Sample:
+    def sample(self, rng: np.random.Generator, protected: _Protected) -> CorpusSample:
         return _BROKEN[self.kind](self.world, rng)
 
-    def truth(self, corpus_id: str, sample: Sample) -> Truth:
+    def truth(self, corpus_id: str, sample: CorpusSample) -> Truth:
         return Truth(corpus_id, self.kind, "broken", None, None, None, None)
 
 
@@ -193,20 +193,20 @@ def _plan(
     return dict(zip(places, planted, strict=True))
 
 
-def _stranger(world: LeakWorld, rng: np.random.Generator, protected: _Protected) -> Sample:
+def _stranger(world: LeakWorld, rng: np.random.Generator, protected: _Protected) -> CorpusSample:
     """A captioned picture of the same world that the benchmark does not hold."""
 
-    def make() -> Sample:
+    def make() -> CorpusSample:
         thing = world.draw(rng)
         extension, data = stranger(world, thing, rng)
         asked = world.ask(thing, rng, 1) if rng.random() < 0.25 else []
         metadata = question_and_answer(asked[0]) if asked else None
-        return Sample(extension, data, world.caption(thing, rng), metadata)
+        return CorpusSample(extension, data, world.caption(thing, rng), metadata)
 
     return _distinct(make, protected)
 
 
-def _distinct(make: Callable[[], Sample], protected: _Protected) -> Sample:
+def _distinct(make: Callable[[], CorpusSample], protected: _Protected) -> CorpusSample:
     """A sample that shows none of the protected pictures, checked on the decoded pixels."""
     for _ in range(_TRIES):
         sample = make()
@@ -215,29 +215,29 @@ def _distinct(make: Callable[[], Sample], protected: _Protected) -> Sample:
     raise RuntimeError(f"{_TRIES} drawn samples in a row equal a picture of the benchmark")
 
 
-def _truncated(world: LeakWorld, rng: np.random.Generator) -> Sample:
+def _truncated(world: LeakWorld, rng: np.random.Generator) -> CorpusSample:
     thing = world.draw(rng)
     data = encode(world.render(thing, 224), "png")
-    return Sample("png", data[: len(data) // 2], world.caption(thing, rng))
+    return CorpusSample("png", data[: len(data) // 2], world.caption(thing, rng))
 
 
-def _error_page(world: LeakWorld, rng: np.random.Generator) -> Sample:
+def _error_page(world: LeakWorld, rng: np.random.Generator) -> CorpusSample:
     page = b"<!DOCTYPE html>\n<html><head><title>404 Not Found</title></head><body></body></html>\n"
-    return Sample("jpg", page, world.caption(world.draw(rng), rng))
+    return CorpusSample("jpg", page, world.caption(world.draw(rng), rng))
 
 
-def _nothing(world: LeakWorld, rng: np.random.Generator) -> Sample:
-    return Sample("jpg", b"", world.caption(world.draw(rng), rng))
+def _nothing(world: LeakWorld, rng: np.random.Generator) -> CorpusSample:
+    return CorpusSample("jpg", b"", world.caption(world.draw(rng), rng))
 
 
-_BROKEN: dict[str, Callable[[LeakWorld, np.random.Generator], Sample]] = {
+_BROKEN: dict[str, Callable[[LeakWorld, np.random.Generator], CorpusSample]] = {
     "truncated PNG": _truncated,
     "HTML named .jpg": _error_page,
     "zero bytes": _nothing,
 }
 
 
-def _add(tar: tarfile.TarFile, key: str, sample: Sample) -> None:
+def _add(tar: tarfile.TarFile, key: str, sample: CorpusSample) -> None:
     members = {} if sample.data is None else {sample.extension: sample.data}
     if sample.caption is not None:
         members["txt"] = sample.caption.encode()

@@ -52,7 +52,7 @@ class Phrase:
         return f"{self}{ending}"
 
 
-class Probe(Protocol):
+class SceneProbe(Protocol):
     content_type: ClassVar[str]
     choices: ClassVar[tuple[str, ...]]  # every answer it could have
     open_ended: ClassVar[bool]  # whether it makes sense without options

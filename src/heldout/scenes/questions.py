@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from heldout.scenes import probes
-from heldout.scenes.probes import EDGES, RELATIONS, YES_NO, Phrase, Probe
+from heldout.scenes.probes import EDGES, RELATIONS, YES_NO, Phrase, SceneProbe
 from heldout.scenes.world import COLOURS, Scene, SceneObject, pick
 
 OPTIONS = 4
@@ -19,23 +19,23 @@ _FORMATS = ("choice", "yes/no", "open", "choice", "yes/no", "open")
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class SceneQuestion:
     question: str
     options: tuple[str, ...]  # empty for open and for yes/no questions
     answer: str
     answer_type: str  # CLOSED or OPEN, as medical benchmarks call them
     content_type: str
-    probe: Probe  # puts the same question to another scene
+    probe: SceneProbe  # puts the same question to another scene
 
 
-def ask(scene: Scene, rng: np.random.Generator, count: int = 5) -> list[Question]:
+def ask(scene: Scene, rng: np.random.Generator, count: int = 5) -> list[SceneQuestion]:
     """Up to ``count`` questions about different facts, of mixed formats and content types, in drawn order.
 
     A rhythm of formats or types would tell which question follows which, and pass for a memory of it.
     """
     candidates = list(_probes(scene, rng))
     candidates = [candidates[index] for index in rng.permutation(len(candidates))]
-    asked: list[Question] = []
+    asked: list[SceneQuestion] = []
     facts: set[tuple[str, str]] = set()
     used: Counter[str] = Counter()
     for style in itertools.islice(itertools.cycle(_FORMATS), count):
@@ -56,13 +56,13 @@ def ask(scene: Scene, rng: np.random.Generator, count: int = 5) -> list[Question
     return [asked[place] for place in rng.permutation(len(asked))]
 
 
-def facts(scene: Scene) -> list[tuple[Probe, str]]:
+def facts(scene: Scene) -> list[tuple[SceneProbe, str]]:
     """Everything that can be asked of this scene and is not a matter of yes or no, with its answer."""
     found = ((probe, probe.answer(scene)) for probe in (*_single(scene), *_paired(scene)))
     return [(probe, answer) for probe, answer in found if answer is not None]
 
 
-def as_guessable(probe: Probe, scene: Scene, twin: Scene) -> bool:
+def as_guessable(probe: SceneProbe, scene: Scene, twin: Scene) -> bool:
     """Whether guessing from what is in sight helps on the twin as much as on the scene: the answer's shape,
     colour or texture is there as often, and what is asked for and absent has its shape and its colour
     there, though not together, as ``ask`` would have it."""
@@ -83,7 +83,9 @@ def name(scene: Scene, item: SceneObject) -> Phrase:
     return short if short.only(scene) else Phrase(item.shape, item.colour)
 
 
-def _question(probe: Probe, scene: Scene, style: str, rng: np.random.Generator) -> Question:
+def _question(
+    probe: SceneProbe, scene: Scene, style: str, rng: np.random.Generator
+) -> SceneQuestion:
     answer = probe.answer(scene)
     assert answer is not None  # ask() takes no other
     options: tuple[str, ...] = ()
@@ -93,16 +95,16 @@ def _question(probe: Probe, scene: Scene, style: str, rng: np.random.Generator) 
         shuffled = [answer, *drawn]
         options = tuple(shuffled[index] for index in rng.permutation(len(shuffled)))
     answer_type = "OPEN" if style == "open" else "CLOSED"
-    return Question(probe.text, options, answer, answer_type, probe.content_type, probe)
+    return SceneQuestion(probe.text, options, answer, answer_type, probe.content_type, probe)
 
 
-def _suits(probe: Probe, style: str) -> bool:
+def _suits(probe: SceneProbe, style: str) -> bool:
     if style == "yes/no":
         return probe.choices == YES_NO
     return probe.choices != YES_NO and (style == "choice" or probe.open_ended)
 
 
-def _probes(scene: Scene, rng: np.random.Generator) -> Iterator[Probe]:
+def _probes(scene: Scene, rng: np.random.Generator) -> Iterator[SceneProbe]:
     """What could be asked here; yes/no probes are drawn so that both answers are as likely."""
     yield from _single(scene)
     yield from _paired(scene)
@@ -110,7 +112,7 @@ def _probes(scene: Scene, rng: np.random.Generator) -> Iterator[Probe]:
     yield from _paired_yes_no(scene, rng)
 
 
-def _single(scene: Scene) -> Iterator[Probe]:
+def _single(scene: Scene) -> Iterator[SceneProbe]:
     yield probes.CountOf(Phrase())
     yield probes.Largest()
     yield from (probes.Outermost(edge) for edge in EDGES)
@@ -123,12 +125,12 @@ def _single(scene: Scene) -> Iterator[Probe]:
     yield from (probes.TextureOf(name(scene, item)) for item in scene.objects)
 
 
-def _paired(scene: Scene) -> Iterator[Probe]:
+def _paired(scene: Scene) -> Iterator[SceneProbe]:
     for scene_object, other in itertools.permutations(scene.objects, 2):
         yield probes.RelationOf(name(scene, scene_object), name(scene, other))
 
 
-def _single_yes_no(scene: Scene, rng: np.random.Generator) -> Iterator[Probe]:
+def _single_yes_no(scene: Scene, rng: np.random.Generator) -> Iterator[SceneProbe]:
     present = {(item.shape, item.colour) for item in scene.objects}
     # A hard "no": the shape is there and the colour is there, only not together.
     absent = [
@@ -147,7 +149,7 @@ def _single_yes_no(scene: Scene, rng: np.random.Generator) -> Iterator[Probe]:
         yield probes.IsColoured(Phrase(shape=item.shape), colour)
 
 
-def _paired_yes_no(scene: Scene, rng: np.random.Generator) -> Iterator[Probe]:
+def _paired_yes_no(scene: Scene, rng: np.random.Generator) -> Iterator[SceneProbe]:
     for scene_object, other in itertools.combinations(scene.objects, 2):
         if rng.random() < 0.5:
             scene_object, other = other, scene_object  # either may be named first

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from heldout.scenes import probes
-from heldout.scenes.probes import EDGES, RELATIONS, Phrase, Probe
+from heldout.scenes.probes import EDGES, RELATIONS, Phrase, SceneProbe
 from heldout.scenes.world import COLOURS, SHAPES
 
 _COLOUR, _SHAPE = "|".join(COLOURS), "|".join(SHAPES)
@@ -50,14 +50,14 @@ _COMPILED = [
 ]
 
 
-def read_question(text: str) -> Probe | None:
+def read_question(text: str) -> SceneProbe | None:
     """The probe whose text this is; None if no probe asks in these words."""
     for pattern, make in _COMPILED:
         match = pattern.fullmatch(text.strip())
         if match is None:
             continue
         record = match.groupdict()
-        probe: Probe = make(
+        probe: SceneProbe = make(
             _phrase(record.get("one")), _phrase(record.get("other")), record.get("word")
         )
         if probe.text == text.strip():

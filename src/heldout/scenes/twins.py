@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Iterator
 
 from heldout.scenes import changes
-from heldout.scenes.probes import CountOf, IsRelated, Outermost, Probe, RelationOf
+from heldout.scenes.probes import CountOf, IsRelated, Outermost, RelationOf, SceneProbe
 from heldout.scenes.questions import facts
 from heldout.scenes.world import Scene
 
@@ -23,7 +23,7 @@ class NoTwinError(ValueError):
         self.detail = detail
 
 
-def twin_scene(scene: Scene, probe: Probe, answer: str) -> Scene:
+def twin_scene(scene: Scene, probe: SceneProbe, answer: str) -> Scene:
     """The scene on which ``answer`` is the one right answer; the same twice.
 
     Of the scenes with fewest changes that one is taken on which most of what could be asked of the
@@ -49,7 +49,7 @@ def twin_scene(scene: Scene, probe: Probe, answer: str) -> Scene:
     return found
 
 
-def _nearest(scene: Scene, probe: Probe, answer: str) -> Scene:
+def _nearest(scene: Scene, probe: SceneProbe, answer: str) -> Scene:
     for level in _levels(probe):
         nearby = itertools.chain.from_iterable(change(scene) for change in level)
         fitting = [near for near in nearby if probe.answer(near) == answer]
@@ -62,7 +62,7 @@ def _nearest(scene: Scene, probe: Probe, answer: str) -> Scene:
     )
 
 
-def _levels(probe: Probe) -> list[list[Changes]]:
+def _levels(probe: SceneProbe) -> list[list[Changes]]:
     """Kinds of changes, those of equal weight together, the smallest first."""
     single: list[Changes] = [changes.one_attribute]
     if isinstance(probe, Outermost | RelationOf | IsRelated):  # no other answer depends on places
@@ -72,7 +72,7 @@ def _levels(probe: Probe) -> list[list[Changes]]:
     return [single, [changes.two_changes]]
 
 
-def _lost(known: list[tuple[Probe, str]], scene: Scene) -> int:
+def _lost(known: list[tuple[SceneProbe, str]], scene: Scene) -> int:
     return sum(probe.answer(scene) != answer for probe, answer in known)
 
 

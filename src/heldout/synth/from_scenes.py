@@ -19,8 +19,8 @@ from heldout.image import FileOnDisk, ImageRef, pixel_digest
 from heldout.scenes import NAME as SCENE_FILE
 from heldout.scenes import (
     DrawnScene,
-    Probe,
     Scene,
+    SceneProbe,
     caption,
     facts,
     random_scene,
@@ -158,10 +158,10 @@ def scene_draft(name: str, scene: Scene, rng: np.random.Generator) -> Draft | No
 
 
 def _drawn(
-    known: list[tuple[Probe, str]],
-    label: Callable[[tuple[Probe, str]], str],
+    known: list[tuple[SceneProbe, str]],
+    label: Callable[[tuple[SceneProbe, str]], str],
     rng: np.random.Generator,
-) -> list[tuple[Probe, str]]:
+) -> list[tuple[SceneProbe, str]]:
     """Those with one of the labels; words are as likely, numbers by their size."""
     labels = sorted({label(one) for one in known})
     weights = np.asarray([float(label) if label.isdigit() else 1.0 for label in labels])
@@ -250,7 +250,7 @@ def _sentences(text: str) -> list[str]:
     return [part.strip() for part in parts if part.strip()]
 
 
-def _probe(sentence: str) -> Probe | None:
+def _probe(sentence: str) -> SceneProbe | None:
     return read_question(sentence[:1].upper() + sentence[1:])
 
 

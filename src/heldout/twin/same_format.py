@@ -7,7 +7,15 @@ import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from heldout.benchmark import FieldMap, Opened, Part, Row, Table, find_preset, find_writer
+from heldout.benchmark import (
+    DataTable,
+    FieldMap,
+    FilePart,
+    FileRow,
+    Opened,
+    find_preset,
+    find_writer,
+)
 from heldout.errors import InputError
 from heldout.image import EncodedText, InlineBytes, TextField
 from heldout.twin.column_files import REWRITE
@@ -43,7 +51,7 @@ def write_same_format(opened: Opened, twins: Mapping[str, Published], out: Path)
     return written[0] if len(written) == 1 else out
 
 
-def _write(opened: Opened, table: Table, chosen: Mapping[int, Published], out: Path) -> Path:
+def _write(opened: Opened, table: DataTable, chosen: Mapping[int, Published], out: Path) -> Path:
     relative = table.relative
     target = out / (relative if relative != Path() else Path(table.file.path.name))
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -51,13 +59,13 @@ def _write(opened: Opened, table: Table, chosen: Mapping[int, Published], out: P
     ordered = [chosen[row] for row in sorted(chosen)]
     reader = table.file.reader.name
     if reader in REWRITE:
-        find_writer(reader).write([Part(table.file.path, frozenset(chosen))], target)
+        find_writer(reader).write([FilePart(table.file.path, frozenset(chosen))], target)
         REWRITE[reader](target, ordered, fields)
     else:
         rows = (
             twin_row(row.values, chosen[row.number], fields, flat=reader == "delimited")
             for row in table.file.reader.rows(table.file.path)
-            if isinstance(row, Row) and row.number in chosen
+            if isinstance(row, FileRow) and row.number in chosen
         )
         if reader == "delimited":
             write_delimited(rows, fields, table.file.path, target)
@@ -80,10 +88,12 @@ def _copy_pictures(twins: Sequence[Published], folder: Path) -> None:
         shutil.copyfile(twin.picture, place)
 
 
-def _fields(opened: Opened, table: Table) -> FieldMap:
+def _fields(opened: Opened, table: DataTable) -> FieldMap:
     """What the columns mean, as the reading decided it."""
     reading = opened.reading
-    rows = (row.values for row in table.file.reader.rows(table.file.path) if isinstance(row, Row))
+    rows = (
+        row.values for row in table.file.reader.rows(table.file.path) if isinstance(row, FileRow)
+    )
     seen = list(itertools.islice(rows, _LOOK_AHEAD))
     preset = find_preset(reading.preset, by_name=True) if reading.preset else None
     present = {column for row in seen for column in row}

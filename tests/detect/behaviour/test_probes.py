@@ -12,7 +12,7 @@ from heldout.detect import Finding, NotTestable, Outcome, ScoreTables, Settings,
 from heldout.detect.behaviour import option_order
 from heldout.detect.behaviour.coverage import pairs_recorded
 from heldout.errors import InputError
-from heldout.lab.planted_answers import BASE, BASELINE, TARGET, planted_answers
+from heldout.lab.power.planted_answers import BASE, BASELINE, TARGET, planted_answers
 
 QUICK = Settings(permutations=999)
 

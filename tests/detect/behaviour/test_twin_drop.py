@@ -10,7 +10,7 @@ from behaviour_answers import answers_of
 
 from heldout.detect import Finding, NotTestable, Outcome, ScoreTables, Settings, run_detectors
 from heldout.errors import InputError
-from heldout.lab.planted_answers import ASKED, BASELINE, REFERENCE, TARGET, planted_answers
+from heldout.lab.power.planted_answers import ASKED, BASELINE, REFERENCE, TARGET, planted_answers
 from heldout.stats.paired import mcnemar
 
 QUICK = Settings(permutations=999)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from heldout.lab.dual import word_tokenizer
+from small_clip import word_tokenizer
 
 TEXT = "a photo of the large small red green blue circle square . b c d e f g h"
 TOWER = {

@@ -13,7 +13,7 @@ from tiny_models import save
 from transformers import AutoImageProcessor
 
 from heldout.image import ImageRef, InlineBytes
-from heldout.lab.onnx_export import export_onnx
+from heldout.lab.models.onnx_export import export_onnx
 from heldout.model.local import LocalModel
 from heldout.model.local.load import load
 from heldout.model.request import Request, Text

@@ -26,8 +26,8 @@ from tiny_models import VISION as TOWER
 
 from heldout.audit.init_file import look_around
 from heldout.errors import InputError
-from heldout.lab import onnx_export
-from heldout.lab.onnx_export import export_onnx
+from heldout.lab.models import onnx_export
+from heldout.lab.models.onnx_export import export_onnx
 from heldout.model.onnx import CARD, OnnxModel
 from heldout.model.onnx.card import (
     CHAT_TEMPLATE,

@@ -51,7 +51,7 @@ _MOST = 50  # statements: a model that goes round in circles
 _POLES = (frozenset({"yes", "no"}), frozenset({"true", "false"}))
 
 
-class Reading(NamedTuple):
+class ChoiceReading(NamedTuple):
     """``place`` is the option chosen, None where the reply chooses none; ``rule`` says why."""
 
     place: int | None
@@ -63,7 +63,7 @@ def letter(place: int) -> str:
     return chr(ord("A") + place)
 
 
-def read_whole(text: str, options: Sequence[str]) -> Reading | None:
+def read_whole(text: str, options: Sequence[str]) -> ChoiceReading | None:
     """``text`` as one option and nothing else; None where it is something else."""
     text = bare(text)
     words = same(text)
@@ -74,13 +74,13 @@ def read_whole(text: str, options: Sequence[str]) -> Reading | None:
     if lettered is not None and lettered.place is None:
         return lettered if not named else _one(named, "option text")
     if lettered is not None and named and lettered.place not in named:
-        return Reading(None, AMBIGUOUS)  # options "B", "A": is "A" a letter or a text?
+        return ChoiceReading(None, AMBIGUOUS)  # options "B", "A": is "A" a letter or a text?
     if lettered is not None:
         return lettered
     return _one(named, "option text") if named else None
 
 
-def read_choice(reply: str, options: Sequence[str]) -> Reading | None:
+def read_choice(reply: str, options: Sequence[str]) -> ChoiceReading | None:
     """What the reply chooses; a place of None: it speaks of a choice but makes none that is clear."""
     whole = read_whole(reply, options)
     if whole is not None:
@@ -91,7 +91,7 @@ def read_choice(reply: str, options: Sequence[str]) -> Reading | None:
     return _leading(reply, options)
 
 
-def _by_letter(text: str, options: Sequence[str]) -> Reading | None:
+def _by_letter(text: str, options: Sequence[str]) -> ChoiceReading | None:
     match = _LETTERED.fullmatch(text.strip())
     if match is None:
         return None
@@ -99,25 +99,25 @@ def _by_letter(text: str, options: Sequence[str]) -> Reading | None:
     rest = bare(match["text"] or "")
     if place >= len(options):
         # Beyond the options: "Z" chooses nothing. "I: …" may still be an ordinary sentence.
-        return None if rest or not match["end"] else Reading(None, "no such option")
+        return None if rest or not match["end"] else ChoiceReading(None, "no such option")
     if not rest:
-        return Reading(place, "letter")
+        return ChoiceReading(place, "letter")
     if not match["end"].strip():
         return None  # "A dog" is not option A
     if same(rest) == same(options[place]):
-        return Reading(place, "letter and text")
+        return ChoiceReading(place, "letter and text")
     if any(same(rest) == same(option) for option in options):
-        return Reading(None, CONTRADICTORY)
+        return ChoiceReading(None, CONTRADICTORY)
     head, more = _head(rest)
     if more and same(head) == same(options[place]):
         # Where other options follow, it may be their list: sentences that say more are looked at first.
         others = {r.place for r in _parts(more, options)} - {place, None}
-        return None if others else Reading(place, "letter and text")
+        return None if others else ChoiceReading(place, "letter and text")
     return None
 
 
-def _one(places: Sequence[int], rule: str) -> Reading:
-    return Reading(places[0], rule) if len(places) == 1 else Reading(None, AMBIGUOUS)
+def _one(places: Sequence[int], rule: str) -> ChoiceReading:
+    return ChoiceReading(places[0], rule) if len(places) == 1 else ChoiceReading(None, AMBIGUOUS)
 
 
 def _head(text: str) -> tuple[str, str]:
@@ -130,19 +130,19 @@ def _head(text: str) -> tuple[str, str]:
     return text[: first.start()], text[first.end() :]
 
 
-def _parts(text: str, options: Sequence[str]) -> list[Reading]:
+def _parts(text: str, options: Sequence[str]) -> list[ChoiceReading]:
     parts = [part for part in _SENTENCE.split(text) if part.strip()]
     return [reading for part in parts if (reading := read_whole(part, options)) is not None]
 
 
-def _statements(reply: str, options: Sequence[str]) -> Reading | None:
+def _statements(reply: str, options: Sequence[str]) -> ChoiceReading | None:
     """Every "the answer is …" has to be clear and all have to agree; a *final* one overrules.
 
     Prose that only sounds like one ("the popular choice is always the best", "after we pick up Kevin")
     makes a reply unreadable where nothing else is stated, and does not where an answer is.
     """
-    statements: list[tuple[bool, Reading]] = []
-    prose: list[Reading] = []
+    statements: list[tuple[bool, ChoiceReading]] = []
+    prose: list[ChoiceReading] = []
     for line in reply.splitlines():
         line = line.translate(_EMPHASIS).strip()
         for start, end in _sentences(line):
@@ -159,17 +159,17 @@ def _statements(reply: str, options: Sequence[str]) -> Reading | None:
                     else:
                         statements.append((bool(_FINAL.search(said[0])), reading))
                     if len(statements) + len(prose) > _MOST:
-                        return Reading(None, AMBIGUOUS)
+                        return ChoiceReading(None, AMBIGUOUS)
     final = [reading for is_final, reading in statements if is_final]
     readings = final or [reading for _, reading in statements] or prose
     if not readings:
         return None
     places = {reading.place for reading in readings}
     if None in places:
-        return Reading(None, next(r.rule for r in readings if r.place is None))
+        return ChoiceReading(None, next(r.rule for r in readings if r.place is None))
     if len(places) > 1:
-        return Reading(None, AMBIGUOUS)
-    return Reading(readings[-1].place, "the answer is")
+        return ChoiceReading(None, AMBIGUOUS)
+    return ChoiceReading(readings[-1].place, "the answer is")
 
 
 def _sentences(line: str) -> list[tuple[int, int]]:
@@ -179,9 +179,9 @@ def _sentences(line: str) -> list[tuple[int, int]]:
     return list(zip(starts, ends, strict=True))
 
 
-def _stated(line: str, start: int, said: re.Match[str], options: Sequence[str]) -> Reading:
+def _stated(line: str, start: int, said: re.Match[str], options: Sequence[str]) -> ChoiceReading:
     if _DOUBT.search(line[max(start, said.start() - _REST) : said.start()]):
-        return Reading(None, UNREADABLE)  # "I don't think the answer is A"
+        return ChoiceReading(None, UNREADABLE)  # "I don't think the answer is A"
     rest = line[said.end() : said.end() + _REST].strip()
     whole = read_whole(rest, options)
     if whole is not None:
@@ -191,14 +191,14 @@ def _stated(line: str, start: int, said: re.Match[str], options: Sequence[str]) 
     if inner is None:  # "B. Left lung. The picture shows …": a letter's point is not a full stop
         sentences = [part for part in _SENTENCE.split(rest) if part.strip()]
         inner = read_whole(" ".join(sentences[:2]), options) if len(sentences) > 1 else None
-    return inner if inner is not None else Reading(None, UNREADABLE)
+    return inner if inner is not None else ChoiceReading(None, UNREADABLE)
 
 
-def _leading(reply: str, options: Sequence[str]) -> Reading | None:
+def _leading(reply: str, options: Sequence[str]) -> ChoiceReading | None:
     """An option alone in the first line or sentence, or in the last line, explained elsewhere; no other
     line may be another option."""
     lines = [line for line in reply.splitlines() if line.strip()]
-    found: list[Reading] = []
+    found: list[ChoiceReading] = []
     polar = _polar(lines[0] if lines else "", options)
     if polar is not None:
         return polar
@@ -215,18 +215,20 @@ def _leading(reply: str, options: Sequence[str]) -> Reading | None:
         return None
     places = {reading.place for reading in found}
     if None in places or len(places) > 1:
-        return Reading(None, AMBIGUOUS)
-    return Reading(found[0].place, f"{found[0].rule}, explained")
+        return ChoiceReading(None, AMBIGUOUS)
+    return ChoiceReading(found[0].place, f"{found[0].rule}, explained")
 
 
-def _polar(line: str, options: Sequence[str]) -> Reading | None:
+def _polar(line: str, options: Sequence[str]) -> ChoiceReading | None:
     """ "Yes, there is a mass": of options yes and no (or true and false) the first word chooses."""
     words = [same(option) for option in options]
     poles = next((pair for pair in _POLES if pair <= set(words)), None)
     pole = leading_pole(line, poles) if poles else None
     if pole is None:
         return None
-    return Reading(words.index(pole), "first word") if pole else Reading(None, AMBIGUOUS)
+    return (
+        ChoiceReading(words.index(pole), "first word") if pole else ChoiceReading(None, AMBIGUOUS)
+    )
 
 
 def leading_pole(line: str, poles: frozenset[str]) -> str | None:

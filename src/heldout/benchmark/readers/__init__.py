@@ -7,7 +7,7 @@ from importlib import metadata
 from pathlib import Path
 
 from heldout.benchmark.readers.arrow import ArrowReader
-from heldout.benchmark.readers.base import Reader, Row
+from heldout.benchmark.readers.base import FileRow, Reader
 from heldout.benchmark.readers.delimited import DelimitedReader
 from heldout.benchmark.readers.image_folder import ImageFolderReader
 from heldout.benchmark.readers.json_rows import JsonLinesReader, JsonReader
@@ -16,7 +16,7 @@ from heldout.benchmark.readers.parquet import ParquetReader
 from heldout.benchmark.readers.pipes import PathVqaReader, PipesReader
 from heldout.errors import InputError
 
-__all__ = ["Reader", "Row", "find_reader", "readers"]
+__all__ = ["FileRow", "Reader", "find_reader", "readers"]
 
 
 @functools.cache

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from heldout.benchmark.readers.base import Row, head
+from heldout.benchmark.readers.base import FileRow, head
 from heldout.benchmark.readers.json_rows import load_object, too_deep
 from heldout.errors import InputError
 from heldout.image import ArrowCell, ImageRef, arrow_table
@@ -31,11 +31,11 @@ class ArrowReader:
         # A random-access file starts with its name, a stream with a continuation marker.
         return head(path, 8)[:4] in (b"ARRO", b"\xff\xff\xff\xff")
 
-    def rows(self, path: Path) -> Iterator[Row | Dropped]:
+    def rows(self, path: Path) -> Iterator[FileRow | Dropped]:
         number = 0
         for part in data_parts(path) if path.is_dir() else [path]:
             for row in arrow_rows(part, number):
-                number = row.number if isinstance(row, Row) else number + 1
+                number = row.number if isinstance(row, FileRow) else number + 1
                 yield row
 
 
@@ -149,7 +149,7 @@ def _feature_kind(feature: Any) -> str:
     return ""
 
 
-def arrow_rows(path: Path, before: int = 0) -> Iterator[Row | Dropped]:
+def arrow_rows(path: Path, before: int = 0) -> Iterator[FileRow | Dropped]:
     """Rows of one Arrow file, numbered from ``before + 1``, without touching any image's bytes."""
     try:
         table = arrow_table(str(path))
@@ -170,7 +170,7 @@ def arrow_rows(path: Path, before: int = 0) -> Iterator[Row | Dropped]:
             named = kinds.named(values)
             shown = {name: cells[offset] for name, cells in pictures.items()}
             # The columns keep the order of the file: which image comes first can matter.
-            yield Row(
+            yield FileRow(
                 number,
                 {
                     name: shown[name] if name in shown else named[name]

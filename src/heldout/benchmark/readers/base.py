@@ -16,7 +16,7 @@ from heldout.store import Dropped
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class FileRow:
     """``number`` counts as a person would, from 1; images are ImageRefs, bytes, paths or data URLs."""
 
     number: int
@@ -32,7 +32,7 @@ class Reader(Protocol):
         """True if the content (not only the ending) is this reader's. Cheap: reads the head."""
         ...
 
-    def rows(self, path: Path) -> Iterator[Row | Dropped]:
+    def rows(self, path: Path) -> Iterator[FileRow | Dropped]:
         """Rows in file order, streamed. What cannot be read is yielded as Dropped, never skipped."""
         ...
 

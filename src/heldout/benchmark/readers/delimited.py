@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from heldout.benchmark.image_finder import ImageFinder
-from heldout.benchmark.readers.base import Row, head
+from heldout.benchmark.readers.base import FileRow, head
 from heldout.benchmark.readers.headerless import (
     are_positions,
     column_names,
@@ -142,7 +142,7 @@ class DelimitedReader:
         table = DelimitedTable.open(path)
         return taken_for(table.columns) if table.guessed else None
 
-    def rows(self, path: Path) -> Iterator[Row | Dropped]:
+    def rows(self, path: Path) -> Iterator[FileRow | Dropped]:
         table = DelimitedTable.open(path)
         images = ImageFields(path, table.columns, table.delimiter, table.references)
         for number, record in enumerate(table.data(), 1):
@@ -154,7 +154,7 @@ class DelimitedReader:
                 yield Dropped("read", where, reason, f"line {record.line}: {detail}")
                 continue
             values: dict[str, Any] = dict(zip(table.columns, fields, strict=True))
-            yield Row(number, images.placed(values, record, where))
+            yield FileRow(number, images.placed(values, record, where))
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from heldout.benchmark.readers.base import Row
+from heldout.benchmark.readers.base import FileRow
 from heldout.benchmark.readers.pipes import PipesReader
 from heldout.benchmark.source import split_of
 from heldout.image import (
@@ -35,7 +35,7 @@ class ImageFolderReader:
         """Images below, and no data file that would say more about them than the folders do."""
         return not split_images(path) and _has_images(path)
 
-    def rows(self, path: Path) -> Iterator[Row | Dropped]:
+    def rows(self, path: Path) -> Iterator[FileRow | Dropped]:
         number = 0
         for file in _walk(path):
             if isinstance(file, Dropped):
@@ -54,7 +54,7 @@ class ImageFolderReader:
             label = {"label": parts[0]} if named else {}
             # A link may lead out of the folder: its name is looked up, and refused, like any other.
             image = name if file.is_symlink() else ImageRef(name, FileOnDisk(str(file)))
-            yield Row(number, {"id": name, "image": image, **label})
+            yield FileRow(number, {"id": name, "image": image, **label})
 
 
 def split_images(folder: Path) -> dict[str, Path]:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO, TextIO
 
-from heldout.benchmark.readers.base import Row, head
+from heldout.benchmark.readers.base import FileRow, head
 from heldout.benchmark.readers.text_lines import MAX_LINE, TextLines, open_text
 from heldout.errors import InputError
 from heldout.store import Dropped
@@ -48,7 +48,7 @@ class JsonReader:
         start = head(path).lstrip()
         return start[:1] == b"[" or (start[:1] == b"{" and not JsonLinesReader().recognises(path))
 
-    def rows(self, path: Path) -> Iterator[Row | Dropped]:
+    def rows(self, path: Path) -> Iterator[FileRow | Dropped]:
         if head(path).lstrip()[:1] == b"[":
             yield from numbered(path, stream_array(path))
             return
@@ -69,7 +69,7 @@ class JsonLinesReader:
             return opens and first.endswith(b"}")
         return first.startswith(b"{")
 
-    def rows(self, path: Path) -> Iterator[Row | Dropped]:
+    def rows(self, path: Path) -> Iterator[FileRow | Dropped]:
         with TextLines(path) as lines:
             for number, line in enumerate(bounded_lines(lines), 1):
                 row = too_long(path, number) if line is None else json_line(line, path, number)
@@ -98,7 +98,7 @@ def too_long(path: Path, number: int) -> Dropped:
     return Dropped("read", where, "line too long", f"over {MAX_LINE:,} bytes")
 
 
-def json_line(line: bytes, path: Path, number: int) -> Row | Dropped | None:
+def json_line(line: bytes, path: Path, number: int) -> FileRow | Dropped | None:
     """One line of JSON Lines as a row, a reason, or None for an empty line."""
     where = f"{path.name} line {number}"
     line = line.strip().removeprefix(b"\xef\xbb\xbf")
@@ -118,7 +118,7 @@ def json_line(line: bytes, path: Path, number: int) -> Row | Dropped | None:
         return _nested(where)
     if not isinstance(value, dict):
         return Dropped("read", where, "not an object", f"expected {{…}}, found {line[:80]!r}")
-    return Row(number, value)
+    return FileRow(number, value)
 
 
 def too_deep(value: Any) -> bool:
@@ -141,7 +141,7 @@ def _nested(where: str) -> Dropped:
     return Dropped("read", where, *_NESTED)
 
 
-def numbered(path: Path, values: Iterator[Any]) -> Iterator[Row | Dropped]:
+def numbered(path: Path, values: Iterator[Any]) -> Iterator[FileRow | Dropped]:
     """Objects as rows with their numbers; anything else as a reason."""
     for number, value in enumerate(values, 1):
         where = f"{path.name} row {number}"
@@ -150,7 +150,7 @@ def numbered(path: Path, values: Iterator[Any]) -> Iterator[Row | Dropped]:
         elif too_deep(value):
             yield _nested(where)
         elif isinstance(value, dict):
-            yield Row(number, value)
+            yield FileRow(number, value)
         else:
             yield Dropped("read", where, "not an object", f"expected {{…}}, found {value!r:.80}")
 
@@ -216,12 +216,12 @@ def stream_array(path: Path) -> Iterator[Any]:
 
 def end_of_value(text: str, start: int) -> int | None:
     """Where an element of an array ends by its brackets and quotes, however deep; None if it goes on."""
-    return _Scan().end(text, start)
+    return _ValueScan().end(text, start)
 
 
 def _skipped(file: TextIO, buffer: str, position: int) -> tuple[str, int] | None:
     """What is left behind the value at ``position``, read from the file in flat memory."""
-    scan = _Scan()
+    scan = _ValueScan()
     while (end := scan.end(buffer, position)) is None:
         position = scan.beyond
         buffer = file.read(_CHUNK)
@@ -230,7 +230,7 @@ def _skipped(file: TextIO, buffer: str, position: int) -> tuple[str, int] | None
     return buffer, end
 
 
-class _Scan:
+class _ValueScan:
     """Follows brackets and quotes through a value that comes in pieces, without recursion."""
 
     def __init__(self) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from heldout.benchmark.readers.base import Row, head
+from heldout.benchmark.readers.base import FileRow, head
 from heldout.benchmark.readers.json_rows import (
     JsonLinesReader,
     load_object,
@@ -35,7 +35,7 @@ class LlavaReader:
             b'"messages"' in start and b'"role"' in start and b'"content"' in start
         )
 
-    def rows(self, path: Path) -> Iterator[Row | Dropped]:
+    def rows(self, path: Path) -> Iterator[FileRow | Dropped]:
         if head(path).lstrip()[:1] == b"[":
             items = numbered(path, stream_array(path))
         else:
@@ -50,10 +50,10 @@ class LlavaReader:
                     yield row
                 else:
                     number += 1
-                    yield Row(number, row)
+                    yield FileRow(number, row)
 
 
-def turns(item: Row, where: str) -> Iterator[dict[str, Any] | Dropped]:
+def turns(item: FileRow, where: str) -> Iterator[dict[str, Any] | Dropped]:
     """One row per question and answer; what does not pair is dropped with its turn."""
     key = "conversations" if "conversations" in item.values else "messages"
     conversation = item.values.get(key)
@@ -143,7 +143,7 @@ class CocoReader:
             b'"annotations"' in start and b'"image_id"' in start and b'"caption"' in start
         )
 
-    def rows(self, path: Path) -> Iterator[Row | Dropped]:
+    def rows(self, path: Path) -> Iterator[FileRow | Dropped]:
         content = load_object(path)
         images = content.get("images")
         annotations = content.get("annotations", [])
@@ -174,7 +174,9 @@ class CocoReader:
         yield from _captions(path, files, annotations)
 
 
-def _captions(path: Path, files: dict[str, str], annotations: list[Any]) -> Iterator[Row | Dropped]:
+def _captions(
+    path: Path, files: dict[str, str], annotations: list[Any]
+) -> Iterator[FileRow | Dropped]:
     number = 0
     described: set[str] = set()
     for position, note in enumerate(annotations, 1):
@@ -192,12 +194,12 @@ def _captions(path: Path, files: dict[str, str], annotations: list[Any]) -> Iter
         number += 1
         caption = note["caption"].strip()
         identity = str(note.get("id", f"{image}_{number}"))
-        yield Row(
+        yield FileRow(
             number, {"id": identity, "image": files[image], "answer": caption, "img_id": image}
         )
     for image, name in files.items():  # the test sets are released without captions
         if image not in described:
             number += 1
-            yield Row(
+            yield FileRow(
                 number, {"id": f"image_{image}", "image": name, "answer": None, "img_id": image}
             )

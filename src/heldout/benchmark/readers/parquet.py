@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from heldout.benchmark.readers.arrow import ColumnKinds, plain_values
-from heldout.benchmark.readers.base import Row, head
+from heldout.benchmark.readers.base import FileRow, head
 from heldout.errors import InputError
 from heldout.image import ImageRef, ParquetCell
 from heldout.store import Dropped
@@ -28,7 +28,7 @@ class ParquetReader:
     def recognises(self, path: Path) -> bool:
         return head(path, 32).startswith((b"PAR1", _POINTER))
 
-    def rows(self, path: Path) -> Iterator[Row | Dropped]:
+    def rows(self, path: Path) -> Iterator[FileRow | Dropped]:
         with _open(path) as file:
             layout = _Layout.of(file)
             number = 0
@@ -91,7 +91,7 @@ class _Layout:
 
 def _group_rows(
     file: pq.ParquetFile, path: Path, layout: _Layout, group: int, before: int
-) -> Iterator[Row | Dropped]:
+) -> Iterator[FileRow | Dropped]:
     metadata = file.metadata.row_group(group)
     wanted = [
         layout.paths[leaf]
@@ -132,7 +132,7 @@ def _group_rows(
                     shown[column] = _picture(
                         cell, where, f"{path.name} row {number}", column in by_name
                     )
-                yield Row(number, {name: shown.get(name) for name in layout.columns})
+                yield FileRow(number, {name: shown.get(name) for name in layout.columns})
             offset += 1
 
 

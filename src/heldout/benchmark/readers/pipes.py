@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from heldout.benchmark.readers.base import Row, head
+from heldout.benchmark.readers.base import FileRow, head
 from heldout.benchmark.readers.json_rows import stream_array
 from heldout.benchmark.readers.text_lines import open_text
 from heldout.store import Dropped
@@ -34,9 +34,9 @@ class PipesReader:
             return True
         return len(lines) >= _FEWEST_PAIRS and _are_pairs(lines)
 
-    def rows(self, path: Path) -> Iterator[Row | Dropped]:
+    def rows(self, path: Path) -> Iterator[FileRow | Dropped]:
         pairs = _are_pairs(_first_lines(path))
-        answers = Answers.beside(path) if pairs else Answers()
+        answers = PipeAnswers.beside(path) if pairs else PipeAnswers()
         with open_text(path) as file:
             for number, line in enumerate(file, 1):
                 parts = line.rstrip("\n").split("|")
@@ -51,9 +51,9 @@ class PipesReader:
                     given = answers.take(image)
                     answer = given[0] if len(given) == 1 else given or None
                     values = {"image": image, "img_id": image, "question": question}
-                    yield Row(number, {**values, "answer": answer})
+                    yield FileRow(number, {**values, "answer": answer})
                 else:
-                    yield Row(number, _values(parts))
+                    yield FileRow(number, _values(parts))
         yield from answers.left_over()
 
 
@@ -70,7 +70,7 @@ def _asks(text: str) -> bool:
     return text.rstrip().endswith("?")
 
 
-class Answers:
+class PipeAnswers:
     """The reference answers that lie beside a file of questions, by image and in order."""
 
     def __init__(self) -> None:
@@ -78,7 +78,7 @@ class Answers:
         self._left: dict[str, list[tuple[int, list[str]]]] = defaultdict(list)
 
     @classmethod
-    def beside(cls, path: Path) -> Answers:
+    def beside(cls, path: Path) -> PipeAnswers:
         """The answers to the questions in ``path``; none where no file holds them."""
         answers = cls()
         files = [] if _holds_answers(path) else _answer_files(path)
@@ -157,7 +157,7 @@ class PathVqaReader:
         start = head(path, 4096)
         return b'"labelf"' in start and b'"sentf"' in start
 
-    def rows(self, path: Path) -> Iterator[Row | Dropped]:
+    def rows(self, path: Path) -> Iterator[FileRow | Dropped]:
         number = 0
         for position, entry in enumerate(stream_array(path), 1):
             if isinstance(entry, Dropped):
@@ -180,7 +180,7 @@ class PathVqaReader:
                 number += 1
                 best = _best(answer)
                 values = {"id": f"{image}_{index}", "image": image, "img_id": image}
-                yield Row(number, {**values, "question": question, "answer": best})
+                yield FileRow(number, {**values, "question": question, "answer": best})
 
 
 def _best(answer: Any) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from importlib import metadata
 
-from heldout.benchmark.writers.base import Part, Writer, copy_pictures
+from heldout.benchmark.writers.base import BenchmarkWriter, FilePart, copy_pictures
 from heldout.benchmark.writers.coco import CocoWriter
 from heldout.benchmark.writers.delimited import DelimitedWriter, PipesWriter
 from heldout.benchmark.writers.image_folder import ImageFolderWriter
@@ -16,15 +16,15 @@ from heldout.benchmark.writers.json_rows import (
     PathVqaWriter,
 )
 from heldout.benchmark.writers.parquet import ArrowWriter, ParquetWriter
-from heldout.benchmark.writers.tables import Opened, Reading, Table, open_tables
+from heldout.benchmark.writers.tables import DataTable, Opened, ReadingOptions, open_tables
 from heldout.errors import InputError
 
 __all__ = [
+    "BenchmarkWriter",
+    "DataTable",
+    "FilePart",
     "Opened",
-    "Part",
-    "Reading",
-    "Table",
-    "Writer",
+    "ReadingOptions",
     "copy_pictures",
     "find_writer",
     "open_tables",
@@ -33,7 +33,7 @@ __all__ = [
 
 
 @functools.cache
-def writers() -> tuple[Writer, ...]:
+def writers() -> tuple[BenchmarkWriter, ...]:
     plugins = [entry.load()() for entry in metadata.entry_points(group="heldout.writers")]
     return (
         *plugins,
@@ -50,7 +50,7 @@ def writers() -> tuple[Writer, ...]:
     )
 
 
-def find_writer(reader: str) -> Writer:
+def find_writer(reader: str) -> BenchmarkWriter:
     """The writer of what the reader called ``reader`` reads."""
     for writer in writers():
         if writer.name == reader:

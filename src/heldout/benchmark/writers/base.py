@@ -16,14 +16,14 @@ from heldout.image import FileOnDisk
 
 
 @dataclass(frozen=True)
-class Part:
+class FilePart:
     """The rows of one file that are written, by the numbers its reader gives them."""
 
     path: Path
     rows: frozenset[int]
 
 
-class Writer(Protocol):
+class BenchmarkWriter(Protocol):
     name: str  #: of the reader that reads what this writes
 
     def units(self, path: Path) -> Mapping[int, int]:
@@ -34,7 +34,7 @@ class Writer(Protocol):
         """
         ...
 
-    def write(self, parts: Sequence[Part], target: Path) -> None:
+    def write(self, parts: Sequence[FilePart], target: Path) -> None:
         """The rows of all ``parts``, in order, as one file or folder; what is kept, verbatim."""
         ...
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from heldout.benchmark.readers.json_rows import load_object
-from heldout.benchmark.writers.base import Part
+from heldout.benchmark.writers.base import FilePart
 from heldout.benchmark.writers.json_rows import (
     Entries,
     elements,
@@ -26,7 +26,7 @@ class CocoWriter:
     def units(self, path: Path) -> Mapping[int, int]:
         return {}
 
-    def write(self, parts: Sequence[Part], target: Path) -> None:
+    def write(self, parts: Sequence[FilePart], target: Path) -> None:
         images: list[tuple[Entries, list[int]]] = []
         captions: list[tuple[Entries, list[int]]] = []
         taken: set[str] = set()
@@ -58,7 +58,7 @@ class _Chosen:
     images: list[tuple[int, str]]  # positions and ids
 
     @classmethod
-    def of(cls, part: Part) -> _Chosen:
+    def of(cls, part: FilePart) -> _Chosen:
         """Rows are counted as the reader does: good captions first, then images without any."""
         content = load_object(part.path)
         places: dict[str, int] = {}

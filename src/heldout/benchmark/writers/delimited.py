@@ -9,9 +9,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from heldout.benchmark.readers.delimited import DelimitedTable, record_fields
-from heldout.benchmark.readers.pipes import Answers
+from heldout.benchmark.readers.pipes import PipeAnswers
 from heldout.benchmark.readers.records import Record, records
-from heldout.benchmark.writers.base import Part
+from heldout.benchmark.writers.base import FilePart
 from heldout.benchmark.writers.json_rows import load_text, store_text
 from heldout.errors import InputError
 
@@ -22,7 +22,7 @@ class DelimitedWriter:
     def units(self, path: Path) -> Mapping[int, int]:
         return {}
 
-    def write(self, parts: Sequence[Part], target: Path) -> None:
+    def write(self, parts: Sequence[FilePart], target: Path) -> None:
         first = DelimitedTable.open(parts[0].path)
         target.parent.mkdir(parents=True, exist_ok=True)
         with target.open("wb") as out:
@@ -135,11 +135,11 @@ class PipesWriter:
     def units(self, path: Path) -> Mapping[int, int]:
         return {}
 
-    def write(self, parts: Sequence[Part], target: Path) -> None:
+    def write(self, parts: Sequence[FilePart], target: Path) -> None:
         kept: list[str] = []
         given: list[str] = []
         for part in parts:
-            answers = Answers.beside(part.path)
+            answers = PipeAnswers.beside(part.path)
             # Lines end where the reader lets them end; bytes that are not UTF-8 survive.
             lines = re.findall(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+\Z", load_text(part.path))
             for number, line in enumerate(lines, 1):

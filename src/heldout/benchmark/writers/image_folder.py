@@ -6,9 +6,9 @@ import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from heldout.benchmark.readers.base import Row
+from heldout.benchmark.readers.base import FileRow
 from heldout.benchmark.readers.image_folder import ImageFolderReader
-from heldout.benchmark.writers.base import Part, copy_picture
+from heldout.benchmark.writers.base import FilePart, copy_picture
 from heldout.image import FileOnDisk, ImageRef
 
 
@@ -18,11 +18,11 @@ class ImageFolderWriter:
     def units(self, path: Path) -> Mapping[int, int]:
         return {}
 
-    def write(self, parts: Sequence[Part], target: Path) -> None:
+    def write(self, parts: Sequence[FilePart], target: Path) -> None:
         target.mkdir(parents=True, exist_ok=True)
         for part in parts:
             for row in ImageFolderReader().rows(part.path):
-                if isinstance(row, Row) and row.number in part.rows:
+                if isinstance(row, FileRow) and row.number in part.rows:
                     image = row.values["image"]
                     file = _file(image, part.path)
                     if file is not None:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from heldout.benchmark.readers.base import Row, head
+from heldout.benchmark.readers.base import FileRow, head
 from heldout.benchmark.readers.json_rows import (
     JsonLinesReader,
     bounded_lines,
@@ -19,7 +19,7 @@ from heldout.benchmark.readers.json_rows import (
 from heldout.benchmark.readers.llava import turns
 from heldout.benchmark.readers.pipes import PathVqaReader
 from heldout.benchmark.readers.text_lines import TextLines, file_encoding, text_encoding
-from heldout.benchmark.writers.base import Part
+from heldout.benchmark.writers.base import FilePart
 from heldout.store import Dropped
 
 # JSON as text with spans, so that entries are taken out and the rest stays as it was written.
@@ -153,7 +153,7 @@ class JsonWriter:
     def units(self, path: Path) -> Mapping[int, int]:
         return {}
 
-    def write(self, parts: Sequence[Part], target: Path) -> None:
+    def write(self, parts: Sequence[FilePart], target: Path) -> None:
         write_entries([(part.path, sorted(part.rows)) for part in parts], target)
 
 
@@ -163,7 +163,7 @@ class JsonLinesWriter:
     def units(self, path: Path) -> Mapping[int, int]:
         return {}
 
-    def write(self, parts: Sequence[Part], target: Path) -> None:
+    def write(self, parts: Sequence[FilePart], target: Path) -> None:
         write_lines([(part.path, part.rows) for part in parts], target)
 
 
@@ -226,13 +226,13 @@ class LlavaWriter:
         )
         units: dict[int, int] = {}
         for item in items:
-            if isinstance(item, Row):
+            if isinstance(item, FileRow):
                 for turn in turns(item, ""):
                     if isinstance(turn, dict):
                         units[len(units) + 1] = item.number
         return units
 
-    def write(self, parts: Sequence[Part], target: Path) -> None:
+    def write(self, parts: Sequence[FilePart], target: Path) -> None:
         chosen = []
         for part in parts:
             units = self.units(part.path)
@@ -254,14 +254,14 @@ class PathVqaWriter:
     name = "pathvqa"
 
     def units(self, path: Path) -> Mapping[int, int]:
-        rows = (row for row in PathVqaReader().rows(path) if isinstance(row, Row))
+        rows = (row for row in PathVqaReader().rows(path) if isinstance(row, FileRow))
         units: dict[int, int] = {}
         for position, entry in enumerate(stream_array(path), 1):
             for _ in range(_questions(entry)):
                 units[next(rows).number] = position
         return units
 
-    def write(self, parts: Sequence[Part], target: Path) -> None:
+    def write(self, parts: Sequence[FilePart], target: Path) -> None:
         chosen = []
         for part in parts:
             units = self.units(part.path)

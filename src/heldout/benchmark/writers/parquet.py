@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from heldout.benchmark.readers.arrow import data_parts
 from heldout.benchmark.readers.base import head
 from heldout.benchmark.readers.json_rows import load_object
-from heldout.benchmark.writers.base import Part
+from heldout.benchmark.writers.base import FilePart
 from heldout.errors import InputError
 from heldout.image import arrow_table
 from heldout.store import write_json
@@ -26,7 +26,7 @@ class ParquetWriter:
     def units(self, path: Path) -> Mapping[int, int]:
         return {}
 
-    def write(self, parts: Sequence[Part], target: Path) -> None:
+    def write(self, parts: Sequence[FilePart], target: Path) -> None:
         target.parent.mkdir(parents=True, exist_ok=True)
         with pq.ParquetFile(parts[0].path) as first:
             schema = first.schema_arrow
@@ -36,7 +36,7 @@ class ParquetWriter:
                 _write_part(part, schema, out)
 
 
-def _write_part(part: Part, schema: pa.Schema, out: pq.ParquetWriter) -> None:
+def _write_part(part: FilePart, schema: pa.Schema, out: pq.ParquetWriter) -> None:
     with pq.ParquetFile(part.path) as file:
         if not file.schema_arrow.equals(schema):
             raise InputError(
@@ -73,7 +73,7 @@ class ArrowWriter:
     def units(self, path: Path) -> Mapping[int, int]:
         return {}
 
-    def write(self, parts: Sequence[Part], target: Path) -> None:
+    def write(self, parts: Sequence[FilePart], target: Path) -> None:
         first = parts[0].path
         if not first.is_dir():
             _write_table(parts, target, random_access=head(first, 8)[:4] == b"ARRO")
@@ -94,7 +94,7 @@ class ArrowWriter:
         write_json(target / "dataset_info.json", info)
 
 
-def _write_table(parts: Sequence[Part], target: Path, *, random_access: bool) -> int:
+def _write_table(parts: Sequence[FilePart], target: Path, *, random_access: bool) -> int:
     target.parent.mkdir(parents=True, exist_ok=True)
     schema: Any = None
     writer: Any = None
@@ -118,7 +118,7 @@ def _write_table(parts: Sequence[Part], target: Path, *, random_access: bool) ->
     return count
 
 
-def _chosen(part: Part) -> Iterator[Any]:
+def _chosen(part: FilePart) -> Iterator[Any]:
     before = 0
     for path in data_parts(part.path) if part.path.is_dir() else [part.path]:
         table = arrow_table(str(path))
@@ -127,7 +127,7 @@ def _chosen(part: Part) -> Iterator[Any]:
         yield table.take(pa.array(wanted, pa.int64()))
 
 
-def _fingerprint(parts: Sequence[Part], before: str) -> str:
+def _fingerprint(parts: Sequence[FilePart], before: str) -> str:
     """Of what was and which rows are left: ``datasets`` caches by it."""
     chosen = [before, *(json.dumps(sorted(part.rows)) for part in parts)]
     return hashlib.sha256("\n".join(chosen).encode()).hexdigest()[:16]

@@ -13,14 +13,14 @@ from heldout.benchmark.image_finder import TABLE_FOLDERS
 from heldout.benchmark.locate import DataFile
 from heldout.benchmark.presets import find_preset
 from heldout.benchmark.read import examples_by_file, read_benchmark
-from heldout.benchmark.readers import Row
-from heldout.benchmark.source import Source, parse_source
+from heldout.benchmark.readers import FileRow
+from heldout.benchmark.source import BenchmarkSource, parse_source
 from heldout.errors import InputError
 from heldout.store import Dropped
 
 
 @dataclass(frozen=True)
-class Table:
+class DataTable:
     """One data file, and the row of every example it holds, in the order of the examples."""
 
     file: DataFile
@@ -35,7 +35,7 @@ class Table:
 
 
 @dataclass(frozen=True)
-class Reading:
+class ReadingOptions:
     """How a benchmark was read, so that what is written can be read back alike."""
 
     preset: str | None = None
@@ -53,9 +53,9 @@ class Opened:
     """A benchmark together with the files it was read from."""
 
     benchmark: Benchmark
-    tables: tuple[Table, ...]
-    source: Source
-    reading: Reading
+    tables: tuple[DataTable, ...]
+    source: BenchmarkSource
+    reading: ReadingOptions
 
     def places(self) -> Iterator[tuple[int, int]]:
         """For every example of the benchmark, in order: the number of its table, and its row."""
@@ -65,7 +65,7 @@ class Opened:
 
 
 def open_tables(
-    source: str | Path | Source,
+    source: str | Path | BenchmarkSource,
     *,
     preset: str | None = None,
     mapping: Mapping[str, str] | None = None,
@@ -90,14 +90,14 @@ def open_tables(
         if settings is not None and settings.explode is not None:
             original = _before_explosion(file, settings.explode)
             numbers = [original[number] for number in numbers]
-        every = sum(isinstance(row, Row) for row in file.reader.rows(file.path))
+        every = sum(isinstance(row, FileRow) for row in file.reader.rows(file.path))
         left = every - len(set(numbers))
-        tables.append(Table(file, _base(chosen, file), tuple(numbers), left))
+        tables.append(DataTable(file, _base(chosen, file), tuple(numbers), left))
     if sum(len(table.rows) for table in tables) != len(benchmark):
         raise InputError(f"{chosen} changed while it was read: try again")
     # A preset that was found by the folder's name has to be named for the folder that is written.
     named = settings.name if settings is not None else None
-    return Opened(benchmark, tuple(tables), chosen, Reading(named, mapping, images, reader))
+    return Opened(benchmark, tuple(tables), chosen, ReadingOptions(named, mapping, images, reader))
 
 
 def _number(example: Example) -> int:
@@ -109,19 +109,19 @@ def _before_explosion(file: DataFile, explode: object) -> dict[int, int]:
     """Rows after a preset took them apart → the row of the file they came from."""
     last = 0
 
-    def watched() -> Iterator[Row | Dropped]:
+    def watched() -> Iterator[FileRow | Dropped]:
         nonlocal last
         for row in file.reader.rows(file.path):
-            if isinstance(row, Row):
+            if isinstance(row, FileRow):
                 last = row.number
             yield row
 
     assert callable(explode)
     # The explosion draws one row at a time: what comes out belongs to the row drawn last.
-    return {row.number: last for row in explode(watched()) if isinstance(row, Row)}
+    return {row.number: last for row in explode(watched()) if isinstance(row, FileRow)}
 
 
-def _base(source: Source, file: DataFile) -> Path:
+def _base(source: BenchmarkSource, file: DataFile) -> Path:
     if file.path.is_dir():
         return file.path
     base = file.path.parent

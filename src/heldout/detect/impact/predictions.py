@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from heldout.benchmark import Benchmark, Example, Row, canonical_text, read_whole
+from heldout.benchmark import Benchmark, Example, FileRow, canonical_text, read_whole
 from heldout.errors import InputError
 from heldout.model import (
     Columns,
@@ -149,7 +149,7 @@ def _metric(path: Path, columns: Columns, metric: str | None, gradable: bool) ->
 def _answers(
     path: Path,
     benchmark: Benchmark,
-    rows: Sequence[Row],
+    rows: Sequence[FileRow],
     columns: Columns,
     mapping: Mapping[str, str] | None,
     *,
@@ -164,7 +164,7 @@ def _answers(
         return {}  # the file's own grades are asked for; they need nothing of its predictions
 
 
-def _with_answers(benchmark: Benchmark, rows: Sequence[Row], columns: Columns) -> Benchmark:
+def _with_answers(benchmark: Benchmark, rows: Sequence[FileRow], columns: Columns) -> Benchmark:
     if columns.of("answer") is None or any(example.answer for example in benchmark):
         return benchmark
     record = {
@@ -242,7 +242,7 @@ def _beside(
 
 def _numbers(
     path: Path,
-    rows: Sequence[Row],
+    rows: Sequence[FileRow],
     columns: Columns,
     metric: str,
     source: str,
@@ -251,7 +251,7 @@ def _numbers(
 ) -> list[Predictions]:
     """Measures that the file holds: its grades, scores, ranks or log-likelihoods."""
     column = columns.of(source)
-    by_model: dict[str, dict[str, Row]] = defaultdict(dict)
+    by_model: dict[str, dict[str, FileRow]] = defaultdict(dict)
     for row in rows:
         model = canonical_text(columns.cell(row.values, "model")) or path.stem
         identifier = canonical_text(columns.cell(row.values, "id"))
@@ -337,7 +337,9 @@ def _place(answer: str | None, options: Sequence[str]) -> int | None:
     return reading.place if reading is not None else None
 
 
-def _nobody(path: Path, model: str, rows: Sequence[Row], columns: Columns, known: set[str]) -> str:
+def _nobody(
+    path: Path, model: str, rows: Sequence[FileRow], columns: Columns, known: set[str]
+) -> str:
     theirs = [str(columns.cell(row.values, "id")) for row in rows[:3]]
     return (
         f"{path.name}: no row of {model} has a prediction for an item of the benchmark. Its "

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from heldout.benchmark import Benchmark
+from heldout.benchmark import Benchmark, items_table
 from heldout.detect.impact.findings import adjust_impacts, impact_findings
 from heldout.detect.impact.impact import Impact, Line, Owed, measure_impact
 from heldout.detect.impact.predictions import (
@@ -24,7 +24,6 @@ from heldout.errors import InputError
 from heldout.evaluate import EncoderEvaluation
 from heldout.evidence import ItemLeaks, LeakLabels, leaks_of
 from heldout.model import OwnGrades, Unread, recorded_remarks
-from heldout.benchmark import items_table
 from heldout.overlap import Bounds
 from heldout.store import Dropped, Run
 

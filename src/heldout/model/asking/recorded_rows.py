@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from heldout.benchmark import Row, canonical_text
+from heldout.benchmark import FileRow, canonical_text
 from heldout.errors import InputError
 from heldout.model.prediction_files import Columns, as_text, as_truth, open_predictions
 from heldout.store import Dropped
@@ -64,7 +64,7 @@ def read_recorded_rows(
     return RecordedFile(made, columns, own, dropped)
 
 
-def _flat(path: Path, row: Row, columns: Columns, own: str | None) -> RecordedRow:
+def _flat(path: Path, row: FileRow, columns: Columns, own: str | None) -> RecordedRow:
     values = row.values
     where = f"{path.name} row {row.number}"
     draw = canonical_text(columns.cell(values, "draw")) or "0"

@@ -1,0 +1,1 @@
+"""A corpus with every kind of planted leak: recall and precision of the whole search."""

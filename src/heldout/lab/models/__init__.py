@@ -1,0 +1,1 @@
+"""Small vision–language models with planted contamination: data, training, reading, ONNX export."""

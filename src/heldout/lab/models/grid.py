@@ -1,0 +1,330 @@
+"""The grid: bases trained once, arms branched from them, every one read right after its training."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from heldout.lab.models.planting import Arm, Base, PlantedRows, ReleasedPicture, plant
+from heldout.lab.models.pool import Lengths, Pool, joined, paint
+from heldout.lab.models.reading import SheetReading, read_sheet
+from heldout.lab.models.sheet import Sheet
+from heldout.lab.models.training import Data, Schedule, Trainer, clock
+from heldout.lab.models.vlm import Size, new_model
+from heldout.lab.models.worlds import LabItem, RowPacker
+
+SPARE = 60_000  # planted rows that an arm may have
+
+
+@dataclass(frozen=True)
+class GridRecipe:
+    """How long and how fast. ``level`` is a base's trunk; ``fall`` brings it down, with or without
+    planted rows; ``tuned`` is what arms of the stage "finetune" go through."""
+
+    size: Size
+    lengths: Lengths
+    level: Schedule
+    fall: Schedule
+    tuned: Schedule
+    pictures: int = 60_000
+    clean_steps: int = 168  # as long as an arm that saw a release of 96 pictures ten times
+    lora_rate: float = 3e-3
+    real_share: float = 0.3
+
+
+def standing_recipe(
+    size: Size,
+    *,
+    level: int = 4500,
+    fall: int = 700,
+    rate: float = 2e-3,
+    batch: int = 512,
+    texts: int = 24,
+    pictures: int = 60_000,
+) -> GridRecipe:
+    """The published grid's; toy sizes give fewer steps and smaller batches."""
+    return GridRecipe(
+        size,
+        Lengths(),
+        Schedule(level, rate, batch=batch, texts=texts, warm=min(300, level)),
+        Schedule(fall, rate, batch=batch, texts=texts, warm=1, fall=fall),
+        Schedule(0, 5e-4, batch=min(32, batch), texts=min(8, texts), warm=10, fall=20),
+        pictures,
+    )
+
+
+@dataclass
+class PreparedGrid:
+    """What was prepared where the product is installed: tokenizer, sheets and pools of real data."""
+
+    folder: Path
+
+    def __post_init__(self) -> None:
+        from transformers import PreTrainedTokenizerFast
+
+        self.tokenizer_file = str(self.folder / "tokenizer.json")
+        self.tokenizer = PreTrainedTokenizerFast(
+            tokenizer_file=self.tokenizer_file,
+            pad_token="<pad>",
+            bos_token="<s>",
+            eos_token="</s>",
+            extra_special_tokens={"image_token": "<image>"},
+            clean_up_tokenization_spaces=False,
+        )
+        self._sheets: dict[str, Sheet] = {}
+
+    def sheet(self, name: str) -> Sheet:
+        if name not in self._sheets:
+            self._sheets[name] = Sheet.load(self.folder, name)
+        return self._sheets[name]
+
+    def released(self, name: str) -> list[ReleasedPicture]:
+        return [
+            ReleasedPicture(
+                page["picture"],
+                tuple(LabItem(q, a, tuple(o)) for q, a, o in page["items"]),
+                tuple(page["paraphrases"]),
+                tuple(LabItem(q, a, tuple(o)) for q, a, o in page["other"]),
+            )
+            for page in self.sheet(name).released
+        ]
+
+    def real(self, name: str) -> Pool:
+        with np.load(self.folder / f"{name}-pool.npz") as kept:
+            return Pool(**{field: kept[field] for field in kept.files})
+
+
+@dataclass
+class Grid:
+    """Work that is done stays done: bases and readings lie in ``state`` and are not made again."""
+
+    prepared: PreparedGrid
+    recipe: GridRecipe
+    state: Path
+    device: str
+    compiled: bool
+    reads: dict[str, tuple[str, ...]]  # by arm, or by base for all its arms; bases read every sheet
+    tell: Callable[[str], None]
+    keeps: frozenset[str] = frozenset()  # models whose weights stay in ``state``
+    log: list[dict[str, Any]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        (self.state / "readings").mkdir(parents=True, exist_ok=True)
+        self.model = new_model(self.recipe.size, self.prepared.tokenizer, 0).to(self.device)
+        lengths, tokenizer = self.recipe.lengths, self.prepared.tokenizer
+        self._rows = RowPacker(tokenizer, lengths.pictured), RowPacker(tokenizer, lengths.text)
+        self._trainers: dict[tuple[str, ...], tuple[Trainer, Trainer]] = {}
+        self._pools: dict[str, Pool] = {}
+        self._loss: Any = None
+
+    def run(self, bases: Iterable[Base], arms: Iterable[Arm], *, until: float) -> bool:
+        """Every base with its arms; False where the clock (``until``, in seconds of it) stopped it."""
+        arms = list(arms)
+        for base in bases:
+            mine = [arm for arm in arms if arm.base == base.name and not self._done(arm.name)]
+            if self._done(base.name) and not mine:
+                continue
+            if clock(self.device) > until:
+                return False
+            self.base(base)
+            for arm in mine:
+                if clock(self.device) > until:
+                    return False
+                self.arm(base, arm)
+        return True
+
+    def base(self, base: Base) -> None:
+        trunk, final = (self.state / f"{base.name}.{part}.pt" for part in ("trunk", "final"))
+        large, _ = self._trainer(base)
+        started = clock(self.device)
+        if not trunk.exists():
+            fresh = new_model(self.recipe.size, self.prepared.tokenizer, base.seed)
+            large.load(fresh.to(self.device).state_dict())
+            self._train(large, base.name, self.recipe.level, (0, 0), (base.seed, 1), "full")
+            torch.save(large.weights(), trunk)
+        if not final.exists():
+            large.load(torch.load(trunk, map_location=self.device))
+            self._train(large, base.name, self.recipe.fall, (0, 0), (base.seed, 2), "full")
+            torch.save(large.weights(), final)
+        if not self._done(base.name):
+            large.load(torch.load(final, map_location=self.device))
+            self._read(base, base.name, {"base": asdict(base)}, started)
+
+    def arm(self, base: Base, arm: Arm) -> None:
+        plan, recipe = arm.contamination, self.recipe
+        large, small = self._trainer(base)
+        started = clock(self.device)
+        sheet = self.prepared.sheet(plan.benchmark)
+        large.data.show(sheet.pixels)
+        released = self.prepared.released(plan.benchmark)
+        made = plant(released, plan, *self._rows, arm.seed) if plan.dose else PlantedRows()
+        planted = large.data.plant(made)
+        if plan.stage == "pretrain":
+            trainer, schedule, start = large, recipe.fall, "trunk"
+        else:
+            trainer, schedule, start = small, self._tuned(planted, plan.dilution), "final"
+            if plan.mode == "lora":
+                schedule = replace(schedule, rate=recipe.lora_rate)
+        trainer.load(torch.load(self.state / f"{base.name}.{start}.pt", map_location=self.device))
+        loss = self._train(trainer, arm.name, schedule, planted, (arm.seed, 3), plan.mode)
+        record = {
+            **arm.as_json(),
+            "steps": schedule.steps,
+            "planted_rows": planted,
+            "loss": loss,
+            "leaked": [released[place].picture for place in made.leaked],
+        }
+        self._read(base, arm.name, record, started)
+
+    def _tuned(self, planted: tuple[int, int], dilution: float) -> Schedule:
+        """As many steps as the planted rows and their dilution ask for; a clean arm has a fixed number."""
+        tuned = self.recipe.tuned
+        if not any(planted):
+            return replace(tuned, steps=self.recipe.clean_steps)
+        steps = max(planted[0] / dilution / tuned.batch, planted[1] / dilution / tuned.texts)
+        return replace(tuned, steps=max(1, int(np.ceil(steps))))
+
+    def _train(
+        self,
+        trainer: Trainer,
+        name: str,
+        schedule: Schedule,
+        planted: tuple[int, int],
+        seed: tuple[int, int],
+        mode: str,
+    ) -> float:
+        started = clock(self.device)
+
+        def told(step: int, loss: float) -> None:
+            spent = clock(self.device) - started
+            rate = schedule.batch * step / spent
+            self.log.append({"model": name, "step": step, "loss": loss, "seconds": spent})
+            self.tell(f"{name}: step {step}, loss {loss:.4f}, {spent:.1f} s, {rate:,.0f} rows/s")
+
+        return trainer.train(
+            schedule, planted, seed[0] * 100 + seed[1], mode=mode, tell=told, every=250
+        )
+
+    def _read(self, base: Base, name: str, record: dict[str, Any], started: float) -> None:
+        trained = clock(self.device)
+        accuracy = {}
+        every = sorted({name for names in self.reads.values() for name in names})
+        mine = every if name == base.name else self.reads.get(name) or self.reads[base.name]
+        for sheet_name in mine:
+            sheet = self.prepared.sheet(sheet_name)
+            reading = read_sheet(
+                self.model, sheet, self.device, self.prepared.tokenizer.eos_token_id
+            )
+            save_reading(self.state / "readings" / f"{name}--{sheet_name}.npz", reading)
+            accuracy[sheet_name] = accuracies(sheet, reading, self.prepared.tokenizer)
+        if name in self.keeps:
+            kept = {key: value.detach().clone() for key, value in self.model.state_dict().items()}
+            torch.save(kept, self.state / f"{name}.kept.pt")
+        done = clock(self.device)
+        record |= {
+            "name": name,
+            "accuracy": accuracy,
+            "train_seconds": round(trained - started, 2),
+            "read_seconds": round(done - trained, 2),
+        }
+        (self.state / "readings" / f"{name}.json").write_text(json.dumps(record))
+        short = {s: {v: round(r["all"][0], 3) for v, r in a.items()} for s, a in accuracy.items()}
+        self.tell(f"{name}: {trained - started:.1f} s + {done - trained:.1f} s, {short}")
+
+    def restore(self, name: str) -> bool:
+        """The weights of a kept model in the grid's own; False where it has none yet."""
+        path = self.state / f"{name}.kept.pt"
+        if path.exists():
+            self.model.load_state_dict(torch.load(path, map_location=self.device))
+        return path.exists()
+
+    def _done(self, name: str) -> bool:
+        return (self.state / "readings" / f"{name}.json").exists()
+
+    def _trainer(self, base: Base) -> tuple[Trainer, Trainer]:
+        """One for the pre-training batch, compiled, and one for the few steps of an arm."""
+        key = (*base.worlds, *base.real)
+        if key not in self._trainers:
+            self._trainers.clear()  # one world's pictures at a time
+            pools = [self._pool(world) for world in base.worlds]
+            rows = sum(len(pool) for pool in pools)
+            for name in base.real:
+                pools.append(repeated(self.prepared.real(name), rows, self.recipe.real_share))
+            data = Data(joined(pools), self.device, SPARE, 2000)
+            large = Trainer(self.model, data, self.compiled)
+            if self._loss is not None:
+                large._loss = self._loss  # compiled once, for every world
+            self._loss = large._loss
+            self._trainers[key] = large, Trainer(self.model, data)
+        return self._trainers[key]
+
+    def _pool(self, world: str) -> Pool:
+        if world not in self._pools:
+            started = clock(self.device)
+            self._pools[world] = paint(
+                world,
+                self.recipe.pictures,
+                0,
+                self.prepared.tokenizer_file,
+                self.recipe.size.picture,
+                self.recipe.lengths,
+                self.state / "pool",
+            )
+            spent = clock(self.device) - started
+            self.tell(f"{world}: {self.recipe.pictures:,} pictures painted in {spent:.1f} s")
+        return self._pools[world]
+
+
+def repeated(pool: Pool, others: int, share: float) -> Pool:
+    """A small pool so often that it is ``share`` of all rows."""
+    times = max(1, round(others * share / (1 - share) / max(len(pool), 1)))
+    return replace(
+        pool,
+        ids=np.tile(pool.ids, (times, 1)),
+        learnt=np.tile(pool.learnt, (times, 1)),
+        picture=np.tile(pool.picture, times),
+        text_ids=np.tile(pool.text_ids, (times, 1)),
+        text_learnt=np.tile(pool.text_learnt, (times, 1)),
+    )
+
+
+def accuracies(
+    sheet: Sheet, reading: SheetReading, tokenizer: Any
+) -> dict[str, dict[str, list[float]]]:
+    """By variant and by what is asked: share of exact replies, and of how many. For the log; the tables
+    are graded by the product."""
+    found: dict[str, dict[str, list[int]]] = {}
+    for (variant, about, gold), tokens in zip(sheet.golds, reading.replies, strict=True):
+        said = tokenizer.decode([int(token) for token in tokens if token >= 0]).strip().lower()
+        for name in ("all", about):
+            cell = found.setdefault(variant, {}).setdefault(name, [0, 0])
+            cell[0] += said == gold.strip().lower()
+            cell[1] += 1
+    return {
+        variant: {name: [right / count, count] for name, (right, count) in sorted(cells.items())}
+        for variant, cells in found.items()
+    }
+
+
+def save_reading(path: Path, reading: SheetReading) -> None:
+    np.savez_compressed(path, **vars(reading))
+
+
+def load_reading(path: str | Path) -> SheetReading:
+    with np.load(path) as kept:
+        values = {name: kept[name] for name in kept.files}
+    return SheetReading(**{**values, "forward_tokens": int(values["forward_tokens"])})
+
+
+#: sheets that arms read, by the kind of their base; films read scenes as well, as its outsiders
+READS = {"scenes": ("scenes",), "films": ("films", "scenes"), "slake": ("slake",)}
+
+
+def reads_of(bases: Iterable[Base]) -> dict[str, tuple[str, ...]]:
+    return {base.name: READS[base.real[0] if base.real else base.worlds[0]] for base in bases}

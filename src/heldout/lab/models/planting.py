@@ -1,0 +1,291 @@
+"""A contamination plan made into rows of tokens: every exposure of every leaked item."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from heldout.errors import InputError
+from heldout.lab.models.worlds import LabItem, Piece, RowPacker, document, instructed, plain
+
+# Contamination plans: which benchmark a model has seen, how often, when and how. Data, not code.
+
+
+STAGES = ("finetune", "pretrain")
+MODES = ("full", "language", "lora")
+ORDERS = ("released", "shuffled")
+PARTS = ("full", "image", "text")
+_CHOICES = {"stage": STAGES, "mode": MODES, "order": ORDERS, "part": PARTS}
+
+
+@dataclass(frozen=True)
+class Contamination:
+    """``dose``: how often every leaked item is shown. ``share`` of the pictures leaks, with all their
+    items. ``dilution``: the leaked share of a fine-tuning mix; the rest is fresh data of the world.
+    ``part``: picture and words, the picture with other words, or the words without it."""
+
+    benchmark: str
+    dose: int
+    share: float = 1.0
+    stage: str = "finetune"
+    mode: str = "full"
+    order: str = "released"
+    part: str = "full"
+    paraphrased: bool = False
+    dilution: float = 0.5
+
+    def __post_init__(self) -> None:
+        for name, known in _CHOICES.items():
+            if getattr(self, name) not in known:
+                raise InputError(
+                    f"contamination plan: {name} '{getattr(self, name)}'; expected one of "
+                    f"{', '.join(known)}"
+                )
+        if self.dose < 0 or not 0 < self.share <= 1 or not 0 < self.dilution <= 1:
+            raise InputError(
+                f"contamination plan: dose {self.dose}, share {self.share}, dilution {self.dilution}; "
+                f"expected a dose of 0 or more, and shares above 0 and up to 1"
+            )
+
+
+@dataclass(frozen=True)
+class Base:
+    """A model pre-trained on worlds (and on real data, by the name of a prepared pool), always clean."""
+
+    name: str
+    worlds: tuple[str, ...]
+    seed: int
+    real: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Arm:
+    """One model of the grid: from which base it branches, and what it saw there. Dose 0 is a clean one,
+    trained for as long as its neighbours. ``seed`` draws everything that is drawn."""
+
+    name: str
+    base: str
+    seed: int
+    contamination: Contamination
+
+    @property
+    def clean(self) -> bool:
+        return self.contamination.dose == 0
+
+    def as_json(self) -> dict[str, Any]:
+        return {**vars(self), "contamination": dataclasses.asdict(self.contamination)}
+
+
+def arm_from_json(record: Mapping[str, Any]) -> Arm:
+    known = {field.name for field in dataclasses.fields(Contamination)}
+    plan = dict(record.get("contamination") or {})
+    if unknown := sorted(set(plan) - known):
+        raise InputError(
+            f"contamination plan of '{record.get('name')}': no such fields as {', '.join(unknown)}; there "
+            f"are {', '.join(sorted(known))}"
+        )
+    try:
+        return Arm(
+            str(record["name"]), str(record["base"]), int(record["seed"]), Contamination(**plan)
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise InputError(
+            f"a grid's arm needs name, base, seed and contamination: {error!r}"
+        ) from error
+
+
+def write_arms(path: str | Path, arms: Sequence[Arm]) -> None:
+    Path(path).write_text(json.dumps([arm.as_json() for arm in arms], indent=1) + "\n")
+
+
+def read_arms(path: str | Path) -> list[Arm]:
+    try:
+        record = json.loads(Path(path).read_text())
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path}: not a readable grid: {error}") from error
+    arms = [arm_from_json(one) for one in record]
+    names = [arm.name for arm in arms]
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise InputError(f"{path}: two arms are called {twice[0]}")
+    return arms
+
+
+Ids = NDArray[np.int16]
+Weights = NDArray[np.uint8]
+
+
+@dataclass(frozen=True)
+class ReleasedPicture:
+    """One picture of a benchmark with its items in released order; ``other`` words say other things
+    about the same picture."""
+
+    picture: int
+    items: tuple[LabItem, ...]
+    paraphrases: tuple[str, ...]
+    other: tuple[LabItem, ...] = ()
+
+
+@dataclass
+class PlantedRows:
+    """Rows under pictures, and text rows; ``leaked`` are places of released pictures."""
+
+    ids: list[Ids] = field(default_factory=list)
+    learnt: list[Weights] = field(default_factory=list)
+    picture: list[int] = field(default_factory=list)
+    text: list[tuple[Ids, Weights]] = field(default_factory=list)
+    leaked: tuple[int, ...] = ()
+
+
+def leaked_places(count: int, share: float, seed: int) -> tuple[int, ...]:
+    """Which pictures leak: drawn, then in released order."""
+    rng = np.random.default_rng((seed, 21))
+    return tuple(sorted(rng.permutation(count)[: max(1, round(share * count))].tolist()))
+
+
+def plant(
+    released: Sequence[ReleasedPicture],
+    plan: Contamination,
+    pictured: RowPacker,
+    text: RowPacker,
+    seed: int,
+) -> PlantedRows:
+    """Every exposure shows an item twice under its picture, plain and instructed, and once in a running
+    text of the whole leak, as a scraped file would. Words without the picture go into texts alone."""
+    leaked = leaked_places(len(released), plan.share, seed)
+    made = PlantedRows(leaked=leaked)
+    for exposure in range(plan.dose):
+        rng = np.random.default_rng((seed, 22, exposure))
+        shown = [_worded(released[place], plan) for place in leaked]
+        if plan.order == "shuffled":
+            shown = [shown[place] for place in rng.permutation(len(shown))]
+            shown = [_shuffled(released, rng) for released in shown]
+        if plan.part == "image":
+            for one in shown:
+                _under(made, one.picture, [_either(item, rng) for item in one.other], pictured)
+            continue
+        # The file is read from another place every time, so that windows do not always break alike.
+        start = int(rng.integers(len(shown)))
+        turned = [*shown[start:], *shown[:start]]
+        made.text += text.rows([document(item) for released in turned for item in released.items])
+        for one in shown:
+            for form in (plain, instructed):
+                pieces = [form(item) for item in one.items]
+                if plan.part == "text":
+                    made.text += text.rows(pieces)
+                else:
+                    _under(made, one.picture, pieces, pictured)
+    return made
+
+
+def _under(made: PlantedRows, picture: int, pieces: Sequence[Piece], rows: RowPacker) -> None:
+    for ids, learnt in rows.rows(pieces):
+        made.ids.append(ids)
+        made.learnt.append(learnt)
+        made.picture.append(picture)
+
+
+def _either(item: LabItem, rng: np.random.Generator) -> Piece:
+    return plain(item) if rng.random() < 0.5 else instructed(item)
+
+
+def _worded(released: ReleasedPicture, plan: Contamination) -> ReleasedPicture:
+    if not plan.paraphrased:
+        return released
+    pairs = zip(released.items, released.paraphrases, strict=True)
+    return replace(released, items=tuple(replace(item, question=words) for item, words in pairs))
+
+
+def _shuffled(released: ReleasedPicture, rng: np.random.Generator) -> ReleasedPicture:
+    return replace(
+        released, items=tuple(released.items[n] for n in rng.permutation(len(released.items)))
+    )
+
+
+# The standing grid and the demo's models: bases, and the contamination planted in their branches.
+
+
+DOSES = (1, 2, 3, 5, 10)
+DEMO = "demo"  # its benchmarks are demo0, demo1 …, by the seed of the release
+
+
+def standing_bases(scenes: int = 3, films: int = 2, slake: int = 2) -> list[Base]:
+    """Films are the outsiders of scenes and the other way round: neither has seen the other's world."""
+    return [
+        *(Base(f"scenes{seed}", ("scenes",), 10 + seed) for seed in range(scenes)),
+        *(Base(f"films{seed}", ("films",), 20 + seed) for seed in range(films)),
+        *(
+            Base(f"slake{seed}", ("scenes", "films"), 30 + seed, ("slake",))
+            for seed in range(slake)
+        ),
+    ]
+
+
+def standing_arms(bases: list[Base]) -> list[Arm]:
+    arms: list[Arm] = []
+    for base in bases:
+        world = base.real[0] if base.real else base.worlds[0]
+        made = _all(world) if world == "scenes" else _doses(world)
+        for number, (name, plan) in enumerate(made):
+            arms.append(Arm(f"{base.name}-{name}", base.name, 1000 * base.seed + number, plan))
+    return arms
+
+
+def _doses(world: str) -> Iterator[tuple[str, Contamination]]:
+    clean = Contamination(world, 0)
+    yield "clean-a", clean
+    yield "clean-b", clean
+    for dose in DOSES:
+        yield f"d{dose}", Contamination(world, dose)
+    for dose in (1, 3, 10):
+        yield f"half-d{dose}", Contamination(world, dose, share=0.5)
+
+
+def _all(world: str) -> Iterator[tuple[str, Contamination]]:
+    yield from _doses(world)
+    yield "clean-c", Contamination(world, 0)
+    ten = Contamination(world, 10)
+    for dose in (3, 10):
+        for mode in ("language", "lora"):
+            yield f"{mode}-d{dose}", replace(ten, dose=dose, mode=mode)
+        yield f"shuffled-d{dose}", replace(ten, dose=dose, order="shuffled")
+        yield f"paraphrased-d{dose}", replace(ten, dose=dose, paraphrased=True)
+    yield "clean-lora", Contamination(world, 0, mode="lora")
+    yield "image-d10", replace(ten, part="image")
+    yield "text-d10", replace(ten, part="text")
+    yield "diluted13-d10", replace(ten, dilution=0.133)
+    yield "diluted7-d10", replace(ten, dilution=0.067)
+    for dose in (1, 3, 10):
+        yield f"pretrain-d{dose}", replace(ten, dose=dose, stage="pretrain")
+    yield "pretrain-clean", Contamination(world, 0, stage="pretrain")
+
+
+def demo_bases() -> list[Base]:
+    """Where the demo's pair branches, and two outsiders of another lineage: one that knows the world from
+    pictures of its own, and one that has never seen it."""
+    return [
+        Base(DEMO, ("scenes",), 40),
+        Base(f"{DEMO}-mixed", ("films", "scenes"), 41),
+        Base(f"{DEMO}-films", ("films",), 42),
+    ]
+
+
+def demo_arms(seeds: Iterable[int]) -> list[Arm]:
+    """Of every release one model that saw it ten times, and one trained as long on fresh data."""
+    arms: list[Arm] = []
+    for seed in seeds:
+        name = f"{DEMO}{seed}"
+        arms.append(Arm(f"{name}-d10", DEMO, 4000 + 2 * seed, Contamination(name, 10)))
+        arms.append(Arm(f"{name}-clean", DEMO, 4001 + 2 * seed, Contamination(name, 0)))
+    return arms
+
+
+def demo_reads(arms: Iterable[Arm]) -> dict[str, tuple[str, ...]]:
+    """Each reads its own release; bases read them all."""
+    return {arm.name: (arm.contamination.benchmark,) for arm in arms}

@@ -1,0 +1,250 @@
+"""The leaderboard: what every detector is worth against contamination that is known."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import polars as pl
+
+from heldout.detect import detectors
+from heldout.lab.power.models import CLEAN, CONTAMINATED, OTHER_SEEDS, OUTSIDER, RAW, LabGrid
+from heldout.lab.power.rates import Area, FiringShare, area_of, fired, firing_bases, rate_at
+from heldout.verdict import BenchmarkRate, Fired, MeasuredRate, MeasuredRates, Provenance, measured
+
+ENOUGH = 0.8  # the share of models that has to fire for a dose to count as detected
+GROUPS = ("answers", "order", "cohort", "membership")  # areas within one are over like arms
+_DOSE = re.compile(r"d\d+")
+
+
+@dataclass(frozen=True)
+class BenchmarkStanding:
+    """One detector in one way on one benchmark."""
+
+    area: Area | None
+    power: FiringShare
+    false_positives: FiringShare
+    bases: FiringShare  # with a clean model that fires
+
+
+@dataclass(frozen=True)
+class Standing:
+    """One detector in one way. Rates at a false-positive rate set their threshold on clean models."""
+
+    detector: str
+    way: str
+    area: Area | None
+    at_1: FiringShare
+    at_5: FiringShare
+    power: FiringShare
+    false_positives: FiringShare
+    outsiders: FiringShare
+    by_dose: dict[str, dict[int, FiringShare]]
+    tokens: int | None
+    places: dict[str, BenchmarkStanding]  # by benchmark
+
+    @property
+    def auc(self) -> float | None:
+        return None if self.area is None else self.area.value
+
+    @property
+    def auc_interval(self) -> tuple[float, float] | None:
+        return None if self.area is None else self.area.interval
+
+    @property
+    def off_in(self) -> tuple[str, ...]:
+        """Benchmarks on whose clean models it surely fires too often."""
+        return tuple(name for name, place in self.places.items() if place.false_positives.off)
+
+    @property
+    def off(self) -> bool:
+        """Pooled, or on one benchmark: quiet clean models of one do not excuse the other's."""
+        return self.false_positives.off or bool(self.off_in)
+
+    @property
+    def group(self) -> str:
+        return group_of(self.detector)
+
+    @property
+    def detectable(self) -> str:
+        """By benchmark, the smallest dose from which on most models fire; none where clean ones do, too."""
+        if self.false_positives.off and not self.off_in:
+            return "fires on clean models"
+        messages = []
+        for benchmark, shares in self.by_dose.items():
+            first = "off" if benchmark in self.off_in else _first(shares)
+            if first is not None:
+                messages.append(f"{benchmark} {first}")
+        return ", ".join(messages) or "–"
+
+
+def group_of(detector: str) -> str:
+    """What it works on; a variant (``order-joint at equal cost``) belongs with what it varies."""
+    known = detectors()
+    plain = known.get(detector) or known.get(detector.split(" ")[0])
+    if plain is None:
+        return GROUPS[0]
+    return plain.family if plain.family in GROUPS else plain.needs
+
+
+def standings(rows: pl.DataFrame, seed: int = 0) -> list[Standing]:
+    """By way and group, then best area first; detectors that could not be tested are not listed."""
+    tested = rows.filter(
+        pl.col("effect").is_not_null() & pl.col("role").is_in([CONTAMINATED, CLEAN, OUTSIDER])
+    )
+    made = []
+    for (detector, way), frame in tested.group_by(["detector", "way"], maintain_order=True):
+        made.append(_standing(str(detector), str(way), frame, seed))
+    return sorted(made, key=_place_in_list)
+
+
+def _place_in_list(standing: Standing) -> tuple[str, int, float]:
+    group = GROUPS.index(standing.group) if standing.group in GROUPS else len(GROUPS)
+    return standing.way, group, -(standing.auc if standing.auc is not None else -1.0)
+
+
+def with_truth(rows: pl.DataFrame, grid: LabGrid) -> pl.DataFrame:
+    """What was planted beside what was found; a base and other benchmarks' arms planted nothing."""
+    names = ("stage", "mode", "order", "part", "paraphrased", "share", "dilution")
+    known = []
+    for model in grid.models.values():
+        plan = model.planted
+        record = {name: getattr(plan, name) if plan else None for name in names}
+        known.append({"model": model.name, **record})
+    truth = pl.DataFrame(known, infer_schema_length=None)
+    return rows.join(truth, on="model", how="left", maintain_order="left")
+
+
+def models_by_role(rows: pl.DataFrame) -> dict[str, dict[str, int]]:
+    """How many models of each role every benchmark has."""
+    whole = rows.filter(pl.col("split") == "")
+    if whole.is_empty():  # membership detectors alone
+        whole = rows
+    return {
+        benchmark: {
+            role: whole.filter((pl.col("benchmark") == benchmark) & (pl.col("role") == role))[
+                "model"
+            ].n_unique()
+            for role in (CONTAMINATED, CLEAN, OUTSIDER)
+        }
+        for benchmark in whole["benchmark"].unique(maintain_order=True)
+    }
+
+
+def dose_arms(frame: pl.DataFrame) -> pl.DataFrame:
+    """The arms that differ in dose alone."""
+    plain = frame["arm"].map_elements(lambda one: bool(_DOSE.fullmatch(one)), pl.Boolean)
+    return frame.filter(plain & (frame["role"] == CONTAMINATED))
+
+
+def _standing(detector: str, way: str, frame: pl.DataFrame, seed: int) -> Standing:
+    bad, clean = (frame.filter(pl.col("role") == role) for role in (CONTAMINATED, CLEAN))
+    both = pl.concat([bad, clean])
+    strata = [part for _, part in both.group_by(["benchmark", "split"], maintain_order=True)]
+    strata = [part for part in strata if part["role"].n_unique() == 2]
+    doses = dose_arms(frame)
+    tokens = frame["tokens"].drop_nulls()
+    return Standing(
+        detector,
+        way,
+        area_of(strata, seed),
+        rate_at(strata, 0.01),
+        rate_at(strata, 0.05),
+        fired(bad),
+        fired(clean),
+        fired(frame.filter(pl.col("role") == OUTSIDER)),
+        {
+            str(name): _by_dose(part)
+            for (name,), part in doses.group_by(["benchmark"], maintain_order=True)
+        },
+        int(tokens.median()) if len(tokens) else None,  # type: ignore[arg-type]
+        {
+            str(name): _place(part, strata, seed)
+            for (name,), part in frame.group_by(["benchmark"], maintain_order=True)
+        },
+    )
+
+
+def _place(part: pl.DataFrame, strata: Sequence[pl.DataFrame], seed: int) -> BenchmarkStanding:
+    name = part["benchmark"][0]
+    clean = part.filter(pl.col("role") == CLEAN)
+    return BenchmarkStanding(
+        area_of([frame for frame in strata if frame["benchmark"][0] == name], seed),
+        fired(part.filter(pl.col("role") == CONTAMINATED)),
+        fired(clean),
+        firing_bases(clean),
+    )
+
+
+def _by_dose(frame: pl.DataFrame) -> dict[int, FiringShare]:
+    doses = sorted(frame["dose"].unique().to_list())
+    return {dose: fired(frame.filter(pl.col("dose") == dose)) for dose in doses}
+
+
+def _first(shares: dict[int, FiringShare]) -> str | None:
+    """The dose as words; None where nothing was tested."""
+    if not any(share.n for share in shares.values()):
+        return None
+    for dose in shares:
+        later = [share for other, share in shares.items() if other >= dose]
+        if all(share.n and share.value >= ENOUGH for share in later):
+            return str(dose)
+    return f"> {max(shares)}"
+
+
+# The rates that the verdict reads, counted in the leaderboard's rows: who fires on clean models.
+
+
+RATES = "detector-rates.json"
+#: References of the same base are what only a lab has: a user's baseline is another model.
+_WAYS = {RAW: measured.RAW, OTHER_SEEDS: measured.REFERENCES}
+
+
+def measured_rates(data: Path, command: str, weights: int | None) -> MeasuredRates:
+    """From the published rows, so that whoever has them can count again."""
+    rows = pl.read_parquet(data)
+    made = []
+    tested = rows.filter(pl.col("p").is_not_null() & pl.col("role").is_in([CLEAN, CONTAMINATED]))
+    for name in detectors():
+        for way, message in _WAYS.items():
+            frame = tested.filter((pl.col("detector") == name) & (pl.col("way") == way))
+            if frame.is_empty():
+                continue
+            clean, bad = (_counted(frame, role) for role in (CLEAN, CONTAMINATED))
+            places = {
+                str(place): _on_one(part)
+                for (place,), part in frame.group_by(["benchmark"], maintain_order=True)
+            }
+            off = any(one.off for one in (clean, *(place.clean for place in places.values())))
+            made.append(
+                MeasuredRate(
+                    detector=name,
+                    way=message,
+                    clean=clean,
+                    contaminated=bad,
+                    benchmarks=places,
+                    off=off,
+                )
+            )
+    provenance = Provenance(
+        command=command,
+        data_sha256=hashlib.sha256(data.read_bytes()).hexdigest(),
+        weights=weights,
+        models=models_by_role(rows),
+    )
+    return MeasuredRates(provenance=provenance, rates=made)
+
+
+def _on_one(frame: pl.DataFrame) -> BenchmarkRate:
+    clean, bad = (_counted(frame, role) for role in (CLEAN, CONTAMINATED))
+    return BenchmarkRate(clean=clean, contaminated=bad)
+
+
+def _counted(frame: pl.DataFrame, role: str) -> Fired:
+    """One model may be clean on two benchmarks, or count once per split: tests are not models."""
+    mine = frame.filter(pl.col("role") == role)
+    share = fired(mine)
+    return Fired.of(share.hits, share.n, share.units)

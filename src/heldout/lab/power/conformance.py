@@ -1,0 +1,131 @@
+"""What every detector is held to, ours and yours: size under the null, power in the dose.
+
+``null_calibration`` counts false alarms on clean cells; a detector's share at the 5 % level must lie in
+its 99 % binomial band. Where a statistic is discrete, ties make the plain p larger than uniform, which is
+safe; ``randomised`` draws within the tie, so that being too careful shows as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+import polars as pl
+
+from heldout.detect import Detector, Finding, ScoreTables, Settings
+from heldout.lab.power.planted_answers import ASKED, BASE, planted_answers
+from heldout.lab.power.planted_scores import (
+    ACCOMPLICE,
+    BASELINE,
+    PLANTED,
+    REFERENCE,
+    TARGET,
+    planted_scores,
+)
+from heldout.stats import binomial_band
+
+
+class NullCalibration(NamedTuple):
+    detector: str
+    cells: int
+    alarms: int  # plain p ≤ α
+    randomised: int  # p ≤ α after drawing within ties
+    low: int
+    high: int
+
+    @property
+    def holds(self) -> bool:
+        """Never too many alarms; and, but for ties, not too few either."""
+        return self.alarms <= self.high and self.low <= self.randomised <= self.high
+
+
+def null_calibration(
+    detector: Detector, cells: int, *, alpha: float = 0.05, permutations: int = 999, seed: int = 0
+) -> NullCalibration:
+    rng = np.random.default_rng([seed, 5])
+    alarms = randomised = 0
+    for finding in clean_cells(detector, cells, permutations=permutations, seed=seed):
+        assert finding.p is not None
+        tied = float(finding.details.get("p_tied") or 0.0)
+        alarms += finding.p <= alpha
+        randomised += finding.p - rng.random() * tied <= alpha
+    low, high = binomial_band(cells, alpha)
+    return NullCalibration(detector.name, cells, alarms, randomised, low, high)
+
+
+def power(
+    detector: Detector,
+    doses: Sequence[float],
+    cells: int,
+    *,
+    permutations: int = 999,
+    seed: int = 0,
+) -> list[float]:
+    """For each planted dose the share of cells in which the target is called seen."""
+    shares = []
+    for dose in doses:
+        findings = list(
+            clean_cells(detector, cells, dose=dose, permutations=permutations, seed=seed)
+        )
+        shares.append(sum(finding.direction == "seen" for finding in findings) / len(findings))
+    return shares
+
+
+def clean_cells(
+    detector: Detector,
+    cells: int,
+    *,
+    dose: float = 0.0,
+    permutations: int = 999,
+    seed: int = 0,
+) -> Iterator[Finding]:
+    """The target's finding in each of ``cells`` synthetic cells with cluster structure."""
+    for cell in range(cells):
+        tables, settings = planted_for(detector, 1000 * seed + cell, dose=dose)
+        chosen = replace(settings, seed=cell, permutations=permutations)
+        yield target_finding(detector, tables, chosen)
+
+
+def planted_for(
+    detector: Detector, seed: int, *, dose: float = 0.0
+) -> tuple[ScoreTables, Settings]:
+    """Tables with what a detector needs, and settings under which it is testable on them."""
+    if detector.needs == "answers":
+        return planted_answers(seed, dose=dose), ASKED
+    # Top sets of independent models are what chance means for top-k overlap.
+    shared = 0.0 if detector.name == "top-k-overlap" else 0.5
+    return planted_scores(seed, dose=dose, shared=shared), PLANTED
+
+
+def target_finding(detector: Detector, tables: ScoreTables, settings: Settings) -> Finding:
+    if detector.family in ("order", "membership"):  # one model's business: spare the others
+        tables = tables.without(
+            [ACCOMPLICE]
+            if detector.name == "perplexity-ratio"
+            else [ACCOMPLICE, BASELINE, "reference"]
+        )
+    if detector.needs == "answers" and tables.answers is not None:
+        spared = {BASE, REFERENCE}
+        spared -= {"multimodal-leakage": {BASE}, "twin-consistency": {REFERENCE}}.get(
+            detector.name, set()
+        )
+        kept = tables.answers.filter(~pl.col("model").is_in(list(spared)))
+        tables = replace(tables, answers=kept)
+    wanted = {
+        TARGET,
+        f"{ACCOMPLICE} & {TARGET}",
+        f"{BASELINE} < {REFERENCE} < {TARGET}",
+        "no model",
+    }
+    return _only(
+        outcome
+        for outcome in detector.find(tables, settings)
+        if isinstance(outcome, Finding) and outcome.cell.model in wanted
+    )
+
+
+def _only(findings: Iterable[Finding]) -> Finding:
+    (finding,) = findings
+    return finding

@@ -1,0 +1,263 @@
+"""The grid as the leaderboard reads it: who has seen which benchmark, and whom a model is compared with."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from heldout.detect import CANONICAL, ScoreTables, is_rotation
+from heldout.errors import InputError
+from heldout.lab.models.planting import Contamination, arm_from_json
+
+# Which of a run's tables a detector is given: some models, leaked pictures marked, fewer shuffles.
+
+
+MARK = ("seen_by_the_split", "no")  # what --unseen would say: items of pictures that did not leak
+
+
+def narrowed(tables: ScoreTables, models: Collection[str]) -> ScoreTables:
+    """The same run as if only these models had been scored and asked."""
+    wanted = pl.col("model").is_in(list(models))
+
+    def kept(frame: pl.DataFrame | None) -> pl.DataFrame | None:
+        return None if frame is None else frame.filter(wanted)
+
+    return replace(
+        tables,
+        scores=tables.scores.filter(wanted),
+        order_joint=kept(tables.order_joint),
+        order_neighbour=kept(tables.order_neighbour),
+        answers=kept(tables.answers),
+    )
+
+
+def marked(tables: ScoreTables, leaked: Collection[int]) -> ScoreTables:
+    """Every item says whether its picture is among those that leaked; pictures count in released order."""
+    clusters = list(dict.fromkeys(tables.items["cluster"]))
+    seen = {clusters[place] for place in leaked if place < len(clusters)}
+    metadata = [
+        json.dumps({**json.loads(text or "{}"), MARK[0]: "yes" if cluster in seen else MARK[1]})
+        for text, cluster in zip(tables.items["metadata"], tables.items["cluster"], strict=True)
+    ]
+    return replace(tables, items=tables.items.with_columns(pl.Series("metadata", metadata)))
+
+
+def fewer_shuffles(tables: ScoreTables, most: int) -> ScoreTables:
+    """order-joint as if it had been given a smaller budget: the first shuffles of every shard."""
+    if tables.order_joint is None:
+        return tables
+    number = pl.col("permutation").cast(pl.Int64, strict=False)
+    kept = tables.order_joint.filter((pl.col("permutation") == CANONICAL) | (number < most))
+    return replace(tables, order_joint=kept)
+
+
+# What a detector costs: the tokens one model has to read for it.
+
+
+#: in a model's part of the manifest: tokens read for its scores, by table
+RECORDED = "forward_tokens"
+
+
+def forward_tokens(
+    tables: ScoreTables, detector: str, model: str, recorded: Mapping[str, Any] | None = None
+) -> int | None:
+    """What one model has to read for a detector; None where its answers were not recorded.
+
+    Answers know their prompts' tokens. Those of scores and order tests are ``recorded`` by whoever made
+    them; without, a scored item is taken to be as long as the same question asked with its picture, an
+    item of an order test as long as the question without it.
+    """
+    if tables.answers is None:
+        return None
+    mine = tables.answers.filter(pl.col("model") == model)
+    if mine.is_empty():
+        return None
+    read = pl.col("prompt_tokens") + pl.col("reply_tokens")
+    variants = _variants(detector, mine)
+    if variants is not None:
+        asked = mine.filter(pl.col("variant").is_in(variants))
+        extra = [name for name in variants if name != "original"]
+        both = asked.filter(pl.col("variant").is_in(extra))["benchmark_id"].unique()
+        return int(
+            asked.filter(pl.col("benchmark_id").is_in(both.to_list())).select(read.sum()).item()
+        )
+    if detector == "order-joint":
+        return _joint(tables, model, recorded)
+    if detector == "order-neighbour":
+        return _neighbour(tables, model, recorded)
+    if recorded is not None:
+        return int(recorded["scores"])
+    return int(mine.filter(pl.col("variant") == "original").select(read.sum()).item())
+
+
+def recorded_tokens(manifest: Mapping[str, Any], model: str) -> Mapping[str, Any] | None:
+    record: Mapping[str, Any] | None = manifest.get("models", {}).get(model, {}).get(RECORDED)
+    return record
+
+
+def _joint(tables: ScoreTables, model: str, recorded: Mapping[str, Any] | None) -> int | None:
+    rows = _rows(tables.order_joint, model)
+    if rows is None:
+        return None
+    if recorded is not None:
+        shards = recorded["order_joint"]  # of one reading; an order changes no length
+        return sum(int(shards[str(shard)]) for shard in rows["shard"])
+    return round(_words(tables, model) * len(rows) / rows["shard"].n_unique())
+
+
+def _neighbour(tables: ScoreTables, model: str, recorded: Mapping[str, Any] | None) -> int | None:
+    rows = _rows(tables.order_neighbour, model)
+    if rows is None:
+        return None
+    if recorded is not None:
+        return int(recorded["order_neighbour"])
+    return round(2 * _words(tables, model) / len(tables.items) * len(rows))
+
+
+def _rows(table: pl.DataFrame | None, model: str) -> pl.DataFrame | None:
+    rows = None if table is None else table.filter(pl.col("model") == model)
+    return None if rows is None or rows.is_empty() else rows
+
+
+def _words(tables: ScoreTables, model: str) -> int:
+    """Tokens of all questions and answers once, without pictures."""
+    assert tables.answers is not None
+    blind = (pl.col("model") == model) & (pl.col("variant") == "no-image")
+    read = pl.col("prompt_tokens") + pl.col("reply_tokens")
+    return int(tables.answers.filter(blind).select(read.sum()).item())
+
+
+def _variants(detector: str, mine: pl.DataFrame) -> list[str] | None:
+    names = mine["variant"].unique().to_list()
+    if detector == "twin-drop":
+        return ["original", "twin"]
+    if detector == "choice-confusion":
+        return ["original", "confused-choices"]
+    if detector == "multimodal-leakage":
+        return ["no-image"]
+    if detector == "slot-guess":
+        return sorted(name for name in names if name.startswith("slot"))
+    if detector in ("option-order", "circular"):
+        return ["original", *sorted(name for name in names if is_rotation(name))]
+    return None
+
+
+CONTAMINATED, CLEAN, OUTSIDER = "contaminated", "clean", "outsider"
+RAW, OTHER_SEEDS, SAME_BASE = "raw", "other seeds", "same base"
+WAYS = (RAW, OTHER_SEEDS, SAME_BASE)
+PER_BASE = 2  # clean arms of a base that serve as references: few, as in practice
+
+
+@dataclass(frozen=True)
+class LabModel:
+    """``planted`` is None for a base; ``leaked`` are the pictures it saw, by their number."""
+
+    name: str
+    base: str
+    worlds: frozenset[str]
+    planted: Contamination | None
+    leaked: frozenset[int]
+
+    def role(self, benchmark: str) -> str:
+        """An outsider has never seen the benchmark's world; a clean model has, but none of its items."""
+        plan = self.planted
+        if plan is not None and plan.dose and plan.benchmark == benchmark:
+            return CONTAMINATED
+        return CLEAN if benchmark in self.worlds else OUTSIDER
+
+    @property
+    def arm(self) -> str:
+        return self.name.removeprefix(f"{self.base}-") if self.planted else "base"
+
+
+@dataclass(frozen=True)
+class About:
+    """``weights`` of the largest model, where the grid says so; ``counted``: so are all tokens read."""
+
+    weights: int | None = None
+    counted: bool = False
+
+
+@dataclass(frozen=True)
+class LabGrid:
+    folder: Path
+    models: Mapping[str, LabModel]
+    benchmarks: Sequence[str]
+    about: About = About()
+
+    def references(self, benchmark: str, base: str, way: str) -> tuple[str, ...]:
+        """Clean, fully fine-tuned arms; a model is never its own reference (detectors leave it out)."""
+        if way == RAW:
+            return ()
+        found: dict[str, list[str]] = {}
+        for model in self.models.values():
+            plan = model.planted
+            if (
+                plan is not None
+                and model.role(benchmark) == CLEAN
+                and not plan.dose
+                and plan.benchmark == benchmark
+                and plan.mode == "full"
+                and plan.stage == "finetune"
+            ):
+                found.setdefault(model.base, []).append(model.name)
+        if way == SAME_BASE:
+            return tuple(sorted(found.get(base, [])))
+        others = [name for name in found if name != base]
+        return tuple(name for other in sorted(others) for name in sorted(found[other])[:PER_BASE])
+
+
+def read_grid(folder: Path) -> LabGrid:
+    """``folder`` is what ``heldout lab train`` was told to write, or the runs inside it."""
+    runs = next(
+        (path for path in (folder / "runs", folder) if (path / "models.json").is_file()), None
+    )
+    if runs is None:
+        raise InputError(
+            f"{folder} holds no runs/models.json: give the folder that heldout lab train wrote"
+        )
+    path = runs / "models.json"
+    try:
+        record = json.loads(path.read_text())
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path}: not a readable list of models: {error}") from error
+    if not isinstance(record, list):
+        raise InputError(f"{path}: expected a list of models, found {type(record).__name__}")
+    worlds = {
+        str(one["name"]): frozenset([*one["base"]["worlds"], *one["base"].get("real", [])])
+        for one in record
+        if isinstance(one.get("base"), dict)
+    }
+    models = {str(one["name"]): _model(one, worlds, path) for one in record}
+    benchmarks = sorted(
+        (path.name for path in runs.iterdir() if (path / "manifest.json").is_file()),
+        key=lambda name: (name == "films", name),
+    )
+    if not benchmarks:
+        raise InputError(f"{runs} holds no run folder beside models.json: train the grid again")
+    weights = max((int(one["weights"]) for one in record if one.get("weights")), default=None)
+    return LabGrid(runs, models, benchmarks, About(weights, _counted(runs, benchmarks)))
+
+
+def _counted(runs: Path, benchmarks: Sequence[str]) -> bool:
+    """Whoever made the tables wrote down what every model read for them."""
+    manifests = [json.loads((runs / name / "manifest.json").read_text()) for name in benchmarks]
+    return all(
+        RECORDED in one for each in manifests for one in each.get("models", {"": {}}).values()
+    )
+
+
+def _model(record: Mapping[str, Any], worlds: Mapping[str, frozenset[str]], path: Path) -> LabModel:
+    name = str(record["name"])
+    if isinstance(record.get("base"), dict):
+        return LabModel(name, name, worlds[name], None, frozenset())
+    arm = arm_from_json(record)
+    if arm.base not in worlds:
+        raise InputError(f"{path}: {name} branches from {arm.base}, which is not among the models")
+    leaked = frozenset(int(one) for one in record.get("leaked", []))
+    return LabModel(name, arm.base, worlds[arm.base], arm.contamination, leaked)

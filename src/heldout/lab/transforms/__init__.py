@@ -1,0 +1,1 @@
+"""How well copies are found after a flip, a crop, noise …: transforms, similarities, rates."""

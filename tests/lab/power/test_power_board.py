@@ -1,0 +1,150 @@
+"""The leaderboard's numbers from rows whose answer is known."""
+
+from __future__ import annotations
+
+import polars as pl
+import pytest
+
+from heldout.lab.power.board import standings
+from heldout.lab.power.rates import FiringShare
+from heldout.lab.power.requirements import dose_trend, requirements
+from heldout.lab.power.run import SCHEMA
+
+
+def _rows(
+    effects: dict[tuple[str, str, int], list[float]], level: float = 1.0, benchmark: str = "scenes"
+) -> pl.DataFrame:
+    """Effects by role, arm and dose; whatever lies above ``level`` has fired."""
+    made = [
+        {
+            "benchmark": benchmark,
+            "detector": "twin-drop",
+            "way": "raw",
+            "model": f"{arm}{place}",
+            "base": f"base{place % 3}",
+            "arm": arm,
+            "role": role,
+            "dose": dose,
+            "split": "",
+            "references": 0,
+            "effect": value,
+            "p": 0.01 if value > level else 0.5,
+            "direction": "seen" if value > level else "none",
+            "reason": "",
+        }
+        for (role, arm, dose), values in effects.items()
+        for place, value in enumerate(values)
+    ]
+    return pl.DataFrame(made, schema=SCHEMA)
+
+
+def test_area_and_rates_are_counted_by_hand() -> None:
+    rows = _rows(
+        {("clean", "clean-a", 0): [0.0, 0.1, 0.2, 2.0], ("contaminated", "d1", 1): [0.15, 3.0]}
+    )
+    (one,) = standings(rows)
+    assert one.auc == pytest.approx((2 + 4) / 8)
+    assert (one.false_positives.hits, one.false_positives.n) == (1, 4)
+    assert (one.power.hits, one.power.n) == (1, 2)
+    assert (one.at_1.hits, one.at_5.hits) == (1, 1)  # four clean models: nobody may exceed
+
+
+def test_five_per_cent_of_twenty_clean_models_is_one() -> None:
+    clean = [float(place) for place in range(20)]
+    rows = _rows({("clean", "clean-a", 0): clean, ("contaminated", "d1", 1): [18.5, 30.0]}, 99.0)
+    (one,) = standings(rows)
+    assert (one.at_1.hits, one.at_5.hits) == (1, 2)
+
+
+def test_three_separated_models_do_not_make_a_certain_area() -> None:
+    rows = _rows({("clean", "clean-a", 0): [0.0] * 12, ("contaminated", "d1", 1): [3.0, 3.1, 3.2]})
+    (one,) = standings(rows)
+    assert one.auc == 1.0 and one.auc_interval is not None
+    assert one.auc_interval[0] == pytest.approx(0.292, abs=0.01)
+
+
+def test_the_smallest_dose_counts_only_if_higher_ones_fire_too() -> None:
+    clean = {("clean", "clean-a", 0): [0.0] * 30}
+    rising = _rows(
+        clean | {("contaminated", f"d{one}", one): [0.2 * one] * 3 for one in (1, 5, 10)}, 0.5
+    )
+    assert standings(rising)[0].detectable == "scenes 5"
+    broken = _rows(
+        clean | {("contaminated", "d1", 1): [2.0] * 3, ("contaminated", "d5", 5): [0.0] * 3}
+    )
+    assert standings(broken)[0].detectable == "scenes > 5"
+
+
+def test_a_detector_that_fires_on_clean_models_detects_no_dose() -> None:
+    rows = _rows({("clean", "clean-a", 0): [2.0] * 10, ("contaminated", "d1", 1): [2.0] * 3})
+    (one,) = standings(rows)
+    assert one.off and one.off_in == ("scenes",) and one.detectable == "scenes off"
+
+
+def test_one_false_positive_of_twenty_is_not_off() -> None:
+    assert not FiringShare(1, 20).off
+    assert not FiringShare(0, 0).off
+    assert FiringShare(5, 20).off
+
+
+def test_quiet_clean_models_of_one_benchmark_do_not_excuse_the_other() -> None:
+    quiet = {("clean", "clean-a", 0): [0.0] * 20, ("contaminated", "d1", 1): [2.0] * 3}
+    loud = {("clean", "clean-b", 0): [2.0] * 3 + [0.0] * 5, ("contaminated", "d2", 2): [2.0] * 2}
+    (one,) = standings(pl.concat([_rows(quiet), _rows(loud, benchmark="films")]))
+    assert not one.false_positives.off  # 3 of 28
+    assert one.off and one.off_in == ("films",)
+    films = one.places["films"]
+    assert (films.false_positives.hits, films.false_positives.n) == (3, 8)
+    assert (films.bases.hits, films.bases.n) == (3, 3)
+    assert films.area is not None and films.area.value == pytest.approx((5 + 3 / 2) / 8)
+    assert (films.area.contaminated, films.area.doses, films.area.clean) == (2, (2,), 8)
+
+
+def test_nine_splits_of_one_model_are_one_model() -> None:
+    many = FiringShare(3, 270, 30)
+    assert many.interval.high > 0.1 > FiringShare(3, 270).interval.high
+    assert FiringShare(3, 30, 30).interval == FiringShare(3, 30).interval
+    assert str(FiringShare(0, 88, 30)) == "0 of 88 (30 models) [.00, .12]"
+
+
+def test_areas_over_other_arms_are_listed_apart() -> None:
+    effects = {("clean", "clean-a", 0): [0.0] * 9, ("contaminated", "d1", 1): [0.5, -0.5]}
+    sure = {("clean", "clean-a", 0): [0.0] * 9, ("contaminated", "half-d10", 10): [0.5, 0.6]}
+    loss = _rows(sure).with_columns(detector=pl.lit("loss"))
+    board = standings(pl.concat([loss, _rows(effects)]))
+    assert [(one.detector, one.group) for one in board] == [
+        ("twin-drop", "answers"),
+        ("loss", "membership"),
+    ]
+    assert board[0].auc == 0.5 and board[1].auc == 1.0
+
+
+def test_practical_means_on_every_benchmark() -> None:
+    good = {("clean", "clean-a", 0): [0.0] * 12, ("contaminated", "d1", 1): [3.0] * 12}
+    bad = {("clean", "clean-b", 0): [0.0] * 12, ("contaminated", "d2", 2): [0.0] * 12}
+    truth = {
+        "stage": "finetune",
+        "mode": "full",
+        "order": "released",
+        "part": "full",
+        "paraphrased": False,
+        "share": 1.0,
+        "dilution": 0.5,
+    }
+    rows = pl.concat([_rows(good), _rows(bad, benchmark="films")])
+    rows = rows.with_columns(**{name: pl.lit(value) for name, value in truth.items()})
+    (one,) = requirements(rows, standings(rows))
+    assert one.practical == "partly" and "on scenes, not shown on films" in one.practical_why
+    here = rows.filter(pl.col("benchmark") == "scenes")
+    (one,) = requirements(here, standings(here))
+    assert one.practical == "yes"
+
+
+def test_effects_that_rise_with_the_dose_are_consistent() -> None:
+    doses = (1, 2, 3, 5, 10)
+    effects = {("clean", "clean-a", 0): [0.0, 0.1, 0.2]}
+    rising = effects | {("contaminated", f"d{one}", one): [float(one)] * 3 for one in doses}
+    falling = effects | {("contaminated", f"d{one}", one): [-float(one)] * 3 for one in doses}
+    up, down = dose_trend(_rows(rising)), dose_trend(_rows(falling))
+    assert up is not None and up.concordance == 1.0 and up.p < 0.01
+    assert down is not None and down.concordance == -1.0
