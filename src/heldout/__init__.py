@@ -27,10 +27,14 @@ if TYPE_CHECKING:
     from heldout.detect import Finding, study_encoders, study_impact
     from heldout.engine import open_engine
     from heldout.evaluate import EncoderSettings, evaluate_encoder
+    from heldout.model import AskSettings, ModelEndpoint, ModelServer, ScoreSettings, ask, score
     from heldout.store import Run
+    from heldout.twin import TwinSettings, make_twins
+    from heldout.twin import make_twins as twin
     from heldout.verdict import Claim
 
 __all__ = [
+    "AskSettings",
     "Benchmark",
     "Claim",
     "Corpus",
@@ -38,30 +42,38 @@ __all__ = [
     "EncoderSettings",
     "Example",
     "Finding",
+    "ModelEndpoint",
+    "ModelServer",
     "Run",
+    "ScoreSettings",
+    "TwinSettings",
+    "ask",
     "audit_overlap",
     "check",
     "conclude",
     "evaluate",
     "evaluate_encoder",
     "evaluate_suite",
+    "make_twins",
     "open_corpus",
     "open_engine",
     "read_audit",
     "read_benchmark",
     "run_audit",
+    "score",
     "study_encoders",
     "study_impact",
     "synth",
     "synthesize",
     "train",
     "train_model",
+    "twin",
 ]
 
 _load = load_on_first_use(__name__, __file__)
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("evaluate", "synth", "train"):  # rooms that can be called like the verbs
+    if name in ("evaluate", "synth", "train", "twin"):  # rooms that can be called like the verbs
         return importlib.import_module(f"heldout.{name}")
     return _load(name)

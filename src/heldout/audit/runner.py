@@ -21,12 +21,12 @@ from heldout.audit.plan import Plan, make_plan, refuse_over_budget
 from heldout.audit.reader import Audit
 from heldout.audit.recording import inputs_of, record
 from heldout.audit.synthesis import FreshItems, fresh_steps, open_fresh_items, synthesize
-from heldout.audit.twin_sets import note_twins
 from heldout.corpus import corpus_fingerprint
 from heldout.detect import ScoreTables, Settings, detectors
 from heldout.engine import Engine, open_engine
 from heldout.errors import require
 from heldout.evidence import keep_leak_labels
+from heldout.model import note_twins
 from heldout.overlap import CalibrationPlan, NearSearch, TextSearch, can_register, parse_bounds
 from heldout.report import write_audit_report
 from heldout.store import Run, exclusive, log_path, write_json

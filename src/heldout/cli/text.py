@@ -7,9 +7,10 @@ from typing import Annotated
 
 import typer
 
-from heldout.cli.options import key_from, per_second
-from heldout.errors import InputError
-from heldout.model import ChatEndpoint, Connection, Pace
+from heldout.cli.from_settings import Shown, with_options
+from heldout.cli.options import per_second
+from heldout.errors import HeldoutError, InputError
+from heldout.model import ChatEndpoint, ModelServer, open_chat
 from heldout.overlap import MAX_TOKENS, TextSearch
 
 Text = Annotated[
@@ -102,22 +103,23 @@ class JudgeOptions:
                 "--judge reads paraphrases, and only --text-encoder finds any: add "
                 "--text --text-encoder wordllama"
             )
-        connection = Connection(
-            self.url,
-            api_key=key_from(self.key_variable, "--judge-api-key-env"),
-            timeout=self.timeout,
-            pace=Pace(per_second(self.rate, "--judge-rate")),
-            role="judge-",
-            key_option="--judge-api-key-env",
-            timeout_option="--judge-timeout",
-        )
-        return ChatEndpoint.open(
-            connection,
-            self.model,
-            max_tokens=self.tokens,
-            concurrency=self.concurrency,
-            token_field=self.token_field,
-        )
+        shown = tuple(Shown(f"judge.{name}") for name in ("url", "model", "api_key_env", "timeout"))
+        try:
+            server = ModelServer.read(
+                {
+                    "url": self.url,
+                    "model": self.model,
+                    "api_key_env": self.key_variable,
+                    "concurrency": self.concurrency,
+                    "requests_per_second": per_second(self.rate, "--judge-rate"),
+                    "timeout": self.timeout,
+                    "token_field": self.token_field,
+                }
+            )
+            return open_chat(server, "judge", max_tokens=self.tokens)
+        except HeldoutError as error:
+            error.args = (with_options(str(error), shown), *error.args[1:])
+            raise
 
 
 def text_search(asked: bool, encoder: str | None) -> TextSearch | None:

@@ -19,7 +19,7 @@ from heldout.detect.outcome import Outcome, around, model_finding, not_testable
 from heldout.detect.settings import Settings
 from heldout.detect.tables import ScoreTables
 from heldout.errors import InputError
-from heldout.model import CANONICAL
+from heldout.model import CANONICAL as CANONICAL
 from heldout.stats import Interval, staged
 
 NAME = "order-joint"

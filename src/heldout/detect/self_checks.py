@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from heldout.detect.tables import ScoreTables
-from heldout.model import SelfCheck, check_scores
+from heldout.model import SelfCheck as SelfCheck
+from heldout.model import check_scores
 
 
 def self_checks(tables: ScoreTables, model: str) -> list[SelfCheck]:

@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 
 from heldout.errors import InputError
 from heldout.evidence import PICTURED, Rung, leaks
-from heldout.model import TWIN_SETS, Scored
+from heldout.model import TWIN_SETS
+from heldout.model import Scored as Scored
 from heldout.overlap import Calibration, calibrations
 from heldout.store import Run, empty_table
 

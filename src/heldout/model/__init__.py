@@ -5,44 +5,185 @@ from typing import TYPE_CHECKING
 from heldout.lazy import load_on_first_use
 
 if TYPE_CHECKING:
-    from heldout.model.asking.own_grades import OwnGrades, compare_grades, own_grades_of, recorded_remarks
+    from heldout.model.asking.ask import (
+        TWIN_SETS,
+        Asking,
+        AskResult,
+        ask,
+        ask_benchmark,
+        default_variants,
+        import_answers,
+        needs_paraphraser,
+        note_twins,
+        open_asker,
+        open_chat,
+        read_twins,
+        unchanged_twins,
+    )
+    from heldout.model.asking.own_grades import (
+        OwnGrades,
+        compare_grades,
+        own_grades_of,
+        recorded_remarks,
+    )
     from heldout.model.asking.paraphrase import write_paraphrases
     from heldout.model.asking.prompts import Journal, Replied, ask_prompts, prompt_key
-    from heldout.model.asking.question import MOST_OPTIONS, STAGE, Question, original, picture_digest
+    from heldout.model.asking.question import (
+        MOST_OPTIONS,
+        STAGE,
+        Question,
+        original,
+        picture_digest,
+    )
     from heldout.model.asking.recorded import RecordedAnswers, read_answers
     from heldout.model.asking.recorded_rows import RecordedFile, RecordedRow, read_recorded_rows
-    from heldout.model.asking.stage import answer_row, ask_questions, graded, replace_left_out, replace_variants, shown_prompts
-    from heldout.model.asking.summary import Accuracy, Reading, Summary, Unread, summarise, unread_of
+    from heldout.model.asking.stage import (
+        answer_row,
+        ask_questions,
+        graded,
+        replace_left_out,
+        replace_variants,
+        shown_prompts,
+    )
+    from heldout.model.asking.summary import (
+        Accuracy,
+        Reading,
+        Summary,
+        Unread,
+        summarise,
+        unread_of,
+    )
     from heldout.model.asking.template import template_name, write
     from heldout.model.asking.twin_origin import twin_origin
-    from heldout.model.asking.variants import BOUND, Variant, expand, item_random, parse_variants
+    from heldout.model.asking.variants import (
+        BOUND,
+        Variant,
+        expand,
+        is_twin,
+        item_random,
+        parse_variants,
+    )
     from heldout.model.endpoint.capabilities import as_json, enables, probe
     from heldout.model.endpoint.chat import FAILED, ChatEndpoint
-    from heldout.model.endpoint.connection import Connection, EndpointError, RefusedError, TimedOutError, checked_address, in_parallel
+    from heldout.model.endpoint.connection import (
+        Connection,
+        EndpointError,
+        RefusedError,
+        TimedOutError,
+        checked_address,
+        in_parallel,
+    )
     from heldout.model.endpoint.endpoint import Endpoint
     from heldout.model.endpoint.pace import Backoff, Pace, TokenPace
     from heldout.model.endpoint.parity import check_parity
-    from heldout.model.endpoint.settings import ModelEndpoint, open_endpoint, read_key
-    from heldout.model.item_scores import DOCUMENT, alternatives, by_picture, joint_request, neighbour_request, score_items, score_options, shows_again
+    from heldout.model.endpoint.settings import ModelEndpoint, ModelServer, open_endpoint, read_key
+    from heldout.model.item_scores import (
+        DOCUMENT,
+        alternatives,
+        by_picture,
+        joint_request,
+        neighbour_request,
+        score_items,
+        score_options,
+        shows_again,
+    )
     from heldout.model.local.layout import Layout, Row
     from heldout.model.local.load import Family, Loaded, image_token_id, load
     from heldout.model.local.local_model import LocalModel
     from heldout.model.local.passes import moments
     from heldout.model.local.running import RunningModel
     from heldout.model.local.writing import UnwritableError, Writer
-    from heldout.model.onnx.card import CARD, CHAT_TEMPLATE, DECODER, NEEDED, PROJECTOR, TOKENIZER, VISION, Card, Decoder, Preparation, Source, file_sha256, read_card
-    from heldout.model.onnx.graphs import FEATURES, IDS, LOGITS, PICTURES, PIXELS, PLACES, ROWS, SLOTS, past_names, present_names
+    from heldout.model.onnx.card import (
+        CARD,
+        CHAT_TEMPLATE,
+        DECODER,
+        NEEDED,
+        PROJECTOR,
+        TOKENIZER,
+        VISION,
+        Card,
+        Decoder,
+        Preparation,
+        Source,
+        file_sha256,
+        read_card,
+    )
+    from heldout.model.onnx.graphs import (
+        FEATURES,
+        IDS,
+        LOGITS,
+        PICTURES,
+        PIXELS,
+        PLACES,
+        ROWS,
+        SLOTS,
+        past_names,
+        present_names,
+    )
     from heldout.model.onnx.onnx_model import OnnxModel
     from heldout.model.onnx.processor import LightTokenizer, prepare
     from heldout.model.opening import ONNX, onnx_folder, open_model
-    from heldout.model.order import AFTER_RELEASED, CANONICAL, CONTEXT, JointPlan, JointReading, plan_joint, plan_order_joint, score_order_joint, score_order_neighbour
-    from heldout.model.prediction_files import ALIASES, SYNONYMS, Columns, as_truth, open_predictions
+    from heldout.model.order import (
+        AFTER_RELEASED,
+        CANONICAL,
+        CONTEXT,
+        JointPlan,
+        JointReading,
+        plan_joint,
+        plan_order_joint,
+        score_order_joint,
+        score_order_neighbour,
+    )
+    from heldout.model.prediction_files import (
+        ALIASES,
+        SYNONYMS,
+        Columns,
+        as_truth,
+        open_predictions,
+    )
     from heldout.model.prompt import TEMPLATE, placed, question_request
     from heldout.model.recorded import Recorded, read_recorded, save_scores
-    from heldout.model.request import CUT, REFUSED, STOPPED, Asker, Prompt, Reply, Request, Score, Scorer, Text
+    from heldout.model.request import (
+        CUT,
+        REFUSED,
+        STOPPED,
+        Asker,
+        Prompt,
+        Reply,
+        Request,
+        Score,
+        Scorer,
+        Text,
+    )
+    from heldout.model.score import (
+        ScoreResult,
+        Scoring,
+        check_run,
+        import_scores,
+        open_server,
+        opened_benchmark,
+        score,
+        score_benchmark,
+    )
     from heldout.model.scoring import TRANSIENT, Answers, score_requests
-    from heldout.model.self_check import SAMPLE, Scored, SelfCheck, ablation_checks, check_scores, keep_checks, save_checks, truncation_check
-    from heldout.model.tables import claim_model, forget_detections, replace_dropped, replace_rows, stage_folder
+    from heldout.model.self_check import (
+        SAMPLE,
+        Scored,
+        SelfCheck,
+        ablation_checks,
+        check_scores,
+        keep_checks,
+        save_checks,
+        truncation_check,
+    )
+    from heldout.model.settings import AskSettings, OneModel, ScoreSettings
+    from heldout.model.tables import (
+        claim_model,
+        forget_detections,
+        replace_dropped,
+        replace_rows,
+        stage_folder,
+    )
 
 __all__ = [
     "AFTER_RELEASED",
@@ -76,10 +217,14 @@ __all__ = [
     "TEMPLATE",
     "TOKENIZER",
     "TRANSIENT",
+    "TWIN_SETS",
     "VISION",
     "Accuracy",
     "Answers",
+    "AskResult",
+    "AskSettings",
     "Asker",
+    "Asking",
     "Backoff",
     "Card",
     "ChatEndpoint",
@@ -97,6 +242,8 @@ __all__ = [
     "Loaded",
     "LocalModel",
     "ModelEndpoint",
+    "ModelServer",
+    "OneModel",
     "OnnxModel",
     "OwnGrades",
     "Pace",
@@ -115,8 +262,11 @@ __all__ = [
     "Row",
     "RunningModel",
     "Score",
+    "ScoreResult",
+    "ScoreSettings",
     "Scored",
     "Scorer",
+    "Scoring",
     "SelfCheck",
     "Source",
     "Summary",
@@ -132,31 +282,44 @@ __all__ = [
     "answer_row",
     "as_json",
     "as_truth",
+    "ask",
+    "ask_benchmark",
     "ask_prompts",
     "ask_questions",
     "by_picture",
     "check_parity",
+    "check_run",
     "check_scores",
     "checked_address",
     "claim_model",
     "compare_grades",
+    "default_variants",
     "enables",
     "expand",
     "file_sha256",
     "forget_detections",
     "graded",
     "image_token_id",
+    "import_answers",
+    "import_scores",
     "in_parallel",
+    "is_twin",
     "item_random",
     "joint_request",
     "keep_checks",
     "load",
     "moments",
+    "needs_paraphraser",
     "neighbour_request",
+    "note_twins",
     "onnx_folder",
+    "open_asker",
+    "open_chat",
     "open_endpoint",
     "open_model",
     "open_predictions",
+    "open_server",
+    "opened_benchmark",
     "original",
     "own_grades_of",
     "parse_variants",
@@ -175,6 +338,7 @@ __all__ = [
     "read_key",
     "read_recorded",
     "read_recorded_rows",
+    "read_twins",
     "recorded_remarks",
     "replace_dropped",
     "replace_left_out",
@@ -182,6 +346,8 @@ __all__ = [
     "replace_variants",
     "save_checks",
     "save_scores",
+    "score",
+    "score_benchmark",
     "score_items",
     "score_options",
     "score_order_joint",
@@ -194,6 +360,7 @@ __all__ = [
     "template_name",
     "truncation_check",
     "twin_origin",
+    "unchanged_twins",
     "unread_of",
     "write",
     "write_paraphrases",

@@ -208,7 +208,7 @@ def test_a_judge_that_dies_half_way_keeps_what_was_paid(data: Path, server: Scri
         (["--judge", "{url}", "--judge-model", "other"], "does not serve 'other'"),
         (
             ["--judge", "{url}", "--judge-api-key-env", "NOWHERE_SET"],
-            "--judge-api-key-env NOWHERE_SET",
+            "--judge-api-key-env",
         ),
         (["--judge", "{url}", "--judge-rate", "fast"], "--judge-rate fast: expected"),
     ],

@@ -52,10 +52,8 @@ class RefusedError(Exception):
 @dataclass(frozen=True)
 class Connection:
     """``url`` up to and including ``/v1``; safe to use from several threads. ``timeout``: seconds for one
-    attempt, from the first packet to the last byte of the answer. ``role``: what a command calls its
-    options after, "judge-" for --judge-model, or "judge." for the setting judge.model; ``key_option``:
-    what takes the name of the variable that holds the key, and ``timeout_option``; complaints name them.
-    While ``stopped`` is set, no request is made a second time.
+    attempt, from the first packet to the last byte of the answer. ``role``: whose settings complaints name,
+    "judge" for judge.model. While ``stopped`` is set, no request is made a second time.
 
     Every text that leaves here has gone through ``redact``: callers that join pieces of an answer into a
     new text pass that through it again.
@@ -67,14 +65,12 @@ class Connection:
     backoff: Backoff = field(default_factory=Backoff)
     pace: Pace = field(default_factory=Pace)
     role: str = ""
-    key_option: str = "--api-key-env"
-    timeout_option: str = "--timeout"
     stopped: threading.Event = field(default_factory=threading.Event, repr=False, compare=False)
     _client: Client = field(default_factory=Client, repr=False, compare=False)
     _secret: Secret = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "url", checked_address(self.url, self.key_option))
+        object.__setattr__(self, "url", checked_address(self.url, self.setting("api_key_env")))
         if self.api_key and not (self.api_key.isascii() and self.api_key.isprintable()):
             raise InputError(
                 f"the key for {self.url} holds a character that no header can carry: expected printable "
@@ -82,10 +78,9 @@ class Connection:
             )
         object.__setattr__(self, "_secret", Secret(self.api_key))
 
-    @property
-    def model_option(self) -> str:
-        """What takes the name of the model."""
-        return f"{'' if self.role.endswith('.') else '--'}{self.role}model"
+    def setting(self, name: str) -> str:
+        """What complaints call a setting of this server."""
+        return f"{self.role}.{name}" if self.role else name
 
     def get(self, path: str) -> Any:
         return self._asked(path, None)
@@ -137,8 +132,9 @@ class Connection:
         if not error.slow:
             message = f"{problem} in {self._often}"
             return UnansweredError(self._gave_up(path, problem), message)
-        why = f"Does it need more time ({self.timeout_option})?"
-        message = f"{problem} in {self._often}; {self.timeout_option} gives it more time"
+        setting = self.setting("timeout")
+        why = f"Does it need more time (the setting {setting})?"
+        message = f"{problem} in {self._often}; the setting {setting} gives it more time"
         return TimedOutError(self._gave_up(path, problem, why), message)
 
     @property
@@ -157,7 +153,7 @@ class Connection:
         if status in (401, 403):
             return EndpointError(
                 f"{self.url}{path} refuses the key (status {status}): name the environment variable "
-                f"that holds it with {self.key_option}"
+                f"that holds it with the setting {self.setting('api_key_env')}"
             )
         if 300 <= status < 400:
             return EndpointError(
@@ -187,7 +183,7 @@ class Connection:
         return self.redact(line)[:_QUOTED] or f"status {answer.status}"
 
 
-def checked_address(url: str, key_option: str = "--api-key-env") -> str:
+def checked_address(url: str, key_setting: str = "api_key_env") -> str:
     """The address up to ``/v1``. Complaints show no more of it than scheme and host: what is wrong with an
     address does not keep it from holding a password."""
     try:
@@ -198,7 +194,7 @@ def checked_address(url: str, key_option: str = "--api-key-env") -> str:
     if parts.username or parts.password or parts.query or parts.fragment:
         raise InputError(
             f"{parts.scheme}://{parts.hostname}: an address with a password, query or fragment would be "
-            f"written into the run; give the key in an environment variable ({key_option})"
+            f"written into the run; give the key in an environment variable ({key_setting})"
         )
     if parts.scheme not in ("http", "https") or not named:
         shown = url if "@" not in url and "?" not in url else "this address"

@@ -54,7 +54,7 @@ class Endpoint:
             raise InputError(
                 f"{connection.url} gives no log-probabilities of prompts: chat completions: "
                 f"{can.chat.reason}; completions: {can.completions.reason}. Serve the model with vLLM "
-                f"(vllm serve MODEL --max-logprobs 1 or more), or score it with --model FOLDER"
+                f"(vllm serve MODEL --max-logprobs 1 or more), or score a local copy of it"
             )
         return cls(connection, can.model, can, concurrency, dtype)
 
@@ -111,7 +111,7 @@ class Endpoint:
             reason = self.can.images.reason if request.turn else "plain documents hold text alone"
             raise EndpointError(
                 f"{self.connection.url} cannot score a request with a picture ({request.id}): {reason}. "
-                f"Score this model with --model FOLDER instead"
+                f"Score a local copy of this model instead"
             )
         if not request.turn and not self.can.completions.works:
             raise EndpointError(
