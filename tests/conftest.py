@@ -22,6 +22,12 @@ sys.path.append(str(ROOT / "bench"))  # replications of published studies are te
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    # Tests start hundreds of processes. Where bytecode may not be written, each of them compiles every
+    # module again, which takes longer than most of them run.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    sys.dont_write_bytecode = False
+    # Work runs in the process that asks for it; tests that are about worker processes say how many.
+    os.environ.setdefault("HELDOUT_CORES", "1")
     if not hasattr(config, "workerinput"):  # with xdist, the controller alone sees every report
         config.pluginmanager.register(SkipSummary())
 

@@ -31,7 +31,8 @@ if TYPE_CHECKING:
     from heldout.store import Run
     from heldout.twin import TwinSettings, make_twins
     from heldout.twin import make_twins as twin
-    from heldout.verdict import Claim
+    from heldout.verdict import Claim, Detection, detect_run
+    from heldout.verdict import detect_run as detect
 
 __all__ = [
     "AskSettings",
@@ -39,6 +40,7 @@ __all__ = [
     "Claim",
     "Corpus",
     "CorpusItem",
+    "Detection",
     "EncoderSettings",
     "Example",
     "Finding",
@@ -51,6 +53,8 @@ __all__ = [
     "audit_overlap",
     "check",
     "conclude",
+    "detect",
+    "detect_run",
     "evaluate",
     "evaluate_encoder",
     "evaluate_suite",
@@ -74,6 +78,12 @@ _load = load_on_first_use(__name__, __file__)
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("evaluate", "synth", "train", "twin"):  # rooms that can be called like the verbs
+    if name in (
+        "detect",
+        "evaluate",
+        "synth",
+        "train",
+        "twin",
+    ):  # rooms that can be called like the verbs
         return importlib.import_module(f"heldout.{name}")
     return _load(name)

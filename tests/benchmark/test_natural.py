@@ -13,7 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 from heldout.benchmark import Benchmark, read_benchmark
-from heldout.benchmark.writers.tables import open_tables
+from heldout.benchmark.writers.base import open_tables
 from heldout.cli.app import app
 from heldout.errors import InputError
 from heldout.model import read_twins

@@ -11,20 +11,19 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from command_line import run_inside
 
+from command_line import run_inside
 from heldout.cli.app import VERBS
 from heldout.overlap.fingerprints.fixed_point import is_compiled
 
 Picture = Callable[..., bytes]
 
 
-def heldout(*arguments: str | Path, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+def heldout(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "heldout", *map(str, arguments)],
         capture_output=True,
         text=True,
-        cwd=cwd,
         env={**os.environ, "COLUMNS": "120"},
         check=False,
     )
@@ -81,16 +80,16 @@ def test_a_verb_loads_what_it_needs_and_the_list_of_verbs_nothing() -> None:
 
 
 def test_check_prints_a_table_and_exits_by_what_it_found(bench: Path) -> None:
-    clean = heldout("check", f"{bench}#split=test")
+    clean = run_inside("check", f"{bench}#split=test")
     assert clean.returncode == 0, clean.stderr
     assert "6 items on 6 images" in clean.stdout
-    leaky = heldout("check", f"{bench}#split=test", "--split-of", f"{bench}#split=train")
+    leaky = run_inside("check", f"{bench}#split=test", "--split-of", f"{bench}#split=train")
     assert leaky.returncode == 1
     assert "2 of the 6 images (33.3%) are also in bench-train" in " ".join(leaky.stdout.split())
 
 
 def test_json_is_the_only_thing_on_standard_output(bench: Path, tmp_path: Path) -> None:
-    checked = heldout("check", f"{bench}#split=test", "--json")
+    checked = run_inside("check", f"{bench}#split=test", "--json")
     assert json.loads(checked.stdout)["ok"] is True
     scanned = heldout(
         "overlap",
@@ -109,7 +108,7 @@ def test_json_is_the_only_thing_on_standard_output(bench: Path, tmp_path: Path) 
 
 def test_overlap_writes_a_run_that_report_rebuilds_offline(bench: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
-    done = heldout("overlap", f"{bench}#split=test", "--against", bench / "images", "--out", run)
+    done = run_inside("overlap", f"{bench}#split=test", "--against", bench / "images", "--out", run)
     assert done.returncode == 0, done.stderr
     assert "6 of 6 images" in " ".join(done.stdout.split())
     assert str(run / "report.html") in done.stdout
@@ -117,7 +116,7 @@ def test_overlap_writes_a_run_that_report_rebuilds_offline(bench: Path, tmp_path
     (run / "report.html").unlink()
     (run / "findings.json").unlink()
     bench.rename(tmp_path / "moved")  # nothing but the run folder is needed
-    again = heldout("report", run)
+    again = run_inside("report", run)
     assert again.returncode == 0, again.stderr
     assert (run / "report.html").read_text() == first
 
@@ -131,7 +130,7 @@ def test_overlap_writes_a_run_that_report_rebuilds_offline(bench: Path, tmp_path
         (["check", "{bench}#split=test", "--map", "answer=gold"], "no column 'gold'"),
         (["check", "{bench}#split=test", "--map", "answer"], "expected FIELD=COLUMN"),
         (["check", "{bench}#split=test", "--reader", "jsonll"], "there is no reader 'jsonll'"),
-        (["check", "{bench}#split=test", "--images", "gone"], "gone: this folder does not exist"),
+        (["check", "{bench}#split=test", "--images", "gone"], "--images: the folder gone"),
         (["check", "{bench}#split=test", "--preset", "slakeen"], "slake-en"),
         (["check", "{bench}#split=test", "--jsn"], "No such option"),
         (["overlap", "{bench}#split=test", "--against", "gone", "--out", "run"], "gone"),
@@ -212,11 +211,11 @@ def test_hostile_names_are_text_everywhere(tmp_path: Path, picture: Picture) -> 
         "answer": "[/red]",
     }
     (folder / "test.jsonl").write_text(json.dumps(row) + "\n")
-    done = heldout("overlap", folder, "--against", folder / ".", "--out", tmp_path / "run")
+    done = run_inside("overlap", folder, "--against", folder / ".", "--out", tmp_path / "run")
     assert done.returncode == 0, done.stderr
     page = (tmp_path / "run/report.html").read_text()
     assert "<script>alert" not in page
     assert "<img src=x" not in page
     assert "&lt;script&gt;" in page
-    checked = heldout("check", folder)
+    checked = run_inside("check", folder)
     assert "Traceback" not in checked.stderr

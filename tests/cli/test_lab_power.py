@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import polars as pl
+
 from command_line import run_inside
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "lab/power"))

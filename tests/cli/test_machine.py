@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import sqlite3
 import subprocess
 import sys
 import tarfile
@@ -12,6 +13,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
+from command_line import run_inside
 
 Picture = Callable[..., bytes]
 TABLES = ("items", "matches", "dropped", "thumbnails")
@@ -32,7 +35,7 @@ main()
 
 
 @pytest.fixture
-def data(tmp_path: Path, picture: Picture) -> Path:
+def data(tmp_path: Path, picture: Picture, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A benchmark of five pictures, and a corpus of six tars that hold them."""
     (tmp_path / "bench").mkdir()
     (tmp_path / "corpus").mkdir()
@@ -48,6 +51,7 @@ def data(tmp_path: Path, picture: Picture) -> Path:
                 member = tarfile.TarInfo(f"{seed}.png")
                 member.size = len(image)
                 tar.addfile(member, io.BytesIO(image))
+    monkeypatch.chdir(tmp_path)
     return tmp_path
 
 
@@ -82,15 +86,15 @@ def tables(run: Path) -> dict[str, bytes]:
     ],
 )
 def test_a_run_that_the_machine_ended_goes_on(data: Path, limit: str, room: str, said: str) -> None:
-    code, complaint = heldout(data, *overlap("whole", "--workers", "1"))
-    assert code == 0, complaint
+    done = run_inside(*overlap("whole", "--workers", "1"))
+    assert done.returncode == 0, done.stderr
     words = overlap("run", "--workers", "2" if limit == "RLIMIT_NOFILE" else "1")
     code, complaint = heldout(data, limit, room, *words, script=LIMITED)
     assert code == 4, complaint
     assert said in complaint and "give the same command again" in complaint
     assert "Traceback" not in complaint
-    code, complaint = heldout(data, *overlap("run", "--workers", "1"))
-    assert code == 0, complaint
+    done = run_inside(*overlap("run", "--workers", "1"))
+    assert done.returncode == 0, done.stderr
     assert tables(data / "run") == tables(data / "whole")
 
 
@@ -114,21 +118,25 @@ def test_a_reader_that_went_away_is_no_gate(data: Path) -> None:
     assert process.returncode == 141
 
 
-BROKEN = """
-import heldout.cli.check as verb
-from heldout.cli import main
+@pytest.fixture
+def broken(data: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Exception], tuple[int, str]]:
+    """``check`` of a benchmark whose reader raises an error."""
 
-def broken(*_, **__):
-    raise {error}
+    def check(error: Exception) -> tuple[int, str]:
+        def read(*_: object, **__: object) -> None:
+            raise error
 
-verb.read_benchmark = broken
-main()
-"""
+        monkeypatch.setattr("heldout.cli.check.read_benchmark", read)
+        done = run_inside("check", "bench")
+        return done.returncode, done.stderr
+
+    return check
 
 
-def test_a_bug_is_a_sentence_and_a_file_to_report(data: Path, tmp_path: Path) -> None:
-    script = BROKEN.format(error="KeyError('colour')")
-    code, complaint = heldout(data, "check", "bench", script=script)
+def test_a_bug_is_a_sentence_and_a_file_to_report(
+    broken: Callable[[Exception], tuple[int, str]],
+) -> None:
+    code, complaint = broken(KeyError("colour"))
     assert code == 4
     assert "bug in heldout" in complaint and "Traceback" not in complaint
     name = next(word for word in complaint.split() if "heldout-error-" in word).rstrip(".")
@@ -140,12 +148,14 @@ def test_a_bug_is_a_sentence_and_a_file_to_report(data: Path, tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("error", "said"),
     [
-        ("MemoryError()", "memory ran out"),
-        ("PermissionError(13, 'Permission denied', '/x')", "the system refused"),
-        ("__import__('sqlite3').OperationalError('database or disk is full')", "disk is full"),
+        (MemoryError(), "memory ran out"),
+        (PermissionError(13, "Permission denied", "/x"), "the system refused"),
+        (sqlite3.OperationalError("database or disk is full"), "disk is full"),
     ],
 )
-def test_what_nobody_expected_is_never_a_gate(data: Path, error: str, said: str) -> None:
-    code, complaint = heldout(data, "check", "bench", script=BROKEN.format(error=error))
+def test_what_nobody_expected_is_never_a_gate(
+    broken: Callable[[Exception], tuple[int, str]], error: Exception, said: str
+) -> None:
+    code, complaint = broken(error)
     assert (code, said in complaint) == (4, True), complaint
     assert "Traceback" not in complaint

@@ -14,7 +14,7 @@ from heldout.errors import InputError
 from heldout.lab.power.planted_scores import PLANTED, TARGET, planted_scores
 from heldout.model.order import plan_joint
 
-QUICK = replace(PLANTED, permutations=999)
+QUICK = PLANTED.model_copy(update={"permutations": 999})
 
 
 def _target(detector: str, tables: object) -> Finding | NotTestable:

@@ -13,6 +13,7 @@ import polars as pl
 import pytest
 from made_suite import SIZES, record, rows_of
 
+from command_line import run_inside
 from heldout.errors import InputError
 from heldout.evaluate import Evaluation, evaluate, read_evaluation
 from heldout.model.asking import recorded_rows
@@ -283,11 +284,6 @@ def test_leaked_and_clean_items_by_labels(suite_file: Path, tmp_path: Path) -> N
 
 
 def test_leaked_items_by_a_run_of_overlap(suite_file: Path, tmp_path: Path) -> None:
-    import sys
-
-    sys.path.append(str(Path(__file__).parents[1] / "cli"))
-    from command_line import run_inside
-
     corpus = tmp_path / "corpus"
     corpus.mkdir()
     home = suite_file.parent / "organs"

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from command_line import run_inside
 from heldout.errors import InputError
 from heldout.evaluate.published import CLEAR, DEPENDS, NOISE, disagreement, study_published
 
 ROOT = Path(__file__).parents[2]
-sys.path.append(str(ROOT / "tests/cli"))
-from command_line import run_inside  # noqa: E402
 
 
 def test_the_means_are_those_of_the_paper() -> None:

@@ -14,6 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from command_line import run_inside
 from heldout.benchmark.readers.base import FileRow
 from heldout.errors import InputError
 from heldout.model import inspect_log
@@ -214,11 +215,6 @@ def test_verdicts_of_scorers(tmp_path: Path, value: Any, told: dict[str, Any]) -
 
 def test_a_log_goes_into_ask_score_and_impact(tmp_path: Path) -> None:
     """One reader of predictions: what one command reads, all read."""
-    import sys
-
-    sys.path.append(str(Path(__file__).parents[1] / "cli"))
-    from command_line import run_inside
-
     bench = tmp_path / "bench.jsonl"
     rows = [
         {"id": n, "question": f"q {n}?", "options": ["x", "y"], "answer": "B"} for n in range(1, 11)

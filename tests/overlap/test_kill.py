@@ -16,7 +16,10 @@ import psutil
 import pytest
 from PIL import Image
 
+from command_line import run_inside
+
 SHARDS, PER_SHARD, LEAKED = 40, 4, 12
+HELDOUT = (sys.executable, "-m", "heldout")
 TABLES = ("items", "matches", "dropped", "thumbnails")
 
 
@@ -56,9 +59,6 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def command(data: Path, run: Path, *more: str) -> list[str]:
     return [
-        sys.executable,
-        "-m",
-        "heldout",
         "overlap",
         str(data / "bench"),
         "--against",
@@ -85,7 +85,7 @@ def tables(run: Path) -> dict[str, bytes]:
 def whole(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run that nobody disturbed, in one process."""
     run = tmp_path_factory.mktemp("whole") / "run"
-    subprocess.run(command(data, run, "--workers", "1"), check=True, capture_output=True)
+    assert run_inside(*command(data, run, "--workers", "1")).returncode == 0
     return run
 
 
@@ -98,7 +98,9 @@ def test_a_killed_scan_resumes_loses_nothing_and_repeats_nothing(
     for _ in range(3):
         before = finished_shards(killed)
         scan = subprocess.Popen(
-            command(data, killed), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+            [*HELDOUT, *command(data, killed, "--workers", "2")],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
         )
         # Wait until it works on something new, then strike at a random moment.
         deadline = time.monotonic() + 60
@@ -117,7 +119,7 @@ def test_a_killed_scan_resumes_loses_nothing_and_repeats_nothing(
         assert not alive, "workers outlived the scan that was killed"
     assert any(0 < count < SHARDS for count in progressed), "no kill came while work was left"
     before = finished_shards(killed)
-    subprocess.run(command(data, killed), check=True, capture_output=True)
+    assert run_inside(*command(data, killed)).returncode == 0
     assert before.items() <= finished_shards(killed).items()
     assert tables(killed) == tables(whole)
     stage = json.loads((killed / "manifest.json").read_text())["stages"]["overlap:corpus"]
@@ -129,7 +131,10 @@ def test_two_scans_into_one_run_do_not_corrupt_it(data: Path, whole: Path, tmp_p
     run = tmp_path / "run"
     pair = [
         subprocess.Popen(
-            command(data, run), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+            [*HELDOUT, *command(data, run)],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
         )
         for _ in range(2)
     ]
@@ -147,7 +152,7 @@ def test_two_scans_into_one_run_do_not_corrupt_it(data: Path, whole: Path, tmp_p
 def test_a_scan_on_ray_gives_the_same_tables(data: Path, whole: Path, tmp_path: Path) -> None:
     pytest.importorskip("ray", reason="the Ray engine needs heldout[ray]")
     done = subprocess.run(
-        command(data, tmp_path / "ray", "--engine", "ray", "--workers", "2"),
+        [*HELDOUT, *command(data, tmp_path / "ray", "--engine", "ray", "--workers", "2")],
         capture_output=True,
         text=True,
         check=False,

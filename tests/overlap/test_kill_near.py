@@ -12,6 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from command_line import run_inside
 from heldout.store import Run
 
 pytest.importorskip("cv2", reason="registration needs heldout[vision]")
@@ -22,9 +23,6 @@ TABLES = ("items", "matches", "dropped", "thumbnails")
 
 def command(data: Path, run: Path, *more: str) -> list[str]:
     return [
-        sys.executable,
-        "-m",
-        "heldout",
         "overlap",
         str(data / "bench"),
         "--against",
@@ -51,9 +49,9 @@ def tables(run: Path) -> dict[str, bytes]:
 
 @pytest.fixture(scope="module")
 def whole(near_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run that nobody disturbed, with a worker per core."""
+    """A run that nobody disturbed, in one process."""
     run = tmp_path_factory.mktemp("whole") / "run"
-    subprocess.run(command(near_data, run), check=True, capture_output=True)
+    assert run_inside(*command(near_data, run, "--workers", "1")).returncode == 0
     return run
 
 
@@ -67,7 +65,9 @@ def test_a_killed_near_search_resumes_and_gives_the_same_tables(
     for strike in range(STRIKES):
         before = done(killed)
         search = subprocess.Popen(
-            command(near_data, killed), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+            [sys.executable, "-m", "heldout", *command(near_data, killed, "--workers", "2")],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
         )
         # Strike when a further third is done, so that every stage is met in its middle.
         deadline = time.monotonic() + 120
@@ -88,7 +88,7 @@ def test_a_killed_near_search_resumes_and_gives_the_same_tables(
         assert not alive, "workers outlived the search that was killed"
     assert len({count for count in finished if 0 < count < goal}) > 1, "no kill came in between"
     before = done(killed)
-    subprocess.run(command(near_data, killed, "--workers", "1"), check=True, capture_output=True)
+    assert run_inside(*command(near_data, killed, "--workers", "1")).returncode == 0
     assert before.items() <= done(killed).items()
     assert tables(killed) == tables(whole)
     counts = [
@@ -109,9 +109,7 @@ def test_the_order_of_shards_decides_nothing(near_data: Path, tmp_path: Path) ->
         (data / "bench").symlink_to(near_data / "bench")
         for number, tar in enumerate(sorted((near_data / "corpus").glob("*.tar"))[:FEW]):
             (data / f"corpus/{place(number):05d}.tar").symlink_to(tar)
-        subprocess.run(
-            command(data, data / "run", "--workers", "1"), check=True, capture_output=True
-        )
+        assert run_inside(*command(data, data / "run", "--workers", "1")).returncode == 0
         found.append(
             sorted(
                 (row["benchmark_id"], original(row["corpus_id"], data), row["relation"])

@@ -10,6 +10,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hostile_corpus import PER_SHARD, HostileCorpus
 
@@ -44,8 +45,8 @@ def engine(request: pytest.FixtureRequest) -> Iterator[Engine]:
             yield chosen
         pickler.unregister_pickle_by_value(hostile_corpus)
         return
-    with LocalEngine(1 if request.param == "serial" else 2) as local:
-        yield local
+    with LocalEngine(1) as serial:
+        yield serial
 
 
 def pictures(picture: Picture, count: int = SHARDS * PER_SHARD) -> list[bytes]:
@@ -75,7 +76,6 @@ def scanned(run: Run) -> dict[str, object]:
     ("engine", "how"),
     [
         *(("serial", how) for how in ("memory", "depth", "bug")),
-        *(("local", how) for how in ("memory", "kill")),
         pytest.param("ray", "kill", marks=pytest.mark.ray),
     ],
     indirect=["engine"],
@@ -101,45 +101,69 @@ def test_an_item_that_fails_is_lost_alone(
 
 
 @pytest.mark.timeout(120)
-def test_a_lost_item_is_tried_again_and_found(tmp_path: Path, picture: Picture) -> None:
-    """Memory that ran out may be there the next time: the shard is not finished for good."""
+def test_what_worker_processes_lose_is_tried_again_and_found(
+    tmp_path: Path, picture: Picture
+) -> None:
+    """A shard cut short, an item that kills whoever scans or encodes it, and one for which memory ran out,
+    which may be there the next time: no shard of theirs is finished for good."""
+    pytest.importorskip("cv2", reason="telling copies from look-alikes needs heldout[vision]")
     run = Run.create(tmp_path / "run")
-    benchmark = bench(picture, 7)
+    killer, hungry = PER_SHARD + 7, 2 * PER_SHARD + 1
+    large = [picture(number, size=(64, 64)) for number in range(SHARDS * PER_SHARD)]
+    corpus = HostileCorpus(large, {killer: "kill", hungry: "memory"}, reader_fails_at=9)
+    kept = (3, 8, killer - 1, killer + 1, hungry + 1)
+    benchmark = bench(lambda number: large[number], *kept, killer, hungry)
+    near = NearSearch("pixels", nearest=2)
+
+    def matched() -> set[str]:
+        rows = run.read_table("matches").to_pylist()
+        return {row["benchmark_id"] for row in rows if row["relation"] == "same image"}
+
     with LocalEngine(2) as engine:
-        hostile = HostileCorpus(pictures(picture), {7: "kill"})
-        audit_overlap(benchmark, [hostile], run, engine, quiet=True)
-        assert scanned(run)["counts"]["lost_items"] == 1
-        (claim,) = run.read_json("claims.json")["claims"]
+        audit_overlap(benchmark, [corpus], run, engine, near=near, quiet=True)
+        stage = scanned(run)
+        assert stage["failed"] == {}
+        assert stage["counts"]["images"] == SHARDS * PER_SHARD - 3 - 2
+        # Lost by the scan and by the encoder, once in all; of the shard nobody knows how many.
+        assert (stage["counts"]["lost_items"], stage["counts"]["lost_containers"]) == (2, 1)
+        assert matched() == {f"b{number}" for number in kept}
+        dropped = {row["id"]: row["reason"] for row in run.read_table("dropped").to_pylist()}
+        assert dropped == {
+            "shard 0": "shard cut short",
+            f"item {killer}": REASONS["kill"],
+            f"item {hungry}": REASONS["memory"],
+        }
+        matrices = run.path.glob("embeddings/**/img_emb_*.npy")
+        vectors = sorted(len(np.load(matrix)) for matrix in matrices)
+        assert vectors == [9, PER_SHARD - 1, PER_SHARD - 1]
+        claim = run.read_json("claims.json")["claims"][0]
         coverage = next(c for c in claim["controls"] if c["name"] == "corpus coverage")
-        assert "1 items were lost" in coverage["reason"]
-        hostile.deadly.clear()
-        audit_overlap(benchmark, [hostile], run, engine, quiet=True)
-    stage = scanned(run)
-    assert stage["counts"]["lost_items"] == 0
-    assert len(run.read_table("matches")) == 1
+        assert "2 items were lost" in coverage["reason"]
+        corpus.deadly.clear()
+        corpus.reader_fails_at = None
+        audit_overlap(benchmark, [corpus], run, engine, near=near, quiet=True)
+    assert scanned(run)["counts"]["lost_items"] == 0
+    assert matched() == {example.id for example in benchmark}
     assert len(run.read_table("dropped")) == 0
 
 
-@pytest.mark.timeout(120)
 def test_where_too_much_is_lost_nothing_is_called_clean(tmp_path: Path, picture: Picture) -> None:
     run = Run.create(tmp_path / "run")
-    deadly = dict.fromkeys((1, PER_SHARD + 1), "kill")
+    deadly = dict.fromkeys((1, PER_SHARD + 1), "bug")
     corpus = HostileCorpus(pictures(picture), deadly)
-    with LocalEngine(2) as engine:
+    with LocalEngine(1) as engine:
         audit_overlap(bench(picture, 999), [corpus], run, engine, quiet=True)
     assert scanned(run)["counts"]["lost_items"] == 2
     (claim,) = run.read_json("claims.json")["claims"]
     assert claim["status"] != "clean"
 
 
-@pytest.mark.timeout(120)
-@pytest.mark.parametrize("workers", [1, 2])
 def test_what_stands_before_the_row_a_reader_fails_at_is_kept(
-    tmp_path: Path, picture: Picture, workers: int
+    tmp_path: Path, picture: Picture
 ) -> None:
     run = Run.create(tmp_path / "run")
     corpus = HostileCorpus(pictures(picture), reader_fails_at=PER_SHARD + 9)
-    with LocalEngine(workers) as engine:
+    with LocalEngine(1) as engine:
         text = TextSearch()
         audit_overlap(bench(picture, PER_SHARD + 8), [corpus], run, engine, text=text, quiet=True)
     stage = scanned(run)
@@ -157,38 +181,16 @@ def test_what_stands_before_the_row_a_reader_fails_at_is_kept(
     assert all(claim["status"] != "clean" for claim in run.read_json("claims.json")["claims"])
 
 
-@pytest.mark.timeout(120)
 def test_a_corpus_of_which_everything_fails_is_not_tried_item_by_item(
     tmp_path: Path, picture: Picture
 ) -> None:
-    corpus = HostileCorpus(pictures(picture, PER_SHARD), dict.fromkeys(range(PER_SHARD), "kill"))
+    corpus = HostileCorpus(pictures(picture, PER_SHARD), dict.fromkeys(range(PER_SHARD), "exit"))
     run = Run.create(tmp_path / "run")
-    with LocalEngine(2) as engine:
+    with LocalEngine(1) as engine:
         audit_overlap(bench(picture, 3), [corpus], run, engine, quiet=True)
     stage = scanned(run)
     assert list(stage["failed"]) == ["shard 0"]
-    assert "SIGKILL" in stage["failed"]["shard 0"]
-
-
-@pytest.mark.timeout(120)
-def test_an_item_that_kills_the_encoder_leaves_the_vectors_of_the_others(
-    tmp_path: Path, picture: Picture
-) -> None:
-    pytest.importorskip("cv2", reason="telling copies from look-alikes needs heldout[vision]")
-    large = [picture(number, size=(64, 64)) for number in range(PER_SHARD)]
-    run = Run.create(tmp_path / "run")
-    with LocalEngine(2) as engine:
-        near = NearSearch("pixels", nearest=2)
-        corpus = HostileCorpus(large, {5: "kill"})
-        audit_overlap(bench(picture, 3), [corpus], run, engine, near=near, quiet=True)
-    stage = scanned(run)
-    assert stage["failed"] == {}
-    assert stage["counts"]["lost_items"] == 1  # lost by the scan and by the encoder, once in all
-    (matrix,) = run.path.glob("embeddings/**/img_emb_*.npy")
-    import numpy as np
-
-    assert len(np.load(matrix)) == PER_SHARD - 1
-    assert [row["id"] for row in run.read_table("dropped").to_pylist()] == ["item 5"]
+    assert "SystemExit" in stage["failed"]["shard 0"]
 
 
 def huge_png(path: Path, side: int) -> None:

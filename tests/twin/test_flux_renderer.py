@@ -14,16 +14,19 @@ from PIL import Image, ImageDraw
 
 from heldout.errors import InputError
 from heldout.twin.edges import canny
+from heldout.twin.flux_renderer import FluxRenderer
 from heldout.twin.flux_settings import FluxSettings, drawing_size
 from heldout.twin.renderer import Renderer, RenderError, RenderTask
 
-pytest.importorskip("torch")
-pytest.importorskip("diffusers", reason="diffusers is not installed on this platform's suite")
-pytest.importorskip("sentencepiece")
-
-from heldout.twin.flux_renderer import FluxRenderer
-
 STEPS = 7
+
+
+@pytest.fixture(scope="module", autouse=True)
+def packages() -> None:
+    """Loaded where tests run, not where they are collected: it takes seconds."""
+    pytest.importorskip("torch")
+    pytest.importorskip("diffusers", reason="diffusers is not installed on this platform's suite")
+    pytest.importorskip("sentencepiece")
 
 
 @pytest.fixture(scope="module")

@@ -22,7 +22,7 @@ from heldout.audit.reader import Audit
 from heldout.audit.recording import inputs_of, record
 from heldout.audit.synthesis import FreshItems, fresh_steps, open_fresh_items, synthesize
 from heldout.corpus import corpus_fingerprint
-from heldout.detect import ScoreTables, Settings, detectors
+from heldout.detect import DetectSettings, ScoreTables, detectors
 from heldout.engine import Engine, open_engine
 from heldout.errors import require
 from heldout.evidence import keep_leak_labels
@@ -308,10 +308,10 @@ class _Journey:
         }
         return [name for name in self.file.detectors if has[detectors()[name].needs]]
 
-    def _settings(self, case: Case) -> Settings:
+    def _settings(self, case: Case) -> DetectSettings:
         file, recorded = self.file, {recording.name: recording for recording in case.recordings}
         clean = file.clean_references
-        return Settings(
+        return DetectSettings(
             seed=file.seed,
             permutations=file.permutations,
             strata=tuple(file.strata),

@@ -6,7 +6,6 @@ import base64
 import gzip
 import html
 import json
-import os
 import subprocess
 import sys
 import urllib.parse
@@ -16,6 +15,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+from click.testing import Result
 from typer.testing import CliRunner
 
 from heldout.cli.app import app
@@ -101,29 +101,39 @@ def url() -> Iterator[str]:
     process.communicate()
 
 
-def command(*arguments: object) -> str:
-    """All that a command printed; it has none of the key, either."""
-    done = subprocess.run(
-        [sys.executable, "-m", "heldout", *map(str, arguments)],
-        capture_output=True,
-        env={**os.environ, "THE_KEY": KEY, "OMP_NUM_THREADS": "1"},
-    )
-    printed = done.stdout + done.stderr
-    assert done.returncode == 0, printed.decode()
-    assert leaks(printed) == [], printed.decode()
-    return printed.decode()
-
-
 @pytest.fixture
-def here(monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
-    """``command`` in this process, for what ends before it begins: the message of its error."""
+def invoke(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
+    """A command in this process, whose environment has the key."""
     monkeypatch.setenv("THE_KEY", KEY)
     monkeypatch.setattr(pace.Backoff.__init__, "__defaults__", (2, 0.01, 0.05))
 
-    def call(*arguments: object) -> str:
+    def call(*arguments: object) -> Result:
         given = [str(part) for part in arguments]
         monkeypatch.setattr(sys, "argv", ["heldout", *given])  # which a manifest keeps
-        done = CliRunner().invoke(app, given)
+        return CliRunner().invoke(app, given)
+
+    return call
+
+
+@pytest.fixture
+def command(invoke: Callable[..., Result]) -> Callable[..., str]:
+    """All that a command printed; it has none of the key, either."""
+
+    def call(*arguments: object) -> str:
+        done = invoke(*arguments)
+        assert done.exit_code == 0, done.exception or done.output
+        assert leaks(done.output.encode()) == [], done.output
+        return done.output
+
+    return call
+
+
+@pytest.fixture
+def here(invoke: Callable[..., Result]) -> Callable[..., str]:
+    """The message of the error that ends a command before it begins."""
+
+    def call(*arguments: object) -> str:
+        done = invoke(*arguments)
         assert isinstance(done.exception, InputError), done.exception or done.output
         chain, printed = done.exception, done.output
         while chain is not None:  # what a traceback would show
@@ -178,7 +188,7 @@ def test_the_search_finds_what_it_looks_for(tmp_path: Path) -> None:
     assert len(search(tmp_path)) == 9
 
 
-def test_ask(bench: Path, url: str, tmp_path: Path) -> None:
+def test_ask(command: Callable[..., str], bench: Path, url: str, tmp_path: Path) -> None:
     run = tmp_path / "run"
     command(
         "ask",
@@ -208,7 +218,7 @@ def test_ask(bench: Path, url: str, tmp_path: Path) -> None:
     assert replies and all("***" in text for text in replies)
 
 
-def test_score(bench: Path, url: str, tmp_path: Path) -> None:
+def test_score(command: Callable[..., str], bench: Path, url: str, tmp_path: Path) -> None:
     run = tmp_path / "run"
     command(
         "score",
@@ -229,11 +239,11 @@ def test_score(bench: Path, url: str, tmp_path: Path) -> None:
     assert "***" in dropped["echo/q2"]["detail"]  # the pieces of the key, joined
 
 
-def test_model_inspect(url: str) -> None:
+def test_model_inspect(command: Callable[..., str], url: str) -> None:
     assert "***" in command("model", "inspect", url, "--api-key-env", "THE_KEY")
 
 
-def test_overlap_with_a_judge(url: str, tmp_path: Path) -> None:
+def test_overlap_with_a_judge(command: Callable[..., str], url: str, tmp_path: Path) -> None:
     pytest.importorskip("wordllama")
     ours, theirs = tmp_path / "bench.jsonl", tmp_path / "web.jsonl"
     asked = "Does the radiograph of this patient in the emergency room show an enlarged {}?"
@@ -267,7 +277,7 @@ def test_overlap_with_a_judge(url: str, tmp_path: Path) -> None:
     assert search(run) == {}
 
 
-def test_twin(url: str, tmp_path: Path) -> None:
+def test_twin(command: Callable[..., str], url: str, tmp_path: Path) -> None:
     write_benchmark(tmp_path / "scenes", images=8)
     run = tmp_path / "run"
     keys = [
