@@ -15,14 +15,15 @@ if TYPE_CHECKING:
         read_twins,
     )
     from heldout.audit.cases import folder_name, open_cases
+    from heldout.audit.conclusion import Conclusion, claims_frame, conclude, findings_frame
     from heldout.audit.corrections import renew_corrections
     from heldout.audit.demo import BROKEN, CHANGED, DECOY, WORDS, DemoResult, Suspected, run_demo
     from heldout.audit.evaluation import evaluate_suite
     from heldout.audit.gates import parse_gate, shut
     from heldout.audit.init_file import write_init
-    from heldout.audit.journey import Conclusion, audit_overlap, conclude, replaced_by
     from heldout.audit.lab_grid import train_grid
-    from heldout.audit.matrix import matrix_of
+    from heldout.audit.matrix import leak_rates
+    from heldout.audit.overlap import OverlapResult, audit_overlap
     from heldout.audit.plan import Plan, make_plan
     from heldout.audit.reader import Audit, read_audit
     from heldout.audit.runner import Audited, run_audit
@@ -42,6 +43,7 @@ __all__ = [
     "Audited",
     "Conclusion",
     "DemoResult",
+    "OverlapResult",
     "Plan",
     "Scoring",
     "ScoringPlan",
@@ -50,16 +52,18 @@ __all__ = [
     "Twinning",
     "ask_benchmark",
     "audit_overlap",
+    "claims_frame",
     "conclude",
     "default_variants",
     "evaluate_suite",
+    "findings_frame",
     "folder_name",
     "fresh_steps",
     "import_answers",
     "import_scores",
+    "leak_rates",
     "make_plan",
     "make_twins",
-    "matrix_of",
     "needs_paraphraser",
     "open_cases",
     "open_fresh_items",
@@ -67,7 +71,6 @@ __all__ = [
     "read_audit",
     "read_twins",
     "renew_corrections",
-    "replaced_by",
     "run_audit",
     "run_demo",
     "score_benchmark",

@@ -181,14 +181,6 @@ def parse_map(entries: list[str]) -> dict[str, str]:
     return mapping
 
 
-def parse_named(text: str) -> tuple[str | None, str]:
-    """``name=path`` or ``path``; an existing path is never taken apart."""
-    match = re.fullmatch(r"([A-Za-z0-9_.-]+)=(.+)", text)
-    if match is None or Path(text).exists():
-        return None, text
-    return match[1], match[2]
-
-
 def short_name(model: str) -> str:
     """A folder is called by its own name, a hub model by its whole one."""
     model = str(onnx_folder(model) or model)

@@ -77,12 +77,12 @@ def read_key(variable: str | None, role: str = "") -> str | None:
     return value
 
 
-def open_endpoint(settings: ModelEndpoint, seed: int, role: str = "") -> ChatEndpoint:
+def open_endpoint(settings: ModelEndpoint, seed: int | None, role: str = "") -> ChatEndpoint:
     """Ask the server what it serves; an unreachable one is an error before anything is written.
 
     Args:
         settings: How the server is reached.
-        seed: Sent with every request where the server takes one.
+        seed: Sent with every request where the server takes one; None: not sent.
         role: Whose settings a complaint names.
     """
     connection = Connection(
