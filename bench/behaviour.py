@@ -12,7 +12,7 @@ from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
-from heldout.detect import Finding, ScoreTables, Settings, detectors
+from heldout.detect import DetectSettings, Finding, ScoreTables, detectors
 from heldout.lab.power.conformance import target_finding
 from heldout.lab.power.planted_answers import ASKED, planted_answers
 from heldout.stats.intervals import binomial_band
@@ -23,7 +23,7 @@ ALPHA = 0.05
 TOGETHER = 1.0  # one picture for all its questions: a twin that came out badly fails them all
 DOSES = (0.0, 0.25, 0.5, 1.0, 2.0, 4.0)
 NAMES = [name for name, one in detectors().items() if one.needs == "answers"]
-OWN = replace(ASKED, baselines=())
+OWN = ASKED.model_copy(update={"baselines": ()})
 
 
 def calibrate(cells: int, permutations: int) -> None:
@@ -40,7 +40,13 @@ def calibrate(cells: int, permutations: int) -> None:
             own = even if name == "twin-drop" else planted_answers(cell, together=TOGETHER)
             _count(name, "own", own, replace(OWN, seed=cell), permutations, alarms, tested)
             _count(
-                name, "references", skewed, replace(ASKED, seed=cell), permutations, alarms, tested
+                name,
+                "references",
+                skewed,
+                ASKED.model_copy(update={"seed": cell}),
+                permutations,
+                alarms,
+                tested,
             )
     low, high = binomial_band(cells, ALPHA)
     print(f"99 % band {low / cells:.3f}–{high / cells:.3f}")
@@ -65,12 +71,12 @@ def _count(
     name: str,
     how: str,
     tables: ScoreTables,
-    settings: Settings,
+    settings: DetectSettings,
     permutations: int,
     alarms: Counter[tuple[str, str]],
     tested: Counter[tuple[str, str]],
 ) -> None:
-    chosen = replace(settings, permutations=permutations)
+    chosen = settings.model_copy(update={"permutations": permutations})
     found = target_finding(detectors()[name], tables, chosen)
     if found.p is None:
         return
@@ -104,7 +110,7 @@ def measure_power(cells: int, permutations: int) -> None:
         for cell in range(cells):
             tables = planted_answers(10_000 + cell, dose=dose, easier=1.0)
             for name in NAMES:
-                settings = replace(ASKED, seed=cell, permutations=permutations)
+                settings = ASKED.model_copy(update={"seed": cell, "permutations": permutations})
                 found = target_finding(detectors()[name], tables, settings)
                 seen[name] += found.direction == "seen"
                 if name == "twin-drop":
@@ -164,7 +170,7 @@ def audit_published(shared: Path) -> None:
 
 
 def _twin_findings(tables: ScoreTables, reference: str | None) -> dict[str, tuple[Finding, str]]:
-    settings = Settings(baselines=(reference,) if reference else ())
+    settings = DetectSettings(baselines=(reference,) if reference else ())
     found = examine(tables, ["twin-drop"], settings)
     claims = {claim.cell.model: claim.status for claim in found.claims}
     return {

@@ -20,7 +20,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from heldout.benchmark import read_benchmark
-from heldout.detect import ScoreTables, Settings, detectors
+from heldout.detect import DetectSettings, ScoreTables, detectors
 from heldout.lab.power.conformance import NullCalibration, null_calibration, power
 from heldout.overlap.scan import items_table
 from heldout.stats.grouping import trend_test
@@ -163,7 +163,7 @@ def _trends(shared: Path, columns: dict[str, list[float]]) -> None:
     ]
     scores = pl.from_arrow(make_table("scores", rows))
     assert isinstance(scores, pl.DataFrame)
-    tables, settings = ScoreTables("slake-en", items, scores), Settings(baselines=("BLIP-2",))
+    tables, settings = ScoreTables("slake-en", items, scores), DetectSettings(baselines=("BLIP-2",))
     made = examine(tables, ["order-trend"], settings)
     print("\n| model | rho with earliness | p | within each field the release is grouped by |")
     print("|---|---|---|---|")

@@ -1,17 +1,18 @@
 """The whole loop at small size: items → gate → SFT → GRPO → evaluation; and with a smuggled test set.
 
-    python bench/train_loop.py all --work loop --device cuda              # one H200, below ten minutes
+    python bench/train_loop.py all --work loop --device cuda              # one H200, half an hour
     python bench/train_loop.py all --work loop --device cpu --size toy    # the mechanics, on a CPU
     python bench/train_loop.py tables --work loop                         # what docs/train.md shows
 
 ``data``: rows to train on and items to test on, both of `heldout synth --from scenes`, of different seeds;
 a second training set into which every tenth test item was smuggled, as a re-encoded copy. ``base``: a model
-of the lab, trained on further scenes until it answers some development items in the right form. ``train``:
-`heldout train` from the command line: SFT and GRPO from the base, GRPO from the SFT model, and SFT on the
-smuggled set, which the gate stops (exit code 1) until it is opened by hand; ``--seeds 3`` trains each three
-times. ``evaluate``: greedy replies to the test items, graded by the reward, compared item by item.
-``convict``: `heldout impact` and `heldout audit` on the models that saw a tenth of the test set. Every step
-that is done stays done.
+of the lab, trained on further scenes until it answers some development items in the right form. ``gates``:
+`heldout train` compares each training set with the test set, and stops at the smuggled one (exit code 1).
+``train``: `heldout train` from the command line, each training as soon as its gate is done: SFT and GRPO
+from the base, GRPO from the SFT model, and SFT on the smuggled set with the gate opened by hand;
+``--seeds 3`` trains each three times. ``evaluate``: greedy replies to the test items, graded by the reward,
+compared item by item. ``convict``: `heldout impact` and `heldout audit` on the models that saw a tenth of
+the test set. Every step that is done stays done.
 """
 
 from __future__ import annotations
@@ -21,21 +22,26 @@ import dataclasses
 import io
 import json
 import multiprocessing
+import os
 import shutil
 import subprocess
 import sys
 import tarfile
+import threading
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-FORMS = 0.04  # share of the base's pictures whose question is asked as `heldout train` asks it
-GOOD_ENOUGH = 0.40  # of the development items: the base stops here
+FORMS = (
+    0.2  # further pictures for the base, per picture, with questions as `heldout train` asks them
+)
+GOOD_ENOUGH = 0.45  # of the development items: the base stops here
 TRAIN_SEED, TEST_SEED, DEV_SEED, BASE_SEED = 101, 202, 303, 404
 SMUGGLED = 10  # every tenth test item
 CHAT = (
@@ -68,7 +74,7 @@ SIZES = {
         200,
         30_000,
         500,
-        8,
+        10,
         512,
         ("--learning-rate", "5e-4", "--epochs", "8", "--batch", "16", "--micro-batch", "16"),
         (
@@ -148,17 +154,17 @@ ARMS = (
     Arm("rl", "base", "grpo", "rows"),
     Arm("sft-rl", "sft", "grpo", "rows"),
 )
+GRPO = tuple(arm.kind for arm in ARMS if arm.recipe == "grpo")
 
 
-#: Which items an audit is about, and how it gets its scores.
+#: How an audit gets its scores.
 AUDITS = {
-    "audit-as-trained": ("test-marked", "scores: {{scenes-test: scores/{name}.jsonl}}"),
-    "audit-same-letter": (
-        "test-same-letter",
-        "scores: {{scenes-test: scores-same-letter/{name}.jsonl}}",
-    ),
-    "audit": ("test-marked", "local: {model}, dtype: float32, record: [scores]"),
+    "audit-as-trained": "scores: {{scenes-test: scores/{name}.jsonl}}",
+    "audit": "local: {model}, dtype: float32, record: [scores]",
 }
+PERMUTATIONS = 100_000
+SPAWN = multiprocessing.get_context("spawn")
+_NOTING = threading.Lock()
 
 
 @dataclass(frozen=True)
@@ -193,7 +199,7 @@ class Loop:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    steps = (data, base, train, evaluate, convict, tables, pack)
+    steps = (data, base, gates, train, evaluate, convict, tables, pack)
     parser.add_argument("step", choices=("all", *(step.__name__ for step in steps)))
     parser.add_argument("--work", type=Path, required=True)
     parser.add_argument("--device", default="cuda")
@@ -214,7 +220,7 @@ def main() -> None:
     sizes, out = SIZES[args.size], args.out or args.work / "out"
     loop = Loop(args.work, args.device, sizes, out, tuple(args.arms), args.seeds, args.jobs)
     loop.work.mkdir(parents=True, exist_ok=True)
-    chosen = steps if args.step == "all" else [one for one in steps if one.__name__ == args.step]
+    chosen = [step for step in steps if args.step in ("all", step.__name__)]
     for step in chosen:
         started = time.monotonic()
         say(f"== {step.__name__}")
@@ -232,8 +238,9 @@ def say(words: str) -> None:
 
 def note(loop: Loop, name: str, seconds: float) -> None:
     path = loop.work / "seconds.json"
-    known = json.loads(path.read_text()) if path.exists() else {}
-    path.write_text(json.dumps({**known, name: round(known.get(name, 0) + seconds, 1)}))
+    with _NOTING:
+        known = json.loads(path.read_text()) if path.exists() else {}
+        path.write_text(json.dumps({**known, name: round(known.get(name, 0) + seconds, 1)}))
     say(f"== {name}: {seconds:.1f} s")
 
 
@@ -247,18 +254,27 @@ def data(loop: Loop) -> None:
     sizes = loop.sizes
     counts = {"rows": sizes.train, "test": sizes.test, "dev": sizes.dev}
     seeds = {"rows": TRAIN_SEED, "test": TEST_SEED, "dev": DEV_SEED}
-    with ProcessPoolExecutor(3, mp_context=multiprocessing.get_context("spawn")) as cores:
-        list(cores.map(_synthesize, [loop] * 3, counts, counts.values(), seeds.values()))
+    with ProcessPoolExecutor(len(counts), mp_context=SPAWN) as cores:
+        list(cores.map(_synthesize, [loop] * len(counts), counts, counts.values(), seeds.values()))
     rows, test = (
         [*map(json.loads, loop.rows(name).read_text().splitlines())] for name in ("rows", "test")
     )
     (folder / "copies").mkdir(exist_ok=True)
-    smuggled = [_copied(folder, one) for one in test[::SMUGGLED]]
-    _write(loop.rows("smuggled"), _shuffled([*rows, *smuggled], TRAIN_SEED))
-    leaked = {one["id"] for one in test[::SMUGGLED]}
-    marked = [{**one, "training": "smuggled" if one["id"] in leaked else "fresh"} for one in test]
+    smuggled = [_copied(folder, item) for item in test[::SMUGGLED]]
+    leaked = {item["id"] for item in test[::SMUGGLED]}
+    marked = [
+        {**item, "training": "smuggled" if item["id"] in leaked else "fresh"} for item in test
+    ]
     _write(loop.rows("test-marked"), marked)
+    _write(loop.rows("smuggled"), _shuffled([*rows, *smuggled], TRAIN_SEED))
+    for kind in ("smuggled", "fresh"):
+        letters = Counter(_letter(item) for item in marked if item["training"] == kind)
+        say(f"letters of {kind} test items: {dict(sorted(letters.items()))}")
     say(f"{len(rows)} rows, {len(test)} test items, {len(smuggled)} of them smuggled")
+
+
+def _letter(item: dict[str, Any]) -> str:
+    return "ABCDE"[item["options"].index(item["answer"])]
 
 
 def _synthesize(loop: Loop, name: str, count: int, seed: int) -> None:
@@ -313,7 +329,7 @@ def _shuffled(rows: list[Any], seed: int) -> list[Any]:
 
 def base(loop: Loop) -> None:
     """Chunks of steps until enough development items are answered right, then the rate falls."""
-    if (loop.work / "base" / "config.json").exists():
+    if (loop.work / "base.json").exists():
         return
     import torch
 
@@ -328,10 +344,12 @@ def base(loop: Loop) -> None:
     pool = paint(
         "scenes", sizes.pictures, BASE_SEED, file, size.picture, lengths, loop.work / "pool"
     )
-    forms = _form_pool(pool, tokenizer, size.picture, lengths, int(FORMS * sizes.pictures))
+    forms = _form_pool(pool, file, size.picture, lengths, int(FORMS * sizes.pictures))
     say(f"{sizes.pictures} pictures painted in {time.monotonic() - started:.0f} s")
     model = vlm.new_model(size, tokenizer, BASE_SEED).to(loop.device)
-    trainer = Trainer(model, Data(joined([pool, forms]), loop.device))
+    _save(loop, model, size, tokenizer)
+    data = Data(joined([pool, forms]), loop.device)
+    trainer = Trainer(model, data, compiled=loop.device == "cuda")
     plan = Schedule(sizes.chunk, 2e-3, batch=sizes.batch, texts=min(24, sizes.batch), warm=100)
     learnt: list[dict[str, float]] = []
     for chunk in range(sizes.chunks):
@@ -339,26 +357,30 @@ def base(loop: Loop) -> None:
             plan if not chunk else dataclasses.replace(plan, warm=20), (0, 0), BASE_SEED + chunk
         )
         _save(loop, model, size, tokenizer)
-        graded = _graded(loop, "base", "dev")
-        right = float(np.mean([row["right"] for row in graded]))
-        formed = float(np.mean([row["well_formed"] for row in graded]))
-        learnt.append(
-            {"step": (chunk + 1) * sizes.chunk, "loss": loss, "right": right, "well_formed": formed}
-        )
-        say(
-            f"base: step {learnt[-1]['step']}, loss {loss:.3f}, {right:.1%} right, {formed:.1%} well-formed"
-        )
-        if right >= GOOD_ENOUGH:
+        learnt.append({"step": (chunk + 1) * sizes.chunk, "loss": loss, **_development(loop)})
+        say(f"base: {learnt[-1]}")
+        if learnt[-1]["right"] >= GOOD_ENOUGH:
             break
     fall = dataclasses.replace(
         plan, steps=max(1, sizes.chunk // 2), warm=1, fall=max(1, sizes.chunk // 2)
     )
-    trainer.train(fall, (0, 0), BASE_SEED + 99)
+    loss = trainer.train(fall, (0, 0), BASE_SEED + 99)
     _save(loop, model, size, tokenizer)
+    learnt.append({"step": learnt[-1]["step"] + fall.steps, "loss": loss, **_development(loop)})
+    say(f"base: {learnt[-1]}")
     (loop.work / "base.json").write_text(json.dumps(learnt))
     del trainer, model
     if loop.device == "cuda":
         torch.cuda.empty_cache()
+
+
+def _development(loop: Loop) -> dict[str, float]:
+    graded = _graded(loop, "base", "dev")
+    shares = {
+        column: float(np.mean([row[column] for row in graded]))
+        for column in ("right", "well_formed")
+    }
+    return {**shares, **_thoughts(loop, graded, "dev")}
 
 
 def _tokenizer(loop: Loop) -> tuple[Any, str]:
@@ -413,37 +435,42 @@ def _form_piece(scene: Any, rng: np.random.Generator) -> Any:
     return Piece(f"Question: {asked(item)} Answer:", reply)
 
 
-def _form_pool(pool: Any, tokenizer: Any, side: int, lengths: Any, count: int) -> Any:
-    """Further pictures, each with one such item; the pool's texts are not repeated."""
+def _form_pool(pool: Any, file: str, side: int, lengths: Any, count: int) -> Any:
+    """Further pictures, each with two such items; the pool's texts are not repeated."""
+    from heldout.engine import usable_cores
     from heldout.lab.models.pool import Pool
+
+    count = max(count, 8)
+    starts = range(0, count, 250)
+    with ProcessPoolExecutor(min(len(starts), usable_cores()), mp_context=SPAWN) as cores:
+        parts = [
+            cores.submit(_form_rows, start, min(250, count - start), file, side, lengths.pictured)
+            for start in starts
+        ]
+        made = [part.result() for part in parts]
+    pixels, ids, learnt = (np.concatenate(parts) for parts in zip(*made, strict=True))
+    places = np.arange(len(ids), dtype=np.int64)
+    return Pool(pixels, ids, learnt, places, pool.text_ids[:0], pool.text_learnt[:0])
+
+
+def _form_rows(start: int, count: int, file: str, side: int, length: int) -> tuple[Any, Any, Any]:
+    """Pictures, tokens and what is learnt of them; a scene that no question fits is left out."""
+    from tokenizers import Tokenizer
+
     from heldout.lab.models.worlds import SCENES, TRAINING, RowPacker, show
 
-    rows = RowPacker(tokenizer, lengths.pictured)
-    pixels: list[Any] = []
-    ids: list[Any] = []
-    learnt: list[Any] = []
-    number = 0
-    while len(ids) < max(count, 8):
+    rows = RowPacker(Tokenizer.from_file(file), length)
+    made = []
+    for number in range(start, start + count):
         rng = SCENES.rng(BASE_SEED + 2, TRAINING, number)
-        number += 1
         scene = SCENES.draw(rng)
-        piece = _form_piece(scene, rng)
-        if piece is None:
-            continue
-        one, weights, taken = rows.row([piece])
+        pieces = [_form_piece(scene, rng) for _ in range(2)]
+        row, learnt, taken = rows.row([piece for piece in pieces if piece is not None])
         if taken:
             shown = show(SCENES, scene, side, shrunk=True)
-            pixels.append(np.asarray(shown).transpose(2, 0, 1))
-            ids.append(one)
-            learnt.append(weights)
-    return Pool(
-        np.stack(pixels),
-        np.stack(ids),
-        np.stack(learnt),
-        np.arange(len(ids), dtype=np.int64),
-        pool.text_ids[:0],
-        pool.text_learnt[:0],
-    )
+            made.append((np.asarray(shown).transpose(2, 0, 1), row, learnt))
+    pixels, ids, learnt = (np.stack(column) for column in zip(*made, strict=True))
+    return pixels, ids, learnt
 
 
 def _save(loop: Loop, model: Any, size: Any, tokenizer: Any) -> None:
@@ -461,31 +488,44 @@ def _save(loop: Loop, model: Any, size: Any, tokenizer: Any) -> None:
 
 
 def train(loop: Loop) -> None:
-    """Trainings run side by side: models this small leave the GPU waiting."""
-    if not (loop.work / "gate.json").exists():
-        _gates(loop)
+    """Trainings run side by side, each after its gate: models this small leave the GPU waiting."""
+    # Threads of a dozen trainings would wait for one another.
+    threads = {**os.environ, "OMP_NUM_THREADS": "2"}
     waiting = [arm for arm in loop.arms if not _trained(loop, arm.name)]
     running: dict[str, tuple[float, subprocess.Popen[bytes]]] = {}
-    while waiting or running:
-        for arm in [arm for arm in waiting if arm.start == "base" or _trained(loop, arm.start)]:
-            if len(running) < loop.jobs:
-                waiting.remove(arm)
-                log = (loop.work / f"{arm.name}.log").open("a")
-                process = subprocess.Popen(_training(loop, arm), stdout=log, stderr=log)
-                running[arm.name] = time.monotonic(), process
-        for name, (started, process) in list(running.items()):
-            if process.poll() is None:
-                continue
-            del running[name]
-            told = (loop.work / f"{name}.log").read_text()
-            if process.returncode:
-                say(told[-3000:])
-                for _, other in running.values():
-                    other.terminate()
-                raise SystemExit(f"{name} ended with {process.returncode}")
-            note(loop, name, time.monotonic() - started)
-            say(f"{name}: {told.splitlines()[-3:]}")
-        time.sleep(0.5)
+    with ThreadPoolExecutor(1) as beside:
+        gated = beside.submit(gates, loop)
+        try:
+            while waiting or running:
+                for arm in [arm for arm in waiting if _can_start(loop, arm)]:
+                    if len(running) < loop.jobs:
+                        waiting.remove(arm)
+                        log = (loop.work / f"{arm.name}.log").open("a")
+                        process = subprocess.Popen(
+                            _training(loop, arm), stdout=log, stderr=log, env=threads
+                        )
+                        running[arm.name] = time.monotonic(), process
+                for name, (started, process) in list(running.items()):
+                    if process.poll() is None:
+                        continue
+                    del running[name]
+                    told = (loop.work / f"{name}.log").read_text()
+                    if process.returncode:
+                        say(told[-3000:])
+                        raise SystemExit(f"{name} ended with {process.returncode}")
+                    note(loop, name, time.monotonic() - started)
+                    say(f"{name}: {told.splitlines()[-3:]}")
+                if gated.done():
+                    gated.result()
+                time.sleep(0.5)
+        finally:
+            for _, process in running.values():
+                process.terminate()
+
+
+def _can_start(loop: Loop, arm: Arm) -> bool:
+    started = arm.start == "base" or _trained(loop, arm.start)
+    return started and (loop.work / f"gate-{arm.rows}.json").exists()
 
 
 def _trained(loop: Loop, name: str) -> bool:
@@ -508,24 +548,25 @@ def _training(loop: Loop, arm: Arm) -> list[str]:
     )
 
 
-def _gates(loop: Loop) -> None:
+def gates(loop: Loop) -> None:
     """The smuggled set is refused; the clean one passes, and its files for verl are written."""
-    checked = {
-        "gate-smuggled": _command(loop, "gate-smuggled", "base", "sft", "smuggled"),
-        "gate-rows": _command(loop, "gate-rows", "base", "grpo", "rows", "--to", "verl"),
-    }
-    told: dict[str, Any] = {}
-    for name, command in checked.items():
+    for rows in dict.fromkeys(arm.rows for arm in loop.arms):
+        path, name = loop.work / f"gate-{rows}.json", f"gate-{rows}"
+        if path.exists():
+            continue
         started = time.monotonic()
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        told[name] = {
-            "exit": done.returncode,
-            "said": [*done.stdout.splitlines(), *done.stderr.splitlines()[-1:]],
-        }
+        recipe, *more = ("sft",) if rows == "smuggled" else ("grpo", "--to", "verl")
+        done = subprocess.run(
+            _command(loop, name, "base", recipe, rows, *more),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
         note(loop, name, time.monotonic() - started)
-        say(f"{name}: {told[name]}")
-    assert (told["gate-smuggled"]["exit"], told["gate-rows"]["exit"]) == (1, 0)
-    (loop.work / "gate.json").write_text(json.dumps(told))
+        lines = [*done.stdout.splitlines(), *done.stderr.splitlines()[-1:]]
+        say(f"{name}: exit {done.returncode}, {lines}")
+        assert done.returncode == (1 if rows == "smuggled" else 0)
+        path.write_text(json.dumps({"exit": done.returncode, "said": lines}))
 
 
 def _command(loop: Loop, name: str, start: str, recipe: str, rows: str, *more: str) -> list[str]:
@@ -547,7 +588,7 @@ def _command(loop: Loop, name: str, start: str, recipe: str, rows: str, *more: s
         "--device",
         loop.device,
         "--save-every",
-        "200",
+        "40" if recipe == "grpo" else "200",
         *settings,
         *more,
     ]
@@ -557,14 +598,21 @@ def _command(loop: Loop, name: str, start: str, recipe: str, rows: str, *more: s
 
 
 def evaluate(loop: Loop) -> None:
-    for name in loop.names:
-        path = loop.work / "replies" / f"{name}.jsonl"
-        if not path.exists() and loop.model(name).is_dir():
-            path.parent.mkdir(exist_ok=True)
-            _write(path, _graded(loop, name, "test"))
-            (loop.work / "scores").mkdir(exist_ok=True)
-            _write(loop.work / "scores" / f"{name}.jsonl", _scored(loop, name, "test"))
+    for folder in ("replies", "scores"):
+        (loop.work / folder).mkdir(exist_ok=True)
+    waiting = [
+        name
+        for name in loop.names
+        if loop.model(name).is_dir() and not (loop.work / "scores" / f"{name}.jsonl").exists()
+    ]
+    with ProcessPoolExecutor(min(6, loop.jobs), mp_context=SPAWN) as cores:
+        list(cores.map(_read_by, [loop] * len(waiting), waiting))
     write_comparison(loop)
+
+
+def _read_by(loop: Loop, name: str) -> None:
+    _write(loop.work / "replies" / f"{name}.jsonl", _graded(loop, name, "test"))
+    _write(loop.work / "scores" / f"{name}.jsonl", _scored(loop, name, "test"))
 
 
 def _graded(loop: Loop, name: str, rows: str) -> list[dict[str, Any]]:
@@ -670,7 +718,7 @@ def write_comparison(loop: Loop) -> None:
             rows = [*map(json.loads, path.read_text().splitlines())]
             for row in rows:
                 grades.setdefault(kind, {}).setdefault(row["id"], []).append(row["right"])
-            table["models"][name] = {**_accuracy(rows, leaked), **_thoughts(loop, rows)}
+            table["models"][name] = {**_accuracy(rows, leaked), **_thoughts(loop, rows, "test")}
     right = {
         kind: {item: float(np.mean(found)) for item, found in items.items()}
         for kind, items in grades.items()
@@ -709,9 +757,9 @@ def write_comparison(loop: Loop) -> None:
         )
 
 
-def _thoughts(loop: Loop, rows: list[dict[str, Any]]) -> dict[str, float]:
+def _thoughts(loop: Loop, rows: list[dict[str, Any]], asked: str) -> dict[str, float]:
     """How often the words that a reply thinks are the right ones, and how often its letter is theirs."""
-    items = {row["id"]: row for row in map(json.loads, loop.rows("test").read_text().splitlines())}
+    items = {row["id"]: row for row in map(json.loads, loop.rows(asked).read_text().splitlines())}
     right = theirs = 0
     for row in rows:
         item = items[row["id"]]
@@ -748,53 +796,41 @@ def _accuracy(rows: list[dict[str, Any]], leaked: set[str]) -> dict[str, Any]:
 def convict(loop: Loop) -> None:
     """The product's own verdict on models that saw a tenth of the test set, and on others that did not."""
     _leaked_by_gate(loop)
-    for arm in loop.arms:
-        if arm.kind == "sft":
-            continue
-        baseline = _repeated("sft", arm.repetition)
-        done = subprocess.run(
-            [
-                sys.executable,
-                "-m",
-                "heldout",
-                "impact",
-                str(loop.work / "replies" / f"{arm.name}.jsonl"),
-                "--leaks",
-                f"{loop.work / 'leaked.jsonl'}#unlisted=clean",
-                "--bench",
-                str(loop.rows("test")),
-                "--baseline",
-                str(loop.work / "replies" / f"{baseline}.jsonl"),
-                "--map",
-                "correct=correct",
-                "--out",
-                str(loop.work / f"impact-{arm.name}.json"),
-            ],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        (loop.work / f"impact-{arm.name}.txt").write_text(done.stdout + done.stderr)
-        say(done.stdout + done.stderr)
-    # In the order in which synth publishes items every fifth has the same letter, so the smuggled tenth
-    # has one letter and the rest has all five: a comparison that words alone can make.
-    _same_letter(loop)
-    for how in AUDITS:
-        for number in range(1, loop.repetitions + 1):
-            _audit(loop, how, number)
+    compared = [arm for arm in loop.arms if arm.kind != "sft"]
+    audits = [(how, number) for how in AUDITS for number in range(1, loop.repetitions + 1)]
+    with ThreadPoolExecutor(min(8, loop.jobs)) as threads:
+        for words in threads.map(lambda arm: _impact(loop, arm), compared):
+            say(words)
+        for words in threads.map(lambda audit: _audit(loop, *audit), audits):
+            say(words)
 
 
-def _same_letter(loop: Loop) -> None:
-    every = slice(None, None, SMUGGLED // 2)
-    (loop.work / "scores-same-letter").mkdir(exist_ok=True)
-    for path, target in (
-        (loop.rows("test-marked"), loop.rows("test-same-letter")),
-        *(
-            (path, loop.work / "scores-same-letter" / path.name)
-            for path in (loop.work / "scores").glob("*.jsonl")
-        ),
-    ):
-        target.write_text("".join(path.read_text().splitlines(keepends=True)[every]))
+def _impact(loop: Loop, arm: Arm) -> str:
+    baseline = _repeated("sft", arm.repetition)
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "heldout",
+            "impact",
+            str(loop.work / "replies" / f"{arm.name}.jsonl"),
+            "--leaks",
+            f"{loop.work / 'leaked.jsonl'}#unlisted=clean",
+            "--bench",
+            str(loop.rows("test")),
+            "--baseline",
+            str(loop.work / "replies" / f"{baseline}.jsonl"),
+            "--map",
+            "correct=correct",
+            "--out",
+            str(loop.work / f"impact-{arm.name}.json"),
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    (loop.work / f"impact-{arm.name}.txt").write_text(done.stdout + done.stderr)
+    return done.stdout + done.stderr
 
 
 def _leaked_by_gate(loop: Loop) -> None:
@@ -803,30 +839,31 @@ def _leaked_by_gate(loop: Loop) -> None:
 
     rows = pq.read_table(loop.work / "smuggled" / "gate" / "training_rows.parquet").to_pylist()
     found = sorted({row["benchmark_id"] for row in rows})
-    _write(loop.work / "leaked.jsonl", [{"id": one, "leaked": True} for one in found])
+    _write(loop.work / "leaked.jsonl", [{"id": item, "leaked": True} for item in found])
     say(
         f"the gate found {len(found)} items, {len(_smuggled_ids(loop) & set(found))} of them smuggled"
     )
 
 
-def _audit(loop: Loop, how: str, repetition: int) -> None:
+def _audit(loop: Loop, how: str, repetition: int) -> str:
     """Who has seen the items that were smuggled? The others are what nobody can have seen. ``audit`` scores
     the answers as `heldout score` asks, without options, the others as the models were trained to think
     them, after the options. The reference of ratios is not a baseline, too: it has none."""
     name = _repeated(how, repetition)
-    rows, source = AUDITS[how]
-    if (loop.work / f"{name}.txt").exists():
-        return
-    order = ("smuggled", "rl", "sft-rl", "sft", "base")
+    told = loop.work / f"{name}.txt"
+    if told.exists():
+        return told.read_text()
+    order = ("smuggled", *GRPO, "sft", "base")
     listed = [_repeated(kind, repetition) for kind in order]
     models = "\n".join(
-        f"  - {{name: {one}, {source.format(name=one, model=loop.model(one).relative_to(loop.work))}}}"
-        for one in listed
-        if one in loop.names
+        f"  - {{name: {model}, "
+        f"{AUDITS[how].format(name=model, model=loop.model(model).relative_to(loop.work))}}}"
+        for model in listed
+        if model in loop.names
     )
     (loop.work / f"{name}.yaml").write_text(f"""\
 benchmarks:
-  - {{name: scenes-test, source: data/{rows}.jsonl, leaks: "leaked.jsonl#unlisted=clean"}}
+  - {{name: scenes-test, source: data/test-marked.jsonl, leaks: "leaked.jsonl#unlisted=clean"}}
 models:
 {models}
 baselines: [{_repeated("sft", repetition)}]
@@ -834,7 +871,7 @@ clean_references:
   items: {{training: fresh}}
   model: base
 budget: {{order_tokens: 500000}}
-permutations: {100_000 if how == "audit-same-letter" else 10_000}  # fewer items, so more of them
+permutations: {PERMUTATIONS}
 seed: 0
 output: {name}
 """)
@@ -852,8 +889,8 @@ output: {name}
         text=True,
         check=False,
     )
-    (loop.work / f"{name}.txt").write_text(f"exit {done.returncode}\n{done.stdout}{done.stderr}")
-    say(f"{name}: exit {done.returncode}\n{done.stdout[-6000:]}{done.stderr[-2000:]}")
+    told.write_text(f"{name}: exit {done.returncode}\n{done.stdout}{done.stderr}")
+    return told.read_text()
 
 
 # tables and curves
@@ -875,17 +912,17 @@ def tables(loop: Loop) -> None:
     }
     for column, title, label, percent, arms in (
         ("loss", "SFT: loss on the reply", "loss", False, ("sft", "smuggled")),
-        ("reward", "GRPO: reward", "mean reward of a batch's replies", True, ("rl", "sft-rl")),
-        ("format_rate", "GRPO: well-formed replies", "share of replies", True, ("rl", "sft-rl")),
+        ("reward", "GRPO: reward", "mean reward of a batch's replies", True, GRPO),
+        ("format_rate", "GRPO: well-formed replies", "share of replies", True, GRPO),
         (
             "constant_groups",
             "GRPO: prompts without a learning signal",
             "share of prompts",
             True,
-            ("rl", "sft-rl"),
+            GRPO,
         ),
-        ("kl", "GRPO: KL to the start", "nats per token", False, ("rl", "sft-rl")),
-        ("reply_tokens", "GRPO: length of replies", "tokens", False, ("rl", "sft-rl")),
+        ("kl", "GRPO: KL to the start", "nats per token", False, GRPO),
+        ("reply_tokens", "GRPO: length of replies", "tokens", False, GRPO),
     ):
         curves = [step_curve(steps[name], column, name) for name in arms if name in steps]
         if any(curve.steps for curve in curves):

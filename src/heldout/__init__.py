@@ -32,13 +32,15 @@ if TYPE_CHECKING:
     from heldout.engine import open_engine
     from heldout.evaluate import EncoderSettings, evaluate_encoder
     from heldout.store import Run
-    from heldout.verdict import Claim
+    from heldout.verdict import Claim, Detection, detect_run
+    from heldout.verdict import detect_run as detect
 
 __all__ = [
     "Benchmark",
     "Claim",
     "Corpus",
     "CorpusItem",
+    "Detection",
     "EncoderSettings",
     "Example",
     "Finding",
@@ -46,6 +48,8 @@ __all__ = [
     "audit_overlap",
     "check",
     "conclude",
+    "detect",
+    "detect_run",
     "evaluate",
     "evaluate_encoder",
     "evaluate_suite",
@@ -70,6 +74,7 @@ _load = load_on_first_use(__name__, __file__)
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("evaluate", "overlap", "synth", "train"):  # rooms that can be called like the verbs
+    # Rooms that can be called like the verbs.
+    if name in ("detect", "evaluate", "overlap", "synth", "train"):
         return importlib.import_module(f"heldout.{name}")
     return _load(name)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from heldout.detect import Finding, Settings
+from heldout.detect import DetectSettings, Finding
 from heldout.verdict import Examination, examine
 from published_twins import (
     KEPT,
@@ -95,7 +95,7 @@ def test_a_delta_of_nine_items_is_identified_by_a_reference_alone() -> None:
 
 def _examined(agreeing: bool, *references: str) -> Examination:
     tables = allowed_answers(ROWS, agreeing=agreeing)
-    return examine(tables, ["twin-drop"], Settings(baselines=references, permutations=999))
+    return examine(tables, ["twin-drop"], DetectSettings(baselines=references, permutations=999))
 
 
 def _finding(made: Examination, model: str) -> Finding:

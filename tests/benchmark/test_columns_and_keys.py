@@ -13,9 +13,8 @@ from typer.testing import CliRunner
 from heldout.benchmark import Benchmark, Example, read_benchmark
 from heldout.benchmark.check import check
 from heldout.benchmark.option_list import take_list
-from heldout.benchmark.option_values import read_options
+from heldout.benchmark.option_values import read_options, take_unlettered
 from heldout.benchmark.readers.headerless import column_names
-from heldout.benchmark.unlettered import take_unlettered
 from heldout.cli.app import app
 from heldout.errors import InputError
 

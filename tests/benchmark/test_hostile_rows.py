@@ -11,7 +11,7 @@ import pytest
 
 from heldout.benchmark import read_benchmark
 from heldout.benchmark.check import check
-from heldout.benchmark.readers import json_rows, text_lines
+from heldout.benchmark.readers import base, json_rows
 from heldout.benchmark.writers import find_writer
 from heldout.benchmark.writers.base import FilePart
 from heldout.errors import InputError
@@ -88,8 +88,8 @@ def test_a_line_that_is_too_long_counts_once(
     """Skipped to its end; the rows behind it keep the numbers they have in the file."""
     limit = 4096
     monkeypatch.setattr(json_rows, "MAX_LINE", limit)
-    monkeypatch.setattr("heldout.benchmark.readers.records.MAX_RECORD", limit)
-    for module in (json_rows, text_lines):
+    monkeypatch.setattr("heldout.benchmark.readers.delimited.MAX_RECORD", limit)
+    for module in (json_rows, base):
         monkeypatch.setattr(module, "_CHUNK", 512)
     long = "y" * (3 * limit + 17) + r"\\\" ] }"
     if name == "t.csv":

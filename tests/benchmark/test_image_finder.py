@@ -124,4 +124,4 @@ def test_check_says_which_images_are_ambiguous(tmp_path: Path, picture: Picture)
         if found.rule == "ambiguous-image"
     ]
     assert (problem.severity, problem.count, problem.of) == ("error", 1, 2)
-    assert "--images" in problem.advice
+    assert "the setting images" in problem.advice

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from heldout.audit.asking import read_twins
 from heldout.benchmark import Benchmark, read_benchmark
-from heldout.benchmark.writers.tables import open_tables
+from heldout.benchmark.writers.base import open_tables
 from heldout.cli.app import app
 from heldout.errors import InputError
 from heldout.model.asking import expand, parse_variants

@@ -10,11 +10,11 @@ import pytest
 from typer.testing import CliRunner
 
 from heldout.benchmark import Benchmark, Example, read_benchmark
+from heldout.benchmark.benchmark import RELEASED
 from heldout.benchmark.check import check
-from heldout.benchmark.example import RELEASED
 from heldout.benchmark.option_list import list_left, take_list
 from heldout.benchmark.option_values import UnreadableOptionsError, read_options
-from heldout.benchmark.writers.tables import open_tables
+from heldout.benchmark.writers.base import open_tables
 from heldout.cli.app import app
 from heldout.corpus import CorpusItem
 from heldout.cure.roundtrip import compare

@@ -11,9 +11,8 @@ from pathlib import Path
 import pytest
 
 from heldout.benchmark import read_benchmark
-from heldout.benchmark.readers import records
-from heldout.benchmark.readers.delimited import DelimitedReader
-from heldout.benchmark.readers.records import Record
+from heldout.benchmark.readers import delimited
+from heldout.benchmark.readers.delimited import DelimitedReader, Record
 from heldout.image import ImageRef, TextField
 from heldout.store import Dropped
 
@@ -88,7 +87,7 @@ def test_unclosed_quote_costs_one_line(tmp_path: Path) -> None:
 
 
 def test_a_quote_that_closes_too_far_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(records, "MAX_RECORD", 200)
+    monkeypatch.setattr(delimited, "MAX_RECORD", 200)
     path = tmp_path / "t.csv"
     filler = "".join(f"{i},good\n" for i in range(60))
     path.write_text(f'id,question\nx,"open\n{filler}y,closed"\nz,{"long" * 100}\nlast,good\n')
@@ -134,9 +133,9 @@ def test_records_agree_with_the_csv_module(tmp_path: Path) -> None:
     texts = ['a,"b\nc",d', '"x""\n""y",z', 'p"q,r', '"s"t,"u', 'v",w', '"",""', '"\n",""""']
     path = tmp_path / "t.csv"
     path.write_bytes("\n".join(texts).encode() + b"\n")
-    mine = [next(csv.reader(io.StringIO(r.text, newline=""))) for r in records.records(path, ",")]
+    mine = [next(csv.reader(io.StringIO(r.text, newline=""))) for r in delimited.records(path, ",")]
     assert mine == list(csv.reader(io.StringIO(path.read_text(), newline="")))
-    spans = list(records.records(path, ","))
+    spans = list(delimited.records(path, ","))
     assert b"".join(record.data for record in spans) == path.read_bytes()
     assert [path.read_bytes()[r.offset :][: len(r.data)] for r in spans] == [r.data for r in spans]
 

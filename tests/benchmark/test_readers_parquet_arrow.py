@@ -11,8 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from heldout.benchmark import read_benchmark
-from heldout.benchmark.readers.arrow import ArrowReader
-from heldout.benchmark.readers.parquet import ParquetReader
+from heldout.benchmark.readers.parquet import ArrowReader, ParquetReader
 from heldout.errors import InputError
 from heldout.image import ArrowCell, ImageRef, ParquetCell
 from heldout.store import Dropped

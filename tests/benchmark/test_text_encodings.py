@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from heldout.benchmark import read_benchmark
-from heldout.benchmark.readers.text_lines import TextLines, text_encoding
+from heldout.benchmark.readers.base import TextLines, text_encoding
 from heldout.benchmark.writers import find_writer
 from heldout.benchmark.writers.base import FilePart
 

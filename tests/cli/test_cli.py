@@ -130,7 +130,7 @@ def test_overlap_writes_a_run_that_report_rebuilds_offline(bench: Path, tmp_path
         (["check", "{bench}#split=test", "--map", "answer=gold"], "no column 'gold'"),
         (["check", "{bench}#split=test", "--map", "answer"], "expected FIELD=COLUMN"),
         (["check", "{bench}#split=test", "--reader", "jsonll"], "there is no reader 'jsonll'"),
-        (["check", "{bench}#split=test", "--images", "gone"], "gone: this folder does not exist"),
+        (["check", "{bench}#split=test", "--images", "gone"], "--images: the folder gone"),
         (["check", "{bench}#split=test", "--preset", "slakeen"], "slake-en"),
         (["check", "{bench}#split=test", "--jsn"], "No such option"),
         (["overlap", "{bench}#split=test", "--against", "gone", "--out", "run"], "gone"),

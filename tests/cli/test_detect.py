@@ -86,7 +86,7 @@ def test_json_is_one_document_and_the_same_twice(run: Path) -> None:
         (["{run}", "--baseline", "blip"], "no scores of 'blip' in this run"),
         (["{run}", "--unseen", "fresh"], "expected FIELD=VALUE"),
         (["{run}", "--stratum", "modality"], "no item has a metadata field 'modality'"),
-        (["{run}", "--rank-by", "loss"], "expected score or delta"),
+        (["{run}", "--rank-by", "loss"], "--rank-by"),
         (["{run}/tables"], "not a run folder"),
         ([], "give the run folder"),
     ],

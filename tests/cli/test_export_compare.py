@@ -14,9 +14,9 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 import yaml
-from command_line import run_inside
 from PIL import Image
 
+from command_line import run_inside
 from heldout.overlap.judged import match_subject
 from heldout.report.scores_owed import NOT_CLEAN, corrected_of, rankings_without, score_rows
 from heldout.store import Run, make_table

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from command_line import run_inside
 
+from command_line import run_inside
 from heldout.scenes import KINDS
 
 ITEMS = 34

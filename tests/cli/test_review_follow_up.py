@@ -7,8 +7,8 @@ import shlex
 from pathlib import Path
 
 import pytest
-from command_line import run_inside
 
+from command_line import run_inside
 from heldout.cli.review import follow_up
 from heldout.review import open_desks
 from heldout.store.judgements import ITEM, Judgement, append

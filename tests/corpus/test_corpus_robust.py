@@ -131,5 +131,5 @@ def test_a_pipe_or_nothing_is_no_corpus(tmp_path: Path, reader: str | None) -> N
 
 def test_a_folder_of_images_that_is_not_there(tmp_path: Path) -> None:
     pq.write_table(pa.table({"image": ["a.png"], "text": ["c"]}), tmp_path / "0.parquet")
-    with pytest.raises(InputError, match="--images .*does not exist"):
+    with pytest.raises(InputError, match="images: .*does not exist"):
         open_corpus(tmp_path, images=tmp_path / "nowhere")

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from heldout.corpus import CorpusItem, open_corpus
-from heldout.corpus.tar_stream import tar_entries
+from heldout.corpus.streams import tar_entries
 from heldout.store import Dropped
 
 

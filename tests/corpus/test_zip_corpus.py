@@ -15,8 +15,7 @@ import pytest
 
 from heldout.corpus import CorpusItem, open_corpus
 from heldout.corpus.listing import FileSet
-from heldout.corpus.zip_corpus import ZipCorpus
-from heldout.corpus.zip_directory import zip_entries, zip_spans
+from heldout.corpus.zip_corpus import ZipCorpus, zip_entries, zip_spans
 from heldout.image import ImageError
 from heldout.store import Dropped
 

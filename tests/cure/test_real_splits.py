@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from heldout.benchmark import Benchmark
-from heldout.benchmark.example import normal
+from heldout.benchmark.benchmark import normal
 from heldout.benchmark.writers import open_tables
 from heldout.corpus import open_corpus
 from heldout.cure import Policy, write_clean_split, write_new_splits

@@ -321,7 +321,7 @@ def test_removing_words_nobody_searched_for_is_refused_with_the_command(
     run = scan(source, f"{bench}#split=train", tmp_path / "run")
     with pytest.raises(InputError, match="^text: ") as told:
         write_clean_split(open_tables(source), run, tmp_path / "out", Policy(text=True))
-    command = f"--against 'train={bench}#split=train' --text --out {tmp_path / 'run'}"
+    command = f"--against 'train={bench}#split=train' --out {tmp_path / 'run'}"
     assert str(told.value).endswith(command)
     assert not (tmp_path / "out").exists()
 

@@ -22,7 +22,7 @@ from heldout.stats.intervals import binomial_band
 NAMES = sorted(detectors())
 SCORED = [name for name in NAMES if detectors()[name].needs == "scores"]
 SEEING = [name for name in NAMES if name != "blind"]  # blind asks no model: it cannot call one seen
-QUICK = replace(PLANTED, permutations=999)
+QUICK = PLANTED.model_copy(update={"permutations": 999})
 
 
 def test_every_detector_of_the_issue_is_there() -> None:
@@ -59,7 +59,7 @@ def test_false_alarms_on_clean_cells_lie_in_their_band(name: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_the_same_seed_and_any_order_of_rows_give_the_same_finding(name: str) -> None:
     tables, settings = planted_for(detectors()[name], 3, dose=1.0)
-    quick = replace(settings, permutations=999)
+    quick = settings.model_copy(update={"permutations": 999})
     first = target_finding(detectors()[name], tables, quick)
     assert first == target_finding(detectors()[name], tables, quick)
 
@@ -110,7 +110,9 @@ def test_a_failed_self_check_makes_nothing_testable() -> None:
 
 
 def test_without_unseen_items_item_scores_say_what_would_make_them_testable() -> None:
-    outcomes, _ = run_detectors(planted_scores(0), ("min-k", "blind"), replace(QUICK, unseen=None))
+    outcomes, _ = run_detectors(
+        planted_scores(0), ("min-k", "blind"), QUICK.model_copy(update={"unseen": None})
+    )
     assert outcomes
     for one in outcomes:
         assert isinstance(one, NotTestable)

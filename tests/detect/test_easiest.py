@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from heldout.detect import ScoreTables, Settings
+from heldout.detect import DetectSettings, ScoreTables
 from heldout.detect.easiest import TopItems, easiest_items
 from heldout.detect.membership import MIN_K_PLUS_PLUS
 from heldout.lab.power.planted_scores import BASELINE, MODELS, PLANTED, TARGET, planted_scores
@@ -106,7 +106,7 @@ def test_items_that_tie_with_the_last_one_are_counted() -> None:
     column = dict(zip(texts, [3.0, 2.0, 1.0, 1.0, 1.0, 0.0], strict=True))
     (mine,) = [
         one
-        for one in easiest_items(_tables({"m": column}, texts), Settings(top=3))
+        for one in easiest_items(_tables({"m": column}, texts), DetectSettings(top=3))
         if one.score == "min-k++"
     ]
     assert [one.benchmark_id for one in mine.items] == ["q0", "q1", "q2"]
@@ -127,7 +127,7 @@ def test_the_published_ten_of_llava_on_pathvqa_come_out(shared_data: Path) -> No
         "a": {name: value - 5 for name, value in others.items()},
         "c": {name: value + 5 for name, value in others.items()},
     }
-    found = _by(easiest_items(_tables(columns, texts), Settings()), "llava", "Δ of min-k++")
+    found = _by(easiest_items(_tables(columns, texts), DetectSettings()), "llava", "Δ of min-k++")
     assert [one.benchmark_id for one in found.items] == [one["example_id"] for one in published]
     assert [one.score for one in found.items] == pytest.approx([one["delta"] for one in published])
     assert [one.question for one in found.items] == [one["prompt"] for one in published]

@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from heldout.detect import Finding, NotTestable, ScoreTables, Settings
+from heldout.detect import DetectSettings, Finding, NotTestable, ScoreTables
 from heldout.detect.membership import MEMBERSHIP
 from heldout.detect.tables import covariate, strata
 from heldout.errors import InputError
@@ -57,8 +57,8 @@ def tables() -> ScoreTables:
     return ScoreTables("toy", items, scores)
 
 
-def _scores(name: str, tables: ScoreTables, settings: Settings | None = None) -> np.ndarray:
-    found = BY_NAME[name].score(tables, tables.scored("m"), settings or Settings())
+def _scores(name: str, tables: ScoreTables, settings: DetectSettings | None = None) -> np.ndarray:
+    found = BY_NAME[name].score(tables, tables.scored("m"), settings or DetectSettings())
     assert not isinstance(found, str), found
     return found
 
@@ -66,12 +66,12 @@ def _scores(name: str, tables: ScoreTables, settings: Settings | None = None) ->
 def test_formulas(tables: ScoreTables) -> None:
     assert _scores("loss", tables) == pytest.approx([-3.0, -0.5])
     assert _scores("min-k", tables) == pytest.approx([-5.0, -0.5])  # a fifth of five tokens is one
-    assert _scores("min-k", tables, Settings(share=0.4)) == pytest.approx([-4.5, -0.5])
+    assert _scores("min-k", tables, DetectSettings(share=0.4)) == pytest.approx([-4.5, -0.5])
     assert _scores("min-k++", tables) == pytest.approx([-4.0, 2.0])
     assert _scores("max-renyi-k", tables) == pytest.approx([-3.0, -1.0])
     sizes = [len(zlib.compress(text)) for text in (b"no", b"left lung")]
     assert _scores("zlib", tables) == pytest.approx([-15.0 / sizes[0], -0.5 / sizes[1]])
-    ratio = _scores("perplexity-ratio", tables, Settings(reference="reference"))
+    ratio = _scores("perplexity-ratio", tables, DetectSettings(reference="reference"))
     assert ratio == pytest.approx([2.0, 2.0])
 
 
@@ -79,16 +79,16 @@ def test_what_was_not_recorded_is_not_made_up(tables: ScoreTables) -> None:
     empty = pl.lit([], dtype=pl.List(pl.Float64))
     bare = replace(tables, scores=tables.scores.with_columns(mu=empty, sigma=empty))
     for name in ("min-k++", "max-renyi-k"):
-        told = BY_NAME[name].score(bare, bare.scored("m"), Settings())
+        told = BY_NAME[name].score(bare, bare.scored("m"), DetectSettings())
         assert isinstance(told, str)
         assert "not recorded" in told
-    none = BY_NAME["perplexity-ratio"].score(tables, tables.scored("m"), Settings())
+    none = BY_NAME["perplexity-ratio"].score(tables, tables.scored("m"), DetectSettings())
     assert isinstance(none, str)
     mixed = replace(
         tables, identities={"m": {"dtype": "float16"}, "reference": {"dtype": "float32"}}
     )
     told = BY_NAME["perplexity-ratio"].score(
-        mixed, mixed.scored("m"), Settings(reference="reference")
+        mixed, mixed.scored("m"), DetectSettings(reference="reference")
     )
     assert isinstance(told, str)
     assert "never compared across backends" in told
@@ -111,11 +111,17 @@ def test_strata_come_from_metadata_or_from_the_answers(tables: ScoreTables) -> N
 
 def test_an_unseen_group_that_is_not_there_is_said() -> None:
     with pytest.raises(InputError, match="values of 'origin' are fresh, public"):
-        list(BY_NAME["loss"].find(planted_scores(0), replace(PLANTED, unseen=("origin", "new"))))
+        list(
+            BY_NAME["loss"].find(
+                planted_scores(0), PLANTED.model_copy(update={"unseen": ("origin", "new")})
+            )
+        )
 
 
 def test_every_item_finding_stands_beside_the_blind_one() -> None:
-    (finding, *_) = BY_NAME["loss"].find(planted_scores(0), replace(PLANTED, permutations=199))
+    (finding, *_) = BY_NAME["loss"].find(
+        planted_scores(0), PLANTED.model_copy(update={"permutations": 199})
+    )
     assert isinstance(finding, Finding)
     assert 0.3 < finding.details["blind_auc"] < 0.7  # words of suspect and unseen items are alike
 
@@ -129,7 +135,7 @@ def test_blind_sees_sets_that_words_tell_apart() -> None:
         )
     ]
     marked = replace(tables, items=tables.items.with_columns(question=pl.Series(words)))
-    (finding, *_) = BY_NAME["loss"].find(marked, replace(PLANTED, permutations=199))
+    (finding, *_) = BY_NAME["loss"].find(marked, PLANTED.model_copy(update={"permutations": 199}))
     assert isinstance(finding, Finding)
     assert finding.details["blind_auc"] > 0.95
 
@@ -141,7 +147,7 @@ def test_two_rows_for_one_item_are_refused(tables: ScoreTables) -> None:
 
 
 def test_too_few_clusters_are_not_testable(tables: ScoreTables) -> None:
-    settings = Settings(unseen=("origin", "fresh"))
+    settings = DetectSettings(unseen=("origin", "fresh"))
     for outcome in BY_NAME["loss"].find(tables, settings):
         assert isinstance(outcome, NotTestable)
         assert "too few" in outcome.reason

@@ -14,7 +14,7 @@ from heldout.detect.order_plan import plan_joint
 from heldout.errors import InputError
 from heldout.lab.power.planted_scores import PLANTED, TARGET, planted_scores
 
-QUICK = replace(PLANTED, permutations=999)
+QUICK = PLANTED.model_copy(update={"permutations": 999})
 
 
 def _target(detector: str, tables: object) -> Finding | NotTestable:

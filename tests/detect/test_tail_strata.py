@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,14 +11,14 @@ import pytest
 from scipy import stats
 
 from heldout.benchmark import read_benchmark
-from heldout.detect import Settings
+from heldout.detect import DetectSettings
 from heldout.detect.tables import MOST_STRATA, covariates
 from heldout.detect.tail_strata import tail_strata
 from heldout.lab.power.planted_scores import BASELINE, PLANTED, TARGET, planted_scores
 from heldout.overlap.scan import items_table
 from heldout.verdict import examine
 
-QUICK = Settings(permutations=199)
+QUICK = DetectSettings(permutations=199)
 
 
 def test_rates_expectations_and_baselines_by_hand() -> None:
@@ -39,7 +38,7 @@ def test_rates_expectations_and_baselines_by_hand() -> None:
 
 def test_every_stratum_of_every_field_is_in_the_finding() -> None:
     tables = planted_scores(3, dose=3.0)
-    made = examine(tables, ("tail-enrichment",), replace(PLANTED, permutations=199))
+    made = examine(tables, ("tail-enrichment",), PLANTED.model_copy(update={"permutations": 199}))
     found = next(one for one in made.findings if one.cell.model == TARGET)
     rows = found.details["by_stratum"]
     fields, _ = covariates(tables.items)

@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 from scipy import stats
 
-from heldout.detect import Finding, ScoreTables, Settings
+from heldout.detect import DetectSettings, Finding, ScoreTables
 from heldout.detect.top_k_overlap import find, hypergeometric_tail, overlap_of, top_items
 from heldout.lab.power.planted_scores import planted_scores
 
@@ -58,7 +58,7 @@ def _easy_images(seed: int) -> ScoreTables:
 def test_items_of_one_image_are_easy_together_and_only_the_cluster_p_knows() -> None:
     rounds, clustered, plain = 80, 0, 0
     for seed in range(rounds):
-        (finding,) = find(_easy_images(seed), Settings(top=20, permutations=199, seed=seed))
+        (finding,) = find(_easy_images(seed), DetectSettings(top=20, permutations=199, seed=seed))
         assert isinstance(finding, Finding)
         assert finding.p is not None
         clustered += finding.p <= 0.05

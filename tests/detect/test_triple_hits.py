@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,7 @@ import polars as pl
 import pytest
 from scipy import stats
 
-from heldout.detect import ScoreTables, Settings
+from heldout.detect import DetectSettings, ScoreTables
 from heldout.detect.triple_hits import highest, triple_hits
 from heldout.model.tables import forget_detections
 from heldout.overlap.calibration.null import ITSELF
@@ -20,7 +19,7 @@ from heldout.report.models import model_sections
 from heldout.store import SCHEMAS, Run, make_table
 from heldout.verdict import examine, save_examination
 
-QUICK = Settings(permutations=199)
+QUICK = DetectSettings(permutations=199)
 MODEL, CORPUS, ENCODER = "m", "web", "e"
 
 
@@ -228,7 +227,7 @@ def _clean(seed: int, *, planted: bool = False) -> ScoreTables:
 def test_clean_tables_raise_no_alarm_at_any_alpha() -> None:
     rounds, alarms, single = 60, 0, 0
     for seed in range(rounds):
-        found, _ = triple_hits(_clean(seed), replace(QUICK, seed=seed))
+        found, _ = triple_hits(_clean(seed), QUICK.model_copy(update={"seed": seed}))
         alarms += any(one.reading in ("more than chance", "fewer than chance") for one in found)
         last = next(one for one in found if one.alpha == 0.1)
         single += last.p is not None and last.p <= 0.05
@@ -238,7 +237,7 @@ def test_clean_tables_raise_no_alarm_at_any_alpha() -> None:
 
 
 def test_a_model_that_knows_the_near_pictures_has_more_than_chance() -> None:
-    found, _ = triple_hits(_clean(1, planted=True), replace(QUICK, permutations=4_999))
+    found, _ = triple_hits(_clean(1, planted=True), QUICK.model_copy(update={"permutations": 4999}))
     last = next(one for one in found if one.alpha == 0.1)
     assert last.reading == "more than chance"
     assert last.hits > last.expected_high

@@ -102,14 +102,18 @@ def test_what_a_dead_server_answered_is_not_asked_again(
     half = read_evaluation(Run.open(out))
     answered = sum(one.n for one in half.accuracies if one.benchmark != "mean")
     assert 36 <= answered <= 50
-    elsewhere = {**again, "url": suite_server.url("mortal-99999")}
-    with pytest.raises(InputError, match="holds answers of 'mortal'"):
-        heldout.evaluate(suite=str(suite_file), out=out, quiet=True, endpoints=[elsewhere])  # type: ignore[operator]
-    before = suite_server.counts("revive")["posted"]
-    whole = heldout.evaluate(suite=str(suite_file), out=out, quiet=True, endpoints=[again])  # type: ignore[operator]
-    after = suite_server.counts()["posted"]
-    assert after["mortal-50"] - before["mortal-50"] == 60 - answered
+    other = {**again, "url": suite_server.url("plain")}
+    with pytest.raises(InputError, match="from 'mortal' at .*; these are from 'plain' at "):
+        heldout.evaluate(suite=str(suite_file), out=out, quiet=True, name=how, endpoints=[other])  # type: ignore[operator]
+    # The same model at another address: what the first had answered is not asked again.
+    moved = {**again, "url": suite_server.url("mortal-99999")}
+    for fresh in (60 - answered, 0):
+        before = suite_server.counts()["posted"].get("mortal-99999", 0)
+        whole = heldout.evaluate(suite=str(suite_file), out=out, quiet=True, endpoints=[moved])  # type: ignore[operator]
+        assert suite_server.counts()["posted"].get("mortal-99999", 0) - before == fresh
     assert whole.mean(how).value == 1.0
+    remarks = Run.open(out).manifest()["evaluate"]["remarks"]
+    assert [text.count("/mortal-99999/v1") for text in remarks if "then at" in text] == [1]
 
 
 def test_a_run_of_another_suite_is_refused(

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from heldout.image import buffer, decode, grey_plane, pixel_digest
+from heldout.image import decode, digest, grey_plane, pixel_digest
 
 
 def noise(width: int, height: int, seed: int = 0) -> np.ndarray:
@@ -98,9 +98,9 @@ def test_a_plane_outlives_the_picture_it_was_taken_of():
 def test_versions_of_pillow_that_crash_on_their_own_memory_are_not_asked_for_it(
     version, monkeypatch
 ):
-    monkeypatch.setattr(buffer, "pillow_version", version)
-    assert not buffer._door_is_sound.__wrapped__()
-    monkeypatch.setattr(buffer, "_door_is_sound", lambda: False)
+    monkeypatch.setattr(digest, "pillow_version", version)
+    assert not digest._door_is_sound.__wrapped__()
+    monkeypatch.setattr(digest, "_door_is_sound", lambda: False)
     grey = np.arange(35, dtype=np.uint8).reshape(5, 7)
     for picture in (Image.fromarray(grey), Image.fromarray(grey).convert("RGB")):
         assert np.array_equal(grey_plane(picture), grey)

@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 from heldout.image import ImageError, decode, decoded_digest, grey_jpeg, grey_plane, pixel_digest
-from heldout.image.buffer import compiled
+from heldout.image.digest import compiled
 
 needs_compiler = pytest.mark.skipif(
     compiled() is None, reason="built without a C compiler or libjpeg-turbo's headers"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from heldout.benchmark.example import Example
+from heldout.benchmark.benchmark import Example
 from heldout.image import ImageRef, InlineBytes
 from heldout.model.item_scores import (
     ALTERNATIVES,

@@ -50,7 +50,7 @@ def test_a_fingerprint_does_not_tell_whether_anything_was_compiled(shared_data, 
     data = [path.read_bytes() for path in files]
     found = [(fingerprint(one), screen(one)) for one in data]
     monkeypatch.setattr(fixed_point, "_compiled", lambda: None)
-    monkeypatch.setattr("heldout.image.buffer.compiled", lambda: None)
+    monkeypatch.setattr("heldout.image.digest.compiled", lambda: None)
     for one, pair in zip(data, found, strict=True):
         assert (fingerprint(one), screen(one)) == pair
     assert any(decode(one).mode == "RGB" for one in data)

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from heldout.benchmark.example import normal
+from heldout.benchmark.benchmark import normal
 from heldout.corpus import CorpusItem
 from heldout.overlap.modality import relate_text
 

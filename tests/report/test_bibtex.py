@@ -8,11 +8,10 @@ from typing import Any
 
 import pytest
 
-from heldout.report.export import bibtex as methods
+from heldout.detect import Citation, citations
 from heldout.report.export import data_methods, statistics
 from heldout.report.export.bibtex import bibtex
 from heldout.report.export.case import Case
-from heldout.report.export.entry import Entry
 from heldout.store import Run
 
 REQUIRED = {
@@ -103,9 +102,9 @@ def test_pairs_that_could_not_be_verified_cite_no_registration(tmp_path: Path) -
 def test_every_entry_has_the_fields_that_bibtex_asks_for() -> None:
     entries = {
         value.key: value
-        for module in (methods, data_methods, statistics)
+        for module in (citations, data_methods, statistics)
         for value in vars(module).values()
-        if isinstance(value, Entry)
+        if isinstance(value, Citation)
     }
     assert len(entries) > 30
     for entry in entries.values():

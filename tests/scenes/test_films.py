@@ -15,9 +15,9 @@ from heldout.scenes.films import (
     ask_film,
     other_patient,
     random_film,
+    render_film,
     vary_film,
 )
-from heldout.scenes.films_render import render_film
 
 
 def _pixels(film: Film, size: int = 96) -> np.ndarray:

@@ -10,8 +10,7 @@ import pytest
 from PIL import Image
 
 from heldout.scenes import FILMS, KINDS, SCENES, LeakKind, LeakWorld
-from heldout.scenes.captions import paraphrased
-from heldout.scenes.leaks import CorpusSample, Target, encode
+from heldout.scenes.leaks import CorpusSample, Target, encode, paraphrased
 
 BY_NAME = {kind.name: kind for kind in KINDS}
 DRAWS = 5

@@ -12,7 +12,7 @@ from heldout.corpus import open_corpus
 from heldout.errors import InputError
 from heldout.image import pixel_digest
 from heldout.scenes import WrittenBenchmark, read_scenes, render, write_benchmark
-from heldout.scenes.scene_file import NAME
+from heldout.scenes.benchmark import NAME
 
 
 @pytest.fixture(scope="module")

@@ -21,11 +21,10 @@ from heldout.scenes import (
     render,
     twin_scene,
 )
-from heldout.scenes.changes import one_attribute
 from heldout.scenes.probes import ColourOf, CountOf, Phrase
 from heldout.scenes.questions import facts
 from heldout.scenes.render import _mask
-from heldout.scenes.world import SceneObject
+from heldout.scenes.world import SceneObject, one_attribute
 
 
 def items(seeds: int, scenes: int) -> list[tuple[Scene, SceneQuestion, str]]:

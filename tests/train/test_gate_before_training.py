@@ -94,6 +94,9 @@ def test_a_leaking_set_is_refused_and_says_what_to_do(refused: tuple[Path, GateE
     assert re.search("Gate failed: 2 .*remove_leaks", str(error))
     removed = (run / "gate/remove_ids.txt").read_text().split()
     assert removed == ["smuggled-1", "smuggled-4"]
+    record = json.loads((run / "gate/record.json").read_text())
+    assert (record["leaking"], record["removed"]) == (2, 0)
+    assert "Nothing was trained" in record["verdict"]
 
 
 def test_leaks_are_removed_with_their_reasons(

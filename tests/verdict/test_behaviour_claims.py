@@ -7,17 +7,19 @@ from dataclasses import replace
 import polars as pl
 from measured_by_hand import NOTHING_MEASURED
 
-from heldout.detect import Finding, ScoreTables, Settings
+from heldout.detect import DetectSettings, Finding, ScoreTables
 from heldout.lab.power.planted_answers import BASELINE, REFERENCE, TARGET, planted_answers
 from heldout.verdict import Claim, examine
 from heldout.verdict.controls.behaviour import behaviour_controls
 
-QUICK = Settings(permutations=1999)
+QUICK = DetectSettings(permutations=1999)
 DROP = ["twin-drop"]
 
 
 def _claim(tables: ScoreTables, *references: str, model: str = TARGET) -> Claim:
-    made = examine(tables, DROP, replace(QUICK, baselines=references), NOTHING_MEASURED)
+    made = examine(
+        tables, DROP, QUICK.model_copy(update={"baselines": references}), NOTHING_MEASURED
+    )
     return next(one for one in made.claims if one.cell.model == model)
 
 
@@ -37,7 +39,7 @@ def test_without_a_reference_neither_drop_nor_no_drop_settles_anything() -> None
         claim = _claim(planted_answers(2, dose=dose))
         assert claim.status == "qualified"
         assert _outcome(claim, "external baseline") == "missing"
-        assert "--baseline" in claim.next_step
+        assert "baselines" in claim.next_step
 
 
 def test_with_a_reference_no_difference_is_clean_with_what_would_have_shown() -> None:
@@ -75,7 +77,7 @@ def test_a_smaller_gain_than_one_reference_has_is_only_qualified() -> None:
 
 def test_three_references_tell_how_much_clean_models_differ() -> None:
     tables = planted_answers(4, dose=1.0, easier=2.5, clusters=200)
-    settings = replace(QUICK, baselines=(BASELINE, REFERENCE, "base"))
+    settings = QUICK.model_copy(update={"baselines": (BASELINE, REFERENCE, "base")})
     (finding,) = (f for f in examine(tables, DROP, settings).findings if f.cell.model == TARGET)
     assert finding.details["own"]["direction"] != "seen"
     controls = {one.name: one for one in behaviour_controls([finding], True, settings)}
@@ -122,7 +124,9 @@ def test_forms_nobody_asked_about_make_no_claims() -> None:
     tables = planted_answers(2)
     assert tables.answers is not None
     two = tables.answers.filter(pl.col("variant").is_in(["original", "twin"]))
-    made = examine(replace(tables, answers=two), (), replace(QUICK, baselines=(BASELINE,)))
+    made = examine(
+        replace(tables, answers=two), (), QUICK.model_copy(update={"baselines": (BASELINE,)})
+    )
     assert {one.id.split("/")[0] for one in made.claims} == {"twin-drop"}
     assert {one.detector for one in made.untested} >= {"circular", "option-order"}
 

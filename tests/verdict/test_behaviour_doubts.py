@@ -9,13 +9,13 @@ import numpy as np
 import polars as pl
 from measured_by_hand import NOTHING_MEASURED
 
-from heldout.detect import ScoreTables, Settings
+from heldout.detect import DetectSettings, ScoreTables
 from heldout.detect.tables import no_scores
 from heldout.store import SCHEMAS
 from heldout.verdict import Claim, examine
 from heldout.verdict.required import settled_by
 
-QUICK = Settings(permutations=1999, baselines=("reference",))
+QUICK = DetectSettings(permutations=1999, baselines=("reference",))
 LETTERS = "ABCD"
 #: from the right answer as released and on the twin: what the model says to either
 Model = Callable[[str, str, np.random.Generator], tuple[str, str]]
@@ -71,7 +71,7 @@ def _tables(models: dict[str, Model], *, items: int = 300, yes: float | None = N
 
 
 def _claim(tables: ScoreTables, *references: str) -> Claim:
-    settings = replace(QUICK, baselines=references or QUICK.baselines)
+    settings = QUICK.model_copy(update={"baselines": references or QUICK.baselines})
     claims = examine(tables, ["twin-drop"], settings, NOTHING_MEASURED).claims
     return next(one for one in claims if one.cell.model == "target")
 

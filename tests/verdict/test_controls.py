@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from heldout.detect import Finding, ScoreTables, Settings, detectors
+from heldout.detect import DetectSettings, Finding, ScoreTables, detectors
 from heldout.detect.membership import MIN_K_PLUS_PLUS
 from heldout.lab.confound import Confound, _cohort
 from heldout.lab.power.planted_scores import BASELINE, PLANTED, TARGET, planted_scores
@@ -24,7 +24,7 @@ from heldout.verdict.controls import (
     sweep_cohort,
 )
 
-QUICK = replace(PLANTED, permutations=999)
+QUICK = PLANTED.model_copy(update={"permutations": 999})
 DIFFERENCES = ("order-trend", "order-joint", "order-neighbour", "min-k", "loss")
 PUBLISHED_GAPS = {
     "CheXagent-8b": -0.215,
@@ -66,7 +66,7 @@ def test_scores_of_another_backend_are_never_compared() -> None:
     assert "never compared across backends" in told
 
 
-def _orders(tables: ScoreTables, settings: Settings = QUICK) -> dict[str, OrderResult]:
+def _orders(tables: ScoreTables, settings: DetectSettings = QUICK) -> dict[str, OrderResult]:
     return {one.order: one for one in ablate_orders(tables, TARGET, settings)}
 
 
@@ -88,7 +88,7 @@ def test_other_orders_are_read_for_what_they_are() -> None:
 def test_by_mink_pp_sorts_by_its_own_score_and_not_by_the_log_probability() -> None:
     """Min-K%++ turned upside down: the sort by it turns, the one by log p does not."""
     tables = planted_scores(4)
-    settings = replace(QUICK, strata=())
+    settings = QUICK.model_copy(update={"strata": ()})
     scored = tables.scored(TARGET)
     hardest = MIN_K_PLUS_PLUS.score(tables, scored, settings)
     assert not isinstance(hardest, str)
@@ -122,7 +122,7 @@ def test_by_mink_pp_says_when_it_was_not_recorded() -> None:
 def test_a_sort_by_a_constant_is_the_released_order_and_says_so() -> None:
     tables = planted_scores(4, dose=4.0)
     same = tables.items.with_columns(answer=tables.items["answer"].str.replace(".*", "yes"))
-    orders = _orders(replace(tables, items=same), replace(QUICK, strata=()))
+    orders = _orders(replace(tables, items=same), QUICK.model_copy(update={"strata": ()}))
     assert orders["by_answer_len"].p == orders["release"].p
     assert "never varies" in orders["by_answer_len"].note
 
@@ -143,7 +143,7 @@ def test_a_trend_that_answer_length_makes_is_gone_when_it_is_taken_out() -> None
     sorted_by_length = replace(
         tables, items=items, scores=tables.scores.with_columns(sum_logprob=np.asarray(totals))
     )
-    plain = replace(QUICK, strata=())
+    plain = QUICK.model_copy(update={"strata": ()})
     found = next(
         one
         for one in detectors()["order-trend"].find(sorted_by_length, plain)

@@ -12,7 +12,7 @@ import pytest
 from measured_by_hand import NOTHING_MEASURED
 
 from heldout.benchmark import read_benchmark
-from heldout.detect import ScoreTables, Settings
+from heldout.detect import DetectSettings, ScoreTables
 from heldout.lab.power.planted_scores import (
     BASELINE,
     MODELS,
@@ -27,12 +27,12 @@ from heldout.verdict import Claim
 from heldout.verdict.controls import trend_within_fields
 from heldout.verdict.examine import examine
 
-QUICK = replace(PLANTED, permutations=1999)
+QUICK = PLANTED.model_copy(update={"permutations": 1999})
 ORDER = ("order-joint", "order-neighbour", "order-trend")
 
 
 def _claim(tables: ScoreTables, names: tuple[str, ...], claim: str, **changed: object) -> Claim:
-    settings = replace(QUICK, **changed)  # type: ignore[arg-type]
+    settings = QUICK.model_copy(update={**changed})  # type: ignore[arg-type]
     made = examine(tables, names, settings, NOTHING_MEASURED)
     return next(one for one in made.claims if one.id == claim)
 
@@ -58,7 +58,7 @@ def test_without_a_baseline_nothing_is_more_than_qualified() -> None:
     claim = _claim(planted_scores(2, dose=3.0), ORDER, "order/target", baselines=())
     assert claim.status == "qualified"
     assert claim.controls[0].outcome == "missing"
-    assert "--baseline" in claim.next_step
+    assert "baselines" in claim.next_step
 
 
 def _all_alike(tables: ScoreTables) -> ScoreTables:
@@ -146,7 +146,7 @@ def slake(shared_data: Path) -> ScoreTables:
 
 def test_the_published_survivor_is_gone_within_what_slake_is_grouped_by(slake: ScoreTables) -> None:
     """Qwen2.5-VL × SLAKE-En fires as published, and more than the baseline; not within a body part."""
-    settings = Settings(baselines=("BLIP-2",))
+    settings = DetectSettings(baselines=("BLIP-2",))
     made = examine(slake, ("order-trend",), settings)
     qwen = next(f for f in made.findings if f.cell.model == "Qwen2.5-VL-7B")
     assert qwen.p is not None
@@ -184,7 +184,9 @@ def test_a_cohort_flag_collapses_when_the_baseline_is_flagged() -> None:
     scores = scores.with_columns(sum_logprob=pl.col("logprobs").list.sum()).drop("level")
     claim = _claim(replace(tables, scores=scores), ("tail-enrichment",), "cohort/target", tail=3.0)
     assert claim.status in ("collapses", "clean")
-    made = examine(replace(tables, scores=scores), ("tail-enrichment",), replace(QUICK, tail=3.0))
+    made = examine(
+        replace(tables, scores=scores), ("tail-enrichment",), QUICK.model_copy(update={"tail": 3.0})
+    )
     flags = {f.cell.model: f.details["flagged"] for f in made.findings}
     assert flags == {TARGET: True, BASELINE: True, REFERENCE: False, "accomplice": False}
 
@@ -208,7 +210,11 @@ def test_what_points_away_from_memory_beside_a_baseline_that_fires_does_not_look
 
 
 def test_a_cohort_without_a_baseline_has_a_rate_and_no_p() -> None:
-    made = examine(planted_scores(3, dose=4.0), ("tail-enrichment",), replace(QUICK, baselines=()))
+    made = examine(
+        planted_scores(3, dose=4.0),
+        ("tail-enrichment",),
+        QUICK.model_copy(update={"baselines": ()}),
+    )
     assert all(finding.p is None for finding in made.findings)
     assert {claim.status for claim in made.claims} == {"qualified"}
 
@@ -243,7 +249,7 @@ def test_an_unknown_detector_or_baseline_is_a_sentence() -> None:
     with pytest.raises(InputError, match="there is no detector 'mink'"):
         examine(planted_scores(2), ("mink",), QUICK)
     with pytest.raises(InputError, match="no scores of 'blip' in this run"):
-        examine(planted_scores(2), ORDER, replace(QUICK, baselines=("blip",)))
+        examine(planted_scores(2), ORDER, QUICK.model_copy(update={"baselines": ("blip",)}))
 
 
 def test_a_scanned_run_says_whether_answers_are_likelier_where_the_image_leaked(
@@ -254,7 +260,7 @@ def test_a_scanned_run_says_whether_answers_are_likelier_where_the_image_leaked(
     records = json.loads(published.read_text())["records"]
     flagged = [r["example_id"].rsplit("::", 1)[1] for r in records if r["flagged"]]
     scanned = replace(slake, leaked={"pmc": frozenset(flagged)})
-    made = examine(scanned, ("top-k-overlap",), Settings(baselines=("BLIP-2",)))
+    made = examine(scanned, ("top-k-overlap",), DetectSettings(baselines=("BLIP-2",)))
     assert set(made.inflation) == {"pmc"}
     overall = {one.model: one for one in made.inflation["pmc"] if one.stratum == "all"}
     assert "CheXagent-8b" not in overall  # failed a self-check: nothing of it is testable
@@ -334,7 +340,7 @@ def test_no_tail_anywhere_is_not_testable_rather_than_clean() -> None:
 
 
 def test_scores_are_broken_down_by_what_the_benchmark_names(slake: ScoreTables) -> None:
-    made = examine(slake, ("top-k-overlap",), Settings(baselines=("BLIP-2",)))
+    made = examine(slake, ("top-k-overlap",), DetectSettings(baselines=("BLIP-2",)))
     assert "CheXagent-8b" not in made.strata  # failed a self-check
     fields = made.strata["Qwen2.5-VL-7B"]
     assert set(fields) == {

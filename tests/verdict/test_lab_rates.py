@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from measured_by_hand import BY_HAND, NOTHING_MEASURED, measured
 
-from heldout.detect import Settings
+from heldout.detect import DetectSettings
 from heldout.errors import InputError
 from heldout.lab.power.board import measured_rates
 from heldout.lab.power.planted_answers import BASELINE, REFERENCE, planted_answers
@@ -19,7 +18,7 @@ from heldout.verdict.measured import BenchmarkRate, Fired, MeasuredRate
 from heldout.verdict.published_map import read_map
 
 DOCS = Path(__file__).parents[2] / "docs"
-QUICK = replace(PLANTED, permutations=1999)
+QUICK = PLANTED.model_copy(update={"permutations": 1999})
 #: what the grid of 113 models of 1.9 million weights gave: docs/detector-power.md of that day
 CONFUSED = measured("choice-confusion", (12, 28), (44, 73))
 NEIGHBOUR = measured("order-neighbour", (34, 34), (82, 83), references=False)
@@ -27,7 +26,7 @@ QUIET = measured("order-joint", (0, 34), (1, 83))
 
 
 def _confusion(rates: MeasuredRates) -> Claim:
-    settings = Settings(permutations=1999, baselines=(BASELINE, REFERENCE))
+    settings = DetectSettings(permutations=1999, baselines=(BASELINE, REFERENCE))
     tables = planted_answers(2, dose=4.0, clusters=80)
     (claim,) = (
         one
@@ -38,7 +37,7 @@ def _confusion(rates: MeasuredRates) -> Claim:
 
 
 def _order(rates: MeasuredRates, *names: str, **changed: object) -> Claim:
-    settings = replace(QUICK, **changed)  # type: ignore[arg-type]
+    settings = QUICK.model_copy(update={**changed})  # type: ignore[arg-type]
     made = examine(planted_scores(2, dose=3.0), names, settings, rates)
     return next(one for one in made.claims if one.id == "order/target")
 
@@ -55,7 +54,7 @@ def test_order_neighbour_by_itself_is_capped_before_the_missing_baseline_is() ->
     claim = _order(NEIGHBOUR, "order-neighbour", baselines=())
     assert (claim.status, claim.rule) == ("qualified", "order/fires-on-clean")
     assert "on 34 clean lab models order-neighbour fired on 34" in claim.why
-    assert "--baseline" in claim.next_step  # against references it is another test
+    assert "baselines" in claim.next_step  # against references it is another test
 
 
 def test_a_claim_made_against_references_is_not_capped_by_the_rate_without_them() -> None:
@@ -120,7 +119,7 @@ def test_benchmarks_that_do_not_add_up_are_refused(tmp_path: Path) -> None:
 def test_what_a_baseline_shows_too_stays_explained() -> None:
     """A cap says that a finding may be nothing; a baseline that fires says what it is."""
     twins = planted_answers(2, easier=-2.5)
-    settings = Settings(permutations=1999, baselines=(BASELINE,))
+    settings = DetectSettings(permutations=1999, baselines=(BASELINE,))
     off = measured("twin-drop", (28, 28), (73, 73))
     made = examine(twins, ["twin-drop"], settings, off)
     assert next(one for one in made.claims if one.cell.model == "target").status == "collapses"

@@ -13,6 +13,7 @@ from heldout.audit.audit_file import BenchmarkEntry, ModelEntry
 from heldout.audit.reader import Audit
 from heldout.benchmark import Benchmark, read_benchmark
 from heldout.corpus import Corpus, open_corpus
+from heldout.detect import detectors
 from heldout.errors import InputError
 from heldout.evidence import LeakLabels, read_leak_labels
 from heldout.model import Variant, expand, parse_variants, read_answers, read_recorded
@@ -169,14 +170,9 @@ def _recording(audit: Audit, case: Case, model: ModelEntry, place: int) -> Recor
 
 def _for_detectors(audit: Audit, case: Case) -> list[Variant]:
     """Variants that a detector needs which the audit file asks for by name."""
-    needed = {
-        "option-order": "shuffle-1..3",
-        "choice-confusion": "confused-choices",
-        "multimodal-leakage": "no-image",
-        "slot-guess": "slot",
-    }
-    asked = [text for name, text in needed.items() if name in audit.file.detectors]
-    return [variant for text in asked for variant in parse_variants(text)]
+    named = [detector for name, detector in detectors().items() if name in audit.file.detectors]
+    texts = [detector.asks for detector in named if detector.asks]
+    return [variant for text in texts for variant in parse_variants(text)]
 
 
 def _twins(variants: list[Variant], case: Case) -> Mapping[str, Benchmark]:

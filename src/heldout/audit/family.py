@@ -8,11 +8,20 @@ from itertools import combinations
 
 from heldout.audit.audit_file import AuditFile
 from heldout.audit.cases import Case, Recording
-from heldout.detect import CLAIMING, detectors
-from heldout.verdict import ANSWERS, FAMILIES, ONE_FORM
+from heldout.detect import Detector, Need, detectors
+from heldout.verdict import ANSWERS, ONE_FORM
 
-_UNSEEN = ("loss", "min-k", "min-k++", "zlib", "max-renyi-k", "perplexity-ratio", "blind")
-_VOCABULARY = ("min-k++", "max-renyi-k")
+_LACKING = {
+    Need.UNSEEN: "no items that nobody can have seen: clean_references.items",
+    Need.VOCABULARY: (
+        "no mean and spread over the vocabulary: only a local model gives them, or a file"
+    ),
+    Need.REFERENCE: "no reference model: clean_references.model, or baselines",
+    Need.DOCUMENTS: "needs a model that runs: documents are not in a recorded file",
+    Need.BUDGET: "needs budget.order_tokens",
+    Need.COHORT: "a cohort needs three models with scores",
+    Need.BASE: "no base model: name it under base",
+}
 
 
 @dataclass(frozen=True)
@@ -53,9 +62,9 @@ def _candidates(case: Case, file: AuditFile) -> Iterator[Test]:
     baselines = set(file.baselines)
     scored = sorted(recording.name for recording in case.recordings if recording.scored)
     for name, detector in detectors().items():
-        if (file.detectors and name not in file.detectors) or detector.family not in FAMILIES:
+        if (file.detectors and name not in file.detectors) or not detector.claims:
             continue
-        if name == "top-k-overlap":
+        if detector.of == "pair":
             for pair in combinations(scored, 2):
                 if not baselines & set(pair):
                     yield Test(case.name, " & ".join(pair), name, detector.family)
@@ -64,34 +73,29 @@ def _candidates(case: Case, file: AuditFile) -> Iterator[Test]:
             has = recording.scored if detector.needs == "scores" else recording.answered
             if recording.name in baselines or not has:
                 continue
-            lacks = _lacks(name, recording, case, file, scored)
-            if lacks and detector.family in CLAIMING and name not in file.detectors:
+            lacks = _lacks(detector, recording, file, scored)
+            if lacks and detector.needs == "answers" and name not in file.detectors:
                 continue  # a form nobody asked a model about is no gap in the audit
             yield Test(case.name, recording.name, name, detector.family, lacks)
 
 
-def _lacks(
-    detector: str, recording: Recording, case: Case, file: AuditFile, scored: Sequence[str]
-) -> str:
-    shown = recording.shown
-    if detector in _UNSEEN and not file.clean_references.items:
-        return "no items that nobody can have seen: clean_references.items"
-    if detector in _VOCABULARY and not recording.moments:
-        return "no mean and spread over the vocabulary: only a local model gives them, or a file"
-    if detector == "perplexity-ratio" and not (file.clean_references.model or file.baselines):
-        return "no reference model: clean_references.model, or baselines"
-    if detector == "order-joint" and not ("scores" in recording.live and file.budget.order_tokens):
-        return "needs a model that runs, and budget.order_tokens"
-    if detector == "order-neighbour" and "scores" not in recording.live:
-        return "needs a model that runs: documents are not in a recorded file"
-    if detector == "tail-enrichment" and len(scored) < 3:
-        return "a cohort needs three models with scores"
-    wanted = {
-        "twin-drop": any(name.startswith("twin") for name in shown),
-        "option-order": any(name.startswith(("shuffle", "rotation")) for name in shown),
-        "circular": any(name.startswith("rotation") for name in shown),
-        "choice-confusion": "confused-choices" in shown,
-        "multimodal-leakage": "no-image" in shown and recording.entry.base is not None,
-        "slot-guess": "slot" in shown and "slot-paraphrase" in shown,
+def _lacks(detector: Detector, recording: Recording, file: AuditFile, scored: Sequence[str]) -> str:
+    present = {
+        Need.UNSEEN: bool(file.clean_references.items),
+        Need.VOCABULARY: recording.moments,
+        Need.REFERENCE: bool(file.clean_references.model or file.baselines),
+        Need.DOCUMENTS: "scores" in recording.live,
+        Need.BUDGET: bool(file.budget.order_tokens),
+        Need.COHORT: len(scored) >= 3,
+        Need.BASE: recording.entry.base is not None,
     }
-    return "" if wanted.get(detector, True) else "no answers in that form (twins, variants)"
+    reasons = [
+        reason
+        for need, reason in _LACKING.items()
+        if need in detector.requires and not present[need]
+    ]
+    if reasons:
+        return "; ".join(reasons)
+    if detector.lacks_variants(recording.shown):
+        return "no answers in that form (twins, variants)"
+    return ""

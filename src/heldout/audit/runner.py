@@ -24,7 +24,7 @@ from heldout.audit.recording import inputs_of, record
 from heldout.audit.synthesis import FreshItems, fresh_steps, open_fresh_items, synthesize
 from heldout.audit.twin_sets import note_twins
 from heldout.corpus import corpus_fingerprint
-from heldout.detect import ScoreTables, Settings, detectors
+from heldout.detect import DetectSettings, ScoreTables, detectors
 from heldout.engine import Engine, open_engine
 from heldout.evidence import keep_leak_labels
 from heldout.overlap import can_register
@@ -300,10 +300,10 @@ class _Journey:
         }
         return [name for name in self.file.detectors if has[detectors()[name].needs]]
 
-    def _settings(self, case: Case) -> Settings:
+    def _settings(self, case: Case) -> DetectSettings:
         file, recorded = self.file, {recording.name: recording for recording in case.recordings}
         clean = file.clean_references
-        return Settings(
+        return DetectSettings(
             seed=file.seed,
             permutations=file.permutations,
             strata=tuple(file.strata),

@@ -5,24 +5,26 @@ from typing import TYPE_CHECKING
 from heldout.lazy import load_on_first_use
 
 if TYPE_CHECKING:
-    from heldout.benchmark.benchmark import Benchmark
-    from heldout.benchmark.check import check
-    from heldout.benchmark.check.problem import CheckReport, script_of
-    from heldout.benchmark.example import (
+    from heldout.benchmark.benchmark import (
         RELEASED,
+        Benchmark,
         Example,
         canonical_metadata,
         canonical_text,
         canonical_value,
         normal,
     )
-    from heldout.benchmark.fields import FIELDS, FROM_ONE, FieldMap
-    from heldout.benchmark.grading.choice import letter, read_whole
-    from heldout.benchmark.grading.clean import (
+    from heldout.benchmark.check import check
+    from heldout.benchmark.check.problem import CheckReport, script_of
+    from heldout.benchmark.columns import FIELDS
+    from heldout.benchmark.fields import FROM_ONE, FieldMap
+    from heldout.benchmark.grading.choice import (
         LONGEST,
         OUTCOMES,
         CutError,
         Grade,
+        letter,
+        read_whole,
         same,
         without_thoughts,
     )
@@ -33,7 +35,6 @@ if TYPE_CHECKING:
     from heldout.benchmark.presets import find_preset
     from heldout.benchmark.read import read_benchmark, read_examples
     from heldout.benchmark.readers import find_reader
-    from heldout.benchmark.readers.arrow import ColumnKinds, data_parts
     from heldout.benchmark.readers.base import FileRow, head
     from heldout.benchmark.readers.delimited import DelimitedReader, DelimitedTable
     from heldout.benchmark.readers.json_rows import (
@@ -44,11 +45,16 @@ if TYPE_CHECKING:
         load_object,
         too_deep,
     )
-    from heldout.benchmark.readers.parquet import ParquetReader
+    from heldout.benchmark.readers.parquet import ColumnKinds, ParquetReader, data_parts
     from heldout.benchmark.source import ALIASES, BenchmarkSource, parse_source, split_of
     from heldout.benchmark.writers import find_writer
-    from heldout.benchmark.writers.base import FilePart, copy_pictures
-    from heldout.benchmark.writers.tables import DataTable, Opened, open_tables
+    from heldout.benchmark.writers.base import (
+        DataTable,
+        FilePart,
+        Opened,
+        copy_pictures,
+        open_tables,
+    )
 
 __all__ = [
     "ALIASES",

@@ -2,33 +2,161 @@
 
 from __future__ import annotations
 
+import ast
 import functools
 import hashlib
+import html
 import json
+import math
+import re
+import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
-from heldout.benchmark.example import Example, canonical_metadata, canonical_text
 from heldout.image import Digests, ImageError, ImageRef, byte_digest, digest_image
 from heldout.store import Dropped
 
+# Example: one item of a benchmark, as the benchmark's authors released it.
 
-@dataclass(frozen=True)
+
+# The metadata key of a question as it was released, where options or hints were taken out of it.
+RELEASED = "released_question"
+
+_WHOLE = re.compile(r"-?\d+\.0+")
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    id: str
+    images: tuple[ImageRef, ...] = ()
+    question: str | None = None
+    options: tuple[str, ...] = ()
+    answer: str | None = None  # the answer's text; for multiple choice the text of the right option
+    answer_index: int | None = None  # position of the right option, None when there is none
+    cluster: str | None = None  # the patient, slide or study, where the benchmark names one
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    origin: str = ""  # where a person finds it: "official_test.json row 12"
+    key: str | None = None  # the answer as the file writes it: a letter, a position, or its text
+
+
+def canonical_metadata(metadata: Mapping[str, Any]) -> dict[str, str]:
+    """Metadata as text that is the same whether it came from JSON, CSV or Parquet."""
+    return {
+        key: text for key in sorted(metadata) if (text := canonical_text(metadata[key])) is not None
+    }
+
+
+def canonical_value(value: Any) -> str | None:
+    """A cell as text, None where it is empty; a whole number is written without a point."""
+    if value is None or value == "" or (isinstance(value, float) and math.isnan(value)):
+        return None
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    if isinstance(value, list | tuple | dict):
+        return json.dumps(_without_none(value), sort_keys=True, ensure_ascii=False, default=str)
+    return str(value)
+
+
+def canonical_text(value: Any) -> str | None:
+    """``canonical_value``, seeing through what a text format had to write as text."""
+    if isinstance(value, str):
+        if _WHOLE.fullmatch(value):
+            return value.partition(".")[0]
+        if value[:1] in "[{" and value[-1:] in "]}":
+            for parse in (json.loads, ast.literal_eval):
+                try:
+                    return canonical_value(parse(value))
+                except (ValueError, SyntaxError, MemoryError, RecursionError, TypeError):
+                    continue
+    return canonical_value(value)
+
+
+def _without_none(value: Any) -> Any:
+    """Parquet fills every key of a struct; a key without a value is a key that is not there."""
+    if isinstance(value, dict):
+        return {k: _without_none(v) for k, v in value.items() if v is not None}
+    if isinstance(value, list | tuple):
+        return [_without_none(part) for part in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+# Text compared as people read it: case, spacing and closing punctuation make no difference.
+
+
+_SAME = str.maketrans(
+    {"−": "-", "‐": "-", "‑": "-", "–": "-", "’": "'", "‘": "'", "“": '"', "”": '"'}
+)
+_CLOSING = " .?!。？！"
+_ROWS_SHOWN = 5  # of a benchmark in a notebook
+
+
+def normal(text: str | None) -> str:
+    """Two texts with the same ``normal`` are one. Compatibility folding is for full-width letters
+
+    alone: NFKC of everything would make 10² into 102.
+    """
+    if not text:
+        return ""
+    composed = unicodedata.normalize("NFC", text).translate(_SAME)
+    if not composed.isascii():
+        composed = "".join(
+            unicodedata.normalize("NFKC", c) if unicodedata.east_asian_width(c) in "FH" else c
+            for c in composed
+        )
+    folded = " ".join(composed.casefold().split())
+    return folded.rstrip(_CLOSING) or folded  # "?" stays a question mark
+
+
+@dataclass(frozen=True, repr=False)
 class Benchmark:
+    """An ordered list of items with a name.
+
+    Args:
+        name: What reports and run folders call it.
+        examples: The items in released order.
+        split: Which split of a dataset it is, where that is known.
+        source: Where it was read from.
+        reader: Which reader read it.
+        dropped: What could not be read, each with its reason.
+        repeated_ids: Items whose id occurred before, as they are called now.
+        taken_for: For files that name no columns: what each column was taken for.
+        settings: Arguments of ``read_benchmark`` besides the source.
+    """
+
     name: str
     examples: tuple[Example, ...]
     split: str | None = None
     source: str = ""
     reader: str = ""
     dropped: tuple[Dropped, ...] = ()
-    repeated_ids: tuple[str, ...] = ()  # items whose id occurred before, as they are called now
-    taken_for: tuple[str, ...] = ()  # files that name no columns: what each was taken for
-    settings: Mapping[str, Any] = field(
-        default_factory=dict
-    )  # what read_benchmark was told besides
+    repeated_ids: tuple[str, ...] = ()
+    taken_for: tuple[str, ...] = ()
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        split = f", split {self.split}" if self.split else ""
+        return f"<Benchmark {self.name}: {len(self):,} items on {len(self.images):,} images{split}>"
+
+    def _repr_html_(self) -> str:
+        rows = "".join(
+            "<tr>"
+            + "".join(
+                f"<td>{html.escape((text or '')[:200])}</td>"
+                for text in (
+                    example.id,
+                    example.question,
+                    ", ".join(example.options),
+                    example.answer,
+                )
+            )
+            + "</tr>"
+            for example in self.examples[:_ROWS_SHOWN]
+        )
+        head = "<tr><th>id</th><th>question</th><th>options</th><th>answer</th></tr>"
+        return f"<p>{html.escape(repr(self)[1:-1])}</p><table>{head}{rows}</table>"
 
     def __len__(self) -> int:
         return len(self.examples)
@@ -60,10 +188,10 @@ class Benchmark:
         from heldout.engine import usable_cores  # loads rich, which scoring machines may lack
 
         record: dict[ImageRef, Digests | ImageError] = {}
-        one = functools.partial(_identify, known or {})
+        identify = functools.partial(_identify, known or {})
         # Threads: decoding and hashing release the interpreter lock.
         with ThreadPoolExecutor(usable_cores()) as pool:
-            for ref, digests in zip(self.images, pool.map(one, self.images), strict=True):
+            for ref, digests in zip(self.images, pool.map(identify, self.images), strict=True):
                 record[ref] = digests
                 step()
         self.__dict__["digests"] = record  # where cached_property keeps it

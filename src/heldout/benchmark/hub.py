@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from heldout.benchmark.readers import FileRow
-from heldout.benchmark.readers.arrow import arrow_rows
+from heldout.benchmark.readers.parquet import arrow_rows
 from heldout.errors import InputError, require
 from heldout.image import FileOnDisk, ImageRef, arrow_table
 from heldout.store import Dropped
@@ -87,7 +87,7 @@ def _load(name: str, config: str | None, split: str | None) -> Any:
         f"'{name}'{chosen} is not a file or folder here and could not be read from the hub, split "
         f"'{split or 'test'}': {type(problem).__name__}: {reason:.400}. Check the name and "
         f"'#split=…,config=…'; without a network, download the dataset elsewhere and give its "
-        f"folder instead (a named benchmark: its path and --preset NAME)"
+        f"folder instead (a named benchmark: its path and the setting preset)"
     ) from problem
 
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from heldout.benchmark.readers import Reader, find_reader, readers
-from heldout.benchmark.readers.arrow import split_folders
 from heldout.benchmark.readers.image_folder import split_images
+from heldout.benchmark.readers.parquet import split_folders
 from heldout.benchmark.source import ALIASES, BenchmarkSource, split_of
 from heldout.errors import InputError, blame_the_machine
 
@@ -99,8 +99,8 @@ def _several_splits(
     """``split=validation+dev``: folder by folder, in the order the splits are named."""
     data_files: dict[Path, tuple[str, int, DataFile]] = {}
     for place, part in enumerate(source.selection["split"].split("+")):
-        one = BenchmarkSource(source.location, {**source.selection, "split": part.strip()})
-        for file in _located(one, reader_name, several):
+        part_source = BenchmarkSource(source.location, {**source.selection, "split": part.strip()})
+        for file in _located(part_source, reader_name, several):
             data_files.setdefault(file.path, (str(file.path.parent), place, file))
     return [file for _, _, file in sorted(data_files.values(), key=lambda entry: entry[:2])]
 

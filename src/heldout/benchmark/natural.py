@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from heldout.benchmark.example import normal
+from heldout.benchmark.benchmark import normal
 from heldout.benchmark.readers import FileRow
 from heldout.errors import InputError
 from heldout.store import Dropped

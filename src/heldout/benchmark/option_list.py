@@ -8,14 +8,20 @@ ends the question.
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from heldout.benchmark.example import normal
+from heldout.benchmark.benchmark import normal
 from heldout.benchmark.hints import without_leading, without_trailing
+from heldout.benchmark.option_marks import (
+    EDGE,
+    OptionMark,
+    option_marks,
+    run_of_marks,
+    within_option,
+)
 
 LONGEST = 20_000  # characters of a question that are looked at
 _MOST = 8  # headings and first letters that are tried, from the end; and lists in one question
@@ -44,29 +50,15 @@ HEADING = _HEADING = re.compile(
     rf"|(?<=[\s,])(?:Answer |Possible )?(?:Options?|Choices?|OPTIONS?|CHOICES?|Answers))"
     rf"\s*(?:\*\*)?:(?:\*\*)?\s*"
 )
-_MARK = re.compile(
-    r"(?<![A-Za-z0-9(\[<])(?:\*\*)?(?P<named>(?:option|choice)[ \t]+)?"
-    r"(?:\((?P<paren>[A-Za-z])\)[.:]?|\[(?P<bracket>[A-Za-z])\][.:]?|(?P<half>[A-Za-z])\)|"
-    r"(?P<colon>[A-Za-z])[ \t]?:(?!/)|(?P<dot>[A-Za-z])\.(?![A-Za-z]?\.)|(?P<comma>[A-Za-z])、|"
-    r"(?P<dash>[A-Za-z])[ \t]+[-–—](?=[ \t]))(?:\*\*)?",
-    re.IGNORECASE,
-)
 # Most questions hold nothing like a first letter, and are done with one look.
 _FIRST = re.compile(r"(?<![A-Za-z0-9])[AaＡａ](?:[ \t]?[:：.．)）\]】、]|[ \t]+[-–—])")
-_STYLES = ("paren", "bracket", "half", "colon", "dot", "comma", "dash")
-# What stands before every letter but the first; lines may break anywhere.
-_SEPARATED = ({"line"}, {";"}, {"|"}, {","}, {"/"}, {"stop", "space"})
 # A label of any kind, where the options themselves are known.
 _LABEL = (
     r"(?<![a-z0-9])(?:[-*•]\s*)?(?:\*\*)?"
     r"(?:[(\[]\s?[a-z0-9]{1,2}\s?[)\]][.:]?|[a-z0-9]{1,2}\s?[.:)、])(?:\*\*)?\s*"
 )
-_BULLET = re.compile(r"(?:^|\n)[ \t]*[-*•·][ \t]+$")
 _NEXT_BULLET = re.compile(r"\n[ \t]*[-*•·][ \t]+$")
 _LITERAL_BREAK = re.compile(r"\\n(?![a-z])")  # not \nu, \neq
-_EDGE = " \t\n,;|/"
-_NAMED = "option "  # before the style of "Option A:"
-_GAP = 3  # letters: "A: x, B: y, D: z" lacks one, "(A) 3 tesla (T)" lacks none
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,21 +69,6 @@ class OptionList:
     headed: bool  # a heading stands before it
     lines: bool  # every option has a line of its own
     goes_on: bool = False  # text follows it
-
-
-@dataclass(frozen=True, slots=True)
-class _Mark:
-    start: int
-    end: int
-    letter: str
-    style: str
-    before: str  # what separates it from the text before it
-    bare: int = 0  # where its letter starts, after "Option"
-
-    def unnamed(self) -> _Mark:
-        """The mark without "Option": in "(A) one option (B) none" that is a word of the text."""
-        style = self.style.removeprefix(_NAMED)
-        return dataclasses.replace(self, start=self.bare, style=style, before="space")
 
 
 def take_list(
@@ -181,13 +158,13 @@ def find_list(text: str, *, whole: bool = False) -> OptionList | None:
         return None
     body = without_trailing(text, listed=True) if not whole else text.strip()
     folded = body.translate(_FOLD)
-    marks = _marks(folded)
+    marks = option_marks(folded)
     firsts = [
         mark
         for before, mark in zip([None, *marks], marks, strict=False)
-        if mark.letter.upper() == "A" and not _within(before, mark, folded)
+        if mark.letter.upper() == "A" and not within_option(before, mark, folded)
     ]
-    starts: list[tuple[_Mark, tuple[int, int] | None]] = [
+    starts: list[tuple[OptionMark, tuple[int, int] | None]] = [
         (mark, heading)
         for heading in [match.span() for match in _HEADING.finditer(folded)][-_MOST:]
         if (mark := next((mark for mark in firsts if mark.start >= heading[1]), None)) is not None
@@ -196,106 +173,15 @@ def find_list(text: str, *, whole: bool = False) -> OptionList | None:
     if not starts:
         starts = [(mark, None) for mark in firsts[-_MOST:] if not whole or mark.start == 0]
     for first, heading in reversed(starts):
-        run = _run(first, marks, folded)
+        run = run_of_marks(first, marks, folded)
         listed = _listed(body, folded, run, heading, whole) if len(run) > 1 else None
         if listed is not None:
             return listed
     return None
 
 
-def _marks(folded: str) -> list[_Mark]:
-    marks, last = [], len(folded.rstrip())
-    for match in _MARK.finditer(folded):
-        style = next(name for name in _STYLES if match[name])
-        before = _before(folded, match.start())
-        following = folded[match.end() : match.end() + 1]
-        if style == "dash" and before != "line":
-            continue  # "hepatitis A - which"
-        spaced = not following or following.isspace() or not following.isascii()
-        if style == "dot" and before != "line" and not spaced:
-            continue  # an abbreviation, a file name
-        if before in ("space", "stop") and match.end() >= last:
-            continue  # "(A) candida (C)": a last option is not empty
-        named, bare = _NAMED if match["named"] else "", max(match.start(), match.end("named"))
-        marks.append(_Mark(match.start(), match.end(), match[style], named + style, before, bare))
-    return marks
-
-
-def _within(before: _Mark | None, mark: _Mark, folded: str) -> bool:
-    """Whether a mark is the beginning of an option's text: "A. A. baumannii", "(B) (A) and (C)"."""
-    return (
-        before is not None
-        and (before.style == mark.style or before.before == "line")
-        and before.letter.upper() in "ABCDEFGHIJ"
-        and not folded[before.end : mark.start].strip()
-    )
-
-
-def _before(folded: str, place: int) -> str:
-    head = folded[max(0, place - 40) : place]
-    if _BULLET.search(head):
-        return "line"
-    head = head.rstrip(" \t")
-    if (place <= 40 and not head) or head.endswith("\n"):
-        return "line"
-    last = head[-1:]
-    if last in {",", ";", "|", "/"}:
-        return last
-    return "stop" if last in {".", "?", "!", ":"} else "space"
-
-
-def _run(first: _Mark, marks: Sequence[_Mark], folded: str) -> list[_Mark]:
-    """Marks from ``first`` on, one for each further letter, all of one style and separated alike.
-
-    Of several readings the longest is the list: "A: vitamin B: none, B: …" is separated by commas.
-    """
-    best: list[_Mark] = []
-    named = first.style.startswith(_NAMED)
-    alike = [
-        mark
-        for mark in (
-            mark.unnamed() if mark.style.startswith(_NAMED) > named else mark for mark in marks
-        )
-        if mark.start > first.start
-        and mark.style == first.style
-        and mark.letter.islower() == first.letter.islower()
-    ]
-    for separators in _SEPARATED:
-        run = [first]
-        later: str | None = None
-        for place, mark in enumerate(alike):
-            if mark.before not in separators and mark.before != "line":
-                continue
-            if ord(mark.letter) == ord(run[-1].letter) + 1:
-                between = folded[run[-1].end : mark.start]
-                if between.strip(_EDGE):
-                    run.append(mark)
-                    later = None
-                elif between.strip(" \t"):
-                    later = mark.letter  # "A: a man, B: , C: a dog": an option is empty
-            elif _begins_again(run, alike[place:], separators):
-                later = mark.letter
-                break
-            elif mark.letter == run[-1].letter and len(run) > 1:
-                if not folded[run[-1].end : mark.start].strip():
-                    run[-1] = mark  # "(B) candida (C) (C) none"
-            elif 1 < ord(mark.letter) - ord(run[-1].letter) <= _GAP:
-                later = mark.letter
-        if later is None and len(run) > len(best):
-            best = run
-    return best
-
-
-def _begins_again(run: Sequence[_Mark], later: Sequence[_Mark], separators: set[str]) -> bool:
-    """ "A: CT, B: MRI, A: US, B: PET": a second list behind the first, set apart as its options are."""
-    signs = separators & {",", ";", "|", "/"}
-    letters = [mark.letter for mark in later if mark.before in signs]
-    first = run[0].letter
-    return len(run) > 1 and later[0].before in signs and letters[:2] == [first, chr(ord(first) + 1)]
-
-
 def _listed(
-    body: str, folded: str, run: Sequence[_Mark], heading: tuple[int, int] | None, whole: bool
+    body: str, folded: str, run: Sequence[OptionMark], heading: tuple[int, int] | None, whole: bool
 ) -> OptionList | None:
     first, last = run[0], run[-1]
     texts = [body[mark.end : after.start] for mark, after in itertools.pairwise(run)]
@@ -348,7 +234,7 @@ def _without_closing_stop(options: Sequence[str]) -> tuple[str, ...]:
 
 
 def _clean(option: str) -> str:
-    return _NEXT_BULLET.sub("", option).strip().rstrip(_EDGE).strip()
+    return _NEXT_BULLET.sub("", option).strip().rstrip(EDGE).strip()
 
 
 def _fits(answer: str | None, listed: OptionList) -> bool:

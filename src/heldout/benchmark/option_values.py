@@ -13,10 +13,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from heldout.benchmark.example import canonical_value
-from heldout.benchmark.option_list import find_list
+from heldout.benchmark.benchmark import canonical_value, normal
+from heldout.benchmark.hints import without_trailing
+from heldout.benchmark.option_list import HEADING, LONGEST, OptionList, find_list
 
-LONGEST = 1_000_000  # characters of one cell
+LONGEST_CELL = 1_000_000  # characters of one cell
 DEEPEST = 16  # brackets within brackets
 
 _LABEL = re.compile(
@@ -102,7 +103,7 @@ def labelled_with_gaps(choices: Choices) -> Choices | None:
     whole = [match for match in matches if match is not None and _is_text(match)]
     letters = [match[1] for match in whole]
     alike = len({match[2] for match in whole}) == 1 and len(set(map(str.isupper, letters))) == 1
-    rises = all(one < other for one, other in itertools.pairwise(letters))
+    rises = all(first < other for first, other in itertools.pairwise(letters))
     named = len(whole) == len(matches) > 1 and alike and rises and letters[0] in "Aa"
     if choices.labels or not named:
         return None
@@ -124,7 +125,7 @@ def _from_text(text: str) -> Choices:
         return Choices()
     if text[0] == text[-1] == '"' and text[1:2] in "[{":  # encoded twice
         try:
-            inner = json.loads(text) if len(text) <= LONGEST else text
+            inner = json.loads(text) if len(text) <= LONGEST_CELL else text
         except ValueError:
             inner = text
         return _from_text(inner.strip()) if inner != text else Choices()
@@ -139,9 +140,9 @@ def _from_text(text: str) -> Choices:
 
 def parse_literal(text: str) -> Any:
     """JSON or a Python literal as the value it stands for."""
-    if len(text) > LONGEST:
+    if len(text) > LONGEST_CELL:
         raise UnreadableOptionsError(
-            "options too long", f"{len(text):,} characters; at most {LONGEST:,} are read"
+            "options too long", f"{len(text):,} characters; at most {LONGEST_CELL:,} are read"
         )
     if _depth(text) > DEEPEST:
         raise UnreadableOptionsError(
@@ -225,3 +226,71 @@ def _text(part: Any) -> str | None:
             "unreadable options", f"an option is a text or a number, found {part!r:.80}"
         )
     return canonical_value(part)
+
+
+# Lists in a question whose options carry no letters: "Options:\nCT\nMRI", "Choose from: CT, MRI."
+#
+# Only a heading shows that such a list is one, and only a key that is one of its entries shows where an
+# entry ends; without such a key the list stays, and ``heldout check`` reports it.
+
+
+_CHOOSE = re.compile(
+    r"(?:^|(?<=[\n.?!;)]))[ \t]*(?:please )?(?:choose|select|pick)(?: one)?(?: from| of| among)"
+    r"(?: the following| these| this list)?(?: options| choices| answers)?[ \t]*:\s*",
+    re.IGNORECASE,
+)
+_BULLET = re.compile(r"[-*•·][ \t]+")
+_LABELLED = re.compile(r"[(\[]?(?:[A-Za-z]|\d{1,2})(?:[)\]][.:]?|[.:])\s")
+_LAST = re.compile(r"(?:or|and) ", re.IGNORECASE)
+_MOST, _LONG = 20, 200  # entries of a list, characters of one
+
+
+def take_unlettered(question: str, answer: str | None) -> tuple[str, OptionList | None]:
+    """The question without a list of this kind, and the list; both as they were where there is none
+    that the ``answer`` fits."""
+    listed = find_unlettered(question)
+    if listed is None or any(map(_LABELLED.match, listed.options)):
+        return question, None  # letters that no list could be read by
+    if normal(answer) not in map(normal, listed.options):
+        return question, None
+    return listed.stem, listed
+
+
+def find_unlettered(question: str) -> OptionList | None:
+    """A list without letters after the last heading of a question, at its end."""
+    if len(question) > LONGEST or ":" not in question:
+        return None
+    body = without_trailing(question, listed=True)
+    heads = [match for pattern in (HEADING, _CHOOSE) for match in pattern.finditer(body)]
+    if not heads:
+        return None
+    head = max(heads, key=lambda match: match.end())
+    entries = _entries(body[head.end() :].strip())
+    stem = body[: head.start()].rstrip(" \t\n;,")
+    folded = [normal(entry) for entry in entries]
+    sound = all(folded) and all(len(entry) <= _LONG for entry in entries)
+    if not stem or not sound or not 1 < len(set(folded)) == len(folded) <= _MOST:
+        return None
+    labels = tuple(chr(ord("A") + place) for place in range(len(entries)))
+    return OptionList(stem, tuple(entries), labels, True, "\n" in body[head.end() :].strip())
+
+
+def _entries(text: str) -> list[str]:
+    if text[:1] == "[" and text[-1:] == "]":
+        try:
+            value = parse_literal(text)
+        except UnreadableOptionsError:
+            value = None
+        if isinstance(value, list):
+            plain = all(isinstance(part, str | int | float) for part in value)
+            return [str(part).strip() for part in value] if plain else []
+        text = text[1:-1]
+    if "\n" in text:
+        lines = [line.strip() for line in text.split("\n") if line.strip()]
+        return [_BULLET.sub("", line, count=1).rstrip(",;") for line in lines]
+    sign = next((sign for sign in ("|", ";", ",") if sign in text), None)
+    if sign is None:
+        return []
+    text = text.removesuffix(".") if "." not in text[:-1] else text
+    parts = [part.strip() for part in text.split(sign) if part.strip()]
+    return [*parts[:-1], _LAST.sub("", parts[-1], count=1) if _LAST.match(parts[-1]) else parts[-1]]

@@ -37,15 +37,15 @@ class Preset:
 
     def limits(self, columns: Collection[str], pictures_missing: bool) -> list[str]:
         """What a copy with these ``columns`` lacks, in sentences; empty where it lacks nothing."""
-        told = []
+        wanted = []
         if self.archive and pictures_missing:
-            told.append(f"the pictures are not in the tables: {self.archive}")
+            wanted.append(f"the pictures are not in the tables: {self.archive}")
         lacking = [name for name in self.strata if name not in columns]
         if lacking:
-            told.append(f"no column {', '.join(lacking)}: {self.limit}")
+            wanted.append(f"no column {', '.join(lacking)}: {self.limit}")
         elif self.limit and not self.strata:
-            told.append(self.limit)
-        return told
+            wanted.append(self.limit)
+        return wanted
 
     def selected(self, source: BenchmarkSource) -> BenchmarkSource:
         chosen = {**self.select, "split": self.split, **source.selection}
@@ -85,7 +85,7 @@ class Preset:
             raise InputError(
                 f"{where} does not look like {self.name} ({self.about}): the preset expects "
                 f"{problem}. It has: {', '.join(columns)}. {self._advice()}"
-                f"Leave out --preset to read it as it is"
+                f"Leave out the setting preset to read it as it is"
             )
 
     def _advice(self) -> str:
@@ -114,7 +114,7 @@ PRESETS: tuple[Preset, ...] = (
         about="SLAKE 1.0 (Liu et al. 2021), English questions",
         strata=("answer_type", "content_type"),
         limit="tables by stratum need the official files (BoKelvin/SLAKE, unpacked, with "
-        "--preset slake-en); the mirror mdwiratathya/SLAKE-vqa-english has no strata",
+        "the preset slake-en); the mirror mdwiratathya/SLAKE-vqa-english has no strata",
     ),
     Preset(
         "pathvqa",
@@ -159,7 +159,7 @@ PRESETS: tuple[Preset, ...] = (
         answer_is="letter",
         about="PMC-VQA (Zhang et al. 2023), figures of open-access articles",
         archive="download images.zip (images_2.zip for the _2 tables) from xmcmic/PMC-VQA, unpack it, "
-        "and give its folder with --images",
+        "and give its folder with the setting images",
     ),
     Preset(
         "mmmu-med",
@@ -192,7 +192,7 @@ PRESETS: tuple[Preset, ...] = (
         answer_is="letter",
         about="MedXpertQA (Zuo et al. 2025), multimodal",
         archive="download images.zip from TsinghuaC3I/MedXpertQA, unpack it, and give its folder "
-        "with --images",
+        "with the setting images",
     ),
     Preset(
         "medvlthinker-eval",

@@ -9,8 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from heldout.benchmark.benchmark import Benchmark
-from heldout.benchmark.example import Example, canonical_value
+from heldout.benchmark.benchmark import Benchmark, Example, canonical_value
 from heldout.benchmark.fields import FieldMap
 from heldout.benchmark.hub import hub_name, hub_rows
 from heldout.benchmark.image_finder import ImageFinder
@@ -36,7 +35,20 @@ def read_benchmark(
     reader: str | None = None,
     name: str | None = None,
 ) -> Benchmark:
-    """The benchmark at ``source``: a path, ``path#split=test,lang=en``, a preset, a hub name."""
+    """Read a benchmark; what cannot be read is kept with its reason in ``dropped``.
+
+    Args:
+        source: A path, ``path#split=test,lang=en``, a preset, or a name on the Hugging Face hub.
+        preset: Read ``source`` as this named benchmark.
+        mapping: Columns by field (id, image, question, options, answer, cluster); several columns
+            are joined by ``+``: ``{"options": "A+B+C+D"}``.
+        images: Folder that holds the images.
+        reader: Use this reader; default: the first that recognises the files.
+        name: What to call it; default: the name of the file, folder or dataset.
+
+    Returns:
+        The items in released order.
+    """
     chosen = parse_source(source)
     examples: list[Example] = []
     dropped: list[Dropped] = []
@@ -179,7 +191,7 @@ class _ReadRequest:
 
 def _file_examples(file: DataFile, asked: _ReadRequest) -> Iterator[Example | Dropped]:
     if asked.images is not None and not Path(asked.images).is_dir():
-        raise InputError(f"--images {asked.images}: this folder does not exist")
+        raise InputError(f"images: the folder {asked.images} does not exist")
     rows = file.reader.rows(file.path)
     root = file.path if file.path.is_dir() else file.path.parent
     name = file.path.name

@@ -16,7 +16,7 @@ import typer
 
 from heldout import __version__
 from heldout.cli.lazy import LazyGroup, Verb
-from heldout.cli.show import complain
+from heldout.cli.show import complain, with_shared_options
 from heldout.errors import HeldoutError, MachineError, machine_trouble
 
 VERBS = (
@@ -131,8 +131,8 @@ def main() -> None:
         finally:
             sys.stdout.flush()  # where it cannot be written, that is an error like any other
     except HeldoutError as error:
-        again = _and_again(str(error)) if isinstance(error, MachineError) else str(error)
-        _end(again, error.exit_code)
+        message = with_shared_options(str(error))
+        _end(_and_again(message) if isinstance(error, MachineError) else message, error.exit_code)
     except SystemExit as ended:
         # Typer turns an interrupt into this exit and says nothing.
         if ended.code in (INTERRUPTED, TERMINATED):
@@ -172,9 +172,9 @@ def _sentence(error: Exception) -> str:
     if trouble is not None:
         return _and_again(trouble)
     if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":  # torch's
-        said = f" ({error})" if str(error) else ""
+        detail = f" ({error})" if str(error) else ""
         fewer = ", or use fewer --workers" if _resumes() else ""
-        return _and_again(f"memory ran out{said}: close other programs{fewer}")
+        return _and_again(f"memory ran out{detail}: close other programs{fewer}")
     if isinstance(error, OSError):
         return _and_again(f"the system refused: {error}")
     return _and_again(

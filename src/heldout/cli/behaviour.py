@@ -10,32 +10,6 @@ from rich.text import Text
 
 from heldout.cli.show import console, plain
 from heldout.detect import Finding
-from heldout.errors import InputError
-
-
-def named_pairs(flag: str, values: Sequence[str], alone: bool) -> tuple[tuple[str, str], ...]:
-    """MODEL=VALUE, or VALUE for all models where it may stand ``alone``."""
-    pairs = []
-    for text in values:
-        model, equals, value = text.rpartition("=")  # a model's name may hold one, too
-        if not value or (not equals and not alone) or (equals and not model):
-            raise InputError(
-                f"{flag} {text}: expected MODEL=VALUE" + (" or VALUE for all" if alone else "")
-            )
-        pairs.append((model, value))
-    return tuple(pairs)
-
-
-def degrees(values: Sequence[str]) -> tuple[tuple[str, float], ...]:
-    found = []
-    for model, value in named_pairs("--degree", values, alone=False):
-        try:
-            found.append((model, float(value)))
-        except ValueError:
-            raise InputError(
-                f"--degree {model}={value}: expected a number, such as epochs: {model}=3"
-            ) from None
-    return tuple(found)
 
 
 def show_behaviour(findings: Sequence[Finding]) -> None:

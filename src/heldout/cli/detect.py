@@ -9,131 +9,65 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from heldout.cli.behaviour import degrees, named_pairs, show_behaviour
+from heldout.cli.behaviour import show_behaviour
 from heldout.cli.detectors import list_detectors, show_measured
+from heldout.cli.from_settings import Shown, command, panel
 from heldout.cli.options import Json
 from heldout.cli.show import console, plain, print_claims, print_json
-from heldout.detect import ScoreTables, Settings, TripleHits
+from heldout.detect import DetectSettings, TripleHits
 from heldout.errors import InputError
-from heldout.stats import PERMUTATIONS, Contrast
-from heldout.store import Run
-from heldout.verdict import Examination, examine, read_rates, save_examination, shipped_rates
+from heldout.stats import Contrast
+from heldout.verdict import Examination, detect_run, read_rates, shipped_rates
 
 EXAMPLE = "Example: heldout detect runs/slake --baseline blip2 --detector order-trend"
 
 
+SHOWN = (
+    Shown("baselines", "MODEL", "--baseline"),
+    Shown("reference", "MODEL"),
+    Shown("unseen", "FIELD=VALUE", convert=str),
+    Shown("strata", "FIELD", "--stratum"),
+    *panel(
+        "Answers",
+        Shown("bases", "[MODEL=]BASE", "--base"),
+        Shown("degrees", "MODEL=N", "--degree"),
+        "category FIELD",
+    ),
+    *panel("Tests", "permutations", "share", "top", "rank_by", "tail", "seed"),
+)
+
+
+@command(DetectSettings, SHOWN)
 def detect_command(
+    settings: DetectSettings,
     run: Annotated[
         Path | None, typer.Argument(metavar="RUN", help="A run folder with scores or answers.")
     ] = None,
     detector: Annotated[
         list[str], typer.Option("--detector", metavar="NAME", help="Only these; repeatable.")
     ] = [],  # noqa: B006 - typer copies defaults
-    baseline: Annotated[
-        list[str],
-        typer.Option(
-            "--baseline", metavar="MODEL", help="Cannot have seen the benchmark; repeatable."
-        ),
-    ] = [],  # noqa: B006 - typer copies defaults
-    reference: Annotated[
-        str | None,
-        typer.Option(
-            "--reference", metavar="MODEL", help="Of the perplexity ratio; default: baseline."
-        ),
-    ] = None,
-    unseen: Annotated[
-        str | None,
-        typer.Option("--unseen", metavar="FIELD=VALUE", help="Items that no model can have seen."),
-    ] = None,
-    stratum: Annotated[
-        list[str],
-        typer.Option("--stratum", metavar="FIELD", help="Compare within it; 'none' for no strata."),
-    ] = ["answer_type", "answer_length"],  # noqa: B006 - typer copies defaults
-    permutations: Annotated[
-        int, typer.Option("--permutations", min=100, max=1_000_000, help="Most per test.")
-    ] = PERMUTATIONS,
-    top: Annotated[int, typer.Option("--top", min=1, help="K of top-k overlap.")] = 25,
-    rank_by: Annotated[
-        str, typer.Option("--rank-by", help="Top-k by 'score' or by 'delta'.")
-    ] = "score",
-    tail: Annotated[
-        float, typer.Option("--tail", help="Δ above which an item is in the tail.")
-    ] = 100.0,
-    share: Annotated[
-        float, typer.Option("--share", min=0.01, max=1.0, help="K of Min-K: share of tokens.")
-    ] = 0.2,
-    base: Annotated[
-        list[str],
-        typer.Option(
-            "--base",
-            metavar="[MODEL=]BASE",
-            help="The language model it was made from; repeatable.",
-        ),
-    ] = [],  # noqa: B006 - typer copies defaults
-    degree: Annotated[
-        list[str],
-        typer.Option(
-            "--degree", metavar="MODEL=N", help="Times it is known to have seen it; repeatable."
-        ),
-    ] = [],  # noqa: B006 - typer copies defaults
-    category: Annotated[
-        str | None,
-        typer.Option("--category", metavar="FIELD", help="Break drops down by a metadata field."),
-    ] = None,
     rates: Annotated[
         Path | None,
         typer.Option(
             "--rates", metavar="FILE", help="Measured rates of your own heldout lab power."
         ),
     ] = None,
-    seed: Annotated[int, typer.Option("--seed", help="Seed of every random draw.")] = 0,
     listing: Annotated[bool, typer.Option("--list", help="Say which detectors there are.")] = False,
     as_json: Json = False,
 ) -> None:
     """Has a model seen this benchmark? Every detector, under control, from saved scores and answers."""
-    known = shipped_rates() if rates is None else read_rates(rates)
     if listing:
-        list_detectors(known, as_json=as_json)
+        list_detectors(shipped_rates() if rates is None else read_rates(rates), as_json=as_json)
         return
     if run is None:
         raise InputError(
             "give the run folder whose scores or answers to look at, or --list for the detectors"
         )
-    if rank_by not in ("score", "delta"):
-        raise InputError(f"--rank-by {rank_by}: expected score or delta")
-    settings = Settings(
-        seed=seed,
-        permutations=permutations,
-        share=share,
-        top=top,
-        rank_by=rank_by,
-        tail=tail,
-        baselines=tuple(baseline),
-        reference=reference,
-        unseen=_pair(unseen),
-        strata=() if stratum == ["none"] else tuple(stratum),
-        bases=named_pairs("--base", base, alone=True),
-        degrees=degrees(degree),
-        category=category,
-    )
-    opened = Run.open(run)
-    made = examine(ScoreTables.load(opened), detector, settings, known)
-    save_examination(opened, made)
+    detection = detect_run(run, detectors=detector, rates=rates, settings=settings)
     if as_json:
-        print_json({"run": str(run), **made.as_json()})
+        print_json({"run": str(run), **detection.examination.as_json()})
         return
-    _show(made, run)
-
-
-def _pair(text: str | None) -> tuple[str, str] | None:
-    if text is None:
-        return None
-    field, equals, value = text.partition("=")
-    if not equals or not field or not value:
-        raise InputError(
-            f"--unseen {text}: expected FIELD=VALUE, for example --unseen origin=fresh"
-        )
-    return field, value
+    _show(detection.examination, run)
 
 
 def _show(made: Examination, run: Path) -> None:

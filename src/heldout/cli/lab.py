@@ -172,8 +172,8 @@ def transforms_command(
 
 def _degrees(encoder: Encoder, bounds: Bounds | None) -> dict[str, float] | None:
     """The degrees to measure: those asked for, or those of the table."""
-    found = bounds or degrees_of(encoder.identity)
-    return None if found is None else {"hard": found.hard, "soft": found.soft}
+    degrees = bounds or degrees_of(encoder.identity)
+    return None if degrees is None else {"hard": degrees.hard, "soft": degrees.soft}
 
 
 def _opened(names: list[str], shown_by: Run | None) -> Iterator[Encoder]:

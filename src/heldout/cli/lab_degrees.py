@@ -46,16 +46,16 @@ def degrees_command(
     """
     measured_degrees = [
         measure_degrees(
-            one, sources, queries=queries, pictures=pictures, seed=seed, quiet=quiet or as_json
+            name, sources, queries=queries, pictures=pictures, seed=seed, quiet=quiet or as_json
         )
-        for one in encoder
+        for name in encoder
     ]
-    content = [one.model_dump(mode="json") for one in measured_degrees]
+    content = [degrees.model_dump(mode="json") for degrees in measured_degrees]
     if out is not None:
         write_json(out, content)
     if as_json:
         print_json(content)
         return
     console().print(degrees_page(measured_degrees), markup=False, soft_wrap=True)
-    for one in measured_degrees:
-        console().print(f"--degrees hard={one.hard:g},soft={one.soft:g}", markup=False)
+    for degrees in measured_degrees:
+        console().print(f"--degrees hard={degrees.hard:g},soft={degrees.soft:g}", markup=False)

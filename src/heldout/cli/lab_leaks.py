@@ -74,9 +74,9 @@ def leaks_command(
     if as_json:
         print_json(board.model_dump(mode="json"))
         return
-    for where, kind, found, people in summary(board):
+    for where, kind, share, people in summary(board):
         left = f", left to people {people}" if people else ""
-        console().print(f"{where}: {kind}: {found}{left}", markup=False, soft_wrap=True)
+        console().print(f"{where}: {kind}: {share}{left}", markup=False, soft_wrap=True)
     for sheet in sheets:
         console().print(f"to look at: {sheet}", soft_wrap=True)
     console().print(f"page: {paths[0]}", soft_wrap=True)

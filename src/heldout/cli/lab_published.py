@@ -35,38 +35,38 @@ def published_command(
 ) -> None:
     """Read the published claims-to-evidence map again by our rules, and say where the two differ."""
     bench = read_benchmark(benchmark, images=images) if benchmark is not None else None
-    made = published_map(folder, bench)
+    result = published_map(folder, bench)
     if as_json:
-        print_json({"folder": str(folder), **made.as_json()})
+        print_json({"folder": str(folder), **result.as_json()})
         return
-    _show(made)
+    _show(result)
 
 
-def _show(made: PublishedMap) -> None:
+def _show(result: PublishedMap) -> None:
     out = console()
-    for claim in made.claims:
+    for claim in result.claims:
         line = Text(f"\n{claim.claim.number}. {claim.claim.sentence}", "bold")
         line.append("\n   published ", "dim").append(_status(claim.claim.published))
         line.append(", ours ", "dim").append(Text(", ").join(map(_status, claim.ours)))
         line.append("" if claim.agrees else "  differs", "bold")
         out.print(line)
         out.print(_cells(claim.readings))
-    if made.others:
+    if result.others:
         out.print(Text("\nCells that no claim of the map rests on", "bold"))
-        out.print(_cells(made.others))
-    if made.remarks:
+        out.print(_cells(result.others))
+    if result.remarks:
         out.print(Text("\nWhat the tables themselves show", "bold"))
-        for remark in made.remarks:
+        for remark in result.remarks:
             message = f"{plain(remark.where)} ({remark.kind}): {plain(remark.sentence)}."
             out.print(Padding(Text(message), (0, 0, 0, 3)))
-    agree = sum(claim.agrees for claim in made.claims)
+    agree = sum(claim.agrees for claim in result.claims)
     out.print(
         Text(
-            f"\n{agree} of {len(made.claims)} claims have the published status in every cell.",
+            f"\n{agree} of {len(result.claims)} claims have the published status in every cell.",
             "bold",
         )
     )
-    if not made.items_read:
+    if not result.items_read:
         message = (
             "Order claims on SLAKE-En are read from p-values alone; --benchmark reads its items."
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -107,8 +108,8 @@ def print_check(report: CheckReport) -> None:
     table.add_column(overflow="fold")
     out.print()
     for problem in report.problems:
-        text = Text(plain(problem.message))
-        text.append(f"\n→ {plain(problem.advice)}", style="dim")
+        text = Text(with_shared_options(plain(problem.message)))
+        text.append(f"\n→ {with_shared_options(plain(problem.advice))}", style="dim")
         if problem.examples and problem.rule != "structured-order":
             shown = plain("; ".join(problem.examples[:3]))
             more = problem.count - min(3, len(problem.examples))
@@ -128,3 +129,25 @@ def print_claims(claims: list[Claim]) -> None:
         text.append(f"\n→ {claim.next_step}.", style="dim")
         table.add_row(Text(claim.status, COLOURS.get(claim.status, "dim")), text)
     out.print(table)
+
+
+_SHARED = {
+    "mapping": "--map",
+    "images": "--images",
+    "preset": "--preset",
+    "engine": "--engine",
+    "workers": "--workers",
+}
+_SHARED_SETTING = re.compile(
+    r"^(mapping)(?= \w+=)|^({names})(?=: )|\bthe setting ({names})\b".replace(
+        "{names}", "|".join(_SHARED)
+    )
+)
+
+
+def with_shared_options(message: str) -> str:
+    """A sentence about how a benchmark is read or where work runs, with the options all verbs share."""
+    return _SHARED_SETTING.sub(
+        lambda match: _SHARED[match[1] or match[2] or match[3]],
+        message,
+    )

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from heldout.corpus.embeddings import LaionEmbeddings
     from heldout.corpus.open import CorpusReader, CorpusRequest, corpus_readers, open_corpus
     from heldout.corpus.parquet_corpus import FAILURES
-    from heldout.corpus.tar_stream import TarCut, open_tar, tar_entries
+    from heldout.corpus.streams import TarCut, open_tar, tar_entries
 
 __all__ = [
     "FAILURES",

@@ -40,12 +40,12 @@ class Captions:
         """What is said about the first of ``names`` that is known."""
         for name in names:
             query = "SELECT text, asked, metadata FROM captions WHERE name = ?"
-            found = self._connection.execute(query, (name,)).fetchone()
-            if found is not None:
-                asked = [(q, a) for q, a in map(json.loads, (found[1] or "").splitlines())]
+            row = self._connection.execute(query, (name,)).fetchone()
+            if row is not None:
+                asked = [(q, a) for q, a in map(json.loads, (row[1] or "").splitlines())]
                 question, answer = asked[0] if asked else (None, None)
-                words = Words(found[0], question, answer, tuple(asked[1:]))
-                return words, json.loads(found[2])
+                words = Words(row[0], question, answer, tuple(asked[1:]))
+                return words, json.loads(row[2])
         return Words(), {}
 
     def dropped(self) -> Iterator[Dropped]:

@@ -12,8 +12,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from heldout.benchmark import FieldMap, canonical_value
-from heldout.errors import InputError
+from heldout.benchmark import FieldMap, ImageFinder, canonical_value
+from heldout.corpus.corpus import CorpusItem
+from heldout.errors import HeldoutError, InputError, blame_the_machine
+from heldout.store import FAILED, OUT_OF_MEMORY, Dropped
 
 _TEXT = (
     "text",
@@ -74,7 +76,7 @@ class CorpusColumns:
         if self.talk and (turns := list(_turns(row.get(self.talk[0])))):
             asked += _exchanges(turns)
             question = question or next((s for who, s in turns if who in _ASKING), None)
-            text = text or "\n".join(said for _, said in turns)
+            text = text or "\n".join(text_of_turn for _, text_of_turn in turns)
         if question is None and text is None:
             return Words("\n".join(answers) or None)  # an answer to nothing is a caption
         if text is None:
@@ -108,7 +110,7 @@ def find_columns(
     for column in text:
         if column not in names:
             raise InputError(
-                f"--map text={column}: {where} has no column '{column}'. It has: {', '.join(names)}"
+                f"mapping text={column}: {where} has no column '{column}'. It has: {', '.join(names)}"
             )
     fields = FieldMap.infer([dict.fromkeys(names)], overrides, "text", where).columns
     lowered = {name.lower(): name for name in reversed(names)}
@@ -154,11 +156,11 @@ def _joined(row: Mapping[str, Any], columns: Sequence[str]) -> str | None:
 def _exchanges(turns: Sequence[tuple[str, str]]) -> Iterator[tuple[str | None, str]]:
     """Each answer with the question right before it."""
     question = None
-    for who, said in turns:
+    for who, words in turns:
         if who in _ASKING:
-            question = said
+            question = words
         elif who in _ANSWERING:
-            yield question, said
+            yield question, words
 
 
 def _turns(value: Any) -> Iterator[tuple[str, str]]:
@@ -173,15 +175,80 @@ def _turns(value: Any) -> Iterator[tuple[str, str]]:
         if not isinstance(turn, Mapping):
             continue
         speaker = turn.get("from") or turn.get("role")
-        said = (
+        spoken = (
             {str(speaker): turn.get("value") or turn.get("content")}
             if speaker
             else {who: turn[who] for who in (*_ASKING, *_ANSWERING) if who in turn}
         )
-        for who, words in said.items():
+        for who, words in spoken.items():
             if isinstance(words, list | tuple):  # [{"type": "text", "text": …}, {"type": "image"}]
                 words = " ".join(
                     str(p["text"]) for p in words if isinstance(p, Mapping) and p.get("text")
                 )
             if words and (text := str(words).replace("<image>", "").strip()):
                 yield who.lower(), text
+
+
+# img2dataset's download log: which rows of the list were never fetched, and why.
+
+
+STATUS = "status"
+
+
+def not_downloaded(row: Mapping[str, Any], item: str) -> Dropped | None:
+    """The reason a logged row has no image, or None if it has one."""
+    status = row.get(STATUS)
+    if status is None or status == "success":
+        return None
+    facts = (str(status), row.get("error_message"), row.get("url"))
+    return Dropped("corpus", item, "not downloaded", "; ".join(str(fact) for fact in facts if fact))
+
+
+# Corpus items of one flat row, whatever kind of file it stands in.
+
+
+def row_items(
+    row: Mapping[str, Any],
+    item: str,
+    origin: str,
+    columns: CorpusColumns,
+    finder: ImageFinder,
+    words: Words | None = None,
+) -> Iterator[CorpusItem | Dropped]:
+    """One item per image of the row, or one without; further images are called ``<item>/k``.
+
+    ``words`` takes the place of what the columns say.
+    """
+    words = words or columns.words(row)
+    refs = [ref for column in columns.image for ref in finder.find(row.get(column), origin)]
+    used = {*columns.image, *columns.talk}
+    metadata = {key: value for key, value in row.items() if key not in used and value is not None}
+    if columns.options:  # one list, also where every option has a column of its own
+        metadata["options"] = list(FieldMap({"options": columns.options}).options(row))
+    if not refs:
+        failed = not_downloaded(row, item) if STATUS in row else None
+        if failed is not None or (columns.image and words.text is None):
+            yield failed or Dropped("corpus", item, "empty row", f"{origin}: no image and no text")
+            return
+    for k, ref in enumerate(refs or [None]):
+        yield CorpusItem(
+            id=f"{item}/{k}" if k else item,
+            image=ref,
+            text=words.text,
+            question=words.question,
+            answer=words.answer,
+            also=words.also,
+            metadata=metadata,
+        )
+
+
+def lost_row(origin: str, error: Exception) -> Dropped:
+    """Why one row is left out, whatever went wrong with it; a full disk is no row's fault."""
+    blame_the_machine(error)
+    if isinstance(error, HeldoutError):
+        return Dropped("corpus", origin, "no usable column", str(error))
+    if isinstance(error, RecursionError):
+        return Dropped("corpus", origin, "nested too deeply", "its values lie inside each other")
+    if isinstance(error, MemoryError):
+        return Dropped("corpus", origin, OUT_OF_MEMORY, "reading the row")
+    return Dropped("corpus", origin, FAILED, f"{type(error).__name__}: {error}"[:500])

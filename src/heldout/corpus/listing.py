@@ -268,7 +268,7 @@ class WithLooseImages:
         if shard.index == 0:
             detail = (
                 f"{self.loose:,} image files lie beside the archives and are not read; "
-                f"move them into a folder of their own and scan it with another --against"
+                f"move them into a folder of their own and search it as another corpus"
             )
             yield Dropped(
                 "corpus", self.example, "loose image beside archives", detail, scope="many"

@@ -13,6 +13,7 @@ from heldout.benchmark import (
     BenchmarkSource,
     find_preset,
     find_reader,
+    json_line,
     parse_source,
     refuse_special,
     unreadable,
@@ -21,17 +22,55 @@ from heldout.corpus import parquet_corpus, webdataset, zip_corpus
 from heldout.corpus.captions import caption_files
 from heldout.corpus.corpus import Corpus
 from heldout.corpus.embeddings import LaionEmbeddings, matrices
-from heldout.corpus.empty import refuse_without_lines, refuse_without_rows
 from heldout.corpus.folder import FolderCorpus
-from heldout.corpus.img2dataset import Img2DatasetCorpus, is_img2dataset
 from heldout.corpus.listing import FileSet, is_pattern, is_run_folder, with_loose_images
 from heldout.corpus.parquet_corpus import ParquetCorpus
+from heldout.corpus.streams import FAILURES, Span, lines
 from heldout.corpus.table import TableCorpus
-from heldout.corpus.texts import TextCorpus, first_columns, holds_text
-from heldout.corpus.webdataset import WebDatasetCorpus
+from heldout.corpus.texts import TextCorpus, first_columns, holds_text, is_lines
+from heldout.corpus.webdataset import Img2DatasetCorpus, WebDatasetCorpus, is_img2dataset
 from heldout.corpus.zip_corpus import ZipCorpus
 from heldout.errors import InputError
 from heldout.image import IMAGE_ENDINGS
+from heldout.store import Dropped
+
+# Files that hold nothing a corpus could be made of: an error at once, not a search that finds nothing.
+
+
+_BYTES_OF_TEXT = 64 << 20  # bytes without one JSON object, after which a file is not JSON Lines
+
+
+def refuse_without_lines(path: Path) -> None:
+    """Refuse a file of JSON Lines none of whose lines is a JSON object. Folders are not looked into."""
+    if not path.is_file() or not is_lines(path.name):
+        return
+    seen = 0
+    first: Dropped | None = None
+    try:
+        for number, line in lines(path, Span()):
+            row = json_line(line, path, number) if line is not None else None
+            if row is not None and not isinstance(row, Dropped):
+                return
+            first = first or row
+            seen += len(line or b"")
+            if seen > _BYTES_OF_TEXT:
+                break
+    except FAILURES:
+        return  # the scan says what is damaged, and goes on with what is not
+    if first is None:
+        raise InputError(f"{path} holds no line: expected JSON Lines, one JSON object a line")
+    raise InputError(
+        f"{path}: no line is a JSON object (the first: {first.id}, {first.reason}, {first.detail}). "
+        f"Expected JSON Lines, one object a line, or plain text in a file called .txt"
+    )
+
+
+def refuse_without_rows(path: Path) -> None:
+    """Refuse a table without a row."""
+    reader = find_reader(path) if path.is_file() else None
+    if reader is not None and next(iter(reader.rows(path)), None) is None:
+        raise InputError(f"{path} holds no row: expected a table with one row per item")
+
 
 _LOOK = 2000  # entries of a folder that are looked at to tell what it is
 
@@ -67,10 +106,21 @@ def open_corpus(
     mapping: Mapping[str, str] | None = None,
     images: str | Path | None = None,
 ) -> Corpus:
-    """The corpus at ``source``: a path, a pattern of tars, or ``path#split=train,lang=zh``."""
+    """Open a corpus: nothing is read before it is searched.
+
+    Args:
+        source: A path, a pattern of tars (``{000..099}.tar``), or ``path#split=train,lang=zh``.
+        name: What to call it; default: the name of the file or folder.
+        reader: Use this reader; default: the first that recognises the files.
+        mapping: Columns by field (id, image, text, question, answer).
+        images: Folder that holds the images.
+
+    Returns:
+        The corpus, as a stream of items in shards.
+    """
     chosen = parse_source(source)
     if images is not None and not Path(images).is_dir():
-        raise InputError(f"--images {images}: this folder does not exist")
+        raise InputError(f"images: the folder {images} does not exist")
     try:
         return _open(chosen, name, reader, mapping, images)
     except OSError as error:
@@ -152,8 +202,8 @@ def _some(folder: Path, wanted: Callable[[Path], bool], count: int) -> list[Path
     if not folder.is_dir():
         return []
     entries = itertools.islice(folder.iterdir(), _LOOK)
-    found = (path for path in entries if not path.name.startswith(".") and wanted(path))
-    return sorted(itertools.islice(found, count))
+    matching = (path for path in entries if not path.name.startswith(".") and wanted(path))
+    return sorted(itertools.islice(matching, count))
 
 
 def _is_zip(source: BenchmarkSource) -> bool:

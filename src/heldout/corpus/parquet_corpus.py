@@ -16,10 +16,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from heldout.benchmark import ALIASES, ColumnKinds, ImageFinder, canonical_value
-from heldout.corpus.columns import CorpusColumns, decode_words, find_columns
+from heldout.corpus.columns import CorpusColumns, decode_words, find_columns, lost_row, row_items
 from heldout.corpus.corpus import CorpusItem, Shard, unique_ids
 from heldout.corpus.listing import FileSet, digest, file_key
-from heldout.corpus.row_items import lost_row, row_items
 from heldout.errors import InputError, blame_the_machine
 from heldout.image import readable
 from heldout.store import Dropped
@@ -161,16 +160,16 @@ class ParquetCorpus:
 
     def columns(self, schema: pa.Schema, where: str) -> CorpusColumns:
         """What the columns mean; an InputError that lists them if none is an image or a text."""
-        found = find_columns(tuple(schema.names), self.mapping, where)
-        if not found.image:
+        columns = find_columns(tuple(schema.names), self.mapping, where)
+        if not columns.image:
             images = tuple(column.name for column in schema if _holds_images(column.type))
-            found = replace(found, image=images)
-        if not found.image and found.wordless:
+            columns = replace(columns, image=images)
+        if not columns.image and columns.wordless:
             raise InputError(
                 f"{where} has no column that looks like an image or a text. It has: "
-                f"{', '.join(schema.names)}. Name one with --map image=… or --map text=…"
+                f"{', '.join(schema.names)}. Name one with the setting mapping image=… or text=…"
             )
-        return found
+        return columns
 
     def check(self) -> None:
         """Refuse what does not fit the first readable file, and find one that holds images."""

@@ -19,9 +19,8 @@ from heldout.benchmark import (
     json_line,
     split_of,
 )
-from heldout.corpus.columns import Words, find_columns
+from heldout.corpus.columns import Words, find_columns, lost_row, row_items
 from heldout.corpus.corpus import CorpusItem, Shard, shard_work, unique_ids
-from heldout.corpus.lines import COMPRESSED, FAILURES, Span, is_compressed, lines, open_text, spans
 from heldout.corpus.listing import (
     FILE,
     HIDDEN,
@@ -36,7 +35,15 @@ from heldout.corpus.listing import (
     is_run_folder,
     walk,
 )
-from heldout.corpus.row_items import lost_row, row_items
+from heldout.corpus.streams import (
+    COMPRESSED,
+    FAILURES,
+    Span,
+    is_compressed,
+    lines,
+    open_text,
+    spans,
+)
 from heldout.errors import HeldoutError, blame_the_machine
 from heldout.image import (
     HEAD,
@@ -164,9 +171,9 @@ def first_columns(path: Path) -> dict[str, tuple[str, ...]]:
         first = [row.values for row in rows if isinstance(row, FileRow)]
         columns = FieldMap.infer(first).columns if first else {}
         return {
-            field: said
+            field: filled
             for field, names in columns.items()
-            if (said := tuple(name for name in names if any(row.get(name) for row in first)))
+            if (filled := tuple(name for name in names if any(row.get(name) for row in first)))
         }
     except (HeldoutError, OSError, ValueError):
         return {}
@@ -231,9 +238,9 @@ def pages(path: Path) -> Iterator[str]:
 def _end(held: str) -> int:
     """Where the page ends: after a paragraph, else a line, else a word, in its second half."""
     for mark in _MARKS:
-        found = held.rfind(mark, len(held) // 2)
-        if found >= 0:
-            return found + len(mark)
+        cut = held.rfind(mark, len(held) // 2)
+        if cut >= 0:
+            return cut + len(mark)
     return len(held)
 
 
@@ -371,8 +378,8 @@ def _pages(path: Path, shown: str) -> Iterator[CorpusItem | Dropped]:
 
 def _any_words(values: dict[str, Any]) -> str | None:
     """Of a row whose columns nobody knows, every value of more than one word."""
-    told = [value for value in values.values() if isinstance(value, str) and " " in value.strip()]
-    return "\n".join(told) or None
+    texts = [value for value in values.values() if isinstance(value, str) and " " in value.strip()]
+    return "\n".join(texts) or None
 
 
 def _sound(value: Any) -> Any:

@@ -5,9 +5,12 @@ from typing import TYPE_CHECKING
 from heldout.lazy import load_on_first_use
 
 if TYPE_CHECKING:
-    from heldout.detect.behaviour import CLAIMING
     from heldout.detect.behaviour.circular import is_rotation
+    from heldout.detect.behaviour.compare import probe_detector
+    from heldout.detect.behaviour.probe import Probe, two_variants
+    from heldout.detect.citations import Citation, article, arxiv
     from heldout.detect.cohort import SMALLEST, cohort_delta, cohort_scores
+    from heldout.detect.detector import Detector, Difference, Need
     from heldout.detect.easiest import EASIEST, TopItems, easiest_items
     from heldout.detect.finding import Cell, Effect, Finding, Statistic, Strict
     from heldout.detect.image_nearness import LEVEL, adjust, image_nearness
@@ -21,14 +24,21 @@ if TYPE_CHECKING:
     from heldout.detect.joined_leakage import joined_leakage
     from heldout.detect.membership import MEMBERSHIP
     from heldout.detect.membership.scores import LOSS, MIN_K_PLUS_PLUS, PERPLEXITY_RATIO
-    from heldout.detect.membership.set_level import unseen_items
+    from heldout.detect.membership.set_level import item_detector, unseen_items
     from heldout.detect.order_joint import CANONICAL, joint_shards, shard_gains
     from heldout.detect.order_neighbour import RELEASED
     from heldout.detect.order_plan import JointPlan, plan_joint
-    from heldout.detect.outcome import NotTestable, Outcome, around, direction_of
-    from heldout.detect.registry import Detector, detectors, run_detectors
+    from heldout.detect.outcome import (
+        NotTestable,
+        Outcome,
+        around,
+        direction_of,
+        model_finding,
+        not_testable,
+    )
+    from heldout.detect.registry import detectors, run_detectors
     from heldout.detect.self_checks import SelfCheck, self_checks
-    from heldout.detect.settings import ALPHA, Settings
+    from heldout.detect.settings import ALPHA, DetectSettings
     from heldout.detect.tables import (
         TWIN_SETS,
         Floats,
@@ -47,7 +57,6 @@ if TYPE_CHECKING:
 __all__ = [
     "ALPHA",
     "CANONICAL",
-    "CLAIMING",
     "COPY",
     "DRAWS",
     "EASIEST",
@@ -62,20 +71,24 @@ __all__ = [
     "TWIN_SETS",
     "Block",
     "Cell",
+    "Citation",
+    "DetectSettings",
     "Detector",
+    "Difference",
     "Effect",
     "Finding",
     "Floats",
     "Impact",
     "JointPlan",
     "Line",
+    "Need",
     "NotTestable",
     "Outcome",
     "Owed",
+    "Probe",
     "ScoreTables",
     "Scored",
     "SelfCheck",
-    "Settings",
     "Statistic",
     "Strict",
     "Study",
@@ -84,6 +97,8 @@ __all__ = [
     "adjust",
     "adjust_impacts",
     "around",
+    "article",
+    "arxiv",
     "cohort_delta",
     "cohort_scores",
     "covariate",
@@ -94,6 +109,7 @@ __all__ = [
     "image_nearness",
     "image_overlap",
     "is_rotation",
+    "item_detector",
     "joined_leakage",
     "joint_shards",
     "keep_items",
@@ -101,8 +117,11 @@ __all__ = [
     "kept_studies",
     "measure_impact",
     "metadata_fields",
+    "model_finding",
     "no_scores",
+    "not_testable",
     "plan_joint",
+    "probe_detector",
     "run_detectors",
     "self_checks",
     "shard_gains",
@@ -111,8 +130,9 @@ __all__ = [
     "study_impact",
     "text_overlap",
     "triple_hits",
+    "two_variants",
     "unseen_items",
     "with_strata",
 ]
 
-__getattr__ = load_on_first_use(__name__, __file__)
+__getattr__ = load_on_first_use(__name__, __file__, verb="detect_run")

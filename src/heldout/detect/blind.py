@@ -16,8 +16,10 @@ import polars as pl
 from numpy.typing import NDArray
 from scipy import sparse
 
+from heldout.detect.citations import DAS
+from heldout.detect.detector import Detector, Need
 from heldout.detect.outcome import Outcome, around, model_finding, not_testable
-from heldout.detect.settings import Settings
+from heldout.detect.settings import DetectSettings
 from heldout.detect.tables import ScoreTables, covariate, metadata_column
 
 NAME = "blind"
@@ -28,7 +30,7 @@ LONGEST = 4_000  # characters of a field that are read
 NEEDS = "needs items that no model can have seen (--unseen FIELD=VALUE) to tell suspects from"
 
 
-def find(tables: ScoreTables, settings: Settings) -> Iterator[Outcome]:
+def find(tables: ScoreTables, settings: DetectSettings) -> Iterator[Outcome]:
     model = "no model"
     if settings.unseen is None:
         yield not_testable(NAME, tables.benchmark, model, NEEDS)
@@ -164,3 +166,15 @@ def _folds(names: Sequence[str]) -> NDArray[np.int64]:
     """Whole clusters per fold, by the order of their names so that row order changes nothing."""
     place = {name: index % FOLDS for index, name in enumerate(sorted(set(names)))}
     return np.fromiter((place[name] for name in names), np.int64, len(names))
+
+
+DETECTOR = Detector(
+    NAME,
+    "blind",
+    "what words and metadata tell without any model",
+    find,
+    requires=frozenset({Need.UNSEEN}),
+    of="benchmark",
+    claims=False,
+    citations=(DAS,),
+)

@@ -7,14 +7,14 @@ from collections.abc import Sequence
 import numpy as np
 
 from heldout.detect.membership import LOSS, MIN_K_PLUS_PLUS
-from heldout.detect.settings import Settings
+from heldout.detect.settings import DetectSettings
 from heldout.detect.tables import Floats, ScoreTables
 
 SMALLEST = 3  # models: with two, the median of the others is the other
 
 
 def cohort_scores(
-    tables: ScoreTables, settings: Settings, models: Sequence[str] | None = None
+    tables: ScoreTables, settings: DetectSettings, models: Sequence[str] | None = None
 ) -> tuple[list[str], list[str], Floats, str] | str:
     """(item ids, clusters, models × items, which score), or the reason why there is no cohort.
 

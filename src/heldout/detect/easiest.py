@@ -13,8 +13,8 @@ import numpy as np
 import polars as pl
 
 from heldout.detect.cohort import SMALLEST, cohort_delta, cohort_scores
-from heldout.detect.membership import MEMBERSHIP
-from heldout.detect.settings import Settings
+from heldout.detect.registry import detectors
+from heldout.detect.settings import DetectSettings
 from heldout.detect.tables import Floats, ScoreTables
 from heldout.detect.top_k_overlap import top_items
 
@@ -48,7 +48,7 @@ class TopItems(NamedTuple):
         return {**self._asdict(), "items": [item._asdict() for item in self.items]}
 
 
-def easiest_items(tables: ScoreTables, settings: Settings) -> list[TopItems]:
+def easiest_items(tables: ScoreTables, settings: DetectSettings) -> list[TopItems]:
     """Top ``settings.top`` items per model, for every item score that the model has, and for Δ."""
     deltas, named = _deltas(tables, settings)
     found = [*_scores(tables, settings), *((model, named, d) for model, d in deltas.items())]
@@ -83,17 +83,19 @@ def easiest_items(tables: ScoreTables, settings: Settings) -> list[TopItems]:
 
 
 def _scores(
-    tables: ScoreTables, settings: Settings
+    tables: ScoreTables, settings: DetectSettings
 ) -> Iterator[tuple[str, str, Mapping[str, float]]]:
     for model in tables.models:
         scored = tables.scored(model)
-        for detector in MEMBERSHIP:
+        for detector in detectors().values():
             values = detector.score(tables, scored, settings)
             if not isinstance(values, str):
                 yield model, detector.name, _by_id(scored.frame["benchmark_id"].to_list(), values)
 
 
-def _deltas(tables: ScoreTables, settings: Settings) -> tuple[dict[str, dict[str, float]], str]:
+def _deltas(
+    tables: ScoreTables, settings: DetectSettings
+) -> tuple[dict[str, dict[str, float]], str]:
     cohort = cohort_scores(tables, settings)
     if isinstance(cohort, str) or len(tables.models) < SMALLEST:
         return {}, ""

@@ -8,15 +8,25 @@ released order of every shard would have stood out as much. The exact one is the
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 from scipy import special
 
+from heldout.detect.citations import OREN
+from heldout.detect.detector import (
+    Detector,
+    Difference,
+    Need,
+    model_rows,
+    paired_difference,
+    text_tokens,
+)
 from heldout.detect.outcome import Outcome, around, model_finding, not_testable
-from heldout.detect.settings import Settings
+from heldout.detect.settings import DetectSettings
 from heldout.detect.tables import ScoreTables
 from heldout.errors import InputError
 from heldout.stats import Interval, staged
@@ -27,7 +37,7 @@ ENOUGH_SHARDS = 5  # below, the spread between shards is a guess, and the shuffl
 BLIND_TO = ["memory without order (items seen shuffled or alone)", "memory beyond one shard"]
 
 
-def find(tables: ScoreTables, settings: Settings) -> Iterator[Outcome]:
+def find(tables: ScoreTables, settings: DetectSettings) -> Iterator[Outcome]:
     for model in tables.models:
         shards = [] if tables.order_joint is None else joint_shards(tables.order_joint, model)
         if not shards:
@@ -118,3 +128,46 @@ def _gain(gains: NDArray[np.float64], spread: float) -> tuple[float, float, Inte
     error = float(gains.std(ddof=1) / np.sqrt(count))
     reach = float(special.stdtrit(count - 1, 0.975)) * error
     return mean, error, Interval(mean - reach, mean + reach, 0.95, "t over shards")
+
+
+def against(
+    tables: ScoreTables, model: str, baseline: str, settings: DetectSettings
+) -> Difference | str:
+    """Both models' gains, shard by shard."""
+    recorded = tables.order_joint
+    if recorded is None:
+        return "no table order_joint"
+    gains = []
+    for name in (model, baseline):
+        shards = joint_shards(recorded, name)
+        gains.append(shard_gains(shards) if shards else np.empty(0))
+    if len(gains[0]) != len(gains[1]) or len(gains[0]) < 5:
+        return "the baseline was not scored on the same shards (at least 5 are needed)"
+    names = [str(index) for index in range(len(gains[0]))]
+    return paired_difference(
+        gains[0] - gains[1], names, model, baseline, settings, "nats per shard"
+    )
+
+
+def cost(tables: ScoreTables, model: str, recorded: Mapping[str, Any] | None) -> int | None:
+    """Without a count an item is taken to be as long as its question without the picture."""
+    rows = model_rows(tables.order_joint, model)
+    if rows is None:
+        return None
+    if recorded is not None:
+        shards = recorded["order_joint"]  # of one reading; an order changes no length
+        return sum(int(shards[str(shard)]) for shard in rows["shard"])
+    return round(text_tokens(tables, model) * len(rows) / rows["shard"].n_unique())
+
+
+DETECTOR = Detector(
+    NAME,
+    "order",
+    "canonical against shuffled shards, each item given those before",
+    find,
+    table="order_joint",
+    requires=frozenset({Need.DOCUMENTS, Need.BUDGET}),
+    against=against,
+    cost=cost,
+    citations=(OREN,),
+)

@@ -6,13 +6,22 @@ image, so must the alternatives (scoring draws them from the same block), or the
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import numpy as np
 import polars as pl
 
+from heldout.detect.detector import (
+    Detector,
+    Difference,
+    Need,
+    model_rows,
+    paired_difference,
+    text_tokens,
+)
 from heldout.detect.outcome import Outcome, model_finding, not_testable
-from heldout.detect.settings import Settings
+from heldout.detect.settings import DetectSettings
 from heldout.detect.tables import ScoreTables
 from heldout.errors import InputError
 from heldout.stats import cluster_mean, flip_test
@@ -23,7 +32,7 @@ FEW = 6  # clusters: fewer have no sign pattern rare enough
 BLIND_TO = ["memory without order (items seen shuffled)", "memory across blocks"]
 
 
-def find(tables: ScoreTables, settings: Settings) -> Iterator[Outcome]:
+def find(tables: ScoreTables, settings: DetectSettings) -> Iterator[Outcome]:
     recorded = tables.order_neighbour
     for model in tables.models:
         gains = None if recorded is None else neighbour_gains(tables, model)
@@ -90,3 +99,43 @@ def neighbour_gains(tables: ScoreTables, model: str) -> pl.DataFrame:
         .filter(pl.col("gain").is_not_null())
         .sort("position")
     )
+
+
+def against(
+    tables: ScoreTables, model: str, baseline: str, settings: DetectSettings
+) -> Difference | str:
+    """Both models' gains, item by item."""
+    if tables.order_neighbour is None:
+        return "no table order_neighbour"
+    mine, theirs = (
+        neighbour_gains(tables, name).select("benchmark_id", "cluster", "gain")
+        for name in (model, baseline)
+    )
+    both = mine.join(theirs, on="benchmark_id", suffix="_baseline")
+    if both["cluster"].n_unique() < FEW:
+        return "the baseline was not scored on the same items"
+    gap = (both["gain"] - both["gain_baseline"]).to_numpy()
+    clusters: list[str] = both["cluster"].to_list()
+    return paired_difference(gap, clusters, model, baseline, settings, "nats per item")
+
+
+def cost(tables: ScoreTables, model: str, recorded: Mapping[str, Any] | None) -> int | None:
+    """Without a count an item is taken to be as long as its question without the picture."""
+    rows = model_rows(tables.order_neighbour, model)
+    if rows is None:
+        return None
+    if recorded is not None:
+        return int(recorded["order_neighbour"])
+    return round(2 * text_tokens(tables, model) / len(tables.items) * len(rows))
+
+
+DETECTOR = Detector(
+    NAME,
+    "order",
+    "an item after its released predecessor, or after another",
+    find,
+    table="order_neighbour",
+    requires=frozenset({Need.DOCUMENTS}),
+    against=against,
+    cost=cost,
+)

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from heldout.detect.outcome import Outcome, around_correlation, model_finding, not_testable
-from heldout.detect.settings import Settings
+from heldout.detect.detector import Detector, Difference
+from heldout.detect.outcome import Outcome, around, around_correlation, model_finding, not_testable
+from heldout.detect.settings import DetectSettings
 from heldout.detect.tables import ScoreTables, strata
-from heldout.stats import FEWEST, trend_test
+from heldout.stats import FEWEST, aligned_ranks, trend_test
 
 NAME = "order-trend"
 BLIND_TO = [
@@ -21,7 +22,7 @@ BLIND_TO = [
 ]
 
 
-def find(tables: ScoreTables, settings: Settings) -> Iterator[Outcome]:
+def find(tables: ScoreTables, settings: DetectSettings) -> Iterator[Outcome]:
     for model in tables.models:
         scored = tables.scored(model)
         labels = strata(scored.frame, settings.strata)
@@ -70,3 +71,28 @@ def _reading(p: float, rho: float) -> str:
         return "no trend along the order"
     side = "earlier" if rho > 0 else "later"
     return f"{side} items are likelier than the order's chance explains"
+
+
+def against(
+    tables: ScoreTables, model: str, baseline: str, settings: DetectSettings
+) -> Difference | str:
+    """The trend of the difference between both models' ranks."""
+    mine, theirs = tables.common([model, baseline])
+    labels = strata(mine.frame, settings.strata)
+    gap = aligned_ranks(mine.means, labels) - aligned_ranks(theirs.means, labels)
+    trend = trend_test(gap, mine.clusters, permutations=settings.permutations, seed=settings.seed)
+    if trend is None:
+        return "too few clusters in common"
+    interval = around(trend.rho, trend.error, "permutation standard error")
+    what = "rank correlation with earliness of the rank difference"
+    return Difference(model, baseline, trend.rho, interval, trend.test.p, what)
+
+
+DETECTOR = Detector(
+    NAME,
+    "order",
+    "do scores rise or fall along the released order?",
+    find,
+    controls=("external baseline", "covariates", "structure", "conditional order test"),
+    against=against,
+)

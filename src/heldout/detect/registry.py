@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+import sys
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from importlib.metadata import entry_points
 
 from heldout.detect import (
@@ -23,40 +24,58 @@ from heldout.detect.behaviour import (
     twin_consistency,
     twin_drop,
 )
+from heldout.detect.detector import Detector
+from heldout.detect.finding import Finding
 from heldout.detect.membership import MEMBERSHIP
-from heldout.detect.outcome import Outcome, not_testable
+from heldout.detect.outcome import NotTestable, Outcome, not_testable
 from heldout.detect.self_checks import SelfCheck, self_checks
-from heldout.detect.settings import Settings
+from heldout.detect.settings import DetectSettings
 from heldout.detect.tables import ScoreTables
 from heldout.errors import InputError
 
-
-@dataclass(frozen=True)
-class Detector:
-    """``find`` yields one outcome per cell. Higher means more likely seen; p is two-sided."""
-
-    name: str
-    family: str  # findings of one family and model make one claim: order, membership, cohort, blind
-    summary: str
-    find: Callable[[ScoreTables, Settings], Iterable[Outcome]]
-    needs: str = "scores"  # or "answers": what has to be recorded
+GROUP = "heldout.detectors"
 
 
 def detectors() -> dict[str, Detector]:
-    """Ours, then those that other packages bring by the entry point ``heldout.detectors``."""
-    found = {detector.name: detector for detector in _BUILT_IN}
-    for point in entry_points(group="heldout.detectors"):
-        made = point.load()
-        detector = made if isinstance(made, Detector) else made()
-        found.setdefault(detector.name, detector)
-    return found
+    """Every detector by name: ours, then those of other packages (entry point ``heldout.detectors``)."""
+    known = {detector.name: detector for detector in _BUILT_IN}
+    return known | _of_packages(tuple(sys.path))
+
+
+@lru_cache(maxsize=2)
+def _of_packages(path: tuple[str, ...]) -> dict[str, Detector]:
+    """``path`` is where packages are looked for."""
+    known: dict[str, Detector] = {}
+    taken = {detector.name for detector in _BUILT_IN}
+    for point in entry_points(group=GROUP):
+        package = point.dist.name if point.dist is not None else point.value
+        where = f"the detector '{point.name}' of the package {package}"
+        try:
+            made = point.load()
+        except Exception as error:
+            raise InputError(
+                f"{where} cannot be loaded ({type(error).__name__}: {error}): repair or uninstall it"
+            ) from error
+        if not isinstance(made, Detector):
+            made = made() if callable(made) else made
+        if not isinstance(made, Detector):
+            raise InputError(
+                f"{where}: expected a heldout.detect.Detector, found {type(made).__name__}"
+            )
+        if made.name in taken:
+            raise InputError(
+                f"{where} is called {made.name}, which is the name of another detector"
+            )
+        taken.add(made.name)
+        known[made.name] = made
+    return known
 
 
 def run_detectors(
-    tables: ScoreTables, names: Sequence[str] = (), settings: Settings | None = None
+    tables: ScoreTables, names: Sequence[str] = (), settings: DetectSettings | None = None
 ) -> tuple[list[Outcome], dict[str, list[SelfCheck]]]:
     """Outcomes of the named detectors (all if none is named), and every model's self-checks."""
-    chosen = settings or Settings()
+    chosen = settings or DetectSettings()
     known = detectors()
     for name in names:
         if name not in known:
@@ -88,67 +107,35 @@ def run_detectors(
         for model, reason in broken.items() if known[name].needs == "scores" else ():
             message = f"a self-check of its scores failed: {reason}"
             outcomes.append(not_testable(name, tables.benchmark, model, message))
-        outcomes += known[name].find(sound, chosen)
+        outcomes += _outcomes(known[name], sound, chosen)
     return outcomes, checks
 
 
-_BUILT_IN = [
-    Detector(
-        order_joint.NAME,
-        "order",
-        "canonical against shuffled shards, each item given those before",
-        order_joint.find,
-    ),
-    Detector(
-        order_neighbour.NAME,
-        "order",
-        "an item after its released predecessor, or after another",
-        order_neighbour.find,
-    ),
-    Detector(
-        order_trend.NAME,
-        "order",
-        "do scores rise or fall along the released order?",
-        order_trend.find,
-    ),
-    *(
-        Detector(item_detector.name, "membership", item_detector.summary, item_detector.find)
-        for item_detector in MEMBERSHIP
-    ),
-    Detector(
-        tail_enrichment.NAME, "cohort", "items far above the cohort's median", tail_enrichment.find
-    ),
-    Detector(
-        top_k_overlap.NAME,
-        "cohort",
-        "do two models find the same items easiest?",
-        top_k_overlap.find,
-    ),
-    Detector(blind.NAME, "blind", "what words and metadata tell without any model", blind.find),
-    *(
-        Detector(
-            name, name if name != twin_consistency.NAME else "consistency", summary, find, "answers"
-        )
-        for name, summary, find in (
-            (
-                twin_drop.NAME,
-                "same question, another picture and answer: who falls?",
-                twin_drop.find,
-            ),
-            (twin_consistency.NAME, "do drops grow with known degrees?", twin_consistency.find),
-            (option_order.NAME, "right as released, wrong reordered (CR, PCR)", option_order.find),
-            (circular.NAME, "vanilla beside circular accuracy", circular.find),
-            (
-                choice_confusion.NAME,
-                "wrong options that are right elsewhere",
-                choice_confusion.find,
-            ),
-            (
-                multimodal_leakage.NAME,
-                "right without the image, and the base is not",
-                multimodal_leakage.find,
-            ),
-            (slot_guess.NAME, "masked words, released wording or paraphrase", slot_guess.find),
-        )
-    ),
-]
+def _outcomes(
+    detector: Detector, tables: ScoreTables, settings: DetectSettings
+) -> Iterator[Outcome]:
+    for outcome in detector.find(tables, settings):
+        if not isinstance(outcome, Finding | NotTestable) or outcome.detector != detector.name:
+            raise InputError(
+                f"the detector {detector.name} gave {str(outcome)[:200]!r}: expected a Finding or a "
+                f"NotTestable of this detector"
+            )
+        yield outcome
+
+
+_BUILT_IN = (
+    order_joint.DETECTOR,
+    order_neighbour.DETECTOR,
+    order_trend.DETECTOR,
+    *MEMBERSHIP,
+    tail_enrichment.DETECTOR,
+    top_k_overlap.DETECTOR,
+    blind.DETECTOR,
+    twin_drop.DETECTOR,
+    twin_consistency.DETECTOR,
+    option_order.DETECTOR,
+    circular.DETECTOR,
+    choice_confusion.DETECTOR,
+    multimodal_leakage.DETECTOR,
+    slot_guess.DETECTOR,
+)

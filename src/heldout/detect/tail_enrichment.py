@@ -13,8 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from heldout.detect.cohort import SMALLEST, cohort_delta, cohort_scores
+from heldout.detect.detector import Detector, Need
 from heldout.detect.outcome import Outcome, direction_of, model_finding, not_testable
-from heldout.detect.settings import Settings
+from heldout.detect.settings import DetectSettings
 from heldout.detect.tables import Floats, ScoreTables
 from heldout.stats import Permuted, cluster_rate_interval, flip_test
 
@@ -27,7 +28,7 @@ BLIND_TO = [
 ]
 
 
-def find(tables: ScoreTables, settings: Settings) -> Iterator[Outcome]:
+def find(tables: ScoreTables, settings: DetectSettings) -> Iterator[Outcome]:
     cohort = cohort_scores(tables, settings)
     if isinstance(cohort, str) or len(tables.models) < SMALLEST:
         reason = cohort if isinstance(cohort, str) else f"a cohort needs {SMALLEST} models"
@@ -99,7 +100,7 @@ def _against(
     row: int,
     baselines: list[int],
     clusters: list[str],
-    settings: Settings,
+    settings: DetectSettings,
 ) -> Permuted:
     """Model and baseline change places cluster by cluster, if neither has seen anything."""
     difference = tails[row].astype(np.float64) - tails[baselines].mean(axis=0)
@@ -107,3 +108,13 @@ def _against(
     codes = np.fromiter((known[name] for name in clusters), np.int64, len(clusters))
     sums = np.bincount(codes, weights=difference)
     return flip_test(sums, permutations=settings.permutations, seed=settings.seed)
+
+
+DETECTOR = Detector(
+    NAME,
+    "cohort",
+    "items far above the cohort's median",
+    find,
+    requires=frozenset({Need.COHORT}),
+    controls=("tail of the baseline", "cohort"),
+)

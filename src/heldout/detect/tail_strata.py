@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from heldout.detect import tail_enrichment
 from heldout.detect.cohort import cohort_delta, cohort_scores
 from heldout.detect.finding import Finding
-from heldout.detect.settings import Settings
+from heldout.detect.settings import DetectSettings
 from heldout.detect.tables import ScoreTables, covariates
 from heldout.stats import (
     Interval,
@@ -52,7 +52,7 @@ class TailStratum(NamedTuple):
 
 
 def with_strata(
-    findings: Sequence[Finding], tables: ScoreTables, settings: Settings
+    findings: Sequence[Finding], tables: ScoreTables, settings: DetectSettings
 ) -> list[Finding]:
     """Findings of tail-enrichment with ``details["by_stratum"]``; others as they are."""
     tested = [finding for finding in findings if finding.detector == tail_enrichment.NAME]
@@ -86,10 +86,10 @@ def tail_strata(
     fields: Mapping[str, Sequence[str]],
     *,
     baselines: Marks | None = None,
-    settings: Settings | None = None,
+    settings: DetectSettings | None = None,
 ) -> list[TailStratum]:
     """Every stratum of every field; ``baselines`` are the same items' marks, one row per baseline."""
-    chosen = settings or Settings()
+    chosen = settings or DetectSettings()
     classes = equal_sizes(clusters)
     rows = []
     known: dict[bytes, float | None] = {}  # two strata of one field have one test

@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 from scipy import special
 
 from heldout.detect.cohort import SMALLEST, cohort_delta, cohort_scores
+from heldout.detect.detector import Detector
 from heldout.detect.outcome import Outcome, around, direction_of, model_finding, not_testable
-from heldout.detect.settings import Settings
+from heldout.detect.settings import DetectSettings
 from heldout.detect.tables import Floats, ScoreTables
 from heldout.stats import Design, deal, equal_sizes, product_design, staged
 
@@ -69,7 +70,7 @@ def top_items(ids: list[str], scores: Floats, k: int) -> list[str]:
     return [ids[i] for i in sorted(range(len(ids)), key=lambda i: (-scores[i], ids[i]))[:k]]
 
 
-def find(tables: ScoreTables, settings: Settings) -> Iterator[Outcome]:
+def find(tables: ScoreTables, settings: DetectSettings) -> Iterator[Outcome]:
     models = tables.models
     cohort = cohort_scores(tables, settings)
     needed = SMALLEST if settings.rank_by == "delta" else 2
@@ -137,3 +138,13 @@ def _beyond(products: Design, expected: float) -> Design:
 
 def _choose(n: float, k: NDArray[np.float64] | np.float64) -> NDArray[np.float64]:
     return np.asarray(special.gammaln(n + 1) - special.gammaln(k + 1) - special.gammaln(n - k + 1))
+
+
+DETECTOR = Detector(
+    NAME,
+    "cohort",
+    "do two models find the same items easiest?",
+    find,
+    of="pair",
+    controls=("pairs with the baseline",),
+)

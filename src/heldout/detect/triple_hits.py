@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from heldout.detect.behaviour.rows import ORIGINAL, asked
 from heldout.detect.membership import LOSS, MIN_K_PLUS_PLUS
-from heldout.detect.settings import ALPHA, Settings
+from heldout.detect.settings import ALPHA, DetectSettings
 from heldout.detect.tables import Floats, Scored, ScoreTables
 from heldout.overlap import ALPHAS
 from heldout.stats import cluster_rate_interval, holm, meeting_test
@@ -81,7 +81,9 @@ class _Flags(NamedTuple):
     similarity: Mapping[str, float]
 
 
-def triple_hits(tables: ScoreTables, settings: Settings) -> tuple[list[TripleHits], pl.DataFrame]:
+def triple_hits(
+    tables: ScoreTables, settings: DetectSettings
+) -> tuple[list[TripleHits], pl.DataFrame]:
     """Every model, corpus and α that both sides resolve; and the items, each at its smallest α."""
     flags = list(_flags(tables))
     hits, rows = [], []
@@ -167,7 +169,7 @@ def _hits(
     tail: Marks,
     good: Marks,
     which: str,
-    settings: Settings,
+    settings: DetectSettings,
 ) -> TripleHits:
     both = tail & good
     hit = marked & both

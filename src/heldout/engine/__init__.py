@@ -6,12 +6,11 @@ from heldout.lazy import load_on_first_use
 
 if TYPE_CHECKING:
     from heldout.engine.cores import usable_cores
-    from heldout.engine.engine import Engine, Outcome
+    from heldout.engine.engine import PIECES, Engine, Outcome, Salvage, map_salvaged
     from heldout.engine.local import LocalEngine
     from heldout.engine.open import open_engine
     from heldout.engine.progress import progress
     from heldout.engine.ray_engine import RayEngine
-    from heldout.engine.salvage import PIECES, Salvage, map_salvaged
 
 __all__ = [
     "PIECES",

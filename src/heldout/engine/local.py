@@ -277,7 +277,7 @@ class LocalEngine:
 
     def __init__(self, workers: int | None = None) -> None:
         if workers is not None and workers < 1:
-            raise InputError(f"--workers is {workers}; expected 1 or more")
+            raise InputError(f"workers: expected 1 or more, got {workers}")
         self.workers = workers if workers is not None else usable_cores()
         self._idle: list[Worker] = []
         self._all: set[Worker] = set()

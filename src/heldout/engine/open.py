@@ -9,7 +9,13 @@ from heldout.errors import InputError
 
 
 def open_engine(text: str = "local", workers: int | None = None) -> Engine:
-    """``local``, ``ray`` (a cluster for this run), ``ray:auto``, ``ray:host:port``, ``ray://…``."""
+    """Open an engine: where work runs. Use it as a context manager.
+
+    Args:
+        text: ``local``, ``ray`` (a cluster for this run), ``ray:auto``, ``ray:host:port``, or
+            ``ray://host:port``.
+        workers: Processes; default: one per core.
+    """
     if text == "local":
         return LocalEngine(workers)
     if text == "ray":
@@ -19,7 +25,7 @@ def open_engine(text: str = "local", workers: int | None = None) -> Engine:
     if text.startswith("ray:") and len(text) > len("ray:"):
         return RayEngine(text.removeprefix("ray:"), workers=workers)
     raise InputError(
-        f"--engine is '{text}'; expected local (this machine's cores), ray (a Ray cluster started "
+        f"engine: got '{text}'; expected local (this machine's cores), ray (a Ray cluster started "
         f"for this run), ray:auto (the cluster this machine belongs to), ray:host:port, or "
         f"ray://host:port (a Ray client server)"
     )

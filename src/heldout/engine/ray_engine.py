@@ -276,7 +276,7 @@ class RayEngine:
         object_store_memory: int | None = None,
     ) -> None:
         if workers is not None and workers < 1:
-            raise InputError(f"--workers is {workers}; expected 1 or more")
+            raise InputError(f"workers: expected 1 or more, got {workers}")
         self.workers = workers
         self._ray = import_ray()
         self._ours = connect(address, workers, object_store_memory)

@@ -41,11 +41,14 @@ def make_runner(version: str) -> Callable[[str, bytes, bytes], Reply]:
         try:
             import heldout
 
-            found = heldout.__version__
+            node_version = heldout.__version__
         except ImportError:
-            found = None
-        if found != version:
-            return "missing", (platform.node(), f"heldout {found}" if found else "no heldout")
+            node_version = None
+        if node_version != version:
+            return "missing", (
+                platform.node(),
+                f"heldout {node_version}" if node_version else "no heldout",
+            )
 
         from heldout.engine.ray_task import run_task
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -11,14 +10,16 @@ import pyarrow.compute as pc
 
 from heldout.errors import InputError
 from heldout.evaluate.result import FOLDER, SECTION
-from heldout.model import stage_folder
+from heldout.model import file_sha256, stage_folder
 from heldout.store import Run, without_credentials
 
 _KEY = "origins"
+_MOVED = ", then at "
 
 
 class AnswerOrigin(NamedTuple):
-    """``named``: for people. ``identity``: digest of a file, or who is asked at which address."""
+    """``named``: for people. ``identity``: digest of a file, or the name under which a model is served:
+    a server that moved goes on with what it had answered."""
 
     kind: str
     named: str
@@ -26,14 +27,13 @@ class AnswerOrigin(NamedTuple):
 
 
 def file_origin(path: Path) -> AnswerOrigin:
-    with path.open("rb") as file:
-        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    digest = file_sha256(path)
     return AnswerOrigin("recorded", f"{path.name} (sha256 {digest[:12]})", digest)
 
 
 def server_origin(url: str, model: str) -> AnswerOrigin:
     named = f"'{model}' at {without_credentials(url).rstrip('/')}"
-    return AnswerOrigin("endpoint", named, named)
+    return AnswerOrigin("endpoint", named, model)
 
 
 def check_origins(run: Run, given: Mapping[str, Mapping[str, AnswerOrigin]]) -> None:
@@ -46,7 +46,7 @@ def check_origins(run: Run, given: Mapping[str, Mapping[str, AnswerOrigin]]) -> 
                 part
                 for name, part in parts.items()
                 # Files may answer a benchmark each; a server answers all of them.
-                if (part.kind, part.identity) != (earlier.kind, earlier.identity)
+                if not _same(part, earlier)
                 and (name == benchmark or {part.kind, earlier.kind} != {"recorded"})
             ]
             if others and _holds(Run(run.path / FOLDER / benchmark), model):
@@ -59,8 +59,30 @@ def check_origins(run: Run, given: Mapping[str, Mapping[str, AnswerOrigin]]) -> 
 
 def keep_origin(run: Run, model: str, benchmark: str, origin: AnswerOrigin) -> None:
     known = run.manifest()[SECTION].get(_KEY, {})
-    mine = {**known.get(model, {}), benchmark: list(origin)}
-    run.update(SECTION, {_KEY: {**known, model: mine}})
+    mine = known.get(model, {})
+    if benchmark in mine and _holds(Run(run.path / FOLDER / benchmark), model):
+        earlier, address = AnswerOrigin(*mine[benchmark]), origin.named.rpartition(" at ")[2]
+        named = (
+            earlier.named
+            if earlier.named.endswith(address)
+            else f"{earlier.named}{_MOVED}{address}"
+        )
+        origin = origin._replace(named=named)
+    run.update(SECTION, {_KEY: {**known, model: {**mine, benchmark: list(origin)}}})
+
+
+def moved_remarks(run: Run) -> Iterator[str]:
+    """Models that were asked at several addresses."""
+    for model, parts in run.manifest()[SECTION].get(_KEY, {}).items():
+        for named in sorted({AnswerOrigin(*told).named for told in parts.values()}):
+            if _MOVED in named:
+                yield f"{model} was asked of {named}: the name is the same, the weights are not compared"
+
+
+def _same(origin: AnswerOrigin, other: AnswerOrigin) -> bool:
+    return origin.kind == other.kind and (
+        origin.identity == other.identity or origin.named == other.named
+    )
 
 
 def _holds(part: Run, model: str) -> bool:

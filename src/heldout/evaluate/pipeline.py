@@ -12,7 +12,13 @@ from heldout.errors import InputError
 from heldout.evaluate.answers import CellAnswers, ask_model, keep_recorded
 from heldout.evaluate.leaked import read_leaks
 from heldout.evaluate.opening import OpenedBenchmark, open_benchmarks
-from heldout.evaluate.origins import AnswerOrigin, check_origins, keep_origin, server_origin
+from heldout.evaluate.origins import (
+    AnswerOrigin,
+    check_origins,
+    keep_origin,
+    moved_remarks,
+    server_origin,
+)
 from heldout.evaluate.recorded import read_suite_answers, recorded_files
 from heldout.evaluate.remote import EngineAsker, LocalModelSpec
 from heldout.evaluate.result import (
@@ -240,6 +246,7 @@ def _keep_remarks(
         for cell_answers in done
         for remark in cell_answers.remarks
     ]
+    told += moved_remarks(run)
     if settings.limit is not None:
         told.append(f"only the first {settings.limit:,} items of every benchmark were asked")
     run.update(SECTION, {"remarks": told})

@@ -5,17 +5,19 @@ from typing import TYPE_CHECKING
 from heldout.lazy import load_on_first_use
 
 if TYPE_CHECKING:
-    from heldout.image.buffer import compiled, grey_jpeg, grey_plane
     from heldout.image.decode import decode, decode_shrunk, native_size, to_rgb
     from heldout.image.digest import (
         BLANK_RANGE,
         PIXEL_DIGEST,
         Digests,
         byte_digest,
+        compiled,
         decoded_digest,
         digest_bytes,
         digest_image,
         grey_digest,
+        grey_jpeg,
+        grey_plane,
         is_blank,
         pixel_digest,
     )

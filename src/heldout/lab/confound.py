@@ -49,7 +49,7 @@ class Confound:
     def __post_init__(self) -> None:
         if not 0 <= self.closed <= self.items or self.items < 2:
             raise InputError(
-                f"--closed {self.closed} of --items {self.items}: expected at least 2 items, and no "
+                f"closed: got {self.closed} of {self.items} items; expected at least 2 items, and no "
                 f"more closed ones than there are items"
             )
         if len(self.gains) < 3:
@@ -178,7 +178,7 @@ def confound_page(result: ConfoundResult, command: str) -> str:
 
 def write_confound(result: ConfoundResult, out: Path, command: str) -> list[Path]:
     if out.exists() and not out.is_dir():
-        raise InputError(f"--out {out} is a file; it needs the name of a folder")
+        raise InputError(f"{out} is a file; choose the name of a folder")
     out.mkdir(parents=True, exist_ok=True)
     settings = result.settings
     names = [f"gain {row.gain:g}" for row in result.rows]

@@ -18,6 +18,7 @@ from heldout.overlap.embeddings import Queries, embed_benchmark, embed_corpus
 from heldout.overlap.encoders import Encoder, open_encoder
 from heldout.overlap.encoders.saved import Described, SavedShard
 from heldout.overlap.join import Hits, JoinIndex
+from heldout.overlap.join.candidates import Needed
 from heldout.overlap.join.hits import select
 from heldout.overlap.settings import NEAREST, Bounds
 from heldout.store import Dropped, Run, ShardResult, Stage, dropped_table, make_table
@@ -31,10 +32,10 @@ _ROWS = 1 << 16  # copied at a time, where only some rows of a matrix take part
 
 
 class NeighbourIndex:
-    """The queries of a near search. Small and picklable."""
+    """The queries of a near search. Every worker gets one, so they are in it once."""
 
     def __init__(self, queries: Queries, nearest: int) -> None:
-        self.queries, self.nearest = queries, nearest
+        self.identity, self.views, self.nearest = queries.identity, queries.views, nearest
         # One more than asked for: an exact copy is found already and must not take a place.
         self.join = JoinIndex(queries.rows, k=nearest + 1)
         self.names, self.numbers = np.unique(np.array(queries.pictures, str), return_inverse=True)
@@ -61,11 +62,12 @@ def neighbours_in(index: NeighbourIndex, task: NeighbourTask) -> ShardResult:
     first = _first_items(about)
     leads = first[about.items] == about.items
     whole, cut = (np.flatnonzero(leads & kind) for kind in (about.parts == 0, about.parts > 0))
-    found = [_scan(index.join, rows, whole)]
+    needed = _Needed(index, about)
+    found = [_scan(index.join, rows, whole, needed)]
     if len(cut):
         # As many rows as the nearest pictures may have parts, so that none of them is crowded out.
         most = int(np.bincount(about.items[cut]).max())
-        found.append(_scan(JoinIndex(index.queries.rows, k=(index.nearest + 1) * most), rows, cut))
+        found.append(_scan(index.join.with_k((index.nearest + 1) * most), rows, cut, needed))
     unusable = [about.ids[about.items[row]] for hits in found for row in hits.unusable]
     shown_by: dict[int, list[int]] = {}
     for item, lead in enumerate(first.tolist()):
@@ -96,16 +98,61 @@ def _first_items(about: Described) -> NDArray[np.int64]:
     return np.array(first, np.int64)
 
 
-def _scan(join: JoinIndex, rows: NDArray[Any], kept: NDArray[np.intp]) -> Hits:
-    if len(kept) == len(rows):
-        return join.scan(rows)
+def _scan(join: JoinIndex, rows: NDArray[Any], kept: NDArray[np.intp], needed: _Needed) -> Hits:
     found = Hits.empty()
     for start in range(0, len(kept), _ROWS):
         some = kept[start : start + _ROWS]
-        hits = join.scan(rows[some], 0, join.floor_of(found))
+        block = rows if len(some) == len(rows) else rows[some]
+        hits = join.scan(block, 0, join.floor_of(found), needed.among(some))
         moved = Hits(hits.query, some[hits.position], hits.similarity, some[hits.unusable])
         found = select((found, moved), join.k, None)
     return found
+
+
+@dataclass(frozen=True)
+class _Needed:
+    """Which pairs may be the best of a picture's views and an item's parts, for one of the nearest items.
+
+    A picture has dozens of views and each has neighbours of its own; few of these pairs are ever told."""
+
+    index: NeighbourIndex
+    about: Described
+
+    def among(self, rows: NDArray[np.intp]) -> Needed:
+        return functools.partial(self._wanted, self.about.items[rows])
+
+    def _wanted(
+        self,
+        items: NDArray[np.int64],
+        query: NDArray[np.intp],
+        row: NDArray[np.intp],
+        quick: NDArray[np.float32],
+        margin: float,
+    ) -> NDArray[np.bool_]:
+        if not len(query):
+            return np.zeros(0, bool)
+        picture, item, similarity = self.index.numbers[query], items[row], quick.astype(np.float64)
+        slack = 2 * margin + 1e-6  # both similarities that are compared may be off
+        order = np.lexsort((-similarity, item, picture))
+        leads = _changes(picture[order], item[order])
+        best, owner = similarity[order[leads]], picture[order[leads]]
+        ranked = np.lexsort((-best, owner))
+        first = np.flatnonzero(_changes(owner[ranked]))
+        lengths = np.diff(np.append(first, len(ranked)))
+        last = first + np.minimum(lengths - 1, self.index.nearest)  # one more: see NeighbourIndex
+        bar = np.empty(len(best))
+        bar[ranked] = np.repeat(best[ranked[last]], lengths)
+        group = np.cumsum(leads) - 1
+        wanted = np.empty(len(query), bool)
+        wanted[order] = (similarity[order] >= best[group] - slack) & (best >= bar - slack)[group]
+        return wanted
+
+
+def _changes(*columns: NDArray[Any]) -> NDArray[np.bool_]:
+    """Where a run of equal rows begins."""
+    differs = [column[1:] != column[:-1] for column in columns]
+    begins: NDArray[np.bool_] = np.r_[True, np.logical_or.reduce(differs)]
+    return begins
 
 
 def _best_pairs(
@@ -120,8 +167,7 @@ def _best_pairs(
     similarity = np.concatenate([hits.similarity for hits in found])
     picture = index.numbers[query]
     order = np.lexsort((query, -similarity, item, picture))
-    pairs = np.stack([picture[order], item[order]])
-    best = order[np.r_[True, (np.diff(pairs) != 0).any(axis=0)]] if len(order) else order
+    best = order[_changes(picture[order], item[order])] if len(order) else order
     taken: dict[int, int] = {}
     for place in best[np.lexsort((item[best], -similarity[best], picture[best]))]:
         number, owner = int(picture[place]), int(item[place])
@@ -133,9 +179,9 @@ def _best_pairs(
             owner,
             {
                 "picture": name,
-                "method": index.queries.identity,
+                "method": index.identity,
                 "similarity": float(similarity[place]),
-                "view": index.queries.views[int(query[place])],
+                "view": index.views[int(query[place])],
             },
         )
 

@@ -260,7 +260,9 @@ def _collect(
         for result in scanned
         for shard, error in result.failed.items()
     ]
-    thumbnails = _benchmark_thumbnails(benchmark, _matched_digests(stages))
+    # Of a file that is also in a corpus there is a thumbnail already.
+    wanted = _matched_digests(stages).difference(_column(stages, "thumbnails", "digest"))
+    thumbnails = _benchmark_thumbnails(benchmark, wanted)
     Stage.merge_all(stages, "matches", run.table_path("matches"))
     others = []
     if run.table_path("dropped").exists():
@@ -281,18 +283,24 @@ def _collect(
 
 def _matched_digests(stages: list[Stage]) -> set[str]:
     """Byte digests of the benchmark images that occur in any match."""
-    digests: set[str] = set()
+    return {
+        json.loads(evidence)["benchmark_image"]
+        for evidence in _column(stages, "matches", "evidence")
+    }
+
+
+def _column(stages: list[Stage], table: str, name: str) -> Iterator[str]:
+    """The values of one column in the parts of every stage."""
     for stage in stages:
-        for path in stage.parts("matches"):
-            for evidence in pq.read_table(path, columns=["evidence"]).column(0).to_pylist():
-                digests.add(json.loads(evidence)["benchmark_image"])
-    return digests
+        for path in stage.parts(table):
+            yield from pq.read_table(path, columns=[name]).column(0).to_pylist()
 
 
 def _benchmark_thumbnails(benchmark: Benchmark, wanted: set[str]) -> Iterator[dict[str, Any]]:
+    missing = set(wanted)
     for ref, digest in benchmark.digests.items():
-        if isinstance(digest, Digests) and digest.bytes in wanted:
-            wanted = wanted - {digest.bytes}
+        if isinstance(digest, Digests) and digest.bytes in missing:
+            missing.discard(digest.bytes)
             yield thumbnail(digest.bytes, ref.open())
 
 

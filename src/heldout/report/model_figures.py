@@ -10,8 +10,8 @@ from markupsafe import Markup
 from numpy.typing import NDArray
 
 from heldout.detect import (
+    DetectSettings,
     ScoreTables,
-    Settings,
     cohort_delta,
     cohort_scores,
     joint_shards,
@@ -107,7 +107,7 @@ def _correlations(means: NDArray[np.float64], seed: int | None) -> NDArray[np.fl
 
 
 def _tails(tables: ScoreTables, founds: Sequence[Found]) -> Figure | None:
-    cohort = cohort_scores(tables, Settings()) if founds else "nobody asked"
+    cohort = cohort_scores(tables, DetectSettings()) if founds else "nobody asked"
     if isinstance(cohort, str):
         return None
     _, _, scores, which = cohort
@@ -116,7 +116,7 @@ def _tails(tables: ScoreTables, founds: Sequence[Found]) -> Figure | None:
         tables.models[:_MOST],
         cohort_delta(scores)[:_MOST],
         tail=tail,
-        flag=Settings().flag,
+        flag=DetectSettings().flag,
         title="Share of items far above the cohort's median",
     )
     message = (

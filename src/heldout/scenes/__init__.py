@@ -5,21 +5,40 @@ from typing import TYPE_CHECKING
 from heldout.lazy import load_on_first_use
 
 if TYPE_CHECKING:
-    from heldout.scenes.benchmark import WrittenBenchmark, refuse_leftovers, write_benchmark
-    from heldout.scenes.captions import caption, paraphrased
-    from heldout.scenes.films import ZONES, Film, ask_film, random_film, vary_film
-    from heldout.scenes.films_render import render_film
+    from heldout.scenes.benchmark import (
+        NAME,
+        DrawnScene,
+        WrittenBenchmark,
+        read_scenes,
+        refuse_leftovers,
+        write_benchmark,
+        write_scenes,
+    )
+    from heldout.scenes.films import ZONES, Film, ask_film, random_film, render_film, vary_film
     from heldout.scenes.leak_kinds import KINDS
-    from heldout.scenes.leak_world import FILMS, SCENES, Leaking, LeakWorld
-    from heldout.scenes.leaks import LeakKind
+    from heldout.scenes.leaks import (
+        FILMS,
+        SCENES,
+        Leaking,
+        LeakKind,
+        LeakWorld,
+        caption,
+        paraphrased,
+    )
     from heldout.scenes.leaky_corpus import Truth, WrittenCorpus, write_corpus
     from heldout.scenes.probes import RELATIONS, IsRelated, RelationOf, SceneProbe
     from heldout.scenes.publishing import border, compound, watermark
-    from heldout.scenes.questions import SceneQuestion, as_guessable, ask, facts, name
-    from heldout.scenes.reading import read_question
+    from heldout.scenes.questions import (
+        NoTwinError,
+        SceneQuestion,
+        as_guessable,
+        ask,
+        facts,
+        name,
+        read_question,
+        twin_scene,
+    )
     from heldout.scenes.render import render
-    from heldout.scenes.scene_file import NAME, DrawnScene, read_scenes, write_scenes
-    from heldout.scenes.twins import NoTwinError, twin_scene
     from heldout.scenes.world import (
         ATTRIBUTES,
         COLOURS,

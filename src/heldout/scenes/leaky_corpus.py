@@ -21,12 +21,14 @@ from heldout.errors import InputError
 from heldout.image import decode, native_size, pixel_digest
 from heldout.scenes.benchmark import CORPUS_STREAM, refuse_leftovers
 from heldout.scenes.leak_kinds import KINDS
-from heldout.scenes.leak_world import SCENES, Leaking, LeakWorld
 from heldout.scenes.leaks import (
     BYTES,
     PIXELS,
+    SCENES,
     CorpusSample,
+    Leaking,
     LeakKind,
+    LeakWorld,
     Target,
     encode,
     question_and_answer,

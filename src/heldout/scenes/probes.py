@@ -254,8 +254,10 @@ class IsRelated(_AboutTwo):
         return f"Is the {self.phrase} {RELATIONS[self.relation]} the {self.other}?"
 
     def answer(self, scene: Scene) -> str | None:
-        found = relation(self.phrase.only(scene), self.other.only(scene))
-        return None if found is None else ("yes" if found == self.relation else "no")
+        relation_found = relation(self.phrase.only(scene), self.other.only(scene))
+        return (
+            None if relation_found is None else ("yes" if relation_found == self.relation else "no")
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -141,7 +141,7 @@ def _tinted(picture: Image.Image, dark: str, light: str) -> Callable[[], Image.I
 def _turned(picture: Image.Image, degrees: int) -> Callable[[], Image.Image]:
     def turn() -> Image.Image:
         hue, strength, level = picture.convert("HSV").split()
-        shifted = hue.point([(one + round(degrees * 256 / 360)) % 256 for one in range(256)])
+        shifted = hue.point([(value + round(degrees * 256 / 360)) % 256 for value in range(256)])
         return Image.merge("HSV", (shifted, strength, level)).convert("RGB")
 
     return turn

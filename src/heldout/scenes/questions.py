@@ -3,15 +3,37 @@
 from __future__ import annotations
 
 import itertools
+import math
+import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
 from heldout.scenes import probes
-from heldout.scenes.probes import EDGES, RELATIONS, YES_NO, Phrase, SceneProbe
-from heldout.scenes.world import COLOURS, Scene, SceneObject, pick
+from heldout.scenes.probes import (
+    EDGES,
+    RELATIONS,
+    YES_NO,
+    CountOf,
+    IsRelated,
+    Outermost,
+    Phrase,
+    RelationOf,
+    SceneProbe,
+)
+from heldout.scenes.world import (
+    COLOURS,
+    SHAPES,
+    Scene,
+    SceneObject,
+    one_attribute,
+    one_move,
+    one_object,
+    pick,
+    two_changes,
+)
 
 OPTIONS = 4
 # Asked of every picture in this mix, so that closed and open questions are both well represented.
@@ -58,8 +80,8 @@ def ask(scene: Scene, rng: np.random.Generator, count: int = 5) -> list[SceneQue
 
 def facts(scene: Scene) -> list[tuple[SceneProbe, str]]:
     """Everything that can be asked of this scene and is not a matter of yes or no, with its answer."""
-    found = ((probe, probe.answer(scene)) for probe in (*_single(scene), *_paired(scene)))
-    return [(probe, answer) for probe, answer in found if answer is not None]
+    answered = ((probe, probe.answer(scene)) for probe in (*_single(scene), *_paired(scene)))
+    return [(probe, answer) for probe, answer in answered if answer is not None]
 
 
 def as_guessable(probe: SceneProbe, scene: Scene, twin: Scene) -> bool:
@@ -155,8 +177,149 @@ def _paired_yes_no(scene: Scene, rng: np.random.Generator) -> Iterator[SceneProb
             scene_object, other = other, scene_object  # either may be named first
         first, second = name(scene, scene_object), name(scene, other)
         yield probes.IsLarger(first, second)
-        found = probes.relation(scene_object, other)
-        if found is not None:
-            wrong = [relation for relation in RELATIONS if relation != found]
-            chosen = found if rng.random() < 0.5 else pick(rng, wrong)
+        between = probes.relation(scene_object, other)
+        if between is not None:
+            wrong = [relation for relation in RELATIONS if relation != between]
+            chosen = between if rng.random() < 0.5 else pick(rng, wrong)
             yield probes.IsRelated(first, second, chosen)
+
+
+# From a question's words back to its probe, so that it can be put to another scene.
+
+
+_COLOUR, _SHAPE = "|".join(COLOURS), "|".join(SHAPES)
+_PHRASE = rf"(?:(?:{_COLOUR}) )?(?:{_SHAPE}|object)"
+_SAID = {words: answer for answer, words in RELATIONS.items()}
+_WHOLE = {  # what may stand in the place of a name in the patterns below
+    "ONE": f"(?P<one>{_PHRASE})",
+    "MANY": f"(?P<one>{_PHRASE})(?:es|s)",
+    "OTHER": f"(?P<other>{_PHRASE})",
+    "COLOUR": f"(?P<word>{_COLOUR})",
+    "EDGE": f"(?P<word>{'|'.join(EDGES)})",
+    "SAID": f"(?P<word>{'|'.join(_SAID)})",
+}
+_PATTERNS = (
+    (r"What colour is the ONE\?", lambda one, *_: probes.ColourOf(one)),
+    (r"What is the shape of the ONE\?", lambda one, *_: probes.ShapeOf(one)),
+    (r"Which texture does the ONE have\?", lambda one, *_: probes.TextureOf(one)),
+    (r"How many MANY are there\?", lambda one, *_: probes.CountOf(one)),
+    (
+        r"Which shape is closest to the EDGE edge of the picture\?",
+        lambda one, other, word: probes.Outermost(word),
+    ),
+    (r"Which shape is the largest object\?", lambda *_: probes.Largest()),
+    (
+        r"Where is the ONE relative to the OTHER\?",
+        lambda one, other, word: probes.RelationOf(one, other),
+    ),
+    (r"Is there an? ONE in the picture\?", lambda one, *_: probes.IsThere(one)),
+    (
+        r"Is the ONE larger than the OTHER\?",
+        lambda one, other, word: probes.IsLarger(one, other),
+    ),
+    (
+        r"Is the ONE SAID the OTHER\?",
+        lambda one, other, word: probes.IsRelated(one, other, _SAID[word]),
+    ),
+    (r"Is the ONE COLOUR\?", lambda one, other, word: probes.IsColoured(one, word)),
+)
+_COMPILED = [
+    (re.compile(re.sub("ONE|MANY|OTHER|COLOUR|EDGE|SAID", lambda m: _WHOLE[m[0]], pattern)), make)
+    for pattern, make in _PATTERNS
+]
+
+
+def read_question(text: str) -> SceneProbe | None:
+    """The probe whose text this is; None if no probe asks in these words."""
+    for pattern, make in _COMPILED:
+        match = pattern.fullmatch(text.strip())
+        if match is None:
+            continue
+        record = match.groupdict()
+        probe: SceneProbe = make(
+            _phrase(record.get("one")), _phrase(record.get("other")), record.get("word")
+        )
+        if probe.text == text.strip():
+            return probe
+    return None
+
+
+def _phrase(words: str | None) -> Phrase:
+    messages = (words or "object").split()
+    return Phrase(
+        shape=next((word for word in messages if word in SHAPES), None),
+        colour=next((word for word in messages if word in COLOURS), None),
+    )
+
+
+# The nearest scene on which another answer is right: fewest changes, most other facts kept.
+
+
+Changes = Callable[[Scene], Iterator[Scene]]
+
+
+class NoTwinError(ValueError):
+    """No scene near this one has that answer; ``reason`` is few, stable words."""
+
+    def __init__(self, reason: str, detail: str) -> None:
+        super().__init__(f"{reason}: {detail}")
+        self.reason = reason
+        self.detail = detail
+
+
+def twin_scene(scene: Scene, probe: SceneProbe, answer: str) -> Scene:
+    """The scene on which ``answer`` is the one right answer; the same twice.
+
+    Of the scenes with fewest changes that one is taken on which most of what could be asked of the
+    original has the same answer, then the one whose objects moved least.
+    """
+    old = probe.answer(scene)
+    if old is None:
+        raise NoTwinError("the question has no answer", f"'{probe.text}' is ambiguous here")
+    if answer not in probe.choices:
+        raise NoTwinError(
+            "no such answer",
+            f"'{answer}' does not answer '{probe.text}': {', '.join(probe.choices)}",
+        )
+    if answer == old:
+        raise NoTwinError("the same answer", f"'{answer}' is right on the original already")
+    steps = [answer]
+    if isinstance(probe, CountOf):  # one object after the other
+        toward = 1 if int(answer) > int(old) else -1
+        steps = [str(count) for count in range(int(old) + toward, int(answer) + toward, toward)]
+    nearest = scene
+    for step in steps:
+        nearest = _nearest(nearest, probe, step)
+    return nearest
+
+
+def _nearest(scene: Scene, probe: SceneProbe, answer: str) -> Scene:
+    for level in _levels(probe):
+        nearby = itertools.chain.from_iterable(change(scene) for change in level)
+        fitting = [near for near in nearby if probe.answer(near) == answer]
+        if fitting:
+            known = facts(scene)
+            return min(fitting, key=lambda near: (_lost(known, near), _moved(scene, near)))
+    raise NoTwinError(
+        "no room for the change",
+        f"no scene within two changes answers '{answer}' to '{probe.text}'",
+    )
+
+
+def _levels(probe: SceneProbe) -> list[list[Changes]]:
+    """Kinds of changes, those of equal weight together, the smallest first."""
+    single: list[Changes] = [one_attribute]
+    if isinstance(probe, Outermost | RelationOf | IsRelated):  # no other answer depends on places
+        single.append(one_move)
+    if isinstance(probe, CountOf):
+        return [single, [one_object], [two_changes]]
+    return [single, [two_changes]]
+
+
+def _lost(known: list[tuple[SceneProbe, str]], scene: Scene) -> int:
+    return sum(probe.answer(scene) != answer for probe, answer in known)
+
+
+def _moved(old: Scene, new: Scene) -> float:
+    pairs = zip(old.objects, new.objects, strict=False)
+    return sum(math.dist(scene_object.position, other.position) for scene_object, other in pairs)

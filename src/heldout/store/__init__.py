@@ -5,14 +5,6 @@ from typing import TYPE_CHECKING
 from heldout.lazy import load_on_first_use
 
 if TYPE_CHECKING:
-    from heldout.store.dropped import (
-        FAILED,
-        MAY_PASS,
-        OUT_OF_MEMORY,
-        WORKER_DIED,
-        Dropped,
-        dropped_table,
-    )
     from heldout.store.judgements import (
         ITEM,
         MATCH,
@@ -28,7 +20,16 @@ if TYPE_CHECKING:
     from heldout.store.python_call import default_folder, open_run, python_command
     from heldout.store.run import Run, without_credentials
     from heldout.store.schema import SCHEMAS, empty_table, make_table, read_table, write_table
-    from heldout.store.stage import ShardResult, Stage
+    from heldout.store.stage import (
+        FAILED,
+        MAY_PASS,
+        OUT_OF_MEMORY,
+        WORKER_DIED,
+        Dropped,
+        ShardResult,
+        Stage,
+        dropped_table,
+    )
 
 __all__ = [
     "FAILED",

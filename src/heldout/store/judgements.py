@@ -67,7 +67,11 @@ def current(run: Path, kind: str) -> dict[tuple[str, str], Judgement]:
     for judgement in history(run):
         if judgement.kind == kind:
             latest[judgement.subject, judgement.rater] = judgement
-    return {key: said for key, said in latest.items() if said.verdict is not None}
+    return {
+        key: latest_judgement
+        for key, latest_judgement in latest.items()
+        if latest_judgement.verdict is not None
+    }
 
 
 class Following:
@@ -87,7 +91,11 @@ class Following:
                 self._read, self._latest = 0, {}
             if size > self._read:
                 self._follow(path)
-            return {key: said for key, said in self._latest.items() if said.verdict is not None}
+            return {
+                key: judgement
+                for key, judgement in self._latest.items()
+                if judgement.verdict is not None
+            }
 
     def _follow(self, path: Path) -> None:
         with path.open("rb") as file:

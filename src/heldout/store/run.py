@@ -49,7 +49,7 @@ class Run:
     def create(cls, path: str | Path, *, command: list[str] | None = None, seed: int = 0) -> Run:
         run = cls(Path(path))
         if run.path.exists() and not run.path.is_dir():
-            raise InputError(f"{path} is a file; --out needs the name of a folder")
+            raise InputError(f"{path} is a file; a run needs a folder")
         command = command if command is not None else ["heldout", *sys.argv[1:]]
         command = [without_credentials(argument) for argument in command]
         try:
@@ -58,7 +58,9 @@ class Run:
                 run._create_or_continue(command, seed)
         except OSError as error:
             blame_the_machine(error)
-            raise InputError(f"--out {path} cannot be written: {error.strerror}") from error
+            raise InputError(
+                f"the run folder {path} cannot be written: {error.strerror}"
+            ) from error
         return run
 
     def _create_or_continue(self, command: list[str], seed: int) -> None:
@@ -67,7 +69,7 @@ class Run:
             if manifest["seed"] != seed:
                 raise InputError(
                     f"{self.path} was made with seed {manifest['seed']}, not {seed}: "
-                    f"use another --out or the same --seed"
+                    f"use another run folder or the same seed"
                 )
             here, known = str(Path.cwd()), manifest.setdefault("directories", [])
             if manifest["commands"][-1] != command or here not in known:
@@ -79,7 +81,7 @@ class Run:
         # Files with a leading dot are ours (a lock) or were ours (a first write that was killed).
         if any(not entry.name.startswith(".") for entry in self.path.iterdir()):
             raise InputError(
-                f"{self.path} is not empty and is not a run folder; choose another folder for --out"
+                f"{self.path} is not empty and is not a run folder; choose another folder"
             )
         manifest = {
             "manifest_version": MANIFEST_VERSION,
@@ -118,7 +120,7 @@ class Run:
         if version != MANIFEST_VERSION:
             raise InputError(
                 f"{self.path} was written with manifest version {version}, "
-                f"this heldout reads {MANIFEST_VERSION}: use another --out"
+                f"this heldout reads {MANIFEST_VERSION}: use another folder"
             )
         return manifest
 
@@ -137,13 +139,13 @@ class Run:
         if known is not None and known["name"] != identity["name"]:
             raise InputError(
                 f"{self.path} is about the benchmark '{known['name']}', not '{identity['name']}': "
-                f"a run folder holds one benchmark, use another --out"
+                f"a run folder holds one benchmark, use another folder"
             )
         if known is not None and known["fingerprint"] != identity["fingerprint"]:
             raise InputError(
                 f"{self.path} holds results for '{known['name']}' with fingerprint "
                 f"{known['fingerprint'][:12]}, but it now reads {identity['fingerprint'][:12]}: its "
-                f"content or order changed. Choose another --out, or remove the folder to start over"
+                f"content or order changed. Choose another folder, or remove the folder to start over"
             )
         self.update("inputs", {"benchmark": dict(identity)})
 
@@ -152,7 +154,7 @@ class Run:
         """Be the only process that works on this run."""
         with exclusive(
             self.path / ".writer.lock",
-            busy=f"{self.path} is being written by another process; wait for it or use another --out",
+            busy=f"{self.path} is being written by another process; wait for it or use another folder",
         ):
             yield
 
@@ -191,8 +193,8 @@ def _now() -> str:
 def _versions() -> dict[str, str]:
     from heldout import __version__
 
-    found = {"heldout": __version__}  # also of a source tree that is not installed
+    versions = {"heldout": __version__}  # also of a source tree that is not installed
     for package in _PACKAGES:
         with contextlib.suppress(metadata.PackageNotFoundError):
-            found[package] = metadata.version(package)
-    return found
+            versions[package] = metadata.version(package)
+    return versions

@@ -332,12 +332,12 @@ def read_table(path: Path) -> pa.Table:
         table = pq.read_table(path)
     except (pa.ArrowInvalid, OSError) as error:
         raise InputError(f"{path} is not a readable Parquet file: {error}") from error
-    found = (table.schema.metadata or {}).get(b"heldout.table", b"").decode()
+    version = (table.schema.metadata or {}).get(b"heldout.table", b"").decode()
     name = path.stem
-    expected = f"{name}/{VERSIONS[name]}" if name in VERSIONS else found
-    if found != expected:
+    expected = f"{name}/{VERSIONS[name]}" if name in VERSIONS else version
+    if version != expected:
         raise InputError(
-            f"{path} has schema '{found or 'none'}', this heldout reads '{expected}': "
+            f"{path} has schema '{version or 'none'}', this heldout reads '{expected}': "
             f"re-run the command that wrote it"
         )
     return table

@@ -11,16 +11,16 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from heldout.store.lock import replacing
-from heldout.store.schema import SCHEMAS
+from heldout.store.schema import SCHEMAS, make_table
 
 _COUNTS = "counts.json"
 
@@ -160,3 +160,30 @@ def _tables(stages: Sequence[Stage], table_name: str, first: pa.Table | None) ->
 def _sync(path: Path) -> None:
     with path.open("rb") as file:
         os.fsync(file.fileno())
+
+
+# Dropped: one thing that was left out, and why. Nothing is ever left out without one.
+
+
+OUT_OF_MEMORY = "out of memory"
+WORKER_DIED = "killed its worker"
+FAILED = "cannot be processed"  # an error that no reader or decoder expects
+# Reasons that may be gone when the same command is given again: its shard is then done anew.
+MAY_PASS = frozenset({"missing image", OUT_OF_MEMORY, WORKER_DIED})
+
+
+@dataclass(frozen=True, slots=True)
+class Dropped:
+    stage: str  # where it was left out: benchmark, corpus, overlap, …
+    id: str  # what a person would search for: an item id, a file, a row
+    reason: str  # few, stable words, so that reasons can be counted
+    detail: str  # the facts of this case
+    #: what is lost: one item, nobody knows how many (a cut archive), or words beside a kept image
+    scope: Literal["item", "many", "words"] = "item"
+
+
+def dropped_table(dropped: Iterable[Dropped]) -> Any:
+    return make_table(
+        "dropped",
+        [{"stage": d.stage, "id": d.id, "reason": d.reason, "detail": d.detail} for d in dropped],
+    )

@@ -56,6 +56,8 @@ class GateRecord:
             return f"Not compared with any benchmark. Reason given: {self.forced}"
         if self.passed:
             return f"No training row was found to hold an item of {names}."
+        if not self.forced and not self.removed:
+            return f"Nothing was trained: {counted(self.leaking, 'row holds', 'rows hold')} items of {names}."
         if not self.forced:
             return (
                 f"{counted(self.removed, 'training row that held', 'training rows that held')} items of "
@@ -185,7 +187,7 @@ def _record(
         ),
         compared=len(data.items),
         leaking=len(leaking),
-        removed=0 if forced else len(leaking),
+        removed=len(leaking) if settings.remove_leaks else 0,
         passed=not leaking,
         forced=forced,
         sentence=gate.sentence(),

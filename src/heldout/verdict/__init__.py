@@ -5,11 +5,18 @@ from typing import TYPE_CHECKING
 from heldout.lazy import load_on_first_use
 
 if TYPE_CHECKING:
+    from heldout.verdict.challenge import CONTROLS, ControlInput
     from heldout.verdict.claim import NOTHING_TO_COMPARE, Claim, Control, Status
     from heldout.verdict.controls.baseline import against_baseline
     from heldout.verdict.corrected import ACCURACY, CLEAN, Corrected, correct_scores
+    from heldout.verdict.detection import (
+        Detection,
+        claims_frame,
+        claims_html,
+        detect_run,
+        findings_frame,
+    )
     from heldout.verdict.examine import (
-        FAMILIES,
         Examination,
         Looked,
         examine,
@@ -54,8 +61,8 @@ __all__ = [
     "ACTIONS",
     "ANSWERS",
     "CLEAN",
+    "CONTROLS",
     "COPIES",
-    "FAMILIES",
     "NEARNESS",
     "NOTHING_TO_COMPARE",
     "ONE_FORM",
@@ -67,7 +74,9 @@ __all__ = [
     "CellVerdict",
     "Claim",
     "Control",
+    "ControlInput",
     "Corrected",
+    "Detection",
     "Examination",
     "Fired",
     "Looked",
@@ -81,8 +90,12 @@ __all__ = [
     "actions",
     "against_baseline",
     "benchmark_verdict",
+    "claims_frame",
+    "claims_html",
     "correct_scores",
+    "detect_run",
     "examine",
+    "findings_frame",
     "is_leak",
     "judge",
     "look",

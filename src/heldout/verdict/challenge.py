@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
 from heldout.detect import (
     ALPHA,
-    CLAIMING,
+    DetectSettings,
     Finding,
     Floats,
     ScoreTables,
-    Settings,
     cohort_scores,
-    order_trend,
-    tail_enrichment,
-    top_k_overlap,
+    detectors,
 )
+from heldout.errors import InputError
 from heldout.verdict.claim import Control
 from heldout.verdict.controls.baseline import against_baseline
 from heldout.verdict.controls.behaviour import behaviour_controls
@@ -31,70 +31,109 @@ from heldout.verdict.model_claims import BASELINE, fires, strongest_of
 WIDER = 1.5
 
 
+@dataclass(frozen=True)
+class ControlInput:
+    """What a control looks at.
+
+    Args:
+        finding: The finding the claim stands on.
+        findings: All findings of its family on its model.
+        everything: All findings of the run.
+        fired: Whether the claim's corrected p is below the level.
+        tables: The run's tables, without models whose self-checks failed.
+        settings: The settings the detectors were given.
+    """
+
+    finding: Finding
+    findings: Sequence[Finding]
+    everything: Sequence[Finding]
+    fired: bool
+    tables: ScoreTables
+    settings: DetectSettings
+
+    @property
+    def model(self) -> str:
+        return str(self.finding.cell.model)
+
+
 def challenge(
     tables: ScoreTables,
-    family: str,
     findings: Sequence[Finding],
     everything: Sequence[Finding],
     q: float,
-    settings: Settings,
+    settings: DetectSettings,
 ) -> list[Control]:
-    """Controls of one family's findings on one model; none of scores where nothing fires."""
-    if family in CLAIMING:
-        return behaviour_controls(findings, fires(findings, q), settings)
-    if not fires(findings, q):
-        return []
+    """The controls that the detector of a claim's strongest finding names.
+
+    Controls of scores are run only if the claim fires; those of answers say what speaks against *clean*, too.
+    """
     strongest = strongest_of(findings)
-    assert strongest is not None
-    controls = [
-        _baseline(tables, strongest, everything, baseline, settings)
-        for baseline in settings.baselines
-    ]
-    if not settings.baselines:
-        reason = "no external baseline was scored: calibration and structure are not ruled out"
-        controls.append(Control(name=BASELINE, outcome="missing", reason=reason))
-    if strongest.detector == order_trend.NAME:
-        controls.append(_covariates(tables, str(strongest.cell.model), settings))
-        controls.append(_structure(tables, strongest, settings))
-        controls.append(_conditional(findings))
-    if family == "membership":
-        controls.append(_blind(everything))
-    if strongest.detector == tail_enrichment.NAME:
-        controls += _cohort(tables, str(strongest.cell.model), settings)
+    detector = detectors().get(strongest.detector) if strongest is not None else None
+    if strongest is None or detector is None:
+        return []
+    about = ControlInput(strongest, findings, everything, fires(findings, q), tables, settings)
+    controls: list[Control] = []
+    for entry in detector.controls:
+        if about.fired or entry == ANSWERS:
+            controls += _named(entry)(about) if isinstance(entry, str) else entry(about)
     return controls
 
 
-def _baseline(
-    tables: ScoreTables,
-    finding: Finding,
-    everything: Sequence[Finding],
-    baseline: str,
-    settings: Settings,
-) -> Control:
-    name = f"{BASELINE} {baseline}"
-    if finding.detector == top_k_overlap.NAME:
-        return _pairs(finding, everything, baseline, name)
-    theirs = next(
-        (f for f in everything if f.detector == finding.detector and f.cell.model == baseline), None
+def _named(name: str) -> Callable[[ControlInput], list[Control]]:
+    if name not in CONTROLS:
+        raise InputError(f"there is no control '{name}'; there are {', '.join(CONTROLS)}")
+    return CONTROLS[name]
+
+
+def _against_each(
+    compare: Callable[[ControlInput, str, str], Control],
+) -> Callable[[ControlInput], list[Control]]:
+    """A comparison with every baseline; a missing control where there is none."""
+
+    def controls(about: ControlInput) -> list[Control]:
+        baselines = about.settings.baselines
+        if not baselines:
+            reason = "no external baseline was scored: calibration and structure are not ruled out"
+            return [Control(name=BASELINE, outcome="missing", reason=reason)]
+        return [compare(about, baseline, f"{BASELINE} {baseline}") for baseline in baselines]
+
+    return controls
+
+
+def _of_baseline(about: ControlInput, baseline: str) -> Finding | None:
+    detector = about.finding.detector
+    return next(
+        (f for f in about.everything if f.detector == detector and f.cell.model == baseline), None
     )
+
+
+def _tail(about: ControlInput, baseline: str, name: str) -> Control:
+    finding, theirs = about.finding, _of_baseline(about, baseline)
     if theirs is None:
         return Control(name=name, outcome="missing", reason=f"{baseline} has no {finding.detector}")
-    if finding.detector == tail_enrichment.NAME:
-        above = (finding.p or 1.0) <= ALPHA and finding.effect.value > theirs.effect.value
-        if above and not theirs.details["flagged"]:
-            message = f"tail of {finding.effect.value:.1%} against the baseline's {theirs.effect.value:.1%}"
-            return Control(name=name, outcome="passed", reason=message)
-        message = f"the tail of {baseline} is {theirs.effect.value:.1%}"
-        message += ": it fires too" if theirs.details["flagged"] else ", not clearly smaller"
-        return Control(name=name, outcome="failed", reason=message)
-    difference = against_baseline(tables, finding, baseline, settings)
+    above = (finding.p or 1.0) <= ALPHA and finding.effect.value > theirs.effect.value
+    if above and not theirs.details["flagged"]:
+        message = (
+            f"tail of {finding.effect.value:.1%} against the baseline's {theirs.effect.value:.1%}"
+        )
+        return Control(name=name, outcome="passed", reason=message)
+    message = f"the tail of {baseline} is {theirs.effect.value:.1%}"
+    message += ": it fires too" if theirs.details["flagged"] else ", not clearly smaller"
+    return Control(name=name, outcome="failed", reason=message)
+
+
+def _baseline(about: ControlInput, baseline: str, name: str) -> Control:
+    finding, theirs = about.finding, _of_baseline(about, baseline)
+    if theirs is None:
+        return Control(name=name, outcome="missing", reason=f"{baseline} has no {finding.detector}")
+    difference = against_baseline(about.tables, finding, baseline, about.settings)
     if isinstance(difference, str):
         return Control(name=name, outcome="missing", reason=difference)
     message = (
         f"{difference.what}: {difference.value:.3g} [{difference.interval.low:.3g}, "
         f"{difference.interval.high:.3g}], p = {difference.p:.2g}"
     )
-    corrected = min(1.0, difference.p * len(settings.baselines))
+    corrected = min(1.0, difference.p * len(about.settings.baselines))
     if corrected <= ALPHA and difference.value * finding.effect.value > 0:
         if _also_fires(theirs, finding):
             # What both show is not memory, and how much each makes of the same context differs, too.
@@ -114,12 +153,13 @@ def _also_fires(theirs: Finding, finding: Finding) -> bool:
     return theirs.p is not None and theirs.p <= ALPHA and same_side
 
 
-def _pairs(finding: Finding, everything: Sequence[Finding], baseline: str, name: str) -> Control:
+def _pairs(about: ControlInput, baseline: str, name: str) -> Control:
+    finding = about.finding
     mine = set(finding.details["models"])
     with_it = [
         f
-        for f in everything
-        if f.detector == top_k_overlap.NAME
+        for f in about.everything
+        if f.detector == finding.detector
         and baseline in f.details["models"]
         and mine & set(f.details["models"])
     ]
@@ -137,69 +177,73 @@ def _pairs(finding: Finding, everything: Sequence[Finding], baseline: str, name:
     return Control(name=name, outcome="passed", reason=message)
 
 
-def _covariates(tables: ScoreTables, model: str, settings: Settings) -> Control:
-    left = adjusted_trend(tables, model, settings)
+def _covariates(about: ControlInput) -> list[Control]:
+    left = adjusted_trend(about.tables, about.model, about.settings)
     if left is None:
-        return Control(name="covariates", outcome="missing", reason="too few clusters")
+        return [Control(name="covariates", outcome="missing", reason="too few clusters")]
     message = (
         f"with answer and question length taken out the released order keeps a correlation of "
         f"{left.rho:.3g} (p = {left.test.p:.2g})"
     )
-    return Control(
-        name="covariates", outcome="passed" if left.test.p <= ALPHA else "failed", reason=message
-    )
+    outcome: Literal["passed", "failed"] = "passed" if left.test.p <= ALPHA else "failed"
+    return [Control(name="covariates", outcome=outcome, reason=message)]
 
 
-def _structure(tables: ScoreTables, trend: Finding, settings: Settings) -> Control:
+def _structure(about: ControlInput) -> list[Control]:
     """The trend within every metadata field that the release is grouped by.
 
     Gone means smaller by half and no longer significant; a trend that only lost its significance may
     have lost it to smaller strata, which settles nothing.
     """
-    within = trend_within_fields(tables, str(trend.cell.model), settings)
+    within = trend_within_fields(about.tables, about.model, about.settings)
     if not within:
         reason = "no metadata field is grouped along the released order"
-        return Control(name="structure", outcome="passed", reason=reason)
-    message = ", ".join(f"{one.field} {one.rho:.3g} (p = {one.p:.2g})" for one in within)
-    weak = [one for one in within if one.p > ALPHA]
-    gone = [within.field for within in weak if abs(within.rho) <= abs(trend.effect.value) / 2]
+        return [Control(name="structure", outcome="passed", reason=reason)]
+    message = ", ".join(f"{trend.field} {trend.rho:.3g} (p = {trend.p:.2g})" for trend in within)
+    weak = [trend for trend in within if trend.p > ALPHA]
+    gone = [trend.field for trend in weak if abs(trend.rho) <= abs(about.finding.effect.value) / 2]
     if gone:
         reason = (
             f"the release is grouped by {', '.join(gone)}, and the trend is gone within: {message}"
         )
-        return Control(name="structure", outcome="failed", reason=reason)
+        return [Control(name="structure", outcome="failed", reason=reason)]
     if weak:
         reason = f"the trend cannot be told from what the release is grouped by: {message}"
-        return Control(name="structure", outcome="missing", reason=reason)
+        return [Control(name="structure", outcome="missing", reason=reason)]
     reason = f"the trend stays within what the release is grouped by: {message}"
-    return Control(name="structure", outcome="passed", reason=reason)
+    return [Control(name="structure", outcome="passed", reason=reason)]
 
 
-def _conditional(findings: Sequence[Finding]) -> Control:
+def _conditional(about: ControlInput) -> list[Control]:
     """A trend is not memory by itself: does a test that conditions on the items before agree?"""
     name = "conditional order test"
-    others = [f for f in findings if f.detector != order_trend.NAME and f.p_adjusted is not None]
+    others = [
+        f
+        for f in about.findings
+        if f.detector != about.finding.detector and f.p_adjusted is not None
+    ]
     if not others:
         reason = "a rank trend alone is weak evidence, and order-joint or order-neighbour is not recorded"
-        return Control(name=name, outcome="missing", reason=reason)
+        return [Control(name=name, outcome="missing", reason=reason)]
     best = min(others, key=lambda f: f.p_adjusted if f.p_adjusted is not None else 1.0)
     message = f"{best.detector} gives adjusted p = {best.p_adjusted:.2g}, {best.direction}"
     agrees = (best.p_adjusted or 0.0) <= ALPHA and best.direction == "seen"
-    return Control(name=name, outcome="passed" if agrees else "failed", reason=message)
+    return [Control(name=name, outcome="passed" if agrees else "failed", reason=message)]
 
 
-def _blind(everything: Sequence[Finding]) -> Control:
-    blind = next((f for f in everything if f.detector == "blind"), None)
+def _blind(about: ControlInput) -> list[Control]:
+    blind = next((f for f in about.everything if f.detector == "blind"), None)
     if blind is None:
-        return Control(
-            name="blind", outcome="missing", reason="the blind baseline was not asked for"
-        )
+        return [
+            Control(name="blind", outcome="missing", reason="the blind baseline was not asked for")
+        ]
     message = f"words and metadata alone tell suspect from unseen items with AUC {blind.statistic.value:.3f}"
     bad = blind.p is not None and blind.p <= ALPHA
-    return Control(name="blind", outcome="failed" if bad else "passed", reason=message)
+    return [Control(name="blind", outcome="failed" if bad else "passed", reason=message)]
 
 
-def _cohort(tables: ScoreTables, model: str, settings: Settings) -> list[Control]:
+def _cohort(about: ControlInput) -> list[Control]:
+    tables, model, settings = about.tables, about.model, about.settings
     cohort = cohort_scores(tables, settings)
     if isinstance(cohort, str):
         return []
@@ -233,3 +277,22 @@ def _spread(scores: Floats, models: Sequence[str], model: str) -> Control:
     ratio = own / usual if usual > 0 else np.inf
     message = f"below their line its scores scatter {ratio:.2g} times as far as the others' do"
     return Control(name="spread", outcome="passed" if ratio < WIDER else "missing", reason=message)
+
+
+def _answers(about: ControlInput) -> list[Control]:
+    return behaviour_controls(about.findings, about.fired, about.settings)
+
+
+ANSWERS = "answers"
+#: what a detector may name; the names of the controls themselves are those of verdict/required.py
+CONTROLS: dict[str, Callable[[ControlInput], list[Control]]] = {
+    BASELINE: _against_each(_baseline),
+    "tail of the baseline": _against_each(_tail),
+    "pairs with the baseline": _against_each(_pairs),
+    "covariates": _covariates,
+    "structure": _structure,
+    "conditional order test": _conditional,
+    "blind": _blind,
+    "cohort": _cohort,
+    ANSWERS: _answers,
+}

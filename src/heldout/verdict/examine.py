@@ -9,13 +9,12 @@ from typing import Any
 import polars as pl
 
 from heldout.detect import (
-    CLAIMING,
+    DetectSettings,
     Finding,
     NotTestable,
     Outcome,
     ScoreTables,
     SelfCheck,
-    Settings,
     TopItems,
     TripleHits,
     detectors,
@@ -37,8 +36,6 @@ from heldout.verdict.controls.orders import OrderResult, ablate_orders
 from heldout.verdict.controls.strata import Stratum, run_strata
 from heldout.verdict.measured import MeasuredRates, shipped_rates
 from heldout.verdict.model_claims import corrected, fires, model_claim, smallest_p, with_adjusted
-
-FAMILIES = ("order", "membership", "cohort", *CLAIMING)
 
 
 @dataclass(frozen=True)
@@ -89,7 +86,7 @@ class Looked:
     """What the detectors say before anybody judges it: findings by claim, each claim with its p."""
 
     tables: ScoreTables
-    settings: Settings
+    settings: DetectSettings
     sound: ScoreTables  # without models whose self-checks failed
     findings: list[Finding]
     untested: list[NotTestable]
@@ -106,19 +103,20 @@ class Looked:
 def examine(
     tables: ScoreTables,
     names: Sequence[str] = (),
-    settings: Settings | None = None,
+    settings: DetectSettings | None = None,
     rates: MeasuredRates | None = None,
 ) -> Examination:
     return judge(look(tables, names, settings), rates=rates)
 
 
 def look(
-    tables: ScoreTables, names: Sequence[str] = (), settings: Settings | None = None
+    tables: ScoreTables, names: Sequence[str] = (), settings: DetectSettings | None = None
 ) -> Looked:
-    chosen = settings or Settings()
+    chosen = settings or DetectSettings()
     outcomes, checks = run_detectors(tables, names, chosen)
     broken = [m for m, made in checks.items() if any(check.failed for check in made)]
-    families = {name: detector.family for name, detector in detectors().items()}
+    known = detectors()
+    families = {name: detector.family for name, detector in known.items()}
     findings = with_adjusted(
         [outcome for outcome in outcomes if isinstance(outcome, Finding)], families
     )
@@ -127,9 +125,8 @@ def look(
     reasons: dict[str, list[NotTestable]] = {}
     everything: list[Outcome] = [*findings, *untested]
     for outcome in everything:
-        family = families.get(outcome.detector, outcome.detector)
-        if family in FAMILIES and outcome.cell.model not in chosen.baselines:
-            key = f"{family}/{outcome.cell.model}"
+        if known[outcome.detector].claims and outcome.cell.model not in chosen.baselines:
+            key = f"{families[outcome.detector]}/{outcome.cell.model}"
             groups.setdefault(key, [])
             if isinstance(outcome, Finding):
                 groups[key].append(outcome)
@@ -138,8 +135,7 @@ def look(
     groups = {
         key: group
         for key, group in groups.items()
-        if not _holds_baseline(key, chosen)
-        and (group or names or not _not_asked(key, reasons[key]))
+        if not _holds_baseline(key, chosen) and (group or names or not _not_asked(reasons[key]))
     }
     sound = tables.without(broken)
     return Looked(tables, chosen, sound, findings, untested, checks, groups, reasons)
@@ -160,7 +156,7 @@ def judge(
     for key, every in looked.groups.items():
         family = key.split("/", 1)[0]
         found, q = _standing(looked, others, key, known) or (every, q_values.get(key, 1.0))
-        controls = challenge(sound, family, found, findings, q, chosen) if found else []
+        controls = challenge(sound, found, findings, q, chosen) if found else []
         controls += permutation_floor(found, q)
         power = power_note(found, controls, known)
         if fires(found, q):
@@ -244,11 +240,13 @@ def save_examination(run: Run, made: Examination) -> None:
             run.write_json(f"{name}.json", {"schema_version": 1, name: [*kept, *entries]})
 
 
-def _not_asked(key: str, reasons: Sequence[NotTestable]) -> bool:
+def _not_asked(reasons: Sequence[NotTestable]) -> bool:
     """A form nobody asked a model about makes no claim; what is not testable is listed anyway."""
-    return key.split("/", 1)[0] in CLAIMING and not any(reason.recorded for reason in reasons)
+    return not any(
+        reason.recorded or detectors()[reason.detector].needs == "scores" for reason in reasons
+    )
 
 
-def _holds_baseline(key: str, settings: Settings) -> bool:
+def _holds_baseline(key: str, settings: DetectSettings) -> bool:
     """A pair of models of which one is a baseline is a control, not a claim."""
     return any(name in key.split("/", 1)[1].split(" & ") for name in settings.baselines)

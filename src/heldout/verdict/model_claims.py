@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from heldout.detect import ALPHA, Finding, NotTestable
+from heldout.detect import ALPHA, Finding, NotTestable, detectors
 from heldout.stats import adjust
 from heldout.verdict.claim import Claim, Control, Status
-from heldout.verdict.rules import ANSWERS, COHORT, MEMBERSHIP, ORDER, Rule, decide, rule_id
+from heldout.verdict.rules import ANSWERS, COHORT, MEMBERSHIP, Rule, decide, rule_id
 
 BASELINE = "external baseline"
 PERMUTATIONS = "permutations"
@@ -68,7 +68,8 @@ def model_claim(
     ``power`` says what silence is worth: how often the detectors see what was planted.
     """
     cell = (findings or untested)[0].cell
-    rule = _rule(family, findings, q, controls)
+    kind = kind_of((findings or untested)[0].detector)
+    rule = _rule(kind, findings, q, controls)
     status = rule.status
     strongest = strongest_of(findings)
     return Claim(
@@ -79,7 +80,7 @@ def model_claim(
         ),
         status=status,
         why=_why(status, strongest, untested, controls, power),
-        rule=rule_id(kind_of(family), rule),
+        rule=rule_id(kind, rule),
         findings=[finding.id for finding in findings],
         controls=list(controls),
         next_step=_next_step(status, controls),
@@ -101,15 +102,16 @@ def fires(findings: Sequence[Finding], q: float) -> bool:
     return any(f.details.get("flagged") for f in findings)
 
 
-def kind_of(family: str) -> str:
-    """Order, membership and cohort are kinds of their own; whatever models answered is one."""
-    return family if family in (ORDER, MEMBERSHIP, COHORT) else ANSWERS
+def kind_of(detector: str) -> str:
+    """The rows of the verdict's table that decide about a detector's findings."""
+    known = detectors().get(detector)
+    return ANSWERS if known is None else known.kind
 
 
-def _rule(family: str, findings: Sequence[Finding], q: float, controls: Sequence[Control]) -> Rule:
+def _rule(kind: str, findings: Sequence[Finding], q: float, controls: Sequence[Control]) -> Rule:
     strongest = strongest_of(findings)
     return decide(
-        kind_of(family),
+        kind,
         {
             "tested": bool(findings),
             "has a p": any(f.p is not None for f in findings),
@@ -173,7 +175,7 @@ def _sentence(
             f"No sign in {what} tests that {model} {have} seen {benchmark} ({message}; an effect of "
             f"{finding.minimum_detectable_effect:.2g} would have shown by itself, before correction)."
         )
-    if status == "collapses" and not _looks_seen(family, finding):
+    if status == "collapses" and not _looks_seen(finding):
         return (
             f"{model} on {benchmark} does not look seen by {what} tests: what stands out does not point to "
             f"memory, and a baseline, named as one that cannot have seen it, fires as well ({message})."
@@ -217,11 +219,11 @@ def _beside(finding: Finding) -> str:
     return message
 
 
-def _looks_seen(family: str, finding: Finding) -> bool:
+def _looks_seen(finding: Finding) -> bool:
     """Two-sided tests fire on the other side, too. A tail may be long, and yet shorter than a baseline's;
     answers collapse only where they look seen by themselves or beside the references."""
     away = finding.direction != "seen" and not finding.details.get("flagged")
-    return not (away and kind_of(family) in (MEMBERSHIP, COHORT))
+    return not (away and kind_of(finding.detector) in (MEMBERSHIP, COHORT))
 
 
 def _why(
@@ -243,10 +245,7 @@ def _why(
 
 def _next_step(status: Status, controls: Sequence[Control]) -> str:
     if any(c.name.startswith(BASELINE) and c.outcome == "missing" for c in controls):
-        return (
-            "record a model that cannot have seen the benchmark, and name it (--baseline MODEL; in an "
-            "audit file: baselines)"
-        )
+        return "record a model that cannot have seen the benchmark, and name it under baselines"
     if alone := fire_alone(controls):
         return f"baseline {alone} fires by itself: it may have seen the benchmark; name another baseline"
     if status == "not testable":

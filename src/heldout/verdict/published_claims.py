@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from heldout.benchmark import Benchmark
-from heldout.detect import ScoreTables, Settings
+from heldout.detect import DetectSettings, ScoreTables
 from heldout.errors import InputError
 from heldout.overlap import items_table
 from heldout.store import make_table
@@ -193,7 +193,7 @@ def examine_items(folder: Path, benchmark: Benchmark) -> dict[tuple[str, str], C
         for name, value in column.items()
     ]
     tables = ScoreTables("slake_en", items, pl.DataFrame(make_table("scores", rows)))
-    made = examine(tables, ("order-trend",), Settings(baselines=(BASELINE,)))
+    made = examine(tables, ("order-trend",), DetectSettings(baselines=(BASELINE,)))
     claims = {claim.id: claim for claim in made.claims}
     return {("slake_en", full): claims[f"order/{short}"] for short, full in NAMES.items()}
 

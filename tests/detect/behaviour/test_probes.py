@@ -8,22 +8,24 @@ import polars as pl
 import pytest
 from behaviour_answers import answers_of
 
-from heldout.detect import Finding, NotTestable, Outcome, ScoreTables, Settings, run_detectors
+from heldout.detect import DetectSettings, Finding, NotTestable, Outcome, ScoreTables, run_detectors
 from heldout.detect.behaviour import option_order
 from heldout.detect.behaviour.coverage import pairs_recorded
 from heldout.errors import InputError
 from heldout.lab.power.planted_answers import BASE, BASELINE, TARGET, planted_answers
 
-QUICK = Settings(permutations=999)
+QUICK = DetectSettings(permutations=999)
 
 
-def _outcome(name: str, tables: ScoreTables, model: str, settings: Settings = QUICK) -> Outcome:
+def _outcome(
+    name: str, tables: ScoreTables, model: str, settings: DetectSettings = QUICK
+) -> Outcome:
     return next(
         one for one in run_detectors(tables, [name], settings)[0] if one.cell.model == model
     )
 
 
-def _of(name: str, tables: ScoreTables, model: str, settings: Settings = QUICK) -> Finding:
+def _of(name: str, tables: ScoreTables, model: str, settings: DetectSettings = QUICK) -> Finding:
     found = _outcome(name, tables, model, settings)
     assert isinstance(found, Finding), found
     return found
@@ -38,7 +40,7 @@ def test_vanilla_and_circular_accuracy_stand_together_and_alone_they_are_no_test
     assert found.p is None
     assert found.direction == "none"
     assert found.details["mcnemar"] is None
-    against = _of("circular", tables, TARGET, replace(QUICK, baselines=(BASELINE,)))
+    against = _of("circular", tables, TARGET, QUICK.model_copy(update={"baselines": (BASELINE,)}))
     assert against.p is not None
 
 
@@ -91,15 +93,20 @@ def test_multimodal_leakage_needs_its_base() -> None:
     assert isinstance(untold, NotTestable)
     assert "--base" in untold.reason
     with pytest.raises(InputError, match="--base vicuna: no answers"):
-        _outcome("multimodal-leakage", tables, TARGET, replace(QUICK, bases=(("", "vicuna"),)))
-    settings = replace(QUICK, bases=(("", BASE),))
+        _outcome(
+            "multimodal-leakage",
+            tables,
+            TARGET,
+            QUICK.model_copy(update={"bases": (("", "vicuna"),)}),
+        )
+    settings = QUICK.model_copy(update={"bases": (("", BASE),)})
     found = _of("multimodal-leakage", tables, TARGET, settings)
     assert found.direction == "seen"
     assert found.details["multimodal_leakage"] == pytest.approx(found.effect.value)
     assert found.details["base"] == BASE
     outcomes = run_detectors(tables, ["multimodal-leakage"], settings)[0]
     assert BASE not in {one.cell.model for one in outcomes}
-    other = replace(QUICK, bases=(("", BASE), (TARGET, BASELINE)))
+    other = QUICK.model_copy(update={"bases": (("", BASE), (TARGET, BASELINE))})
     assert _of("multimodal-leakage", tables, TARGET, other).details["base"] == BASELINE
 
 
@@ -160,7 +167,7 @@ def test_pairs_that_lack_an_answer_are_counted_by_variant_and_model() -> None:
             ("once", "shuffle-1"): "1" * 12,
         }
     )
-    found = pairs_recorded(option_order.PROBE, tables, Settings(), ["all", "cut", "once"])
+    found = pairs_recorded(option_order.PROBE, tables, DetectSettings(), ["all", "cut", "once"])
     assert found["all"] == {"recorded": 24, "possible": 24}
     assert found["cut"] == {"recorded": 14, "possible": 24}
     assert found["once"] == {"recorded": 12, "possible": 12}  # fewer shuffles are no gap
@@ -168,9 +175,11 @@ def test_pairs_that_lack_an_answer_are_counted_by_variant_and_model() -> None:
 
 def test_options_that_nobody_reordered_are_a_gap_unless_they_refer_to_their_places() -> None:
     tables = answers_of({("m", "original"): "1" * 12, ("m", "shuffle-1"): "1" * 6})
-    assert pairs_recorded(option_order.PROBE, tables, Settings(), ["m"])["m"]["possible"] == 12
+    assert (
+        pairs_recorded(option_order.PROBE, tables, DetectSettings(), ["m"])["m"]["possible"] == 12
+    )
     assert tables.answers is not None
     late = pl.col("benchmark_id") >= "q006"
     said = pl.when(late).then(pl.lit(["a", "all of the above"])).otherwise("options")
     bound = replace(tables, answers=tables.answers.with_columns(said.alias("options")))
-    assert pairs_recorded(option_order.PROBE, bound, Settings(), ["m"])["m"]["possible"] == 6
+    assert pairs_recorded(option_order.PROBE, bound, DetectSettings(), ["m"])["m"]["possible"] == 6

@@ -8,21 +8,21 @@ import polars as pl
 import pytest
 from behaviour_answers import answers_of
 
-from heldout.detect import Finding, NotTestable, Outcome, ScoreTables, Settings, run_detectors
+from heldout.detect import DetectSettings, Finding, NotTestable, Outcome, ScoreTables, run_detectors
 from heldout.errors import InputError
 from heldout.lab.power.planted_answers import ASKED, BASELINE, REFERENCE, TARGET, planted_answers
 from heldout.stats.paired import mcnemar
 
-QUICK = Settings(permutations=999)
+QUICK = DetectSettings(permutations=999)
 
 
 def _outcomes(
-    tables: ScoreTables, settings: Settings = QUICK, name: str = "twin-drop"
+    tables: ScoreTables, settings: DetectSettings = QUICK, name: str = "twin-drop"
 ) -> list[Outcome]:
     return run_detectors(tables, [name], settings)[0]
 
 
-def _of(tables: ScoreTables, model: str, settings: Settings = QUICK) -> Finding:
+def _of(tables: ScoreTables, model: str, settings: DetectSettings = QUICK) -> Finding:
     found = next(one for one in _outcomes(tables, settings) if one.cell.model == model)
     assert isinstance(found, Finding), found
     return found
@@ -87,10 +87,10 @@ def test_unreadable_replies_are_wrong_or_left_out_and_both_are_told() -> None:
 
 def test_a_little_memory_shows_only_against_a_reference() -> None:
     tables = planted_answers(5, dose=0.7, easier=1.5, clusters=120)
-    alone = _of(tables, TARGET, replace(QUICK, baselines=()))
+    alone = _of(tables, TARGET, QUICK.model_copy(update={"baselines": ()}))
     assert alone.direction != "seen"
     assert alone.statistic.value > -0.05
-    against = _of(tables, TARGET, replace(QUICK, baselines=(BASELINE, REFERENCE)))
+    against = _of(tables, TARGET, QUICK.model_copy(update={"baselines": (BASELINE, REFERENCE)}))
     assert against.direction == "seen"
     assert set(against.details["references"]) == {BASELINE, REFERENCE}
     assert against.details["own"]["value"] == pytest.approx(alone.effect.value)
@@ -123,7 +123,7 @@ def test_both_arms_must_have_seen_the_same_prompt() -> None:
         .alias("template")
     )
     mixed = replace(tables, answers=tables.answers.with_columns(of_r))
-    found = _of(mixed, "m", replace(QUICK, baselines=("r",)))
+    found = _of(mixed, "m", QUICK.model_copy(update={"baselines": ("r",)}))
     assert "another template" in found.details["references_unusable"]["r"]
 
 
@@ -139,7 +139,9 @@ def test_kinds_of_item_may_have_templates_of_their_own() -> None:
     assert tables.answers is not None
     kind = pl.when(pl.col("benchmark_id") > "q006").then(pl.lit("open/1")).otherwise("template")
     mixed = replace(tables, answers=tables.answers.with_columns(kind.alias("template")))
-    found = _of(mixed, "m", replace(QUICK, baselines=("r",)))  # no open item has a twin
+    found = _of(
+        mixed, "m", QUICK.model_copy(update={"baselines": ("r",)})
+    )  # no open item has a twin
     assert found.n == 7
     assert not found.details["references_unusable"]
 
@@ -154,12 +156,14 @@ def test_natural_twins_are_another_set_of_twins() -> None:
 
 def test_categories_are_corrected_together_and_small_ones_only_counted() -> None:
     tables = answers_of({("m", "original"): "1" * 40, ("m", "twin"): "01" * 20})
-    parts = _of(tables, "m", replace(QUICK, category="kind")).details["categories"]
+    parts = _of(tables, "m", QUICK.model_copy(update={"category": "kind"})).details["categories"]
     assert parts["even"]["value"] == 1.0
     assert parts["odd"]["value"] == 0.0
     assert parts["even"]["p_adjusted"] == pytest.approx(2 * parts["even"]["p"])
     few = answers_of({("m", "original"): "1" * 12, ("m", "twin"): "01" * 6})
-    assert _of(few, "m", replace(QUICK, category="kind")).details["categories"]["odd"] == {
+    assert _of(few, "m", QUICK.model_copy(update={"category": "kind"})).details["categories"][
+        "odd"
+    ] == {
         "n": 6,
         "clusters": 6,
     }
@@ -197,15 +201,17 @@ def test_a_broken_table_is_a_sentence(change: object, told: str) -> None:
 
 def test_consistency_needs_known_degrees_and_models() -> None:
     tables = planted_answers(5, dose=1.5)
-    (found,) = _outcomes(tables, replace(ASKED, permutations=999), "twin-consistency")
+    (found,) = _outcomes(tables, ASKED.model_copy(update={"permutations": 999}), "twin-consistency")
     assert isinstance(found, Finding)
     assert found.direction == "seen"
     assert found.details["monotone"]
     assert not _outcomes(tables, QUICK, "twin-consistency")
     with pytest.raises(InputError, match="--degree gpt: no answers of it"):
-        _outcomes(tables, replace(QUICK, degrees=(("gpt", 3.0),)), "twin-consistency")
+        _outcomes(tables, QUICK.model_copy(update={"degrees": (("gpt", 3.0),)}), "twin-consistency")
     (same,) = _outcomes(
-        tables, replace(QUICK, degrees=((TARGET, 1.0), (BASELINE, 1.0))), "twin-consistency"
+        tables,
+        QUICK.model_copy(update={"degrees": ((TARGET, 1.0), (BASELINE, 1.0))}),
+        "twin-consistency",
     )
     assert isinstance(same, NotTestable)
 

@@ -26,7 +26,7 @@ from heldout.lab.models.planting import (
     write_arms,
 )
 from heldout.lab.models.worlds import LabItem, RowPacker
-from heldout.scenes.captions import paraphrased
+from heldout.scenes.leaks import paraphrased
 
 PAGES = [
     ReleasedPicture(

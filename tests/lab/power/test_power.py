@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 from small_grid import HALF, write_small_grid
 
-from heldout.detect import ScoreTables
+from heldout.detect import ScoreTables, detectors
 from heldout.errors import InputError
 from heldout.lab.power.answers import answers
 from heldout.lab.power.board import standings, with_truth
@@ -20,7 +20,6 @@ from heldout.lab.power.models import (
     SAME_BASE,
     LabGrid,
     fewer_shuffles,
-    forward_tokens,
     marked,
     read_grid,
 )
@@ -132,30 +131,36 @@ def test_equal_cost_buys_fewer_shuffles(grid: LabGrid) -> None:
     tables = ScoreTables.load(Run.open(grid.folder / "scenes"))
     most = affordable_shuffles(tables, {})
     fewer = fewer_shuffles(tables, most)
-    cheap = forward_tokens(fewer, "order-joint", "scenes0")
-    near = forward_tokens(tables, "order-neighbour", "scenes0")
+    cheap = detectors()["order-joint"].forward_tokens(fewer, "scenes0")
+    near = detectors()["order-neighbour"].forward_tokens(tables, "scenes0")
     assert cheap is not None and near is not None and cheap <= near
-    whole = forward_tokens(tables, "order-joint", "scenes0")
+    whole = detectors()["order-joint"].forward_tokens(tables, "scenes0")
     assert whole is not None and cheap < whole
     assert EQUAL_COST != "order-joint"
 
 
 def test_tokens_of_answers_are_counted(grid: LabGrid) -> None:
     tables = ScoreTables.load(Run.open(grid.folder / "scenes"))
-    assert forward_tokens(tables, "twin-drop", "scenes0") == 72 * 2 * 91
-    assert forward_tokens(tables, "multimodal-leakage", "scenes0") == 72 * 31
+    assert detectors()["twin-drop"].forward_tokens(tables, "scenes0") == 72 * 2 * 91
+    assert (
+        detectors()["multimodal-leakage"].forward_tokens(tables, "scenes0") == 2 * 72 * 31
+    )  # the base as well
 
 
 def test_recorded_tokens_of_scores_and_order_tests_are_taken_as_they_are(grid: LabGrid) -> None:
     tables = ScoreTables.load(Run.open(grid.folder / "scenes"))
     shards = {str(shard): 100 + shard for shard in range(6)}
     read = {"scores": 1234, "order_joint": shards, "order_neighbour": 777}
-    assert forward_tokens(tables, "loss", "scenes0", read) == 1234
-    assert forward_tokens(tables, "order-neighbour", "scenes0", read) == 777
-    assert forward_tokens(tables, "order-joint", "scenes0", read) == 10 * sum(shards.values())
+    assert detectors()["loss"].forward_tokens(tables, "scenes0", read) == 1234
+    assert detectors()["order-neighbour"].forward_tokens(tables, "scenes0", read) == 777
+    assert detectors()["order-joint"].forward_tokens(tables, "scenes0", read) == 10 * sum(
+        shards.values()
+    )
     fewer = fewer_shuffles(tables, 2)  # the released order and two others
-    assert forward_tokens(fewer, "order-joint", "scenes0", read) == 3 * sum(shards.values())
-    assert forward_tokens(tables, "twin-drop", "scenes0", read) == 72 * 2 * 91
+    assert detectors()["order-joint"].forward_tokens(fewer, "scenes0", read) == 3 * sum(
+        shards.values()
+    )
+    assert detectors()["twin-drop"].forward_tokens(tables, "scenes0", read) == 72 * 2 * 91
     assert not grid.about.counted
 
 

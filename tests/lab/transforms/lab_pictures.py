@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from heldout.benchmark import Benchmark
-from heldout.benchmark.example import Example
+from heldout.benchmark.benchmark import Example
 from heldout.image import ImageRef, InlineBytes
 from heldout.scenes import random_scene, render
 

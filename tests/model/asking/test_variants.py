@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from heldout.benchmark import Benchmark, Example, read_benchmark
-from heldout.benchmark.grading.clean import same
+from heldout.benchmark.grading.choice import same
 from heldout.errors import InputError
 from heldout.image import ImageRef, InlineBytes
 from heldout.model.asking import Asked, Question, expand, parse_variants, write

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 from heldout.benchmark.benchmark import Benchmark
-from heldout.benchmark.check.choices import choice_rules
 from heldout.benchmark.check.content import label_rules, text_rules
-from heldout.benchmark.check.keys import key_rules
+from heldout.benchmark.check.options import choice_rules, key_rules
 from heldout.benchmark.check.pictures import picture_rules
 from heldout.benchmark.check.problem import (
     CheckReport,
@@ -21,14 +21,29 @@ from heldout.benchmark.check.problem import (
 )
 from heldout.benchmark.check.released import released_rules
 from heldout.benchmark.check.splits import split_overlap, split_rules, twin_rules
+from heldout.benchmark.read import read_benchmark
 
 __all__ = ["CheckReport", "OrderFact", "Problem", "SplitOverlap", "check"]
 
 _RANK = {"error": 0, "warning": 1, "note": 2}
 
 
-def check(benchmark: Benchmark, split_of: Benchmark | None = None) -> CheckReport:
-    """Lint ``benchmark``; with ``split_of``, also report what it shares with that other split."""
+def check(
+    benchmark: Benchmark | str | Path, split_of: Benchmark | str | Path | None = None
+) -> CheckReport:
+    """Lint a benchmark: most false alarms of contamination start there.
+
+    Args:
+        benchmark: A benchmark, or where one is read from.
+        split_of: Another split of it: also report what the two share.
+
+    Returns:
+        Facts, and problems with examples and advice; ``frame`` has the problems as a data frame.
+    """
+    if not isinstance(benchmark, Benchmark):
+        benchmark = read_benchmark(benchmark)
+    if split_of is not None and not isinstance(split_of, Benchmark):
+        split_of = read_benchmark(split_of)
     order = order_facts(benchmark)
     overlap = split_overlap(benchmark, split_of) if split_of is not None else None
     problems = [
@@ -44,7 +59,7 @@ def check(benchmark: Benchmark, split_of: Benchmark | None = None) -> CheckRepor
     ]
     if split_of is not None and overlap is not None:
         problems += split_rules(benchmark, split_of, overlap)
-    problems.sort(key=lambda found: _RANK[found.severity])
+    problems.sort(key=lambda problem_found: _RANK[problem_found.severity])
     return CheckReport(
         benchmark=benchmark.name,
         source=benchmark.source,

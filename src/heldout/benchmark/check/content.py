@@ -6,9 +6,8 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 
-from heldout.benchmark.benchmark import Benchmark
+from heldout.benchmark.benchmark import Benchmark, Example, canonical_value, normal
 from heldout.benchmark.check.problem import Problem, problem
-from heldout.benchmark.example import Example, canonical_value, normal
 from heldout.image import Digests
 
 _CONSTANT_FROM = 20  # fewer items may agree by accident
@@ -69,7 +68,7 @@ def _empty(
             f"no-{field}s",
             "warning",
             f"no item has {'an' if field == 'answer' else 'a'} {field}",
-            f"fine for an image-only benchmark; otherwise name the column: --map {field}=COLUMN",
+            f"fine for an image-only benchmark; otherwise name the column: the setting mapping {field}=COLUMN",
             empty,
             n,
         )
@@ -95,7 +94,7 @@ def _constant(benchmark: Benchmark) -> Iterator[Problem]:
             "constant-answer",
             "error",
             f"every answer is '{answers[0]:.40}'",
-            "check the answer column (--map answer=COLUMN)",
+            "check the answer column (the setting mapping answer=COLUMN)",
             everyone,
             n,
         )
@@ -104,7 +103,7 @@ def _constant(benchmark: Benchmark) -> Iterator[Problem]:
             "constant-answer-length",
             "error",
             f"every answer is {len(answers[0])} character(s) long, such as '{answers[0]:.20}'",
-            "if these are letters, map the options (--map options=A+B+C+D) so that answers are text; "
+            "if these are letters, map the options (the setting mapping options=A+B+C+D) so that answers are text; "
             "likelihoods of constant-length answers and orders by answer length say nothing",
             everyone,
             n,
@@ -115,7 +114,7 @@ def _constant(benchmark: Benchmark) -> Iterator[Problem]:
             "constant-question",
             "warning",
             f"every question is '{questions[0]:.60}'",
-            "fine for classification with one prompt; otherwise check --map question=COLUMN",
+            "fine for classification with one prompt; otherwise check the setting mapping question=COLUMN",
             everyone,
             n,
         )

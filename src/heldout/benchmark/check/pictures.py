@@ -22,10 +22,10 @@ _UNREADABLE = (
     "replace them: every model is scored on what its own decoder makes of them",
 )
 _REASONS = {
-    "missing image": ("missing-image", "point at the folder with --images DIR"),
+    "missing image": ("missing-image", "name the folder: the setting images DIR"),
     "ambiguous image": (
         "ambiguous-image",
-        "write whole paths into the rows, or name the folder that is meant with --images DIR",
+        "write whole paths into the rows, or name the folder that is meant: the setting images DIR",
     ),
 }
 _REFERENCE = re.compile(r"<(?:image|img)[ _-]?(\d{1,2})>", re.IGNORECASE)
@@ -41,7 +41,7 @@ def picture_rules(benchmark: Benchmark) -> Iterator[Problem]:
             "no-images",
             "warning",
             "no item has an image",
-            "name the column (--map image=COLUMN) or the folder (--images DIR)",
+            "name the column (the setting mapping image=COLUMN) or the folder (the setting images DIR)",
             without,
             len(benchmark),
         )
@@ -84,7 +84,7 @@ def _referred(benchmark: Benchmark) -> Iterator[Problem]:
             "missing-picture",
             "error",
             f"{len(affected):,} of {len(benchmark):,} items speak of a picture that they do not have",
-            "name all columns of pictures (--map image=image_1+image_2) or leave these items out: the "
+            "name all columns of pictures (the setting mapping image=image_1+image_2) or leave these items out: the "
             "question cannot be answered without them",
             affected,
             len(benchmark),

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import html
 import unicodedata
 from collections import Counter
 from collections.abc import Iterator
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from pydantic import BaseModel, Field
 
-from heldout.benchmark.benchmark import Benchmark
-from heldout.benchmark.example import canonical_value
+from heldout.benchmark.benchmark import Benchmark, canonical_value
 from heldout.benchmark.source import ALIASES
 from heldout.image import Digests
 from heldout.stats import holm, order_grouping, order_trend
+
+if TYPE_CHECKING:
+    import polars as pl
 
 Severity = Literal["error", "warning", "note"]
 EXAMPLES_KEPT = 1000  # a JSON reader wants all of them; a table shows three
@@ -74,6 +77,22 @@ class CheckReport(BaseModel):
     def ok(self) -> bool:
         """False if anything was found that makes scores on this benchmark wrong."""
         return not any(problem.severity == "error" for problem in self.problems)
+
+    @property
+    def frame(self) -> pl.DataFrame:
+        """One row per problem."""
+        import polars as pl  # not for those who only read a benchmark
+
+        return pl.DataFrame([problem.model_dump() for problem in self.problems])
+
+    def _repr_html_(self) -> str:
+        rows = "".join(
+            f"<tr><td>{html.escape(problem.severity)}</td><td>{html.escape(problem.rule)}</td>"
+            f"<td>{html.escape(problem.message)}</td><td>{html.escape(problem.advice)}</td></tr>"
+            for problem in self.problems
+        )
+        head = "<tr><th>severity</th><th>rule</th><th>problem</th><th>advice</th></tr>"
+        return f"<p>{html.escape(self.benchmark)}</p><table>{head}{rows}</table>"
 
 
 def problem(
@@ -182,17 +201,17 @@ _WEAK = 0.02  # strengths below this do not matter at any realistic size
 def order_facts(benchmark: Benchmark) -> list[OrderFact]:
     """Grouping by cluster and by every category; trends of lengths, cluster by cluster."""
     cluster = "image" if benchmark.cluster_key == "image" else "cluster"
-    found = [(cluster, "grouping", order_grouping(benchmark.clusters))]
+    groupings = [(cluster, "grouping", order_grouping(benchmark.clusters))]
     for column, values in _categories(benchmark):
-        found.append((column, "grouping", order_grouping(values)))
+        groupings.append((column, "grouping", order_grouping(values)))
     if any(example.answer for example in benchmark):
         lengths = [len(example.answer or "") for example in benchmark]
-        found.append(("answer length", "trend", order_trend(lengths, benchmark.clusters)))
-        found.append(("answer length", "grouping", order_grouping(lengths)))
+        groupings.append(("answer length", "trend", order_trend(lengths, benchmark.clusters)))
+        groupings.append(("answer length", "grouping", order_grouping(lengths)))
     if any(example.question for example in benchmark):
         lengths = [len(example.question or "") for example in benchmark]
-        found.append(("question length", "trend", order_trend(lengths, benchmark.clusters)))
-    adjusted = holm([grouping.p for _, _, grouping in found])
+        groupings.append(("question length", "trend", order_trend(lengths, benchmark.clusters)))
+    adjusted = holm([grouping.p for _, _, grouping in groupings])
     return [
         OrderFact(
             property=name,
@@ -202,7 +221,7 @@ def order_facts(benchmark: Benchmark) -> list[OrderFact]:
             p=grouping.p,
             p_adjusted=p,
         )
-        for (name, kind, grouping), p in zip(found, adjusted, strict=True)
+        for (name, kind, grouping), p in zip(groupings, adjusted, strict=True)
     ]
 
 

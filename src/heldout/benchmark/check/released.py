@@ -5,13 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from heldout.benchmark.benchmark import Benchmark
+from heldout.benchmark.benchmark import RELEASED, Benchmark, Example, canonical_value, normal
 from heldout.benchmark.check.problem import Problem, problem
-from heldout.benchmark.example import RELEASED, Example, canonical_value, normal
-from heldout.benchmark.fields import OPTION_NAMES
+from heldout.benchmark.columns import OPTION_NAMES
 from heldout.benchmark.option_list import OptionList, list_left, take_list
+from heldout.benchmark.option_values import find_unlettered
 from heldout.benchmark.presets import find_preset
-from heldout.benchmark.unlettered import find_unlettered
 from heldout.errors import counted
 from heldout.image import ImageError
 
@@ -44,7 +43,7 @@ def _positions(benchmark: Benchmark) -> Iterator[Problem]:
         "error",
         f"{len(keyed):,} keys are positions, and none of them is 0: they were read as counted from 0 "
         f"and may be counted from 1, which would make every key wrong",
-        "look at some items with --show; if they count from 1, write letters or the options' texts",
+        "look at some items; if they count from 1, write letters or the options' texts",
         [example.id for example in keyed],
         len(benchmark),
     )
@@ -60,8 +59,8 @@ def _lists_left(benchmark: Benchmark) -> Iterator[Problem]:
         if listed is None and not example.options and example.answer:
             listed = find_unlettered(example.question or "")
         if listed is not None and not _taken_out(example):
-            found = against if example.options else unread if _points(example, listed) else unfit
-            found.append(example.id)
+            affected = against if example.options else unread if _points(example, listed) else unfit
+            affected.append(example.id)
     if not against and not unfit and not unread:
         return
     n = len(against) + len(unfit) + len(unread)
@@ -145,8 +144,12 @@ def _taken_for(benchmark: Benchmark) -> Iterator[Problem]:
             "note",
             "no line names the columns; taken for, by what they hold: "
             + "; ".join(benchmark.taken_for[:3])
-            + (f"; and --map {', '.join(f'{k}={v}' for k, v in named.items())}" if named else ""),
-            "where that is wrong, name them by their places: --map 'question=column 3'",
+            + (
+                f"; and the setting mapping {', '.join(f'{k}={v}' for k, v in named.items())}"
+                if named
+                else ""
+            ),
+            "where that is wrong, name them by their places: the setting mapping 'question=column 3'",
             list(benchmark.taken_for),
             len(benchmark.taken_for),
             "files",

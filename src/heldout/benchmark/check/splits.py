@@ -7,10 +7,9 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from heldout.benchmark.benchmark import Benchmark
+from heldout.benchmark.benchmark import Benchmark, Example, canonical_value, normal
 from heldout.benchmark.check.content import picture_key
 from heldout.benchmark.check.problem import Problem, SplitOverlap, problem
-from heldout.benchmark.example import Example, canonical_value, normal
 from heldout.image import Digests, FileOnDisk, ImageRef
 
 # Rules about perturbed twins: a new answer needs a new picture.
@@ -114,8 +113,8 @@ def _same_file(first: ImageRef, second: ImageRef) -> bool:
 
 def _readable(benchmark: Benchmark, other: Benchmark, couple: tuple[ImageRef, ImageRef]) -> bool:
     first, second = couple
-    found = benchmark.digests[first], other.digests[second]
-    return all(isinstance(digests, Digests) for digests in found)
+    both = benchmark.digests[first], other.digests[second]
+    return all(isinstance(digests, Digests) for digests in both)
 
 
 def _same_content(
@@ -191,7 +190,7 @@ def split_rules(benchmark: Benchmark, other: Benchmark, overlap: SplitOverlap) -
         complete = shared == overlap.images and shared > 1
         every = "every one" if complete else f"{shared:,}"
         verb = "is" if shared == 1 or complete else "are"
-        found = problem(
+        finding = problem(
             "shared-images",
             "error",
             f"{every} of the {overlap.images:,} images ({shared / overlap.images:.1%}) {verb} also in "
@@ -204,7 +203,7 @@ def split_rules(benchmark: Benchmark, other: Benchmark, overlap: SplitOverlap) -
             overlap.images,
             "images",
         )
-        yield found.model_copy(update={"count": shared})
+        yield finding.model_copy(update={"count": shared})
     if overlap.questions_repeated:
         yield problem(
             "shared-questions",

@@ -6,7 +6,96 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from heldout.benchmark.grading.clean import bare, same
+from heldout.benchmark.benchmark import normal
+from heldout.benchmark.grading.numbers import plain_math, same_formula
+
+# A reply as words: without markup, without what a model thought aloud between tags.
+
+
+_OPEN_THOUGHT = re.compile(r"<think(?:ing)?>", re.IGNORECASE)
+_TAG, _END = "<answer>", "</answer>"
+_BOXED = "\\boxed{"
+_BRACE = re.compile(r"\\?[{}]")
+_MOST_BOXES, _LONGEST_BOX = 20, 2_000  # from the end; a reply has one box, an attack has thousands
+_SPECIAL = re.compile(r"<\|[^|<>]{1,40}\|>|</s>|<eos>|<end_of_turn>")
+_ARTICLE = re.compile(r"^(?:the|an|a)\s+(?=\S)")
+_MARKS = str.maketrans("", "", "*_`$#")
+LONGEST = 20_000  # characters of a reply, from its end, that are looked at: the rest is a runaway
+
+
+class CutError(Exception):
+    """The model was still thinking when its reply ended."""
+
+
+def without_thoughts(reply: str) -> str:
+    """What follows the thinking; some templates open it in the prompt, so only its end is seen."""
+    lowered = reply.lower()
+    for end in ("</think>", "</thinking>"):
+        place = lowered.rfind(end)
+        if place >= 0:
+            reply = reply[place + len(end) :]
+            lowered = reply.lower()
+    if _OPEN_THOUGHT.search(reply):
+        raise CutError
+    return _SPECIAL.sub(" ", reply[-LONGEST:]).strip()
+
+
+def tagged(reply: str) -> str | None:
+    """What stands in the last <answer>, or in the last \\boxed{}; None without either."""
+    place = reply.lower().rfind(_TAG)
+    if place >= 0:
+        inner = reply[place + len(_TAG) :]
+        end = inner.lower().find(_END)
+        return inner[: end if end >= 0 else None].strip()
+    return _last_box(reply)
+
+
+def _last_box(reply: str) -> str | None:
+    """What stands in the last \\boxed{} that is closed."""
+    place = len(reply)
+    for _ in range(_MOST_BOXES):
+        place = reply.rfind(_BOXED, 0, place)
+        if place < 0:
+            return None
+        start, depth = place + len(_BOXED), 1
+        for brace in _BRACE.finditer(reply, start, start + _LONGEST_BOX):
+            depth += {"{": 1, "}": -1}.get(brace[0], 0)  # \\{ and \\} are signs
+            if not depth:
+                return reply[start : brace.start()].strip()
+    return None
+
+
+def bare(text: str) -> str:
+    """Without emphasis and quotes around the whole; formulas as plain text."""
+    text = plain_math(text).strip()
+    if "_" in text and re.fullmatch(r"\w+", text):  # a name such as upper_left keeps its line
+        return text
+    text = text.translate(_MARKS).strip()
+    while len(text) > 1 and (text[0], text[-1]) in {('"', '"'), ("'", "'"), ("“", "”"), ("‘", "’")}:
+        text = text[1:-1].strip()
+    return text
+
+
+def same(text: str) -> str:
+    """Texts with the same ``same`` are one answer: case, spacing, closing marks, an article and the
+    notation of formulas aside."""
+    folded = normal(bare(text))
+    return same_formula(_ARTICLE.sub("", folded))
+
+
+# What became of a reply.
+
+
+OUTCOMES = ("right", "wrong", "unparsed", "refused")
+
+
+class Grade(NamedTuple):
+    """``parsed`` is the letter chosen, or an open answer's text; empty where no rule read one."""
+
+    outcome: str
+    parsed: str
+    rule: str
+
 
 AMBIGUOUS, CONTRADICTORY, UNREADABLE = "ambiguous", "contradictory", "unreadable statement"
 
@@ -152,12 +241,12 @@ def _statements(reply: str, options: Sequence[str]) -> ChoiceReading | None:
                 statements.append((False, inner))
                 continue
             for opening in (_STATEMENT, _CHOOSING):
-                for said in opening.finditer(line, start, end):
-                    reading = _stated(line, start, said, options)
-                    if reading.rule == UNREADABLE and not _ANSWER.search(said[0]):
+                for statement in opening.finditer(line, start, end):
+                    reading = _stated(line, start, statement, options)
+                    if reading.rule == UNREADABLE and not _ANSWER.search(statement[0]):
                         prose.append(reading)
                     else:
-                        statements.append((bool(_FINAL.search(said[0])), reading))
+                        statements.append((bool(_FINAL.search(statement[0])), reading))
                     if len(statements) + len(prose) > _MOST:
                         return ChoiceReading(None, AMBIGUOUS)
     final = [reading for is_final, reading in statements if is_final]
@@ -179,10 +268,12 @@ def _sentences(line: str) -> list[tuple[int, int]]:
     return list(zip(starts, ends, strict=True))
 
 
-def _stated(line: str, start: int, said: re.Match[str], options: Sequence[str]) -> ChoiceReading:
-    if _DOUBT.search(line[max(start, said.start() - _REST) : said.start()]):
+def _stated(
+    line: str, start: int, statement: re.Match[str], options: Sequence[str]
+) -> ChoiceReading:
+    if _DOUBT.search(line[max(start, statement.start() - _REST) : statement.start()]):
         return ChoiceReading(None, UNREADABLE)  # "I don't think the answer is A"
-    rest = line[said.end() : said.end() + _REST].strip()
+    rest = line[statement.end() : statement.end() + _REST].strip()
     whole = read_whole(rest, options)
     if whole is not None:
         return whole
@@ -198,25 +289,25 @@ def _leading(reply: str, options: Sequence[str]) -> ChoiceReading | None:
     """An option alone in the first line or sentence, or in the last line, explained elsewhere; no other
     line may be another option."""
     lines = [line for line in reply.splitlines() if line.strip()]
-    found: list[ChoiceReading] = []
+    readable: list[ChoiceReading] = []
     polar = _polar(lines[0] if lines else "", options)
     if polar is not None:
         return polar
     if len(lines) > 1:
         readings = [read_whole(line, options) for line in lines]
         if readings[0] is not None or readings[-1] is not None:
-            found = [reading for reading in readings if reading is not None]
-    if not found and lines:
+            readable = [reading for reading in readings if reading is not None]
+    if not readable and lines:
         head, more = _head(lines[0])
         first = read_whole(head, options) if more or head != lines[0] else None
         if first is not None:
-            found = [first, *_parts(more, options)]
-    if not found:
+            readable = [first, *_parts(more, options)]
+    if not readable:
         return None
-    places = {reading.place for reading in found}
+    places = {reading.place for reading in readable}
     if None in places or len(places) > 1:
         return ChoiceReading(None, AMBIGUOUS)
-    return ChoiceReading(found[0].place, f"{found[0].rule}, explained")
+    return ChoiceReading(readable[0].place, f"{readable[0].rule}, explained")
 
 
 def _polar(line: str, options: Sequence[str]) -> ChoiceReading | None:

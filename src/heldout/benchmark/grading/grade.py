@@ -7,16 +7,14 @@ from collections.abc import Sequence
 
 from heldout.benchmark.grading.choice import (
     AMBIGUOUS,
-    leading_pole,
-    letter,
-    read_choice,
-    read_whole,
-)
-from heldout.benchmark.grading.clean import (
     OUTCOMES,
     CutError,
     Grade,
     bare,
+    leading_pole,
+    letter,
+    read_choice,
+    read_whole,
     same,
     tagged,
     without_thoughts,
@@ -83,12 +81,12 @@ def _parts(text: str) -> frozenset[str]:
 
 def _last_statement(text: str) -> str | None:
     """What the last "the answer is" that opens a sentence states, up to the end of its sentence."""
-    found = None
+    tag = None
     for sentence in re.split(r"(?<=[.!?])\s+|\n+", text):
         match = _STATED.fullmatch(sentence.strip().strip("*").strip())
         if match is not None:
-            found = match[1]
-    return found
+            tag = match[1]
+    return tag
 
 
 def _polar(phrase: str, gold: str, rule: str) -> Grade:
@@ -138,13 +136,13 @@ def grade(reply: str, gold: str, options: Sequence[str] = (), *, tolerance: floa
         return Grade("unparsed", "", "empty")
     tag = tagged(text)
     if options:
-        found = _choice(text, tag, gold, options)
+        reading = _choice(text, tag, gold, options)
     elif tag is not None:
-        found = read_open(tag, gold, tolerance, alone=True)
-        found = found._replace(rule=f"answer tag: {found.rule}")
+        reading = read_open(tag, gold, tolerance, alone=True)
+        reading = reading._replace(rule=f"answer tag: {reading.rule}")
     else:
-        found = read_open(text, gold, tolerance)
-    outcome, parsed, rule = found
+        reading = read_open(text, gold, tolerance)
+    outcome, parsed, rule = reading
     unread = outcome == "unparsed" or (outcome == "wrong" and not options)
     if unread and _REFUSAL.search(text[:400].replace("’", "'")) and rule != AMBIGUOUS:
         return Grade("refused", "", "refusal")

@@ -96,11 +96,11 @@ def quantity(text: str) -> Quantity | None:
     )
 
 
-def agree(one: Quantity, other: Quantity, tolerance: float) -> bool:
+def agree(quantity: Quantity, other: Quantity, tolerance: float) -> bool:
     """Equal within ``tolerance`` of the second; a unit that both name has to be the same."""
-    if one.unit and other.unit and one.unit != other.unit:
+    if quantity.unit and other.unit and quantity.unit != other.unit:
         return False
-    return abs(one.value - other.value) <= max(
+    return abs(quantity.value - other.value) <= max(
         tolerance * abs(other.value), 1e-9 * abs(other.value)
     )
 
@@ -381,8 +381,8 @@ class _Reader:
 def _fraction(above: str, below: str, before: str) -> str:
     top = above if _PARTLESS.fullmatch(above) else f"({above})"
     bottom = below if _ATOM.fullmatch(below) else f"({below})"
-    made = f"{top}/{bottom}"
+    fraction = f"{top}/{bottom}"
     if not before.isdecimal():
-        return made
+        return fraction
     # 1\frac{1}{2} is one and a half; 2\frac{x}{3} is a product.
-    return f" {made}" if above.isdecimal() and below.isdecimal() else f"({made})"
+    return f" {fraction}" if above.isdecimal() and below.isdecimal() else f"({fraction})"

@@ -6,13 +6,12 @@ import functools
 from importlib import metadata
 from pathlib import Path
 
-from heldout.benchmark.readers.arrow import ArrowReader
 from heldout.benchmark.readers.base import FileRow, Reader
 from heldout.benchmark.readers.delimited import DelimitedReader
 from heldout.benchmark.readers.image_folder import ImageFolderReader
 from heldout.benchmark.readers.json_rows import JsonLinesReader, JsonReader
 from heldout.benchmark.readers.llava import CocoReader, LlavaReader
-from heldout.benchmark.readers.parquet import ParquetReader
+from heldout.benchmark.readers.parquet import ArrowReader, ParquetReader
 from heldout.benchmark.readers.pipes import PathVqaReader, PipesReader
 from heldout.errors import InputError
 

@@ -71,7 +71,7 @@ def split_images(folder: Path) -> dict[str, Path]:
 def _has_images(folder: Path) -> bool:
     if _data_file(folder):
         return False
-    found = False
+    has_image = False
     for entry in _entries(folder):
         if entry.is_dir():
             try:
@@ -80,10 +80,10 @@ def _has_images(folder: Path) -> bool:
                 continue  # reading says which folder it was
             if any(_is_data(child) for child in children):
                 return False
-            found = found or any(_is_image(child) for child in children)
+            has_image = has_image or any(_is_image(child) for child in children)
         else:
-            found = found or _is_image(entry)
-    return found
+            has_image = has_image or _is_image(entry)
+    return has_image
 
 
 def _data_file(folder: Path) -> bool:

@@ -9,8 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO, TextIO
 
-from heldout.benchmark.readers.base import FileRow, head
-from heldout.benchmark.readers.text_lines import MAX_LINE, TextLines, open_text
+from heldout.benchmark.readers.base import MAX_LINE, FileRow, TextLines, head, open_text
 from heldout.errors import InputError
 from heldout.store import Dropped
 

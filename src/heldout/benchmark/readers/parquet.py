@@ -2,19 +2,244 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from heldout.benchmark.readers.arrow import ColumnKinds, plain_values
 from heldout.benchmark.readers.base import FileRow, head
+from heldout.benchmark.readers.json_rows import load_object, too_deep
 from heldout.errors import InputError
-from heldout.image import ImageRef, ParquetCell
+from heldout.image import ArrowCell, ImageRef, ParquetCell, arrow_table
 from heldout.store import Dropped
+
+# Arrow files as ``datasets`` keeps them: a save_to_disk folder or one .arrow file, mapped.
+
+
+_ARROW_BATCH = 256
+_DICT_FILE = "dataset_dict.json"
+
+
+class ArrowReader:
+    name = "arrow"
+    suffixes = ("", ".arrow")
+
+    def recognises(self, path: Path) -> bool:
+        if path.is_dir():
+            return (path / "state.json").is_file() and (path / "dataset_info.json").is_file()
+        # A random-access file starts with its name, a stream with a continuation marker.
+        return head(path, 8)[:4] in (b"ARRO", b"\xff\xff\xff\xff")
+
+    def rows(self, path: Path) -> Iterator[FileRow | Dropped]:
+        number = 0
+        for part in data_parts(path) if path.is_dir() else [path]:
+            for row in arrow_rows(part, number):
+                number = row.number if isinstance(row, FileRow) else number + 1
+                yield row
+
+
+def split_folders(folder: Path) -> dict[str, Path]:
+    """The splits of a saved DatasetDict by name; empty if ``folder`` is not one."""
+    if not (folder / _DICT_FILE).is_file():
+        return {}
+    splits = load_object(folder / _DICT_FILE).get("splits")
+    if not isinstance(splits, list):
+        raise InputError(f"{folder / _DICT_FILE}: expected the key 'splits' with a list of names")
+    names = [str(name) for name in splits if _plain(str(name)) and (folder / str(name)).is_dir()]
+    return {name: folder / name for name in names}
+
+
+def data_parts(folder: Path) -> list[Path]:
+    """The data files in the order the dataset lists them; names that leave the folder: refused."""
+    listed = load_object(folder / "state.json").get("_data_files")
+    if not isinstance(listed, list) or not listed:
+        raise InputError(f"{folder / 'state.json'}: expected '_data_files', a list of file names")
+    parts = []
+    for entry in listed:
+        name = entry.get("filename") if isinstance(entry, dict) else None
+        if not isinstance(name, str) or not _plain(name):
+            raise InputError(
+                f"{folder / 'state.json'}: {entry!r} is not the name of a file beside it"
+            )
+        if not (folder / name).is_file():
+            raise InputError(f"{folder / name} is missing, but state.json lists it: copy it again")
+        parts.append(folder / name)
+    return parts
+
+
+def _plain(name: str) -> bool:
+    return name not in ("", ".", "..") and "/" not in name and "\\" not in name and "\0" not in name
+
+
+@dataclass(frozen=True)
+class ColumnKinds:
+    """What columns hold beyond their storage type: which are images, which are class numbers."""
+
+    images: tuple[str, ...]
+    labels: dict[str, list[str]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, schema: pa.Schema) -> ColumnKinds:
+        features = _features(schema)
+        images = [
+            column.name
+            for column in schema
+            if holds_bytes(column.type)
+            and _feature_kind(features.get(column.name)) in ("", "Image")
+        ]
+        labels = {
+            name: [str(label) for label in feature["names"]]
+            for name, feature in features.items()
+            if _feature_kind(feature) == "ClassLabel" and isinstance(feature.get("names"), list)
+        }
+        return cls(tuple(images), labels)
+
+    def named(self, values: dict[str, Any]) -> dict[str, Any]:
+        """The same row with class names in place of class numbers."""
+        for column, names in self.labels.items():
+            value = values.get(column)
+            if isinstance(value, int) and 0 <= value < len(names):
+                values[column] = names[value]
+            elif value == -1:
+                values[column] = None  # how datasets writes "no label"
+        return values
+
+
+def holds_bytes(type_: pa.DataType) -> bool:
+    """Bytes, a struct with bytes, or a list of either."""
+    if pa.types.is_list(type_) or pa.types.is_large_list(type_):
+        return holds_bytes(type_.value_type)
+    if pa.types.is_struct(type_):
+        index = type_.get_field_index("bytes")
+        return index >= 0 and _binary(type_.field(index).type)
+    return _binary(type_)
+
+
+def _binary(type_: pa.DataType) -> bool:
+    return bool(
+        pa.types.is_binary(type_)
+        or pa.types.is_large_binary(type_)
+        or pa.types.is_fixed_size_binary(type_)
+    )
+
+
+def _features(schema: pa.Schema) -> dict[str, Any]:
+    """Column descriptions that ``datasets`` leaves in the schema; untrusted, of any shape."""
+    try:
+        described = json.loads((schema.metadata or {}).get(b"huggingface", b"{}"))
+        features = described["info"]["features"]
+        if too_deep(features):
+            return {}
+        return {str(key): value for key, value in features.items()}
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return {}
+
+
+def _feature_kind(feature: Any) -> str:
+    """'Image', 'ClassLabel', 'Value', …; of a list what it is a list of; '' when not described."""
+    if isinstance(feature, list) and feature:
+        return _feature_kind(feature[0])
+    if isinstance(feature, dict):
+        return (
+            _feature_kind(feature["feature"])
+            if "feature" in feature
+            else str(feature.get("_type", ""))
+        )
+    return ""
+
+
+def arrow_rows(path: Path, before: int = 0) -> Iterator[FileRow | Dropped]:
+    """Rows of one Arrow file, numbered from ``before + 1``, without touching any image's bytes."""
+    try:
+        table = arrow_table(str(path))
+    except (OSError, ValueError, pa.ArrowException) as error:
+        raise InputError(f"{path} is not a readable Arrow file ({error}): copy it again") from error
+    kinds = ColumnKinds.of(table.schema)
+    plain = [name for name in table.column_names if name not in kinds.images]
+    for start in range(0, table.num_rows, _ARROW_BATCH):
+        batch = table.slice(start, _ARROW_BATCH)
+        pictures = {
+            name: _pictures(batch.column(name), path, name, start, before) for name in kinds.images
+        }
+        for offset, values in enumerate(plain_values(batch.select(plain))):
+            number = before + start + offset + 1
+            if isinstance(values, str):
+                yield Dropped("read", f"{path.name} row {number}", "not UTF-8", values)
+                continue
+            named = kinds.named(values)
+            shown = {name: cells[offset] for name, cells in pictures.items()}
+            # The columns keep the order of the file: which image comes first can matter.
+            yield FileRow(
+                number,
+                {
+                    name: shown[name] if name in shown else named[name]
+                    for name in table.column_names
+                },
+            )
+
+
+def plain_values(batch: Any) -> Iterator[dict[str, Any] | str]:
+    """Rows of a batch as dicts, or as the sentence that says why one cannot be decoded."""
+    try:
+        yield from batch.to_pylist() if batch.num_columns else ({} for _ in range(batch.num_rows))
+    except (UnicodeDecodeError, ValueError, OverflowError):
+        for index in range(batch.num_rows):
+            try:
+                yield batch.slice(index, 1).to_pylist()[0]
+            except (UnicodeDecodeError, ValueError, OverflowError) as error:
+                yield str(error)
+
+
+def _pictures(column: Any, path: Path, name: str, start: int, before: int) -> list[Any]:
+    """For every cell a reference, a file name (no bytes, only a path), a list of these, or None."""
+    type_ = column.type
+    listed = pa.types.is_list(type_) or pa.types.is_large_list(type_)
+    if listed:
+        return [
+            None
+            if not cell.is_valid
+            else [
+                _reference(path, name, start + offset, present, label, before, index)
+                for index, (present, label) in enumerate(_presence(cell.values))
+            ]
+            for offset, cell in enumerate(column)
+        ]
+    return [
+        _reference(path, name, start + offset, present, label, before)
+        for offset, (present, label) in enumerate(_presence(column))
+    ]
+
+
+def _presence(values: Any) -> list[tuple[bool, str | None]]:
+    """Per image: are its bytes there, and what is it called. Reads validity and paths only."""
+    if not pa.types.is_struct(values.type):
+        return [(present, None) for present in pc.is_valid(values).to_pylist()]
+    present = pc.is_valid(pc.struct_field(values, "bytes")).to_pylist()
+    if values.type.get_field_index("path") < 0:
+        return [(here, None) for here in present]
+    return list(zip(present, pc.struct_field(values, "path").to_pylist(), strict=True))
+
+
+def _reference(
+    path: Path,
+    column: str,
+    row: int,
+    present: bool,
+    label: str | None,
+    before: int,
+    index: int = -1,
+) -> ImageRef | str | None:
+    if not present:
+        return label
+    return ImageRef(
+        label or f"{path.name} row {before + row + 1}", ArrowCell(str(path), row, column, index)
+    )
+
 
 _BATCH = 1024
 _BATCH_WITH_BYTES = 16  # where a column of bytes has to be read to see which cells are empty
@@ -80,8 +305,8 @@ class _Layout:
             fitting = [n for n in schema.names if path == n or path.startswith(f"{n}.")]
             if fitting:
                 leaves[max(fitting, key=len)].append(index)
-        found = {name: tuple(indices) for name, indices in leaves.items()}
-        return cls(ColumnKinds.of(schema), tuple(schema.names), found, paths)
+        leaf_columns = {name: tuple(indices) for name, indices in leaves.items()}
+        return cls(ColumnKinds.of(schema), tuple(schema.names), leaf_columns, paths)
 
     def bytes_leaf(self, column: str) -> int:
         """The leaf that holds the images themselves."""

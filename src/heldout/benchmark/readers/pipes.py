@@ -12,9 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from heldout.benchmark.readers.base import FileRow, head
+from heldout.benchmark.readers.base import FileRow, head, open_text
 from heldout.benchmark.readers.json_rows import stream_array
-from heldout.benchmark.readers.text_lines import open_text
 from heldout.store import Dropped
 
 _FEWEST_PAIRS = 3  # lines of two fields that make a table; a caption may hold a pipe, too
@@ -141,9 +140,9 @@ def _neighbours(path: Path) -> list[Path]:
 
 def _agree(first: Path, second: Path) -> bool:
     """Whether two files begin with the same images."""
-    one, other = ({line.split("|")[0] for line in _first_lines(path)} for path in (first, second))
-    few = min(len(one), len(other), 3)
-    return few > 0 and len(one & other) >= few
+    names, other = ({line.split("|")[0] for line in _first_lines(path)} for path in (first, second))
+    few = min(len(names), len(other), 3)
+    return few > 0 and len(names & other) >= few
 
 
 # PathVQA's official files: per image two parallel lists, the questions and their answers.

@@ -5,18 +5,25 @@ from __future__ import annotations
 import functools
 from importlib import metadata
 
-from heldout.benchmark.writers.base import BenchmarkWriter, FilePart, copy_pictures
-from heldout.benchmark.writers.coco import CocoWriter
+from heldout.benchmark.writers.base import (
+    BenchmarkWriter,
+    DataTable,
+    FilePart,
+    Opened,
+    ReadingOptions,
+    copy_pictures,
+    open_tables,
+)
 from heldout.benchmark.writers.delimited import DelimitedWriter, PipesWriter
 from heldout.benchmark.writers.image_folder import ImageFolderWriter
 from heldout.benchmark.writers.json_rows import (
+    CocoWriter,
     JsonLinesWriter,
     JsonWriter,
     LlavaWriter,
     PathVqaWriter,
 )
 from heldout.benchmark.writers.parquet import ArrowWriter, ParquetWriter
-from heldout.benchmark.writers.tables import DataTable, Opened, ReadingOptions, open_tables
 from heldout.errors import InputError
 
 __all__ = [

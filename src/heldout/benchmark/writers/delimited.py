@@ -8,9 +8,8 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from heldout.benchmark.readers.delimited import DelimitedTable, record_fields
+from heldout.benchmark.readers.delimited import DelimitedTable, Record, record_fields, records
 from heldout.benchmark.readers.pipes import PipeAnswers
-from heldout.benchmark.readers.records import Record, records
 from heldout.benchmark.writers.base import FilePart
 from heldout.benchmark.writers.json_rows import load_text, store_text
 from heldout.errors import InputError

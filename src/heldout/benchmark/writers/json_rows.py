@@ -7,18 +7,19 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from heldout.benchmark.readers.base import FileRow, head
+from heldout.benchmark.readers.base import FileRow, TextLines, file_encoding, head, text_encoding
 from heldout.benchmark.readers.json_rows import (
     JsonLinesReader,
     bounded_lines,
     end_of_value,
+    load_object,
     numbered,
     stream_array,
 )
 from heldout.benchmark.readers.llava import turns
 from heldout.benchmark.readers.pipes import PathVqaReader
-from heldout.benchmark.readers.text_lines import TextLines, file_encoding, text_encoding
 from heldout.benchmark.writers.base import FilePart
 from heldout.store import Dropped
 
@@ -169,9 +170,9 @@ class JsonLinesWriter:
 
 def write_entries(chosen: Sequence[tuple[Path, Sequence[int]]], target: Path) -> None:
     """Entries by number (from 1) of arrays or objects, in the frame of the first file."""
-    found = [(entries_of(load_text(path)), [n - 1 for n in numbers]) for path, numbers in chosen]
-    frame = found[0][0]
-    store_text(target, frame.text[: frame.inside[0]] + joined(found) + frame.closing)
+    parts = [(entries_of(load_text(path)), [n - 1 for n in numbers]) for path, numbers in chosen]
+    frame = parts[0][0]
+    store_text(target, frame.text[: frame.inside[0]] + joined(parts) + frame.closing)
 
 
 def entries_of(text: str) -> Entries:
@@ -179,11 +180,11 @@ def entries_of(text: str) -> Entries:
     start = first_value(text)
     if text[start : start + 1] == "[":
         return Entries.of(text, start, list(elements(text, start)))
-    found = list(members(text, start))
-    lists = [member for member in found if _list_of_objects(text[member.value : member.end])]
+    entries = list(members(text, start))
+    lists = [member for member in entries if _list_of_objects(text[member.value : member.end])]
     if len(lists) == 1:
         return Entries.of(text, lists[0].value, list(elements(text, lists[0].value)))
-    return Entries.of(text, start, [(member.start, member.end) for member in found])
+    return Entries.of(text, start, [(member.start, member.end) for member in entries])
 
 
 def write_lines(chosen: Sequence[tuple[Path, frozenset[int]]], target: Path) -> None:
@@ -278,3 +279,78 @@ def _questions(entry: object) -> int:
     except (KeyError, TypeError):
         return 0
     return len(questions) if len(questions) == len(answers) else 0
+
+
+# COCO captions: chosen captions with their images; licences and everything else as it was.
+
+
+class CocoWriter:
+    name = "coco"
+
+    def units(self, path: Path) -> Mapping[int, int]:
+        return {}
+
+    def write(self, parts: Sequence[FilePart], target: Path) -> None:
+        images: list[tuple[Entries, list[int]]] = []
+        captions: list[tuple[Entries, list[int]]] = []
+        taken: set[str] = set()
+        for part in parts:
+            chosen = _Chosen.of(part)
+            text = load_text(part.path)
+            lists = {member.key: member.value for member in members(text, first_value(text))}
+            shown = [i for i, image in chosen.images if image not in taken]
+            taken |= {image for _, image in chosen.images}
+            images.append((_entries(text, lists["images"]), shown))
+            if "annotations" in lists:
+                captions.append((_entries(text, lists["annotations"]), chosen.captions))
+        text = images[0][0].text
+        edits = [(images[0][0].inside, joined(images))]
+        if captions:
+            edits.append((captions[0][0].inside, joined(captions)))
+        for (begin, end), inside in sorted(edits, reverse=True):
+            text = text[:begin] + inside + text[end:]
+        store_text(target, text)
+
+
+def _entries(text: str, start: int) -> Entries:
+    return Entries.of(text, start, list(elements(text, start)))
+
+
+@dataclass(frozen=True)
+class _Chosen:
+    captions: list[int]  # positions from 0
+    images: list[tuple[int, str]]  # positions and ids
+
+    @classmethod
+    def of(cls, part: FilePart) -> _Chosen:
+        """Rows are counted as the reader does: good captions first, then images without any."""
+        content = load_object(part.path)
+        places: dict[str, int] = {}
+        for position, image in enumerate(content["images"]):
+            if _is_image(image):
+                places[str(image["id"])] = position
+        captions: list[int] = []
+        used: set[str] = set()
+        described: set[str] = set()
+        number = 0
+        for position, note in enumerate(content.get("annotations", [])):
+            if not isinstance(note, dict) or not isinstance(note.get("caption"), str):
+                continue
+            image = str(note.get("image_id"))
+            if image not in places:
+                continue
+            described.add(image)
+            number += 1
+            if number in part.rows:
+                captions.append(position)
+                used.add(image)
+        for image in places:
+            if image not in described:
+                number += 1
+                if number in part.rows:
+                    used.add(image)
+        return cls(captions, [(places[place], place) for place in places if place in used])
+
+
+def _is_image(image: Any) -> bool:
+    return isinstance(image, dict) and "id" in image and isinstance(image.get("file_name"), str)

@@ -11,9 +11,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from heldout.benchmark.readers.arrow import data_parts
 from heldout.benchmark.readers.base import head
 from heldout.benchmark.readers.json_rows import load_object
+from heldout.benchmark.readers.parquet import data_parts
 from heldout.benchmark.writers.base import FilePart
 from heldout.errors import InputError
 from heldout.image import arrow_table

@@ -6,14 +6,11 @@ it gets harder.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from heldout.detect.behaviour.compare import compare_all
+from heldout.detect.behaviour.compare import probe_detector
 from heldout.detect.behaviour.probe import Probe, two_variants
 from heldout.detect.behaviour.rows import ORIGINAL
-from heldout.detect.outcome import NotRecorded, Outcome
-from heldout.detect.settings import Settings
-from heldout.detect.tables import ScoreTables
+from heldout.detect.citations import YAO
+from heldout.detect.outcome import NotRecorded
 
 NAME = "choice-confusion"
 CONFUSED = "confused-choices"
@@ -35,5 +32,10 @@ PROBE = Probe(
 )
 
 
-def find(tables: ScoreTables, settings: Settings) -> Iterator[Outcome]:
-    return compare_all(PROBE, tables, settings)
+DETECTOR = probe_detector(
+    PROBE,
+    "wrong options that are right elsewhere",
+    variants=(ORIGINAL, CONFUSED),
+    asks=CONFUSED,
+    citations=(YAO,),
+)

@@ -7,16 +7,15 @@ are none.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import polars as pl
 
-from heldout.detect.behaviour.compare import compare_all
+from heldout.detect.behaviour.compare import probe_detector
 from heldout.detect.behaviour.coverage import with_options
 from heldout.detect.behaviour.probe import Arms, Probe, made_arms
 from heldout.detect.behaviour.rows import ORIGINAL, asked
-from heldout.detect.outcome import NotRecorded, Outcome
-from heldout.detect.settings import Settings
+from heldout.detect.citations import LIU
+from heldout.detect.outcome import NotRecorded
+from heldout.detect.settings import DetectSettings
 from heldout.detect.tables import ScoreTables
 
 NAME = "circular"
@@ -35,7 +34,7 @@ def is_rotation(variant: str) -> bool:
     return variant.startswith(ROTATION) and variant != f"{ROTATION}0"
 
 
-def arms(tables: ScoreTables, settings: Settings, model: str, leave_out: bool) -> Arms | str:
+def arms(tables: ScoreTables, settings: DetectSettings, model: str, leave_out: bool) -> Arms | str:
     def wanted(name: str) -> bool:
         return name == ORIGINAL or is_rotation(name)
 
@@ -73,5 +72,9 @@ PROBE = Probe(
 )
 
 
-def find(tables: ScoreTables, settings: Settings) -> Iterator[Outcome]:
-    return compare_all(PROBE, tables, settings)
+DETECTOR = probe_detector(
+    PROBE,
+    "vanilla beside circular accuracy",
+    variants=(ORIGINAL, "rotation-[!0]*"),
+    citations=(LIU,),
+)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
+from functools import partial
 from typing import Any
 
 import polars as pl
@@ -10,8 +11,10 @@ import polars as pl
 from heldout.detect.behaviour.coverage import pairs_recorded
 from heldout.detect.behaviour.measure import Measured, differences, measure
 from heldout.detect.behaviour.probe import Probe
+from heldout.detect.citations import Citation
+from heldout.detect.detector import Detector, Need
 from heldout.detect.outcome import Outcome, direction_of, model_finding, not_testable
-from heldout.detect.settings import Settings
+from heldout.detect.settings import DetectSettings
 from heldout.detect.tables import ScoreTables, metadata_column
 from heldout.stats import (
     Interval,
@@ -29,7 +32,42 @@ DROPS = (0.02, 0.05, 0.1, 0.2)  # for which the number of pairs needed is told
 SMALLEST = 10  # items of a category below which it is only counted
 
 
-def compare_all(probe: Probe, tables: ScoreTables, settings: Settings) -> Iterator[Outcome]:
+def probe_detector(
+    probe: Probe,
+    summary: str,
+    *,
+    variants: tuple[str, ...],
+    asks: str = "",
+    find: Callable[[ScoreTables, DetectSettings], Iterable[Outcome]] | None = None,
+    requires: Collection[Need] = (),
+    citations: tuple[Citation, ...] = (),
+) -> Detector:
+    """A detector made of a probe: the same items answered in two forms.
+
+    Args:
+        probe: The two forms, and how their difference reads.
+        summary: What it asks, in one line.
+        variants: Answers it reads; see ``Detector``.
+        asks: Variants that an audit asks for if it names this detector.
+        find: Where the probe is not simply run on every model.
+        requires: What it needs beside answers.
+        citations: What to cite.
+    """
+    return Detector(
+        probe.name,
+        probe.name,
+        summary,
+        find or partial(compare_all, probe),
+        needs="answers",
+        requires=frozenset(requires),
+        variants=variants,
+        asks=asks,
+        controls=("answers",),
+        citations=citations,
+    )
+
+
+def compare_all(probe: Probe, tables: ScoreTables, settings: DetectSettings) -> Iterator[Outcome]:
     for model in tables.answering:
         yield compare(probe, tables, settings, model)
 
@@ -37,7 +75,7 @@ def compare_all(probe: Probe, tables: ScoreTables, settings: Settings) -> Iterat
 def compare(
     probe: Probe,
     tables: ScoreTables,
-    settings: Settings,
+    settings: DetectSettings,
     model: str,
     *,
     more: dict[str, Any] | None = None,
@@ -104,7 +142,9 @@ def rate(hits: pl.Series, clusters: list[str]) -> dict[str, float]:
     return {"value": float(hits.mean() or 0.0), "low": interval.low, "high": interval.high}  # type: ignore[arg-type]
 
 
-def categories(pairs: pl.DataFrame, name: str, settings: Settings) -> dict[str, dict[str, Any]]:
+def categories(
+    pairs: pl.DataFrame, name: str, settings: DetectSettings
+) -> dict[str, dict[str, Any]]:
     """The drop in every value of a metadata field, corrected over them by Holm."""
     labels = pl.Series([label or "none" for label in metadata_column(pairs, name)])
     found: dict[str, dict[str, Any]] = {}
@@ -126,7 +166,7 @@ def categories(pairs: pl.DataFrame, name: str, settings: Settings) -> dict[str, 
     return found
 
 
-def _details(probe: Probe, measured: Measured, settings: Settings) -> dict[str, Any]:
+def _details(probe: Probe, measured: Measured, settings: DetectSettings) -> dict[str, Any]:
     pairs, clusters = measured.pairs, measured.pairs["cluster"].to_list()
     table = paired_table(pairs["first"].to_numpy(), pairs["second"].to_numpy())
     discordant = float((pairs["first"] != pairs["second"]).mean() or 0.0)  # type: ignore[arg-type]
@@ -184,7 +224,7 @@ def _details(probe: Probe, measured: Measured, settings: Settings) -> dict[str, 
 
 
 def _without_unread(
-    probe: Probe, tables: ScoreTables, settings: Settings, model: str, measured: Measured
+    probe: Probe, tables: ScoreTables, settings: DetectSettings, model: str, measured: Measured
 ) -> dict[str, Any] | None:
     """The same with unreadable replies left out instead of counted as wrong; None if all were read."""
     if measured.all_read:

@@ -14,7 +14,7 @@ import polars as pl
 
 from heldout.detect.behaviour.probe import Arms, Probe
 from heldout.detect.behaviour.rows import ORIGINAL
-from heldout.detect.settings import Settings
+from heldout.detect.settings import DetectSettings
 from heldout.detect.tables import ScoreTables
 from heldout.model import BOUND
 
@@ -30,7 +30,7 @@ class _Everybody:
 
 
 def pairs_recorded(
-    probe: Probe, tables: ScoreTables, settings: Settings, models: Iterable[str]
+    probe: Probe, tables: ScoreTables, settings: DetectSettings, models: Iterable[str]
 ) -> dict[str, dict[str, int]]:
     """By model the pairs that are recorded, and those possible in the variants it was asked in."""
     key = ("pairs", probe.name, probe.second, settings.bases)
@@ -61,7 +61,7 @@ def with_options(tables: ScoreTables) -> frozenset[str]:
     )
 
 
-def _everybody(probe: Probe, tables: ScoreTables, settings: Settings) -> _Everybody:
+def _everybody(probe: Probe, tables: ScoreTables, settings: DetectSettings) -> _Everybody:
     answered = [(name, probe.arms(tables, settings, name, False)) for name in tables.answering]
     made = {name: arms for name, arms in answered if isinstance(arms, Arms)}
     mine = frozenset(tables.items["benchmark_id"])

@@ -9,7 +9,7 @@ import polars as pl
 
 from heldout.detect.behaviour.probe import Arms, Probe
 from heldout.detect.behaviour.rows import unlike_templates
-from heldout.detect.settings import Settings
+from heldout.detect.settings import DetectSettings
 from heldout.detect.tables import Floats, ScoreTables
 from heldout.stats import PairedTest, paired_test, placed_test
 
@@ -48,7 +48,12 @@ class Measured:
 
 
 def measure(
-    probe: Probe, tables: ScoreTables, settings: Settings, model: str, *, leave_out: bool = False
+    probe: Probe,
+    tables: ScoreTables,
+    settings: DetectSettings,
+    model: str,
+    *,
+    leave_out: bool = False,
 ) -> Measured | str:
     mine = probe.arms(tables, settings, model, leave_out)
     if isinstance(mine, str):
@@ -124,7 +129,7 @@ def _pairs(tables: ScoreTables, rows: pl.DataFrame) -> pl.DataFrame:
     return known.join(sides, on="benchmark_id").sort("position").drop_nulls(["first", "second"])
 
 
-def _plain(pairs: pl.DataFrame, settings: Settings) -> PairedTest:
+def _plain(pairs: pl.DataFrame, settings: DetectSettings) -> PairedTest:
     return paired_test(
         differences(pairs),
         pairs["cluster"].to_list(),
@@ -133,7 +138,7 @@ def _plain(pairs: pl.DataFrame, settings: Settings) -> PairedTest:
     )
 
 
-def _ahead(mine: pl.DataFrame, theirs: pl.DataFrame, settings: Settings) -> PairedTest:
+def _ahead(mine: pl.DataFrame, theirs: pl.DataFrame, settings: DetectSettings) -> PairedTest:
     """On the second form, item by item: this model less the reference."""
     both = mine.join(theirs.select("benchmark_id", their="second"), on="benchmark_id")
     return paired_test(
@@ -144,7 +149,7 @@ def _ahead(mine: pl.DataFrame, theirs: pl.DataFrame, settings: Settings) -> Pair
     )
 
 
-def _placed(tables: ScoreTables, rows: pl.DataFrame, settings: Settings) -> PairedTest | None:
+def _placed(tables: ScoreTables, rows: pl.DataFrame, settings: DetectSettings) -> PairedTest | None:
     """None where there are no options, or place and release always go together."""
     if rows["place"].null_count() or (rows["place"] == "open").all():
         return None
@@ -166,7 +171,7 @@ def _above(
     tables: ScoreTables,
     mine: pl.DataFrame,
     others: list[pl.DataFrame],
-    settings: Settings,
+    settings: DetectSettings,
 ) -> tuple[PairedTest | None, PairedTest | None]:
     """The difference in differences, on what everybody answered; and the same less the place."""
     joined = mine

@@ -12,11 +12,13 @@ from typing import Any
 
 import polars as pl
 
-from heldout.detect.behaviour.compare import compare
+from heldout.detect.behaviour.compare import compare, probe_detector
 from heldout.detect.behaviour.probe import Arms, Probe, made_arms
 from heldout.detect.behaviour.rows import ORIGINAL, asked
+from heldout.detect.citations import CHEN
+from heldout.detect.detector import Need
 from heldout.detect.outcome import NotRecorded, Outcome, not_testable
-from heldout.detect.settings import Settings
+from heldout.detect.settings import DetectSettings
 from heldout.detect.tables import ScoreTables
 from heldout.errors import InputError
 
@@ -28,7 +30,7 @@ LACKING = NotRecorded(
 NO_BASE = NotRecorded("needs the language model it was made from: --base BASE or --base MODEL=BASE")
 
 
-def arms(tables: ScoreTables, settings: Settings, model: str, leave_out: bool) -> Arms | str:
+def arms(tables: ScoreTables, settings: DetectSettings, model: str, leave_out: bool) -> Arms | str:
     base = settings.base_of(model)
     if base is None:
         return NO_BASE
@@ -61,7 +63,7 @@ PROBE = Probe(
 )
 
 
-def find(tables: ScoreTables, settings: Settings) -> Iterator[Outcome]:
+def find(tables: ScoreTables, settings: DetectSettings) -> Iterator[Outcome]:
     for _, base in settings.bases:
         if base not in tables.answering:
             raise InputError(
@@ -78,7 +80,7 @@ def find(tables: ScoreTables, settings: Settings) -> Iterator[Outcome]:
         yield compare(PROBE, tables, settings, model, more=_published(tables, model, settings))
 
 
-def _published(tables: ScoreTables, model: str, settings: Settings) -> dict[str, Any]:
+def _published(tables: ScoreTables, model: str, settings: DetectSettings) -> dict[str, Any]:
     """Multimodal gain and leakage as MMStar defines them, on the items asked in every form."""
     sides = [
         asked(tables, one, lambda name, kind=kind: name == kind)  # type: ignore[misc]
@@ -101,3 +103,14 @@ def _published(tables: ScoreTables, model: str, settings: Settings) -> dict[str,
         "multimodal_leakage": max(0.0, blind - base),
         "items_in_every_form": len(shared),
     }
+
+
+DETECTOR = probe_detector(
+    PROBE,
+    "right without the image, and the base is not",
+    variants=(NO_IMAGE,),
+    asks=NO_IMAGE,
+    requires={Need.BASE},
+    find=find,
+    citations=(CHEN,),
+)

@@ -14,12 +14,13 @@ from typing import Any
 import polars as pl
 
 from heldout.detect.behaviour.circular import is_rotation
-from heldout.detect.behaviour.compare import compare, rate
+from heldout.detect.behaviour.compare import compare, probe_detector, rate
 from heldout.detect.behaviour.coverage import with_options
 from heldout.detect.behaviour.probe import Arms, Probe, two_variants
 from heldout.detect.behaviour.rows import ORIGINAL
+from heldout.detect.citations import SONG
 from heldout.detect.outcome import NotRecorded, Outcome
-from heldout.detect.settings import Settings
+from heldout.detect.settings import DetectSettings
 from heldout.detect.tables import ScoreTables
 
 NAME = "option-order"
@@ -33,7 +34,7 @@ BLIND_TO = [
 ]
 
 
-def arms(tables: ScoreTables, settings: Settings, model: str, leave_out: bool) -> Arms | str:
+def arms(tables: ScoreTables, settings: DetectSettings, model: str, leave_out: bool) -> Arms | str:
     moved = _is_shuffle if _shuffled(tables, model) else is_rotation
     both = two_variants(ORIGINAL, moved, LACKING)
     return both(tables, settings, model, leave_out)
@@ -52,12 +53,12 @@ PROBE = Probe(
 )
 
 
-def find(tables: ScoreTables, settings: Settings) -> Iterator[Outcome]:
+def find(tables: ScoreTables, settings: DetectSettings) -> Iterator[Outcome]:
     for model in tables.answering:
         yield compare(PROBE, tables, settings, model, more=_published(tables, settings, model))
 
 
-def _published(tables: ScoreTables, settings: Settings, model: str) -> dict[str, Any]:
+def _published(tables: ScoreTables, settings: DetectSettings, model: str) -> dict[str, Any]:
     """MM-Detect's figures, and how often each place is right: what they do not take out."""
     found = arms(tables, settings, model, False)
     if isinstance(found, str):
@@ -96,3 +97,13 @@ def _shuffled(tables: ScoreTables, model: str) -> bool:
         return False
     mine = tables.answers.filter(pl.col("model") == model)["variant"].unique()
     return any(_is_shuffle(name) for name in mine)
+
+
+DETECTOR = probe_detector(
+    PROBE,
+    "right as released, wrong reordered (CR, PCR)",
+    variants=(ORIGINAL, "shuffle-*|rotation-[!0]*"),
+    asks="shuffle-1..3",
+    find=find,
+    citations=(SONG,),
+)

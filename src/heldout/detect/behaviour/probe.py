@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from heldout.detect.behaviour.rows import asked, in_arms, unlike_templates, unread
-from heldout.detect.settings import Settings
+from heldout.detect.settings import DetectSettings
 from heldout.detect.tables import ScoreTables
 
 
@@ -25,7 +25,7 @@ class Arms:
 
 
 #: tables, settings, model, whether unreadable replies are left out
-ArmsOf = Callable[[ScoreTables, Settings, str, bool], Arms | str]
+ArmsOf = Callable[[ScoreTables, DetectSettings, str, bool], Arms | str]
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,9 @@ class Probe:
 def two_variants(first: str, wanted: Callable[[str], bool], lacking: str) -> ArmsOf:
     """The item in one form, and in any of some others."""
 
-    def arms(tables: ScoreTables, settings: Settings, model: str, leave_out: bool) -> Arms | str:
+    def arms(
+        tables: ScoreTables, settings: DetectSettings, model: str, leave_out: bool
+    ) -> Arms | str:
         everything = asked(tables, model, lambda name: name == first or wanted(name))
         mine = asked(tables, model, lambda name: name == first or wanted(name), leave_out=leave_out)
         return made_arms(everything, mine, pl.col("variant") == first, lacking)

@@ -6,16 +6,16 @@ difficulty of another word would pass for memory.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 
 import polars as pl
 
-from heldout.detect.behaviour.compare import compare_all
+from heldout.detect.behaviour.compare import probe_detector
 from heldout.detect.behaviour.probe import Arms, Probe, made_arms
 from heldout.detect.behaviour.rows import asked
-from heldout.detect.outcome import NotRecorded, Outcome
-from heldout.detect.settings import Settings
+from heldout.detect.citations import DENG, SONG
+from heldout.detect.outcome import NotRecorded
+from heldout.detect.settings import DetectSettings
 from heldout.detect.tables import ScoreTables
 
 NAME = "slot-guess"
@@ -26,7 +26,7 @@ LACKING = NotRecorded(
 OTHER_WORD = "no paraphrase masks the same word as the released wording"
 
 
-def arms(tables: ScoreTables, settings: Settings, model: str, leave_out: bool) -> Arms | str:
+def arms(tables: ScoreTables, settings: DetectSettings, model: str, leave_out: bool) -> Arms | str:
     def wanted(name: str) -> bool:
         return name == SLOT or name.startswith(f"{SLOT}-")
 
@@ -63,5 +63,13 @@ PROBE = Probe(
 )
 
 
-def find(tables: ScoreTables, settings: Settings) -> Iterator[Outcome]:
-    return compare_all(PROBE, tables, settings)
+DETECTOR = probe_detector(
+    PROBE,
+    "masked words, released wording or paraphrase",
+    variants=(SLOT, f"{SLOT}-*"),
+    asks=SLOT,
+    citations=(
+        SONG,
+        DENG,
+    ),
+)

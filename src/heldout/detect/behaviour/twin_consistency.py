@@ -14,9 +14,11 @@ import numpy as np
 import polars as pl
 
 from heldout.detect.behaviour.measure import FEW, differences, measure
-from heldout.detect.behaviour.twin_drop import probe_for, twins_of
+from heldout.detect.behaviour.twin_drop import TWIN, probe_for, twins_of
+from heldout.detect.citations import PARK
+from heldout.detect.detector import Detector
 from heldout.detect.outcome import Outcome, around_correlation, model_finding, not_testable
-from heldout.detect.settings import Settings
+from heldout.detect.settings import DetectSettings
 from heldout.detect.tables import ScoreTables
 from heldout.errors import InputError
 from heldout.stats import jonckheere_blocks
@@ -27,7 +29,7 @@ BLIND_TO = [
 ]
 
 
-def find(tables: ScoreTables, settings: Settings) -> Iterator[Outcome]:
+def find(tables: ScoreTables, settings: DetectSettings) -> Iterator[Outcome]:
     if not settings.degrees:
         return
     for model, _ in settings.degrees:
@@ -49,11 +51,11 @@ def find(tables: ScoreTables, settings: Settings) -> Iterator[Outcome]:
 def _consistency(
     twin: str,
     tables: ScoreTables,
-    settings: Settings,
+    settings: DetectSettings,
     ordered: list[tuple[str, float]],
     label: str,
 ) -> Outcome:
-    alone = Settings(seed=settings.seed, permutations=99)
+    alone = DetectSettings(seed=settings.seed, permutations=99)
     joined: pl.DataFrame | None = None
     own: dict[str, dict[str, float]] = {}
     for index, (model, degree) in enumerate(ordered):
@@ -116,3 +118,17 @@ def _consistency(
             "monotone": all(a <= b for a, b in pairwise(by_degree)),
         },
     )
+
+
+DETECTOR = Detector(
+    NAME,
+    "consistency",
+    "do drops grow with known degrees?",
+    find,
+    needs="answers",
+    variants=("original", f"{TWIN}|{TWIN}-*"),
+    of="models",
+    claims=False,
+    controls=("answers",),
+    citations=(PARK,),
+)

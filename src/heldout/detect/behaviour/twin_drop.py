@@ -13,12 +13,13 @@ from dataclasses import replace
 
 import polars as pl
 
-from heldout.detect.behaviour.compare import compare
+from heldout.detect.behaviour.compare import compare, probe_detector
 from heldout.detect.behaviour.probe import Arms, ArmsOf, Probe, two_variants
 from heldout.detect.behaviour.rows import ORIGINAL
+from heldout.detect.citations import PARK
 from heldout.detect.finding import Finding
 from heldout.detect.outcome import NotRecorded, Outcome
-from heldout.detect.settings import Settings
+from heldout.detect.settings import DetectSettings
 from heldout.detect.tables import ScoreTables
 
 NAME = "twin-drop"
@@ -51,7 +52,9 @@ def probe_for(twin: str = TWIN) -> Probe:
 def _arms(twin: str) -> ArmsOf:
     every = two_variants(ORIGINAL, lambda name: name == twin, LACKING)
 
-    def arms(tables: ScoreTables, settings: Settings, model: str, leave_out: bool) -> Arms | str:
+    def arms(
+        tables: ScoreTables, settings: DetectSettings, model: str, leave_out: bool
+    ) -> Arms | str:
         """Without twins in which nothing but the key changed."""
         unchanged = tables.unchanged.get(twin)
         if not unchanged or tables.answers is None:
@@ -84,7 +87,7 @@ def twins_of(tables: ScoreTables, model: str) -> list[str]:
     return sorted(name for name in names if name == TWIN or name.startswith(f"{TWIN}-")) or [TWIN]
 
 
-def find(tables: ScoreTables, settings: Settings) -> Iterator[Outcome]:
+def find(tables: ScoreTables, settings: DetectSettings) -> Iterator[Outcome]:
     for model in tables.answering:
         for twin in twins_of(tables, model):
             found = compare(probe_for(twin), tables, settings, model)
@@ -104,3 +107,12 @@ def find(tables: ScoreTables, settings: Settings) -> Iterator[Outcome]:
             elif text and found.reason != LACKING:
                 found = found.model_copy(update={"reason": f"{found.reason}: {text}"})
             yield found
+
+
+DETECTOR = probe_detector(
+    probe_for(),
+    "same question, another picture and answer: does accuracy drop?",
+    variants=(ORIGINAL, f"{TWIN}|{TWIN}-*"),
+    find=find,
+    citations=(PARK,),
+)

@@ -1,5 +1,6 @@
 """Item scores, one file each, and the set-level test that all of them share."""
 
+from heldout.detect.detector import Detector
 from heldout.detect.membership.scores import (
     LOSS,
     MAX_RENYI,
@@ -8,9 +9,9 @@ from heldout.detect.membership.scores import (
     PERPLEXITY_RATIO,
     ZLIB,
 )
-from heldout.detect.membership.set_level import ItemDetector
+from heldout.detect.membership.set_level import item_detector
 
-MEMBERSHIP: tuple[ItemDetector, ...] = (
+MEMBERSHIP: tuple[Detector, ...] = (
     MIN_K,
     MIN_K_PLUS_PLUS,
     LOSS,
@@ -27,5 +28,5 @@ __all__ = [
     "MIN_K_PLUS_PLUS",
     "PERPLEXITY_RATIO",
     "ZLIB",
-    "ItemDetector",
+    "item_detector",
 ]

@@ -6,28 +6,32 @@ import zlib
 
 import numpy as np
 
-from heldout.detect.membership.set_level import ItemDetector, hardest_mean
-from heldout.detect.settings import Settings
+from heldout.detect.citations import CARLINI, LI, SHI, YEOM, ZHANG
+from heldout.detect.detector import Need
+from heldout.detect.membership.set_level import hardest_mean, item_detector
+from heldout.detect.settings import DetectSettings
 from heldout.detect.tables import Floats, Scored, ScoreTables
 
 
-def loss(tables: ScoreTables, scored: Scored, settings: Settings) -> Floats | str:
+def loss(tables: ScoreTables, scored: Scored, settings: DetectSettings) -> Floats | str:
     return scored.means
 
 
-LOSS = ItemDetector("loss", "mean log-probability of the answer", loss)
+LOSS = item_detector("loss", "mean log-probability of the answer", loss, citations=(YEOM,))
 
 
 # min-k: the mean log-probability of the hardest tokens (Shi et al. 2024).
 
 
-def min_k(tables: ScoreTables, scored: Scored, settings: Settings) -> Floats | str:
+def min_k(tables: ScoreTables, scored: Scored, settings: DetectSettings) -> Floats | str:
     if not scored.has("logprobs"):
         return "per-token log-probabilities were not recorded"
     return hardest_mean(scored.flat("logprobs"), scored.counts, settings.share)
 
 
-MIN_K = ItemDetector("min-k", "mean log-probability of the answer's hardest tokens", min_k)
+MIN_K = item_detector(
+    "min-k", "mean log-probability of the answer's hardest tokens", min_k, citations=(SHI,)
+)
 
 
 # min-k++: the hardest tokens in units of the whole vocabulary's spread (Zhang et al. 2025).
@@ -37,7 +41,7 @@ MIN_K = ItemDetector("min-k", "mean log-probability of the answer's hardest toke
 FLOOR = 1e-6
 
 
-def min_k_plus_plus(tables: ScoreTables, scored: Scored, settings: Settings) -> Floats | str:
+def min_k_plus_plus(tables: ScoreTables, scored: Scored, settings: DetectSettings) -> Floats | str:
     if not all(scored.has(column) for column in ("logprobs", "mu", "sigma")):
         return "full-vocabulary mu and sigma were not recorded: this backend cannot give min-k++"
     centred = scored.flat("logprobs") - scored.flat("mu")
@@ -45,8 +49,12 @@ def min_k_plus_plus(tables: ScoreTables, scored: Scored, settings: Settings) -> 
     return hardest_mean(standard, scored.counts, settings.share)
 
 
-MIN_K_PLUS_PLUS = ItemDetector(
-    "min-k++", "hardest tokens, standardised by the whole vocabulary", min_k_plus_plus
+MIN_K_PLUS_PLUS = item_detector(
+    "min-k++",
+    "hardest tokens, standardised by the whole vocabulary",
+    min_k_plus_plus,
+    requires={Need.VOCABULARY},
+    citations=(ZHANG,),
 )
 
 
@@ -56,23 +64,29 @@ MIN_K_PLUS_PLUS = ItemDetector(
 # entropy of order 1, exactly. Other orders need the whole distribution, which no table keeps.
 
 
-def max_renyi(tables: ScoreTables, scored: Scored, settings: Settings) -> Floats | str:
+def max_renyi(tables: ScoreTables, scored: Scored, settings: DetectSettings) -> Floats | str:
     if not scored.has("mu"):
         return "full-vocabulary mu was not recorded: the entropy at a position is not known"
     # The largest entropies are the lowest mu; less uncertain = more likely seen.
     return hardest_mean(scored.flat("mu"), scored.counts, settings.share)
 
 
-MAX_RENYI = ItemDetector("max-renyi-k", "negative entropy at the most uncertain tokens", max_renyi)
+MAX_RENYI = item_detector(
+    "max-renyi-k",
+    "negative entropy at the most uncertain tokens",
+    max_renyi,
+    requires={Need.VOCABULARY},
+    citations=(LI,),
+)
 
 
 # perplexity-ratio: how much likelier the answer is than to a reference model (Carlini et al. 2021).
 
 
-def perplexity_ratio(tables: ScoreTables, scored: Scored, settings: Settings) -> Floats | str:
+def perplexity_ratio(tables: ScoreTables, scored: Scored, settings: DetectSettings) -> Floats | str:
     name = settings.reference_model
     if name is None:
-        return "no reference model is named (--reference, or a --baseline)"
+        return "no reference model is named (the settings reference and baselines)"
     if name == scored.model:
         return "this is the reference model itself"
     if name not in tables.models:
@@ -89,15 +103,19 @@ def perplexity_ratio(tables: ScoreTables, scored: Scored, settings: Settings) ->
     return np.asarray(scored.means - theirs, dtype=np.float64)
 
 
-PERPLEXITY_RATIO = ItemDetector(
-    "perplexity-ratio", "log-probability above that of a reference model", perplexity_ratio
+PERPLEXITY_RATIO = item_detector(
+    "perplexity-ratio",
+    "log-probability above that of a reference model",
+    perplexity_ratio,
+    requires={Need.REFERENCE},
+    citations=(CARLINI,),
 )
 
 
 # zlib: log-probability per compressed byte of the answer (Carlini et al. 2021).
 
 
-def zlib_ratio(tables: ScoreTables, scored: Scored, settings: Settings) -> Floats | str:
+def zlib_ratio(tables: ScoreTables, scored: Scored, settings: DetectSettings) -> Floats | str:
     lengths = [
         len(zlib.compress((answer or "").encode("utf-8", "replace")))
         for answer in scored.frame["answer"]
@@ -105,4 +123,6 @@ def zlib_ratio(tables: ScoreTables, scored: Scored, settings: Settings) -> Float
     return np.asarray(scored.totals / np.asarray(lengths), dtype=np.float64)
 
 
-ZLIB = ItemDetector("zlib", "log-probability per compressed byte of the answer", zlib_ratio)
+ZLIB = item_detector(
+    "zlib", "log-probability per compressed byte of the answer", zlib_ratio, citations=(CARLINI,)
+)

@@ -8,22 +8,22 @@ detector says what would make it testable.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from heldout.detect.blind import blind_area
+from heldout.detect.citations import Citation
+from heldout.detect.detector import Detector, Difference, ItemScores, Need
 from heldout.detect.outcome import Outcome, model_finding, not_testable
-from heldout.detect.settings import Settings
+from heldout.detect.settings import DetectSettings
 from heldout.detect.tables import Floats, Scored, ScoreTables, metadata_column, strata
 from heldout.errors import InputError
 from heldout.stats import area, cluster_contrast, group_test
 
 Mask = NDArray[np.bool_]
-#: item scores, higher = more likely seen; or the reason why this model has none
-ItemScores = Callable[[ScoreTables, Scored, Settings], "Floats | str"]
 NEEDS = (
     "an item score has no reference of its own. Testable with items that no model can have seen: name "
     "them (--unseen FIELD=VALUE). Without them, order tests and overlap inflation are what is left"
@@ -35,17 +35,51 @@ BLIND_TO = [
 ]
 
 
+def item_detector(
+    name: str,
+    summary: str,
+    score: ItemScores,
+    *,
+    requires: Collection[Need] = (),
+    citations: tuple[Citation, ...] = (),
+    family: str = "membership",
+) -> Detector:
+    """A detector made of a score per item: suspect items against items that no model can have seen.
+
+    Args:
+        name: What ``--detector`` calls it.
+        summary: What it asks, in one line.
+        score: A score for each item, higher = more likely seen; or a sentence why there is none.
+        requires: What it needs beside scores and unseen items.
+        citations: What to cite.
+        family: Its claim; by default that of all item scores.
+    """
+
+    def find(tables: ScoreTables, settings: DetectSettings) -> Iterator[Outcome]:
+        for model in tables.models:
+            yield test.outcome(tables, tables.scored(model), settings)
+
+    test = _SetTest(name, score)
+    return Detector(
+        name,
+        family,
+        summary,
+        find,
+        requires=frozenset({Need.UNSEEN, *requires}),
+        kind="membership",
+        controls=("external baseline", "blind"),
+        against=test.against,
+        item_scores=score,
+        citations=citations,
+    )
+
+
 @dataclass(frozen=True)
-class ItemDetector:
+class _SetTest:
     name: str
-    summary: str
     score: ItemScores
 
-    def find(self, tables: ScoreTables, settings: Settings) -> Iterator[Outcome]:
-        for model in tables.models:
-            yield self.one(tables, tables.scored(model), settings)
-
-    def one(self, tables: ScoreTables, scored: Scored, settings: Settings) -> Outcome:
+    def outcome(self, tables: ScoreTables, scored: Scored, settings: DetectSettings) -> Outcome:
         values = self.score(tables, scored, settings)
         if isinstance(values, str):
             return not_testable(self.name, tables.benchmark, scored.model, values)
@@ -92,6 +126,37 @@ class ItemDetector:
             },
         )
 
+    def against(
+        self, tables: ScoreTables, model: str, baseline: str, settings: DetectSettings
+    ) -> Difference | str:
+        """Both models' scores in units of their own spread: a gain is no memory."""
+        if settings.unseen is None:
+            return "no items are known to be unseen"
+        cells = tables.common([model, baseline])
+        values = [self.score(tables, cell, settings) for cell in cells]
+        known = [_standard(value) for value in values if not isinstance(value, str)]
+        if len(known) < 2:
+            return next(value for value in values if isinstance(value, str))
+        gap, suspects = known[0] - known[1], ~unseen_items(cells[0], settings)
+        contrast = cluster_contrast(gap, suspects, cells[0].clusters, seed=settings.seed)
+        tested = group_test(
+            gap,
+            suspects,
+            cells[0].clusters,
+            strata(cells[0].frame, settings.strata),
+            permutations=settings.permutations,
+            seed=settings.seed,
+        )
+        if contrast is None or tested is None:
+            return "too few clusters in common"
+        what = "suspect less unseen items, model less baseline, in standard deviations"
+        return Difference(model, baseline, contrast.value, contrast.interval, tested.test.p, what)
+
+
+def _standard(values: Floats) -> Floats:
+    spread = float(values.std())
+    return np.asarray((values - values.mean()) / (spread if spread > 0 else 1.0), dtype=np.float64)
+
 
 def _blind(tables: ScoreTables, scored: Scored, suspects: Mask) -> float:
     """The same for every model and score that covers the same items."""
@@ -101,7 +166,7 @@ def _blind(tables: ScoreTables, scored: Scored, suspects: Mask) -> float:
     return float(tables.memo[key])
 
 
-def unseen_items(scored: Scored, settings: Settings) -> Mask:
+def unseen_items(scored: Scored, settings: DetectSettings) -> Mask:
     """Which items nobody can have seen, by the metadata field the user named."""
     assert settings.unseen is not None
     field, wanted = settings.unseen

@@ -79,11 +79,11 @@ class _Said:
 def leak_rows(run: Run, corpus: Corpus, truth: Path, *, world: str, seed: int) -> pl.DataFrame:
     """One row per item of the corpus that could be read. Broken files are dropped, and are not here."""
     items = run.frame("items").with_columns(image=pl.col("image_names").list.first())
-    said = _said(items, read_matches(run), run.frame("text_matches"))
+    results = _said(items, read_matches(run), run.frame("text_matches"))
     untestable = _untestable(run, items)
     known = {row["corpus_id"]: row for row in map(json.loads, truth.read_text().splitlines())}
     rows = [
-        {"world": world, "seed": seed, **_row(id, pictured, known.get(id), said[id], untestable)}
+        {"world": world, "seed": seed, **_row(id, pictured, known.get(id), results[id], untestable)}
         for id, pictured in _corpus_items(corpus)
         if known.get(id, {}).get("group") != BROKEN
     ]
@@ -94,17 +94,19 @@ def _row(
     id: str,
     pictured: bool,
     truth: Mapping[str, Any] | None,
-    said: _Said,
+    results: _Said,
     untestable: Mapping[str, str],
 ) -> dict[str, Any]:
     planted = truth or {"kind": STRANGER, "group": STRANGER, "detail": ""}
     image, item = planted.get("image"), planted.get("benchmark_id")
-    own = said.pictures.get(image or "", {})
-    strange = {name: pair for name, pair in said.pictures.items() if name != image}
+    own = results.pictures.get(image or "", {})
+    strange = {name: pair for name, pair in results.pictures.items() if name != image}
     others = list(strange.values())
     worst = max(strange.items(), key=lambda pair: _grade(pair[1]), default=("", {}))
-    words = max(said.texts.get(item or "", []), key=_gravity, default={})
-    other_words = [max(pairs, key=_gravity) for name, pairs in said.texts.items() if name != item]
+    words = max(results.texts.get(item or "", []), key=_gravity, default={})
+    other_words = [
+        max(pairs, key=_gravity) for name, pairs in results.texts.items() if name != item
+    ]
     return {
         "corpus_id": id,
         **{
@@ -118,7 +120,7 @@ def _row(
         "degree": own.get("degree", ""),
         "relation": own.get("relation", ""),
         "transform": own.get("transform", ""),
-        "label_said": said.labels.get(item or "", ""),
+        "label_said": results.labels.get(item or "", ""),
         "other_pairs": len(others),
         "other_graded": sum(pair["degree"] != "none" for pair in others),
         "other_hard": sum(pair["degree"] == "hard" for pair in others),
@@ -127,7 +129,7 @@ def _row(
         "other_image": worst[0],
         "other_relation": worst[1].get("relation", ""),
         "untestable": untestable.get(item or "", ""),
-        "text_methods": "+".join(sorted({p["method"] for p in said.texts.get(item or "", [])})),
+        "text_methods": "+".join(sorted({p["method"] for p in results.texts.get(item or "", [])})),
         "text_degree": words.get("degree", ""),
         "text_relation": words.get("relation", ""),
         "answer_said": words.get("answer_relation", ""),
@@ -139,20 +141,20 @@ def _row(
 def _said(
     items: pl.DataFrame, matches: pl.DataFrame, texts: pl.DataFrame
 ) -> defaultdict[str, _Said]:
-    found: defaultdict[str, _Said] = defaultdict(_Said)
+    by_item: defaultdict[str, _Said] = defaultdict(_Said)
     shown = dict(items.select("benchmark_id", "image").iter_rows())
     for row in matches.drop("evidence").iter_rows(named=True):
-        said = found[row["corpus_id"]]
-        said.labels[row["benchmark_id"]] = row["label_relation"]
-        before = said.pictures.get(shown[row["benchmark_id"]])
+        result = by_item[row["corpus_id"]]
+        result.labels[row["benchmark_id"]] = row["label_relation"]
+        before = result.pictures.get(shown[row["benchmark_id"]])
         if before is None or _grade(row) > _grade(before):
-            said.pictures[shown[row["benchmark_id"]]] = row
+            result.pictures[shown[row["benchmark_id"]]] = row
     words = texts.filter(
         (pl.col("method") != "provenance") & (pl.col("relation") != "same options")
     )
     for row in words.drop("evidence").iter_rows(named=True):
-        found[row["corpus_id"]].texts[row["benchmark_id"]].append(row)
-    return found
+        by_item[row["corpus_id"]].texts[row["benchmark_id"]].append(row)
+    return by_item
 
 
 def _untestable(run: Run, items: pl.DataFrame) -> dict[str, str]:
@@ -175,8 +177,8 @@ def _corpus_items(corpus: Corpus) -> Iterator[tuple[str, bool]]:
 
 def _grade(row: Mapping[str, Any]) -> int:
     """How near to a copy it is said to be: a verdict is worth more than a degree."""
-    said = 20 if row["relation"] in COPIES else 10 if row["relation"] == Relation.UNDECIDED else 0
-    return said + _GRADE[row["degree"]]
+    rank = 20 if row["relation"] in COPIES else 10 if row["relation"] == Relation.UNDECIDED else 0
+    return rank + _GRADE[row["degree"]]
 
 
 def _gravity(row: Mapping[str, Any]) -> tuple[int, bool, float]:
@@ -228,9 +230,9 @@ def run_leaks(
             rows = folder / ROWS
             # Rows that lack a column are of an earlier version; the audit they tell of is still there.
             if not rows.exists() or pl.read_parquet_schema(rows) != SCHEMA:
-                made = _measure(folder, name, seed, plan, engine, quiet)
+                measured_rows = _measure(folder, name, seed, plan, engine, quiet)
                 with replacing(rows) as temporary:
-                    made.write_parquet(temporary, compression="zstd")
+                    measured_rows.write_parquet(temporary, compression="zstd")
             frames.append(pl.read_parquet(rows))
             tell(f"{name}, seed {seed}: {len(frames)} of {seeds * len(worlds)}")
     return pl.concat(frames)
@@ -265,7 +267,7 @@ def _same_plan(out: Path, plan: LeakPlan) -> None:
     path = out / PLAN
     if path.exists() and json.loads(path.read_text()) != record:
         raise InputError(
-            f"{out} holds results of other settings or of another version: give another --out, or "
+            f"{out} holds results of other settings or of another version: choose another folder, or "
             f"remove it"
         )
     if not path.exists():
@@ -348,15 +350,15 @@ def leak_board(rows: pl.DataFrame) -> LeakBoard:
     for world in worlds:
         here = rows.filter(pl.col("world") == world)
         for kind in (*names, STRANGER):
-            mine = here.filter(pl.col("kind") == kind)
-            if mine.is_empty():
+            of_kind = here.filter(pl.col("kind") == kind)
+            if of_kind.is_empty():
                 continue
-            if mine["found_by"][0] is not None:
-                pictures.append(_pictures(world, kind, mine))
-            if mine["words"][0] is not None:
-                words.append(_words(world, kind, mine))
-            if mine["found_by"][0] is None and mine["words"][0] is None:
-                alarms.append(_alarms(world, kind, mine))
+            if of_kind["found_by"][0] is not None:
+                pictures.append(_pictures(world, kind, of_kind))
+            if of_kind["words"][0] is not None:
+                words.append(_words(world, kind, of_kind))
+            if of_kind["found_by"][0] is None and of_kind["words"][0] is None:
+                alarms.append(_alarms(world, kind, of_kind))
         precision += _precision(world, here)
     return LeakBoard(
         seeds=rows["seed"].n_unique(),
@@ -367,33 +369,33 @@ def leak_board(rows: pl.DataFrame) -> LeakBoard:
     )
 
 
-def _pictures(world: str, kind: str, mine: pl.DataFrame) -> PictureRecall:
-    levels = {name: _share(mine, own) for name, (own, _) in PICTURE_LEVELS.items()}
-    said = pl.col("label_said") == pl.col("label_relation")
-    answered = mine["label_relation"][0] is not None
-    label = _share(mine, said) if answered else None
+def _pictures(world: str, kind: str, rows: pl.DataFrame) -> PictureRecall:
+    levels = {name: _share(rows, own) for name, (own, _) in PICTURE_LEVELS.items()}
+    label_right = pl.col("label_said") == pl.col("label_relation")
+    answered = rows["label_relation"][0] is not None
+    label = _share(rows, label_right) if answered else None
     return PictureRecall(world=world, kind=kind, levels=levels, label=label)
 
 
-def _words(world: str, kind: str, mine: pl.DataFrame) -> WordRecall:
+def _words(world: str, kind: str, rows: pl.DataFrame) -> WordRecall:
     listed = pl.col("text_degree") != ""
     counts, testable = pl.col("text_degree").is_in(_GRADED), pl.col("untestable") == ""
     claimed = (pl.col("text_degree") == "hard") & (pl.col("text_relation") == "same item")
     return WordRecall(
         world=world,
         kind=kind,
-        testable=_share(mine, testable),
-        listed=_share(mine, listed),
-        counts=_share(mine, counts),
-        of_testable=_share(mine.filter(testable), counts),
-        claimed=_share(mine, claimed),
-        answer=_share(mine.filter(listed), pl.col("answer_said") == pl.col("label_relation")),
+        testable=_share(rows, testable),
+        listed=_share(rows, listed),
+        counts=_share(rows, counts),
+        of_testable=_share(rows.filter(testable), counts),
+        claimed=_share(rows, claimed),
+        answer=_share(rows.filter(listed), pl.col("answer_said") == pl.col("label_relation")),
     )
 
 
-def _alarms(world: str, kind: str, mine: pl.DataFrame) -> Alarms:
+def _alarms(world: str, kind: str, rows: pl.DataFrame) -> Alarms:
     """Said of the pair it was made from, or of any other."""
-    shown = mine.filter("pictured")
+    shown = rows.filter("pictured")
     return Alarms(
         world=world,
         kind=kind,
@@ -402,7 +404,7 @@ def _alarms(world: str, kind: str, mine: pl.DataFrame) -> Alarms:
             for name, (own, others) in PICTURE_LEVELS.items()
         },
         words={
-            name: _share(mine, own | (pl.col(others) > 0))
+            name: _share(rows, own | (pl.col(others) > 0))
             for name, (own, others) in WORD_LEVELS.items()
         },
     )

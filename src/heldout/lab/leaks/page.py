@@ -45,12 +45,12 @@ def write_leaks(
 
 def precision(board: LeakBoard, command: str) -> Precision:
     """What the report says of copies that registration verified, all worlds together."""
-    said = [one.right for one in board.precision if one.level == REGISTERED]
+    precisions = [precision.right for precision in board.precision if precision.level == REGISTERED]
     altered = [alarm.pictures[COPY] for alarm in board.alarms if alarm.kind == ALTERED]
     return Precision(
         command=command,
-        said=sum(rate.n for rate in said),
-        right=sum(rate.hits for rate in said),
+        said=sum(rate.n for rate in precisions),
+        right=sum(rate.hits for rate in precisions),
         altered=sum(rate.n for rate in altered),
         passed=sum(rate.hits for rate in altered),
     )
@@ -162,9 +162,9 @@ def _alarms(board: LeakBoard, world: str) -> list[str]:
 def _precision(board: LeakBoard, world: str) -> list[str]:
     note = "Pairs of a benchmark's picture (or item) and a corpus item, and how many of them were planted."
     rows = [
-        [one.of, one.level, told(one.right)]
-        for one in board.precision
-        if one.world == world and (one.of != PICTURES or one.level != "listed")
+        [precision.of, precision.level, told(precision.right)]
+        for precision in board.precision
+        if precision.world == world and (precision.of != PICTURES or precision.level != "listed")
     ]
     columns = ["pairs of", "said", "planted of those said so"]
     return _table("### Precision", note, columns, rows)
@@ -183,9 +183,9 @@ def _missed(rows: pl.DataFrame) -> list[str]:
         return [title, "", "Every one was.", ""]
     lines = []
     keys = ["world", "kind", "said", "transform"]
-    for (world, kind, said, transform), part in missed.group_by(keys, maintain_order=True):
-        drawn = "; ".join(sorted({one for one in part["detail"] if one}))
-        lines.append([world, kind, said, transform or "–", len(part), drawn or "–"])
+    for (world, kind, relation, transform), part in missed.group_by(keys, maintain_order=True):
+        drawn = "; ".join(sorted({detail for detail in part["detail"] if detail}))
+        lines.append([world, kind, relation, transform or "–", len(part), drawn or "–"])
     columns = ["world", "kind", "said", "transform named", "items", "drawn"]
     return _table(title, "", columns, lines)
 
@@ -272,13 +272,13 @@ def _sheet(rows: pl.DataFrame, out: Path) -> Image.Image:
             sheet.paste(
                 ImageOps.contain(picture.convert("RGB"), (SIDE, SIDE)), (x + side * SIDE, y)
             )
-        said = row["relation"] or "not listed"
-        told = (
+        relation = row["relation"] or "not listed"
+        facts = (
             f"{row['kind']}, {row['detail']}",
-            f"{said}: {row['transform']}",
+            f"{relation}: {row['transform']}",
             f"seed {row['seed']}, {row['corpus_id']}, {row['similarity'] or 0:.2f}",
         )
-        for line, text in enumerate(told):
+        for line, text in enumerate(facts):
             draw.text((x, y + SIDE + line * LINE), text[:58], fill="black", font=font)
     return sheet
 

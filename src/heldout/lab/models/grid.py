@@ -127,13 +127,13 @@ class Grid:
         """Every base with its arms; False where the clock (``until``, in seconds of it) stopped it."""
         arms = list(arms)
         for base in bases:
-            mine = [arm for arm in arms if arm.base == base.name and not self._done(arm.name)]
-            if self._done(base.name) and not mine:
+            open_arms = [arm for arm in arms if arm.base == base.name and not self._done(arm.name)]
+            if self._done(base.name) and not open_arms:
                 continue
             if clock(self.device) > until:
                 return False
             self.base(base)
-            for arm in mine:
+            for arm in open_arms:
                 if clock(self.device) > until:
                     return False
                 self.arm(base, arm)
@@ -163,8 +163,8 @@ class Grid:
         sheet = self.prepared.sheet(plan.benchmark)
         large.data.show(sheet.pixels)
         released = self.prepared.released(plan.benchmark)
-        made = plant(released, plan, *self._rows, arm.seed) if plan.dose else PlantedRows()
-        planted = large.data.plant(made)
+        rows = plant(released, plan, *self._rows, arm.seed) if plan.dose else PlantedRows()
+        planted = large.data.plant(rows)
         if plan.stage == "pretrain":
             trainer, schedule, start = large, recipe.fall, "trunk"
         else:
@@ -178,7 +178,7 @@ class Grid:
             "steps": schedule.steps,
             "planted_rows": planted,
             "loss": loss,
-            "leaked": [released[place].picture for place in made.leaked],
+            "leaked": [released[place].picture for place in rows.leaked],
         }
         self._read(base, arm.name, record, started)
 
@@ -215,8 +215,8 @@ class Grid:
         trained = clock(self.device)
         accuracy = {}
         every = sorted({name for names in self.reads.values() for name in names})
-        mine = every if name == base.name else self.reads.get(name) or self.reads[base.name]
-        for sheet_name in mine:
+        sheet_names = every if name == base.name else self.reads.get(name) or self.reads[base.name]
+        for sheet_name in sheet_names:
             sheet = self.prepared.sheet(sheet_name)
             reading = read_sheet(
                 self.model, sheet, self.device, self.prepared.tokenizer.eos_token_id
@@ -299,16 +299,16 @@ def accuracies(
 ) -> dict[str, dict[str, list[float]]]:
     """By variant and by what is asked: share of exact replies, and of how many. For the log; the tables
     are graded by the product."""
-    found: dict[str, dict[str, list[int]]] = {}
+    counts: dict[str, dict[str, list[int]]] = {}
     for (variant, about, gold), tokens in zip(sheet.golds, reading.replies, strict=True):
-        said = tokenizer.decode([int(token) for token in tokens if token >= 0]).strip().lower()
+        reply = tokenizer.decode([int(token) for token in tokens if token >= 0]).strip().lower()
         for name in ("all", about):
-            cell = found.setdefault(variant, {}).setdefault(name, [0, 0])
-            cell[0] += said == gold.strip().lower()
+            cell = counts.setdefault(variant, {}).setdefault(name, [0, 0])
+            cell[0] += reply == gold.strip().lower()
             cell[1] += 1
     return {
         variant: {name: [right / count, count] for name, (right, count) in sorted(cells.items())}
-        for variant, cells in found.items()
+        for variant, cells in counts.items()
     }
 
 

@@ -81,9 +81,7 @@ def export_onnx(
             f"{NEEDS} needs the package 'onnx', which is not installed. Install it with: pip install onnx"
         )
     if out.exists() and (not out.is_dir() or _foreign(out)):
-        raise InputError(
-            f"--out {out} holds other things than an exported model; choose another folder"
-        )
+        raise InputError(f"{out} holds other things than an exported model; choose another folder")
     tell(f"reading {checkpoint}")
     loaded = load(
         checkpoint,
@@ -165,7 +163,7 @@ def _decoder(name: str, loaded: Loaded) -> Decoder:
     if config.model_type not in _MODEL_TYPES or not all(hasattr(inner, part) for part in parts):
         raise InputError(
             f"{name}: `heldout lab onnx` exports LLaVA-style models ({', '.join(_MODEL_TYPES)}), and "
-            f"this is '{config.model_type}'. Score it with --model {name}"
+            f"this is '{config.model_type}'. Score the checkpoint {name} itself"
         )
     layers = getattr(text, "layer_types", None) or ()
     window = getattr(text, "sliding_window", None)
@@ -184,7 +182,7 @@ def _decoder(name: str, loaded: Loaded) -> Decoder:
     if bytes_needed > _LARGEST:
         raise InputError(
             f"{name}: the decoder's weights take {bytes_needed / 2**30:.1f} GiB in float32, and one ONNX "
-            f"file holds 2 GiB. Score it with --model {name}"
+            f"file holds 2 GiB. Score the checkpoint {name} itself"
         )
     heads = text.num_attention_heads
     stops = getattr(model.generation_config, "eos_token_id", None)
@@ -202,32 +200,32 @@ def _decoder(name: str, loaded: Loaded) -> Decoder:
 
 
 def _preparation(name: str, processor: Any) -> Preparation:
-    told = processor.to_dict()
-    size = _size(told.get("size"))
-    crop = _size(told.get("crop_size")) if told.get("do_center_crop") else None
+    settings = processor.to_dict()
+    size = _size(settings.get("size"))
+    crop = _size(settings.get("crop_size")) if settings.get("do_center_crop") else None
     edge = size.get("shortest_edge")
     final = crop or size
     fits = bool(final.get("height") and final.get("width"))
     squeezed = {"height": final.get("height"), "width": final.get("width")}
-    if not told.get("do_resize") or not fits or (edge is None and size != squeezed):
+    if not settings.get("do_resize") or not fits or (edge is None and size != squeezed):
         raise InputError(
             f"{name}: {type(processor).__name__} does not bring every picture to one size by a resize "
             f"and a crop (size {size}, crop {crop}), so that the graphs cannot be of fixed shape"
         )
-    scaled, normal = told.get("do_rescale"), told.get("do_normalize")
+    scaled, normal = settings.get("do_rescale"), settings.get("do_normalize")
     return Preparation(
         height=final["height"],
         width=final["width"],
         shortest_edge=edge,
-        resample=int(told.get("resample", 3)),
-        rescale_factor=float(told["rescale_factor"]) if scaled else 1.0,
-        mean=list(told["image_mean"]) if normal else [0.0] * 3,
-        std=list(told["image_std"]) if normal else [1.0] * 3,
+        resample=int(settings.get("resample", 3)),
+        rescale_factor=float(settings["rescale_factor"]) if scaled else 1.0,
+        mean=list(settings["image_mean"]) if normal else [0.0] * 3,
+        std=list(settings["image_std"]) if normal else [1.0] * 3,
     )
 
 
-def _size(told: Any) -> dict[str, int]:
-    return {key: int(value) for key, value in dict(told or {}).items() if value is not None}
+def _size(size: Any) -> dict[str, int]:
+    return {key: int(value) for key, value in dict(size or {}).items() if value is not None}
 
 
 def _compare_pictures(name: str, processor: Any, how: Preparation) -> None:
@@ -307,16 +305,16 @@ def _pictures() -> Iterator[Image.Image]:
 
 def _samples() -> list[Request]:
     """Questions that share a picture, others without one, and a document, as the order tests read it."""
-    made = []
+    requests = []
     for number, picture in enumerate(_pictures()):
         shown = ImageRef(f"{number}.png", InlineBytes(_png(picture), f"{number}.png"))
         for question, answer in itertools.product(_QUESTIONS, _ANSWERS):
             content = (shown, Text(question), Text(answer, scored=True))
-            made.append(Request(f"{number}/{question}/{answer}", content))
+            requests.append(Request(f"{number}/{question}/{answer}", content))
     for question in _QUESTIONS:
-        made.append(Request(question, (Text(question), Text("yes", scored=True))))
+        requests.append(Request(question, (Text(question), Text("yes", scored=True))))
     document = tuple(Text(f"{question}\n", scored=True) for question in _QUESTIONS)
-    return [*made, Request("document", document, turn=False)]
+    return [*requests, Request("document", document, turn=False)]
 
 
 def _png(picture: Image.Image) -> bytes:
@@ -326,20 +324,20 @@ def _png(picture: Image.Image) -> bytes:
 
 
 def _scores(model: LocalModel | OnnxModel, requests: list[Request]) -> Mapping[str, Score]:
-    found = {}
-    for one in model.score(requests):
-        if not isinstance(one, Score):
+    scores = {}
+    for score in model.score(requests):
+        if not isinstance(score, Score):
             raise InputError(
-                f"{model.identity['model']}: a sample could not be scored ({one.reason}: {one.detail})"
+                f"{model.identity['model']}: a sample could not be scored ({score.reason}: {score.detail})"
             )
-        found[one.id] = one
-    return found
+        scores[score.id] = score
+    return scores
 
 
-def _difference(expected: Mapping[str, Score], found: Mapping[str, Score]) -> float:
+def _difference(expected: Mapping[str, Score], scores: Mapping[str, Score]) -> float:
     largest = 0.0
     for name, theirs in expected.items():
-        ours = found[name]
+        ours = scores[name]
         if ours.tokens != theirs.tokens or ours.span_ok != theirs.span_ok:
             raise InputError(
                 f"the exported tokenizer scores other tokens than the checkpoint's: {ours.tokens} "
@@ -347,7 +345,7 @@ def _difference(expected: Mapping[str, Score], found: Mapping[str, Score]) -> fl
             )
         for part in ("logprobs", "mu", "sigma"):
             pairs = zip(getattr(ours, part), getattr(theirs, part), strict=True)
-            largest = max(largest, *(abs(one - other) for one, other in pairs))
+            largest = max(largest, *(abs(value - other) for value, other in pairs))
     return largest
 
 
@@ -361,7 +359,9 @@ def _compare_tokens(name: str, theirs: Any, folder: Path) -> None:
         statuses = ours(text, add_special_tokens=special)
         ids = wanted["input_ids"]
         same = statuses["input_ids"] == ids
-        same &= [tuple(one) for one in wanted["offset_mapping"]] == statuses["offset_mapping"]
+        same &= [tuple(offsets) for offsets in wanted["offset_mapping"]] == statuses[
+            "offset_mapping"
+        ]
         same &= all(
             theirs.decode(ids, skip_special_tokens=skip)
             == ours.decode(ids, skip_special_tokens=skip)

@@ -179,7 +179,7 @@ def _write(
 
 def _shorten(graph: Any) -> None:
     """Names tell the way through torch's modules and take more room than the nodes themselves."""
-    kept = {one.name for one in (*graph.input, *graph.output, *graph.initializer)}
+    kept = {tensor.name for tensor in (*graph.input, *graph.output, *graph.initializer)}
     short: dict[str, str] = {"": ""}
     for node in graph.node:
         node.ClearField("name")
@@ -208,9 +208,9 @@ def _narrow(graph: Any, stored: str) -> None:
             continue
         raw = numbers.astype(np.float16) if stored == FLOAT16 else _upper_halves(numbers)
         name = f"{weight.name}.{stored}"
-        made = helper.make_tensor(name, kinds[stored], numbers.shape, raw.tobytes(), raw=True)
+        tensor = helper.make_tensor(name, kinds[stored], numbers.shape, raw.tobytes(), raw=True)
         casts.append(helper.make_node("Cast", [name], [weight.name], to=onnx.TensorProto.FLOAT))
-        graph.initializer[place].CopyFrom(made)
+        graph.initializer[place].CopyFrom(tensor)
     nodes = [*casts, *graph.node]
     del graph.node[:]
     graph.node.extend(nodes)

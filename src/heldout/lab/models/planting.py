@@ -110,7 +110,7 @@ def read_arms(path: str | Path) -> list[Arm]:
         record = json.loads(Path(path).read_text())
     except (OSError, ValueError) as error:
         raise InputError(f"{path}: not a readable grid: {error}") from error
-    arms = [arm_from_json(one) for one in record]
+    arms = [arm_from_json(entry) for entry in record]
     names = [arm.name for arm in arms]
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise InputError(f"{path}: two arms are called {twice[0]}")
@@ -159,7 +159,7 @@ def plant(
     """Every exposure shows an item twice under its picture, plain and instructed, and once in a running
     text of the whole leak, as a scraped file would. Words without the picture go into texts alone."""
     leaked = leaked_places(len(released), plan.share, seed)
-    made = PlantedRows(leaked=leaked)
+    planted = PlantedRows(leaked=leaked)
     for exposure in range(plan.dose):
         rng = np.random.default_rng((seed, 22, exposure))
         shown = [_worded(released[place], plan) for place in leaked]
@@ -167,28 +167,30 @@ def plant(
             shown = [shown[place] for place in rng.permutation(len(shown))]
             shown = [_shuffled(released, rng) for released in shown]
         if plan.part == "image":
-            for one in shown:
-                _under(made, one.picture, [_either(item, rng) for item in one.other], pictured)
+            for page in shown:
+                _under(planted, page.picture, [_either(item, rng) for item in page.other], pictured)
             continue
         # The file is read from another place every time, so that windows do not always break alike.
         start = int(rng.integers(len(shown)))
         turned = [*shown[start:], *shown[:start]]
-        made.text += text.rows([document(item) for released in turned for item in released.items])
-        for one in shown:
+        planted.text += text.rows(
+            [document(item) for released in turned for item in released.items]
+        )
+        for page in shown:
             for form in (plain, instructed):
-                pieces = [form(item) for item in one.items]
+                pieces = [form(item) for item in page.items]
                 if plan.part == "text":
-                    made.text += text.rows(pieces)
+                    planted.text += text.rows(pieces)
                 else:
-                    _under(made, one.picture, pieces, pictured)
-    return made
+                    _under(planted, page.picture, pieces, pictured)
+    return planted
 
 
-def _under(made: PlantedRows, picture: int, pieces: Sequence[Piece], rows: RowPacker) -> None:
+def _under(planted: PlantedRows, picture: int, pieces: Sequence[Piece], rows: RowPacker) -> None:
     for ids, learnt in rows.rows(pieces):
-        made.ids.append(ids)
-        made.learnt.append(learnt)
-        made.picture.append(picture)
+        planted.ids.append(ids)
+        planted.learnt.append(learnt)
+        planted.picture.append(picture)
 
 
 def _either(item: LabItem, rng: np.random.Generator) -> Piece:
@@ -231,8 +233,8 @@ def standing_arms(bases: list[Base]) -> list[Arm]:
     arms: list[Arm] = []
     for base in bases:
         world = base.real[0] if base.real else base.worlds[0]
-        made = _all(world) if world == "scenes" else _doses(world)
-        for number, (name, plan) in enumerate(made):
+        contaminations = _all(world) if world == "scenes" else _doses(world)
+        for number, (name, plan) in enumerate(contaminations):
             arms.append(Arm(f"{base.name}-{name}", base.name, 1000 * base.seed + number, plan))
     return arms
 

@@ -147,18 +147,19 @@ def _paint_chunk(job: tuple[Any, ...]) -> None:
         np.savez(
             file,
             pixels=pixels,
-            ids=np.stack([one for one, _ in rows]),
-            learnt=np.stack([one for _, one in rows]),
+            ids=np.stack([row_ids for row_ids, _ in rows]),
+            learnt=np.stack([row_learnt for _, row_learnt in rows]),
             picture=np.asarray(owner, dtype=np.int64),
-            text_ids=np.stack([one for one, _ in texts]),
-            text_learnt=np.stack([one for _, one in texts]),
+            text_ids=np.stack([row_ids for row_ids, _ in texts]),
+            text_learnt=np.stack([row_learnt for _, row_learnt in texts]),
         )
     partial.replace(target)
 
 
 def questions(world: World, thing: Any, rng: np.random.Generator) -> list[LabItem]:
     return [
-        LabItem(one.question, one.answer, one.options) for one in world.ask(thing, rng, QUESTIONS)
+        LabItem(question.question, question.answer, question.options)
+        for question in world.ask(thing, rng, QUESTIONS)
     ]
 
 

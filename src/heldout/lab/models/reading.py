@@ -43,8 +43,8 @@ def look(model: Any, pixels: Any) -> Any:
         y = _layer_norm(layer.layer_norm1, x)
         attention = layer.self_attn
         q, k, v = (
-            _heads(functional.linear(y, one.weight, one.bias), heads)
-            for one in (attention.q_proj, attention.k_proj, attention.v_proj)
+            _heads(functional.linear(y, projection.weight, projection.bias), heads)
+            for projection in (attention.q_proj, attention.k_proj, attention.v_proj)
         )
         y = _merged(functional.scaled_dot_product_attention(q, k, v))
         x = x + functional.linear(y, attention.out_proj.weight, attention.out_proj.bias)
@@ -83,8 +83,8 @@ def read(model: Any, x: Any) -> Any:
         y = _rms_norm(layer.input_layernorm, x)
         attention = layer.self_attn
         q, k, v = (
-            _heads(functional.linear(y, one.weight), heads)
-            for one in (attention.q_proj, attention.k_proj, attention.v_proj)
+            _heads(functional.linear(y, projection.weight), heads)
+            for projection in (attention.q_proj, attention.k_proj, attention.v_proj)
         )
         q, k = _turned(q, cosine, sine), _turned(k, cosine, sine)
         y = _merged(functional.scaled_dot_product_attention(q, k, v, is_causal=True))
@@ -189,12 +189,12 @@ def _score(model: Any, sheet: Sheet, seen: Any, device: str) -> NDArray[np.float
         wanted = [(n, int(p) - 1 + shift) for n, row in enumerate(batch) for p in sheet.places[row]]
         rows, places = torch.tensor(wanted, device=device).T
         targets = ids[rows, places + 1 - shift]
-        found = moments(head(model, hidden[rows, places]), targets)
-        told = torch.stack(list(found), 1).float().cpu().numpy()
+        values = moments(head(model, hidden[rows, places]), targets)
+        numbers = torch.stack(list(values), 1).float().cpu().numpy()
         at = 0
         for row in batch:
             start, stop = sheet.places.starts[row], sheet.places.starts[row + 1]
-            lines[start:stop] = told[at : at + stop - start]
+            lines[start:stop] = numbers[at : at + stop - start]
             at += int(stop - start)
     return lines
 
@@ -226,8 +226,8 @@ def _answer(
                 break
             ids[every, at] = chosen
             at = at + 1
-            told = torch.where(going, chosen, -1).cpu().numpy()
-            replies[batch, count] = told
+            tokens = torch.where(going, chosen, -1).cpu().numpy()
+            replies[batch, count] = tokens
     return replies, letters
 
 
@@ -246,18 +246,18 @@ def _batches(
 ) -> Iterator[tuple[NDArray[np.int64], int, bool]]:
     """Rows of like length together; those with a picture apart from those without."""
     for shown in (True, False):
-        mine = np.flatnonzero((pictures >= 0) == shown)
-        mine = mine[np.argsort(lengths[mine], kind="stable")]
+        places = np.flatnonzero((pictures >= 0) == shown)
+        places = places[np.argsort(lengths[places], kind="stable")]
         at = 0
-        while at < len(mine):
+        while at < len(places):
             # The longest of a batch is its last, and decides how many fit.
             count = 1
-            while at + count < len(mine):
-                width = _bucket(int(lengths[mine[at + count]]))
+            while at + count < len(places):
+                width = _bucket(int(lengths[places[at + count]]))
                 if (count + 1) * (width + 64 * shown) > TOKENS:
                     break
                 count += 1
-            batch = mine[at : at + count]
+            batch = places[at : at + count]
             yield batch, _bucket(int(lengths[batch[-1]])), shown
             at += count
 

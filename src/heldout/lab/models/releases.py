@@ -44,18 +44,18 @@ def real_pool(benchmark: Benchmark, tokenizer: Any, side: int, lengths: Lengths,
     for picture, items in _pages(benchmark, side):
         for form in (plain, instructed, plain, instructed, document):
             drawn = [form(items[place]) for place in rng.permutation(len(items))]
-            made = pictured.rows(drawn)
-            rows += made
-            owner += [len(pixels)] * len(made)
+            rows_of_page = pictured.rows(drawn)
+            rows += rows_of_page
+            owner += [len(pixels)] * len(rows_of_page)
         texts += text.rows([document(item) for item in items])
         pixels.append(picture)
     return Pool(
         np.stack(pixels),
         np.stack([ids for ids, _ in rows]),
-        np.stack([one for _, one in rows]),
+        np.stack([learnt for _, learnt in rows]),
         np.asarray(owner, dtype=np.int64),
         np.stack([ids for ids, _ in texts]),
-        np.stack([one for _, one in texts]),
+        np.stack([learnt for _, learnt in texts]),
     )
 
 
@@ -122,7 +122,7 @@ def draw_twin(
 
 def fair(world: World, thing: Any, twin: Any, asked: Any) -> bool:
     """Whether guessing from what is in sight helps on the twin as much as on the thing."""
-    shown, still = (_shown(world, one, asked.options) for one in (thing, twin))
+    shown, still = (_shown(world, subject, asked.options) for subject in (thing, twin))
     return shown == still and world.as_guessable(asked.probe, thing, twin)
 
 
@@ -204,13 +204,13 @@ def write_release(
         name = f"images/{world}_{place:04d}.png"
         chosen.render(thing, NATIVE).save(release / name, compress_level=_FAST)
         asked = chosen.ask(thing, rng, int(rng.integers(4, 7)))
-        said = {one.question for one in asked}
+        questions = {question.question for question in asked}
         others = tuple(
-            LabItem(one.question, one.answer, one.options)
-            for one in chosen.ask(thing, rng, 12)
-            if one.question not in said
+            LabItem(question.question, question.answer, question.options)
+            for question in chosen.ask(thing, rng, 12)
+            if question.question not in questions
         )
-        items = tuple((f"{place:04d}-{number}", one) for number, one in enumerate(asked))
+        items = tuple((f"{place:04d}-{number}", question) for number, question in enumerate(asked))
         pages.append((name, items, others))
         for id, one in items:
             rows.append(_row(id, name, one.question, one.options, one.answer, one))
@@ -237,8 +237,11 @@ def told(release: Release) -> list[dict[str, Any]]:
     return [
         {
             "name": name,
-            "items": [[one.question, one.answer, list(one.options)] for _, one in items],
-            "paraphrases": [paraphrased(one.question) for _, one in items],
+            "items": [
+                [question.question, question.answer, list(question.options)]
+                for _, question in items
+            ],
+            "paraphrases": [paraphrased(question.question) for _, question in items],
             "other": [[other.question, other.answer, list(other.options)] for other in others],
         }
         for name, items, others in release.pages

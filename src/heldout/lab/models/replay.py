@@ -253,15 +253,15 @@ class Replay:
             if place is None:
                 yield Dropped("ask", prompt.request.id, "not on the sheet", self.sheet.name)
                 continue
-            tokens = [int(one) for one in self.reading.replies[place] if one >= 0]
-            told = tuple(self.reading.letters[place, : prompt.letters].astype(float).tolist())
+            tokens = [int(token) for token in self.reading.replies[place] if token >= 0]
+            letters = tuple(self.reading.letters[place, : prompt.letters].astype(float).tolist())
             reply = Reply(
                 prompt.request.id,
                 self.tokenizer.decode(tokens, skip_special_tokens=True),
                 STOPPED if len(tokens) < MOST_NEW_TOKENS else CUT,
                 len(self.sheet.asked[place]) + self.picture_places * len(prompt.request.images),
                 len(tokens),
-                told,
+                letters,
             )
             keep(reply)
             yield reply

@@ -30,8 +30,8 @@ class Ragged:
 
     @classmethod
     def of(cls, lists: list[list[int]]) -> Ragged:
-        flat = [value for one in lists for value in one]
-        starts = np.cumsum([0, *(len(one) for one in lists)])
+        flat = [value for values in lists for value in values]
+        starts = np.cumsum([0, *(len(values) for values in lists)])
         return cls(np.asarray(flat, dtype=np.int32), starts.astype(np.int64))
 
     def __len__(self) -> int:
@@ -48,10 +48,15 @@ class Ragged:
 def letter_tokens(tokenizer: Any) -> Ragged:
     """Tokens that spell each letter, with and without a blank before it."""
     spelled = [
-        [tokenizer(one, add_special_tokens=False)["input_ids"] for one in (letter, f" {letter}")]
+        [
+            tokenizer(spelling, add_special_tokens=False)["input_ids"]
+            for spelling in (letter, f" {letter}")
+        ]
         for letter in LETTERS
     ]
-    return Ragged.of([sorted({ids[0] for ids in one if len(ids) == 1}) for one in spelled])
+    return Ragged.of(
+        [sorted({ids[0] for ids in spellings if len(ids) == 1}) for spellings in spelled]
+    )
 
 
 @dataclass
@@ -134,23 +139,23 @@ def learn_tokenizer(texts: Iterable[str], size: int = SIZE) -> Any:
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
     from transformers import PreTrainedTokenizerFast
 
-    made = Tokenizer(models.BPE())
-    made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    made.decoder = decoders.ByteLevel()
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
         vocab_size=size,
         special_tokens=[PAD, BEGIN, END, IMAGE],
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         show_progress=False,
     )
-    made.train_from_iterator(texts, trainer)
-    made.post_processor = processors.TemplateProcessing(
+    tokenizer.train_from_iterator(texts, trainer)
+    tokenizer.post_processor = processors.TemplateProcessing(
         single=f"{BEGIN} $A",
         pair=f"{BEGIN} $A $B",
-        special_tokens=[(BEGIN, made.token_to_id(BEGIN))],
+        special_tokens=[(BEGIN, tokenizer.token_to_id(BEGIN))],
     )
     return PreTrainedTokenizerFast(
-        tokenizer_object=made,
+        tokenizer_object=tokenizer,
         pad_token=PAD,
         bos_token=BEGIN,
         eos_token=END,

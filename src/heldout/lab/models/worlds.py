@@ -130,14 +130,14 @@ class RowPacker:
 
     def rows(self, pieces: Sequence[Piece]) -> list[tuple[Ids, Weights]]:
         """All pieces, over as many rows as they need; one that fits into no row is left out."""
-        made = []
+        rows = []
         at = 0
         while at < len(pieces):
             ids, learnt, taken = self.row(pieces[at:])
             if taken:
-                made.append((ids, learnt))
+                rows.append((ids, learnt))
             at += max(taken, 1)
-        return made
+        return rows
 
     def _tokens(self, text: str) -> list[int]:
         if text not in self._known:
@@ -194,20 +194,21 @@ def _drill_scene(scene: Scene, rng: np.random.Generator) -> list[LabItem]:
     """Where objects are, and how they lie to each other: what small models are slowest to learn."""
     order = [scene.objects[place] for place in rng.permutation(len(scene.objects))]
     asked = [
-        LabItem(f"Where exactly is the {one.colour} {one.shape}?", _place(one)) for one in order[:3]
+        LabItem(f"Where exactly is the {thing.colour} {thing.shape}?", _place(thing))
+        for thing in order[:3]
     ]
     pairs = list(itertools.permutations(order, 2))
-    for one, other in (pairs[place] for place in rng.permutation(len(pairs))[:4]):
-        probe = RelationOf(name(scene, one), name(scene, other))
+    for first, other in (pairs[place] for place in rng.permutation(len(pairs))[:4]):
+        probe = RelationOf(name(scene, first), name(scene, other))
         answer = probe.answer(scene)
         if answer is None:
             continue
         options = tuple(probe.choices[place] for place in rng.permutation(len(probe.choices)))
         asked.append(LabItem(probe.text, answer, options))
         # A third true, the rest drawn from all four: both answers are as likely.
-        said = answer if rng.random() < 0.33 else list(RELATIONS)[int(rng.integers(4))]
-        claim = IsRelated(probe.phrase, probe.other, said)
-        asked.append(LabItem(claim.text, "yes" if said == answer else "no"))
+        claimed = answer if rng.random() < 0.33 else list(RELATIONS)[int(rng.integers(4))]
+        claim = IsRelated(probe.phrase, probe.other, claimed)
+        asked.append(LabItem(claim.text, "yes" if claimed == answer else "no"))
     return asked
 
 

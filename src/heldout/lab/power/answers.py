@@ -61,17 +61,17 @@ def _shuffled(rows: pl.DataFrame) -> Iterator[str]:
     both = rows.filter(pl.col("order") == "shuffled")["benchmark"].unique().to_list()
     here = rows.filter(pl.col("benchmark").is_in(both))
     seen = here.filter((pl.col("role") == CONTAMINATED) & pl.col("dose").is_in([3, 10]))
-    found: dict[str, FiringShare] = {}
+    shares: dict[str, FiringShare] = {}
     for name in (one for one in ORDER if one in set(here["detector"])):
         for way in WAYS:
-            mine = (pl.col("detector") == name) & (pl.col("way") == way)
-            released = fired(dose_arms(seen.filter(mine)))
-            shuffled = fired(seen.filter(mine & (pl.col("order") == "shuffled")))
-            clean = fired(here.filter(mine & (pl.col("role") == CLEAN)))
+            of_detector = (pl.col("detector") == name) & (pl.col("way") == way)
+            released = fired(dose_arms(seen.filter(of_detector)))
+            shuffled = fired(seen.filter(of_detector & (pl.col("order") == "shuffled")))
+            clean = fired(here.filter(of_detector & (pl.col("role") == CLEAN)))
             yield f"| {name} | {way} | {released} | {shuffled} | {clean} |"
-            found[f"{name} {way}"] = shuffled
+            shares[f"{name} {way}"] = shuffled
     yield ""
-    hits = sum(share.hits for key, share in found.items() if OTHER_SEEDS in key)
+    hits = sum(share.hits for key, share in shares.items() if OTHER_SEEDS in key)
     yield (
         "With references of other seeds, "
         + (
@@ -86,18 +86,18 @@ def _shuffled(rows: pl.DataFrame) -> Iterator[str]:
 
 
 def _twins(rows: pl.DataFrame) -> Iterator[str]:
-    mine = rows.filter(pl.col("detector") == "twin-drop")
-    if mine.is_empty():
+    twin_rows = rows.filter(pl.col("detector") == "twin-drop")
+    if twin_rows.is_empty():
         return
     yield "### At which dose does twin-drop first fire?"
     yield ""
-    doses = sorted(dose_arms(mine)["dose"].unique().to_list())
+    doses = sorted(dose_arms(twin_rows)["dose"].unique().to_list())
     yield "| benchmark | way | clean | " + " | ".join(f"dose {dose}" for dose in doses) + " |"
     yield "|---" * (3 + len(doses)) + "|"
     twins: list[str] = []
-    for benchmark in mine["benchmark"].unique(maintain_order=True):
+    for benchmark in twin_rows["benchmark"].unique(maintain_order=True):
         for way in WAYS:
-            part = mine.filter((pl.col("benchmark") == benchmark) & (pl.col("way") == way))
+            part = twin_rows.filter((pl.col("benchmark") == benchmark) & (pl.col("way") == way))
             if part.is_empty():
                 continue
             clean = fired(part.filter(pl.col("role") == CLEAN))
@@ -148,20 +148,20 @@ def _membership(rows: pl.DataFrame) -> Iterator[str]:
     yield "|---" * (len(heads) + 4) + "|"
     blind = part.unique("model", maintain_order=True)
     yield f"| blind | | {' | '.join(_areas(blind, kinds, 'blind_auc'))} | | |"
-    for (name, way), mine in part.group_by(["detector", "way"], maintain_order=True):
+    for (name, way), frame in part.group_by(["detector", "way"], maintain_order=True):
         clean = rows.filter(
             (pl.col("detector") == name) & (pl.col("way") == way) & (pl.col("role") == CLEAN)
         )
-        message = " | ".join(_areas(mine, kinds, "item_auc"))
-        yield f"| {name} | {way} | {message} | {fired(mine)} | {fired(clean)} |"
+        message = " | ".join(_areas(frame, kinds, "item_auc"))
+        yield f"| {name} | {way} | {message} | {fired(frame)} | {fired(clean)} |"
     yield ""
     raw = part.filter(pl.col("way") == RAW)
-    mine = raw.filter(pl.col("detector") == "min-k++")
-    if len(mine):
-        yield from _min_k(mine, rows, fired(raw.filter(pl.col("detector") == "loss")))
+    frame = raw.filter(pl.col("detector") == "min-k++")
+    if len(frame):
+        yield from _min_k(frame, rows, fired(raw.filter(pl.col("detector") == "loss")))
 
 
-def _min_k(mine: pl.DataFrame, rows: pl.DataFrame, loss: FiringShare) -> Iterator[str]:
+def _min_k(min_k: pl.DataFrame, rows: pl.DataFrame, loss: FiringShare) -> Iterator[str]:
     """Against clean models on the same splits: a blind area below .5 is no bar to be above."""
     from scipy.stats import binomtest  # a second to import, for one number of one page
 
@@ -172,39 +172,39 @@ def _min_k(mine: pl.DataFrame, rows: pl.DataFrame, loss: FiringShare) -> Iterato
         & pl.col("item_auc").is_not_null()
     )
     usual = clean.group_by("split").agg(usual=pl.col("item_auc").mean())
-    both = mine.join(usual, on="split", how="inner")
+    both = min_k.join(usual, on="split", how="inner")
     margins = (both["item_auc"] - both["usual"]).to_list()
     above = sum(margin > 0 for margin in margins)
-    blind = mine["blind_auc"]
-    beaten = sum(mine["item_auc"] > blind)
+    blind = min_k["blind_auc"]
+    beaten = sum(min_k["item_auc"] > blind)
     also = int((clean["item_auc"] > clean["blind_auc"]).sum())
     yield (
         "Areas are means over bases, those of the model's own item scores in every way; with references "
-        f"only the test changes. Min-K%++ lies above the blind area in {beaten} of {len(mine)} models, but "
+        f"only the test changes. Min-K%++ lies above the blind area in {beaten} of {len(min_k)} models, but "
         f"that area is itself below .5 on {int((blind < 0.5).sum())} of {len(blind)} splits, where its "
         f"cross-validation has nothing to learn, and {also} of "
         f"{len(clean)} tests of {clean['model'].n_unique()} clean models lie above it as well. The bar is "
         "therefore what clean models show on the same splits: Min-K%++ lies above their mean in "
         f"{above} of {len(margins)} models (mean difference {fmean(margins) if margins else 0:+.3f}; sign "
         f"test over models p {binomtest(above, len(margins)).pvalue if margins else 1:.2g}; arms of one "
-        f"base are not independent). Its test fires on {fired(mine)}, that of `loss` on {loss}."
+        f"base are not independent). Its test fires on {fired(min_k)}, that of `loss` on {loss}."
     )
-    for benchmark in mine["benchmark"].unique(maintain_order=True):
-        part = mine.filter(pl.col("benchmark") == benchmark)
+    for benchmark in min_k["benchmark"].unique(maintain_order=True):
+        part = min_k.filter(pl.col("benchmark") == benchmark)
         doses = sorted(part["dose"].unique().to_list())
-        found = [
+        shares = [
             str(area) for area in _areas(part, [(benchmark, dose) for dose in doses], "item_auc")
         ]
-        if len(found) > 1 and float(found[-1]) <= float(found[0]):
-            yield f"In {benchmark} its area falls as the dose rises ({', '.join(found)})."
+        if len(shares) > 1 and float(shares[-1]) <= float(shares[0]):
+            yield f"In {benchmark} its area falls as the dose rises ({', '.join(shares)})."
     yield ""
 
 
 def _areas(frame: pl.DataFrame, kinds: Sequence[tuple[str, int]], column: str) -> Iterator[str]:
     """The mean of a column in each kind: a benchmark and a dose."""
     for benchmark, dose in kinds:
-        mine = frame.filter((pl.col("benchmark") == benchmark) & (pl.col("dose") == dose))
-        values = mine[column].drop_nulls().to_list()
+        cells = frame.filter((pl.col("benchmark") == benchmark) & (pl.col("dose") == dose))
+        values = cells[column].drop_nulls().to_list()
         yield f"{fmean(values):.3f}" if values else "–"
 
 
@@ -214,7 +214,9 @@ def _equal_cost(rows: pl.DataFrame, board: Sequence[Standing]) -> Iterator[str]:
     yield "| detector | way | AUC | fires, contaminated | fires, clean | tokens per model |"
     yield "|---|---|---|---|---|---|"
     order = [entry for entry in board if entry.detector in ORDER[:3]]
-    for entry in sorted(order, key=lambda one: (WAYS.index(one.way), ORDER.index(one.detector))):
+    for entry in sorted(
+        order, key=lambda standing: (WAYS.index(standing.way), ORDER.index(standing.detector))
+    ):
         once = rows.filter((pl.col("detector") == entry.detector) & (pl.col("way") == RAW))[
             "tokens"
         ]
@@ -224,10 +226,10 @@ def _equal_cost(rows: pl.DataFrame, board: Sequence[Standing]) -> Iterator[str]:
             f"{spent} |"
         )
     yield ""
-    found = {(entry.detector, entry.way): entry for entry in order}
+    entries = {(entry.detector, entry.way): entry for entry in order}
     way = OTHER_SEEDS
-    cheap, near = found.get((EQUAL_COST, way)), found.get(("order-neighbour", way))
-    raw = found.get(("order-neighbour", RAW))
+    cheap, near = entries.get((EQUAL_COST, way)), entries.get(("order-neighbour", way))
+    raw = entries.get(("order-neighbour", RAW))
     if cheap is None or near is None or raw is None or cheap.auc is None or near.auc is None:
         return
     apart = _apart(near, cheap)
@@ -276,17 +278,17 @@ def _paraphrased(rows: pl.DataFrame) -> Iterator[str]:
     survive: list[str] = []
     for name in here["detector"].unique(maintain_order=True):
         for way in (RAW, OTHER_SEEDS, SAME_BASE):
-            mine = here.filter((pl.col("detector") == name) & (pl.col("way") == way))
-            if mine.is_empty() or mine.filter(pl.col("role") == CONTAMINATED).is_empty():
+            cells = here.filter((pl.col("detector") == name) & (pl.col("way") == way))
+            if cells.is_empty() or cells.filter(pl.col("role") == CONTAMINATED).is_empty():
                 continue
-            plain = dose_arms(mine)
-            other = mine.filter(pl.col("paraphrased") & (pl.col("role") == CONTAMINATED))
+            plain = dose_arms(cells)
+            other = cells.filter(pl.col("paraphrased") & (pl.col("role") == CONTAMINATED))
             counts = [
                 _short(fired(frame.filter(pl.col("dose") == dose)))
                 for dose in (3, 10)
                 for frame in (plain, other)
             ]
-            clean = fired(mine.filter(pl.col("role") == CLEAN))
+            clean = fired(cells.filter(pl.col("role") == CLEAN))
             yield f"| {name} | {way} | {' | '.join(counts)} | {clean} |"
             ten = fired(other.filter(pl.col("dose") == 10))
             if way == OTHER_SEEDS and not clean.off and ten.n and ten.value > 0.5:

@@ -87,7 +87,7 @@ def group_of(detector: str) -> str:
     plain = known.get(detector) or known.get(detector.split(" ")[0])
     if plain is None:
         return GROUPS[0]
-    return plain.family if plain.family in GROUPS else plain.needs
+    return plain.kind if plain.needs == "scores" else plain.needs
 
 
 def standings(rows: pl.DataFrame, seed: int = 0) -> list[Standing]:
@@ -95,10 +95,10 @@ def standings(rows: pl.DataFrame, seed: int = 0) -> list[Standing]:
     tested = rows.filter(
         pl.col("effect").is_not_null() & pl.col("role").is_in([CONTAMINATED, CLEAN, OUTSIDER])
     )
-    made = []
+    board = []
     for (detector, way), frame in tested.group_by(["detector", "way"], maintain_order=True):
-        made.append(_standing(str(detector), str(way), frame, seed))
-    return sorted(made, key=_place_in_list)
+        board.append(_standing(str(detector), str(way), frame, seed))
+    return sorted(board, key=_place_in_list)
 
 
 def _place_in_list(standing: Standing) -> tuple[str, int, float]:
@@ -136,7 +136,7 @@ def models_by_role(rows: pl.DataFrame) -> dict[str, dict[str, int]]:
 
 def dose_arms(frame: pl.DataFrame) -> pl.DataFrame:
     """The arms that differ in dose alone."""
-    plain = frame["arm"].map_elements(lambda one: bool(_DOSE.fullmatch(one)), pl.Boolean)
+    plain = frame["arm"].map_elements(lambda arm: bool(_DOSE.fullmatch(arm)), pl.Boolean)
     return frame.filter(plain & (frame["role"] == CONTAMINATED))
 
 
@@ -206,7 +206,7 @@ _WAYS = {RAW: measured.RAW, OTHER_SEEDS: measured.REFERENCES}
 def measured_rates(data: Path, command: str, weights: int | None) -> MeasuredRates:
     """From the published rows, so that whoever has them can count again."""
     rows = pl.read_parquet(data)
-    made = []
+    rates = []
     tested = rows.filter(pl.col("p").is_not_null() & pl.col("role").is_in([CLEAN, CONTAMINATED]))
     for name in detectors():
         for way, message in _WAYS.items():
@@ -218,8 +218,8 @@ def measured_rates(data: Path, command: str, weights: int | None) -> MeasuredRat
                 str(place): _on_one(part)
                 for (place,), part in frame.group_by(["benchmark"], maintain_order=True)
             }
-            off = any(one.off for one in (clean, *(place.clean for place in places.values())))
-            made.append(
+            off = any(rate.off for rate in (clean, *(place.clean for place in places.values())))
+            rates.append(
                 MeasuredRate(
                     detector=name,
                     way=message,
@@ -235,7 +235,7 @@ def measured_rates(data: Path, command: str, weights: int | None) -> MeasuredRat
         weights=weights,
         models=models_by_role(rows),
     )
-    return MeasuredRates(provenance=provenance, rates=made)
+    return MeasuredRates(provenance=provenance, rates=rates)
 
 
 def _on_one(frame: pl.DataFrame) -> BenchmarkRate:
@@ -245,6 +245,6 @@ def _on_one(frame: pl.DataFrame) -> BenchmarkRate:
 
 def _counted(frame: pl.DataFrame, role: str) -> Fired:
     """One model may be clean on two benchmarks, or count once per split: tests are not models."""
-    mine = frame.filter(pl.col("role") == role)
-    share = fired(mine)
+    tests = frame.filter(pl.col("role") == role)
+    share = fired(tests)
     return Fired.of(share.hits, share.n, share.units)

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 
-from heldout.detect import Detector, Finding, ScoreTables, Settings
+from heldout.detect import Detector, DetectSettings, Finding, Need, ScoreTables
 from heldout.lab.power.planted_answers import ASKED, BASE, planted_answers
 from heldout.lab.power.planted_scores import (
     ACCOMPLICE,
@@ -84,33 +84,32 @@ def clean_cells(
     """The target's finding in each of ``cells`` synthetic cells with cluster structure."""
     for cell in range(cells):
         tables, settings = planted_for(detector, 1000 * seed + cell, dose=dose)
-        chosen = replace(settings, seed=cell, permutations=permutations)
+        chosen = settings.model_copy(update={"seed": cell, "permutations": permutations})
         yield target_finding(detector, tables, chosen)
 
 
 def planted_for(
     detector: Detector, seed: int, *, dose: float = 0.0
-) -> tuple[ScoreTables, Settings]:
+) -> tuple[ScoreTables, DetectSettings]:
     """Tables with what a detector needs, and settings under which it is testable on them."""
     if detector.needs == "answers":
         return planted_answers(seed, dose=dose), ASKED
     # Top sets of independent models are what chance means for top-k overlap.
-    shared = 0.0 if detector.name == "top-k-overlap" else 0.5
+    shared = 0.0 if detector.of == "pair" else 0.5
     return planted_scores(seed, dose=dose, shared=shared), PLANTED
 
 
-def target_finding(detector: Detector, tables: ScoreTables, settings: Settings) -> Finding:
-    if detector.family in ("order", "membership"):  # one model's business: spare the others
+def target_finding(detector: Detector, tables: ScoreTables, settings: DetectSettings) -> Finding:
+    alone = detector.of == "model" and Need.COHORT not in detector.requires
+    if detector.needs == "scores" and alone:  # one model's business: spare the others
         tables = tables.without(
             [ACCOMPLICE]
-            if detector.name == "perplexity-ratio"
+            if Need.REFERENCE in detector.requires
             else [ACCOMPLICE, BASELINE, "reference"]
         )
     if detector.needs == "answers" and tables.answers is not None:
-        spared = {BASE, REFERENCE}
-        spared -= {"multimodal-leakage": {BASE}, "twin-consistency": {REFERENCE}}.get(
-            detector.name, set()
-        )
+        spared = set() if Need.BASE in detector.requires else {BASE}
+        spared |= set() if detector.of == "models" else {REFERENCE}
         kept = tables.answers.filter(~pl.col("model").is_in(list(spared)))
         tables = replace(tables, answers=kept)
     wanted = {

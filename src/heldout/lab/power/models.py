@@ -10,14 +10,17 @@ from typing import Any
 
 import polars as pl
 
-from heldout.detect import CANONICAL, ScoreTables, is_rotation
+from heldout.detect import CANONICAL, ScoreTables
 from heldout.errors import InputError
 from heldout.lab.models.planting import Contamination, arm_from_json
 
 # Which of a run's tables a detector is given: some models, leaked pictures marked, fewer shuffles.
 
 
-MARK = ("seen_by_the_split", "no")  # what --unseen would say: items of pictures that did not leak
+MARK = (
+    "seen_by_the_split",
+    "no",
+)  # as the setting unseen takes it: items of pictures that did not leak
 
 
 def narrowed(tables: ScoreTables, models: Collection[str]) -> ScoreTables:
@@ -63,88 +66,9 @@ def fewer_shuffles(tables: ScoreTables, most: int) -> ScoreTables:
 RECORDED = "forward_tokens"
 
 
-def forward_tokens(
-    tables: ScoreTables, detector: str, model: str, recorded: Mapping[str, Any] | None = None
-) -> int | None:
-    """What one model has to read for a detector; None where its answers were not recorded.
-
-    Answers know their prompts' tokens. Those of scores and order tests are ``recorded`` by whoever made
-    them; without, a scored item is taken to be as long as the same question asked with its picture, an
-    item of an order test as long as the question without it.
-    """
-    if tables.answers is None:
-        return None
-    mine = tables.answers.filter(pl.col("model") == model)
-    if mine.is_empty():
-        return None
-    read = pl.col("prompt_tokens") + pl.col("reply_tokens")
-    variants = _variants(detector, mine)
-    if variants is not None:
-        asked = mine.filter(pl.col("variant").is_in(variants))
-        extra = [name for name in variants if name != "original"]
-        both = asked.filter(pl.col("variant").is_in(extra))["benchmark_id"].unique()
-        return int(
-            asked.filter(pl.col("benchmark_id").is_in(both.to_list())).select(read.sum()).item()
-        )
-    if detector == "order-joint":
-        return _joint(tables, model, recorded)
-    if detector == "order-neighbour":
-        return _neighbour(tables, model, recorded)
-    if recorded is not None:
-        return int(recorded["scores"])
-    return int(mine.filter(pl.col("variant") == "original").select(read.sum()).item())
-
-
 def recorded_tokens(manifest: Mapping[str, Any], model: str) -> Mapping[str, Any] | None:
     record: Mapping[str, Any] | None = manifest.get("models", {}).get(model, {}).get(RECORDED)
     return record
-
-
-def _joint(tables: ScoreTables, model: str, recorded: Mapping[str, Any] | None) -> int | None:
-    rows = _rows(tables.order_joint, model)
-    if rows is None:
-        return None
-    if recorded is not None:
-        shards = recorded["order_joint"]  # of one reading; an order changes no length
-        return sum(int(shards[str(shard)]) for shard in rows["shard"])
-    return round(_words(tables, model) * len(rows) / rows["shard"].n_unique())
-
-
-def _neighbour(tables: ScoreTables, model: str, recorded: Mapping[str, Any] | None) -> int | None:
-    rows = _rows(tables.order_neighbour, model)
-    if rows is None:
-        return None
-    if recorded is not None:
-        return int(recorded["order_neighbour"])
-    return round(2 * _words(tables, model) / len(tables.items) * len(rows))
-
-
-def _rows(table: pl.DataFrame | None, model: str) -> pl.DataFrame | None:
-    rows = None if table is None else table.filter(pl.col("model") == model)
-    return None if rows is None or rows.is_empty() else rows
-
-
-def _words(tables: ScoreTables, model: str) -> int:
-    """Tokens of all questions and answers once, without pictures."""
-    assert tables.answers is not None
-    blind = (pl.col("model") == model) & (pl.col("variant") == "no-image")
-    read = pl.col("prompt_tokens") + pl.col("reply_tokens")
-    return int(tables.answers.filter(blind).select(read.sum()).item())
-
-
-def _variants(detector: str, mine: pl.DataFrame) -> list[str] | None:
-    names = mine["variant"].unique().to_list()
-    if detector == "twin-drop":
-        return ["original", "twin"]
-    if detector == "choice-confusion":
-        return ["original", "confused-choices"]
-    if detector == "multimodal-leakage":
-        return ["no-image"]
-    if detector == "slot-guess":
-        return sorted(name for name in names if name.startswith("slot"))
-    if detector in ("option-order", "circular"):
-        return ["original", *sorted(name for name in names if is_rotation(name))]
-    return None
 
 
 CONTAMINATED, CLEAN, OUTSIDER = "contaminated", "clean", "outsider"
@@ -194,7 +118,7 @@ class LabGrid:
         """Clean, fully fine-tuned arms; a model is never its own reference (detectors leave it out)."""
         if way == RAW:
             return ()
-        found: dict[str, list[str]] = {}
+        seen: dict[str, list[str]] = {}
         for model in self.models.values():
             plan = model.planted
             if (
@@ -205,11 +129,11 @@ class LabGrid:
                 and plan.mode == "full"
                 and plan.stage == "finetune"
             ):
-                found.setdefault(model.base, []).append(model.name)
+                seen.setdefault(model.base, []).append(model.name)
         if way == SAME_BASE:
-            return tuple(sorted(found.get(base, [])))
-        others = [name for name in found if name != base]
-        return tuple(name for other in sorted(others) for name in sorted(found[other])[:PER_BASE])
+            return tuple(sorted(seen.get(base, [])))
+        others = [name for name in seen if name != base]
+        return tuple(name for other in sorted(others) for name in sorted(seen[other])[:PER_BASE])
 
 
 def read_grid(folder: Path) -> LabGrid:
@@ -229,18 +153,18 @@ def read_grid(folder: Path) -> LabGrid:
     if not isinstance(record, list):
         raise InputError(f"{path}: expected a list of models, found {type(record).__name__}")
     worlds = {
-        str(one["name"]): frozenset([*one["base"]["worlds"], *one["base"].get("real", [])])
-        for one in record
-        if isinstance(one.get("base"), dict)
+        str(entry["name"]): frozenset([*entry["base"]["worlds"], *entry["base"].get("real", [])])
+        for entry in record
+        if isinstance(entry.get("base"), dict)
     }
-    models = {str(one["name"]): _model(one, worlds, path) for one in record}
+    models = {str(entry["name"]): _model(entry, worlds, path) for entry in record}
     benchmarks = sorted(
         (path.name for path in runs.iterdir() if (path / "manifest.json").is_file()),
         key=lambda name: (name == "films", name),
     )
     if not benchmarks:
         raise InputError(f"{runs} holds no run folder beside models.json: train the grid again")
-    weights = max((int(one["weights"]) for one in record if one.get("weights")), default=None)
+    weights = max((int(entry["weights"]) for entry in record if entry.get("weights")), default=None)
     return LabGrid(runs, models, benchmarks, About(weights, _counted(runs, benchmarks)))
 
 
@@ -248,7 +172,7 @@ def _counted(runs: Path, benchmarks: Sequence[str]) -> bool:
     """Whoever made the tables wrote down what every model read for them."""
     manifests = [json.loads((runs / name / "manifest.json").read_text()) for name in benchmarks]
     return all(
-        RECORDED in one for each in manifests for one in each.get("models", {"": {}}).values()
+        RECORDED in facts for each in manifests for facts in each.get("models", {"": {}}).values()
     )
 
 
@@ -259,5 +183,5 @@ def _model(record: Mapping[str, Any], worlds: Mapping[str, frozenset[str]], path
     arm = arm_from_json(record)
     if arm.base not in worlds:
         raise InputError(f"{path}: {name} branches from {arm.base}, which is not among the models")
-    leaked = frozenset(int(one) for one in record.get("leaked", []))
+    leaked = frozenset(int(place) for place in record.get("leaked", []))
     return LabModel(name, arm.base, worlds[arm.base], arm.contamination, leaked)

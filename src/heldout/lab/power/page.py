@@ -287,11 +287,11 @@ def power_figure(rows: pl.DataFrame, benchmark: str) -> str:
     tested = _tested(rows).filter(pl.col("benchmark") == benchmark)
     panels = []
     for name in tested["detector"].unique(maintain_order=True):
-        mine = tested.filter(pl.col("detector") == name)
+        of_detector = tested.filter(pl.col("detector") == name)
         curves = [
-            made
+            curve
             for way in (RAW, OTHER_SEEDS)
-            if (made := _curve(mine.filter(pl.col("way") == way), TOLD[way])) is not None
+            if (curve := _curve(of_detector.filter(pl.col("way") == way), TOLD[way])) is not None
         ]
         if curves:
             panels.append(DosePanel(name, curves))

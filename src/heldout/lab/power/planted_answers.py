@@ -17,7 +17,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from heldout.detect import ScoreTables, Settings, no_scores
+from heldout.detect import DetectSettings, ScoreTables, no_scores
 from heldout.store import empty_table
 
 Floats = NDArray[np.float64]
@@ -25,7 +25,7 @@ Floats = NDArray[np.float64]
 TARGET, BASELINE, REFERENCE, BASE = "target", "baseline", "reference", "base"
 MODELS = (TARGET, BASELINE, REFERENCE, BASE)
 #: settings under which every detector of answers is testable on these tables
-ASKED = Settings(
+ASKED = DetectSettings(
     baselines=(BASELINE,),
     bases=(("", BASE),),
     degrees=((BASELINE, 0.0), (REFERENCE, 0.0), (TARGET, 1.0)),

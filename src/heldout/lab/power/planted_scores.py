@@ -15,7 +15,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from heldout.detect import CANONICAL, RELEASED, ScoreTables, Settings
+from heldout.detect import CANONICAL, RELEASED, DetectSettings, ScoreTables
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -23,7 +23,7 @@ Floats = NDArray[np.float64]
 TARGET, ACCOMPLICE, BASELINE, REFERENCE = "target", "accomplice", "baseline", "reference"
 MODELS = (TARGET, ACCOMPLICE, BASELINE, REFERENCE)
 #: settings under which every detector is testable on these tables
-PLANTED = Settings(baselines=(BASELINE,), unseen=("origin", "fresh"), tail=1.0, top=20)
+PLANTED = DetectSettings(baselines=(BASELINE,), unseen=("origin", "fresh"), tail=1.0, top=20)
 _WORDS = ("lung", "left", "organ", "plane", "colour", "size", "region", "normal", "where", "which")
 
 
@@ -81,8 +81,8 @@ def _items(rng: np.random.Generator, codes: Ints, fresh: Ints) -> pl.DataFrame:
             "question": [" ".join(row[:4]) for row in words],
             "options": empty,
             "answer": [
-                str(one) if short else " ".join(row[4:])
-                for one, short, row in zip(given, closed, words, strict=True)
+                str(answer) if short else " ".join(row[4:])
+                for answer, short, row in zip(given, closed, words, strict=True)
             ],
             "image_names": empty,
             "image_digests": empty,

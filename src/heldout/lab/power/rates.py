@@ -114,9 +114,9 @@ def _area(part: pl.DataFrame) -> tuple[float, int]:
     return area(part["effect"].to_numpy(), chosen), pairs
 
 
-def _pooled(found: Sequence[tuple[float, int]]) -> float | None:
-    pairs = sum(count for _, count in found)
-    return sum(value * count for value, count in found) / pairs if pairs else None
+def _pooled(areas: Sequence[tuple[float, int]]) -> float | None:
+    pairs = sum(count for _, count in areas)
+    return sum(value * count for value, count in areas) / pairs if pairs else None
 
 
 def rate_at(strata: Sequence[pl.DataFrame], rate: float) -> FiringShare:
@@ -150,17 +150,17 @@ def _bootstrap(strata: Sequence[pl.DataFrame], seed: int) -> tuple[float, float]
     prepared = [_by_base(part) for part in strata]
     drawn = []
     for _ in range(DRAWS):
-        found = []
+        areas = []
         for bases in prepared:
             picked = [bases[index] for index in rng.integers(0, len(bases), len(bases))]
             sides = [
-                np.concatenate([rng.choice(one[side], len(one[side])) for one in picked])
+                np.concatenate([rng.choice(base[side], len(base[side])) for base in picked])
                 for side in range(2)
             ]
             if len(sides[0]) and len(sides[1]):
                 chosen = np.r_[np.ones(len(sides[0]), bool), np.zeros(len(sides[1]), bool)]
-                found.append((area(np.concatenate(sides), chosen), len(sides[0]) * len(sides[1])))
-        value = _pooled(found)
+                areas.append((area(np.concatenate(sides), chosen), len(sides[0]) * len(sides[1])))
+        value = _pooled(areas)
         if value is not None:
             drawn.append(value)
     low, high = np.quantile(drawn, [0.025, 0.975])

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from heldout.detect import Detector, detectors
-from heldout.detect.behaviour import multimodal_leakage
+from heldout.detect import Detector, Need, detectors
 from heldout.lab.power.board import BenchmarkStanding, Standing, dose_arms
 from heldout.lab.power.models import CLEAN, CONTAMINATED, OTHER_SEEDS, RAW
 from heldout.lab.power.rates import FiringShare, fired
@@ -51,10 +50,10 @@ class Requirements:
 
 def requirements(rows: pl.DataFrame, board: list[Standing]) -> list[Requirements]:
     known = detectors()
-    made = []
+    rows_of_detectors = []
     for name in dict.fromkeys(standing.detector for standing in board):
-        mine = rows.filter((pl.col("detector") == name) & pl.col("effect").is_not_null())
-        ways = set(mine["way"])
+        cells = rows.filter((pl.col("detector") == name) & pl.col("effect").is_not_null())
+        ways = set(cells["way"])
         way = OTHER_SEEDS if OTHER_SEEDS in ways else RAW
         raw = next(
             (standing for standing in board if (standing.detector, standing.way) == (name, RAW)),
@@ -62,7 +61,7 @@ def requirements(rows: pl.DataFrame, board: list[Standing]) -> list[Requirements
         )
         detector = known["order-joint" if name == EQUAL_COST else name]
         practical, why = _practical(raw, _needs(detector))
-        used = mine.filter(pl.col("way") == way)
+        used = cells.filter(pl.col("way") == way)
         tuned = used.filter(
             (pl.col("stage") == "finetune")
             & (pl.col("order") == "released")
@@ -75,7 +74,7 @@ def requirements(rows: pl.DataFrame, board: list[Standing]) -> list[Requirements
             & pl.col("benchmark").is_in(_benchmarks_with_modes(used))
         )
         planted = used.filter((pl.col("stage") == "pretrain") & (pl.col("role") == CONTAMINATED))
-        made.append(
+        rows_of_detectors.append(
             Requirements(
                 name,
                 detector.needs,
@@ -85,7 +84,7 @@ def requirements(rows: pl.DataFrame, board: list[Standing]) -> list[Requirements
                 {mode: fired(tuned.filter(pl.col("mode") == mode)) for mode in MODES},
                 fired(planted),
                 tuple(tuned["benchmark"].unique(maintain_order=True).to_list()),
-                dose_trend(mine.filter(pl.col("way") == min(ways, key=_plainest))),
+                dose_trend(cells.filter(pl.col("way") == min(ways, key=_plainest))),
                 any(
                     standing.off
                     for standing in board
@@ -93,7 +92,7 @@ def requirements(rows: pl.DataFrame, board: list[Standing]) -> list[Requirements
                 ),
             )
         )
-    return made
+    return rows_of_detectors
 
 
 def dose_trend(frame: pl.DataFrame) -> Jonckheere | None:
@@ -117,9 +116,9 @@ def dose_trend(frame: pl.DataFrame) -> Jonckheere | None:
 
 def _needs(detector: Detector) -> str:
     """What somebody who can only ask the model questions does not have."""
-    if detector.family == "membership":
+    if Need.UNSEEN in detector.requires:
         return "items that cannot have been seen, and log-probabilities"
-    if detector.name == multimodal_leakage.NAME:
+    if Need.BASE in detector.requires:
         return "the model it was made from"
     return "log-probabilities" if detector.needs == "scores" else ""
 

@@ -14,10 +14,11 @@ import polars as pl
 
 from heldout.detect import (
     Detector,
+    DetectSettings,
     Finding,
+    Need,
     Outcome,
     ScoreTables,
-    Settings,
     detectors,
     direction_of,
 )
@@ -32,7 +33,6 @@ from heldout.lab.power.models import (
     LabGrid,
     LabModel,
     fewer_shuffles,
-    forward_tokens,
     marked,
     narrowed,
     recorded_tokens,
@@ -44,7 +44,6 @@ from heldout.verdict import against_baseline
 
 
 Row = dict[str, Any]
-OWN_REFERENCE = "perplexity-ratio"  # divides by a reference itself: no second difference is taken
 PAIRS = "it speaks of pairs of models, not of models"
 
 
@@ -55,7 +54,7 @@ class Cells:
     grid: LabGrid
     benchmark: str
     tables: ScoreTables
-    settings: Settings
+    settings: DetectSettings
 
     def models(self) -> list[LabModel]:
         recorded = sorted({*self.tables.models, *self.tables.answering})
@@ -73,14 +72,14 @@ class Cells:
 
     def rows(self, detector: Detector, way: str, done: frozenset[tuple[str, str]]) -> Iterator[Row]:
         """Every cell that is not ``done`` (model and split)."""
-        if detector.family == "blind":
+        if detector.of == "benchmark":
             yield from self._blind(detector, way, done)
-        elif detector.family == "membership":
+        elif Need.UNSEEN in detector.requires:
             for split in self.splits():
                 yield from self._membership(detector, way, split, done)
-        elif detector.family == "consistency":
+        elif detector.of == "models":
             yield from self._consistency(detector, way, done)
-        elif detector.name != "top-k-overlap":
+        elif detector.of == "model":
             names = {model.base: [] for model in self.models()}  # type: dict[str, list[LabModel]]
             for model in self.models():
                 if (model.name, "") not in done:
@@ -94,7 +93,7 @@ class Cells:
         references = self.grid.references(self.benchmark, base, way)
         if not members or (way != RAW and not references):
             return
-        if detector.family == "cohort":
+        if Need.COHORT in detector.requires:
             # Who else is in a cohort changes what it says: always the same clean others.
             others = self.grid.references(self.benchmark, base, OTHER_SEEDS)
             for model in members:
@@ -119,11 +118,12 @@ class Cells:
         recorded = {*self.tables.models, *self.tables.answering}
         bases = {name: base for name, base in bases.items() if base in recorded}
         tables = narrowed(self.tables, wanted | set(bases.values()))
-        by_detector = detector.needs == "answers" or detector.family == "cohort"
-        settings = replace(
-            self.settings,
-            baselines=references if by_detector else (),
-            bases=tuple(bases.items()) if detector.needs == "answers" else (),
+        by_detector = detector.needs == "answers" or Need.COHORT in detector.requires
+        settings = self.settings.model_copy(
+            update={
+                "baselines": references if by_detector else (),
+                "bases": tuple(bases.items()) if detector.needs == "answers" else (),
+            }
         )
         record = {one.cell.model: one for one in detector.find(tables, settings)}
         for model in members:
@@ -132,7 +132,7 @@ class Cells:
                 continue
             row = self._row(model, detector, way, outcome)
             # A cohort has to be scored as well, references or not.
-            others = wanted if detector.family == "cohort" else references
+            others = wanted if Need.COHORT in detector.requires else references
             row["references"] = len([other for other in others if other != model.name])
             if way != RAW and not by_detector and isinstance(outcome, Finding):
                 row |= self._less(self.tables, outcome, references, self.settings)
@@ -155,20 +155,22 @@ class Cells:
             references = tuple(name for name in names if name != model.name)
             if way != RAW and not references:
                 continue
-            settings = replace(self.settings, unseen=MARK)
-            if detector.name == OWN_REFERENCE and references:
-                settings = replace(settings, reference=references[0])
+            settings = self.settings.model_copy(update={"unseen": MARK})
+            # Who divides by a reference itself has no second difference taken.
+            own_reference = Need.REFERENCE in detector.requires
+            if own_reference and references:
+                settings = settings.model_copy(update={"reference": references[0]})
             tables = narrowed(whole, {model.name, *references})
             # Who needs no reference of its own is not run over the references.
-            mine = tables if detector.name == OWN_REFERENCE else narrowed(whole, {model.name})
+            own_tables = tables if own_reference else narrowed(whole, {model.name})
             outcome = next(
-                one for one in detector.find(mine, settings) if one.cell.model == model.name
+                one for one in detector.find(own_tables, settings) if one.cell.model == model.name
             )
             row = self._row(model, detector, way, outcome) | {
                 "split": split.name,
                 "references": len(references),
             }
-            if references and isinstance(outcome, Finding) and detector.name != OWN_REFERENCE:
+            if references and isinstance(outcome, Finding) and not own_reference:
                 row |= self._less(tables, outcome, references, settings)
             yield row
 
@@ -178,7 +180,7 @@ class Cells:
         for split in self.splits() if way == RAW else ():
             if ("no model", split.name) in done:
                 continue
-            settings = replace(self.settings, unseen=MARK)
+            settings = self.settings.model_copy(update={"unseen": MARK})
             for outcome in detector.find(marked(self.tables, split.leaked), settings):
                 yield self._row(split, detector, way, outcome) | {
                     "model": "no model",
@@ -201,7 +203,8 @@ class Cells:
                 (member.name, float(member.planted.dose)) for member in members if member.planted
             )
             tables = narrowed(self.tables, {member.name for member in members})
-            for outcome in detector.find(tables, replace(self.settings, degrees=degrees)):
+            settings = self.settings.model_copy(update={"degrees": degrees})
+            for outcome in detector.find(tables, settings):
                 yield self._row(self.grid.models[base], detector, way, outcome) | {"role": "doses"}
 
     def _row(self, model: LabModel, detector: Detector, way: str, outcome: Outcome) -> Row:
@@ -224,7 +227,7 @@ class Cells:
             return row | {"reason": outcome.reason}
         effect = outcome.effect
         areas = {name: outcome.details.get(name) for name in ("item_auc", "blind_auc")}
-        if detector.family == "blind":
+        if detector.of == "benchmark":
             areas = {"item_auc": outcome.statistic.value, "blind_auc": outcome.statistic.value}
         return (
             row
@@ -242,17 +245,24 @@ class Cells:
         )
 
     def _less(
-        self, tables: ScoreTables, finding: Finding, references: Iterable[str], settings: Settings
+        self,
+        tables: ScoreTables,
+        finding: Finding,
+        references: Iterable[str],
+        settings: DetectSettings,
     ) -> Row:
         """As the verdict asks it: more than in every reference. The largest p is the finding's."""
-        made = [
+        outcomes = [
             against_baseline(tables, finding, name, settings)
             for name in references
             if name != finding.cell.model
         ]
-        differences = [difference for difference in made if not isinstance(difference, str)]
+        differences = [difference for difference in outcomes if not isinstance(difference, str)]
         if not differences:
-            message = next((one for one in made if isinstance(one, str)), "no reference is left")
+            message = next(
+                (outcome for outcome in outcomes if isinstance(outcome, str)),
+                "no reference is left",
+            )
             return {
                 "effect": None,
                 "low": None,
@@ -338,7 +348,7 @@ def run_power(
                 f"{run.path} has a model {unknown[0]} that models.json does not know: its truth is "
                 f"needed; train the grid and write its tables together"
             )
-        settings = Settings(seed=plan.seed, permutations=plan.permutations)
+        settings = DetectSettings(seed=plan.seed, permutations=plan.permutations)
         for detector in chosen:
             given = tables
             if detector.name == EQUAL_COST:
@@ -357,7 +367,8 @@ def affordable_shuffles(tables: ScoreTables, manifest: Mapping[str, Any]) -> int
     model = next(iter(tables.answering), "")
     recorded = recorded_tokens(manifest, model)
     joint, neighbour = (
-        forward_tokens(tables, name, model, recorded) for name in ("order-joint", "order-neighbour")
+        detectors()[name].forward_tokens(tables, model, recorded)
+        for name in ("order-joint", "order-neighbour")
     )
     if not joint or not neighbour or tables.order_joint is None:
         return 1
@@ -398,16 +409,13 @@ def _with_tokens(
     frame: pl.DataFrame, work: Cells, detector: Detector, manifest: Mapping[str, Any]
 ) -> pl.DataFrame:
     """Forward tokens of one model; with references everybody reads as much."""
-    if frame.is_empty() or detector.family in ("blind", "consistency"):
+    if frame.is_empty() or detector.of in ("models", "benchmark"):
         return frame
-    name = "order-joint" if detector.name == EQUAL_COST else detector.name
     tested = frame.filter(pl.col("effect").is_not_null())
     if tested.is_empty():
         return frame
     model = str(tested["model"][0])
-    number = forward_tokens(work.tables, name, model, recorded_tokens(manifest, model))
-    # The base has to be asked as well.
-    once = None if number is None else number * (2 if name == "multimodal-leakage" else 1)
+    once = detector.forward_tokens(work.tables, model, recorded_tokens(manifest, model))
     spent = pl.lit(once, pl.Int64) * (1 + pl.col("references"))
     return frame.with_columns(
         pl.when(pl.col("effect").is_null()).then(None).otherwise(spent).alias("tokens")
@@ -424,7 +432,7 @@ def _same_inputs(folder: Path, run: Run, plan: PowerPlan) -> None:
     path = folder / "inputs.json"
     if path.exists() and json.loads(path.read_text()) != inputs:
         raise InputError(
-            f"{folder} holds results of other tables or settings: give another --out, or remove it"
+            f"{folder} holds results of other tables or settings: choose another folder, or remove it"
         )
     if not path.exists():
         write_json(path, inputs)

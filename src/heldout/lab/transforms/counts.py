@@ -201,7 +201,7 @@ def tally(
     listed as its nearest.
     """
     count, columns = queries.made.shape
-    found = SimilarityCounts(
+    counts = SimilarityCounts(
         queries.made,
         pools,
         micro(queries.own),
@@ -213,7 +213,7 @@ def tally(
         false=np.zeros((count, columns, len(thresholds)), np.int64),
     )
     limits = [bin_of_threshold(value) for value in thresholds.values()]
-    compare = _Compare(found, queries, limits, groups)
+    compare = _Compare(counts, queries, limits, groups)
     one_row = queries.rows.shape[1] == 1  # copies are transformed: all columns see the same others
     for block in blocks:
         wide = block.rows.astype(np.float64)  # float64 sums do not depend on how work was blocked
@@ -222,16 +222,16 @@ def tally(
             some = np.arange(first, min(count, first + step))
             shared = compare.similar(0, some, block, wide) if one_row else None
             for column in range(columns):
-                made = some[queries.made[some, column]]
-                if not len(made):
+                present = some[queries.made[some, column]]
+                if not len(present):
                     continue
                 values = (
-                    compare.similar(column, made, block, wide)
+                    compare.similar(column, present, block, wide)
                     if shared is None
-                    else shared[made - first]
+                    else shared[present - first]
                 )
-                compare.add(column, made, block.start, values)
-    return found
+                compare.add(column, present, block.start, values)
+    return counts
 
 
 class _Compare:
@@ -260,33 +260,33 @@ class _Compare:
         return micro(np.maximum.reduceat(best, block.firsts, axis=1))
 
     def add(
-        self, column: int, made: NDArray[np.int64], start: int, similar: NDArray[np.int32]
+        self, column: int, present: NDArray[np.int64], start: int, similar: NDArray[np.int32]
     ) -> None:
-        found = self.found
+        counts = self.found
         values = similar.copy()
-        places = self.positions[made] - start
+        places = self.positions[present] - start
         mine = np.flatnonzero((places >= 0) & (places < values.shape[1]))
         own = (mine, places[mine])
         values[own] = _OWN
-        found.above[made, column] += (values > found.own[made, column, None]).sum(axis=1)
-        found.level[made, column] += (values == found.own[made, column, None]).sum(axis=1)
-        listed = self._of_one_group(made, start, values)
-        found.nearest[made, column] = _nearest(found.nearest[made, column], listed, start)
+        counts.above[present, column] += (values > counts.own[present, column, None]).sum(axis=1)
+        counts.level[present, column] += (values == counts.own[present, column, None]).sum(axis=1)
+        listed = self._of_one_group(present, start, values)
+        counts.nearest[present, column] = _nearest(counts.nearest[present, column], listed, start)
         bins = bins_of(values)
         for index, limit in enumerate(self.limits):
-            found.false[made, column, index] += (bins >= limit).sum(axis=1)
+            counts.false[present, column, index] += (bins >= limit).sum(axis=1)
         bins[own] = BINS  # one past the end: looked up as nothing, counted and cut off
-        found.negatives[column] += np.bincount(bins.ravel(), minlength=BINS + 1)[:BINS]
-        for pool, (members, table) in enumerate(zip(found.pools, self.tables, strict=True)):
+        counts.negatives[column] += np.bincount(bins.ravel(), minlength=BINS + 1)[:BINS]
+        for pool, (members, table) in enumerate(zip(counts.pools, self.tables, strict=True)):
             if column in members:
-                found.placed[made, pool] += table[bins].sum(axis=1)
+                counts.placed[present, pool] += table[bins].sum(axis=1)
 
     def _of_one_group(
-        self, made: NDArray[np.int64], start: int, values: NDArray[np.int32]
+        self, present: NDArray[np.int64], start: int, values: NDArray[np.int32]
     ) -> NDArray[np.int32]:
         if self.groups is None:
             return values
-        ours = self.groups[self.positions[made], None]
+        ours = self.groups[self.positions[present], None]
         theirs = self.groups[None, start : start + values.shape[1]]
         return np.where((ours == theirs) & (ours >= 0), values, _OWN)
 

@@ -285,10 +285,10 @@ def _numbers(entry: TransformRates) -> Iterator[tuple[str, CountedRate | AreaEst
             yield "cascade found of half", entry.verified.found_of_half
 
 
-def _shown(found: CountedRate | AreaEstimate, digits: int = 3) -> str:
-    if found.value is None:
+def _shown(rate: CountedRate | AreaEstimate, digits: int = 3) -> str:
+    if rate.value is None:
         return "–"
-    return f"{found.value:.{digits}f} [{found.low:.{digits}f}, {found.high:.{digits}f}]"
+    return f"{rate.value:.{digits}f} [{rate.low:.{digits}f}, {rate.high:.{digits}f}]"
 
 
 def _safe(name: str) -> str:

@@ -156,13 +156,13 @@ def _partners(
     copies: Iterable[tuple[str, str]], names: set[str], by_source: bool
 ) -> dict[str, set[str]]:
     partners: dict[str, set[str]] = {}
-    for one, other in copies:
-        for name in (one, other):
+    for first, other in copies:
+        for name in (first, other):
             if name not in names:
                 hint = " (names repeat here, so pictures go by their source)" if by_source else ""
                 raise InputError(f"'{name}' is listed as a copy but no picture has that name{hint}")
-        partners.setdefault(one, set()).add(other)
-        partners.setdefault(other, set()).add(one)
+        partners.setdefault(first, set()).add(other)
+        partners.setdefault(other, set()).add(first)
     return partners
 
 

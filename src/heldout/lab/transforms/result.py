@@ -207,10 +207,10 @@ def refuse_another_encoder(run: Run, encoder: str) -> None:
         {stage["encoder"] for stage in run.manifest()["stages"].values() if stage["encoder"]}
     )
     if encoder not in used:
-        message = ", ".join(f"'{one}'" for one in used) or "none"
+        message = ", ".join(f"'{name}'" for name in used) or "none"
         raise InputError(
-            f"--run {run.path}: its report would not show this, because the run was searched with another "
-            f"encoder (it has {message}; this is '{encoder}'). Give --encoder as in heldout overlap"
+            f"run {run.path}: its report would not show this, because the run was searched with another "
+            f"encoder (it has {message}; this is '{encoder}'). Use the encoder of that run"
         )
 
 

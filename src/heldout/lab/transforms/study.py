@@ -394,11 +394,11 @@ def _closest(
     best = sorted(pairs.items(), key=lambda entry: (-entry[1], entry[0]))[:_CLOSEST]
     return [
         SimilarPair(
-            one=collection.items[one].name,
+            one=collection.items[first].name,
             other=collection.items[other].name,
             similarity=round(similarity, 6),
         )
-        for (one, other), similarity in best
+        for (first, other), similarity in best
     ]
 
 

@@ -126,7 +126,7 @@ def _turn(image: Image.Image, quarter: Image.Transpose) -> Image.Image:
 
 
 def _table() -> dict[str, Transform]:
-    made: list[Transform] = []
+    transforms: list[Transform] = []
 
     def add(
         name: str,
@@ -138,7 +138,7 @@ def _table() -> dict[str, Transform]:
         others: int = 0,
         in_seed: bool = False,
     ) -> None:
-        made.append(Transform(name, family, description, apply, least_side, others, in_seed))
+        transforms.append(Transform(name, family, description, apply, least_side, others, in_seed))
 
     seed = functools.partial(add, in_seed=True)
     add("original", "original", "as it was published", _Plain(_as_it_is))
@@ -204,7 +204,7 @@ def _table() -> dict[str, Transform]:
             functools.partial(compound, count=count),
             others=count - 1,
         )
-    return {transform.name: transform for transform in made}
+    return {transform.name: transform for transform in transforms}
 
 
 TRANSFORMS: Mapping[str, Transform] = _table()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,11 @@ from heldout.overlap.join.hits import Hits, select
 from heldout.overlap.join.similarity import exact_similarity
 
 BELOW_EVERYTHING = -2.0
+
+#: Query, row and quick similarity of pairs, and how far that may be off → which of them are needed.
+Needed = Callable[
+    [NDArray[np.intp], NDArray[np.intp], NDArray[np.float32], float], NDArray[np.bool_]
+]
 
 
 class Candidates:
@@ -80,11 +86,20 @@ class Candidates:
             self._quick[kept],
         )
 
-    def settle(self, queries: NDArray[np.float32], block: NDArray[Any], start: int) -> Hits:
+    def settle(
+        self,
+        queries: NDArray[np.float32],
+        block: NDArray[Any],
+        start: int,
+        needed: Needed | None = None,
+    ) -> Hits:
         """The hits among the candidates; row 0 of ``block`` is row ``start`` of the corpus."""
         self._gather()
         if self._k is not None and len(self._query):
             self._narrow(self._k)
+        if needed is not None:
+            wanted = needed(self._query, self._row, self._quick, self._margin)
+            self._query, self._row = self._query[wanted], self._row[wanted]
         similarity = exact_similarity(queries, block, self._query, self._row)
         kept = similarity >= self.bars[self._query]
         query, row = self._query[kept].astype(np.int32), self._row[kept] + np.int64(start)

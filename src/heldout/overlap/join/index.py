@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator
 from typing import Any
 
@@ -9,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from heldout.errors import InputError
-from heldout.overlap.join.candidates import BELOW_EVERYTHING, Candidates
+from heldout.overlap.join.candidates import BELOW_EVERYTHING, Candidates, Needed
 from heldout.overlap.join.hits import Hits
 from heldout.overlap.join.projection import PLAIN, Levels, Projection, plain_margin
 from heldout.overlap.join.similarity import not_unit, quick_similarity, unit_queries
@@ -51,12 +52,25 @@ class JoinIndex:
         self._tiles = 0
         self._scratch = Scratch()
 
+    def with_k(self, k: int) -> JoinIndex:
+        """The same queries, not a copy of them, with ``k`` neighbours each."""
+        other = copy.copy(self)
+        other.k, other._scratch = k, Scratch()
+        other._projection, other.levels, other._tiles = None, PLAIN, 0
+        return other
+
     def scan(
-        self, block: NDArray[Any], start: int = 0, floor: NDArray[np.float64] | None = None
+        self,
+        block: NDArray[Any],
+        start: int = 0,
+        floor: NDArray[np.float64] | None = None,
+        needed: Needed | None = None,
     ) -> Hits:
         """Hits among the rows of ``block``, whose first row is row ``start`` of the corpus.
 
-        ``floor`` (see ``floor_of``) tells what earlier blocks already guarantee; it saves work.
+        ``floor`` (see ``floor_of``) tells what earlier blocks already guarantee; it saves work. So does
+        ``needed``, which says of pairs whose similarity is known but for rounding whether the caller
+        wants the exact one; the others are no hits.
         """
         self._expect_width(block)
         if len(block) == 0 or len(self.queries) == 0:
@@ -74,7 +88,7 @@ class JoinIndex:
             rows, squares, bad = _load(part, self._scratch.take("rows", part.shape, np.float32))
             unusable.append(np.flatnonzero(bad) * tiles + first + start)
             self._tile(rows, squares, bad, candidates, first, tiles, plan)
-        hits = candidates.settle(self.queries, block, start)
+        hits = candidates.settle(self.queries, block, start, needed)
         every = np.sort(np.concatenate(unusable))
         return Hits(hits.query, hits.position, hits.similarity, every)
 

@@ -5,145 +5,22 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from heldout.detect import Citation, detectors
 from heldout.report.export.case import Case
 from heldout.report.export.data_methods import methods_of_data
-from heldout.report.export.entry import Entry, arxiv
 from heldout.report.export.statistics import methods_of_statistics
 
-OREN = arxiv(
-    "oren2024proving",
-    "Proving Test Set Contamination in Black-Box Language Models",
-    "Oren, Yonatan and Meister, Nicole and Chatterji, Niladri S. and Ladhak, Faisal and Hashimoto, "
-    "Tatsunori",
-    2024,
-    "2310.17623",
-    "International Conference on Learning Representations",
-)
-SHI = arxiv(
-    "shi2023detecting",
-    "Detecting Pretraining Data from Large Language Models",
-    "Shi, Weijia and Ajith, Anirudh and Xia, Mengzhou and Huang, Yangsibo and Liu, Daogao and Blevins, "
-    "Terra and Chen, Danqi and Zettlemoyer, Luke",
-    2023,
-    "2310.16789",
-)
-ZHANG = arxiv(
-    "zhang2025mink",
-    "{Min-K\\%++}: Improved Baseline for Detecting Pre-Training Data from Large Language Models",
-    "Zhang, Jingyang and Sun, Jingwei and Yeats, Eric and Ouyang, Yang and Kuo, Martin and Zhang, Jianyi "
-    "and Yang, Hao Frank and Li, Hai",
-    2025,
-    "2404.02936",
-    "International Conference on Learning Representations",
-)
-CARLINI = arxiv(
-    "carlini2021extracting",
-    "Extracting Training Data from Large Language Models",
-    "Carlini, Nicholas and Tram{\\`e}r, Florian and Wallace, Eric and Jagielski, Matthew and "
-    "Herbert-Voss, Ariel and Lee, Katherine and Roberts, Adam and Brown, Tom and Song, Dawn and "
-    "Erlingsson, {\\'U}lfar and Oprea, Alina and Raffel, Colin",
-    2021,
-    "2012.07805",
-    "USENIX Security Symposium",
-)
-YEOM = arxiv(
-    "yeom2018privacy",
-    "Privacy Risk in Machine Learning: Analyzing the Connection to Overfitting",
-    "Yeom, Samuel and Giacomelli, Irene and Fredrikson, Matt and Jha, Somesh",
-    2018,
-    "1709.01604",
-)
-LI = arxiv(
-    "li2024membership",
-    "Membership Inference Attacks against Large Vision-Language Models",
-    "Li, Zhan and Wu, Yongtao and Chen, Yihang and Tonin, Francesco and Abad Rocamora, Elias and Cevher, "
-    "Volkan",
-    2024,
-    "2411.02902",
-)
-DAS = arxiv(
-    "das2024blind",
-    "Blind Baselines Beat Membership Inference Attacks for Foundation Models",
-    "Das, Debeshee and Zhang, Jie and Tram{\\`e}r, Florian",
-    2024,
-    "2406.16201",
-)
-SONG = arxiv(
-    "song2024both",
-    "Both Text and Images Leaked! {A} Systematic Analysis of Data Contamination in Multimodal {LLM}",
-    "Song, Dingjie and Lai, Sicheng and Wang, Mingxuan and Chen, Shunian and Sun, Lichao and Wang, Benyou",
-    2024,
-    "2411.03823",
-)
-CHEN = arxiv(
-    "chen2024right",
-    "Are We on the Right Way for Evaluating Large Vision-Language Models?",
-    "Chen, Lin and Li, Jinsong and Dong, Xiaoyi and Zhang, Pan and Zang, Yuhang and Chen, Zehui and Duan, "
-    "Haodong and Wang, Jiaqi and Qiao, Yu and Lin, Dahua and Zhao, Feng",
-    2024,
-    "2403.20330",
-)
-LIU = arxiv(
-    "liu2023mmbench",
-    "{MMBench}: Is Your Multi-modal Model an All-around Player?",
-    "Liu, Yuan and Duan, Haodong and Zhang, Yuanhan and Li, Bo and Zhang, Songyang and Zhao, Wangbo and "
-    "Yuan, Yike and Wang, Jiaqi and He, Conghui and Liu, Ziwei and Chen, Kai and Lin, Dahua",
-    2023,
-    "2307.06281",
-)
-YAO = arxiv(
-    "yao2024data",
-    "Data Contamination Can Cross Language Barriers",
-    "Yao, Feng and Zhuang, Yufan and Sun, Zihao and Xu, Sunan and Kumar, Animesh and Shang, Jingbo",
-    2024,
-    "2406.13236",
-    "Proceedings of the 2024 Conference on Empirical Methods in Natural Language Processing",
-)
-PARK = arxiv(
-    "park2025contamination",
-    "Contamination Detection for {VLMs} using Multi-Modal Semantic Perturbation",
-    "Park, Jaden and Cai, Mu and Yao, Feng and Shang, Jingbo and Lee, Soochahn and Lee, Yong Jae",
-    2025,
-    "2511.03774",
-)
-DENG = arxiv(
-    "deng2024investigating",
-    "Investigating Data Contamination in Modern Benchmarks for Large Language Models",
-    "Deng, Chunyuan and Zhao, Yilun and Tang, Xiangru and Gerstein, Mark and Cohan, Arman",
-    2024,
-    "2311.09783",
-    "Proceedings of the 2024 Conference of the North American Chapter of the Association for Computational "
-    "Linguistics: Human Language Technologies",
-)
-#: by detector; detectors that are not here are our own, or are too old to need a citation
-METHODS: dict[str, tuple[Entry, ...]] = {
-    "order-joint": (OREN,),
-    "loss": (YEOM,),
-    "min-k": (SHI,),
-    "min-k++": (ZHANG,),
-    "zlib": (CARLINI,),
-    "perplexity-ratio": (CARLINI,),
-    "max-renyi-k": (LI,),
-    "blind": (DAS,),
-    "twin-drop": (PARK,),
-    "twin-consistency": (PARK,),
-    "option-order": (SONG,),
-    "slot-guess": (SONG, DENG),
-    "circular": (LIU,),
-    "choice-confusion": (YAO,),
-    "multimodal-leakage": (CHEN,),
-}
 
-
-def _entries(finding: Mapping[str, Any]) -> tuple[Entry, ...]:
-    """A cohort's Δ is of another method's scores."""
-    scored = finding["details"].get("score") if finding["detector"] == "tail-enrichment" else None
-    return METHODS.get(scored or finding["detector"], ())
+def _cited(finding: Mapping[str, Any]) -> tuple[Citation, ...]:
+    """A cohort's Δ is of another method's scores: that one is cited as well."""
+    known = detectors()
+    names = (finding["detector"], finding["details"].get("score"))
+    return tuple(entry for name in names if name in known for entry in known[name].citations)
 
 
 def bibtex(case: Case) -> str:
     """heldout itself first, then every method with a finding, how data were searched, the statistics."""
-    ours = Entry(
+    ours = Citation(
         "software",
         "heldout",
         {
@@ -154,9 +31,7 @@ def bibtex(case: Case) -> str:
     )
     uses: dict[str, list[str]] = {}
     entries = {ours.key: ours}
-    found = [
-        (entry, finding["detector"]) for finding in case.findings for entry in _entries(finding)
-    ]
+    found = [(entry, finding["detector"]) for finding in case.findings for entry in _cited(finding)]
     for entry, use in (*found, *methods_of_data(case), *methods_of_statistics(case)):
         entries.setdefault(entry.key, entry)
         names = uses.setdefault(entry.key, [])

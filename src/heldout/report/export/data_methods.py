@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from heldout.detect import Citation, article, arxiv
 from heldout.report.export.case import Case
-from heldout.report.export.entry import Entry, article, arxiv
 
-PDQ = Entry(
+PDQ = Citation(
     "techreport",
     "facebook2019pdq",
     {
@@ -19,7 +19,7 @@ PDQ = Entry(
         "howpublished": "ThreatExchange, hashing/hashing.pdf",
     },
 )
-PHASH = Entry(
+PHASH = Citation(
     "mastersthesis",
     "zauner2010implementation",
     {
@@ -127,7 +127,7 @@ LEVENSHTEIN = article(
 )
 
 #: by a part of the encoder's name; an encoder that is not here is the user's to cite
-_ENCODERS: tuple[tuple[str, tuple[Entry, ...]], ...] = (
+_ENCODERS: tuple[tuple[str, tuple[Citation, ...]], ...] = (
     ("pixels", (SIFT,)),
     ("open_clip:", (OPENCLIP, CLIP)),
     ("siglip", (SIGLIP,)),
@@ -138,7 +138,7 @@ _ENCODERS: tuple[tuple[str, tuple[Entry, ...]], ...] = (
 _WORDS = {"ngram": (GPT3, "runs of 13 words"), "edit": (LEVENSHTEIN, "small edits of texts")}
 
 
-def methods_of_data(case: Case) -> Iterator[tuple[Entry, str]]:
+def methods_of_data(case: Case) -> Iterator[tuple[Citation, str]]:
     """What the manifest says was done, whether or not it found something."""
     scans = list(case.manifest.get("stages", {}).values())
     if any(scan.get("hashes") for scan in scans):
@@ -165,5 +165,5 @@ def _registered(scan: dict[str, Any]) -> bool:
     return bool(counts.get("pairs", 0) > counts.get("unverified_pairs", 0))
 
 
-def _of_encoder(name: str) -> tuple[Entry, ...]:
+def _of_encoder(name: str) -> tuple[Citation, ...]:
     return next((entries for part, entries in _ENCODERS if part in name.lower()), ())

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from heldout.detect import Citation, article
 from heldout.report.export.case import Case
-from heldout.report.export.entry import Entry, article
 
 HOLM = article(
     "holm1979simple",
@@ -46,7 +46,7 @@ KORN = article(
     "24",
     "193--201",
 )
-KISH = Entry(
+KISH = Citation(
     "book",
     "kish1965survey",
     {
@@ -127,7 +127,7 @@ COHEN = article(
     "37--46",
     "1",
 )
-KRIPPENDORFF = Entry(
+KRIPPENDORFF = Citation(
     "book",
     "krippendorff2004content",
     {
@@ -161,7 +161,7 @@ MOGSTAD = article(
 )
 
 #: by what an interval's method says of itself
-_INTERVALS: tuple[tuple[str, Entry], ...] = (
+_INTERVALS: tuple[tuple[str, Citation], ...] = (
     ("clopper-pearson", CLOPPER),
     ("korn-graubard", KORN),
     ("effective clusters", KISH),
@@ -170,7 +170,7 @@ _INTERVALS: tuple[tuple[str, Entry], ...] = (
 )
 
 
-def methods_of_statistics(case: Case) -> Iterator[tuple[Entry, str]]:
+def methods_of_statistics(case: Case) -> Iterator[tuple[Citation, str]]:
     yield from _of_findings(case)
     tested = [finding for finding in case.findings if finding["p_adjusted"] is not None]
     scores = [owed for model in case.corrected.get("models", []) for owed in model["owed"]]
@@ -189,7 +189,7 @@ def methods_of_statistics(case: Case) -> Iterator[tuple[Entry, str]]:
                 yield KRIPPENDORFF, "agreement of raters"
 
 
-def _of_findings(case: Case) -> Iterator[tuple[Entry, str]]:
+def _of_findings(case: Case) -> Iterator[tuple[Citation, str]]:
     for finding in case.findings:
         method = finding["effect"]["method"]
         for part, entry in _INTERVALS:

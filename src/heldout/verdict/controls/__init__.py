@@ -1,6 +1,6 @@
 """Challenges to a finding: each says what it would take for the finding to be about memory."""
 
-from heldout.verdict.controls.baseline import Difference, against_baseline
+from heldout.verdict.controls.baseline import against_baseline
 from heldout.verdict.controls.composition import Composition, sweep_cohort
 from heldout.verdict.controls.gain import GainFit, fit_gains
 from heldout.verdict.controls.inflation import Inflation, overlap_inflation, run_inflation
@@ -10,7 +10,6 @@ from heldout.verdict.controls.structure import Within, trend_within_fields
 
 __all__ = [
     "Composition",
-    "Difference",
     "GainFit",
     "Inflation",
     "OrderResult",

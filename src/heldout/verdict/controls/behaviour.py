@@ -13,7 +13,7 @@ from typing import Any, Literal
 import numpy as np
 from scipy import special
 
-from heldout.detect import ALPHA, Finding, Settings
+from heldout.detect import ALPHA, DetectSettings, Finding
 from heldout.verdict.claim import Control
 from heldout.verdict.model_claims import BASELINE, FIRES_ALONE, FIRES_TOO, strongest_of
 
@@ -35,7 +35,7 @@ ENOUGH = 3  # references whose spread is worth an interval
 
 
 def behaviour_controls(
-    findings: Sequence[Finding], fired: bool, settings: Settings
+    findings: Sequence[Finding], fired: bool, settings: DetectSettings
 ) -> list[Control]:
     strongest = strongest_of(findings)
     if strongest is None:
@@ -107,7 +107,7 @@ def _away(finding: Finding) -> bool:
     return finding.direction != "seen" and finding.details["own"]["direction"] != "seen"
 
 
-def _references(finding: Finding, settings: Settings) -> list[Control]:
+def _references(finding: Finding, settings: DetectSettings) -> list[Control]:
     details = finding.details
     if not settings.baselines:
         reason = "no clean reference model was asked: changed items may be easier or harder for everybody"

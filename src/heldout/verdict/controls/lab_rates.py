@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from heldout.detect import PERPLEXITY_RATIO, Finding, tail_enrichment
+from heldout.detect import Finding, Need, detectors
 from heldout.verdict.claim import Control
 from heldout.verdict.measured import RAW, REFERENCES, Fired, MeasuredRate, MeasuredRates, Way
 from heldout.verdict.model_claims import BASELINE, LAB, strongest_of
@@ -24,9 +24,11 @@ def way_of(finding: Finding, compared: bool) -> Way:
     references in their own p; order and item scores are tested by themselves, and against baselines only
     where they fire.
     """
-    if finding.detector == PERPLEXITY_RATIO.name:
+    detector = detectors().get(finding.detector)
+    requires = detector.requires if detector is not None else frozenset()
+    if Need.REFERENCE in requires:
         return REFERENCES
-    if finding.detector == tail_enrichment.NAME:
+    if Need.COHORT in requires:
         return REFERENCES if finding.p is not None else RAW
     if "references" in finding.details:
         return REFERENCES if finding.details["references"] else RAW

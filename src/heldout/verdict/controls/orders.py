@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from heldout.detect import MIN_K_PLUS_PLUS, Floats, Scored, ScoreTables, Settings, strata
+from heldout.detect import MIN_K_PLUS_PLUS, DetectSettings, Floats, Scored, ScoreTables, strata
 from heldout.stats import Trend, aligned_ranks, block_means, shuffle_test, trend_test
 
 RELEASE, SHUFFLES = "release", "cluster_shuffles"
@@ -39,7 +39,7 @@ class OrderResult(NamedTuple):
 
 
 def ablate_orders(
-    tables: ScoreTables, model: str, settings: Settings, *, shuffles: int = 20
+    tables: ScoreTables, model: str, settings: DetectSettings, *, shuffles: int = 20
 ) -> list[OrderResult]:
     """The trend under the released order and under others that keep clusters whole."""
     scored = tables.scored(model)
@@ -68,7 +68,7 @@ def ablate_orders(
     return order_results
 
 
-def adjusted_trend(tables: ScoreTables, model: str, settings: Settings) -> Trend | None:
+def adjusted_trend(tables: ScoreTables, model: str, settings: DetectSettings) -> Trend | None:
     """The released order's trend once answer length and question length are regressed out."""
     scored = tables.scored(model)
     ranks = aligned_ranks(scored.means, strata(scored.frame, settings.strata))
@@ -80,7 +80,7 @@ def adjusted_trend(tables: ScoreTables, model: str, settings: Settings) -> Trend
     )
 
 
-def _ordered(name: str, key: Floats, means: Floats, settings: Settings) -> OrderResult:
+def _ordered(name: str, key: Floats, means: Floats, settings: DetectSettings) -> OrderResult:
     note = NOTES.get(name, "")
     if float(np.ptp(key)) < 1e-12:
         note = "this key never varies: a stable sort by it is the released order"
@@ -88,7 +88,7 @@ def _ordered(name: str, key: Floats, means: Floats, settings: Settings) -> Order
     return OrderResult(name, *_sorted(key, means, settings), note)
 
 
-def _sorted(key: Floats, means: Floats, settings: Settings) -> tuple[float, float]:
+def _sorted(key: Floats, means: Floats, settings: DetectSettings) -> tuple[float, float]:
     """Correlation with earliness once sorted by ``key``, and its p."""
     order = np.argsort(key, kind="stable")
     places = np.linspace(1.0, -1.0, len(means))

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import NamedTuple
 
-from heldout.detect import Scored, ScoreTables, Settings, covariate, metadata_fields, strata
+from heldout.detect import DetectSettings, Scored, ScoreTables, covariate, metadata_fields, strata
 from heldout.stats import order_grouping, trend_test
 
 MOST_LEVELS = 12  # finer fields leave too few items in a stratum to see anything within
@@ -27,7 +27,7 @@ class Within(NamedTuple):
     p: float
 
 
-def trend_within_fields(tables: ScoreTables, model: str, settings: Settings) -> list[Within]:
+def trend_within_fields(tables: ScoreTables, model: str, settings: DetectSettings) -> list[Within]:
     scored = tables.scored(model)
     withins = []
     for field, levels in grouped_fields(scored, settings).items():
@@ -44,7 +44,7 @@ def trend_within_fields(tables: ScoreTables, model: str, settings: Settings) -> 
     return withins
 
 
-def grouped_fields(scored: Scored, settings: Settings) -> dict[str, int]:
+def grouped_fields(scored: Scored, settings: DetectSettings) -> dict[str, int]:
     """Metadata fields with a few values that neighbouring clusters share more often than by chance."""
     frame = scored.frame
     grouped = {}

@@ -1,0 +1,193 @@
+"""Detector: a test, and everything the rest of heldout has to know about it.
+
+A detector of another package is one of these, found by the entry point ``heldout.detectors``; docs/own-detector.md
+shows how to write one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from fnmatch import fnmatchcase
+from typing import Any, Literal, NamedTuple
+
+import polars as pl
+
+from heldout.detect.citations import Citation
+from heldout.detect.outcome import Outcome
+from heldout.detect.settings import DetectSettings
+from heldout.detect.tables import Floats, Scored, ScoreTables
+from heldout.stats import Interval, cluster_mean, flip_test
+
+#: item scores, higher = more likely seen; or the reason why this model has none
+ItemScores = Callable[[ScoreTables, Scored, DetectSettings], "Floats | str"]
+#: tokens that one model reads, from what was recorded and, by table, what its maker counted
+Cost = Callable[[ScoreTables, str, "Mapping[str, Any] | None"], "int | None"]
+KINDS = ("order", "membership", "cohort", "answers")
+
+
+class Need(StrEnum):
+    """What a detector needs beside its table."""
+
+    UNSEEN = "items that no model can have seen"
+    VOCABULARY = "mean and spread of log p over the vocabulary"
+    REFERENCE = "a reference model"
+    BASE = "the language model it was made from"
+    DOCUMENTS = "a model that runs"
+    BUDGET = "a budget of tokens for the order tests"
+    COHORT = "three models with scores"
+
+
+class Difference(NamedTuple):
+    """Effect in the model less effect in the baseline; ``p`` two-sided."""
+
+    model: str
+    baseline: str
+    value: float
+    interval: Interval
+    p: float
+    what: str
+
+
+#: model, baseline: the difference of their effects, or the reason why there is none
+Against = Callable[[ScoreTables, str, str, DetectSettings], Difference | str]
+
+
+@dataclass(frozen=True)
+class Detector:
+    """One test of whether a model has seen a benchmark.
+
+    Args:
+        name: What ``--detector`` and the audit file call it.
+        family: Findings of one family and model make one claim. A detector that asks a question of its
+            own has a family of its own.
+        summary: What it asks, in one line.
+        find: Yields one outcome per cell. Higher means more likely seen; p is two-sided.
+        needs: What has to be recorded: ``scores`` or ``answers``.
+        table: The table it reads, if that is not ``scores`` or ``answers``.
+        requires: What it needs beside its table; an audit says beforehand what is missing.
+        variants: Answers it reads. Each entry has to be there; ``|`` separates alternatives, ``*`` stands for
+            anything.
+        asks: Variants that an audit asks for if it names this detector, as ``heldout ask --variants`` takes them.
+        of: What one finding speaks of: a model, a pair of models, several models together, or the
+            benchmark alone.
+        claims: Whether its findings make claims.
+        kind: Which rows of the verdict's table decide; by default the family if it has rows, else
+            ``answers`` or ``membership`` by what it needs.
+        controls: Controls of a finding that fires: names of heldout's own, or functions that take a
+            ``heldout.verdict.ControlInput`` and return controls.
+        against: Tests the difference to a baseline. Without it a claim is at most qualified.
+        item_scores: A score per item, where the test is made of one.
+        cost: Tokens that one model reads for it; default: those of the answers or scores it reads.
+        citations: What to cite.
+    """
+
+    name: str
+    family: str
+    summary: str
+    find: Callable[[ScoreTables, DetectSettings], Iterable[Outcome]]
+    needs: Literal["scores", "answers"] = "scores"
+    table: str = ""
+    requires: frozenset[Need] = frozenset()
+    variants: tuple[str, ...] = ()
+    asks: str = ""
+    of: Literal["model", "pair", "models", "benchmark"] = "model"
+    claims: bool = True
+    kind: str = ""
+    controls: tuple[str | Callable[..., Any], ...] = ("external baseline",)
+    against: Against | None = field(default=None, repr=False)
+    item_scores: ItemScores | None = field(default=None, repr=False)
+    cost: Cost | None = field(default=None, repr=False)
+    citations: tuple[Citation, ...] = field(default=(), repr=False)
+
+    def __post_init__(self) -> None:
+        if not self.table:
+            object.__setattr__(self, "table", self.needs)
+        if not self.kind:
+            other = "answers" if self.needs == "answers" else "membership"
+            object.__setattr__(self, "kind", self.family if self.family in KINDS else other)
+
+    def score(self, tables: ScoreTables, scored: Scored, settings: DetectSettings) -> Floats | str:
+        """Item scores of one model, or the reason why there are none."""
+        if self.item_scores is None:
+            return f"{self.name} is not made of item scores"
+        return self.item_scores(tables, scored, settings)
+
+    def read_variants(self, names: Iterable[str]) -> list[str]:
+        """Which of these variants it reads."""
+        return [name for name in names if any(_matches(name, entry) for entry in self.variants)]
+
+    def lacks_variants(self, names: Collection[str]) -> bool:
+        """Whether answers that it has to have are not among these variants."""
+        return not all(any(_matches(name, entry) for name in names) for entry in self.variants)
+
+    def forward_tokens(
+        self, tables: ScoreTables, model: str, recorded: Mapping[str, Any] | None = None
+    ) -> int | None:
+        """Tokens that one model reads for this detector; None where that is not known.
+
+        Args:
+            tables: A run's tables.
+            model: The model.
+            recorded: By table, the tokens that whoever made it counted. Without, a scored item is taken to
+                be as long as the same question asked with its picture.
+        """
+        if self.of in ("models", "benchmark"):
+            return None
+        if self.cost is not None:
+            return self.cost(tables, model, recorded)
+        answers = model_rows(tables.answers, model)
+        if answers is None:
+            return None
+        if not self.variants:
+            if recorded is not None:
+                return int(recorded["scores"])
+            return _tokens(answers.filter(pl.col("variant") == ORIGINAL))
+        names = self.read_variants(answers["variant"].unique().to_list())
+        asked = answers.filter(pl.col("variant").is_in(names))
+        changed = asked.filter(pl.col("variant") != ORIGINAL)["benchmark_id"].unique()
+        once = _tokens(asked.filter(pl.col("benchmark_id").is_in(changed.to_list())))
+        return once * (2 if Need.BASE in self.requires else 1)  # the base is asked as well
+
+
+ORIGINAL = "original"
+
+
+def paired_difference(
+    gap: Floats,
+    clusters: list[str],
+    model: str,
+    baseline: str,
+    settings: DetectSettings,
+    unit: str,
+) -> Difference:
+    """The mean of paired differences, with signs flipped cluster by cluster."""
+    mean, _, interval = cluster_mean(gap, clusters)
+    sums = pl.DataFrame({"cluster": clusters, "gap": gap}).group_by("cluster", maintain_order=True)
+    test = flip_test(
+        sums.agg(pl.col("gap").sum())["gap"].to_numpy(),
+        permutations=settings.permutations,
+        seed=settings.seed,
+    )
+    return Difference(model, baseline, mean, interval, test.p, f"gain above the baseline's, {unit}")
+
+
+def model_rows(table: pl.DataFrame | None, model: str) -> pl.DataFrame | None:
+    """One model's rows; None where there are none."""
+    rows = None if table is None else table.filter(pl.col("model") == model)
+    return None if rows is None or rows.is_empty() else rows
+
+
+def text_tokens(tables: ScoreTables, model: str) -> int:
+    """Tokens of all questions and answers once, without pictures."""
+    answers = model_rows(tables.answers, model)
+    return 0 if answers is None else _tokens(answers.filter(pl.col("variant") == "no-image"))
+
+
+def _tokens(answers: pl.DataFrame) -> int:
+    return int(answers.select((pl.col("prompt_tokens") + pl.col("reply_tokens")).sum()).item())
+
+
+def _matches(name: str, entry: str) -> bool:
+    return any(fnmatchcase(name, pattern) for pattern in entry.split("|"))
