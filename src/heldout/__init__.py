@@ -19,11 +19,15 @@ if TYPE_CHECKING:
         synthesize,
         train_model,
     )
+    from heldout.audit import audit_overlap as overlap
     from heldout.audit import evaluate_suite as evaluate
+    from heldout.audit import leak_rates as matrix
     from heldout.audit import synthesize as synth
     from heldout.audit import train_model as train
     from heldout.benchmark import Benchmark, Example, check, read_benchmark
     from heldout.corpus import Corpus, CorpusItem, open_corpus
+    from heldout.cure import sanitize
+    from heldout.cure import write_gate as gate
     from heldout.detect import Finding, study_encoders, study_impact
     from heldout.engine import open_engine
     from heldout.evaluate import EncoderSettings, evaluate_encoder
@@ -58,12 +62,16 @@ __all__ = [
     "evaluate",
     "evaluate_encoder",
     "evaluate_suite",
+    "gate",
     "make_twins",
+    "matrix",
     "open_corpus",
     "open_engine",
+    "overlap",
     "read_audit",
     "read_benchmark",
     "run_audit",
+    "sanitize",
     "score",
     "study_encoders",
     "study_impact",
@@ -78,12 +86,7 @@ _load = load_on_first_use(__name__, __file__)
 
 
 def __getattr__(name: str) -> Any:
-    if name in (
-        "detect",
-        "evaluate",
-        "synth",
-        "train",
-        "twin",
-    ):  # rooms that can be called like the verbs
+    # Rooms that can be called like the verbs.
+    if name in ("detect", "evaluate", "overlap", "synth", "train", "twin"):
         return importlib.import_module(f"heldout.{name}")
     return _load(name)

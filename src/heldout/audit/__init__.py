@@ -6,14 +6,15 @@ from heldout.lazy import load_on_first_use
 
 if TYPE_CHECKING:
     from heldout.audit.cases import folder_name, open_cases
+    from heldout.audit.conclusion import Conclusion, claims_frame, conclude, findings_frame
     from heldout.audit.corrections import renew_corrections
     from heldout.audit.demo import BROKEN, CHANGED, DECOY, WORDS, DemoResult, Suspected, run_demo
     from heldout.audit.evaluation import evaluate_suite
     from heldout.audit.gates import parse_gate, shut
     from heldout.audit.init_file import write_init
-    from heldout.audit.journey import Conclusion, audit_overlap, conclude, replaced_by
     from heldout.audit.lab_grid import train_grid
-    from heldout.audit.matrix import matrix_of
+    from heldout.audit.matrix import leak_rates
+    from heldout.audit.overlap import OverlapResult, audit_overlap
     from heldout.audit.plan import Plan, make_plan
     from heldout.audit.reader import Audit, read_audit
     from heldout.audit.runner import Audited, run_audit
@@ -29,21 +30,23 @@ __all__ = [
     "Audited",
     "Conclusion",
     "DemoResult",
+    "OverlapResult",
     "Plan",
     "Suspected",
     "audit_overlap",
+    "claims_frame",
     "conclude",
     "evaluate_suite",
+    "findings_frame",
     "folder_name",
     "fresh_steps",
+    "leak_rates",
     "make_plan",
-    "matrix_of",
     "open_cases",
     "open_fresh_items",
     "parse_gate",
     "read_audit",
     "renew_corrections",
-    "replaced_by",
     "run_audit",
     "run_demo",
     "shut",

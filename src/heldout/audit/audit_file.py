@@ -15,7 +15,7 @@ from pydantic import (
 )
 
 from heldout.model import AskSettings, ModelServer, ScoreSettings
-from heldout.overlap import ALPHA, NEAREST
+from heldout.overlap import OverlapSettings
 from heldout.stats import PERMUTATIONS
 from heldout.synth import SynthSettings
 
@@ -112,18 +112,9 @@ class ControlEntry(Keys):
     domain: Literal["in-domain", "out-of-domain"]
 
 
-class Search(Keys):
-    """How corpora are searched; the same words as the flags of `heldout overlap`."""
+class Search(OverlapSettings):
+    """How corpora are searched: the settings of `heldout overlap`, and where the search runs."""
 
-    exact: StrictBool = False
-    encoder: Text | None = None
-    nearest: Count = NEAREST
-    degrees: Text | None = None
-    second_encoders: list[Text] = Field(default_factory=list)
-    alpha: Annotated[float, Field(gt=0, lt=1)] = ALPHA
-    text: StrictBool = True
-    text_encoder: Text | None = None
-    embeddings: Text | None = None
     engine: Text = "local"
     workers: Count | None = None
 

@@ -116,14 +116,6 @@ def parse_map(entries: list[str]) -> dict[str, str]:
     return mapping
 
 
-def parse_named(text: str) -> tuple[str | None, str]:
-    """``name=path`` or ``path``; an existing path is never taken apart."""
-    match = re.fullmatch(r"([A-Za-z0-9_.-]+)=(.+)", text)
-    if match is None or Path(text).exists():
-        return None, text
-    return match[1], match[2]
-
-
 def parse_prices(text: str | None, option: str = "--price") -> dict[str, float]:
     """Prices of a million tokens as settings of an endpoint."""
     if text is None:

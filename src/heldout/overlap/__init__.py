@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     )
     from heldout.overlap.calibration.degrees import degrees_of
     from heldout.overlap.calibration.light_copies import NAME, SEEN
-    from heldout.overlap.calibration.matrices import KINDS, Audited, leakage_matrix
-    from heldout.overlap.calibration.measure import ALPHA, CalibrationPlan, calibrate
+    from heldout.overlap.calibration.matrices import KINDS, MatrixRun, leakage_matrix
+    from heldout.overlap.calibration.measure import CalibrationPlan, calibrate
     from heldout.overlap.calibration.nearest import ControlSet, Domain
     from heldout.overlap.calibration.record import calibration_record
     from heldout.overlap.calibration.sweep import ALPHAS, flag_p
@@ -48,19 +48,25 @@ if TYPE_CHECKING:
         text_subject,
     )
     from heldout.overlap.modality import GRAVEST, Modality
-    from heldout.overlap.near import NEAREST, NearSearch
+    from heldout.overlap.near import NearSearch
     from heldout.overlap.parts import parts
     from heldout.overlap.registration.features import cheap_features
     from heldout.overlap.registration.register import register
-    from heldout.overlap.regrade import Bounds, parse_bounds
     from heldout.overlap.relations import BY_DIGEST, COPIES, POSSIBLE_COPIES, SUREST, Relation
     from heldout.overlap.scan import scan
+    from heldout.overlap.settings import (
+        ALPHA,
+        NEAREST,
+        Bounds,
+        JudgeEndpoint,
+        OverlapSettings,
+        parse_bounds,
+    )
     from heldout.overlap.text.edits import EDITED, RENUMBERED, SAME, compare_wording
     from heldout.overlap.text.encoders import DEFAULT, open_text_encoder
     from heldout.overlap.text.index import TextSearch
     from heldout.overlap.text.judge import (
         JUDGED_DIFFERENT,
-        MAX_TOKENS,
         Judge,
         ModelJudge,
         judge_texts,
@@ -94,7 +100,6 @@ __all__ = [
     "GRAVEST",
     "JUDGED_DIFFERENT",
     "KINDS",
-    "MAX_TOKENS",
     "NAME",
     "NEAREST",
     "NO_OPENCV",
@@ -117,7 +122,6 @@ __all__ = [
     "TEMPLATE",
     "TEXT_RELATIONS",
     "UNCOMPARED",
-    "Audited",
     "Bounds",
     "Calibration",
     "CalibrationPlan",
@@ -127,9 +131,12 @@ __all__ = [
     "Encoder",
     "ExactIndex",
     "Judge",
+    "JudgeEndpoint",
+    "MatrixRun",
     "Modality",
     "ModelJudge",
     "NearSearch",
+    "OverlapSettings",
     "Pair",
     "Relation",
     "TextSearch",
@@ -180,4 +187,4 @@ __all__ = [
     "whole_pictures",
 ]
 
-__getattr__ = load_on_first_use(__name__, __file__)
+__getattr__ = load_on_first_use(__name__, __file__, verb="audit_overlap")

@@ -88,7 +88,7 @@ def scan(
     if len(set(names)) < len(names):
         raise InputError(f"two corpora have the same name: {', '.join(names)}; name them name=path")
     if near is not None and not hashes:
-        raise InputError("an encoder decodes every picture: leave out --exact, or the encoder")
+        raise InputError("exact: an encoder decodes every image; leave out the setting encoder")
     index, unusable = build_index(benchmark)
     run.claim_benchmark(benchmark_identity(benchmark))
     refs = pictures_of(benchmark)

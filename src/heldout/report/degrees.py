@@ -6,7 +6,7 @@ from typing import Literal
 
 import polars as pl
 
-from heldout.overlap import Audited, leakage_matrix
+from heldout.overlap import MatrixRun, leakage_matrix
 from heldout.report.figures import heat_map
 from heldout.report.model_figures import Figure
 from heldout.store import Run
@@ -27,7 +27,7 @@ def degree_figures(run: Run, items: pl.DataFrame, matches: pl.DataFrame) -> list
         return []
     name = manifest["inputs"]["benchmark"]["name"]
     corpora = [stage["corpus"] for stage in stages]
-    matrix = leakage_matrix([Audited(name, items, matches, corpora, "; ".join(encoders))])
+    matrix = leakage_matrix([MatrixRun(name, items, matches, corpora, "; ".join(encoders))])
     images = matrix.filter(pl.col("unit") == "images")
     figures = []
     for kind, tone, title in _SHOWN:

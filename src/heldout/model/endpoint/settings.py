@@ -104,7 +104,7 @@ def open_endpoint(settings: ModelEndpoint, seed: int | None, role: str = "") -> 
 
     Args:
         settings: How the server is reached.
-        seed: Sent with every request where the server takes one.
+        seed: Sent with every request where the server takes one; None: not sent.
         role: Whose settings a complaint names.
     """
     return ChatEndpoint.open(
