@@ -6,8 +6,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from heldout.benchmark.benchmark import Benchmark
-from heldout.benchmark.example import canonical_metadata
+from heldout.benchmark.benchmark import Benchmark, canonical_metadata
 from heldout.image import Digests, ImageError, ImageRef, byte_digest
 from heldout.store import Run, dropped_table, make_table
 

@@ -9,10 +9,11 @@ import threading
 import urllib.parse
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from heldout.errors import InputError, counted
+from heldout.image import ImageError
 from heldout.model.endpoint.client import Answer, Client, Secret, TransportError, UnusableError
 from heldout.model.endpoint.pace import Backoff, Pace
 
@@ -201,6 +202,92 @@ def checked_address(url: str, key_setting: str = "api_key_env") -> str:
         raise InputError(f"{shown}: expected an address like http://localhost:8000/v1")
     path = _ROUTES.sub("", parts.path.rstrip("/"))  # some name a route of the API
     return f"{parts.scheme}://{parts.netloc}{path if path.endswith('/v1') else path + '/v1'}"
+
+
+_FAILURES = 5  # in a row: the server may be broken, not the items
+_PROBE_ATTEMPTS = 2
+
+
+class ServerWatch:
+    """Tells a server that is gone from items that it fails on; one rule for every kind of request.
+
+    After five failures in a row, and after a request that got no answer in all attempts, a request that
+    the server answered before is sent again. A server that answers it is alive, and only the items that
+    it fails on are lost; a server that does not, or that never answered anything, ends the work.
+    """
+
+    def __init__(self) -> None:
+        self._failed, self._gone = 0, False
+        self._lock, self._probing = threading.Lock(), threading.Lock()
+
+    def begin(self) -> None:
+        self._gone = False
+
+    def succeeded(self) -> None:
+        with self._lock:
+            self._failed = 0
+
+    def unanswered(
+        self, connection: Connection, error: UnansweredError, again: Again | None
+    ) -> RefusedError:
+        """The failure of this one item; raises ``error`` where the server is gone."""
+        if not isinstance(error, TimedOutError) and not self._is_alive(connection, again):
+            raise error
+        return RefusedError(0, error.told)
+
+    def refused(
+        self,
+        connection: Connection,
+        refused: RefusedError,
+        again: Again | None,
+        *,
+        counts: bool = True,
+        units: str = "questions",
+    ) -> None:
+        """Count a failure; raises EndpointError where the server is gone.
+
+        Args:
+            connection: To the server.
+            refused: How it failed.
+            again: Sends what the server answered before; None where it never answered.
+            counts: Whether the server may be at fault: not where a prompt is too long.
+            units: What was asked for, for the complaint.
+        """
+        broken = refused.status >= 500 or refused.status == 0
+        with self._lock:
+            self._failed += counts
+            failed = self._failed
+        doubtful = counts and failed >= _FAILURES and (broken or again is None)
+        if not doubtful or self._is_alive(connection, again, failed):
+            return
+        message = f"status {refused.status}: {refused.told}" if refused.status else refused.told
+        more = ", nor does it answer again what it answered before" if again is not None else ""
+        raise EndpointError(
+            f"{connection.url} failed on {failed} {units} in a row, the last with {message}{more}. "
+            f"What was finished is kept: run the same command to go on"
+        )
+
+    def _is_alive(self, connection: Connection, again: Again | None, failed: int = 0) -> bool:
+        """``failed``: requests in a row that made the server doubtful; fewer by now mean that another
+        thread has an answer."""
+        with self._probing:
+            if self._gone or again is None:
+                return False
+            if self._failed < failed:
+                return True
+            backoff = replace(connection.backoff, attempts=_PROBE_ATTEMPTS)
+            try:
+                again(replace(connection, backoff=backoff))
+            except RefusedError as refused:
+                self._gone = not 0 < refused.status < 500  # "too short" is an answer, too
+            except (EndpointError, ImageError):
+                self._gone = True
+            if not self._gone:
+                self.succeeded()
+            return not self._gone
+
+
+Again = Callable[[Connection], object]
 
 
 # Several requests at a time, with as few under way as there are hands to do them.
