@@ -81,12 +81,9 @@ NOTES = {
 }
 READ = """\
 A copy with its own label is known, a copy with another label is taken for that label, random
-subsets are like the whole; the clean model treats all of them alike. The leaky model is also worse
-on what did not leak: its training set holds {wrong:,} pictures whose words are wrong, and one
-training of each model does not tell that from chance."""
-LEFT_OUT = """\
-The difference of the models item by item and the tables by what was planted are not in this run;
-the same command makes them."""
+subsets are like the whole; the clean model treats all of them alike. Second views act the same way,
+less strongly. The leaky model is also worse on what did not leak: its training set holds {wrong:,}
+pictures whose words are wrong, and one training of each model does not tell that from chance."""
 BY_HASH = " by digests, hashes and registration, which is not meant to find the second views"
 DEGREES = """## Degrees of the clean model
 
@@ -261,14 +258,11 @@ def page(told: Mapping[str, Any]) -> str:
         "",
         READ.format(wrong=2 * world["each"]),
     ]
-    if not told["planted"]:
-        lines += ["", LEFT_OUT]
     for task, title in TASKS.items():
         if any(one["metric"] == task for one in told["impacts"]["leaky"]):
             lines += ["", f"## {title}", *NOTES.get(task, ())]
             lines += ["", "By what the search found:", "", *_task(told["impacts"], task)]
-            if told["planted"]:
-                lines += ["", "By what was planted:", "", *_task(told["planted"], task)]
+            lines += ["", "By what was planted:", "", *_task(told["planted"], task)]
     lines += ["", "## 200 queries, ten draws, as published", "", *_draws(told["impacts"])]
     lines += ["", DEGREES, "", degrees_page([MeasuredDegrees.model_validate(told["degrees"])])]
     return "\n".join(lines).rstrip() + "\n"
