@@ -15,18 +15,22 @@ if TYPE_CHECKING:
         conclude,
         evaluate_suite,
         read_audit,
+        report_run,
         run_audit,
         synthesize,
         train_model,
     )
     from heldout.audit import evaluate_suite as evaluate
+    from heldout.audit import report_run as report
     from heldout.audit import synthesize as synth
     from heldout.audit import train_model as train
     from heldout.benchmark import Benchmark, Example, check, read_benchmark
     from heldout.corpus import Corpus, CorpusItem, open_corpus
     from heldout.detect import Finding, study_encoders, study_impact
+    from heldout.detect import impact_of_leaks as impact
     from heldout.engine import open_engine
     from heldout.evaluate import EncoderSettings, evaluate_encoder
+    from heldout.report import compare, export
     from heldout.store import Run
     from heldout.verdict import Claim, Detection, detect_run
     from heldout.verdict import detect_run as detect
@@ -43,16 +47,21 @@ __all__ = [
     "Run",
     "audit_overlap",
     "check",
+    "compare",
     "conclude",
     "detect",
     "detect_run",
     "evaluate",
     "evaluate_encoder",
     "evaluate_suite",
+    "export",
+    "impact",
     "open_corpus",
     "open_engine",
     "read_audit",
     "read_benchmark",
+    "report",
+    "report_run",
     "run_audit",
     "study_encoders",
     "study_impact",
@@ -66,6 +75,12 @@ _load = load_on_first_use(__name__, __file__)
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("detect", "evaluate", "synth", "train"):  # rooms that can be called like the verbs
+    if name in (
+        "detect",
+        "evaluate",
+        "report",
+        "synth",
+        "train",
+    ):  # rooms that can be called like the verbs
         return importlib.import_module(f"heldout.{name}")
     return _load(name)

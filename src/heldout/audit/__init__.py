@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from heldout.audit.matrix import matrix_of
     from heldout.audit.plan import Plan, make_plan
     from heldout.audit.reader import Audit, read_audit
+    from heldout.audit.reporting import Report, report_run
     from heldout.audit.runner import Audited, run_audit
     from heldout.audit.scoring import Scoring, ScoringPlan, import_scores, score_benchmark
     from heldout.audit.synthesis import fresh_steps, open_fresh_items, synthesize
@@ -43,6 +44,7 @@ __all__ = [
     "Conclusion",
     "DemoResult",
     "Plan",
+    "Report",
     "Scoring",
     "ScoringPlan",
     "Suspected",
@@ -68,6 +70,7 @@ __all__ = [
     "read_twins",
     "renew_corrections",
     "replaced_by",
+    "report_run",
     "run_audit",
     "run_demo",
     "score_benchmark",

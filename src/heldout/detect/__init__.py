@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from heldout.detect.impact.kept import keep_study, kept_studies
     from heldout.detect.impact.study import Study, study_impact
     from heldout.detect.impact.subsets import COPY, LABELLED, Block
+    from heldout.detect.impact.verb import ImpactSettings
+    from heldout.detect.impact.verb import impact as impact_of_leaks
     from heldout.detect.joined_leakage import joined_leakage
     from heldout.detect.membership import MEMBERSHIP
     from heldout.detect.membership.scores import LOSS, MIN_K_PLUS_PLUS, PERPLEXITY_RATIO
@@ -79,6 +81,7 @@ __all__ = [
     "Finding",
     "Floats",
     "Impact",
+    "ImpactSettings",
     "JointPlan",
     "Line",
     "Need",
@@ -108,6 +111,7 @@ __all__ = [
     "easiest_items",
     "image_nearness",
     "image_overlap",
+    "impact_of_leaks",
     "is_rotation",
     "item_detector",
     "joined_leakage",

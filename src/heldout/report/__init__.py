@@ -7,9 +7,9 @@ from heldout.lazy import load_on_first_use
 if TYPE_CHECKING:
     from heldout.report.audit_page import write_audit_report
     from heldout.report.certainty import PRECISION_FILE, Precision
-    from heldout.report.comparison import compare_folders, is_empty
+    from heldout.report.comparison import Comparison, compare, is_empty
     from heldout.report.evaluation_page import is_evaluation, write_evaluation_report
-    from heldout.report.export.formats import FORMATS, export
+    from heldout.report.export.formats import FORMATS, Export, export
     from heldout.report.figures.confound import composition_chart, tail_chart
     from heldout.report.figures.power import DoseCurve, DosePanel, power_chart
     from heldout.report.figures.radar import radar_chart
@@ -28,16 +28,18 @@ __all__ = [
     "PDF",
     "PRECISION_FILE",
     "ROBUSTNESS_FILE",
+    "Comparison",
     "Curve",
     "DoseCurve",
     "DosePanel",
+    "Export",
     "OperatingPoint",
     "Precision",
     "Recall",
     "Robustness",
     "RobustnessFile",
     "Share",
-    "compare_folders",
+    "compare",
     "composition_chart",
     "export",
     "figures_to_pdf",
@@ -59,4 +61,4 @@ __all__ = [
     "write_training_report",
 ]
 
-__getattr__ = load_on_first_use(__name__, __file__)
+__getattr__ = load_on_first_use(__name__, __file__, verb="report_run")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 import shutil
 from pathlib import Path
 from typing import Any
@@ -47,7 +46,7 @@ def write_evaluation_report(run: Run) -> Path:
         "disagreements": _disagreements(made),
         "scored": any(accuracy.counts.get("scorers") for accuracy in made.accuracies),
         "manifest_text": json.dumps(manifest, indent=1, ensure_ascii=False),
-        "commands": [shlex.join(one) for one in commands_shown(manifest["commands"])],
+        "commands": commands_shown(manifest["commands"]),
         "scripts": [],
     }
     shutil.rmtree(run.path / "figures", ignore_errors=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -119,7 +118,7 @@ def write_report(
         "scans": list(manifest["stages"].values()),
         "manifest": manifest,
         "manifest_text": json.dumps(manifest, indent=1, ensure_ascii=False),
-        "commands": [shlex.join(one) for one in commands_shown(manifest["commands"])],
+        "commands": commands_shown(manifest["commands"]),
         "scripts": [script("gallery.js")] if gallery and gallery.total > 1 else [],
     }
     record["contents"] = _contents(record)

@@ -6,7 +6,6 @@ import base64
 import io
 import json
 import re
-import shlex
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -212,7 +211,7 @@ def write_synthesis_report(run: Run) -> Path:
         "people": item_tables(run),
         "dataset": f"synth/{DATASET}" if facts.published else "",
         "manifest_text": json.dumps(manifest, indent=1, ensure_ascii=False),
-        "commands": [shlex.join(one) for one in commands_shown(manifest["commands"])],
+        "commands": commands_shown(manifest["commands"]),
         "scripts": [],
         "stages": STAGES,
         "counted": counted,

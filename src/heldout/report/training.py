@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -96,7 +95,7 @@ def write_training_report(run: Run) -> Path:
         "gate": GATE,
         "model": MODEL,
         "manifest_text": json.dumps(manifest, indent=1, ensure_ascii=False),
-        "commands": [shlex.join(one) for one in commands_shown(manifest["commands"])],
+        "commands": commands_shown(manifest["commands"]),
         "scripts": [],
     }
     path = run.path / "report.html"

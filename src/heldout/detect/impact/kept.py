@@ -34,7 +34,7 @@ def keep_study(run: Run | None, study: Study, out: Path | None = None) -> Path |
         write_json(out, study.as_json())
     except OSError as error:
         blame_the_machine(error)
-        raise InputError(f"--out {out} cannot be written: {error.strerror}") from error
+        raise InputError(f"out {out}: it cannot be written: {error.strerror}") from error
     return out
 
 

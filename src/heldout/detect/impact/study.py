@@ -45,6 +45,9 @@ class Study:
     unread: dict[str, Unread] = field(default_factory=dict)  # where an answer was not understood
     encoder_remarks: dict[str, list[str]] = field(default_factory=dict)
     evaluations: list[EncoderEvaluation] = field(default_factory=list)  # where encoders were run
+    run: Run | None = None
+    path: Path | None = None  # where all figures were kept, and every item of encoders
+    items_path: Path | None = None
 
     @property
     def lines(self) -> pl.DataFrame:
@@ -318,7 +321,7 @@ def _control(
     predictions = read_predictions(path, benchmark, metric=metric, mapping=mapping)
     if len(predictions) > 1:
         names = ", ".join(one.model for one in predictions)
-        raise InputError(f"--baseline {path}: expected one model, found {names}")
+        raise InputError(f"baseline {path}: expected one model, found {names}")
     return predictions[0]
 
 
@@ -327,7 +330,7 @@ def subtract(model: Predictions, control: Predictions) -> None:
     if set(model.measures) != set(control.measures):
         raise InputError(
             f"the baseline is measured by {', '.join(control.measures)}, {model.model} by "
-            f"{', '.join(model.measures)}: choose one with --metric"
+            f"{', '.join(model.measures)}: choose one with the setting metric"
         )
     lost: set[str] = set()
     for name, measured in model.measures.items():
