@@ -128,7 +128,7 @@ def _cohort(settings: Confound, gains: Sequence[float], rng: np.random.Generator
     )
 
 
-# What `heldout lab confound` leaves behind: a page, its numbers and the two figures.
+# What `heldout lab confound` writes: a page, its numbers and the two figures.
 
 
 def confound_json(result: ConfoundResult) -> dict[str, Any]:

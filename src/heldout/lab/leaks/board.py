@@ -1,4 +1,4 @@
-"""What an overlap audit said of every item of a leaky corpus, beside what is known of it: one row each."""
+"""What an overlap audit reports of every item of a leaky corpus, beside the truth; recall and precision."""
 
 from __future__ import annotations
 
@@ -176,7 +176,7 @@ def _corpus_items(corpus: Corpus) -> Iterator[tuple[str, bool]]:
 
 
 def _grade(row: Mapping[str, Any]) -> int:
-    """How near to a copy it is said to be: a verdict is worth more than a degree."""
+    """How close to a copy the match is: a verified relation ranks above a degree of similarity."""
     rank = 20 if row["relation"] in COPIES else 10 if row["relation"] == Relation.UNDECIDED else 0
     return rank + _GRADE[row["degree"]]
 
@@ -319,7 +319,7 @@ class WordRecall(StudyRecord):
 
 
 class Alarms(StudyRecord):
-    """Corpus items that are nobody's copy and hold nobody's words, and what is said of them."""
+    """False alarms: corpus items that are no copy and hold no words of the benchmark."""
 
     world: str
     kind: str

@@ -1,4 +1,4 @@
-"""What `heldout lab leaks` leaves behind: tables per kind of leak, the rows, and what people saw."""
+"""What `heldout lab leaks` writes: tables per kind of leak, the rows, and what people saw."""
 
 from __future__ import annotations
 

@@ -24,8 +24,8 @@ SPARE = 60_000  # planted rows that an arm may have
 
 @dataclass(frozen=True)
 class GridRecipe:
-    """How long and how fast. ``level`` is a base's trunk; ``fall`` brings it down, with or without
-    planted rows; ``tuned`` is what arms of the stage "finetune" go through."""
+    """Steps and rates. ``level``: a base at constant rate; ``fall``: the decay after it, with or without
+    planted rows; ``tuned``: arms of the stage "finetune"."""
 
     size: Size
     lengths: Lengths
@@ -102,7 +102,7 @@ class PreparedGrid:
 
 @dataclass
 class Grid:
-    """Work that is done stays done: bases and readings lie in ``state`` and are not made again."""
+    """Trains bases and arms and reads them; what lies in ``state`` is not made again."""
 
     prepared: PreparedGrid
     recipe: GridRecipe
