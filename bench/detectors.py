@@ -26,7 +26,8 @@ from heldout.overlap.scan import items_table
 from heldout.stats.grouping import trend_test
 from heldout.store import make_table
 from heldout.verdict import examine
-from heldout.verdict.controls import overlap_inflation, trend_within_fields
+from heldout.verdict.controls.inflation import overlap_inflation
+from heldout.verdict.controls.orders import trend_within_fields
 from heldout.verdict.published import orders_that_change_nothing, reread_cells, tied_columns
 
 DOSES = (0.0, 0.5, 1.0, 2.0, 4.0)

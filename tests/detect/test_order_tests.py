@@ -9,8 +9,7 @@ import pytest
 from scipy import stats
 
 from heldout.detect import Finding, NotTestable, detectors
-from heldout.detect.order_joint import joint_shards, shard_gains, sharded_t
-from heldout.detect.order_plan import plan_joint
+from heldout.detect.order_joint import joint_shards, plan_joint, shard_gains, sharded_t
 from heldout.errors import InputError
 from heldout.lab.power.planted_scores import PLANTED, TARGET, planted_scores
 

@@ -31,7 +31,7 @@ from heldout.overlap import CalibrationPlan, NearSearch, TextSearch, can_registe
 from heldout.report import write_audit_report
 from heldout.store import Run, exclusive, log_path, write_json
 from heldout.verdict import (
-    Looked,
+    DetectorOutcomes,
     Overall,
     benchmark_verdict,
     judge,
@@ -104,7 +104,7 @@ class _Journey:
         self.ledger = Ledger(audit.output)
         self.made: list[str] = []
         self.kept: list[str] = []
-        self.looked: dict[str, Looked] = {}
+        self.looked: dict[str, DetectorOutcomes] = {}
         given = audit.file.rates
         self.rates = read_rates(Path(audit.located(given))) if given else shipped_rates()
         per_case = [
@@ -284,7 +284,7 @@ class _Journey:
             "twins": run.manifest().get("twins"),
         }
 
-    def _look(self, case: Case, run: Run) -> Looked:
+    def _look(self, case: Case, run: Run) -> DetectorOutcomes:
         wanted = pl.col("model").is_in([recording.name for recording in case.recordings])
         tables = ScoreTables.load(run)
 

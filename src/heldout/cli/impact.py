@@ -20,7 +20,7 @@ from heldout.detect import (
     Impact,
     ImpactSettings,
     Line,
-    Owed,
+    ScoreDifference,
     Study,
     impact_of_leaks,
 )
@@ -214,7 +214,7 @@ _KINDS = {
 }
 
 
-def _sentence(owed: Owed, family: int) -> str:
+def _sentence(owed: ScoreDifference, family: int) -> str:
     kind = _KINDS.get(owed.leakage) or f"items labelled '{owed.leakage.partition(': ')[2]}'"
     told = _number(owed.value, owed.measure, signed=True)
     if owed.interval is not None:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from heldout.detect.tables import Scored, ScoreTables
+from heldout.detect.tables import ModelScores, ScoreTables
 from heldout.stats import tie_runs
 
 # Log-probabilities are continuous: unless a model is certain (log p = 0), equal ones are an accident.
@@ -61,17 +61,17 @@ def _recorded(tables: ScoreTables, model: str, made: set[str]) -> list[SelfCheck
     ]
 
 
-def _coverage(tables: ScoreTables, scored: Scored) -> SelfCheck:
+def _coverage(tables: ScoreTables, scored: ModelScores) -> SelfCheck:
     message = f"{len(scored):,} of {len(tables.items):,} items have a score"
     return SelfCheck("coverage", len(scored) >= FEW_ITEMS, message)
 
 
-def _finite(scored: Scored) -> SelfCheck:
+def _finite(scored: ModelScores) -> SelfCheck:
     bad = int((~np.isfinite(scored.totals)).sum()) + int((scored.counts < 1).sum())
     return SelfCheck("finite", bad == 0, f"{bad:,} scores are NaN, infinite or of no token")
 
 
-def _spans(scored: Scored) -> SelfCheck:
+def _spans(scored: ModelScores) -> SelfCheck:
     rows = scored.frame.select("span_ok", "tokens", "answer").rows()
     spelled = [_spells(tokens or [], answer or "") if ok else False for ok, tokens, answer in rows]
     bad, unknown = spelled.count(False), spelled.count(None)
@@ -95,7 +95,7 @@ def _spells(tokens: Sequence[str], answer: str) -> bool | None:
     return letters[0] == letters[1]
 
 
-def _answers(scored: Scored) -> SelfCheck:
+def _answers(scored: ModelScores) -> SelfCheck:
     answers = [(answer or "").strip() for answer in scored.frame["answer"]]
     empty = sum(not answer for answer in answers)
     if empty > 0.01 * max(len(answers), 1):
@@ -105,13 +105,13 @@ def _answers(scored: Scored) -> SelfCheck:
     return SelfCheck("answers", True, f"{len(set(answers)):,} different answers, {empty} empty")
 
 
-def _constant(scored: Scored) -> SelfCheck:
+def _constant(scored: ModelScores) -> SelfCheck:
     different = len(np.unique(scored.means))
     message = f"{different:,} different scores among {len(scored):,}"
     return SelfCheck("variation", different > 1, message)
 
 
-def _ties(scored: Scored) -> SelfCheck:
+def _ties(scored: ModelScores) -> SelfCheck:
     frame = scored.frame
     asked = list(zip(frame["question"], frame["answer"], frame["cluster"], strict=True))
     certain = scored.means > -1e-9  # a model sure of two answers gives both log p = 0

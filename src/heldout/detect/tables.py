@@ -25,7 +25,7 @@ MOST_STRATA = 24  # values of a field, above which it divides the benchmark into
 
 
 @dataclass(frozen=True)
-class Scored:
+class ModelScores:
     """One model's scores, joined to the items they belong to, in released order."""
 
     model: str
@@ -140,14 +140,14 @@ class ScoreTables:
         """Models whose answers were recorded, whether or not their scores were."""
         return [] if self.answers is None else sorted(self.answers["model"].unique().to_list())
 
-    def scored(self, model: str) -> Scored:
+    def scored(self, model: str) -> ModelScores:
         mine = self.scores.filter(pl.col("model") == model)
         if mine["benchmark_id"].n_unique() < len(mine):
             raise InputError(
                 f"the scores table has two rows for one item of {model}: import it again"
             )
         joined = self.items.join(mine, on="benchmark_id", how="inner").sort("position")
-        return Scored(model, joined)
+        return ModelScores(model, joined)
 
     def without(self, models: Sequence[str]) -> ScoreTables:
         """Without these models' scores; what they answered stands on its own."""
@@ -163,12 +163,12 @@ class ScoreTables:
             order_neighbour=kept(self.order_neighbour),
         )
 
-    def common(self, models: Sequence[str]) -> list[Scored]:
+    def common(self, models: Sequence[str]) -> list[ModelScores]:
         """Several models on the items that all of them scored."""
         frames = [self.scored(model) for model in models]
         shared = set.intersection(*(set(frame.frame["benchmark_id"]) for frame in frames))
         wanted = pl.col("benchmark_id").is_in(list(shared))
-        return [Scored(frame.model, frame.frame.filter(wanted)) for frame in frames]
+        return [ModelScores(frame.model, frame.frame.filter(wanted)) for frame in frames]
 
     def comparable(self, first: str, second: str) -> str | None:
         """Why two models' scores may not be compared, None if they may: never across backends."""

@@ -21,7 +21,7 @@ from heldout.lab.leaks.board import (
     LeakPlan,
 )
 from heldout.lab.transforms.result import CountedRate
-from heldout.report import PRECISION_FILE, Precision
+from heldout.report import PRECISION_FILE, CopyPrecision
 from heldout.store import replacing, write_atomic, write_json
 
 PAGE, DATA, BOARD = "leak-recall.md", "leak-recall.parquet", "leak-recall.json"
@@ -43,11 +43,11 @@ def write_leaks(
     return [page, data, path]
 
 
-def precision(board: LeakBoard, command: str) -> Precision:
+def precision(board: LeakBoard, command: str) -> CopyPrecision:
     """What the report says of copies that registration verified, all worlds together."""
     precisions = [precision.right for precision in board.precision if precision.level == REGISTERED]
     altered = [alarm.pictures[COPY] for alarm in board.alarms if alarm.kind == ALTERED]
-    return Precision(
+    return CopyPrecision(
         command=command,
         said=sum(rate.n for rate in precisions),
         right=sum(rate.hits for rate in precisions),
