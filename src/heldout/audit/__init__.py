@@ -15,7 +15,7 @@ if TYPE_CHECKING:
         read_twins,
     )
     from heldout.audit.cases import folder_name, open_cases
-    from heldout.audit.conclusion import Conclusion, claims_frame, conclude, findings_frame
+    from heldout.audit.conclusion import Conclusion, conclude
     from heldout.audit.corrections import renew_corrections
     from heldout.audit.demo import BROKEN, CHANGED, DECOY, WORDS, DemoResult, Suspected, run_demo
     from heldout.audit.evaluation import evaluate_suite
@@ -52,11 +52,9 @@ __all__ = [
     "Twinning",
     "ask_benchmark",
     "audit_overlap",
-    "claims_frame",
     "conclude",
     "default_variants",
     "evaluate_suite",
-    "findings_frame",
     "folder_name",
     "fresh_steps",
     "import_answers",
