@@ -6,7 +6,7 @@ from heldout.lazy import load_on_first_use
 
 if TYPE_CHECKING:
     from heldout.audit.cases import folder_name, open_cases
-    from heldout.audit.conclusion import Conclusion, claims_frame, conclude, findings_frame
+    from heldout.audit.conclusion import Conclusion, conclude
     from heldout.audit.corrections import renew_corrections
     from heldout.audit.demo import BROKEN, CHANGED, DECOY, WORDS, DemoResult, Suspected, run_demo
     from heldout.audit.evaluation import evaluate_suite
@@ -35,10 +35,8 @@ __all__ = [
     "Report",
     "Suspected",
     "audit_overlap",
-    "claims_frame",
     "conclude",
     "evaluate_suite",
-    "findings_frame",
     "folder_name",
     "fresh_steps",
     "leak_rates",
