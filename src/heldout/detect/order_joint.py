@@ -260,13 +260,13 @@ def plan_joint(
     if not usable:
         raise InputError(
             f"no two neighbouring clusters fit into a context of {context:,} tokens: give a longer "
-            f"--context, or use order-neighbour"
+            f"context, or use order-neighbour"
         )
     costs = [sum(tokens[place] for block in shard for place in block) for shard in usable]
     fewest = min(costs) * (1 + FEWEST_SHUFFLES)
     if budget < 2 * fewest:
         raise InputError(
-            f"--budget {budget:,} tokens does not pay for two shards with {FEWEST_SHUFFLES} shuffles; "
+            f"a budget of {budget:,} tokens does not pay for two shards with {FEWEST_SHUFFLES} shuffles; "
             f"the smallest useful budget here is {2 * fewest:,}"
         )
     shuffles = int(min(MOST_SHUFFLES, max(FEWEST_SHUFFLES, budget // sum(costs) - 1)))
